@@ -140,7 +140,7 @@ def evaluate(
             seed=root,
             executor=executor,
             checkpoint=checkpoint,
-            tell=lambda part, *note: bar.tell(share * part, *note),
+            on_progress=lambda part, *note: bar.update(share * part, *note),
         )
         notes: tuple[str, ...] = ()
         stopped = len(done) < len(candidates)
@@ -153,7 +153,11 @@ def evaluate(
                 "checkpoint": None if checkpoint is None else Path(checkpoint) / "measures",
             }
             if empirical.apply(
-                candidates, replicates or 1, root, tell=lambda part: bar.tell(share + (1 - share) * part), **places
+                candidates,
+                replicates or 1,
+                root,
+                on_progress=lambda part: bar.update(share + (1 - share) * part),
+                **places,
             ):
                 stopped = True
                 notes += ("Stopped before the end: some measures are missing.",)

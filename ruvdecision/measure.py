@@ -127,13 +127,13 @@ def measure(
         if chunksize is None:
             comparison = Comparison(chosen, data, key)
             interrupted = comparison.apply(
-                candidates, replicates, root, executor, bar.tell, releases=made, checkpoint=checkpoint
+                candidates, replicates, root, executor, bar.update, releases=made, checkpoint=checkpoint
             )
         else:
             from .measures.chunks import ChunkedComparison
 
             comparison = ChunkedComparison(chosen, data, key, chunksize)
-            interrupted = comparison.apply(candidates, made, executor, bar.tell, checkpoint=checkpoint)
+            interrupted = comparison.apply(candidates, made, executor, bar.update, checkpoint=checkpoint)
     techniques, notes = [*(m.technique for m in candidates), *made], list(comparison.notes)
     names, shown = [*labels, *made], [*candidates, *(None for _ in made)]
     if interrupted:

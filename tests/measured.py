@@ -82,8 +82,8 @@ def settings(name: str, columns: list[Any]) -> Iterator[dict[str, Any]]:
             {"model": every, "kind": "significance"},
             {"model": [Means(), model], "weights": [1, 2], "kind": "any sign"},
         ],
-        "CramersV": [{}, {"signed": True, "nan_policy": "category"}],
-        "PearsonC": [{}, {"signed": True, "nan_policy": "category"}],
+        "CramersV": [{}, {"signed": True, "missing": "category"}],
+        "PearsonC": [{}, {"signed": True, "missing": "category"}],
         "DensityKL": [{"columns": some[:2]}, {"columns": first, "under": "both", "bandwidth": 0.5}],
         "InformationLoss": [{"columns": some[:2]}, {"columns": first, "bandwidth": 0.5}],
         "Eigenvalues": [{}, {"robust": True}],
@@ -94,10 +94,10 @@ def settings(name: str, columns: list[Any]) -> Iterator[dict[str, Any]]:
             {"model": Logistic(model)},
         ],
         "EnergyDistance": [{}, {"standardise": False}, {"columns": first}],
-        "EntropyChange": [{}, {"signed": True, "nan_policy": "category"}, {"way": 1}],
-        "Hellinger": [{}, {"way": 2, "nan_policy": "category"}],
-        "TotalVariation": [{}, {"way": 1, "nan_policy": "category"}],
-        "EntropyLoss": [{}, {"nan_policy": "category"}],
+        "EntropyChange": [{}, {"signed": True, "missing": "category"}, {"way": 1}],
+        "Hellinger": [{}, {"way": 2, "missing": "category"}],
+        "TotalVariation": [{}, {"way": 1, "missing": "category"}],
+        "EntropyLoss": [{}, {"missing": "category"}],
         "FellegiSunter": [
             {},
             {"known": some, "tolerance_sd": 0, "iterations": 3},
@@ -117,22 +117,22 @@ def settings(name: str, columns: list[Any]) -> Iterator[dict[str, Any]]:
             {"model": f"{y} ~ C({x})" if x != "1" else f"{y} ~ 0 + 1"},
             {"model": f"{y} ~ np.log({x})"},
         ],
-        "KAnonymity": [{}, {"keys": some, "nan_policy": "category"}, {"nan_policy": "wildcard"}],
+        "KAnonymity": [{}, {"keys": some, "missing": "category"}, {"missing": "wildcard"}],
         "LDiversity": [
             {"sensitive": last},
-            {"sensitive": first, "kind": "entropy", "nan_policy": "category"},
+            {"sensitive": first, "kind": "entropy", "missing": "category"},
             {"sensitive": last, "kind": "recursive", "c": 2},
         ],
-        "LogLinearLoss": [{}, {"margins": 1, "smoothing": 0.5, "nan_policy": "category"}],
+        "LogLinearLoss": [{}, {"margins": 1, "smoothing": 0.5, "missing": "category"}],
         "LogLinearUniques": [
             {"population": 100},
-            {"population": 10**12, "margins": 2, "nan_policy": "category"},
+            {"population": 10**12, "margins": 2, "missing": "category"},
             {"population": 50, "overdispersed": True, "keys": some},
         ],
-        "PitmanUniques": [{"population": 100}, {"population": 10**12, "keys": some, "nan_policy": "category"}],
+        "PitmanUniques": [{"population": 100}, {"population": 10**12, "keys": some, "missing": "category"}],
         "PoissonGammaUniques": [
             {"population": 100},
-            {"population": 10**12, "method": "moments", "nan_policy": "category"},
+            {"population": 10**12, "method": "moments", "missing": "category"},
             {"population": 13, "combinations": 10**6},
         ],
         "NormalKL": [{}, {"under": "both", "columns": some}, {"under": "released"}],
@@ -157,8 +157,8 @@ def settings(name: str, columns: list[Any]) -> Iterator[dict[str, Any]]:
             {"error_rate": 0.5, "draws": 2},
             {"known": [last]},
         ],
-        "SampleUniques": [{}, {"share": True, "keys": some, "nan_policy": "category"}],
-        "SpecialUniques": [{"largest": 2}, {"share": True, "keys": some[:3], "nan_policy": "category"}],
+        "SampleUniques": [{}, {"share": True, "keys": some, "missing": "category"}],
+        "SpecialUniques": [{"largest": 2}, {"share": True, "keys": some[:3], "missing": "category"}],
         "VarianceInflation": [{}, {"statistic": mean_of, "draws": 5}],
         "SlicedWasserstein": [{"projections": 5}, {"projections": 3, "order": 1, "standardise": False}],
         "Wasserstein": [{}, {"order": 3, "standardise": False}],
@@ -178,7 +178,7 @@ def instances(name: str, data: Any) -> list[Callable[[], Any]]:
     """
     kind, columns = getattr(measures, name), labels(data)
     chosen = [required(kind, columns) | given for given in settings(name, columns)]
-    return [lambda given=given: kind(**given) for given in [*chosen, {**chosen[0], "nan_policy": "omit"}]]
+    return [lambda given=given: kind(**given) for given in [*chosen, {**chosen[0], "missing": "omit"}]]
 
 
 # -- releases ------------------------------------------------------------------------------------------

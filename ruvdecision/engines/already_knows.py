@@ -12,7 +12,7 @@ from typing import Any
 from ..masks.base import Batch, Joint, Mask
 from ..masks.rows import NOTHING
 from ..protocols import Posterior, Solution
-from .base import Evidence, Ints, Missing, Plan, Problem, Refusal, Rewrite, Tell, plan_for
+from .base import Evidence, Ints, Missing, Plan, Problem, Refusal, Rewrite, ProgressCallback, plan_for
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,11 +69,11 @@ class AlreadyKnows(Rewrite):
         return replace(found, inner=self.inner.together([replace(user, knows=None) for user in users]))
 
     def run(
-        self, piece: Sequence[int] | None = None, tell: Tell | None = None, interruptible: bool = False
+        self, piece: Sequence[int] | None = None, on_progress: ProgressCallback | None = None, interruptible: bool = False
     ) -> list[Solution]:
         start = replace(self.inner.problem, masks=Batch([_with(NOTHING, self.problem)]), cache={})
         before = plan_for(self.asked, start.of_user(start.user)).together(start.users).run()
-        after = self.inner.run(piece, tell, interruptible)
+        after = self.inner.run(piece, on_progress, interruptible)
         return [a._replace(before=float(b.uncertainty[0])) for a, b in zip(after, before, strict=True)]
 
     def posterior(self, mask: Mask, release: Any = None) -> Posterior:
@@ -82,7 +82,7 @@ class AlreadyKnows(Rewrite):
     def posteriors(self, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
         return self.inner.posteriors(_with(mask, self.problem), releases)
 
-    def every_row(self, problem: Problem, rows: Ints, tell: Tell | None = None) -> Solution | None:
+    def every_row(self, problem: Problem, rows: Ints, on_progress: ProgressCallback | None = None) -> Solution | None:
         return None
 
     def row_kinds(self, problem: Problem, rows: Ints) -> Ints:

@@ -141,7 +141,7 @@ class Comparison(Findings):
         replicates: int,
         root: np.random.SeedSequence,
         executor: Executor | None = None,
-        tell: Callable[[float], Any] | None = None,
+        on_progress: Callable[[float], Any] | None = None,
         *,
         releases: Mapping[str, Any] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
@@ -175,7 +175,7 @@ class Comparison(Findings):
             return found | {"releases": {name: _content(item) for name, item in made.items()}, "key": self.key}
 
         results, interrupted = run(
-            tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=parts, tell=tell
+            tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=parts, on_progress=on_progress
         )
         for i in range(len(masks)):
             done = results[i * len(starts) : (i + 1) * len(starts)]

@@ -125,7 +125,7 @@ def refuse_missing(who: str, which: str, table: pd.DataFrame, missing: Flags | N
     raise InputError(
         f"{who} cannot take missing values in {which}",
         f"{int(missing.sum())} rows with some, in columns {', '.join(named)}",
-        'Fill them first, leave the columns out, or set nan_policy="omit"',
+        "Fill them first, leave the columns out, or write missing= another choice",
     )
 
 

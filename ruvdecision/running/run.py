@@ -65,7 +65,7 @@ def run(
     executor: Executor | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     fingerprint: Callable[[], Mapping[str, object]] | None = None,
-    tell: Callable[[float], Any] | None = None,
+    on_progress: Callable[[float], Any] | None = None,
 ) -> RunResult:
     """Do all tasks and give back their results in order.
 
@@ -103,10 +103,10 @@ def run(
         do = "Write ProcessPoolExecutor(4), or client.get_executor()"
         raise InputError("executor must be a concurrent.futures.Executor", type(executor).__name__, do)
     if checkpoint is None:
-        return _work(tasks, [None] * len(tasks), shared, executor, None, tell)
+        return _work(tasks, [None] * len(tasks), shared, executor, None, on_progress)
     parts = {"shared": shared, "tasks": [t.arguments for t in tasks]} if fingerprint is None else fingerprint()
     with Checkpoint(checkpoint, {**parts, "work": [(t.key, t.function) for t in tasks]}) as kept:
-        return _work(tasks, [kept.get(task.key) for task in tasks], shared, executor, kept, tell)
+        return _work(tasks, [kept.get(task.key) for task in tasks], shared, executor, kept, on_progress)
 
 
 def root_seed(seed: Seed, checkpoint: str | os.PathLike[str] | None = None) -> np.random.SeedSequence:
@@ -126,21 +126,21 @@ def _work(
     shared: Any,
     executor: Executor | None,
     kept: Checkpoint | None,
-    tell: Callable[[float], Any] | None,
+    on_progress: Callable[[float], Any] | None,
 ) -> RunResult:
     results = [None if item is None else item[0] for item in found]
     todo = [i for i, item in enumerate(found) if item is None]
     done = len(tasks) - len(todo)
-    if tell is not None:
-        tell(done / max(len(tasks), 1))  # where the pace begins
+    if on_progress is not None:
+        on_progress(done / max(len(tasks), 1))  # where the pace begins
     try:
         for i, result in (_here if executor is None else partial(_elsewhere, executor))(tasks, todo, shared):
             if kept is not None:
                 kept.put(tasks[i].key, result)
             results[i] = result
             done += 1
-            if tell is not None:
-                tell(done / len(tasks))
+            if on_progress is not None:
+                on_progress(done / len(tasks))
     except KeyboardInterrupt:
         return RunResult(results, True)
     return RunResult(results, False)

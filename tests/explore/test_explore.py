@@ -765,7 +765,7 @@ from ruvdecision.maps.rumap import RUMap
 def study(n=4):
     with Bar("Counting") as bar:
         for i in range(2000):
-            bar.tell(i / 2000)
+            bar.update(i / 2000)
             time.sleep(0.01)
     return RUMap.build(labels=["only"], intruder=[2.0], scientist=[1.0])
 '''

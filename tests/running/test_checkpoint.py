@@ -199,11 +199,11 @@ def test_finished_tasks_are_not_done_again(tmp_path: Path) -> None:
     damaged = next((folder / "tasks").glob("task_4-*"))
     damaged.write_text(damaged.read_text().replace("16", "17").replace("true", "false")[:-3])
     (folder / "tasks" / ".tmp-1-task").write_text("half a fi")
-    told: list[float] = []
-    again = run(tasks(6), shared=log, checkpoint=folder, tell=told.append)
+    shares_done: list[float] = []
+    again = run(tasks(6), shared=log, checkpoint=folder, on_progress=shares_done.append)
     assert same(again.results, first.results)
     assert log.read_text().split() == ["0", "1", "2", "3", "4", "5", "2", "4"]
-    assert told == [4 / 6, 5 / 6, 1.0]
+    assert shares_done == [4 / 6, 5 / 6, 1.0]
     assert not list((folder / "tasks").glob(".tmp-*"))
     assert same(run(tasks(6), shared=log, checkpoint=folder).results, first.results)
 

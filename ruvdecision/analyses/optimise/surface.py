@@ -68,7 +68,7 @@ class Surfaces:
 
 
 def search_surface(
-    objective: Objective, seed: np.random.SeedSequence, budget: int | None, tell: Callable[[float], object]
+    objective: Objective, seed: np.random.SeedSequence, budget: int | None, on_progress: Callable[[float], object]
 ) -> tuple[list[Candidate], dict[str, float]]:
     """Search a noisy objective: the optimum (no point if none is allowed) and how far errors may have moved it."""
     d = len(objective.names)
@@ -101,7 +101,7 @@ def search_surface(
         around = np.clip(best + reach * rng.standard_normal((d + 1, d)), 0.0, 1.0)
         fresh = np.vstack([best, around])[: most - len(at)]
         at, points = np.vstack([at, fresh]), points + evaluate(fresh)
-        tell(len(at) / most)
+        on_progress(len(at) / most)
         reach = max(0.6 * reach, 0.01)
         quiet = quiet + 1 if last is not None and np.max(np.abs(best - last)) < SETTLED else 0
         if quiet >= 2:

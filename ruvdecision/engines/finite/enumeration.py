@@ -24,7 +24,19 @@ from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import REPLICATES, replicate_error, replicate_seeds
 from ...targets import Kind
 from ...users.user import User
-from ..base import WHOLE_FILE, BaseEngine, Evidence, Ints, Judged, MaskMixture, Missing, Plan, Problem, Refusal, Tell
+from ..base import (
+    WHOLE_FILE,
+    BaseEngine,
+    Evidence,
+    Ints,
+    Judged,
+    MaskMixture,
+    Missing,
+    Plan,
+    Problem,
+    ProgressCallback,
+    Refusal,
+)
 from .law import FiniteLaw, TooManyReleases
 from .plan import Plan as TargetPlan, codes_of, plan_of, sample_covariance
 from .tables import AVERAGED, TableProblem, after_release, refuses_table
@@ -72,17 +84,21 @@ class Enumeration(BaseEngine):
         return channels
 
     def run(
-        self, problem: Problem, built: dict[int, FiniteChannel], tell: Tell | None = None, interruptible: bool = False
+        self,
+        problem: Problem,
+        built: dict[int, FiniteChannel],
+        on_progress: ProgressCallback | None = None,
+        interruptible: bool = False,
     ) -> list[Solution]:
         user, belief, data = problem.user, problem.user.belief, problem.data
         if isinstance(belief, TableBelief):
-            return [TableProblem(user).solve(problem.masks, data, problem.replicates, problem.seed, tell)]
+            return [TableProblem(user).solve(problem.masks, data, problem.replicates, problem.seed, on_progress)]
         codes = None if data is None else codes_of(belief, data)
         found = []
         for i, mask in enumerate(problem.masks):
             found.append(self._expected(problem, mask, built[id(mask)], codes))
-            if tell is not None:
-                tell((i + 1) / len(problem.masks))
+            if on_progress is not None:
+                on_progress((i + 1) / len(problem.masks))
         before = self._expected(problem, NOTHING, FiniteChannel.silent(belief), None)[0]
         value, error = (np.array([float(v[i]) for v, _ in found]) for i in (0, 1))
         names = [n for _, n in found]
@@ -138,7 +154,7 @@ class Enumeration(BaseEngine):
             return super().unknown_mask(problem, mask)
         return FinitePair(user, belief, mask, self.limit, sample_covariance(belief, problem.data))
 
-    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem, Tell | None], Judged] | None:
+    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem, ProgressCallback | None], Judged] | None:
         users = own.problem.user, agency.problem.user
         if not all(isinstance(user.belief, FiniteBelief) for user in users):
             return None

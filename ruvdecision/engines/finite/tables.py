@@ -78,7 +78,12 @@ class TableProblem:
     user: User
 
     def solve(
-        self, masks: Sequence[Mask], data: Any, replicates: int | None, seed: Any, tell: Callable[[float], None] | None
+        self,
+        masks: Sequence[Mask],
+        data: Any,
+        replicates: int | None,
+        seed: Any,
+        on_progress: Callable[[float], None] | None,
     ) -> Solution:
         """Uncertainty after each mask: of the realised table, or expected over the belief's tables."""
         belief = self.user.belief
@@ -103,8 +108,8 @@ class TableProblem:
                 effective.append(after.system.effective)
             values.append(value)
             names.append(name)
-            if tell is not None:
-                tell((i + 1) / len(masks))
+            if on_progress is not None:
+                on_progress((i + 1) / len(masks))
         diagnostics = {} if np.isinf(effective).all() else {"effective_draws": np.array(effective)}
         u, error = np.array([float(v.value) for v in values]), np.array([float(v.error) for v in values])
         return Solution(u, error, float(before.value), names, diagnostics, averaged=AVERAGED in names)

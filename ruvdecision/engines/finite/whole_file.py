@@ -22,7 +22,7 @@ from ...numerics.counts import compositions
 from ...posteriors import Finite
 from ...protocols import Array, Posterior, Solution
 from ...users.user import User
-from ..base import ORDER, BaseEngine, Missing, Plan as BasePlan, Problem, Question, Refusal, Tell
+from ..base import ORDER, BaseEngine, Missing, Plan as BasePlan, Problem, ProgressCallback, Question, Refusal
 from .enumeration import Enumeration, uncertainty_of
 from .plan import AveragePlan, Plan, codes_of, plan_of
 
@@ -158,7 +158,7 @@ class WholeFile(BaseEngine):
         return inner if isinstance(inner, Refusal) else _Built(joints, inner)
 
     def run(
-        self, problem: Problem, built: _Built, tell: Tell | None = None, interruptible: bool = False
+        self, problem: Problem, built: _Built, on_progress: ProgressCallback | None = None, interruptible: bool = False
     ) -> list[Solution]:
         user, masks, data = problem.user, problem.masks, problem.data
         value, error = np.empty(len(masks)), np.zeros(len(masks))
@@ -167,7 +167,7 @@ class WholeFile(BaseEngine):
         if rest:
             assert built.rest is not None
             # The channels of the rest are those that were built, whichever of the masks these are.
-            part = replace(built.rest, problem=problem.only(rest)).run(tell=tell)[0]
+            part = replace(built.rest, problem=problem.only(rest)).run(on_progress=on_progress)[0]
             value[rest], error[rest] = part.uncertainty, part.error
             for i, name in zip(rest, part.engine, strict=True):
                 names[i] = name

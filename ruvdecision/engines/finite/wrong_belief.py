@@ -28,7 +28,7 @@ from ...running.replication import REPLICATES, replicate_error, replicate_seeds
 from ...targets import BaseTarget, Kind
 from ...users.mask_prior import MaskPrior
 from ...users.user import User
-from ..base import Judged, Problem, Refusal, Tell
+from ..base import Judged, Problem, ProgressCallback, Refusal
 from ..unknown_mask import combined_weights
 from ..wrong_belief import cost_of
 from .law import FiniteLaw, TooManyReleases
@@ -52,15 +52,15 @@ class FinitePairs:
         scale = sample_covariance(agency.belief, problem.data)
         return cls({id(mask): FinitePair(own, agency.belief, mask, limit, scale) for mask in problem.masks})
 
-    def __call__(self, problem: Problem, tell: Tell | None = None) -> Judged:
+    def __call__(self, problem: Problem, on_progress: ProgressCallback | None = None) -> Judged:
         """Expected loss after each mask."""
         found = []
         for i, mask in enumerate(problem.masks):
             pair = self.pairs[id(mask)]
             codes = None if problem.data is None else codes_of(pair.truth, problem.data)
             found.append(pair.expected(codes, problem.replicates, problem.seed))
-            if tell is not None:
-                tell((i + 1) / len(problem.masks))
+            if on_progress is not None:
+                on_progress((i + 1) / len(problem.masks))
         value, error = (np.array([float(cost[j]) for cost, _, _ in found]) for j in (0, 1))
         believed, names = np.array([float(b.value) for _, b, _ in found]), [name for _, _, name in found]
         before = self.pairs[id(problem.masks[0])].before()

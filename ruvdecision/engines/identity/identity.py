@@ -27,7 +27,7 @@ from ...protocols import Array, Posterior, Solution
 from ...running.replication import REPLICATES, over_replicates, replicate_error, replicate_seeds
 from ...targets import Identity
 from ...users.user import User
-from ..base import BaseEngine, Problem, Question, Tell
+from ..base import BaseEngine, Problem, ProgressCallback, Question
 from ..normal.releases import as_records
 from .coarse_rows import CoarseRows
 from .row_laws import FiniteRows, LinearRows, about_belief, outcome_table
@@ -80,7 +80,7 @@ class Identification(BaseEngine):
         return _Built(rows, {id(mask): rows.law(mask) for mask in problem.masks})
 
     def run(
-        self, problem: Problem, built: _Built, tell: Tell | None = None, interruptible: bool = False
+        self, problem: Problem, built: _Built, on_progress: ProgressCallback | None = None, interruptible: bool = False
     ) -> list[Solution]:
         user, masks, data, rows = problem.user, problem.masks, problem.data, built.rows
         laws = [built.laws[id(mask)] for mask in masks]
@@ -101,8 +101,8 @@ class Identification(BaseEngine):
                 shown, ids = rows.release(law, masks[i], records, copy.deepcopy(for_mask))
                 scored = _score(user, partial(law.log_weights, shown), z, ids, rows.rows)
                 uncertainty[r, i], claimed[r, i], correct[r, i] = scored
-            if tell is not None:
-                tell((r + 1) / count)
+            if on_progress is not None:
+                on_progress((r + 1) / count)
         error = replicate_error(uncertainty) if count > 1 else np.where(once, 0.0, np.nan)
         n = user.belief.records
         before = user.loss.uncertainty(Finite(np.arange(n, dtype=np.float64), np.full(n, 1.0 / n)), user.actions).value

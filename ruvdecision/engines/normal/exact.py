@@ -34,8 +34,8 @@ from ..base import (
     Missing,
     Plan,
     Problem,
+    ProgressCallback,
     Refusal,
-    Tell,
 )
 from .affine import log_density
 from .conditioning import Conditioned
@@ -132,7 +132,7 @@ class Exact(BaseEngine):
         return [list(family.positions) for family in problem.masks.families]
 
     def run(
-        self, problem: Problem, built: _Built, tell: Tell | None = None, interruptible: bool = False
+        self, problem: Problem, built: _Built, on_progress: ProgressCallback | None = None, interruptible: bool = False
     ) -> list[Solution]:
         masks, asked = problem.masks, _Asked.of(problem.user)
         value, error = np.empty(len(masks)), np.zeros(len(masks))
@@ -141,7 +141,7 @@ class Exact(BaseEngine):
             members = family.positions
             given = built.given(masks[members[0]])
             done, share = float(members[0]) / len(masks), len(members) / len(masks)
-            part = None if tell is None else lambda x, done=done, share=share: tell(done + share * x)
+            part = None if on_progress is None else lambda x, done=done, share=share: on_progress(done + share * x)
             own = [masks[i] for i in members]
             result, averaged[members] = self._family(problem, asked, own, given, built.table, part)
             value[members], error[members] = result.value, result.error
@@ -180,7 +180,9 @@ class Exact(BaseEngine):
 
     # -- every record --------------------------------------------------------------------------------
 
-    def every_row(self, problem: Problem, built: _Built, rows: Ints, tell: Tell | None = None) -> Solution | None:
+    def every_row(
+        self, problem: Problem, built: _Built, rows: Ints, on_progress: ProgressCallback | None = None
+    ) -> Solution | None:
         user = problem.user
         form = form_of(user.belief, user.target.aimed_at(0))
         (channel,) = built.channels.values()
@@ -190,7 +192,7 @@ class Exact(BaseEngine):
         if averaged:
             if built.table is None:
                 return None
-            found = self._drawn_rows(problem, built.table, form, rows, tell)
+            found = self._drawn_rows(problem, built.table, form, rows, on_progress)
         elif channel.location == "known":
             found = self._closed_rows(problem, channel, form, rows)
         else:
@@ -207,7 +209,9 @@ class Exact(BaseEngine):
         each = problem.user.loss.uncertainty(gaussian_of(stacked, form))
         return Value(*(np.broadcast_to(v, stacked.shape[:2])[:, which] for v in each))
 
-    def _drawn_rows(self, problem: Problem, table: Array, form: LinearForm, rows: Ints, tell: Tell | None) -> Value:
+    def _drawn_rows(
+        self, problem: Problem, table: Array, form: LinearForm, rows: Ints, on_progress: ProgressCallback | None
+    ) -> Value:
         """Average over releases of the data, all records on the same ones."""
         user, count = problem.user, REPLICATES if problem.replicates is None else problem.replicates
         frame = pd.DataFrame(table)
@@ -223,8 +227,8 @@ class Exact(BaseEngine):
                 means = given.means(values).records()[at] @ form.matrix.T + form.constant
                 each[r], within[r] = user.loss.uncertainty(gaussian_of(covariances[at], form, means), user.actions)
             value[i], error[i] = each.mean(axis=0), replicate_error(each) if count > 1 else within[0]
-            if tell is not None:
-                tell((i + 1) / len(problem.masks))
+            if on_progress is not None:
+                on_progress((i + 1) / len(problem.masks))
         return Value(value, error)
 
     def row_kinds(self, problem: Problem, built: _Built, rows: Ints, located: bool = False) -> Ints:
@@ -245,7 +249,7 @@ class Exact(BaseEngine):
         data = problem.data
         return NormalMixture(problem.user, mask, None if data is None else as_records(problem.user.belief, data))
 
-    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem, Tell | None], Judged]:
+    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem, ProgressCallback | None], Judged]:
         return NormalPair(own.problem.user, agency.problem.user)
 
     # -- one family ----------------------------------------------------------------------------------
@@ -262,7 +266,7 @@ class Exact(BaseEngine):
         family: Sequence[Mask],
         given: Conditioned,
         data: Array | None,
-        tell: Tell | None = None,
+        on_progress: ProgressCallback | None = None,
     ) -> tuple[Value, bool]:
         """Uncertainty of a family's members, and whether it had to be averaged over drawn releases."""
         count, user, form = len(family), asked.user, asked.form
@@ -273,7 +277,7 @@ class Exact(BaseEngine):
             )
             if asked.whole or (form is not None and easy):
                 return self._over_samples(problem, asked, family, given, data), False
-            return self._simulate(problem, family, data, tell), True
+            return self._simulate(problem, family, data, on_progress), True
         if asked.whole:
             return self._all_records(user, given, count), False
         if form is not None and place == "unknown":
@@ -286,7 +290,7 @@ class Exact(BaseEngine):
                 return _spread_out(self._over_places(user, given, form, place), count), False
             if data is None and form.number and user.belief.mu_covariance is not None:
                 return self._over_means(user, given, form, place, count), False
-        return self._simulate(problem, family, data, tell), True
+        return self._simulate(problem, family, data, on_progress), True
 
     def _over_samples(
         self, problem: Problem, asked: _Asked, family: Sequence[Mask], given: Conditioned, data: Array | None
@@ -374,7 +378,7 @@ class Exact(BaseEngine):
         return _spread_out(loss.uncertainty(gaussian_of(covariance_of(given, form), form)), count)
 
     def _simulate(
-        self, problem: Problem, family: Sequence[Mask], data: Array | None, tell: Tell | None = None
+        self, problem: Problem, family: Sequence[Mask], data: Array | None, on_progress: ProgressCallback | None = None
     ) -> Value:
         """Average over drawn releases, with the same random numbers for every mask."""
         user, replicates, seed = problem.user, problem.replicates, problem.seed
@@ -397,8 +401,8 @@ class Exact(BaseEngine):
                 posterior = posterior_given(mine, this, values, np.random.default_rng(for_draws))
                 result = user.loss.uncertainty(posterior, user.actions)
                 seen[r, i], within[r, i] = float(result.value), float(result.error)
-            if tell is not None:
-                tell((r + 1) / count)
+            if on_progress is not None:
+                on_progress((r + 1) / count)
         spread = replicate_error(seen) if count > 1 else np.full(len(family), np.nan)
         # The spread between replicates already contains the error within them when there are several.
         return Value(over_replicates(seen), spread if count > 1 else within[0])

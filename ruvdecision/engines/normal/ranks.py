@@ -21,7 +21,7 @@ from ...posteriors import Drawn, Gaussian
 from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import REPLICATES, replicate_error, replicate_seeds
 from ...users.rules import Ranked
-from ..base import ORDER, BaseEngine, Missing, Problem, Question, Refusal, Tell
+from ..base import ORDER, BaseEngine, Missing, Problem, ProgressCallback, Question, Refusal
 from .conditioning import Conditioned
 from .releases import as_records, channel_of, linear_channel, released
 
@@ -65,7 +65,7 @@ class Ranks(BaseEngine):
         return None
 
     def run(
-        self, problem: Problem, built: None, tell: Tell | None = None, interruptible: bool = False
+        self, problem: Problem, built: None, on_progress: ProgressCallback | None = None, interruptible: bool = False
     ) -> list[Solution]:
         user, masks, data = problem.user, problem.masks, problem.data
         belief = user.belief
@@ -81,8 +81,8 @@ class Ranks(BaseEngine):
                 found = self._simulate(user, mask, table, count, problem.seed)
                 names.append("drawn")
             value[i], error[i] = float(found.value), float(found.error)
-            if tell is not None:
-                tell((i + 1) / len(masks))
+            if on_progress is not None:
+                on_progress((i + 1) / len(masks))
         return [Solution(value, error, self._before(user), names[0] if len(set(names)) == 1 else names)]
 
     def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:

@@ -13,7 +13,7 @@ import numpy as np
 from ...channels.likelihood import ReleaseLikelihood, Uninformative
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array, Posterior, Value
-from ..base import Tell
+from ..base import ProgressCallback
 from .latent import Latent
 from .marginal import MarginalLikelihood, marginal_kind, marginal_likelihood, what_ties_records
 from .model import CompiledModel
@@ -142,7 +142,7 @@ class ReleaseSampler:
     # -- a row of releases -----------------------------------------------------------------------------
 
     def points(
-        self, observed: Sequence[ReleaseLikelihood], seed: np.random.SeedSequence, tell: Tell
+        self, observed: Sequence[ReleaseLikelihood], seed: np.random.SeedSequence, on_progress: ProgressCallback
     ) -> Iterator[tuple[int, Point]]:
         """One point per release, from the last to the first: weights travel from wide posteriors to narrow ones."""
         number = int(seed.generate_state(1)[0] % (2**31 - 1))
@@ -163,7 +163,7 @@ class ReleaseSampler:
                     point, anchor, grids = self._sampled(likelihood, grids, number)
                 else:
                     point = near
-            tell((done + 1) / len(observed), f"R-hat {point.rhat:.3f}" if np.isfinite(point.rhat) else "")
+            on_progress((done + 1) / len(observed), f"R-hat {point.rhat:.3f}" if np.isfinite(point.rhat) else "")
             yield i, point
 
     def _reused(self, anchor: ReleaseDraws | None, likelihood: MarginalLikelihood) -> Point | None:

@@ -16,7 +16,7 @@ from ...protocols import Posterior, Solution
 from ...running.replication import over_replicates, replicate_error
 from ...targets import BaseTarget, Kind
 from ...users.user import User
-from ..base import BaseEngine, Missing, Problem, Refusal, Tell
+from ..base import BaseEngine, Missing, Problem, ProgressCallback, Refusal
 from .data import drawn_records, observed_in, observed_release, records_of, replicates_of, size_of
 from .log_posterior import log_posteriors
 from .model import CompiledModel, compiled_model
@@ -100,7 +100,7 @@ class Quadrature(BaseEngine):
         return [list(map(int, family.positions)) for family in problem.masks.families]
 
     def run(
-        self, problem: Problem, built: None, tell: Tell | None = None, interruptible: bool = False
+        self, problem: Problem, built: None, on_progress: ProgressCallback | None = None, interruptible: bool = False
     ) -> list[Solution]:
         users, masks = problem.users, problem.masks
         compiled = compiled_model(users[0].belief, size_of(users[0].belief, problem.data))
@@ -118,8 +118,8 @@ class Quadrature(BaseEngine):
                 for place in places:
                     routes[place] = posteriors.how
                 done += len(places)
-                if tell is not None:
-                    tell((r + done / len(masks)) / count)
+                if on_progress is not None:
+                    on_progress((r + done / len(masks)) / count)
         errors = replicate_error(value) if count > 1 else error[0]
         diagnostics = {
             "converged": [bool(e <= 1e-4) for e in np.max(error / np.maximum(np.abs(value), 1e-300), axis=(0, 1))],

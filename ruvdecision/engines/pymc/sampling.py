@@ -17,7 +17,7 @@ from ...masks.base import Mask
 from ...protocols import Posterior, Solution
 from ...running.replication import over_replicates, replicate_error
 from ...users.user import User
-from ..base import BaseEngine, Missing, Problem, Refusal, Tell
+from ..base import BaseEngine, Missing, Problem, ProgressCallback, Refusal
 from .data import observed_release, records_of, replicates_of, size_of
 from .draws import Point, ReleaseSampler
 from .model import compiled_model
@@ -134,7 +134,7 @@ class Sampling(BaseEngine):
         return blocks
 
     def run(
-        self, problem: Problem, built: None, tell: Tell | None = None, interruptible: bool = False
+        self, problem: Problem, built: None, on_progress: ProgressCallback | None = None, interruptible: bool = False
     ) -> list[Solution]:
         users, masks = problem.users, problem.masks
         belief = users[0].belief
@@ -148,7 +148,7 @@ class Sampling(BaseEngine):
         try:
             with threadpool_limits(1):
                 for r, observed, for_draws in replicates_of(problem, compiled, count):
-                    step = lambda done, note="", r=r: tell((r + done) / count, note) if tell else None  # noqa: E731
+                    step = lambda done, note="", r=r: on_progress((r + done) / count, note) if on_progress else None  # noqa: E731
                     for i, point in sampler.points(observed, for_draws, step):
                         self._check(point, masks[i])
                         tally.add(r, i, point, self._kept(masks[i]))

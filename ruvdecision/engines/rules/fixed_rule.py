@@ -22,7 +22,7 @@ from ...running.replication import replicate_seeds
 from ...targets import Kind, LinearForm
 from ...users.rules import Released, Row, Rule, order_rows
 from ...users.user import Snooper
-from ..base import BaseEngine, Ints, Problem, Question, Refusal, Tell
+from ..base import BaseEngine, Ints, Problem, ProgressCallback, Question, Refusal
 from ..normal.conditioning import present
 from ..normal.exact import Exact
 from ..normal.forms import form_of
@@ -92,7 +92,7 @@ class FixedRule(BaseEngine):
         return [list(range(i, min(i + BLOCK, count))) for i in range(0, count, BLOCK)]
 
     def run(
-        self, problem: Problem, built: None, tell: Tell | None = None, interruptible: bool = False
+        self, problem: Problem, built: None, on_progress: ProgressCallback | None = None, interruptible: bool = False
     ) -> list[Solution]:
         user, masks = problem.user, problem.masks
         work = SnooperWork(user, Source.of(user.belief, problem.data))
@@ -114,7 +114,7 @@ class FixedRule(BaseEngine):
                 value[i] = clipped_error(user, work.source, masks[i], work.linear_rule)
         elif others:
             count = REPLICATES if problem.replicates is None else problem.replicates
-            drawn = work.simulate([masks[i] for i in others], count, problem.seed, tell)
+            drawn = work.simulate([masks[i] for i in others], count, problem.seed, on_progress)
             value[others], error[others] = drawn.value, drawn.error
             for i in others:
                 names[i] = "simulated"
@@ -122,8 +122,10 @@ class FixedRule(BaseEngine):
         words = names[0] if len(set(names)) == 1 else names
         return [Solution(value, error, float("nan"), words, averaged=averaged)]
 
-    def every_row(self, problem: Problem, built: None, rows: Ints, tell: Tell | None = None) -> Solution | None:
-        return None if self.method == "exact" else every_row(problem, rows, tell)
+    def every_row(
+        self, problem: Problem, built: None, rows: Ints, on_progress: ProgressCallback | None = None
+    ) -> Solution | None:
+        return None if self.method == "exact" else every_row(problem, rows, on_progress)
 
     def row_kinds(self, problem: Problem, built: None, rows: Ints, located: bool = False) -> Ints:
         return row_kinds(problem, rows)
@@ -245,10 +247,10 @@ class SnooperWork:
 
     # -- by simulation -----------------------------------------------------------------------------------------
 
-    def simulate(self, masks: Sequence[Mask], count: int, seed: Any, tell: Any) -> Value:
+    def simulate(self, masks: Sequence[Mask], count: int, seed: Any, on_progress: Any) -> Value:
         """Expected loss by releases that are drawn, and its standard error."""
         self._check_flat(masks, seed)
-        losses, correction = self._losses(masks, count, seed, tell)
+        losses, correction = self._losses(masks, count, seed, on_progress)
         lost = np.isnan(losses)
         for mask, without in zip(masks, lost.sum(axis=1).tolist(), strict=True):
             if 0 < without < count:
@@ -290,7 +292,7 @@ class SnooperWork:
             )
 
     def _losses(
-        self, masks: Sequence[Mask], count: int, seed: Any, tell: Any, shift: float = 0.0
+        self, masks: Sequence[Mask], count: int, seed: Any, on_progress: Any, shift: float = 0.0
     ) -> tuple[Array, Array]:
         """Loss in every replicate, (masks, replicates), and what is to be taken off their mean."""
         source = self.source
@@ -321,8 +323,8 @@ class SnooperWork:
             for i in others:
                 each = zip(drawn.records, drawn.records[:, 0] if index is None else index, block, strict=True)
                 found[i].append(np.stack([self._look_once(masks[i], x, at[None], s) for x, at, s in each]))
-            if tell is not None:
-                tell(min(start + step, count) / count)
+            if on_progress is not None:
+                on_progress(min(start + step, count) / count)
         return self.costs(np.stack([np.concatenate(part) for part in found]), np.concatenate(truths))
 
     def _look(self, released: Released, index: Ints | None) -> Array:

@@ -15,6 +15,7 @@ from ...errors import InputError
 from ...protocols import Array
 from .. import frames
 from ..base import Measured
+from ..missing import COMPLETE
 from ..utility.cluster import METHODS, check_cluster_count, cluster_labels
 from .coordinates import Space, distinct
 from .linkage import DISTANCES
@@ -29,6 +30,8 @@ class _AfterLinkage(PairedMeasure):
     He links original to released. Where several released records are equally near he takes the mean of their numbers,
     or one of their categories at random.
     """
+
+    missing_choices: ClassVar[tuple[str, ...]] = COMPLETE
 
     unknown: Hashable = checked(None, frames.one_name, required=True)
     known: frames.Names = checked(None, frames.as_names)

@@ -36,7 +36,7 @@ class RecordMeasure(Measure):
         found = prepared(released).records
         assert found is not None
         records = np.asarray(found, dtype=np.float64)
-        if self.nan_policy != "omit":
+        if self.missing != "omit":
             return records
         followed = prepared.original if self.follows == "original" else prepared.columns.of(Frame.of(released))
         missing = frames.missing_rows(followed)

@@ -21,6 +21,7 @@ from ...protocols import Array
 from .. import frames
 from ..base import Measured, SummedMeasure
 from ..frames import Ints, Names
+from ..missing import FILLED, KEYED
 from ..sums import Counts
 from ..tables import cells
 from .records import RecordMeasure
@@ -30,7 +31,8 @@ from .records import RecordMeasure
 class KeyMeasure(RecordMeasure):
     """A risk from the key columns of the release; the original only says which columns there are."""
 
-    policies: ClassVar[tuple[str, ...]] = ("raise", "omit", "category")
+    missing_choices: ClassVar[tuple[str, ...]] = FILLED
+    own_missing: ClassVar[tuple[str, ...]] = ("category",)
     release_only: ClassVar[bool] = True
 
     keys: Names = checked(None, frames.as_names)
@@ -44,11 +46,27 @@ class _CountedKeys(KeyMeasure, SummedMeasure):
     """A risk from how often each combination of keys occurs, which files in pieces can say, too."""
 
     def partial(self, piece: pd.DataFrame, plan: None, which: str) -> Counts:
+        if self.missing == "wildcard" and frames.missing_rows(piece) is not None:
+            what = f"{self.name} with wildcards compares every record with every other, which is no sum over records"
+            raise UnsupportedError(what, do='Leave chunksize= out, or write missing="category"')
         return Counts.of(piece)
 
 
 @dataclass(frozen=True, repr=False)
-class KAnonymity(_CountedKeys):
+class _MatchedKeys(_CountedKeys):
+    """A risk from how many records agree with each record; a missing key agrees with everything by default."""
+
+    missing_choices: ClassVar[tuple[str, ...]] = KEYED
+    own_missing: ClassVar[tuple[str, ...]] = ("wildcard", "category")
+
+    def sizes(self, released: pd.DataFrame) -> Ints:
+        """How many records agree with each record, itself included."""
+        wild = self.missing == "wildcard" and frames.missing_rows(released) is not None
+        return np.asarray(key_matches(released)) if wild else cells.class_sizes(released)[0]
+
+
+@dataclass(frozen=True, repr=False)
+class KAnonymity(_MatchedKeys):
     """The smallest number of released records that share a combination of keys, k.
 
     A file is k-anonymous if every record agrees on the keys with at least k - 1 others. It protects identities in the
@@ -59,9 +77,9 @@ class KAnonymity(_CountedKeys):
     ----------
     keys : names, optional
         The columns that an intruder knows; all by default.
-    nan_policy : "raise", "omit", "category" or "wildcard"
-        ``"category"``: missing is a value of its own. ``"wildcard"``: it agrees with every value, as after local
-        suppression (`LocalSuppress`).
+    missing : "wildcard", "category", "impute", "omit" or "raise"
+        ``"wildcard"``: a missing key agrees with every value, as after local suppression (`LocalSuppress`): more blanks
+        never raise the risk. ``"category"``: missing is a value of its own.
 
     Notes
     -----
@@ -78,22 +96,13 @@ class KAnonymity(_CountedKeys):
     direction: ClassVar[str] = "higher"
     range: ClassVar[tuple[float, float]] = (1.0, np.inf)
     reference: ClassVar[str] = "Sweeney (2002); Winkler (2004), section 5"
-    policies: ClassVar[tuple[str, ...]] = ("raise", "omit", "category", "wildcard")
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Count."""
-        each, sizes = cells.class_sizes(released)
-        if self.nan_policy == "wildcard":
-            each = np.asarray(key_matches(released))
+        each = self.sizes(released)
         records = 1.0 / each
-        parts = {"combinations": float(len(sizes)), "expected": float(records.sum())}
+        parts = {"combinations": float(cells.joint_codes(released)[1]), "expected": float(records.sum())}
         return Measured(float(each.min()), parts=parts, records=records)
-
-    def partial(self, piece: pd.DataFrame, plan: None, which: str) -> Counts:
-        if self.nan_policy == "wildcard":
-            what = f"{self.name} with wildcards compares every record with every other, which is no sum over records"
-            raise UnsupportedError(what, do='Leave chunksize= out, or write nan_policy="category"')
-        return super().partial(piece, plan, which)
 
     def total(self, original: None, released: Counts, plan: None) -> Measured:
         sizes = released.count
@@ -143,9 +152,9 @@ class LDiversity(_CountedKeys):
         c: float = 1.0,
         *,
         name: str = "",
-        nan_policy: str = "raise",
+        missing: str = "",
     ) -> None:
-        self.__dict__.update(sensitive=sensitive, keys=keys, kind=kind, c=c, name=name, nan_policy=nan_policy)
+        self.__dict__.update(sensitive=sensitive, keys=keys, kind=kind, c=c, name=name, missing=missing)
         self.__post_init__()
 
     def uses(self, original: pd.DataFrame) -> frames.Labels:
@@ -181,7 +190,7 @@ class LDiversity(_CountedKeys):
 
 
 @dataclass(frozen=True, repr=False)
-class SampleUniques(_CountedKeys):
+class SampleUniques(_MatchedKeys):
     """How many released records are the only one with their combination of keys.
 
     A sample unique need not be unique in the population. With ten keys or more nearly every record of a real file is
@@ -207,7 +216,7 @@ class SampleUniques(_CountedKeys):
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Count."""
-        unique = (cells.class_sizes(released)[0] == 1).astype(np.float64)
+        unique = (self.sizes(released) == 1).astype(np.float64)
         return _number_or_share(self.share, float(unique.sum()), len(unique), records=unique)
 
     def total(self, original: None, released: Counts, plan: None) -> Measured:

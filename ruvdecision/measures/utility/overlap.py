@@ -19,6 +19,7 @@ from ..base import Measured, SummedMeasure
 from ..fits.formula import without_levels
 from ..fits.regression import Fit, Linear
 from ..frames import Flags
+from ..missing import COMPLETE
 from ..sums import Together
 
 
@@ -33,6 +34,7 @@ class _Overlap(SummedMeasure):
     direction: ClassVar[str] = "higher"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     surveyed: ClassVar[bool] = True
+    missing_choices: ClassVar[tuple[str, ...]] = COMPLETE
 
     def __post_init__(self) -> None:
         super().__post_init__()

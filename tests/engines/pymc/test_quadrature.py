@@ -413,13 +413,13 @@ def test_replicates_and_planning(beliefs):
 
 def test_users_are_solved_together_and_progress_is_told(beliefs):
     users = [User(beliefs["mean_and_sd"], t, Quadratic()) for t in (Record(0), Parameter("sigma"))]
-    told = []
+    shares_done = []
     problem = Problem(tuple(users), Batch([Noise(sd=1.0), Topcode(at=1.5)]), DATA, seed=SEED)
-    both = Quadrature().plan(problem).run(tell=told.append)
+    both = Quadrature().plan(problem).run(on_progress=shares_done.append)
     alone = [Quadrature().solve(u, [Noise(sd=1.0), Topcode(at=1.5)], data=DATA, seed=SEED) for u in users]
     for a, b in zip(both, alone, strict=True):
         np.testing.assert_allclose(a.uncertainty, b.uncertainty, rtol=1e-9)
-    assert told[-1] == pytest.approx(1.0) and len({*both[0].diagnostics["route"]}) == 2
+    assert shares_done[-1] == pytest.approx(1.0) and len({*both[0].diagnostics["route"]}) == 2
 
 
 def test_any_loss_and_listed_estimates(beliefs):

@@ -310,10 +310,10 @@ def test_missing_values_are_refused_or_left_out() -> None:
     x = pd.DataFrame({"a": [0.0, 1.0, np.nan, 9.0], "b": [1.0, 2.0, 3.0, 4.0]}, index=list("wxyz"))
     y = pd.DataFrame({"a": [0.0, np.nan, 2.0, 9.0], "b": [1.0, 2.0, 3.0, 4.0]}, index=range(4))
     with pytest.raises(InputError, match="columns a"):
-        RecordLinkage()(x, y)
-    value = RecordLinkage(nan_policy="omit")(x, y)
+        RecordLinkage(missing="raise")(x, y)
+    value = RecordLinkage(missing="omit")(x, y)
     assert value == 1.0 and value.parts["omitted"] == 1
-    shares = RecordLinkage(nan_policy="omit").per_record(x, y)
+    shares = RecordLinkage(missing="omit").per_record(x, y)
     assert shares[[0, 3]].tolist() == [1.0, 1.0] and np.isnan(shares[[1, 2]]).all()
     assert RecordLinkage(known="b")(x, y) == 1.0
 
@@ -329,7 +329,7 @@ def test_missing_values_are_refused_or_left_out() -> None:
         ({"draws": 0}, "draws"),
         ({"seed": "x"}, "seed"),
         ({"known": []}, "at least one"),
-        ({"nan_policy": "guess"}, "nan_policy"),
+        ({"missing": "guess"}, "missing"),
     ],
 )
 def test_bad_settings(arguments: dict[str, object], words: str) -> None:
@@ -622,11 +622,11 @@ def test_recursive_diversity_by_hand() -> None:
 def test_missing_keys() -> None:
     table = pd.DataFrame({"a": ["x", "x", None, "y"], "b": [1, 1, 1, 2]})
     with pytest.raises(InputError, match="missing values in the release"):
-        KAnonymity()(table, table)
-    assert KAnonymity()(table, table.fillna("x")) == 1.0  # the original's gaps do not matter
-    assert KAnonymity(nan_policy="category").per_record(table, table).tolist() == [0.5, 0.5, 1.0, 1.0]
-    np.testing.assert_allclose(KAnonymity(nan_policy="wildcard").per_record(table, table), [1 / 3, 1 / 3, 1 / 3, 1.0])
-    omitted = KAnonymity(nan_policy="omit").per_record(table, table)
+        KAnonymity(missing="raise")(table, table)
+    assert KAnonymity(missing="raise")(table, table.fillna("x")) == 1.0  # the original's gaps do not matter
+    assert KAnonymity(missing="category").per_record(table, table).tolist() == [0.5, 0.5, 1.0, 1.0]
+    np.testing.assert_allclose(KAnonymity(missing="wildcard").per_record(table, table), [1 / 3, 1 / 3, 1 / 3, 1.0])
+    omitted = KAnonymity(missing="omit").per_record(table, table)
     assert omitted[[0, 1, 3]].tolist() == [0.5, 0.5, 1.0] and np.isnan(omitted[2])
 
 
