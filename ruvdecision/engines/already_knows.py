@@ -12,16 +12,19 @@ from typing import Any
 from ..masks.base import Batch, Joint, Mask
 from ..masks.rows import NOTHING
 from ..protocols import Posterior, Solution
-from .base import Evidence, Ints, Missing, Plan, Problem, Refusal, Rewrite, ProgressCallback, plan_for
+from .base import Evidence, Ints, Missing, Plan, Problem, ProgressCallback, Refusal, Rewrite, plan_for
 
 
 @dataclass(frozen=True, repr=False)
 class Informed(Joint):
-    """A release, and what a user knows beside it; what was known before is no secret of the mask."""
+    """A release, and what a user knows beside it: even where the mask is not told, that is."""
+
+    def __post_init__(self) -> None:
+        """The two stay apart, whatever they are made of."""
 
     @property
-    def told(self) -> tuple[Mask, tuple[Mask, ...]]:
-        return self.masks[0], self.masks[1:]
+    def told(self) -> Mask:
+        return self.masks[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +72,10 @@ class AlreadyKnows(Rewrite):
         return replace(found, inner=self.inner.together([replace(user, knows=None) for user in users]))
 
     def run(
-        self, piece: Sequence[int] | None = None, on_progress: ProgressCallback | None = None, interruptible: bool = False
+        self,
+        piece: Sequence[int] | None = None,
+        on_progress: ProgressCallback | None = None,
+        interruptible: bool = False,
     ) -> list[Solution]:
         start = replace(self.inner.problem, masks=Batch([_with(NOTHING, self.problem)]), cache={})
         before = plan_for(self.asked, start.of_user(start.user)).together(start.users).run()

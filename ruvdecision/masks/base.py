@@ -136,6 +136,20 @@ class Mask:
         return ()
 
     @property
+    def leaves(self) -> tuple[Mask, ...]:
+        """The masks that this one is put together of, by whatever sign."""
+        return (self,)
+
+    def of_leaves(self, leaves: Iterator[Mask]) -> Mask:
+        """The same put together of others."""
+        return next(leaves)
+
+    @property
+    def told(self) -> Mask | None:
+        """What else is released, by a mask that is no secret; only engines put such releases together."""
+        return None
+
+    @property
     def technique(self) -> str:
         """Name of the technique without its parameters, ``'Noise | Microaggregate'``."""
         return type(self).__name__
@@ -232,6 +246,13 @@ class Several(Mask):
 
     def __repr__(self) -> str:
         return f" {self.sign} ".join(self._shown(m, repr(m)) for m in self.masks)
+
+    @property
+    def leaves(self) -> tuple[Mask, ...]:
+        return tuple(chain.from_iterable(m.leaves for m in self.masks))
+
+    def of_leaves(self, leaves: Iterator[Mask]) -> Mask:
+        return dataclasses.replace(self, masks=tuple(m.of_leaves(leaves) for m in self.masks))
 
     def _shown(self, mask: Mask, text: str) -> str:
         """A mask inside the others: what is put together by another sign stands in brackets."""
