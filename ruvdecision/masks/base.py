@@ -136,6 +136,11 @@ class Mask:
         return ()
 
     @property
+    def files(self) -> int:
+        """How many files are released."""
+        return sum(mask.files for mask in self.releases) or 1
+
+    @property
     def leaves(self) -> tuple[Mask, ...]:
         """The masks that this one is put together of, by whatever sign."""
         return (self,)
@@ -370,7 +375,10 @@ class Joint(Several):
         return found
 
     def publish(self, table: Any) -> Any:
-        raise UnsupportedError(f"{self} publishes a table twice", do="With a TableBelief use one SuppressCells")
+        """Cells and margins that any of the masks publishes."""
+        from .cells import published_together
+
+        return published_together(self.masks, table)
 
 
 class Family(NamedTuple):

@@ -81,10 +81,9 @@ def observe_numbers(
 def _several(mask: MaskLike, release: Any, n: int, columns: Sequence[Hashable] | None) -> ReleaseLikelihood:
     """What several releases tell: each goes back through its own mask, and all together through what came before."""
     *before, last = mask.parts
-    counts = [_count(part) for part in last.releases]
-    if not isinstance(release, (tuple, list)) or len(release) != sum(counts):
+    if not isinstance(release, (tuple, list)) or len(release) != mask.files:
         raise InputError(
-            f"The mask makes {sum(counts)} releases",
+            f"The mask makes {mask.files} releases",
             kind_of(release),
             "Pass what mask.release(data, rng) gave back, a tuple",
         )
@@ -99,20 +98,15 @@ def _several(mask: MaskLike, release: Any, n: int, columns: Sequence[Hashable] |
                 raise InputError("A sample must tell which rows it holds", "an array", "Release a DataFrame")
             files = [table.reset_index(drop=True) for table, _ in found]
     start, told = 0, []
-    for part, count in zip(last.releases, counts, strict=True):
-        own = files[start] if count == 1 else tuple(files[start : start + count])
-        told.append(observe(part, own, n if rows is None else len(rows), columns))
-        start += count
+    for part in last.releases:
+        own = files[start : start + part.files]
+        told.append(observe(part, own[0] if len(own) == 1 else tuple(own), n if rows is None else len(rows), columns))
+        start += part.files
     observed = reduce(beside, told)
     if not before:
         return observed
     index = np.arange(n) if rows is None else rows
     return _through(reduce(or_, before), replace(observed, index=index, total=n))
-
-
-def _count(mask: MaskLike) -> int:
-    """How many releases a mask makes."""
-    return sum(map(_count, mask.releases)) if mask.releases else 1
 
 
 def _refuse_longer(rows: int, n: int) -> None:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...channels.linear import Block
+from ...errors import UnsupportedError
 from ...protocols import Array
 from ...targets import Kind, Term
 from .conditioning import Conditioned, cell_sums, present
@@ -46,6 +47,7 @@ class AffineMeans:
     """
 
     def __init__(self, given: Conditioned, parts: Sequence[Term]) -> None:
+        _refuse_undone(given)
         self.given, self.parts = given, tuple(parts)
         self.places = _places(given, self.parts)
         self.size = sum(p.size for p in self.places)
@@ -255,6 +257,15 @@ def _places(given: Conditioned, parts: Sequence[Term]) -> list[_Place]:
     return found
 
 
+def _refuse_undone(given: Conditioned) -> None:
+    if given.undone is not None:
+        raise UnsupportedError(
+            "Noise(common=True) in one release, undone by another, is not available for users who are wrong or in the "
+            "dark about the mask",
+            do="Leave out truth= and knows_mask=",
+        )
+
+
 def _contrast_gain(given: Conditioned, block: Block, cell: int) -> Array:
     """How a record's distance from the mean of its cell is taken, over all columns that are released."""
     observed = given._contrast_columns(block, cell)
@@ -290,6 +301,7 @@ def log_density(given: Conditioned, values: Array) -> Density:
 
     Under a flat prior it is the density up to a constant that all masks share.
     """
+    _refuse_undone(given)
     missing = np.isnan(values)
     there = present(given.channel)
     wiped = given.channel.wiped
