@@ -12,6 +12,8 @@ import pandas as pd
 from ruvdecision import measures
 from ruvdecision.measures import Correlations, Logistic, Means, Measure, Poisson, Quantiles, Statistic
 
+PEOPLE = pd.DataFrame({c: np.random.default_rng(i).choice([0.0, 1.0, 2.0, 3.5], 30) for i, c in enumerate("abcxy")})
+"""A file beside original and release, for measures that take a population or a holdout."""
 BASES = {"Measure", "PairedMeasure", "RecordMeasure"}
 
 
@@ -119,10 +121,26 @@ def settings(name: str, columns: list[Any]) -> Iterator[dict[str, Any]]:
         ],
         "KAnonymity": [{}, {"keys": some, "missing": "category"}, {"missing": "wildcard"}],
         "LDiversity": [
-            {"sensitive": last},
-            {"sensitive": first, "kind": "entropy", "missing": "category"},
-            {"sensitive": last, "kind": "recursive", "c": 2},
+            {"target": last},
+            {"target": first, "kind": "entropy", "missing": "category"},
+            {"target": last, "kind": "recursive", "c": 1.5},
         ],
+        "TCloseness": [{"target": last}, {"target": first, "keys": [last], "missing": "category"}],
+        "IndividualRisk": [{}, {"keys": some, "weights": last}, {"method": "exact", "alpha": 0.5, "threshold": 0.1}],
+        "HouseholdRisk": [{"household": last}, {"keys": some[:1], "household": last, "method": "exact"}],
+        "SkinnerElliot": [
+            {"population": 100},
+            {"keys": some, "weights": last, "population": None},
+            {"population": 50, "missing": "category"},
+        ],
+        "KMap": [{"population": PEOPLE, "keys": [first]}, {"population": PEOPLE, "missing": "category"}],
+        "DeltaPresence": [{"population": PEOPLE, "keys": [first]}, {"population": PEOPLE, "missing": "category"}],
+        "Disclosure": [{"keys": first, "target": last}, {"keys": some}, {"keys": last, "missing": "category"}],
+        "ReplicatedUniques": [{}, {"keys": some, "share": True}],
+        "ClosestRecord": [{}, {"known": some, "distance": "mahalanobis"}],
+        "Membership": [{"holdout": PEOPLE}],
+        "TableUtility": [{}, {"way": [1, 2], "kind": "S_pMSE"}, {"columns": some, "kind": "JSD", "groups": 3}],
+        "TrainOnRelease": [{"target": last, "estimator": "linear", "folds": 2}, {"target": first, "holdout": PEOPLE}],
         "LogLinearLoss": [{}, {"margins": 1, "smoothing": 0.5, "missing": "category"}],
         "LogLinearUniques": [
             {"population": 100},
@@ -167,7 +185,15 @@ def settings(name: str, columns: list[Any]) -> Iterator[dict[str, Any]]:
 
 def required(kind: type, columns: list[Any]) -> dict[str, Any]:
     """Arguments that a measure cannot do without, for one that `settings` does not know."""
-    fill = {"model": f"{quoted(columns[0])} ~ 1", "unknown": columns[-1], "sensitive": columns[-1], "population": 100}
+    fill = {
+        "model": f"{quoted(columns[0])} ~ 1",
+        "unknown": columns[-1],
+        "target": columns[-1],
+        "household": columns[-1],
+        "population": 100,
+    }
+    if kind.__name__ in ("KMap", "DeltaPresence", "Membership"):
+        fill |= {"population": PEOPLE, "holdout": PEOPLE}
     return {f.name: fill[f.name] for f in fields(kind) if f.name in fill}
 
 

@@ -663,7 +663,19 @@ SETTINGS = {
     "AttributeDisclosure": {"known": ["a"], "unknown": "y"},
     "IntruderError": {"known": ["a"], "unknown": "y"},
     "KAnonymity": {"keys": ["kind"]},
-    "LDiversity": {"keys": ["kind"], "sensitive": "group"},
+    "LDiversity": {"keys": ["kind"], "target": "group"},
+    "TCloseness": {"keys": ["kind"], "target": "group"},
+    "IndividualRisk": {"keys": ["kind", "group"], "weights": "cell"},
+    "HouseholdRisk": {"keys": ["kind"], "household": "cell"},
+    "SkinnerElliot": {"keys": ["kind", "group", "cell"], "population": 1200},
+    "KMap": {"keys": ["kind"], "population": pd.DataFrame({"kind": list("pqrpqr")})},
+    "DeltaPresence": {"keys": ["kind"], "population": pd.DataFrame({"kind": list("pqrpqr")})},
+    "Disclosure": {"keys": ["kind", "cell"], "target": "group"},
+    "ReplicatedUniques": {"keys": ["kind", "cell"]},
+    "ClosestRecord": {"known": ["y", "a", "b"]},
+    "Membership": {"known": ["y", "a"], "holdout": pd.DataFrame({"y": [0.0, 1.0, 2.5], "a": [2.0, 1.0, 2.0]})},
+    "TableUtility": {"columns": ["kind", "group", "y"]},
+    "TrainOnRelease": {"target": "y", "predictors": ["a", "b"], "estimator": "linear"},
     "SampleUniques": {"keys": ["kind", "group"]},
     "SpecialUniques": {"keys": ["kind", "group"]},
     "LogLinearUniques": {"keys": ["kind", "group"], "population": 1200},
@@ -695,7 +707,7 @@ def mixed(data):
     return data.assign(
         kind=rng.choice(["p", "q", "r"], len(data)),
         group=rng.choice(["u", "v"], len(data)),
-        cell=rng.integers(0, 20, len(data)),
+        cell=rng.integers(1, 21, len(data)),
     )
 
 

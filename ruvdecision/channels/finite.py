@@ -379,8 +379,7 @@ class FiniteChannel:
 
     def read(self, release: Any) -> Slots:
         """Turn a release into evidence. A frame's or series' index says whose record it is."""
-        if self.releases > 1:
-            release = self._side_by_side(release)
+        release = self.side_by_side(release)
         if isinstance(release, (pd.DataFrame, pd.Series)):
             frame, labels = pd.DataFrame(release), np.asarray(release.index)
         else:
@@ -435,8 +434,10 @@ class FiniteChannel:
             found[first] = labels.astype(np.int64)
         return found
 
-    def _side_by_side(self, release: Any) -> pd.DataFrame:
-        """Several releases as one file, with blanks where one of them does not have a row."""
+    def side_by_side(self, release: Any) -> Any:
+        """Several releases as one file, with blanks where one of them does not have a row; a single one as it is."""
+        if self.releases == 1:
+            return release
         files = [f.set_axis([(i, j) for j in range(f.shape[1])], axis=1) for i, f in enumerate(self.files(release))]
         whole = [f for f in files if len(f) == self.kept]
         if not self.ordered or self.sampled or not whole:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import comb
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +61,15 @@ def _placed(labels: Ints, rows: Ints, n: int, rest: int, joins: bool = False) ->
     every = np.full(n, rest, dtype=np.int64)
     every[rows] = labels
     return Partition.of(every, joins=joins)
+
+
+def refuse_open_samples(channel: Any, what: str) -> None:
+    """Raise if single releases of a channel hold samples of their own, over which somebody cannot average."""
+    if channel.open_samples:
+        raise UnsupportedError(
+            f"A Subsample within one of several releases is not available for {what}",
+            do="Sample before both, Subsample(...) | (a & b), or name the rows with Release(rows=[...])",
+        )
 
 
 def row_classes(found: Sequence[Resolved], n: int) -> Ints | None:

@@ -41,6 +41,9 @@ def choose(
 ) -> Choice:
     """Return the best release whose risk is at most ``max_risk``: the most useful one, unless said otherwise.
 
+    The choice is among releases, never among users: where several look at the same releases (`RUMap.concat` with names,
+    curves of a scenario), risk and utility of a release are those of the worst of them (`RUMap.worst`).
+
     Parameters
     ----------
     rumap : RUMap
@@ -89,7 +92,8 @@ def choose(
     >>> choose(rumap, by=ExpectedLoss(lambda risk, utility: 3 * risk - utility)).release
     'b'
     """
-    criterion = check_criterion(by).on(check_map(rumap), columns if isinstance(columns, Mapping) else {})
+    rumap = check_map(rumap).worst()
+    criterion = check_criterion(by).on(rumap, columns if isinstance(columns, Mapping) else {})
     if max_risk is None and not criterion.weighs_risk:
         raise InputError("choose needs max_risk, or a criterion that weighs the risk", None, "Give max_risk= or by=")
     threshold, room = (np.inf, 0.0) if max_risk is None else check_threshold(rumap, max_risk, tolerance)
@@ -215,6 +219,8 @@ class Choice:
     def remarks(self) -> tuple[str, ...]:
         """What a reader should know before trusting the choice."""
         remarks = []
+        if "worst_user" in self.row.columns:
+            remarks.append(f"its risk is that of the worst user, {self.row.columns['worst_user']}")
         if self.within_error:
             errors = f"two standard errors ({_number(self.risk_error)} each)"
             remarks.append(f"the threshold lies within {errors} of its risk")
@@ -300,6 +306,8 @@ def _nearest_miss(rumap: RUMap, threshold: float, confidence: float | None, chan
         share = f", {100 * over / abs(threshold):.3g} %" if threshold else ""
         miss = f"with risk {_number(rumap.risk[i], 6)} ({_number(over, 3)} above{share})"
         do = "Raise max_risk, or add masks that release less, such as Suppress()"
+        if rumap.masks is not None and str(rumap.masks[i]) == "Suppress()":
+            do = "Raise max_risk: nothing releases less than Suppress(), so what the users know beforehand is too much"
     return InfeasibleError(what, f"{rumap.releases[i]} as the nearest miss, {miss}", do)
 
 

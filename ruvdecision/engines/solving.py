@@ -117,7 +117,7 @@ def solve(
                 raise
         results += [None] * (len(pieces) - len(results))
     else:
-        tasks = [Task(f"{job}-{_span(group)}", work, (job, group)) for job, group in pieces]
+        tasks = [Task(f"{job}-{_piece_name(group)}", work, (job, group)) for job, group in pieces]
         engines = [plan.choice for plan in alone]
         prints: dict[str, Any] = {"masks": list(masks), "users": [u for _, u in leaves], "engines": engines}
         prints |= {"data": data, "replicates": replicates, "seed": (seed.entropy, tuple(seed.spawn_key))}
@@ -182,7 +182,7 @@ def _jobs(plans: Sequence[Plan]) -> list[list[int]]:
     return list(found.values())
 
 
-def _span(group: Sequence[int]) -> str:
+def _piece_name(group: Sequence[int]) -> str:
     return f"{group[0]}" if len(group) == 1 else f"{group[0]}-{group[-1]}-{len(group)}"
 
 
@@ -228,8 +228,8 @@ def _gather(
         total, start = _merged(role.name, role.name, role.user, index, value[:, rows], error[:, rows], before, found)
         # Few different ones come again and again: each is put together once.
         keys = list(zip(*(words[i] for i in mine), strict=True))
-        told = {key: " / ".join(dict.fromkeys(key)) for key in set(keys)}
-        texts = [told[keys[r]] for r in rows.tolist()]
+        joined = {key: " / ".join(dict.fromkeys(key)) for key in set(keys)}
+        texts = [joined[keys[r]] for r in rows.tolist()]
         for name, _ in role.leaves:
             found |= {
                 f"{name}_{key}": _column([column[r] for r in rows]) for key, column in columns[index[name]].items()

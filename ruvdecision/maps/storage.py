@@ -219,7 +219,7 @@ def _decode_other(stored: dict[str, Any]) -> Any:
 
 
 def _to_file(rumap: RUMap, created: bool) -> xr.Dataset:
-    dataset = rumap.dataset.drop_vars(["risk", "utility", "risk_error", "utility_error"])
+    dataset = rumap.long_dataset.drop_vars(["risk", "utility", "risk_error", "utility_error"])
     notes, specs = list(rumap.notes), []
     for mask in rumap.masks or ():
         try:
@@ -252,7 +252,7 @@ def _to_file(rumap: RUMap, created: bool) -> xr.Dataset:
         meta[role], extra = _score_spec(rumap, role)
         if extra is not None:
             dataset[f"score_{role}"] = ((f"{role}_part", f"{role}_node"), extra)
-    dataset["before"] = (("user", "release"), np.stack(rumap.before))
+    dataset["before"] = (("role", "release"), np.stack(rumap.before))
     if rumap.masks is not None:
         dataset["mask_spec"] = ("release", np.array(specs, dtype=str))
     # For readers of other programs; what counts is in the JSON.

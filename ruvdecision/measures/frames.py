@@ -55,17 +55,27 @@ def one_name(name: str, value: Hashable) -> Hashable:
     return value
 
 
-def pick_apart(who: str, many: tuple[str, Names], one: tuple[str, Hashable], table: pd.DataFrame) -> Labels:
-    """The labels of several columns, all others unless they are named, and then of one; each as (argument, names)."""
-    wanted = pick(who, (one[1],), table)[0]
-    every = [c for c in table.columns if c != wanted]
-    labels = every if many[1] is None else pick(who, many[1], table)
-    if wanted in labels:
-        do = f"Leave it out of {many[0]}=[...]"
-        raise InputError(f"A column cannot be in {many[0]} and be {one[0]}", str(wanted), do)
+def pick_apart(who: str, table: pd.DataFrame, many: tuple[str, Names], *ones: tuple[str, Hashable]) -> Labels:
+    """The labels of several columns, all others unless they are named, and then of those that stand alone.
+
+    Each is given as (argument, names); None in place of a single name is left out.
+    """
+    alone: dict[Hashable, str] = {}
+    for argument, name in ones:
+        if name is not None:
+            label = pick(who, (name,), table)[0]
+            if label in alone:
+                what = f"A column cannot be {alone[label]} and {argument}"
+                raise InputError(what, str(label), f"Name another column in {argument}=")
+            alone[label] = argument
+    labels = [c for c in table.columns if c not in alone] if many[1] is None else pick(who, many[1], table)
+    for label, argument in alone.items():
+        if label in labels:
+            do = f"Leave it out of {many[0]}=[...]"
+            raise InputError(f"A column cannot be in {many[0]} and be {argument}", str(label), do)
     if not labels:
         raise InputError(f"{many[0]} must name some column", labels, f"Name one in {many[0]}=[...]")
-    return [*labels, wanted]
+    return [*labels, *alone]
 
 
 def align(who: str, chosen: Labels | None, every: Labels, data: Frame) -> pd.DataFrame:

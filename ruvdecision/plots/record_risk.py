@@ -14,7 +14,8 @@ from ..analyses.record_risk import RecordRisk
 from ..checks import check_number
 from ..errors import InputError
 from ..maps.show import cut
-from .theme import Style, fresh_axes, look_of, name_axes, plain, spans, threshold
+from .axes import spans
+from .theme import Style, fresh_axes, look_of, name_axes, plain, threshold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

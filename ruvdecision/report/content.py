@@ -58,7 +58,7 @@ def compose(
     signers = [TableRow((who, "", "", "")) for who in ("prepared by", "reviewed by", "approved by")]
     head = ("", "name", "date", "signature")
     blocks += [Heading(2, "Signed", "signed"), Table("Signatures", head, signers, (False,) * 4)]
-    releases = counted(sum(len(m) for m in maps.values()), "candidate release")
+    releases = counted(sum(len(set(m.released)) for m in maps.values()), "candidate release")
     parts = [
         f"{counted(len(maps), 'map')} with {releases}" if panel else releases,
         f"threshold on the risk: {_threshold(max_risk)}",
@@ -142,6 +142,7 @@ def _circumstances(rumap: RUMap, choice: Choice | None, front: Flags) -> list[st
 def _chapter(
     rumap: RUMap, decision: _Decision, max_risk: float | None, anchor: str, level: int, extras: Extras
 ) -> list[ReportBlock]:
+    whole, rumap = rumap, rumap.worst()
     front = not_dominated(rumap.risk, rumap.utility)
     order = np.flatnonzero(front)
     order = order[np.lexsort((rumap.utility[order], rumap.risk[order]))]
@@ -154,7 +155,15 @@ def _chapter(
         if parts:
             blocks.extend([Heading(level, title, f"{anchor}-{name}"), *parts])
 
-    section("The map", "map", [_picture(rumap, decision, max_risk, anchor, order, extras)])
+    if whole.user_names:
+        names = "; ".join(whole.user_names)
+        blocks.append(
+            Paragraph(
+                f"{len(whole.user_names)} users look at the same releases: {names}. Risk and utility of a release are "
+                "those of the worst of them; the column worst_user says whose risk it is. The picture has all of them."
+            )
+        )
+    section("The map", "map", [_picture(rumap, whole, decision, max_risk, anchor, order, extras)])
     section("The users" if rumap.uncertainties else "Risk and utility", "users", users(rumap, decision.choice))
     section("The releases", "releases", _releases(rumap, order, front, decision.choice))
     section("Measures and other columns", "measures", _measures(rumap, order, decision.choice))
@@ -168,7 +177,13 @@ def _chapter(
 
 
 def _picture(
-    rumap: RUMap, decision: _Decision, max_risk: float | None, anchor: str, order: Positions, extras: Extras
+    rumap: RUMap,
+    whole: RUMap,
+    decision: _Decision,
+    max_risk: float | None,
+    anchor: str,
+    order: Positions,
+    extras: Extras,
 ) -> ReportBlock:
     if np.all(np.isnan(rumap.risk) | np.isnan(rumap.utility)):
         return Paragraph("There is nothing to draw: no release has both a risk and a utility.", "warning")
@@ -178,7 +193,7 @@ def _picture(
     caption += "" if extras.limit is None else ", the dotted line the limit of all mechanisms"
     caption += "." if decision.choice is None else ", the star the chosen release."
     caption += "" if rumap.converged.all() else " Open markers did not converge."
-    return Picture(map_drawing(rumap, max_risk, limit=extras.limit, rule=extras.rule), caption, words, anchor)
+    return Picture(map_drawing(whole, max_risk, limit=extras.limit, rule=extras.rule), caption, words, anchor)
 
 
 def _in_words(rumap: RUMap, decision: _Decision, max_risk: float | None, order: Positions) -> str:
@@ -258,11 +273,11 @@ def _tables(
 
 def _table(rumap: RUMap, rows: Positions, choice: Choice | None, caption: str, columns: Sequence[str]) -> Table:
     chosen = None if choice is None else choice.row.position
-    doubt = doubtful(rumap)
+    flagged = doubtful(rumap)
     lines = []
     for i in rows.tolist():
-        marks = {"chosen": i == chosen, "not converged": not rumap.converged[i], "see diagnostics": doubt[i]}
-        kind = "chosen" if i == chosen else "doubtful" if doubt[i] or not rumap.converged[i] else ""
+        marks = {"chosen": i == chosen, "not converged": not rumap.converged[i], "see diagnostics": flagged[i]}
+        kind = "chosen" if i == chosen else "doubtful" if flagged[i] or not rumap.converged[i] else ""
         cells = [entry(rumap, k, i) for k in columns]
         lines.append(TableRow((rumap.releases[i], *cells, ", ".join(k for k, found in marks.items() if found)), kind))
     words = HEADS | {name: f"{name} ({end} is better)" for name, end in better(rumap).items()}

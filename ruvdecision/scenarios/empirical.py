@@ -202,7 +202,7 @@ def _simulate(
                 released.sort(axis=1)
                 estimates[g, block][:, ranked] = released[:, places[ranked]]
     found = [works[0].costs(moments, np.empty(0))]
-    found += [w.costs(estimates[..., [j]], w.truth_at_hand[None]) for j, w in enumerate(works[1:])]
+    found += [w.costs(estimates[..., [j]], w.known_truth[None]) for j, w in enumerate(works[1:])]
     return [w.average(losses, off) for w, (losses, off) in zip(works, found, strict=True)]
 
 

@@ -33,7 +33,7 @@ from ruvdecision.explore.controls import Pick, Slider, Switch, read_values
 from ruvdecision.explore.desk import Desk
 from ruvdecision.explore.examplefile import draw_example, panels_of
 from ruvdecision.explore.lawdrawing import draw_panel
-from ruvdecision.explore.lesson import Built, Law, Lesson, Panel
+from ruvdecision.explore.lesson import BeliefPanel, Built, Law, Lesson
 from ruvdecision.explore.mapdrawing import draw_map, series_of
 from ruvdecision.explore.ranklaw import RankPrior, TabulatedRankPosterior
 from ruvdecision.explore.scene import show
@@ -383,7 +383,7 @@ LAWS = {
 @pytest.mark.parametrize("width", [300.0, 640.0])
 def test_every_kind_of_law_can_be_drawn(kind: str, width: float) -> None:
     posterior, prior = LAWS[kind]
-    svg = draw_panel(Panel("intruder", "a <b>", (Law("x", posterior, prior, 0.5, 0.7),), "words & more"), width)
+    svg = draw_panel(BeliefPanel("intruder", "a <b>", (Law("x", posterior, prior, 0.5, 0.7),), "words & more"), width)
     root = ET.fromstring(svg)
     assert root.get("width") == f"{width:g}" and "words & more" in (root.get("aria-label") or "")
     for points in re.findall(r'points="([^"]*)"', svg):

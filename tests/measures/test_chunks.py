@@ -65,9 +65,9 @@ ALL = [
     PearsonC(columns=KEYS),
     KAnonymity(keys=[*KEYS, "size"]),
     SampleUniques(keys=[*KEYS, "a_round"]),
-    LDiversity("size", keys=KEYS),
-    LDiversity("size", keys=KEYS, kind="entropy", name="l_entropy"),
-    LDiversity("size", keys=KEYS, kind="recursive", c=2.0, name="l_recursive"),
+    LDiversity(KEYS, "size"),
+    LDiversity(KEYS, "size", kind="entropy", name="l_entropy"),
+    LDiversity(KEYS, "size", kind="recursive", c=2.0, name="l_recursive"),
 ]
 
 

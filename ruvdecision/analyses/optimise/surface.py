@@ -140,22 +140,22 @@ def _optimum(surfaces: Surfaces, required: float, d: int, rng: np.random.Generat
     """The best point of the surfaces: candidates everywhere, then around the best one, closer each time."""
     best, width = None, 1.0
     for _ in range(7):
-        cloud = (
+        candidates = (
             rng.random((1500, d)) if best is None else np.clip(best + width * rng.uniform(-1, 1, (600, d)), 0.0, 1.0)
         )
         if best is None:
-            cloud = np.vstack([cloud, at])
+            candidates = np.vstack([candidates, at])
         else:
-            cloud = np.vstack([cloud, best])
+            candidates = np.vstack([candidates, best])
             if d > 1:
                 # Edges of the box are often the best place.
-                edge = cloud[: 100 * d].copy()
+                edge = candidates[: 100 * d].copy()
                 which = np.arange(len(edge)) % d
                 edge[np.arange(len(edge)), which] = np.round(best[which])
-                cloud = np.vstack([cloud, edge])
-        safety, loss = surfaces.safety(cloud)[0], surfaces.loss(cloud)[0]
+                candidates = np.vstack([candidates, edge])
+        safety, loss = surfaces.safety(candidates)[0], surfaces.loss(candidates)[0]
         fits = safety >= required
-        best = cloud[np.argmin(np.where(fits, loss, np.inf))] if fits.any() else cloud[np.argmax(safety)]
+        best = candidates[np.argmin(np.where(fits, loss, np.inf))] if fits.any() else candidates[np.argmax(safety)]
         width = 0.25 if width == 1.0 else width / 4
     assert best is not None
     return best

@@ -38,8 +38,8 @@ from ..base import (
     Refusal,
 )
 from .law import FiniteLaw, TooManyReleases
-from .plan import Plan as TargetPlan, codes_of, plan_of, sample_covariance
 from .tables import AVERAGED, TableProblem, after_release, refuses_table
+from .target_table import TargetTable, codes_of, sample_covariance, target_table
 from .wrong_belief import BATCH, FinitePair, FinitePairs
 
 
@@ -75,7 +75,7 @@ class Enumeration(BaseEngine):
             what = f"Enumeration needs a FiniteBelief or a TableBelief; this user has a {type(belief).__name__}"
             return Refusal(what, "Use engine='auto'", Missing.BELIEF)
         check_loss(user)
-        plan_of(belief, user.target, self.limit)
+        target_table(belief, user.target, self.limit)
         scale, channels = sample_covariance(belief, data), {}
         for mask in problem.masks:
             channel = channels[id(mask)] = FiniteChannel.of(belief, mask, scale)
@@ -126,8 +126,8 @@ class Enumeration(BaseEngine):
                 )
             nothing = np.zeros((0, len(belief.levels)))
             empty = np.zeros(0, dtype=np.int64)
-            return Finite(law.plan.values, law.after(Slots(nothing, empty, empty)))
-        return Finite(law.plan.values, law.after(channel.read(release)))
+            return Finite(law.table.values, law.after(Slots(nothing, empty, empty)))
+        return Finite(law.table.values, law.after(channel.read(release)))
 
     def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
         user, belief = problem.user, problem.user.belief
@@ -135,11 +135,10 @@ class Enumeration(BaseEngine):
             yield from super().posteriors(problem, mask, releases)
             return
         scale = sample_covariance(belief, problem.data)
-        law = self._law(user, FiniteChannel.of(belief, mask, scale))
+        same = self._law(user, FiniteChannel.of(belief, mask, scale))
         for release in releases:
-            if law.channel.open_samples:
-                law = self._law(user, _channel(belief, mask, scale, release))
-            posterior = Finite(law.plan.values, law.after(law.channel.read(release)))
+            law = self._law(user, _channel(belief, mask, scale, release)) if same.channel.open_samples else same
+            posterior = Finite(law.table.values, law.after(law.channel.read(release)))
             yield Evidence(posterior, partial(law.density, release))
 
     def row_kinds(self, problem: Problem, built: dict[int, FiniteChannel], rows: Ints, located: bool = False) -> Ints:
@@ -163,7 +162,7 @@ class Enumeration(BaseEngine):
     # -- finite beliefs ----------------------------------------------------------------------------------
 
     def _law(self, user: User, channel: FiniteChannel) -> FiniteLaw:
-        return FiniteLaw(user.belief, plan_of(user.belief, user.target, self.limit), channel, self.limit)
+        return FiniteLaw(user.belief, target_table(user.belief, user.target, self.limit), channel, self.limit)
 
     def _expected(self, problem: Problem, mask: Mask, channel: FiniteChannel, codes: Any) -> tuple[Value, str]:
         user, replicates, seed = problem.user, problem.replicates, problem.seed
@@ -189,7 +188,7 @@ class Enumeration(BaseEngine):
                 "probability zero",
                 "Check the data, or the prior probabilities that are zero",
             )
-        each = uncertainty_of(user, law.plan.values, outputs.joint / chance[:, None])
+        each = uncertainty_of(user, law.table.values, outputs.joint / chance[:, None])
         # Errors of separate posteriors may hang together, so they are added and not averaged out.
         return Value(np.asarray(outputs.weights @ each.value), np.asarray(outputs.weights @ each.error)), self.name
 
@@ -218,7 +217,7 @@ class Enumeration(BaseEngine):
         for for_data, for_mask, _ in replicate_seeds(seed, count):
             records = user.belief.draw_codes(np.random.default_rng(for_data)) if codes is None else codes
             chances.append(law.after(law.channel.simulate(records, np.random.default_rng(for_mask))))
-        each = uncertainty_of(user, law.plan.values, np.stack(chances))
+        each = uncertainty_of(user, law.table.values, np.stack(chances))
         error = replicate_error(each.value) if count > 1 else float(each.error[0])
         return Value(np.asarray(each.value.mean()), np.asarray(error))
 
@@ -248,11 +247,11 @@ def _over_the_line(user: User, law: FiniteLaw, levels: Array, sd: float, groups:
 
     ``groups`` are outputs that what stands beside that number tells apart.
     """
-    assert isinstance(law.plan, TargetPlan)
+    assert isinstance(law.table, TargetTable)
     # Chance of the target's values together with each output, before the noise.
     joint = law.outputs_before_noise()
     steps = sd * np.array([-13.0, -8.0, -5.0, -3.0, -1.5, 0.0, 1.5, 3.0, 5.0, 8.0, 13.0])
-    scale = max(float(uncertainty_of(user, law.plan.values, joint.sum(axis=0, keepdims=True)).value[0]), 1e-300)
+    scale = max(float(uncertainty_of(user, law.table.values, joint.sum(axis=0, keepdims=True)).value[0]), 1e-300)
     total = Value(np.zeros(()), np.zeros(()))
     for group in groups:
         live = group[joint[group].sum(axis=1) > 0]
@@ -260,10 +259,10 @@ def _over_the_line(user: User, law: FiniteLaw, levels: Array, sd: float, groups:
             continue
         if np.isnan(levels[live]).any():  # nothing goes out of this one
             chance = joint[live].sum()
-            each = uncertainty_of(user, law.plan.values, joint[live].sum(axis=0, keepdims=True) / chance)
+            each = uncertainty_of(user, law.table.values, joint[live].sum(axis=0, keepdims=True) / chance)
             part = Value(chance * each.value[0], chance * each.error[0])
         else:
-            integrand = partial(_density_times_uncertainty, user, law.plan.values, levels[live], sd, joint[live])
+            integrand = partial(_density_times_uncertainty, user, law.table.values, levels[live], sd, joint[live])
             breaks = np.unique((levels[live, None] + steps).reshape(-1))
             part = adaptive(integrand, breaks, absolute=1e-11 * abs(scale), budget=100_000)
         total = Value(total.value + part.value, total.error + part.error)

@@ -177,13 +177,13 @@ class TableProblem:
     def _drawn(self, mask: Mask, replicates: int | None, seed: Any) -> Value:
         """Average over tables drawn from the belief, the same for every mask."""
         belief, count = self.user.belief, REPLICATES if replicates is None else replicates
-        seen: dict[Any, Value] = {}
+        known: dict[Any, Value] = {}
         values, errors = np.empty(count), np.empty(count)
         for r, (for_data, _, _) in enumerate(replicate_seeds(seed, count)):
             release = publish(mask, belief.draw(np.random.default_rng(for_data)))
-            if release.key not in seen:
-                seen[release.key] = self._uncertainty(belief.given(release))
-            values[r], errors[r] = float(seen[release.key].value), float(seen[release.key].error)
+            if release.key not in known:
+                known[release.key] = self._uncertainty(belief.given(release))
+            values[r], errors[r] = float(known[release.key].value), float(known[release.key].error)
         error = replicate_error(values) if count > 1 else errors[0]
         return Value(np.asarray(values.mean()), np.asarray(error))
 

@@ -267,9 +267,9 @@ class _NormalRows(_Rows):
         # the rest.
         total = belief.record_covariance + belief.mu_covariance
         drawn = own[self.known] + rng.standard_normal(len(self.known)) * np.sqrt(self.errors)
-        push = np.linalg.solve(total[np.ix_(self.known, self.known)] + np.diag(self.errors), z[0] - drawn)
-        records = records + belief.mu_covariance[:, self.known] @ push
-        records[self.rows[0]] = own + total[:, self.known] @ push
+        gain = np.linalg.solve(total[np.ix_(self.known, self.known)] + np.diag(self.errors), z[0] - drawn)
+        records = records + belief.mu_covariance[:, self.known] @ gain
+        records[self.rows[0]] = own + total[:, self.known] @ gain
         return records
 
     def release(

@@ -74,7 +74,7 @@ class DegenerateNormal:
 
     @property
     def depth(self) -> int:
-        """How many directions are told exactly."""
+        """How many directions are known exactly."""
         return int(np.sum(self.variances == 0.0))
 
     def log(self, z: Array, means: Array, size: float) -> Array:
@@ -158,12 +158,12 @@ class LinearRows:
         depth = np.zeros(self.belief.records, dtype=np.int64)
         parts = [c[np.ix_(self.known, self.known)] + np.diag(self.errors) for c in self.covariances]
         # A flat prior and a column of which nothing is released: it tells nothing, whoever is where.
-        told = np.isfinite(np.diagonal(np.stack(parts), axis1=1, axis2=2))
-        if np.any(told != told[0]):
+        informative = np.isfinite(np.diagonal(np.stack(parts), axis1=1, axis2=2))
+        if np.any(informative != informative[0]):
             raise UnsupportedError(
                 "Under the flat prior nothing is known about some columns of some rows", do="Give prior_variance="
             )
-        use = np.flatnonzero(told[0])
+        use = np.flatnonzero(informative[0])
         for rows, part in zip(self.kinds, parts, strict=True):
             density = DegenerateNormal.of(part[np.ix_(use, use)], scale[use], size)
             weights[:, rows] = density.log(z[:, use], means[rows][:, use], size)

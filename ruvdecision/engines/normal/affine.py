@@ -55,7 +55,7 @@ class AffineMeans:
         prior = np.zeros(d)
         if given.belief.mu_covariance is not None:
             prior[:k] = given.belief.mu_mean
-        # The latents: h = start + push @ z.
+        # The latents: h = start + latent_weights @ z.
         moved: Array = np.zeros((1, d))
         for block, solved in zip(given.channel.blocks, given.blocks, strict=True):
             moved = moved + block.shape.count * (solved.weight @ (solved.loading @ prior)[..., None])[..., 0]
@@ -64,11 +64,11 @@ class AffineMeans:
         for p in self.places:
             weight = given.blocks[p.shape].weight
             pieces.append(given.cov @ weight if p.cell is None else np.zeros((1, d, p.size)))
-        push = _beside(pieces) if pieces else np.zeros((1, d, 0))
+        latent_weights = _concatenated(pieces) if pieces else np.zeros((1, d, 0))
         rows, constants = [], []
         for part in self.parts:
             slope = given._slope(part)
-            rows.append(_plus(slope @ push, self._own(part)))
+            rows.append(_plus(slope @ latent_weights, self._own(part)))
             constants.append((slope @ start[..., None])[..., 0])
         lead = np.broadcast_shapes(*(r.shape[:1] for r in rows), *(c.shape[:1] for c in constants))
         self.matrix = np.concatenate([np.broadcast_to(r, lead + r.shape[1:]) for r in rows], axis=1)
@@ -106,7 +106,7 @@ class AffineMeans:
                     continue
                 roots, gain = given.channel.blocks[p.shape].shape.roots, given.blocks[p.shape].gain
                 pieces.append(sum(root * gain[:, c * k : c * k + k] for c, root in enumerate(roots)) / given.n)
-            return _beside(pieces)
+            return _concatenated(pieces)
         shape, copy, cell = given._place(part)
         block = given.channel.blocks[shape]
         pieces = []
@@ -117,7 +117,7 @@ class AffineMeans:
                 pieces.append(_contrast_gain(given, block, cell))
             else:
                 pieces.append(np.zeros((1, k, p.size)))
-        return _beside(pieces)
+        return _concatenated(pieces)
 
     # -- their law under a belief --------------------------------------------------------------------
 
@@ -164,11 +164,11 @@ def residual_law(own: Conditioned, actual: Conditioned, parts: Sequence[Term], m
     bias = (matrix @ (theirs.constant - mine.constant)[..., None])[..., 0] + mean
     covariance = actual.covariance(parts, matrix) + spread
     if actual.belief.mu_covariance is None:
-        moves = np.any(np.abs(slope) > 1e-9, axis=-1)
-        covariance = np.where(moves[..., :, None] | moves[..., None, :], 0.0, covariance)
+        depends = np.any(np.abs(slope) > 1e-9, axis=-1)
+        covariance = np.where(depends[..., :, None] | depends[..., None, :], 0.0, covariance)
         index = np.arange(covariance.shape[-1])
-        covariance[..., index, index] = np.where(moves, np.inf, covariance[..., index, index])
-        bias = np.where(moves, 0.0, bias)
+        covariance[..., index, index] = np.where(depends, np.inf, covariance[..., index, index])
+        bias = np.where(depends, 0.0, bias)
     return bias, covariance
 
 
@@ -277,7 +277,7 @@ def _contrast_gain(given: Conditioned, block: Block, cell: int) -> Array:
     return wide
 
 
-def _beside(pieces: Sequence[Array]) -> Array:
+def _concatenated(pieces: Sequence[Array]) -> Array:
     lead = np.broadcast_shapes(*(p.shape[:1] for p in pieces))
     return np.concatenate([np.broadcast_to(p, lead + p.shape[1:]) for p in pieces], axis=-1)
 
@@ -310,33 +310,35 @@ def log_density(given: Conditioned, values: Array) -> Density:
     if np.any(missing == there):
         return Density(np.array([-np.inf]), np.zeros(1))
     values = np.nan_to_num(values, nan=0.0)
-    reach = float(np.abs(values).max(initial=0.0))
+    magnitude = float(np.abs(values).max(initial=0.0))
     tables = block_sums(given, values)
     centre, prior = latent_prior(given)
     log: Array = np.zeros(1)
     rank: Array = np.zeros(1)
-    pushed: Array = np.zeros((1, given.latents))
+    score: Array = np.zeros((1, given.latents))
     information: Array = np.zeros((1, given.latents, given.latents))
     for t, (block, solved) in enumerate(zip(given.channel.blocks, given.blocks, strict=True)):
         count = block.shape.count
         if len(solved.observed):
             off = tables[t][:, solved.observed] - (solved.loading @ centre)[:, None, :]
-            part, dimension = _normal(block_covariance(given, t), off, count, reach * float(block.shape.roots.max()))
+            part, dimension = _normal(
+                block_covariance(given, t), off, count, magnitude * float(block.shape.roots.max())
+            )
             log, rank = log + part, rank + dimension
-            pushed = pushed + (solved.weight @ off.sum(axis=1)[..., None])[..., 0]
+            score = score + (solved.weight @ off.sum(axis=1)[..., None])[..., 0]
             information = information + count * (solved.weight @ solved.loading)
         for cell, size in enumerate(block.shape.sizes):
             if size > 1:
                 part, dimension = _within(given, t, cell, values, tables[t])
                 log, rank = log + part, rank + dimension
-    log = log + _latents(given, prior, information, pushed)
+    log = log + _latents(given, prior, information, score)
     return Density(log, np.broadcast_to(rank, log.shape))
 
 
-def _latents(given: Conditioned, prior: Array, information: Array, pushed: Array) -> Array:
+def _latents(given: Conditioned, prior: Array, information: Array, score: Array) -> Array:
     """What integrating the latents out adds."""
     k, d = given.k, given.latents
-    gained = 0.5 * np.einsum("...i,...ij,...j->...", pushed, given.cov, pushed)
+    gained = 0.5 * np.einsum("...i,...ij,...j->...", score, given.cov, score)
     if given.belief.mu_covariance is not None:
         return np.asarray(gained - 0.5 * np.linalg.slogdet(np.eye(d) + prior @ information)[1])
     a, b, c = information[:, :k, :k], information[:, :k, k:], information[:, k:, k:]
@@ -363,10 +365,10 @@ def _within(given: Conditioned, t: int, cell: int, values: Array, table: Array) 
     )
 
 
-def _normal(covariance: Array, off: Array, count: int, reach: float) -> tuple[Array, Array]:
+def _normal(covariance: Array, off: Array, count: int, magnitude: float) -> tuple[Array, Array]:
     """Log density of ``count`` independent normal vectors from the rows ``off``, on the range of their covariance.
 
-    ``reach`` is the size of the numbers that ``off`` are differences of. For distances within a cell there is one row
+    ``magnitude`` is the size of the numbers whose differences are ``off``. For distances within a cell there is one row
     more than there are independent vectors; the sum of squares is the same.
     """
     scale = np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
@@ -382,7 +384,7 @@ def _normal(covariance: Array, off: Array, count: int, reach: float) -> tuple[Ar
     logs = logs + 2 * np.sum(np.log(scale), axis=-1)
     # Averages that a release repeats agree up to rounding, relative to the size of the numbers.
     size = 1e-16 * (np.sum(np.square(off / scale[..., None, :]), axis=(-1, -2)) + count) + count * np.sum(
-        (1e-15 * reach / scale) ** 2, axis=-1
+        (1e-15 * magnitude / scale) ** 2, axis=-1
     )
     outside = np.where(open_, 0.0, squares).sum(axis=-1) > size * max(off.shape[-1], 1)
     rank = count * open_.sum(axis=-1)

@@ -233,10 +233,10 @@ class Exact(BaseEngine):
 
     def row_kinds(self, problem: Problem, built: _Built, rows: Ints, located: bool = False) -> Ints:
         user, columns = problem.user, []
-        moves = built.table is not None and (located or user.actions is not None or not user.loss.location_free)
+        by_location = built.table is not None and (located or user.actions is not None or not user.loss.location_free)
         for channel in built.channels.values():
             # Where nobody knows whose row is whose every record has the same posterior, whatever the data are.
-            alone = moves and channel.location != "unknown"
+            alone = by_location and channel.location != "unknown"
             alike = None if alone else rows_alike(channel, rows)
             if alike is None:
                 return rows[:, None]
@@ -284,10 +284,10 @@ class Exact(BaseEngine):
             second = asked.free and getattr(user.loss, "second_order", False)
             if len(form.terms) == 1 and second and data is None:
                 each = user.loss.uncertainty(gaussian_of(mean_covariance(given, form), form))
-                return _spread_out(each, count), False
+                return _repeated(each, count), False
         elif form is not None:
             if asked.free:
-                return _spread_out(self._over_places(user, given, form, place), count), False
+                return _repeated(self._over_places(user, given, form, place), count), False
             if data is None and form.number and user.belief.mu_covariance is not None:
                 return self._over_means(user, given, form, place, count), False
         return self._simulate(problem, family, data, on_progress), True
@@ -362,7 +362,7 @@ class Exact(BaseEngine):
                 each = _weighted(
                     [(w, loss.uncertainty(gaussian_of(given.record_covariance(t, c), form))) for w, t, c in kinds]
                 )
-            return _spread_out(Value(each.value * given.n, each.error * given.n), count)
+            return _repeated(Value(each.value * given.n, each.error * given.n), count)
         if (
             given.channel.location != "known"
             or given.n * given.k > LARGEST_JOINT
@@ -375,7 +375,7 @@ class Exact(BaseEngine):
                 "entries in known rows",
             )
         form = all_records(belief)
-        return _spread_out(loss.uncertainty(gaussian_of(covariance_of(given, form), form)), count)
+        return _repeated(loss.uncertainty(gaussian_of(covariance_of(given, form), form)), count)
 
     def _simulate(
         self, problem: Problem, family: Sequence[Mask], data: Array | None, on_progress: ProgressCallback | None = None
@@ -389,7 +389,7 @@ class Exact(BaseEngine):
                 do="Give prior_variance=, or pass data=",
             )
         count = REPLICATES if replicates is None else replicates
-        seen = np.empty((count, len(family)))
+        uncertainties = np.empty((count, len(family)))
         within = np.zeros((count, len(family)))
         singles = [Conditioned(belief, channel_of(belief, m, data=data)) for m in family]
         for r, (for_data, for_mask, for_draws) in enumerate(replicate_seeds(seed, count)):
@@ -400,16 +400,16 @@ class Exact(BaseEngine):
                 mine = user if single.channel.location != "drawn" else replace(user, target=moved(user.target, place))
                 posterior = posterior_given(mine, this, values, np.random.default_rng(for_draws))
                 result = user.loss.uncertainty(posterior, user.actions)
-                seen[r, i], within[r, i] = float(result.value), float(result.error)
+                uncertainties[r, i], within[r, i] = float(result.value), float(result.error)
             if on_progress is not None:
                 on_progress((r + 1) / count)
-        spread = replicate_error(seen) if count > 1 else np.full(len(family), np.nan)
-        # The spread between replicates already contains the error within them when there are several.
-        return Value(over_replicates(seen), spread if count > 1 else within[0])
+        between = replicate_error(uncertainties) if count > 1 else np.full(len(family), np.nan)
+        # The error between replicates already contains the error within them when there are several.
+        return Value(over_replicates(uncertainties), between if count > 1 else within[0])
 
 
 def _nodes(smooth: bool) -> list[tuple[Array, Array]]:
-    """Several rules (nodes and weights) for an average over a standard normal; their spread tells the error.
+    """Several rules (nodes and weights) for an average over a standard normal; their differences show the error.
 
     Free estimates give a smooth U: Gauss-Hermite with 12 and with 25 nodes. A list of estimates gives kinks: three even
     grids, each a third of a step from the next.
@@ -450,7 +450,7 @@ def _belief(user: User) -> NormalBelief:
     return user.belief
 
 
-def _spread_out(value: Value, count: int) -> Value:
+def _repeated(value: Value, count: int) -> Value:
     return Value(np.broadcast_to(value.value, (count,)), np.broadcast_to(value.error, (count,)))
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 
 from ...beliefs.normal import NormalBelief
 from ...channels.linear import LinearChannel
+from ...channels.samples import refuse_open_samples
 from ...channels.steps import FileFacts, PermuteRows, resolve
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
@@ -155,21 +156,22 @@ class Ranks(BaseEngine):
             )
         given = Conditioned(belief, self._channel(belief, mask, data))
         residuals = self._residuals(belief, mask, given, DRAWS, seed)
-        seen, within = np.empty(count), np.empty(count)
+        uncertainties, within = np.empty(count), np.empty(count)
         for r, (for_data, for_mask, _) in enumerate(replicate_seeds(seed, count)):
             records = pd.DataFrame(
                 belief.draw(np.random.default_rng(for_data)) if data is None else data, columns=belief.columns
             )
             values, _ = released(belief, given.channel, mask.release(records, for_mask))
             found = user.loss.uncertainty(self._ranked(user, given.means(values).records() + residuals), user.actions)
-            seen[r], within[r] = float(found.value), float(found.error)
-        spread = float(replicate_error(seen)) if count > 1 else 0.0
+            uncertainties[r], within[r] = float(found.value), float(found.error)
+        between = float(replicate_error(uncertainties)) if count > 1 else 0.0
         # The replicates share their residuals, so the error within one of them does not average out.
-        return Value(np.asarray(seen.mean()), np.asarray(np.hypot(spread, within.mean())))
+        return Value(np.asarray(uncertainties.mean()), np.asarray(np.hypot(between, within.mean())))
 
     def _channel(self, belief: NormalBelief, mask: Mask, data: Any) -> LinearChannel:
         channel = channel_of(belief, mask, data=None if data is None else as_records(belief, data))
-        if channel.scrambled:
+        refuse_open_samples(channel, "order statistics")
+        if channel.scrambled or (channel.location == "unknown" and channel.width > channel.columns):
             raise UnsupportedError(
                 "Shuffled groups hide which rows belong together, so their records cannot be drawn",
                 str(mask),

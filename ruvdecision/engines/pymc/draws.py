@@ -45,7 +45,7 @@ class Point:
     chains: Chains | None
     weights: Array | None
     how: str
-    route: str
+    marginalization: str
     rhat: float
     ess_bulk: float
     ess_tail: float
@@ -72,7 +72,7 @@ class Point:
         }
         if self.weights is not None:
             arrays["weight"] = (("chain", "draw"), self.weights.reshape(self.chains.chains, -1))
-        return xr.Dataset(arrays, attrs={"how": self.how, "route": self.route})
+        return xr.Dataset(arrays, attrs={"how": self.how, "marginalization": self.marginalization})
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,9 +262,13 @@ class ReleaseSampler:
             replace(point, weights=release.weights, khat=release.khat, integration_error=release.error)
         )
 
-    def _point(self, posteriors: Sequence[Posterior], chains: Chains, found: Diagnosis, how: str, route: str) -> Point:
+    def _point(
+        self, posteriors: Sequence[Posterior], chains: Chains, found: Diagnosis, how: str, marginalization: str
+    ) -> Point:
         values = [user.loss.uncertainty(p, user.actions) for user, p in zip(self.users, posteriors, strict=True)]
-        return Point(values, posteriors, chains, None, how, route, *found, chains.divergences, np.nan, chains.count)
+        return Point(
+            values, posteriors, chains, None, how, marginalization, *found, chains.divergences, np.nan, chains.count
+        )
 
     @property
     def _powered(self) -> bool:
@@ -290,8 +294,8 @@ class ReleaseSampler:
 
     def _latent_point(self, latent: Latent, chains: Chains) -> Point:
         posteriors = [latent.law(user.target, chains) for user in self.users]
-        route = f"records sampled too: {latent.reason}"
-        return diagnose_point(self._point(posteriors, chains, diagnose(chains), "sampled", route))
+        marginalization = f"records sampled too: {latent.reason}"
+        return diagnose_point(self._point(posteriors, chains, diagnose(chains), "sampled", marginalization))
 
     # -- before any release ------------------------------------------------------------------------------
 

@@ -106,7 +106,7 @@ class Quadrature(BaseEngine):
         compiled = compiled_model(users[0].belief, size_of(users[0].belief, problem.data))
         count = problem.replicates or (PLANNED if problem.data is None else 1)
         value, error = np.empty((2, count, len(users), len(masks)))
-        nodes, rough, routes = np.zeros(len(masks), dtype=int), np.zeros(len(masks)), [""] * len(masks)
+        nodes, rough, marginalizations = np.zeros(len(masks), dtype=int), np.zeros(len(masks)), [""] * len(masks)
         for r, observed, _ in replicates_of(problem, compiled, count):
             done = 0
             for places, posteriors in log_posteriors(compiled, observed):
@@ -116,7 +116,7 @@ class Quadrature(BaseEngine):
                 nodes[places] = np.maximum(nodes[places], settled.nodes)
                 rough[places] = np.maximum(rough[places], settled.record_error)
                 for place in places:
-                    routes[place] = posteriors.how
+                    marginalizations[place] = posteriors.how
                 done += len(places)
                 if on_progress is not None:
                     on_progress((r + done / len(masks)) / count)
@@ -124,7 +124,7 @@ class Quadrature(BaseEngine):
         diagnostics = {
             "converged": [bool(e <= 1e-4) for e in np.max(error / np.maximum(np.abs(value), 1e-300), axis=(0, 1))],
             "how": ["integrated"] * len(masks),
-            "route": routes,
+            "marginalization": marginalizations,
             "nodes": nodes.tolist(),
             "integration_error": rough.tolist(),
         }

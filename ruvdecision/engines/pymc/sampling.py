@@ -249,7 +249,7 @@ def _summary(points: list[Point]) -> dict[str, Any]:
         "khat": worst("khat", np.max),
         "draws": int(sum(p.count for p in points)),
         "how": words("how"),
-        "route": words("route"),
+        "marginalization": words("marginalization"),
         "budget": words("budget"),
         "integration_error": worst("integration_error", np.max),
     }

@@ -24,7 +24,7 @@ DROP = 34.0
 """Densities this far below their peak, in logs, are nothing."""
 MOST_COUNTS = 20_000
 """Values of a count that are summed."""
-CLOUD = 24
+SAMPLE_POINTS = 24
 """Parameter points that stand for all plausible ones."""
 
 
@@ -181,9 +181,9 @@ def find_grid(compiled: CompiledModel, column: Observation, place: int = 0) -> R
     but noise only widens it. ``place`` is the column among those of the model.
     """
     middle = released_middles(column)
-    cloud = _cloud(compiled, column, np.round(middle) if compiled.discrete else middle, place)
+    sample = _parameter_sample(compiled, column, np.round(middle) if compiled.discrete else middle, place)
     cover = _counts if compiled.discrete else grid_at
-    return cover(compiled, compiled.natural(cloud), column, place)
+    return cover(compiled, compiled.natural(sample), column, place)
 
 
 def grid_at(compiled: CompiledModel, theta: Theta, column: Observation, place: int = 0) -> RecordGrid:
@@ -205,7 +205,7 @@ def grid_at(compiled: CompiledModel, theta: Theta, column: Observation, place: i
 
 def find_support_maps(compiled: CompiledModel, theta: Theta, columns: Sequence[Observation]) -> tuple[SupportMap, ...]:
     """The ends between which the model's records of each column lie, at some of these parameters."""
-    some = np.unique(np.linspace(0, count_of(theta) - 1, CLOUD).astype(int))
+    some = np.unique(np.linspace(0, count_of(theta) - 1, SAMPLE_POINTS).astype(int))
     few = {name: values[some] for name, values in theta.items()}
     return tuple(
         SupportMap() if compiled.discrete else _ends(compiled, few, *middle_of_released(c), j)
@@ -262,7 +262,7 @@ def _density(compiled: CompiledModel, theta: Theta, x: Array, place: int) -> Arr
     return np.asarray(np.max(np.where(np.isnan(logs), -np.inf, logs), axis=2))
 
 
-def _cloud(compiled: CompiledModel, column: Observation, middle: Array, place: int) -> Array:
+def _parameter_sample(compiled: CompiledModel, column: Observation, middle: Array, place: int) -> Array:
     """Parameter points around the fit to these values, on the unconstrained scale."""
     start, size = compiled.initial, compiled.size
     if not size:
@@ -301,10 +301,10 @@ def _cloud(compiled: CompiledModel, column: Observation, middle: Array, place: i
         hessian = (right + left - 2 * here) / step**2
     sd = 1 / np.sqrt(np.where(hessian > 1e-12, hessian, 1.0))
     rng = np.random.default_rng(11)
-    cloud = best + 3 * sd * rng.standard_normal((CLOUD, size))
-    cloud[0] = best
-    good = objective(cloud) < objective(best[None])[0] + 200
-    return cloud[good] if good.any() else best[None]
+    sample = best + 3 * sd * rng.standard_normal((SAMPLE_POINTS, size))
+    sample[0] = best
+    good = objective(sample) < objective(best[None])[0] + 200
+    return sample[good] if good.any() else best[None]
 
 
 def _ends(compiled: CompiledModel, theta: Theta, centre: float, length: float, place: int) -> SupportMap:

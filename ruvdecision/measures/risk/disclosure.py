@@ -44,7 +44,7 @@ class _AfterLinkage(PairedMeasure):
 
     def uses(self, original: pd.DataFrame) -> frames.Labels:
         """The known columns and then the unknown one."""
-        return frames.pick_apart(self.name, ("known", self.known), ("unknown", self.unknown), original)
+        return frames.pick_apart(self.name, original, ("known", self.known), ("unknown", self.unknown))
 
     def begin(self, original: pd.DataFrame) -> tuple[Space, pd.Series]:
         """Scales of the known columns and the truth."""

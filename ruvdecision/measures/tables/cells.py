@@ -61,10 +61,10 @@ def _by_category(columns: Sequence[pd.Series]) -> tuple[Ints, int] | None:
         own = np.append(places[at : at + len(dtype.categories)], len(unique))
         parts.append(own[column.cat.codes.to_numpy()])
         at += len(dtype.categories)
-    return _renumber(np.concatenate(parts), len(unique) + 1)
+    return renumber(np.concatenate(parts), len(unique) + 1)
 
 
-def _renumber(codes: Ints, size: int) -> tuple[Ints, int]:
+def renumber(codes: Ints, size: int) -> tuple[Ints, int]:
     """Codes below ``size`` without those that nobody has, in the same order, and how many are left."""
     there = np.bincount(codes, minlength=size) > 0
     return (np.cumsum(there) - 1)[codes], int(there.sum())
@@ -79,7 +79,7 @@ def merge(codes: Sequence[Ints]) -> tuple[list[Ints], int]:
         many = int(stacked[:, j].max(initial=0)) + 1
         joint, cells = joint * many + stacked[:, j], cells * many
         if cells <= 4 * len(stacked):
-            joint, cells = _renumber(joint, cells)  # counting is quicker than sorting
+            joint, cells = renumber(joint, cells)  # counting is quicker than sorting
         else:
             joint = np.unique(joint, return_inverse=True)[1].reshape(-1)
             cells = int(joint.max(initial=-1)) + 1

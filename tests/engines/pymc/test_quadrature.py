@@ -124,7 +124,7 @@ def test_known_variance_is_the_exact_study(beliefs, target, loss):
     np.testing.assert_allclose(found.uncertainty, truth.uncertainty, rtol=1e-9)
     assert found.before == pytest.approx(truth.before, rel=1e-9)
     assert np.all(found.error <= 1e-8 * np.abs(found.uncertainty) + 1e-12)
-    assert all(found.diagnostics["converged"]) and set(found.diagnostics["route"]) == {"closed form"}
+    assert all(found.diagnostics["converged"]) and set(found.diagnostics["marginalization"]) == {"closed form"}
 
 
 def test_posteriors_are_those_of_the_exact_engine(beliefs):
@@ -419,7 +419,7 @@ def test_users_are_solved_together_and_progress_is_told(beliefs):
     alone = [Quadrature().solve(u, [Noise(sd=1.0), Topcode(at=1.5)], data=DATA, seed=SEED) for u in users]
     for a, b in zip(both, alone, strict=True):
         np.testing.assert_allclose(a.uncertainty, b.uncertainty, rtol=1e-9)
-    assert shares_done[-1] == pytest.approx(1.0) and len({*both[0].diagnostics["route"]}) == 2
+    assert shares_done[-1] == pytest.approx(1.0) and len({*both[0].diagnostics["marginalization"]}) == 2
 
 
 def test_any_loss_and_listed_estimates(beliefs):

@@ -26,6 +26,7 @@ from ruvdecision.measures.risk.disclosure import (
     IntervalDisclosure,
     IntruderError,
 )
+from ruvdecision.measures.risk.diversity import LDiversity
 from ruvdecision.measures.risk.fellegi_sunter import AgreementMixture, FellegiSunter, fit_mixture
 from ruvdecision.measures.risk.linkage import RecordLinkage
 from ruvdecision.measures.risk.neighbours import BoxTree, nearest, own_share
@@ -35,7 +36,7 @@ from ruvdecision.measures.risk.population_uniques import (
     PoissonGammaUniques,
     fit_pitman,
 )
-from ruvdecision.measures.risk.uniqueness import KAnonymity, LDiversity, SampleUniques, SpecialUniques
+from ruvdecision.measures.risk.uniqueness import KAnonymity, SampleUniques, SpecialUniques
 
 approx = pytest.approx
 BACK = "original to released"
@@ -604,9 +605,9 @@ def test_counts_are_those_of_groupby(seed: int, n: int) -> None:
     assert SampleUniques()(table, table) == (sizes == 1).sum()
     assert SampleUniques(share=True)(table, table) == approx((sizes == 1).mean())
     distinct = table.groupby(["a", "c"])["b"].nunique().min()
-    assert LDiversity("b")(table, table) == distinct
+    assert LDiversity(target="b")(table, table) == distinct
     spread = table.groupby(["a", "c"])["b"].apply(lambda s: np.exp(stats.entropy(s.value_counts())))
-    assert LDiversity("b", kind="entropy")(table, table) == approx(spread.min())
+    assert LDiversity(target="b", kind="entropy")(table, table) == approx(spread.min())
     order = rng.permutation(n)
     assert KAnonymity()(table.iloc[order], table.iloc[order]) == sizes.min()
 
@@ -615,8 +616,8 @@ def test_recursive_diversity_by_hand() -> None:
     table = pd.DataFrame({"k": ["x"] * 10, "s": ["a"] * 4 + ["b"] * 3 + ["c"] * 2 + ["d"]})
     # r = 4, 3, 2, 1: 4 < c (r_l + ... + r_m), tails 10, 6, 3, 1.
     for c, expected in ((1.0, 2), (1.5, 3), (0.5, 1), (5.0, 4), (0.3, 0)):
-        assert LDiversity("s", kind="recursive", c=c)(table, table) == expected
-    assert LDiversity("s").per_record(table, table).tolist() == [0.4] * 10
+        assert LDiversity(target="s", kind="recursive", c=c)(table, table) == expected
+    assert LDiversity(target="s").per_record(table, table).tolist() == [0.4] * 10
 
 
 def test_missing_keys() -> None:
@@ -668,14 +669,14 @@ def test_scores_of_the_suda_manual() -> None:
 
 def test_uniqueness_bad_input() -> None:
     x = pd.DataFrame({"a": [1, 2], "b": [1, 1]})
-    with pytest.raises(InputError, match="sensitive must name"):
+    with pytest.raises(InputError, match="target must name"):
         LDiversity(None)
-    with pytest.raises(InputError, match="in keys and be sensitive"):
-        LDiversity("a", keys=["a"])(x, x)
+    with pytest.raises(InputError, match="in keys and be target"):
+        LDiversity(["a"], "a")(x, x)
     with pytest.raises(InputError, match="keys must name some column"):
-        LDiversity("a")(x[["a"]], x[["a"]])
+        LDiversity(target="a")(x[["a"]], x[["a"]])
     with pytest.raises(InputError, match="kind"):
-        LDiversity("a", kind="t")
+        LDiversity(target="a", kind="t")
     with pytest.raises(InputError, match="largest"):
         SpecialUniques(largest=0)
     with pytest.raises(InputError, match="names a column"):
@@ -872,7 +873,7 @@ def test_population_models_at_their_borders() -> None:
     "measure",
     [
         RecordLinkage(), FellegiSunter(), AttributeDisclosure("a"), IntruderError("a"), IntervalDisclosure(), ClusteringAttack(),
-        KAnonymity(), LDiversity("a"), SampleUniques(), SpecialUniques(), PoissonGammaUniques(population=99),
+        KAnonymity(), LDiversity(target="a"), SampleUniques(), SpecialUniques(), PoissonGammaUniques(population=99),
         LogLinearUniques(population=99),
     ],
     ids=lambda m: type(m).__name__,
