@@ -356,7 +356,7 @@ class BaseEngine:
         asked = question_of(problem.user)
         if asked is not self.answers:
             return Refusal(f"{type(self).__name__} {UNFIT[asked]}", "Use engine='auto'", Missing.USER)
-        several = next((mask for mask in problem.masks if mask.releases), None)
+        several = next((mask for mask in problem.masks if mask.side_by_side), None)
         if several is not None and asked in ONE_RELEASE:
             return Refusal(f"{several} makes several releases, and {ONE_RELEASE[asked]}", "Ask for each by itself")
         try:

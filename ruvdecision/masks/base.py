@@ -131,14 +131,14 @@ class Mask:
         return (self,)
 
     @property
-    def releases(self) -> tuple[Mask, ...]:
+    def side_by_side(self) -> tuple[Mask, ...]:
         """The masks of several releases that are made side by side; none if there is one release."""
         return ()
 
     @property
-    def files(self) -> int:
+    def file_count(self) -> int:
         """How many files are released."""
-        return sum(mask.files for mask in self.releases) or 1
+        return sum(mask.file_count for mask in self.side_by_side) or 1
 
     @property
     def leaves(self) -> tuple[Mask, ...]:
@@ -289,7 +289,7 @@ class Chain(Several):
         for mask in self.masks:
             if not isinstance(mask, Mask):
                 raise InputError("A chain needs masks", kind_of(mask), "Write mask_a | mask_b")
-            if steps and steps[-1].releases:
+            if steps and steps[-1].side_by_side:
                 raise InputError("Several releases can only end a chain", mask, "Write (a & b) | c, which masks each")
             steps += mask.parts
         if not steps:
@@ -301,8 +301,8 @@ class Chain(Several):
         return self.masks
 
     @property
-    def releases(self) -> tuple[Mask, ...]:
-        return self.masks[-1].releases
+    def side_by_side(self) -> tuple[Mask, ...]:
+        return self.masks[-1].side_by_side
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Any:
         return self.tracked(frame, rng)[0]
@@ -349,7 +349,7 @@ class Joint(Several):
         object.__setattr__(self, "masks", tuple(found))
 
     @property
-    def releases(self) -> tuple[Mask, ...]:
+    def side_by_side(self) -> tuple[Mask, ...]:
         return self.masks
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> tuple[Frame, ...]:

@@ -154,7 +154,7 @@ class Comparison(Findings):
             self.notes.append(
                 "Masks were applied once: errors do not show how much another application would change the numbers."
             )
-        several = next((mask for mask in masks if mask.releases), None)
+        several = next((mask for mask in masks if mask.side_by_side), None)
         if several is not None:
             what = "A measure compares one release with the original; this mask makes several"
             raise UnsupportedError(what, str(several), "Measure each by itself")

@@ -161,7 +161,7 @@ def _with_knowledge(user: Any, mask: Mask) -> Mask:
 def _prior(user: Any, records: Any, release: Any, engine: Any) -> Any:
     """The law of the target when nothing is released; None where it has none, as under a flat prior."""
     nothing = Suppress()
-    known = () if user.knows is None else tuple(release)[-user.knows.files :]
+    known = () if user.knows is None else tuple(release)[-user.knows.file_count :]
     blank = nothing.release(records if records is not None else known[0] if known else release, 0)
     for given in ([(blank, *known) if known else blank], []):
         with contextlib.suppress(RuvError):

@@ -40,7 +40,7 @@ def test_names():
     assert mask.technique == "(Noise | Microaggregate) & Noise"
     assert mask.parameters() == {"variance": 2.0, "groups": 1, "variance_2": 3.0}
     assert mask != ruv.Noise(variance=3) & (NOISE | AVERAGE)
-    assert mask.files == 2 and NOISE.files == 1 and BUILT[-1].files == 3
+    assert mask.file_count == 2 and NOISE.file_count == 1 and BUILT[-1].file_count == 3
 
 
 def test_a_grid_is_one_family():

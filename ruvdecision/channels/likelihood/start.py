@@ -46,7 +46,7 @@ def observe(mask: MaskLike, release: Released, n: int, columns: Sequence[Hashabl
     (array([1., 4.]), array([4., 4.]))
     """
     n = check_integer("n", n, low=1)
-    if mask.releases:
+    if mask.side_by_side:
         return _several(mask, release, n, columns)
     table, index = _table(release, columns)
     _refuse_longer(len(table), n)
@@ -81,9 +81,9 @@ def observe_numbers(
 def _several(mask: MaskLike, release: Any, n: int, columns: Sequence[Hashable] | None) -> ReleaseLikelihood:
     """What several releases tell: each goes back through its own mask, and all together through what came before."""
     *before, last = mask.parts
-    if not isinstance(release, (tuple, list)) or len(release) != mask.files:
+    if not isinstance(release, (tuple, list)) or len(release) != mask.file_count:
         raise InputError(
-            f"The mask makes {mask.files} releases",
+            f"The mask makes {mask.file_count} releases",
             kind_of(release),
             "Pass what mask.release(data, rng) gave back, a tuple",
         )
@@ -98,10 +98,10 @@ def _several(mask: MaskLike, release: Any, n: int, columns: Sequence[Hashable] |
                 raise InputError("A sample must tell which rows it holds", "an array", "Release a DataFrame")
             files = [table.reset_index(drop=True) for table, _ in found]
     start, told = 0, []
-    for part in last.releases:
-        own = files[start : start + part.files]
+    for part in last.side_by_side:
+        own = files[start : start + part.file_count]
         told.append(observe(part, own[0] if len(own) == 1 else tuple(own), n if rows is None else len(rows), columns))
-        start += part.files
+        start += part.file_count
     observed = reduce(beside, told)
     if not before:
         return observed

@@ -55,7 +55,7 @@ def after_release(belief: TableBelief, mask: Mask, release: Any) -> TableBelief:
         raise InputError(
             f"The posterior after {mask} depends on what is released", None, "Pass release=mask.publish(table)"
         )
-    if mask.releases and not isinstance(release, PublishedTable):
+    if mask.side_by_side and not isinstance(release, PublishedTable):
         raise InputError(
             "Several releases of a table are published together", kind_of(release), "Pass publish(mask, table)"
         )

@@ -71,12 +71,14 @@ def observed_release(
     """The model for as many records as a release is about, and what the release tells."""
     if release is None:
         raise InputError(f"A {what} needs a release", None, "Pass what mask.release(data, rng) gave back")
-    files = [Frame.of(one) for one in release] if mask.releases and isinstance(release, tuple) else [Frame.of(release)]
+    files = (
+        [Frame.of(one) for one in release] if mask.side_by_side and isinstance(release, tuple) else [Frame.of(release)]
+    )
     n = belief.size if belief.size is not None else max(frame.n for frame in files)
     compiled = compiled_model(belief, n)
     belief.check_names(target, n)
     given = [frame.table if frame.kind in ("frame", "series") else frame.unwrap() for frame in files]
-    return compiled, observe(mask, tuple(given) if mask.releases else given[0], n)
+    return compiled, observe(mask, tuple(given) if mask.side_by_side else given[0], n)
 
 
 class Replicate(NamedTuple):
