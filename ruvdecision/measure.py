@@ -23,7 +23,7 @@ from .masks.base import Mask
 from .measures.comparison import Comparison, check_measures, check_releases
 from .protocols import Measure
 from .running.progress import Bar
-from .running.run import root_seed
+from .running.run import root_seed, seed_attrs
 
 ABSENT = {"risk": "no measure of risk", "utility": "no measure of utility"}
 """Name of the column of NaN that stands in where no measure has the role."""
@@ -144,6 +144,7 @@ def measure(
         names, shown, techniques = ([part[i] for i in rows] for part in (names, shown, techniques))
         count = len(rows)
     columns = comparison.columns(parts)
+    notes += comparison.no_numbers()
     _check_axes(risk, utility, list(columns))
     axes = {role: comparison.axis(role, given) for role, given in (("risk", risk), ("utility", utility))}
     for role, axis in axes.items():
@@ -159,7 +160,7 @@ def measure(
         utility=axes["utility"],
         columns=columns,
         attrs={
-            "seed": str(root.entropy),
+            **seed_attrs(root),
             "replicates": replicates if candidates else 0,
             **comparison.describe(),
             **({"partial": "yes"} if interrupted else {}),

@@ -87,6 +87,7 @@ def refines(a: Mask, b: Mask, belief: Belief | None = None, *, records: int | No
         try:
             answer = _decide(a, part, belief)
         except UnsupportedError as error:
+            # A shorter part of the chain may have a law that decides it; the first reason is given if none has.
             problem = problem or error
             continue
         if answer:
@@ -190,7 +191,7 @@ def dominated_whatever(
             try:
                 table[i, j] = 1 if i == j else int(refines(a, b, belief, records=records, columns=columns))
             except UnsupportedError:
-                continue
+                continue  # the table says that it is not known
     return Order(listed, table)
 
 

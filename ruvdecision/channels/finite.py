@@ -271,7 +271,9 @@ class FiniteChannel:
         for (step, part, _), rows in zip(found, partitions_of(found, n, samples), strict=True):
             if type(step) not in FINITE:
                 why = f": {step.why}" if isinstance(step, Opaque) else ""
-                raise UnsupportedError(f"Enumeration cannot invert {part}{why}", do=step.do or f"It knows {KNOWN}")
+                raise UnsupportedError(
+                    f"Enumeration cannot invert {part}{why}", do=step.do or f"Finite beliefs know {KNOWN}"
+                )
             own = step if step.release is None else replace(step, rows=rows)
             channel = FINITE[type(step)](channel, own, part)
         for step, part, _ in found:

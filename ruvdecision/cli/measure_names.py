@@ -137,6 +137,8 @@ def _arguments(kind: Any, text: str) -> dict[str, Any]:
     takes = inspect.signature(kind).parameters
     places = [name for name, p in takes.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
     names = list(takes)
+    if "allow_code" in settings:
+        raise InputError("A formula on the command line is never code", "allow_code", "Leave it out, or use Python")
     strange = [k for k in settings if k not in names]
     if strange:
         raise InputError(f"{kind.__name__} has no argument of that name", strange[0], suggest(strange[0], names))

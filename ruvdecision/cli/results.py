@@ -116,6 +116,9 @@ class Results:
                 _print_table(rumap, choice, name if panel else None, rest)
             if choice is not None:
                 line(f"{name}: {choice}" if panel else str(choice))
+                if not quiet:
+                    for text in ([f"In words: {choice.order}."] if choice.order else []) + list(choice.meaning):
+                        line(f"  {text}")
         if not quiet:
             unasked = ["No threshold was given: add --max-risk T to choose a release."] * (self.max_risk is None)
             wrote = ["Wrote " + ", ".join(map(str, self.written))] if self.written else []

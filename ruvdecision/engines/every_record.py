@@ -135,16 +135,9 @@ def _by_kind(choice: Any, plan: Plan, problem: Problem, rows: Ints, on_progress:
     which = which.reshape(-1)
     table = [(f.uncertainty, f.error, np.asarray(f.before)) for f in found]
     value, error, before = (np.stack(column, axis=-1)[..., which] for column in zip(*table, strict=True))
-    names = [_joined(words) for words in zip(*(f.words(len(problem.masks)) for f in found), strict=True)]
+    each = zip(*(f.words(len(problem.masks)) for f in found), strict=True)
+    names = [", ".join(dict.fromkeys(words)) for words in each]
     return Each(rows, value, error, before, names, any(f.averaged for f in found))
-
-
-def _joined(words: Sequence[str]) -> str:
-    """One word for several kinds of rows: the last that does not merely say less."""
-    found = words[0]
-    for word in words[1:]:
-        found = found if found.startswith(word) else word
-    return found
 
 
 def rows_of(user: User | Snooper, data: Any) -> Ints:

@@ -138,6 +138,7 @@ class WrongBelief(Rewrite):
                 plan_for(self.asked, Problem.of(u, [NOTHING], data)).posterior(NOTHING, nothing) for u in users
             )
         except (InputError, UnsupportedError):
+            # No U before any release is a number that is not known, not a study that cannot be solved.
             return float("nan")
         for law in (own, right):
             if not np.isfinite(law.var()).all():

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._version import __version__
-from ..checks import check_index, is_single, suggest
+from ..checks import check_index, check_text, is_single, suggest
 from ..errors import InputError
 from ..protocols import Array, Value
 from ..users.panel import Panel
@@ -229,6 +229,10 @@ class RUMap:
         """The same map with one column more (or another one of that name)."""
         return replace(self, columns=MappingProxyType({**self.columns, name: as_column(name, values)}))
 
+    def with_unit(self, unit: str) -> RUMap:
+        """The same map, whose typical errors are told in this unit: "dollars", "kg"."""
+        return replace(self, attrs=MappingProxyType({**self.attrs, "unit": check_text("unit", unit, "Name the unit")}))
+
     @staticmethod
     def concat(maps: Iterable[RUMap], names: Sequence[str] | None = None) -> RUMap:
         """Put maps one below the other.
@@ -397,6 +401,25 @@ class RUMap:
     def scientist_uncertainty(self) -> Array:
         """The scientist's expected loss after each release; NaN in a map without a scientist."""
         return np.full(self.size, np.nan) if self.scientist is None else self.scientist.value
+
+    def typical_error(self, user: str, before: bool = False) -> Value | None:
+        """A typical error of a user's estimate in the data's own unit, after each release or ``before`` any of them.
+
+        The root of U for a squared error, U itself for an absolute one. None where the loss is no distance, and in a
+        map that does not know it.
+
+        >>> rumap = RUMap.build(labels=["a"], intruder=[4.0], scientist=[1.0], attrs={"intruder_error_scale": [1, 0.5]})
+        >>> rumap.typical_error("intruder").value
+        array([2.])
+        """
+        scale, found = self.attrs.get(f"{user}_error_scale"), self.uncertainties.get(user)
+        if not isinstance(scale, list) or len(scale) != 2 or found is None:
+            return None
+        weight, power = scale
+        u = Value.exact(self.before[user == "scientist"]) if before else found
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = (u.value / weight) ** power
+            return Value(value, np.where(u.error > 0, power * value / u.value * u.error, 0.0))
 
     @cached_property
     def converged(self) -> NDArray[np.bool_]:
@@ -656,7 +679,7 @@ class RUMap:
         """Write a report of the map and the choice, HTML or Markdown, over one that exists only if ``overwrite=True``.
 
         ``options`` are ``title``, ``notes``, ``format``, ``date``, ``sensitivity``, ``limit``, ``record_risk``,
-        ``rule``, ``figures`` and ``overwrite``; see `ruvdecision.report.write_report`.
+        ``rule``, ``seed``, ``figures`` and ``overwrite``; see `ruvdecision.report.write_report`.
         """
         from ..report import write_report
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..channels.steps import Copy, FileFacts, Opaque, OwnLaw, Resolved, Step, resolve
-from ..checks import Seed, as_generator, check_fields
+from ..checks import RELEASES, Seed, as_generator, as_tuple, check_fields
 from ..errors import InputError, UnsupportedError, kind_of
 from ..protocols import Array
 from .applying import about_frame, apply_step
@@ -56,7 +56,7 @@ class Mask:
         numpy Generator. Give none for a file that leaves the agency: what was drawn from a known seed can be drawn
         again and taken off.
         """
-        found = self.apply(Frame.of(data), as_generator(rng))
+        found = self.apply(Frame.of(data), as_generator(rng, RELEASES))
         return tuple(frame.unwrap() for frame in found) if isinstance(found, tuple) else found.unwrap()
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Any:
@@ -286,7 +286,7 @@ class Chain(Several):
 
     def __post_init__(self) -> None:
         steps: list[Mask] = []
-        for mask in self.masks:
+        for mask in as_tuple(self.masks):
             if not isinstance(mask, Mask):
                 raise InputError("A chain needs masks", kind_of(mask), "Write mask_a | mask_b")
             if steps and steps[-1].side_by_side:
@@ -340,7 +340,7 @@ class Joint(Several):
 
     def __post_init__(self) -> None:
         found: list[Mask] = []
-        for mask in self.masks:
+        for mask in as_tuple(self.masks):
             if not isinstance(mask, Mask):
                 raise InputError("Joint releases need masks", kind_of(mask), "Write mask_a & mask_b")
             found += mask.masks if isinstance(mask, Joint) else (mask,)

@@ -18,7 +18,11 @@ from .risk.individual import (
     IndividualRisk as IndividualRisk,
     SkinnerElliot as SkinnerElliot,
 )
-from .risk.known_population import DeltaPresence as DeltaPresence, KMap as KMap
+from .risk.known_population import (
+    DeltaPresence as DeltaPresence,
+    KMap as KMap,
+    PopulationUniques as PopulationUniques,
+)
 from .risk.linkage import RecordLinkage as RecordLinkage
 from .risk.population_uniques import (
     LogLinearUniques as LogLinearUniques,

@@ -234,7 +234,9 @@ class UsedColumns:
 
     def of(self, data: Frame) -> pd.DataFrame:
         """The used columns of a file, in the original's order."""
-        return frames.align(self.who, self.chosen, self.every, data)
+        table = frames.align(self.who, self.chosen, self.every, data)
+        frames.refuse_lists(self.who, table)
+        return table
 
     def incomplete(self, table: pd.DataFrame, which: str) -> Flags | None:
         """Rows with a missing value, None if there are none; missing values are refused if they must be."""

@@ -209,7 +209,7 @@ class _ChunkedWork:
 def _compare(shared: _ChunkedWork, name: str, parts: Sequence[_Source]) -> list[list[Finding]]:
     """Measure one release, or each of its copies. Must stay importable: workers look it up by name."""
     with about(name):
-        return [[Finding.of(value) for _, value in sorted(_measure(shared, part).items())] for part in parts]
+        return [[Finding.of(value, "") for _, value in sorted(_measure(shared, part).items())] for part in parts]
 
 
 def _measure(shared: _ChunkedWork, release: _Source) -> dict[int, Measured]:

@@ -267,7 +267,7 @@ def test_the_same_example_is_the_same_file_whatever_the_mask() -> None:
     assert few.truth == many.truth == pytest.approx(float(draw_example(belief, 3)[1][2]))
     assert few.truth != panels(Noise(variance=0.5), 4)[0].laws[0].truth
     # Common random numbers: the noise scales with its sd.
-    release = [Noise(variance=v).release(np.zeros(6), np.random.SeedSequence(3).spawn(1)[0]) for v in (0.5, 0.9)]
+    release = [Noise(variance=v).release(np.zeros(6), 3) for v in (0.5, 0.9)]
     assert release[1] == pytest.approx(release[0] * np.sqrt(0.9 / 0.5), rel=1e-12)
 
 

@@ -38,7 +38,7 @@ from ..base import (
     Refusal,
 )
 from .law import FiniteLaw, TooManyReleases
-from .tables import AVERAGED, TableProblem, after_release, refuses_table
+from .tables import AVERAGED, TableProblem, after_release, published_by
 from .target_table import TargetTable, codes_of, sample_covariance, target_table
 from .wrong_belief import BATCH, FinitePair, FinitePairs
 
@@ -69,8 +69,9 @@ class Enumeration(BaseEngine):
     def prepare(self, problem: Problem) -> dict[int, FiniteChannel] | Refusal:
         user, belief, data = problem.user, problem.user.belief, problem.data
         if isinstance(belief, TableBelief):
-            reasons = (refuses_table(belief, mask) for mask in problem.masks)
-            return next((reason for reason in reasons if reason is not None), {})
+            for mask in problem.masks:
+                published_by(belief, mask)
+            return {}
         if not isinstance(belief, FiniteBelief):
             what = f"Enumeration needs a FiniteBelief or a TableBelief; this user has a {type(belief).__name__}"
             return Refusal(what, "Use engine='auto'", Missing.BELIEF)
@@ -178,6 +179,7 @@ class Enumeration(BaseEngine):
         try:
             outputs = law.outputs(codes)
         except TooManyReleases:
+            # How many there are is known only while they are listed; with data they can be drawn instead.
             if codes is None:
                 raise
             return self._drawn(user, law, codes, replicates, seed), AVERAGED

@@ -18,24 +18,17 @@ from ...protocols import Array, Solution, Value
 from ...running.replication import REPLICATES, replicate_error, replicate_seeds
 from ...targets import Kind
 from ...users.user import User
-from ..base import Refusal
 
 AVERAGED = "enumeration, averaged over releases"
 GROUPS = 3000
 """Up to so many different releases are enumerated one by one."""
 
 
-def refuses_table(belief: TableBelief, mask: Mask) -> Refusal | None:
-    """None if a mask of tables can be inverted; otherwise why not."""
-    try:
-        _published(belief, mask)
-    except UnsupportedError as error:
-        return Refusal.of(error)
-    return None
+def published_by(belief: TableBelief, mask: Mask) -> PublishedTable:
+    """What a mask publishes of an empty table: which cells are missing, and which margins there are.
 
-
-def _published(belief: TableBelief, mask: Mask) -> PublishedTable:
-    """What a mask publishes of an empty table: which cells are missing, and which margins there are."""
+    An `UnsupportedError` if it is no mask of tables that can be inverted.
+    """
     return publish(mask, np.zeros(belief.shape))
 
 
@@ -46,11 +39,9 @@ def _tells_nothing(shown: PublishedTable) -> bool:
 
 def after_release(belief: TableBelief, mask: Mask, release: Any) -> TableBelief:
     """The belief after a release: a published table, or an array with missing cells where no margins go out."""
-    reason = refuses_table(belief, mask)
-    if reason is not None:
-        raise reason.error()
+    shown = published_by(belief, mask)
     if release is None:
-        if _tells_nothing(_published(belief, mask)):
+        if _tells_nothing(shown):
             return belief
         raise InputError(
             f"The posterior after {mask} depends on what is released", None, "Pass release=mask.publish(table)"
@@ -59,7 +50,7 @@ def after_release(belief: TableBelief, mask: Mask, release: Any) -> TableBelief:
         raise InputError(
             "Several releases of a table are published together", kind_of(release), "Pass publish(mask, table)"
         )
-    if isinstance(release, PublishedTable) or not _published(belief, mask).margins:
+    if isinstance(release, PublishedTable) or not shown.margins:
         return belief.given(release)
     carried = (
         release.published if isinstance(release, ReleasedCells) else getattr(release, "attrs", {}).get("published")
@@ -92,9 +83,7 @@ class TableProblem:
         """Uncertainty after each mask: of the realised table, or expected over the belief's tables."""
         belief = self.user.belief
         for mask in masks:
-            reason = refuses_table(belief, mask)
-            if reason is not None:
-                raise reason.error()
+            published_by(belief, mask)
         before = self._uncertainty(belief)
         counts = None if data is None else self._check(data)
         listed = belief.listed() if data is None else None
@@ -131,7 +120,7 @@ class TableProblem:
         self, mask: Mask, listed: tuple[Any, Array] | None, replicates: int | None, seed: Any
     ) -> tuple[Value, str]:
         belief = self.user.belief
-        if _tells_nothing(_published(belief, mask)):
+        if _tells_nothing(published_by(belief, mask)):
             return self._uncertainty(belief), "enumeration"
         if listed is not None:
             tables, chances = listed

@@ -154,6 +154,7 @@ class FinitePair:
                 None if codes is None else codes + joint.actual_block * len(self.truth.levels)
             )
         except TooManyReleases as error:
+            # How many there are is known only while they are listed.
             return Refusal.of(error)
         own, actual = outputs.joint[:, : joint.split], outputs.joint[:, joint.split :]
         weights = 2.0 * actual.sum(axis=1) if codes is None else outputs.weights

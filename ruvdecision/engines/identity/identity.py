@@ -241,6 +241,7 @@ class _NormalRows(_Rows):
         try:
             return LinearRows(self.belief, mask, self.known, self.errors, self.records)
         except UnsupportedError as linear:
+            # Any step may be the one that is not linear; the reader of intervals is asked next.
             if CoarseRows.sensible(self.belief, mask, self.records):
                 return CoarseRows.of(self.belief, mask, self.known, self.errors, self.records)
             odd = [f.step for f in resolve(mask, self.about) if type(f.step) not in LINEAR]

@@ -204,15 +204,7 @@ class FiniteRows:
         scale = None
         if codes is not None and not levels.labelled and belief.records > 1:
             scale = np.atleast_2d(np.cov(levels.numbers.reshape(len(levels), -1)[codes], rowvar=False))
-        try:
-            channel = FiniteChannel.of(belief, mask, scale)
-        except UnsupportedError as error:
-            raise UnsupportedError(
-                error.what,
-                error.got,
-                (error.do or "").replace("It knows", "Identity knows PRAM, Recode, Round, Topcode,") or None,
-            ) from None
-        return cls(belief, channel, outcome_table(belief)[:, list(known)], errors)
+        return cls(belief, FiniteChannel.of(belief, mask, scale), outcome_table(belief)[:, list(known)], errors)
 
     def log_weights(self, released: tuple[Array, Ints], z: NDArray[Any]) -> Array:
         """Log weight of every place, ``(respondents, places)``.

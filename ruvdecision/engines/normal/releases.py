@@ -44,6 +44,7 @@ def linear_channel(
     try:
         return channel_of(belief, mask, numbers, data)
     except UnsupportedError:
+        # Any of the chain's steps may be the one that is not linear; here it only matters that one is.
         return None
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...channels.likelihood import ReleaseLikelihood, Uninformative
+from ...checks import as_generator
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array, Posterior, Value
 from ..base import ProgressCallback
@@ -254,7 +255,7 @@ class ReleaseSampler:
             chains.theta,
             release.weights,
             chains.chains,
-            rng=np.random.default_rng(12345),
+            rng=as_generator(12345),
         )
         posteriors = [points.law(user.target) for user in self.users]
         point = self._point(posteriors, chains, release.diagnosis, release.how, likelihood.name)
@@ -315,7 +316,7 @@ class ReleaseSampler:
                 theta = {key: v[:2000] for key, v in theta.items()}
             if self.settings.prior_power != 1:
                 weights, _ = smooth_weights((self.settings.prior_power - 1) * self.core.log_prior_density(theta))
-            rng = np.random.default_rng(12345)
+            rng = as_generator(12345)
             law = ParameterPoints(self.compiled, uninformative, support_maps, theta, weights, rng=rng).law(user.target)
         return float(user.loss.uncertainty(law, user.actions).value)
 

@@ -10,7 +10,7 @@ import numpy as np
 from ...beliefs.pymc import PyMCBelief
 from ...channels.likelihood import ReleaseLikelihood, Uninformative
 from ...checks import check_number
-from ...errors import InputError, RuvError, UnsupportedError
+from ...errors import ConvergenceError, InputError, UnsupportedError
 from ...masks.base import Mask
 from ...protocols import Posterior, Solution
 from ...running.replication import over_replicates, replicate_error
@@ -88,10 +88,8 @@ class Quadrature(BaseEngine):
                 reason = _refuses_release(compiled, user.target, observed)
                 if reason is not None:
                     return reason
-        except UnsupportedError as error:
-            return Refusal.of(error)
-        except RuvError:
-            # What is wrong with the study itself is said when it is solved.
+        except (InputError, ConvergenceError):
+            # What is wrong with the study itself is said when it is solved; an UnsupportedError is a refusal.
             return None
         return None
 

@@ -102,10 +102,11 @@ class ClosestRecord(_InSpace):
         left, points, held = self._places(state, released)
         near, parts = _two_nearest(cKDTree(left), points)
         if self.holdout is None:
-            own = _distances(cKDTree(left), left)[:, -1]
-            closer, baseline = (near < np.quantile(own, NEAR)).astype(np.float64), NEAR
-            if len(left) == 1:
-                closer = (near == 0).astype(np.float64)  # nobody says how near is near
+            own, baseline = _distances(cKDTree(left), left)[:, -1], NEAR
+            bound = np.quantile(own, NEAR, method="inverted_cdf") if len(left) > 1 else 0.0
+            # Distances of categories are often the same: those at the bound count as far as the originals' do.
+            tied = (NEAR - (own < bound).mean()) / (own == bound).mean() if len(left) > 1 else 1.0
+            closer = np.where(near == bound, tied, near < bound)
         else:
             other, more = _two_nearest(cKDTree(held), points)
             baseline = len(left) / (len(left) + len(held))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
@@ -26,9 +28,12 @@ def common_codes(*tables: pd.DataFrame) -> tuple[list[Ints], list[int]]:
     first = tables[0]
     codes = [np.empty(t.shape, dtype=np.int64) for t in tables]
     levels = []
+    whole = all(isinstance(d, np.dtype) and d.kind in "ib" for t in tables for d in t.dtypes)
+    matrix = np.concatenate([t[first.columns].to_numpy() for t in tables]) if whole else None
     for j, label in enumerate(first.columns):
-        columns = [t[label] for t in tables]
-        found, size = _by_category(columns) or _by_value(columns)
+        known = None if matrix is None else _by_integer(matrix[:, j])
+        columns = [t[label] for t in tables] if known is None else []
+        found, size = known or _by_category(columns) or _by_value(columns)
         levels.append(size)
         at = 0
         for part in codes:
@@ -46,6 +51,16 @@ def _by_value(columns: Sequence[pd.Series]) -> tuple[Ints, int]:
         raise InputError(what, f"{columns[0].name}: {kinds}", "Convert it in one of them")
     found, unique = pd.factorize(pd.concat(values, ignore_index=True), use_na_sentinel=False)
     return found, len(unique)
+
+
+def _by_integer(values: NDArray[Any]) -> tuple[Ints, int] | None:
+    """The same for integers that lie close together, which need no search; None for others."""
+    if len(values) == 0 or values.dtype.kind not in "iub":
+        return None
+    low, high = int(values.min()), int(values.max())
+    if high - low >= 4 * len(values) + 64:
+        return None
+    return renumber(values.astype(np.int64) - low, high - low + 1)
 
 
 def _by_category(columns: Sequence[pd.Series]) -> tuple[Ints, int] | None:

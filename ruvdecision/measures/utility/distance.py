@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from ...checks import check_integer, check_number, checked
+from ...checks import as_generator, check_integer, check_number, checked
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
 from ..base import Measure, Measured, SummedMeasure
@@ -155,7 +155,7 @@ class SlicedWasserstein(_Cloud):
 
     def begin(self, original: pd.DataFrame) -> tuple[Array, list[Array] | None, Array, Array]:
         values, units = self.units(original)
-        directions = np.random.default_rng(self.seed).standard_normal((values.shape[1], self.projections))
+        directions = as_generator(self.seed).standard_normal((values.shape[1], self.projections))
         directions /= np.linalg.norm(directions, axis=0)
         across = np.ascontiguousarray(values.T)
         kept = list(_projected(across, directions)) if len(values) * self.projections <= KEPT else None

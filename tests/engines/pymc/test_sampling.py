@@ -206,7 +206,7 @@ def test_exact_and_sampled_maps_are_one_map(scalar: PyMCBelief) -> None:
         assert np.all(gap <= 4 * getattr(sampled, who).error), who
     table = sampled.to_dataframe()
     assert set(table["engine"]) == {"sampling"}
-    assert {"intruder_rhat", "intruder_ess_bulk", "intruder_how", "intruder_route"} <= set(table.columns)
+    assert {"intruder_rhat", "intruder_ess_bulk", "intruder_how", "intruder_marginalization"} <= set(table.columns)
     assert np.all(table["utility_error"] > 0)
 
 
