@@ -12,7 +12,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 #: Licences that ask whoever passes on a program built on them to open it.
 BINDING = re.compile(r"\bA?GPL|GNU (Affero )?General Public", re.IGNORECASE)
 #: What says nothing about itself in its metadata, looked up by hand.
-KNOWN = {"arviz-plots": "Apache-2.0"}
+KNOWN = {"cons": "LGPL-3.0", "minikanren": "BSD-3-Clause"}
 
 
 def licence(package: Distribution) -> str:

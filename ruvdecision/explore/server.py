@@ -140,8 +140,8 @@ class _HTTP(ThreadingHTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        # A browser opens a handful of connections. One who opens hundreds and says nothing, or a letter a minute, should
-        # neither eat up threads nor shut others out: the connection that has been silent for longest makes room.
+        # A browser opens a handful of connections. One who opens hundreds and says nothing, or a letter a minute,
+        # should neither eat up threads nor shut others out: the one that has been silent for longest makes room.
         if not self._room.acquire(blocking=False):
             for oldest in list(self._silent)[:1]:
                 self.silent(oldest, False)
