@@ -338,7 +338,10 @@ def _nearest_miss(rumap: RUMap, threshold: float, confidence: float | None, chan
     else:
         i = int(np.nanargmin(rumap.risk))
         over = float(rumap.risk[i]) - threshold
-        share = f", {100 * over / abs(threshold):.3g} %" if threshold else ""
+        ratio = float(rumap.risk[i]) / threshold if threshold > 0 else np.inf
+        share = f", {100 * (ratio - 1):.3g} %"
+        if ratio > 2:
+            share = f", {ratio:,.3g} times the threshold" if np.isfinite(ratio) else ""
         miss = f"with risk {_number(rumap.risk[i], 6)} ({_number(over, 3)} above{share})"
         do = "Raise max_risk, or add masks that release less, such as Suppress()"
         if rumap.masks is not None and str(rumap.masks[i]) == "Suppress()":

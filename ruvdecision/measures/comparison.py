@@ -20,7 +20,7 @@ import pandas as pd
 
 from ..checks import as_generator, is_flag, is_single, one_number, suggest
 from ..data.read import check_file, file_digest, read_data
-from ..errors import InputError, RuvError, kind_of
+from ..errors import InputError, RuvError, UnsupportedError, kind_of
 from ..maps.columns import check_name
 from ..maps.scores import Column
 from ..masks.base import Mask
@@ -238,6 +238,10 @@ class Comparison(Findings):
             self.notes.append(
                 "Masks were applied once: errors do not show how much another application would change the numbers."
             )
+        several = next((mask for mask in masks if mask.side_by_side), None)
+        if several is not None:
+            what = "A measure compares one release with the original; this mask makes several"
+            raise UnsupportedError(what, str(several), "Measure each by itself")
         seeds = [s[1] for s in replicate_seeds(root, replicates)]
         shared = _ComparisonWork(self.prepared, self.original, list(masks), seeds, self.key, self.lenient)
         # Blocks of replicates: some dozens of tasks keep workers busy and lose little when a run is killed.

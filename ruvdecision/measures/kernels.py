@@ -670,7 +670,7 @@ def minimal_uniques(
                         left &= ~alone[parts[j], w]
                 while left:
                     bit = left & (~left + one)
-                    r = w * 64 + np.int64(_popcount(bit - one))
+                    r = w * 64 + int(_popcount(bit - one))
                     left ^= bit
                     score[r] += worths[k]
                     sizes[k] += 1

@@ -57,6 +57,8 @@ def drawn_records(belief: PyMCBelief, seed: Seed) -> Frame:
 def observed_in(mask: Mask, records: Frame, compiled: CompiledModel, seed: Seed) -> ReleaseLikelihood:
     """What a release of the records tells."""
     released = mask.apply(Frame.of(records), as_generator(seed))
+    if isinstance(released, tuple):
+        return observe(mask, tuple(frame.unwrap() for frame in released), compiled.n)
     if released.plain:
         # No table is made of a release that only goes back through its mask.
         return observe_numbers(mask, released.numbers(), released.columns, released.labels.index, compiled.n)
@@ -69,11 +71,14 @@ def observed_release(
     """The model for as many records as a release is about, and what the release tells."""
     if release is None:
         raise InputError(f"A {what} needs a release", None, "Pass what mask.release(data, rng) gave back")
-    frame = Frame.of(release)
-    n = belief.size if belief.size is not None else frame.n
+    files = (
+        [Frame.of(one) for one in release] if mask.side_by_side and isinstance(release, tuple) else [Frame.of(release)]
+    )
+    n = belief.size if belief.size is not None else max(frame.n for frame in files)
     compiled = compiled_model(belief, n)
     belief.check_names(target, n)
-    return compiled, observe(mask, frame.table if frame.kind in ("frame", "series") else release, n)
+    given = [frame.table if frame.kind in ("frame", "series") else frame.unwrap() for frame in files]
+    return compiled, observe(mask, tuple(given) if mask.side_by_side else given[0], n)
 
 
 class Replicate(NamedTuple):

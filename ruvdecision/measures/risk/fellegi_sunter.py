@@ -222,7 +222,11 @@ class FellegiSunter(PairedMeasure):
             return fit, *best_links(*task, weights, own, n)
         check_assigned(self.name, len(released), n, "weights")
         patterns = all_patterns(*task, n)
-        rows, linked = linear_sum_assignment(weights[patterns], maximize=True)
+        # Ties are many, and the solver settles them by the order of rows: let values alone give that.
+        columns = [self._column(c, original[c], released[c])[:2] for c in original.columns]
+        ours, theirs = (np.lexsort(side) for side in zip(*columns, strict=True))
+        rows, linked = linear_sum_assignment(weights[patterns[np.ix_(theirs, ours)]], maximize=True)
+        rows, linked = theirs[rows], ours[linked]
         known, share, best = own >= 0, np.zeros(len(released)), np.zeros(len(released), dtype=np.int64)
         (kinds_b, kinds_a), _ = cells.joint_codes(released, original)
         share[known] = exchanged_shares(rows, linked, kinds_b, kinds_a, np.flatnonzero(known), own[known])
@@ -256,7 +260,7 @@ class FellegiSunter(PairedMeasure):
         else:
             # The room lets a difference of exactly the tolerance agree, in whatever unit it is written.
             low, high = right - width, right + width
-            room = width * 1e-9 + 1e-12 * (np.abs(right) if width else 0.0)
+            room = width * 1e-9 + 1e-12 * np.abs(right) * (width > 0)
         return order, np.searchsorted(ranked, low - room, "left"), np.searchsorted(ranked, high + room, "right")
 
     def _column(self, label: Hashable, a: pd.Series, b: pd.Series, share: float | None) -> tuple[Array, Array, float]:

@@ -36,10 +36,10 @@ class _InPopulation(KeyMeasure):
         f, big = np.bincount(ours, minlength=size), np.bincount(theirs, minlength=size)
         if self.missing != "wildcard" or not (released.isna().any(axis=None) or people.isna().any(axis=None)):
             return f[ours].astype(float), big[ours].astype(float), f[theirs] / big[theirs]
-        ours = np.arange(len(released) + len(people)) < len(released)
+        mine = np.arange(len(released) + len(people)) < len(released)
         both = pd.concat([released, people], ignore_index=True)
-        f, big = (key_matches(both, weights=which.astype(np.float64)) for which in (ours, ~ours))
-        return f[ours], big[ours], f[~ours] / big[~ours]
+        f, big = (key_matches(both, weights=which.astype(np.float64)) for which in (mine, ~mine))
+        return f[mine], big[mine], f[~mine] / big[~mine]
 
 
 @dataclass(frozen=True, repr=False)

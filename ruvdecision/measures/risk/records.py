@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -42,6 +43,14 @@ class OtherFile:
         if lost:
             raise InputError(f"{who} needs the same columns in {name}", f"not there: {', '.join(lost)}", "Add them")
         return frame.table[columns]
+
+    def part(self, column: Hashable, level: Hashable) -> OtherFile:
+        """The records of one group; all where the file does not have the column."""
+        table = self.frame.table
+        if column not in table.columns:
+            return self
+        own = table[column].astype(str) == str(level)
+        return OtherFile(Frame(table[own] if own.any() else table, self.frame.kind))
 
     def taken(self, who: str, name: str, columns: frames.Labels, missing: str) -> pd.DataFrame:
         """The same with missing values refused, or rows with one left out, where the measure does so."""
@@ -95,13 +104,15 @@ class PairedMeasure(RecordMeasure):
     in the original, so that rows left out for missing values do not break the pairs.
     """
 
-    def prepare(self, original: Data) -> Prepared:
+    def prepared(self, original: Data) -> Prepared:
         """Do once what depends on the original alone."""
         return _Paired(self, original)
 
 
 class _Paired(Prepared):
     """A prepared measure that renames the rows of both files to positions in the original."""
+
+    paired: ClassVar[bool] = True
 
     def arranged(self, frame: Frame) -> pd.DataFrame:
         return frame.table.set_axis(self._places(frame), axis=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, strategies as st
+from edges import tried
+from hypothesis import given, settings, strategies as st
 
 from ruvdecision.cli import main
 from ruvdecision.cli.measure_names import spell_measures
@@ -195,11 +197,23 @@ SIGNS = [
 ]
 
 
-@given(st.lists(st.sampled_from([*WORDS, *SIGNS]), min_size=1, max_size=14))
+def fitted_or_refused(words: list[str]) -> None:
+    tried("formulas")
+    with warnings.catch_warnings(), contextlib.suppress(InputError):
+        warnings.simplefilter("ignore")
+        Linear(f"y ~ {''.join(words)}").fit(DATA)
+
+
+SPELLED = st.lists(st.sampled_from([*WORDS, *SIGNS]), min_size=1, max_size=14)
+
+
+@given(SPELLED)
 def test_any_formula_is_fitted_or_refused(words: list[str]) -> None:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            Linear(f"y ~ {''.join(words)}").fit(DATA)
-    except InputError:
-        pass
+    fitted_or_refused(words)
+
+
+@pytest.mark.long
+@settings(max_examples=4000)
+@given(SPELLED)
+def test_4000_formulas_are_fitted_or_refused(words: list[str]) -> None:
+    fitted_or_refused(words)
