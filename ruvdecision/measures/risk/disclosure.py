@@ -213,6 +213,8 @@ class IntervalDisclosure(PairedMeasure):
         Half-width in ranks, as a share of the file.
     across : "all", "any" or "mean"
         A record counts if all its columns, or any of them, lie inside; or with the share of them that do.
+    spread_of : "original" or "released"
+        Whose standard deviations; those of the release give sdcMicro's ``dRisk``.
 
     Examples
     --------
@@ -230,6 +232,7 @@ class IntervalDisclosure(PairedMeasure):
     width_sd: float | None = checked(None, check_number, low=0)
     width_rank: float | None = checked(None, check_number, low=0, high=1)
     across: str = checked("all", check_choice, options=("all", "any", "mean"))
+    spread_of: str = checked("original", check_choice, options=("original", "released"))
 
     def __post_init__(self) -> None:
         if self.width_sd is not None and self.width_rank is not None:
@@ -254,7 +257,8 @@ class IntervalDisclosure(PairedMeasure):
         masked = frames.numeric(self.name, released, "the release")
         truth, shown = values[pairs.original], masked[pairs.released]
         if self.width_sd is not None:
-            inside = np.abs(truth - shown) <= self.width_sd * frames.spreads(values) * (1 + 1e-9)
+            spread = values if self.spread_of == "original" else masked
+            inside = np.abs(truth - shown) <= self.width_sd * frames.spreads(spread) * (1 + 1e-9)
         else:
             steps = int((self.width_rank or 0.0) * len(masked) + 1e-9)
             inside = np.empty(truth.shape, dtype=bool)
