@@ -232,6 +232,8 @@ class IntervalDisclosure(PairedMeasure):
         Half-width in ranks, as a share of the file.
     across : "all", "any" or "mean"
         A record counts if all its columns, or any of them, lie inside; or with the share of them that do.
+    spread_of : "original" or "released"
+        Whose standard deviations; those of the release give sdcMicro's ``dRisk``.
 
     Examples
     --------
@@ -252,6 +254,7 @@ class IntervalDisclosure(PairedMeasure):
     width_sd: float | None = checked(None, check_number, low=0)
     width_rank: float | None = checked(None, check_number, low=0, high=1)
     across: str = checked("all", check_choice, options=("all", "any", "mean"))
+    spread_of: str = checked("original", check_choice, options=("original", "released"))
 
     def __post_init__(self) -> None:
         if self.width_sd is not None and self.width_rank is not None:
@@ -276,7 +279,8 @@ class IntervalDisclosure(PairedMeasure):
         masked = _with_gaps(self.name, released, table)
         truth, shown = values[pairs.original], masked[pairs.released]
         if self.width_sd is not None:
-            spread = np.array([frames.spreads(v[~np.isnan(v)]) if not np.isnan(v).all() else 0.0 for v in values.T])
+            wide = values if self.spread_of == "original" else masked
+            spread = np.array([frames.spreads(v[~np.isnan(v)]) if not np.isnan(v).all() else 0.0 for v in wide.T])
             inside = np.abs(truth - shown) <= self.width_sd * spread * (1 + 1e-9)
         else:
             inside = np.zeros(truth.shape, dtype=bool)
