@@ -101,12 +101,11 @@ class Results:
             return
         (rumap,) = self.outcome.maps.values()
         if picture is None:
-            import matplotlib.pyplot as plt
-
             from ..maps.show import readable
+            from ..plots.theme import show_windows
 
             readable(rumap).plot(max_risk=self.max_risk)
-            plt.show()
+            show_windows()
             return
         from ..plots.theme import use_files_only
 
@@ -181,9 +180,9 @@ def check_picture(options: argparse.Namespace) -> Path | None:
     """The file of --plot; None where it is to be shown. What cannot be is refused before any work."""
     if not options.plot:
         if options.plot is not None:
-            import matplotlib as mpl
+            from ..plots.theme import has_window
 
-            if mpl.get_backend().lower() in ("agg", "pdf", "svg", "ps", "cairo", "template"):
+            if not has_window():
                 raise InputError("--plot alone shows the map, and there is no window", None, "Write --plot map.png")
         return None
     place = Path(os.path.abspath(options.plot))
