@@ -235,6 +235,7 @@ class UsedColumns:
 
     def __init__(self, measure: Measure, original: pd.DataFrame) -> None:
         self.who, self.missing, self.own = measure.name, measure.missing, measure.missing in measure.own_missing
+        self.asked = measure.missing != measure.missing_choices[0]
         self.every = list(original.columns)
         self.chosen = measure.uses(original)
 
@@ -273,7 +274,7 @@ class UsedColumns:
         """The measure's number, with how missing values were taken if some were met, and how many rows left out."""
         measured = Measured.of(value)
         measured.missing = self.missing if met else ""
-        if self.missing == "omit":
+        if self.missing == "omit" and (met or self.asked):
             measured.parts["omitted"] = float(omitted)
         return measured
 
@@ -281,6 +282,8 @@ class UsedColumns:
 class Prepared:
     """A measure together with what it computed from the original; call it with a release."""
 
+    quiet = False
+    """True where somebody else tells of records that were left out though a release protects them: a map's notes."""
     paired: ClassVar[bool] = False
     """True if rows of the two files are the same record, by position or label."""
 
@@ -312,17 +315,16 @@ class Prepared:
         measure, columns, frame = self.measure, self.columns, Frame.of(released)
         table = columns.of(replace(frame, table=self.arranged(frame)))
         if measure.matched and len(table) != len(self.original):
-            raise InputError(
+            raise frames.PairingError(
                 f"{measure.name} compares record by record and needs as many rows in both files",
                 f"{len(self.original)} in the original and {len(table)} in the release",
                 "Release every record, or use a measure that does not match records",
             )
         incomplete, state, lacking = columns.incomplete(table, "the release"), self.state, self.lacking
         met = self.incomplete is not None or incomplete is not None
+        blanked = 0
         if columns.missing == "omit":
-            blanked = (0 if incomplete is None else int(incomplete.sum())) - self.before
-            if measure.role == "risk" and blanked > 0:
-                warn_omitted(measure.name, blanked + self.before, len(table), blanked)
+            blanked = max((0 if incomplete is None else int(incomplete.sum())) - self.before, 0)
             if measure.matched:
                 incomplete = frames.either(self.incomplete, incomplete)
                 if incomplete is not None and (self.incomplete is None or bool((incomplete != self.incomplete).any())):
@@ -333,7 +335,12 @@ class Prepared:
             if columns.missing == "category" and not columns.own and len(lacking) > len(self.lacking):
                 state = self._begin(None, lacking)  # both files get the same indicators
         value = measure.compare(state, self._taken(columns.complete(table, incomplete), lacking))
-        return columns.result(value, 0 if incomplete is None else int(incomplete.sum()), met)
+        found = columns.result(value, 0 if incomplete is None else int(incomplete.sum()), met)
+        if blanked and measure.role == "risk":
+            found.parts["blanked"] = float(blanked)
+            if not self.quiet:
+                warn_omitted(measure.name, blanked + self.before, len(table), blanked)
+        return found
 
     def arranged(self, frame: Frame) -> pd.DataFrame:
         """The table of a file with its rows labelled as the measure wants them; the original comes first."""
