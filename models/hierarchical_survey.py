@@ -124,11 +124,11 @@ def notes(rumap):
         f"hides {above[0]} and leaves {np.sqrt(coded.intruder_uncertainty[0]):.2f}. Thresholds above the target's "
         "value would give it away."
     )
-    for route in dict.fromkeys(rumap.columns["intruder_route"].tolist()):
-        there = rumap.columns["intruder_route"] == route
+    for marginalization in dict.fromkeys(rumap.columns["intruder_marginalization"].tolist()):
+        there = rumap.columns["intruder_marginalization"] == marginalization
         how = rumap.columns["intruder_how"][there].tolist()
         ways = ", ".join(f"{how.count(way)} {way}" for way in dict.fromkeys(how))
-        yield f"Route, {route}: {ways}; {int(np.sum(~rumap.converged[there]))} not converged."
+        yield f"Marginalization, {marginalization}: {ways}; {int(np.sum(~rumap.converged[there]))} not converged."
 
 
 if __name__ == "__main__":

@@ -182,16 +182,18 @@ def notes(result):
             "gap "
             f"{typical:.2f}."
         )
-    for route in dict.fromkeys(sampled.columns["intruder_route"].tolist()):
+    for marginalization in dict.fromkeys(sampled.columns["intruder_marginalization"].tolist()):
         own = [
             r
             for r, there in zip(
-                sampled.columns["intruder_how"], sampled.columns["intruder_route"] == route, strict=True
+                sampled.columns["intruder_how"],
+                sampled.columns["intruder_marginalization"] == marginalization,
+                strict=True,
             )
             if there
         ]
         ways = ", ".join(f"{own.count(way)} {way}" for way in dict.fromkeys(own))
-        yield f"Route, {route}: {ways}."
+        yield f"Marginalization, {marginalization}: {ways}."
     chosen = [i for i, mask in enumerate(sampled.releases) if "2.08" in mask and "Microaggregate" in mask]
     if chosen:
         i = chosen[0]

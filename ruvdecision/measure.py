@@ -23,7 +23,7 @@ from .masks.base import Mask
 from .measures.comparison import Comparison, check_measures, check_releases
 from .protocols import Measure
 from .running.progress import Bar
-from .running.run import root_seed
+from .running.run import root_seed, seed_attrs
 
 ABSENT = {"risk": "no measure of risk", "utility": "no measure of utility"}
 """Name of the column of NaN that stands in where no measure has the role."""
@@ -127,13 +127,13 @@ def measure(
         if chunksize is None:
             comparison = Comparison(chosen, data, key)
             interrupted = comparison.apply(
-                candidates, replicates, root, executor, bar.tell, releases=made, checkpoint=checkpoint
+                candidates, replicates, root, executor, bar.update, releases=made, checkpoint=checkpoint
             )
         else:
             from .measures.chunks import ChunkedComparison
 
             comparison = ChunkedComparison(chosen, data, key, chunksize)
-            interrupted = comparison.apply(candidates, made, executor, bar.tell, checkpoint=checkpoint)
+            interrupted = comparison.apply(candidates, made, executor, bar.update, checkpoint=checkpoint)
     techniques, notes = [*(m.technique for m in candidates), *made], list(comparison.notes)
     names, shown = [*labels, *made], [*candidates, *(None for _ in made)]
     if interrupted:
@@ -144,6 +144,7 @@ def measure(
         names, shown, techniques = ([part[i] for i in rows] for part in (names, shown, techniques))
         count = len(rows)
     columns = comparison.columns(parts)
+    notes += comparison.no_numbers()
     _check_axes(risk, utility, list(columns))
     axes = {role: comparison.axis(role, given) for role, given in (("risk", risk), ("utility", utility))}
     for role, axis in axes.items():
@@ -159,7 +160,7 @@ def measure(
         utility=axes["utility"],
         columns=columns,
         attrs={
-            "seed": str(root.entropy),
+            **seed_attrs(root),
             "replicates": replicates if candidates else 0,
             **comparison.describe(),
             **({"partial": "yes"} if interrupted else {}),

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .checks import check_number, suggest
+from .checks import check_number, did_you_mean
 from .errors import InputError, RuvError, said
 from .running.progress import Stopped
 
@@ -301,8 +301,7 @@ def _offer(name: str, known: Mapping[str, Any]) -> str:
     if not known:
         return "It takes none"
     shown = ", ".join(n if d is inspect.Parameter.empty else f"{n}={_shorten(repr(d))}" for n, d in known.items())
-    hint = suggest(name, list(known))
-    return (f"{hint} " if hint.startswith("Did you mean") else "") + f"It takes {shown}"
+    return f"{did_you_mean(name, list(known))} It takes {shown}".lstrip()
 
 
 def _shorten(text: str, width: int = 60) -> str:

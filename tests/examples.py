@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 
 import numpy as np
+import pandas as pd
 
 import ruvdecision as ruv
 from ruvdecision import measures
@@ -101,34 +102,63 @@ BELIEFS = {
         ruv.Quadratic(),
     ),
 }
+PEOPLE = pd.DataFrame(np.random.default_rng(9).standard_normal((50, 3)), columns=list("abc")).assign(
+    g=list("xyzxz") * 10, h=list("uvuvuuuvvu") * 5
+)
+"""A file beside original and release, for measures that take a population or a holdout."""
 MEASURES = {
     "AttributeDisclosure": {"unknown": "c"},
     "CoefficientChanges": {"model": "a ~ b + c"},
     "EllipsoidOverlap": {"model": "a ~ b + c"},
     "IntervalOverlap": {"model": "a ~ b + c"},
     "IntruderError": {"unknown": "c"},
-    "LDiversity": {"sensitive": "h", "keys": ["g"]},
+    "DeltaPresence": {"keys": ["g"], "population": PEOPLE[["g"]]},
+    "Disclosure": {"keys": ["g"]},
+    "HouseholdRisk": {"household": "h", "keys": ["g"]},
+    "KMap": {"keys": ["g"], "population": PEOPLE[["g"]]},
+    "LDiversity": {"target": "h", "keys": ["g"]},
+    "Membership": {"known": ["a", "b", "c"], "holdout": PEOPLE[["a", "b", "c"]]},
+    "PopulationUniques": {"keys": ["g"], "population": PEOPLE[["g"]]},
+    "SkinnerElliot": {"population": 10_000, "keys": ["g", "h"]},
+    "TCloseness": {"target": "h", "keys": ["g"]},
+    "TrainOnRelease": {"target": "c", "estimator": "linear"},
     "LogLinearUniques": {"population": 10_000, "keys": ["g", "h"]},
     "PitmanUniques": {"population": 10_000, "keys": ["g", "h"]},
     "PoissonGammaUniques": {"population": 10_000, "keys": ["g", "h"]},
 }
 CATEGORICAL = {
     "CramersV",
+    "DeltaPresence",
+    "Disclosure",
     "EntropyChange",
     "EntropyLoss",
     "Hellinger",
+    "HouseholdRisk",
+    "IndividualRisk",
     "KAnonymity",
+    "KMap",
     "LDiversity",
     "LogLinearLoss",
     "LogLinearUniques",
     "PearsonC",
     "PitmanUniques",
     "PoissonGammaUniques",
+    "PopulationUniques",
+    "ReplicatedUniques",
     "SampleUniques",
+    "SkinnerElliot",
     "SpecialUniques",
+    "TCloseness",
     "TotalVariation",
 }
 BASES = {"Measure", "PairedMeasure", "RecordMeasure"}
+
+
+def spelt(given, words):
+    """An argument of a measure for a file whose columns have other names."""
+    if isinstance(given, pd.DataFrame):
+        return given.rename(columns=words)
+    return [words[v] for v in given] if isinstance(given, list) else words.get(given, given)
 
 
 def exported(module, base):

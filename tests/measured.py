@@ -12,6 +12,8 @@ import pandas as pd
 from ruvdecision import measures
 from ruvdecision.measures import Correlations, Logistic, Means, Measure, Poisson, Quantiles, Statistic
 
+PEOPLE = pd.DataFrame({c: np.random.default_rng(i).choice([0.0, 1.0, 2.0, 3.5], 30) for i, c in enumerate("abcxy")})
+"""A file beside original and release, for measures that take a population or a holdout."""
 BASES = {"Measure", "PairedMeasure", "RecordMeasure"}
 
 
@@ -82,8 +84,8 @@ def settings(name: str, columns: list[Any]) -> Iterator[dict[str, Any]]:
             {"model": every, "kind": "significance"},
             {"model": [Means(), model], "weights": [1, 2], "kind": "any sign"},
         ],
-        "CramersV": [{}, {"signed": True, "nan_policy": "category"}],
-        "PearsonC": [{}, {"signed": True, "nan_policy": "category"}],
+        "CramersV": [{}, {"signed": True, "missing": "category"}],
+        "PearsonC": [{}, {"signed": True, "missing": "category"}],
         "DensityKL": [{"columns": some[:2]}, {"columns": first, "under": "both", "bandwidth": 0.5}],
         "InformationLoss": [{"columns": some[:2]}, {"columns": first, "bandwidth": 0.5}],
         "Eigenvalues": [{}, {"robust": True}],
@@ -94,14 +96,15 @@ def settings(name: str, columns: list[Any]) -> Iterator[dict[str, Any]]:
             {"model": Logistic(model)},
         ],
         "EnergyDistance": [{}, {"standardise": False}, {"columns": first}],
-        "EntropyChange": [{}, {"signed": True, "nan_policy": "category"}, {"way": 1}],
-        "Hellinger": [{}, {"way": 2, "nan_policy": "category"}],
-        "TotalVariation": [{}, {"way": 1, "nan_policy": "category"}],
-        "EntropyLoss": [{}, {"nan_policy": "category"}],
+        "EntropyChange": [{}, {"signed": True, "missing": "category"}, {"way": 1}],
+        "Hellinger": [{}, {"way": 2, "missing": "category"}],
+        "TotalVariation": [{}, {"way": 1, "missing": "category"}],
+        "EntropyLoss": [{}, {"missing": "category"}],
         "FellegiSunter": [
             {},
             {"known": some, "tolerance_sd": 0, "iterations": 3},
             {"tolerance_sd": 1.0, "start_m": 0.5},
+            {"tolerance_share": 0.05, "one_to_one": True},
         ],
         "ImputationLoss": [{}, {"statistic": two_numbers}],
         "IntervalDisclosure": [{}, {"width_rank": 0.1, "across": "any"}, {"width_sd": 0, "across": "mean"}],
@@ -117,22 +120,39 @@ def settings(name: str, columns: list[Any]) -> Iterator[dict[str, Any]]:
             {"model": f"{y} ~ C({x})" if x != "1" else f"{y} ~ 0 + 1"},
             {"model": f"{y} ~ np.log({x})"},
         ],
-        "KAnonymity": [{}, {"keys": some, "nan_policy": "category"}, {"nan_policy": "wildcard"}],
+        "KAnonymity": [{}, {"keys": some, "missing": "category"}, {"missing": "wildcard"}],
         "LDiversity": [
-            {"sensitive": last},
-            {"sensitive": first, "kind": "entropy", "nan_policy": "category"},
-            {"sensitive": last, "kind": "recursive", "c": 2},
+            {"target": last},
+            {"target": first, "kind": "entropy", "missing": "category"},
+            {"target": last, "kind": "recursive", "c": 1.5},
         ],
-        "LogLinearLoss": [{}, {"margins": 1, "smoothing": 0.5, "nan_policy": "category"}],
+        "TCloseness": [{"target": last}, {"target": first, "keys": [last], "missing": "category"}],
+        "IndividualRisk": [{}, {"keys": some, "weights": last}, {"method": "exact", "alpha": 0.5, "threshold": 0.1}],
+        "HouseholdRisk": [{"household": last}, {"keys": some[:1], "household": last, "method": "exact"}],
+        "SkinnerElliot": [
+            {"population": 100},
+            {"keys": some, "weights": last, "population": None},
+            {"population": 50, "missing": "category"},
+        ],
+        "KMap": [{"population": PEOPLE, "keys": [first]}, {"population": PEOPLE, "missing": "category"}],
+        "DeltaPresence": [{"population": PEOPLE, "keys": [first]}, {"population": PEOPLE, "missing": "category"}],
+        "PopulationUniques": [{"population": PEOPLE, "keys": [first]}],
+        "Disclosure": [{"keys": first, "target": last}, {"keys": some}, {"keys": last, "missing": "category"}],
+        "ReplicatedUniques": [{}, {"keys": some, "share": True}],
+        "ClosestRecord": [{}, {"known": some, "distance": "mahalanobis"}],
+        "Membership": [{"holdout": PEOPLE}],
+        "TableUtility": [{}, {"way": [1, 2], "kind": "S_pMSE"}, {"columns": some, "kind": "JSD", "groups": 3}],
+        "TrainOnRelease": [{"target": last, "estimator": "linear", "folds": 2}, {"target": first, "holdout": PEOPLE}],
+        "LogLinearLoss": [{}, {"margins": 1, "smoothing": 0.5, "missing": "category"}],
         "LogLinearUniques": [
             {"population": 100},
-            {"population": 10**12, "margins": 2, "nan_policy": "category"},
+            {"population": 10**12, "margins": 2, "missing": "category"},
             {"population": 50, "overdispersed": True, "keys": some},
         ],
-        "PitmanUniques": [{"population": 100}, {"population": 10**12, "keys": some, "nan_policy": "category"}],
+        "PitmanUniques": [{"population": 100}, {"population": 10**12, "keys": some, "missing": "category"}],
         "PoissonGammaUniques": [
             {"population": 100},
-            {"population": 10**12, "method": "moments", "nan_policy": "category"},
+            {"population": 10**12, "method": "moments", "missing": "category"},
             {"population": 13, "combinations": 10**6},
         ],
         "NormalKL": [{}, {"under": "both", "columns": some}, {"under": "released"}],
@@ -157,8 +177,8 @@ def settings(name: str, columns: list[Any]) -> Iterator[dict[str, Any]]:
             {"error_rate": 0.5, "draws": 2},
             {"known": [last]},
         ],
-        "SampleUniques": [{}, {"share": True, "keys": some, "nan_policy": "category"}],
-        "SpecialUniques": [{"largest": 2}, {"share": True, "keys": some[:3], "nan_policy": "category"}],
+        "SampleUniques": [{}, {"share": True, "keys": some, "missing": "category"}],
+        "SpecialUniques": [{"largest": 2}, {"share": True, "keys": some[:3], "missing": "category"}],
         "VarianceInflation": [{}, {"statistic": mean_of, "draws": 5}],
         "SlicedWasserstein": [{"projections": 5}, {"projections": 3, "order": 1, "standardise": False}],
         "Wasserstein": [{}, {"order": 3, "standardise": False}],
@@ -167,7 +187,15 @@ def settings(name: str, columns: list[Any]) -> Iterator[dict[str, Any]]:
 
 def required(kind: type, columns: list[Any]) -> dict[str, Any]:
     """Arguments that a measure cannot do without, for one that `settings` does not know."""
-    fill = {"model": f"{quoted(columns[0])} ~ 1", "unknown": columns[-1], "sensitive": columns[-1], "population": 100}
+    fill = {
+        "model": f"{quoted(columns[0])} ~ 1",
+        "unknown": columns[-1],
+        "target": columns[-1],
+        "household": columns[-1],
+        "population": 100,
+    }
+    if kind.__name__ in ("KMap", "DeltaPresence", "PopulationUniques", "Membership"):
+        fill |= {"population": PEOPLE, "holdout": PEOPLE}
     return {f.name: fill[f.name] for f in fields(kind) if f.name in fill}
 
 
@@ -178,7 +206,7 @@ def instances(name: str, data: Any) -> list[Callable[[], Any]]:
     """
     kind, columns = getattr(measures, name), labels(data)
     chosen = [required(kind, columns) | given for given in settings(name, columns)]
-    return [lambda given=given: kind(**given) for given in [*chosen, {**chosen[0], "nan_policy": "omit"}]]
+    return [lambda given=given: kind(**given) for given in [*chosen, {**chosen[0], "missing": "omit"}]]
 
 
 # -- releases ------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from ..channels.file_matrix import FileMatrix
 from ..channels.finite import FiniteChannel, Kernel
 from ..channels.linear import LinearChannel
 from ..checks import check_integer, is_integer
-from ..engines.finite.whole_file import Files, file_matrix
+from ..engines.finite.whole_file import PossibleFiles, file_matrix
 from ..engines.normal.releases import channel_of
 from ..errors import InputError, RuvError, UnsupportedError
 from ..masks.base import Chain, Mask, check_mask
@@ -87,6 +87,7 @@ def refines(a: Mask, b: Mask, belief: Belief | None = None, *, records: int | No
         try:
             answer = _decide(a, part, belief)
         except UnsupportedError as error:
+            # A shorter part of the chain may have a law that decides it; the first reason is given if none has.
             problem = problem or error
             continue
         if answer:
@@ -190,7 +191,7 @@ def dominated_whatever(
             try:
                 table[i, j] = 1 if i == j else int(refines(a, b, belief, records=records, columns=columns))
             except UnsupportedError:
-                continue
+                continue  # the table says that it is not known
     return Order(listed, table)
 
 
@@ -341,7 +342,7 @@ def _whole(masks: Sequence[FileMatrix], belief: FiniteBelief) -> bool:
         if mask.records != belief.records or mask.outcomes != len(belief.levels):
             got = f"{mask.records} records with {mask.outcomes} outcomes"
             raise InputError("The mechanism was made for other files", got, "Give the belief that it was made for")
-    files = Files.of(belief, [*masks[0].followed, *masks[1].followed], 20_000)
+    files = PossibleFiles.of(belief, [*masks[0].followed, *masks[1].followed], 20_000)
     live = belief.prior @ files.chance > 0
     first, second = (m.matrix[files.index_in(m)][live] for m in masks)
     return garbling(first, second)[1] <= SAME

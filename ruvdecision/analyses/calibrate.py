@@ -128,7 +128,7 @@ def calibrate(
     prints["seed"] = (root.entropy, tuple(root.spawn_key))
     places: dict[str, Any] = {"executor": executor, "checkpoint": checkpoint, "fingerprint": lambda: prints}
     with Bar(f"Calibrating on {simulations:,} simulations", progress) as bar:
-        outcome = run(tasks, shared=shared, **places, tell=bar.tell)
+        outcome = run(tasks, shared=shared, **places, on_progress=bar.update)
     finished = [r for r in outcome.results if r is not None]
     if not finished:
         raise KeyboardInterrupt

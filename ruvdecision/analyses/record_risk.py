@@ -91,8 +91,8 @@ def record_risk(
     common: dict[str, Any] = {"engine": engine, "data": data, "replicates": replicates, "seed": root, "rows": chosen}
     with Bar(f"Judging {len(chosen):,} records under {len(candidates):,} releases", progress) as bar:
         for i, user in enumerate(users):
-            tell = lambda share, i=i: bar.tell((i + share) / len(users))  # noqa: E731
-            found.append(every_record(user, candidates, **common, tell=tell))
+            on_progress = lambda share, i=i: bar.update((i + share) / len(users))  # noqa: E731
+            found.append(every_record(user, candidates, **common, on_progress=on_progress))
     values = iter([(Value(f.uncertainty, f.error), f.before) for f in found])
     value, before = _merged(intruder, values)
     engines = [" / ".join(dict.fromkeys(f.engine[j] for f in found)) for j in range(len(candidates))]

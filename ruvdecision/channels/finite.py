@@ -17,20 +17,20 @@ from ..numerics.semidefinite import symmetric_root
 from ..protocols import Array
 from .steps import (
     TOLERANCE,
-    About,
     AddNoise,
     ClipTo,
     Cut,
     Drop,
     Entrywise,
-    Lowers,
+    FileFacts,
+    MaskLike,
     Matrix,
-    Moves,
     Opaque,
     PermuteRows,
     RoundTo,
     SampleRows,
     Step,
+    Transitions,
     resolve,
 )
 
@@ -215,7 +215,7 @@ class FiniteChannel:
     ordered: bool = True
 
     @classmethod
-    def of(cls, belief: FiniteRecords, mask: Lowers, covariance: Array | None = None) -> FiniteChannel:
+    def of(cls, belief: FiniteRecords, mask: MaskLike, covariance: Array | None = None) -> FiniteChannel:
         """Follow a mask step by step.
 
         ``covariance`` is the records', for noise that is a share of it; the belief's if not given.
@@ -225,18 +225,20 @@ class FiniteChannel:
         for step, part, _ in resolve(mask, cls.about(belief, covariance)):
             if type(step) not in FINITE:
                 why = f": {step.why}" if isinstance(step, Opaque) else ""
-                raise UnsupportedError(f"Enumeration cannot invert {part}{why}", do=step.do or f"It knows {KNOWN}")
+                raise UnsupportedError(
+                    f"Enumeration cannot invert {part}{why}", do=step.do or f"Finite beliefs know {KNOWN}"
+                )
             channel = FINITE[type(step)](channel, step, part)
         return channel
 
     @staticmethod
-    def about(belief: FiniteRecords, covariance: Array | None = None) -> About:
+    def about(belief: FiniteRecords, covariance: Array | None = None) -> FileFacts:
         """What a finite belief knows of the file beforehand."""
         if covariance is None and not belief.levels.labelled:
             covariance = record_covariance(belief)
         names = [_tuple(v) for v in belief.levels.names]
         levels = tuple(tuple(dict.fromkeys(column)) for column in zip(*names, strict=True))
-        return About(belief.records, tuple(range(len(names[0]))), covariance, levels)
+        return FileFacts(belief.records, tuple(range(len(names[0]))), covariance, levels)
 
     @classmethod
     def silent(cls, belief: FiniteRecords) -> FiniteChannel:
@@ -245,7 +247,7 @@ class FiniteChannel:
         kernel = Kernel(np.eye(len(names)), tuple(names)).hide(range(len(names[0])))
         return cls((kernel,), np.zeros(belief.records, dtype=np.int64), belief.records)
 
-    def split(self, step: Step, mask: Lowers, change: Callable[[Kernel, int], Kernel]) -> FiniteChannel:
+    def split(self, step: Step, mask: MaskLike, change: Callable[[Kernel, int], Kernel]) -> FiniteChannel:
         """Change kernels: ``change`` gets a kernel and the label of its rows. Rows treated alike share a kernel."""
         n = len(self.kinds)
         if step.rows is None:
@@ -356,12 +358,12 @@ class FiniteChannel:
 # -- reading steps -----------------------------------------------------------------------------------------
 
 
-def _drop(channel: FiniteChannel, step: Drop, mask: Lowers) -> FiniteChannel:
+def _drop(channel: FiniteChannel, step: Drop, mask: MaskLike) -> FiniteChannel:
     hides = step.rows is None
     return channel.split(step, mask, lambda kernel, label: kernel.hide(step.columns) if hides or label == 1 else kernel)
 
 
-def _noise(channel: FiniteChannel, step: AddNoise, mask: Lowers) -> FiniteChannel:
+def _noise(channel: FiniteChannel, step: AddNoise, mask: MaskLike) -> FiniteChannel:
     if step.not_linear is not None:
         raise UnsupportedError(f"Enumeration cannot invert {mask}: {step.not_linear}", do="Use plain normal noise")
     if step.common and len(channel.kinds) > 1:
@@ -376,20 +378,20 @@ def _noise(channel: FiniteChannel, step: AddNoise, mask: Lowers) -> FiniteChanne
     return channel.split(step, mask, change)
 
 
-def _entries(channel: FiniteChannel, step: Entrywise, mask: Lowers) -> FiniteChannel:
+def _entries(channel: FiniteChannel, step: Entrywise, mask: MaskLike) -> FiniteChannel:
     """Each entry of an output by itself; entries that are not released stay so."""
 
     def change(kernel: Kernel, label: int) -> Kernel:
         _refuse_noise(kernel, mask)
-        known: dict[tuple[int, Hashable], Moves] = {}
+        known: dict[tuple[int, Hashable], Transitions] = {}
         laws = []
         for output in kernel.outputs:
-            options: list[Moves] = [[(v, 1.0)] for v in output]
+            options: list[Transitions] = [[(v, 1.0)] for v in output]
             for place, column in enumerate(step.columns):
                 key = (column, output[column])
                 if output[column] is not None:
                     if key not in known:
-                        known[key] = [(_plain(v), p) for v, p in step.moves(output[column], place)]
+                        known[key] = [(_plain(v), p) for v, p in step.transitions(output[column], place)]
                     options[column] = known[key]
             if len(kernel.outputs) * np.prod([float(len(o)) for o in options]) > LARGEST:
                 raise UnsupportedError(
@@ -402,7 +404,7 @@ def _entries(channel: FiniteChannel, step: Entrywise, mask: Lowers) -> FiniteCha
     return channel.split(step, mask, change)
 
 
-def _records(channel: FiniteChannel, step: Matrix, mask: Lowers) -> FiniteChannel:
+def _records(channel: FiniteChannel, step: Matrix, mask: MaskLike) -> FiniteChannel:
     """A matrix of whole records; where it does not name them they are those that may go in, in their order."""
     if not step.whole:
         return _entries(channel, step, mask)
@@ -438,7 +440,7 @@ def _records(channel: FiniteChannel, step: Matrix, mask: Lowers) -> FiniteChanne
     return channel.split(step, mask, change)
 
 
-def _refuse_noise(kernel: Kernel, mask: Lowers) -> None:
+def _refuse_noise(kernel: Kernel, mask: MaskLike) -> None:
     if kernel.noise is not None:
         raise UnsupportedError(
             f"Enumeration cannot invert {mask}: noise makes a continuum of categories",

@@ -22,11 +22,11 @@ from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from .layout import BlockShape, Layout
 from .steps import (
-    About,
     AddNoise,
     AverageRows,
     Drop,
-    Lowers,
+    FileFacts,
+    MaskLike,
     OwnLaw,
     PermuteRows,
     SampleRows,
@@ -54,9 +54,9 @@ class Block:
     r: Array
     w: Array
     rw: Array
-    alive: NDArray[np.bool_]
+    released: NDArray[np.bool_]
     """Shape (cells, columns): which entries are still in the file."""
-    told: NDArray[np.bool_]
+    contrasts_released: NDArray[np.bool_]
     """Shape (cells, columns): where differences within the cell still show."""
     plain: bool = True
     """True while ``b`` is the identity, which allows formulas that lose no digits."""
@@ -83,7 +83,7 @@ class LinearChannel:
     blocks: tuple[Block, ...]
     common: tuple[Array, ...] = ()
     location: str = "known"
-    """Which row is whose: "known", "drawn" (at random, but told) or "unknown" (not told)."""
+    """Which row is whose: "known", "drawn" (at random, but released) or "unknown" (not released)."""
     stage: int = 0
     noisy_since_average: bool = False
     scrambled: bool = False
@@ -115,7 +115,7 @@ class LinearChannel:
         return cls(layout, columns, tuple(blocks))
 
     @classmethod
-    def of(cls, mask: Lowers, about: About, numbers: Array | None = None) -> LinearChannel:
+    def of(cls, mask: MaskLike, about: FileFacts, numbers: Array | None = None) -> LinearChannel:
         """The channel of a family: one of its masks, and the numbers of all. Steps that are not linear are refused."""
         found = resolve(mask, about, numbers)
         for step, part, _ in found:
@@ -201,15 +201,15 @@ class LinearChannel:
         for block in self.blocks:
             labels, sizes = block.shape.labels[self.stage], block.shape.sizes
             gone = (labels >= 0)[:, None] & chosen
-            told = block.told & ~gone
+            contrasts_released = block.contrasts_released & ~gone
             if len(sizes) == 1:
                 # One cell: its mean stays as it is, only the differences within it go.
-                blocks.append(replace(block, told=told, rw=_without(block.rw, gone)))
+                blocks.append(replace(block, contrasts_released=contrasts_released, rw=_without(block.rw, gone)))
                 continue
             c = len(sizes)
             operator = np.zeros((c, k, c, k))
             for column in range(k):
-                inside = gone[:, column] & block.alive[:, column]
+                inside = gone[:, column] & block.released[:, column]
                 for label in np.unique(labels[inside]):
                     group = np.flatnonzero((labels == label) & inside)
                     root = block.shape.roots[group]
@@ -224,7 +224,7 @@ class LinearChannel:
                     rw=_without(block.rw, gone),
                     b=e @ block.b,
                     r=e @ block.r @ e.T,
-                    told=told,
+                    contrasts_released=contrasts_released,
                     plain=False,
                     loads=loads,
                 )
@@ -235,10 +235,10 @@ class LinearChannel:
         """Take columns out of the file, in all rows or in those with one label."""
         blocks = []
         for block in self.blocks:
-            alive = block.alive.copy()
-            rows = np.ones(len(alive), dtype=bool) if label is None else block.shape.labels[self.stage] == label
-            alive[np.flatnonzero(rows)[:, None], np.array(list(columns), dtype=np.int64)] = False
-            blocks.append(replace(block, alive=alive))
+            released = block.released.copy()
+            rows = np.ones(len(released), dtype=bool) if label is None else block.shape.labels[self.stage] == label
+            released[np.flatnonzero(rows)[:, None], np.array(list(columns), dtype=np.int64)] = False
+            blocks.append(replace(block, released=released))
         return replace(self, blocks=tuple(blocks))
 
     def keep_sample(self) -> LinearChannel:
@@ -279,7 +279,7 @@ class LinearChannel:
         if self.columns != 1 or self.common or any(p is not None for p in self.layout.partitions):
             return None
         block = self.blocks[0]
-        return np.where((block.b[:, 0, 0] != 0) & block.alive[0, 0], block.r[:, 0, 0], np.inf)
+        return np.where((block.b[:, 0, 0] != 0) & block.released[0, 0], block.r[:, 0, 0], np.inf)
 
     # -- for small files -----------------------------------------------------------------------------
 
@@ -295,7 +295,7 @@ class LinearChannel:
         pick = lambda x: x[min(member, len(x) - 1)]  # noqa: E731
         shape, copy, cell = self.layout.rows()
         a, noise = np.zeros((n, k, n, k)), np.zeros((n, k, n, k))
-        loads, alive = np.zeros((len(self.common), n, k, k)), np.empty((n, k), dtype=bool)
+        loads, released = np.zeros((len(self.common), n, k, k)), np.empty((n, k), dtype=bool)
         for t, block in enumerate(self.blocks):
             rows = np.flatnonzero(shape == t)
             c, sizes = cell[rows], block.shape.sizes[cell[rows]]
@@ -304,14 +304,14 @@ class LinearChannel:
             contrast = tied * (c[:, None] == c) * (np.eye(len(rows)) - 1.0 / sizes)
             cells, every = (len(block.shape.sizes), k) * 2, np.arange(k)
             between, within = weight[:, None, :, None], contrast[:, None, :, None]
-            informative = pick(block.w) * block.told[:, :, None]
+            informative = pick(block.w) * block.contrasts_released[:, :, None]
             for out, means, each in ((a, block.b, informative), (noise, block.r, pick(block.rw))):
                 of_means = pick(means).reshape(cells)[np.ix_(c, every, c, every)]
                 out[np.ix_(rows, every, rows, every)] = of_means * between + each[c][:, :, None, :] * within
             for load, values in zip(loads, block.loads, strict=True):
                 load[rows] = pick(values).reshape(-1, k, k)[c] / block.shape.roots[c][:, None, None]
-            alive[rows] = block.alive[c]
-        matrix, total, there = a.reshape(n * k, n * k), noise.reshape(n * k, n * k), alive.reshape(-1)
+            released[rows] = block.released[c]
+        matrix, total, there = a.reshape(n * k, n * k), noise.reshape(n * k, n * k), released.reshape(-1)
         for load, covariance in zip(loads.reshape(-1, n * k, k), self.common, strict=True):
             total = total + load @ pick(covariance) @ load.T
         return matrix * there[:, None], total * np.outer(there, there)
@@ -343,7 +343,7 @@ def _without(covariance: Array, gone: NDArray[np.bool_]) -> Array:
 # -- reading steps -----------------------------------------------------------------------------------------
 
 
-def _check_linear(step: Step, mask: Lowers) -> None:
+def _check_linear(step: Step, mask: MaskLike) -> None:
     """Raise if a step is not linear in the records plus normal noise."""
     why = step.not_linear
     if why is not None or type(step) not in LINEAR or (isinstance(step, OwnLaw) and not step.says("linear")):
@@ -351,7 +351,7 @@ def _check_linear(step: Step, mask: Lowers) -> None:
         raise UnsupportedError(f"{mask} has no linear-Gaussian channel{reason}", do=step.do or MEASURE)
 
 
-def _noise(channel: LinearChannel, step: AddNoise, mask: Lowers) -> LinearChannel:
+def _noise(channel: LinearChannel, step: AddNoise, mask: MaskLike) -> LinearChannel:
     endless = np.isinf(np.diagonal(step.covariance, axis1=-2, axis2=-1))
     if np.any(endless != endless[:, :1]):
         raise UnsupportedError(

@@ -1,6 +1,6 @@
 """The elementary things that a mask does to the records. A mask's law is its steps, and channels read nothing else.
 
-A mask says ``steps(about, numbers)``: ``about`` is what is known of the file beforehand and moves forward with every
+A mask says ``steps(about, numbers)``: ``about`` is what is known of the file beforehand and goes forward with every
 step, ``numbers`` holds one row per mask of a family. `resolve` lowers a whole chain. Readers
 (`ruvdecision.channels.linear`, `finite`, `likelihood`) interpret the steps; a step that a reader cannot take is refused
 in the name of its mask.
@@ -24,15 +24,15 @@ from .layout import Partition
 
 Ints = NDArray[np.int64]
 Labels = tuple[Hashable, ...]
-Moves = list[tuple[Hashable, float]]
-"""What may become of a value, with which chance."""
+Transitions = list[tuple[Hashable, float]]
+"""The values that may come out for one that goes in, with their probabilities."""
 
 TOLERANCE = 1e-9
 """Relative: a released number is a multiple, a label or an average if it differs from one by no more than this."""
 
 
 @dataclass(frozen=True, eq=False)
-class About:
+class FileFacts:
     """What is known of a file beforehand: never its values.
 
     ``covariance`` is that of a record, of the data where there are some, otherwise of the belief. ``levels`` has the
@@ -59,7 +59,7 @@ class About:
         """Categories of one column, None if it holds numbers."""
         return self.levels[column] if self.levels else None
 
-    def with_levels(self, new: dict[int, Labels | None]) -> About:
+    def with_levels(self, new: dict[int, Labels | None]) -> FileFacts:
         """After a step that altered some columns."""
         levels = tuple(new.get(j, self.categories(j)) for j in range(self.k))
         return replace(self, touched=True, levels=levels if any(v is not None for v in levels) else ())
@@ -92,7 +92,7 @@ class Step:
         """Whether what is released are names and not numbers."""
         return False
 
-    def after(self, about: About) -> About:
+    def after(self, about: FileFacts) -> FileFacts:
         """What is known of the file that comes out."""
         return replace(about, touched=True)
 
@@ -111,7 +111,7 @@ class Drop(Step):
 
     fixed = True
 
-    def after(self, about: About) -> About:
+    def after(self, about: FileFacts) -> FileFacts:
         return about
 
     def apply(self, values: Array, rng: np.random.Generator) -> Array:
@@ -125,7 +125,7 @@ class SampleRows(Step):
 
     kept: int
 
-    def after(self, about: About) -> About:
+    def after(self, about: FileFacts) -> FileFacts:
         return about if self.rows is None else replace(about, n=self.kept, touched=True)
 
     def order(self, n: int, rng: np.random.Generator) -> Ints:
@@ -138,7 +138,7 @@ class PermuteRows(Step):
 
     fixed = True
 
-    def after(self, about: About) -> About:
+    def after(self, about: FileFacts) -> FileFacts:
         return about
 
     def order(self, n: int, rng: np.random.Generator) -> Ints:
@@ -149,7 +149,7 @@ class PermuteRows(Step):
 class AverageRows(Step):
     """Entries become the mean of their group, of those that are there; ``rows`` are the groups, or None."""
 
-    def after(self, about: About) -> About:
+    def after(self, about: FileFacts) -> FileFacts:
         return about if self.rows is None else about.with_levels(dict.fromkeys(self.columns))
 
     def apply(self, values: Array, rng: np.random.Generator) -> Array:
@@ -243,7 +243,7 @@ class AddNoise(Step):
             return f"its noise is {self.kind.name}, not normal"
         return None if self.size is None else "the size of its noise depends on the values"
 
-    def after(self, about: About) -> About:
+    def after(self, about: FileFacts) -> FileFacts:
         return about.with_levels(dict.fromkeys(self.columns))
 
     def of_rows(self, n: int) -> Array:
@@ -308,7 +308,7 @@ class Multiply(Step):
     factor: FactorKind
     common: bool = False
 
-    def after(self, about: About) -> About:
+    def after(self, about: FileFacts) -> FileFacts:
         return about.with_levels(dict.fromkeys(self.columns))
 
     def apply(self, values: Array, rng: np.random.Generator) -> Array:
@@ -320,21 +320,21 @@ class Multiply(Step):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Entrywise(Step):
-    """A step of each entry by itself: `moves` says what may become of one value, with which chance."""
+    """A step of each entry by itself: `transitions` gives what may come out for a value, with probabilities."""
 
     @property
     def fixed(self) -> bool:
         return True
 
-    def moves(self, value: Hashable, place: int) -> Moves:
-        """What may become of a value in the column at this place of ``columns``."""
+    def transitions(self, value: Hashable, place: int) -> Transitions:
+        """What may come out for a value in the column at this place of ``columns``, with probabilities."""
         raise NotImplementedError
 
-    def after(self, about: About) -> About:
+    def after(self, about: FileFacts) -> FileFacts:
         new: dict[int, Labels | None] = {}
         for place, column in enumerate(self.columns):
             old = about.categories(column)
-            found = [] if not old else [v for value in old for v, _ in self.moves(value, place)]
+            found = [] if not old else [v for value in old for v, _ in self.transitions(value, place)]
             new[column] = self.outputs(old) if not found else tuple(dict.fromkeys(found))
         return about.with_levels(new)
 
@@ -347,7 +347,7 @@ class Entrywise(Step):
 class _Numeric(Entrywise):
     """A step of numbers that draws nothing."""
 
-    def moves(self, value: Hashable, place: int) -> Moves:
+    def transitions(self, value: Hashable, place: int) -> Transitions:
         row = np.zeros((1, len(self.columns)))
         row[0, place] = as_number(value)
         return [(float(self.apply(row, np.random.default_rng(0))[0, place]), 1.0)]
@@ -379,9 +379,9 @@ class RoundTo(_Numeric):
     def fixed(self) -> bool:
         return not self.random
 
-    def moves(self, value: Hashable, place: int) -> Moves:
+    def transitions(self, value: Hashable, place: int) -> Transitions:
         if not self.random:
-            return super().moves(value, place)
+            return super().transitions(value, place)
         base = self.base[place]
         ratio = as_number(value) / base
         nearest, below = np.rint(ratio), np.floor(ratio)
@@ -432,7 +432,7 @@ class Cut(Entrywise):
         """Whether what is released are names and not numbers."""
         return not isinstance(self.label, str) or self.label == "interval"
 
-    def moves(self, value: Hashable, place: int) -> Moves:
+    def transitions(self, value: Hashable, place: int) -> Transitions:
         code, edges = self.codes(np.array([as_number(value)]), "of the belief")
         return [(self.called(edges)[int(code[0])], 1.0)]
 
@@ -518,7 +518,7 @@ class Matrix(Entrywise):
     released: Labels
     whole: bool = False
 
-    def moves(self, value: Hashable, place: int) -> Moves:
+    def transitions(self, value: Hashable, place: int) -> Transitions:
         if value not in self.inputs:
             raise InputError(
                 "The matrix has no row for a category that may go in", value, "Give categories= that name all of them"
@@ -526,7 +526,7 @@ class Matrix(Entrywise):
         row = self.matrix[self.inputs.index(value)]
         return [(out, float(p)) for out, p in zip(self.released, row, strict=True) if p > 0]
 
-    def after(self, about: About) -> About:
+    def after(self, about: FileFacts) -> FileFacts:
         rows = self.released
         if not rows:
             return replace(about, touched=True)
@@ -578,7 +578,7 @@ class Opaque(Step):
         return self.why
 
 
-class Lowers(Protocol):
+class MaskLike(Protocol):
     """What `resolve` asks of a mask."""
 
     @property
@@ -594,10 +594,10 @@ class Resolved(NamedTuple):
 
     step: Any
     mask: Any
-    about: About
+    about: FileFacts
 
 
-def resolve(mask: Lowers, about: About, numbers: Array | None = None) -> list[Resolved]:
+def resolve(mask: MaskLike, about: FileFacts, numbers: Array | None = None) -> list[Resolved]:
     """The steps of a mask or chain, in order; ``numbers`` has one row per mask of the family."""
     if numbers is None:
         numbers = np.array([mask.numbers], dtype=np.float64)
@@ -611,7 +611,7 @@ def resolve(mask: Lowers, about: About, numbers: Array | None = None) -> list[Re
     return found
 
 
-def about_after(found: Sequence[Resolved], about: About) -> About:
+def about_after(found: Sequence[Resolved], about: FileFacts) -> FileFacts:
     """What is known of the file after all steps; ``about`` is what was known before them."""
     return found[-1].step.after(found[-1].about) if found else about  # type: ignore[no-any-return]
 

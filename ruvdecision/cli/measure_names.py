@@ -37,7 +37,7 @@ def spell_measures(
     columns : list of str
         Columns to compare, for measures with an argument ``columns``.
     missing : str, optional
-        What to do about missing values, ``nan_policy`` of every measure.
+        What to do about missing values, ``missing`` of every measure.
 
     Examples
     --------
@@ -94,8 +94,8 @@ def _make(word: str, offered: Mapping[str, Any], missing: str | None) -> Any:
     settings = _arguments(kind, match[2] or "")
     fields = [f.name for f in dataclasses.fields(kind)]
     extra = {k: v for k, v in offered.items() if k in fields and k not in settings}
-    if missing is not None and "nan_policy" not in settings and missing in kind.policies:
-        extra["nan_policy"] = missing
+    if missing is not None and "missing" not in settings:
+        extra["missing"] = missing
     return kind(**settings, **extra)
 
 
@@ -137,6 +137,8 @@ def _arguments(kind: Any, text: str) -> dict[str, Any]:
     takes = inspect.signature(kind).parameters
     places = [name for name, p in takes.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
     names = list(takes)
+    if "allow_code" in settings:
+        raise InputError("A formula on the command line is never code", "allow_code", "Leave it out, or use Python")
     strange = [k for k in settings if k not in names]
     if strange:
         raise InputError(f"{kind.__name__} has no argument of that name", strange[0], suggest(strange[0], names))

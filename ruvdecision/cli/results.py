@@ -116,6 +116,9 @@ class Results:
                 _print_table(rumap, choice, name if panel else None, rest)
             if choice is not None:
                 line(f"{name}: {choice}" if panel else str(choice))
+                if not quiet:
+                    for text in ([f"In words: {choice.order}."] if choice.order else []) + list(choice.meaning):
+                        line(f"  {text}")
         if not quiet:
             unasked = ["No threshold was given: add --max-risk T to choose a release."] * (self.max_risk is None)
             wrote = ["Wrote " + ", ".join(map(str, self.written))] if self.written else []
@@ -183,6 +186,7 @@ def _print_table(rumap: RUMap, choice: Choice | None, title: str | None, rest: s
 
     from ..maps.show import entry, evenly
 
+    rumap = rumap.worst()
     heads = _heads(rumap)
     chosen = None if choice is None else choice.row.position
     rows = sorted({*evenly(np.arange(len(rumap)), SHOWN).tolist(), *([] if chosen is None else [chosen])})
@@ -190,7 +194,7 @@ def _print_table(rumap: RUMap, choice: Choice | None, title: str | None, rest: s
     grid.add_column("")
     grid.add_column("release", overflow="fold")
     for column, head in heads.items():
-        words = column == "engine"
+        words = column in ("engine", "worst_user")
         grid.add_column(head, justify="left" if words else "right", no_wrap=not words)
     for i in rows:
         texts = ["*" if i == chosen else "", rumap.releases[i], *(entry(rumap, column, i) for column in heads)]
@@ -211,6 +215,7 @@ def _heads(rumap: RUMap) -> dict[str, str]:
         if isinstance(score, Column) and score.score is None:
             shown.add(score.column)
     heads |= {name: name for name in better(rumap) if name in rumap.columns and name not in shown}
+    heads |= {"worst_user": "worst user"} if "worst_user" in rumap.columns else {}
     return heads | ({"engine": "engine"} if len(set(rumap.engine)) > 1 else {})
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..channels.steps import FileFacts
+from ..channels.words import in_words
 from ..checks import check_flag, check_number
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
@@ -40,6 +42,9 @@ def choose(
     tolerance: float = 1e-9,
 ) -> Choice:
     """Return the best release whose risk is at most ``max_risk``: the most useful one, unless said otherwise.
+
+    The choice is among releases, never among users: where several look at the same releases (`RUMap.concat` with names,
+    curves of a scenario), risk and utility of a release are those of the worst of them (`RUMap.worst`).
 
     Parameters
     ----------
@@ -89,7 +94,8 @@ def choose(
     >>> choose(rumap, by=ExpectedLoss(lambda risk, utility: 3 * risk - utility)).release
     'b'
     """
-    criterion = check_criterion(by).on(check_map(rumap), columns if isinstance(columns, Mapping) else {})
+    rumap = check_map(rumap).worst()
+    criterion = check_criterion(by).on(rumap, columns if isinstance(columns, Mapping) else {})
     if max_risk is None and not criterion.weighs_risk:
         raise InputError("choose needs max_risk, or a criterion that weighs the risk", None, "Give max_risk= or by=")
     threshold, room = (np.inf, 0.0) if max_risk is None else check_threshold(rumap, max_risk, tolerance)
@@ -147,6 +153,8 @@ def choose(
         criterion.says(float(value[best])),
         float(value[best]),
         left_out,
+        _order(rumap, best),
+        tuple(_typical(rumap, best)),
     )
 
 
@@ -177,6 +185,10 @@ class Choice:
     """What the criterion takes the most (or least) of: utility, weighted sum, expected loss or first column."""
     left_out: int = 0
     """How many releases were left out because their sampler did not converge."""
+    order: str = ""
+    """What to do, in words: "add normal noise with variance 2 to income, then publish the average of all records"."""
+    meaning: tuple[str, ...] = ()
+    """What risk and utility mean in the data's own unit: how far each user's estimate is typically off."""
 
     @property
     def release(self) -> str:
@@ -215,6 +227,8 @@ class Choice:
     def remarks(self) -> tuple[str, ...]:
         """What a reader should know before trusting the choice."""
         remarks = []
+        if "worst_user" in self.row.columns:
+            remarks.append(f"its risk is that of the worst user, {self.row.columns['worst_user']}")
         if self.within_error:
             errors = f"two standard errors ({_number(self.risk_error)} each)"
             remarks.append(f"the threshold lies within {errors} of its risk")
@@ -262,6 +276,33 @@ class Choice:
         return f"{text}; the next best allowed is {other.release} with {where}."
 
 
+def _order(rumap: RUMap, i: int) -> str:
+    """What the mask of a release does, in words."""
+    mask = None if rumap.masks is None else rumap.masks[i]
+    if mask is None:
+        return ""
+    names = rumap.attrs.get("file_columns")
+    facts = FileFacts(
+        int(rumap.attrs.get("file_records") or 2), tuple(names) if isinstance(names, list) and names else (0,)
+    )
+    return in_words(mask, facts)
+
+
+def _typical(rumap: RUMap, i: int) -> Iterator[str]:
+    """How far each user's estimate is typically off, before and after."""
+    unit = f" {rumap.attrs['unit']}" if rumap.attrs.get("unit") else ""
+    for who in rumap.uncertainties:
+        after, before = rumap.typical_error(who), rumap.typical_error(who, before=True)
+        if after is None or not np.isfinite(after.value[i]):
+            continue
+        text = f"The {who}'s estimate is typically off by {_number(after.value[i], 3)}{unit}"
+        start = np.nan if before is None else float(before.value[i])
+        if np.isfinite(start) and start > 0:
+            share = 100 * after.value[i] / start
+            text += f", {share:.3g} % of the {_number(start, 3)}{unit} before any release"
+        yield text + "."
+
+
 def _ranked(rumap: RUMap, criterion: Criterion, errors: Errors) -> tuple[list[Tier], Array]:
     """What the criterion ranks by, with rounding made into ties, and its value for every release."""
     if isinstance(criterion, ExpectedLoss):
@@ -301,9 +342,14 @@ def _nearest_miss(rumap: RUMap, threshold: float, confidence: float | None, chan
     else:
         i = int(np.nanargmin(rumap.risk))
         over = float(rumap.risk[i]) - threshold
-        share = f", {100 * over / abs(threshold):.3g} %" if threshold else ""
+        ratio = float(rumap.risk[i]) / threshold if threshold > 0 else np.inf
+        share = f", {100 * (ratio - 1):.3g} %"
+        if ratio > 2:
+            share = f", {ratio:,.3g} times the threshold" if np.isfinite(ratio) else ""
         miss = f"with risk {_number(rumap.risk[i], 6)} ({_number(over, 3)} above{share})"
         do = "Raise max_risk, or add masks that release less, such as Suppress()"
+        if rumap.masks is not None and str(rumap.masks[i]) == "Suppress()":
+            do = "Raise max_risk: nothing releases less than Suppress(), so what the users know beforehand is too much"
     return InfeasibleError(what, f"{rumap.releases[i]} as the nearest miss, {miss}", do)
 
 

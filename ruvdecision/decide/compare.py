@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,11 +13,12 @@ from scipy.special import ndtr
 
 from ..checks import check_flag, check_number
 from ..errors import InputError
+from ..maps.joining import join
 from ..maps.rumap import RUMap
 from ..maps.show import ReleaseRow
 from ..protocols import Array
 from .choice import Choice
-from .criteria import Columns, directions
+from .criteria import Columns, check_map, directions
 from .dominance import ranks, undominated
 from .probability import Errors, frontier_probability
 
@@ -43,7 +45,8 @@ def frontier(
     A release is dominated if another one has no more risk and no less utility, and is strictly better in one
     of them (Karr et al. 2006). Releases that tie in both stay together. Infinite values count like any other: a
     release with infinite risk is on the frontier only if nothing with finite risk is as useful. Releases whose
-    risk or utility is NaN are never on the frontier and dominate nobody.
+    risk or utility is NaN are never on the frontier and dominate nobody. Where several users look at the same releases,
+    each has a frontier of its own, one below the other; that of the worst case is ``frontier(rumap.worst())``.
 
     Parameters
     ----------
@@ -73,6 +76,10 @@ def frontier(
     if not isinstance(probability, Errors):
         check_flag("probability", probability, "Say whether the map should carry the column frontier_probability")
     better = directions(rumap, columns)
+    if rumap.user_names:
+        parts = [rumap.select(user=u) for u in rumap.user_names]
+        parts = [frontier(part, tolerance, columns=columns, probability=probability) for part in parts]
+        return functools.reduce(lambda a, b: join(a, b, named=True), parts)
     keep = np.flatnonzero(undominated([rumap.column(n).value for n in better], list(better.values()), tolerance))
     if keep.size == 0:
         if columns is None:
@@ -208,6 +215,7 @@ def dominated(rumap: RUMap, *, columns: Columns | None = None, tolerance: float 
     import pandas as pd
 
     ranked = _Ranked.of(rumap, columns, tolerance)
+    rumap = ranked.rumap
     rows, front = np.flatnonzero(ranked.known & ~ranked.front), np.flatnonzero(ranked.front)
     by, counts = np.empty(rows.size, dtype=np.int64), np.zeros(rows.size, dtype=np.int64)
     everybody = np.flatnonzero(ranked.known)
@@ -252,6 +260,7 @@ class _Ranked:
     @classmethod
     def of(cls, rumap: RUMap, columns: Columns | None, tolerance: float) -> _Ranked:
         tolerance = check_number("tolerance", tolerance, low=0, high=1, open_high=True)
+        rumap = check_map(rumap).worst()
         better = directions(rumap, columns)
         values = {n: rumap.column(n).value for n in better}
         known = ~np.any([np.isnan(v) for v in values.values()], axis=0)
@@ -340,7 +349,8 @@ def _change(old: float, new: float) -> str:
     if old == new:
         return "the same"
     share = float(_share(np.asarray(old), np.asarray(new)))
-    if not np.isfinite(share) or np.isinf(old) or np.isinf(new) or abs(share) > 100:
+    # A percentage means something for positive numbers that are not far apart; otherwise both are given.
+    if not np.isfinite(share) or np.isinf(new) or min(old, new) <= 0 or not -0.9 <= share <= 10:
         return f"{old:.4g} → {new:.4g}".replace("inf", "∞").replace("-", "−")
     percent = 100 * share
     text = f"{percent:+.0f}" if abs(percent) >= 9.95 else f"{percent:+.2g}"

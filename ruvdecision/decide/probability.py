@@ -24,7 +24,7 @@ from ..errors import InputError
 from ..maps.rumap import RUMap
 from ..maps.scores import Column, Score, Tabulated
 from ..protocols import Array, Value
-from .criteria import PLAIN, Columns, Criterion, ExpectedLoss, MostUseful, directions, first
+from .criteria import PLAIN, Columns, Criterion, ExpectedLoss, MostUseful, check_map, directions, first
 from .dominance import minimal, ranks, snapped
 
 if TYPE_CHECKING:
@@ -290,6 +290,7 @@ def probabilities(
     """
     import pandas as pd
 
+    rumap = check_map(rumap).worst()
     better = directions(rumap, columns)
     threshold = np.inf if max_risk is None else sum(check_threshold(rumap, max_risk))
     how = check_errors(errors)

@@ -22,7 +22,7 @@ from ..masks.base import Batch, Mask
 from ..protocols import Array, Belief, Posterior, Solution, Value
 from ..users.user import Snooper, User
 
-Tell = Callable[..., None]
+ProgressCallback = Callable[..., None]
 Ints = NDArray[np.int64]
 
 
@@ -209,19 +209,22 @@ class Plan:
         return replace(self, problem=replace(self.problem, users=tuple(users)))
 
     def run(
-        self, piece: Sequence[int] | None = None, tell: Tell | None = None, interruptible: bool = False
+        self,
+        piece: Sequence[int] | None = None,
+        on_progress: ProgressCallback | None = None,
+        interruptible: bool = False,
     ) -> list[Solution]:
         """One solution per user for the masks of a piece; all masks if none is named.
 
-        ``tell`` is told the share of the work that is done. With ``interruptible`` an engine that can gives back what
-        is finished when Ctrl-C comes.
+        ``on_progress`` is called with the share of the work that is done. With ``interruptible`` an engine that can
+        gives back what is finished when Ctrl-C comes.
         """
         problem = self.problem if piece is None else self.problem.only(piece)
-        return self.engine.run(problem, self.built, tell, interruptible)
+        return self.engine.run(problem, self.built, on_progress, interruptible)
 
-    def every_row(self, problem: Problem, rows: Ints, tell: Tell | None = None) -> Solution | None:
+    def every_row(self, problem: Problem, rows: Ints, on_progress: ProgressCallback | None = None) -> Solution | None:
         """The record of every row at once, for the plan of one of them; None if there is no quick way."""
-        return self.engine.every_row(problem, self.built, rows, tell)
+        return self.engine.every_row(problem, self.built, rows, on_progress)
 
     def row_kinds(self, problem: Problem, rows: Ints) -> Ints:
         """A label per row: the records of rows with one label have the same uncertainty."""
@@ -251,7 +254,7 @@ class Rewrite(Plan):
     def pieces(self) -> list[list[int]]:
         return [[i] for i in range(len(self.problem.masks))]
 
-    def every_row(self, problem: Problem, rows: Ints, tell: Tell | None = None) -> Solution | None:
+    def every_row(self, problem: Problem, rows: Ints, on_progress: ProgressCallback | None = None) -> Solution | None:
         return None
 
     shares = always_cut = planned = False  # type: ignore[assignment]
@@ -280,7 +283,7 @@ class BaseEngine:
         raise NotImplementedError
 
     def run(
-        self, problem: Problem, built: Any, tell: Tell | None = None, interruptible: bool = False
+        self, problem: Problem, built: Any, on_progress: ProgressCallback | None = None, interruptible: bool = False
     ) -> list[Solution]:
         """One solution per user. The masks are those that ``built`` is for, or whole pieces of them."""
         raise NotImplementedError
@@ -293,7 +296,9 @@ class BaseEngine:
         """Posteriors of the first user after releases of one mask, with their evidence where it is known."""
         return (Evidence(self.posterior(problem.user, mask, release)) for release in releases)
 
-    def every_row(self, problem: Problem, built: Any, rows: Ints, tell: Tell | None = None) -> Solution | None:
+    def every_row(
+        self, problem: Problem, built: Any, rows: Ints, on_progress: ProgressCallback | None = None
+    ) -> Solution | None:
         """Uncertainty of the record of every row ``(masks, rows)`` under masks of one family, where that is quick.
 
         The user of ``problem`` is after any record, ``built`` is for the first of ``rows``.
@@ -315,7 +320,7 @@ class BaseEngine:
             do="Use knows_mask=True, or list the candidate masks in a map of their own",
         )
 
-    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem, Tell | None], Judged] | None:
+    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem, ProgressCallback | None], Judged] | None:
         """What a user's estimates cost by the agency's belief, in closed form, where this engine serves both.
 
         None if there is none.
@@ -366,13 +371,13 @@ class BaseEngine:
         data: Any = None,
         replicates: int | None = None,
         seed: np.random.SeedSequence | None = None,
-        tell: Tell | None = None,
+        on_progress: ProgressCallback | None = None,
     ) -> Solution:
-        """Uncertainty of one user after each mask. ``tell`` is told the share of the work that is done."""
+        """Uncertainty of one user after each mask. ``on_progress`` gets the share that is done."""
         found = self.plan(Problem.of(user, masks, data, replicates=replicates, seed=seed))
         if isinstance(found, Refusal):
             raise found.error()
-        return found.run(tell=tell)[0]
+        return found.run(on_progress=on_progress)[0]
 
 
 # -- which engine ----------------------------------------------------------------------------------------

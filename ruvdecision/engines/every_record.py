@@ -19,7 +19,7 @@ from ..masks.frame import Frame
 from ..protocols import Array, Posterior, Solution
 from ..targets import EachRecord
 from ..users.user import Snooper, User
-from .base import Ints, Plan, Problem, Rewrite, Tell, plan_for
+from .base import Ints, Plan, Problem, ProgressCallback, Rewrite, plan_for
 from .rules.every_row import is_own_row
 
 NEAR = 4.0
@@ -57,11 +57,14 @@ class EveryRecord(Rewrite):
         return cls(plan_for(choice, problem.of_user(first)).engine, problem, asked=choice)
 
     def run(
-        self, piece: Sequence[int] | None = None, tell: Tell | None = None, interruptible: bool = False
+        self,
+        piece: Sequence[int] | None = None,
+        on_progress: ProgressCallback | None = None,
+        interruptible: bool = False,
     ) -> list[Solution]:
         problem = self.problem if piece is None else self.problem.only(piece)
         target: EachRecord = problem.user.target
-        each = _every_record(self.asked, problem, rows_of(problem.user, problem.data), tell)
+        each = _every_record(self.asked, problem, rows_of(problem.user, problem.data), on_progress)
         value = np.asarray(target.overall(each.uncertainty))
         if target.aggregate == "mean":
             error = each.error.mean(axis=1)
@@ -91,15 +94,15 @@ def every_record(
     data: Any = None,
     replicates: int | None = None,
     seed: np.random.SeedSequence | None = None,
-    tell: Callable[[float], None] | None = None,
+    on_progress: Callable[[float], None] | None = None,
     rows: Sequence[int] | Ints | None = None,
 ) -> Each:
     """Uncertainty of every record after each mask, for a user who is after one record (or each)."""
     chosen = rows_of(user, data) if rows is None else np.asarray(rows, dtype=np.int64)
-    return _every_record(engine, Problem.of(user, masks, data, replicates=replicates, seed=seed), chosen, tell)
+    return _every_record(engine, Problem.of(user, masks, data, replicates=replicates, seed=seed), chosen, on_progress)
 
 
-def _every_record(choice: Any, problem: Problem, rows: Ints, tell: Tell | None) -> Each:
+def _every_record(choice: Any, problem: Problem, rows: Ints, on_progress: ProgressCallback | None) -> Each:
     user, count = problem.user, len(problem.masks)
     value, error = np.empty((count, len(rows))), np.zeros((count, len(rows)))
     before, names, averaged = np.full(len(rows), np.nan), [""] * count, False
@@ -107,7 +110,9 @@ def _every_record(choice: Any, problem: Problem, rows: Ints, tell: Tell | None) 
     for done, family in enumerate(families):
         part = problem.only(family.positions)
         plan = plan_for(choice, part.of_user(aim_at(user, int(rows[0]))))
-        inner = None if tell is None else lambda share, *note, done=done: tell((done + share) / len(families))
+        inner = (
+            None if on_progress is None else lambda share, *note, done=done: on_progress((done + share) / len(families))
+        )
         found: Solution | Each = plan.every_row(part, rows, inner) or _by_kind(choice, plan, part, rows, inner)
         value[family.positions], error[family.positions] = found.uncertainty, found.error
         before, averaged = np.broadcast_to(found.before, rows.shape), averaged or found.averaged
@@ -116,30 +121,23 @@ def _every_record(choice: Any, problem: Problem, rows: Ints, tell: Tell | None) 
     return Each(rows, value, error, before, names, averaged)
 
 
-def _by_kind(choice: Any, plan: Plan, problem: Problem, rows: Ints, tell: Tell | None) -> Each:
+def _by_kind(choice: Any, plan: Plan, problem: Problem, rows: Ints, on_progress: ProgressCallback | None) -> Each:
     """Each kind of row by itself, with whatever engine can do it."""
     kinds = plan.row_kinds(problem, rows)
     labels, first, which = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
     users = [aim_at(problem.user, int(rows[start])) for start in first]
     # One set of draws answers for all records where the engine can do that.
-    found = list(plan.together(users).run(tell=tell)) if plan.shares else []
+    found = list(plan.together(users).run(on_progress=on_progress)) if plan.shares else []
     while len(found) < len(users):
         found += plan_for(choice, problem.of_user(users[len(found)])).run()
-        if tell is not None:
-            tell(len(found) / len(labels))
+        if on_progress is not None:
+            on_progress(len(found) / len(labels))
     which = which.reshape(-1)
     table = [(f.uncertainty, f.error, np.asarray(f.before)) for f in found]
     value, error, before = (np.stack(column, axis=-1)[..., which] for column in zip(*table, strict=True))
-    names = [_joined(words) for words in zip(*(f.words(len(problem.masks)) for f in found), strict=True)]
+    each = zip(*(f.words(len(problem.masks)) for f in found), strict=True)
+    names = [", ".join(dict.fromkeys(words)) for words in each]
     return Each(rows, value, error, before, names, any(f.averaged for f in found))
-
-
-def _joined(words: Sequence[str]) -> str:
-    """One word for several kinds of rows: the last that does not merely say less."""
-    found = words[0]
-    for word in words[1:]:
-        found = found if found.startswith(word) else word
-    return found
 
 
 def rows_of(user: User | Snooper, data: Any) -> Ints:

@@ -77,7 +77,7 @@ def solve(
     seed: np.random.SeedSequence,
     executor: Any = None,
     checkpoint: Any = None,
-    tell: Callable[..., None] | None = None,
+    on_progress: Callable[..., None] | None = None,
 ) -> tuple[list[Solved], Any, dict[str, Any]]:
     """Solve all users for all masks.
 
@@ -106,8 +106,8 @@ def solve(
             for i, (job, group) in enumerate(pieces):
                 inner = (
                     None
-                    if tell is None
-                    else lambda share, note="", i=i: tell((i + share) / len(pieces), *([note] if note else []))
+                    if on_progress is None
+                    else lambda share, note="", i=i: on_progress((i + share) / len(pieces), *([note] if note else []))
                 )
                 results.append(_done(plans[job].run(group, inner, interruptible=True), len(group)))
                 if results[-1]["unfinished"]:
@@ -117,13 +117,18 @@ def solve(
                 raise
         results += [None] * (len(pieces) - len(results))
     else:
-        tasks = [Task(f"{job}-{_span(group)}", work, (job, group)) for job, group in pieces]
+        tasks = [Task(f"{job}-{_piece_name(group)}", work, (job, group)) for job, group in pieces]
         engines = [plan.choice for plan in alone]
         prints: dict[str, Any] = {"masks": list(masks), "users": [u for _, u in leaves], "engines": engines}
         prints |= {"data": data, "replicates": replicates, "seed": (seed.entropy, tuple(seed.spawn_key))}
         shared = [(plan.choice, plan.problem) for plan in plans]
         outcome = run(
-            tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=lambda: prints, tell=tell
+            tasks,
+            shared=shared,
+            executor=executor,
+            checkpoint=checkpoint,
+            fingerprint=lambda: prints,
+            on_progress=on_progress,
         )
         results = outcome.results
         if not any(r is not None for r in results):
@@ -131,10 +136,12 @@ def solve(
     return _gather(roles, leaves, jobs, pieces, results, len(masks), [plan.planned for plan in alone])
 
 
-def work(shared: Sequence[tuple[Any, Problem]], job: int, group: Sequence[int], tell: Any = None) -> dict[str, Any]:
+def work(
+    shared: Sequence[tuple[Any, Problem]], job: int, group: Sequence[int], on_progress: Any = None
+) -> dict[str, Any]:
     """One piece of work, on any machine."""
     choice, problem = shared[job]
-    return _done(plan_for(choice, problem.only(group)).run(tell=tell), len(group))
+    return _done(plan_for(choice, problem.only(group)).run(on_progress=on_progress), len(group))
 
 
 def _done(solutions: Sequence[Solution], count: int) -> dict[str, Any]:
@@ -176,7 +183,7 @@ def _jobs(plans: Sequence[Plan]) -> list[list[int]]:
     return list(found.values())
 
 
-def _span(group: Sequence[int]) -> str:
+def _piece_name(group: Sequence[int]) -> str:
     return f"{group[0]}" if len(group) == 1 else f"{group[0]}-{group[-1]}-{len(group)}"
 
 
@@ -222,8 +229,8 @@ def _gather(
         total, start = _merged(role.name, role.name, role.user, index, value[:, rows], error[:, rows], before, found)
         # Few different ones come again and again: each is put together once.
         keys = list(zip(*(words[i] for i in mine), strict=True))
-        told = {key: " / ".join(dict.fromkeys(key)) for key in set(keys)}
-        texts = [told[keys[r]] for r in rows.tolist()]
+        joined = {key: " / ".join(dict.fromkeys(key)) for key in set(keys)}
+        texts = [joined[keys[r]] for r in rows.tolist()]
         for name, _ in role.leaves:
             found |= {
                 f"{name}_{key}": _column([column[r] for r in rows]) for key, column in columns[index[name]].items()

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import as_generator
 from ..errors import InputError
 from ..masks.base import Batch, Mask
 from ..protocols import Array, Posterior
@@ -29,7 +30,7 @@ class UnknownMask(Rewrite):
         if problem.user.target.ranked:
             what = "Order statistics under an unknown mask are not available"
             return Refusal(what, "Ask for Record(j), or knows_mask=True", Missing.TARGET)
-        found = cls(plan_for(choice, problem.of_user(_told(problem.user))).engine, problem, asked=choice)
+        found = cls(plan_for(choice, problem.of_user(_knowing_mask(problem.user))).engine, problem, asked=choice)
         for family in problem.masks.families:
             found.mixture(problem.masks[family.positions[0]])
         return found
@@ -49,7 +50,7 @@ class UnknownMask(Rewrite):
             raise InputError(
                 "What an unknown mask was depends on what is released", None, "Pass release=mask.release(data, rng)"
             )
-        return self.mixture(mask).after(release, np.random.default_rng(0))
+        return self.mixture(mask).after(release, as_generator(0))
 
     def posteriors(self, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
         mixture = self.mixture(mask)
@@ -60,11 +61,11 @@ class UnknownMask(Rewrite):
         """Rows that every candidate treats alike."""
         found = Batch(m for mask in problem.masks for m in (mask, *self.mixture(mask).masks))
         few = Batch(found[family.positions[0]] for family in found.families)
-        known = Problem.of(_told(self.problem.user), few)
+        known = Problem.of(_knowing_mask(self.problem.user), few)
         return plan_for(self.engine, known).row_kinds(known, rows)
 
 
-def _told(user: Any) -> Any:
+def _knowing_mask(user: Any) -> Any:
     """The user if he knew the mask."""
     return replace(user, knows_mask=True, mask_prior=None)
 

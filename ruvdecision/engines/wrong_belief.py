@@ -22,7 +22,7 @@ from ..masks.rows import NOTHING
 from ..protocols import Loss, Posterior, Solution, Value
 from ..running.replication import REPLICATES, replicate_error, replicate_seeds
 from ..users.user import User
-from .base import Evidence, Ints, Judged, Missing, Plan, Problem, Refusal, Rewrite, Tell, plan_for
+from .base import Evidence, Ints, Judged, Missing, Plan, Problem, ProgressCallback, Refusal, Rewrite, plan_for
 from .unknown_mask import UnknownMask
 
 SAMPLED = 8
@@ -42,7 +42,7 @@ class WrongBelief(Rewrite):
 
     own: Plan = field(kw_only=True)
     agency: Plan = field(kw_only=True)
-    closed: Callable[[Problem, Tell | None], Judged] | None = field(kw_only=True)
+    closed: Callable[[Problem, ProgressCallback | None], Judged] | None = field(kw_only=True)
 
     @classmethod
     def of(cls, choice: Any, problem: Problem) -> WrongBelief | Refusal:
@@ -59,22 +59,25 @@ class WrongBelief(Rewrite):
         return cls(agency.engine, problem, asked=choice, own=own, agency=agency, closed=closed)
 
     def run(
-        self, piece: Sequence[int] | None = None, tell: Tell | None = None, interruptible: bool = False
+        self,
+        piece: Sequence[int] | None = None,
+        on_progress: ProgressCallback | None = None,
+        interruptible: bool = False,
     ) -> list[Solution]:
         problem = self.problem if piece is None else self.problem.only(piece)
         own, masks = self.own.problem.user, problem.masks
         if own.plain and own.belief is self.agency.problem.user.belief:
-            plain = self.agency.run(piece, tell)[0]
+            plain = self.agency.run(piece, on_progress)[0]
             return [plain._replace(diagnostics={**plain.diagnostics, "believed": plain.uncertainty})]
         if self.closed is None:
             nothing = np.zeros(len(masks))
             judged = Judged(Value(nothing, nothing), nothing, None, [""] * len(masks), range(len(masks)))
         else:
-            judged = self.closed(problem, tell)
+            judged = self.closed(problem, on_progress)
         value, error, believed = np.array([*judged.cost, judged.believed])
         names = list(judged.engine)
         for done, i in enumerate(judged.remaining):
-            part = None if tell is None else lambda x, done=done: tell((done + x) / len(judged.remaining))
+            part = None if on_progress is None else lambda x, done=done: on_progress((done + x) / len(judged.remaining))
             (value[i], error[i]), believed[i] = self.drawn(masks[i], part)
             names[i] = f"{self.engine.name}, averaged over releases"
         before = self._before() if judged.before is None else judged.before
@@ -95,7 +98,7 @@ class WrongBelief(Rewrite):
         right = self.engine.row_kinds(self.agency.problem, self.agency.built, rows, located=True)
         return np.concatenate([self.own.row_kinds(replace(self.own.problem, data=None), rows), right], axis=1)
 
-    def drawn(self, mask: Mask, tell: Tell | None = None) -> tuple[tuple[float, float], float]:
+    def drawn(self, mask: Mask, on_progress: ProgressCallback | None = None) -> tuple[tuple[float, float], float]:
         """Loss over drawn releases with its error, and the loss that the user expects."""
         problem, user = self.problem, self.own.problem.user
         count = REPLICATES if problem.replicates is None else problem.replicates
@@ -108,8 +111,8 @@ class WrongBelief(Rewrite):
             estimate = user.loss.estimate(mine.posterior, user.actions)
             costs[r], within[r] = cost_of(user.loss, right.posterior, estimate)
             believed[r] = float(user.loss.uncertainty(mine.posterior, user.actions).value)
-            if tell is not None:
-                tell((r + 1) / count)
+            if on_progress is not None:
+                on_progress((r + 1) / count)
         error = replicate_error(costs) if count > 1 else within[0]
         return (float(costs.mean()), float(error)), float(believed.mean())
 
@@ -135,6 +138,7 @@ class WrongBelief(Rewrite):
                 plan_for(self.asked, Problem.of(u, [NOTHING], data)).posterior(NOTHING, nothing) for u in users
             )
         except (InputError, UnsupportedError):
+            # No U before any release is a number that is not known, not a study that cannot be solved.
             return float("nan")
         for law in (own, right):
             if not np.isfinite(law.var()).all():

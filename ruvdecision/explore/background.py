@@ -33,8 +33,8 @@ class Job:
         self.stopped = False
         self.ended = threading.Event()
 
-    def tell(self, text: str) -> None:
-        """Take what the run has to tell; a run that was stopped ends here."""
+    def show(self, text: str) -> None:
+        """Keep what the page shows of the run; a run that was stopped ends here."""
         if self.stopped:
             raise Stopped
         self.text = text
@@ -120,9 +120,9 @@ class Runner:
     def _run(self, key: Any, job: Job) -> None:
         outcome, message = None, ""
         try:
-            with self._turn, host(job.tell):
+            with self._turn, host(job.show):
                 job.started = monotonic()
-                job.tell("running")
+                job.show("running")
                 outcome = self.study.run(**job.settings)
                 self.quick = job.seconds < QUICK
         except Stopped:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ..beliefs.normal import NormalBelief
-from ..checks import as_generator, as_seed_sequence
+from ..checks import as_generator
 from ..engines.base import Problem, plan_for
 from ..errors import RuvError
 from ..maps.show import number
@@ -23,7 +23,7 @@ from ..numerics.semidefinite import symmetric_root
 from ..posteriors import Drawn
 from ..targets import BaseTarget, Files
 from ..users.user import Snooper, User
-from .lesson import Law, Panel
+from .lesson import BeliefPanel, Law
 
 #: Components of a vector target that are drawn.
 MOST_COMPONENTS = 4
@@ -33,7 +33,7 @@ FLAT = "The prior is flat, so there is nothing to draw for the time before the r
 
 def panels_of(
     intruder: Any, scientist: Any, draw: Callable[[int], tuple[Any, Any]] | None = None
-) -> Callable[[Any, int], list[Panel]]:
+) -> Callable[[Any, int], list[BeliefPanel]]:
     """A function that gives both users' panels for a mask and an example number.
 
     Parameters
@@ -45,7 +45,7 @@ def panels_of(
         both come from the scientist's belief.
     """
 
-    def panels(mask: Any, example: int) -> list[Panel]:
+    def panels(mask: Any, example: int) -> list[BeliefPanel]:
         made = draw(example) if draw is not None else draw_example(scientist.belief, example)
         return [
             panel_of("intruder", intruder, mask, made, example),
@@ -75,10 +75,10 @@ def draw_example(belief: Any, example: int) -> tuple[Any, Any]:
     return mu, records[:, 0] if belief.variance is not None else records
 
 
-def panel_of(who: str, user: Any, mask: Any, made: tuple[Any, Any], example: int) -> Panel:
+def panel_of(who: str, user: Any, mask: Any, made: tuple[Any, Any], example: int) -> BeliefPanel:
     """One user's panel; where there is no posterior to draw it says why."""
     if isinstance(user, Snooper):
-        return Panel(
+        return BeliefPanel(
             who,
             user.target.describe(),
             words="A snooper with a fixed rule has no posterior: the rule's error is on the map.",
@@ -89,17 +89,18 @@ def panel_of(who: str, user: Any, mask: Any, made: tuple[Any, Any], example: int
     try:
         plan = plan_for("auto", Problem.of(user, [mask]))
         if plan.engine.planned:
-            return Panel(who, title, words="This posterior is sampled, which takes too long to draw while you look.")
-        # One child of the example's seed whatever the mask: common random numbers, and none that the file was drawn
-        # with.
-        release = mask.release(records, as_seed_sequence(example).spawn(1)[0])
+            return BeliefPanel(
+                who, title, words="This posterior is sampled, which takes too long to draw while you look."
+            )
+        # One seed whatever the mask: common random numbers; a release has none that the file was drawn with.
+        release = mask.release(records, example)
         posterior = plan.posterior(mask, release)
         estimate = np.ravel(np.asarray(user.loss.estimate(posterior, user.actions), dtype=float))
         after = float(user.loss.uncertainty(posterior, user.actions).value)
     except RuvError as error:
-        return Panel(who, title, words=f"No posterior can be drawn here: {error.what}.")
+        return BeliefPanel(who, title, words=f"No posterior can be drawn here: {error.what}.")
     except (TypeError, ValueError):
-        return Panel(
+        return BeliefPanel(
             who, title, words="No posterior can be drawn here: the target or the loss has no single number to show."
         )
     try:
@@ -112,7 +113,7 @@ def panel_of(who: str, user: Any, mask: Any, made: tuple[Any, Any], example: int
     words += f"; the expected loss of that estimate is {number(after, 4)}."
     if prior is not None and not np.all(np.isfinite(prior.var())):
         words += f" {FLAT}"
-    return Panel(who, title, laws_of(user.target, prior, posterior, estimate, truth), words)
+    return BeliefPanel(who, title, laws_of(user.target, prior, posterior, estimate, truth), words)
 
 
 def laws_of(target: Any, prior: Any, posterior: Any, estimate: Any, truth: Any) -> tuple[Law, ...]:

@@ -15,7 +15,7 @@ from ..maps.show import number
 from ..protocols import Array
 from .axes import Scale, Sheet, labels
 from .examplefile import is_drawn
-from .lesson import Drawable, Law, Panel
+from .lesson import BeliefPanel, Drawable, Law
 
 Outline = tuple[Array, Array]
 POINTS = 160
@@ -29,10 +29,10 @@ WIDEST = 9.0
 REACH = 3.6
 
 
-def draw_panel(panel: Panel, width: float) -> str:
+def draw_panel(panel: BeliefPanel, width: float) -> str:
     """Draw one user's beliefs; empty text if there is nothing to draw.
 
-    >>> draw_panel(Panel("intruder", "record 0"), 300)
+    >>> draw_panel(BeliefPanel("intruder", "record 0"), 300)
     ''
     """
     laws = [law for law in panel.laws if law.posterior is not None]
@@ -149,7 +149,7 @@ def _of(values: ArrayLike, law: Law) -> float:
     return float(np.ravel(values)[law.component or 0])
 
 
-def _in_words(panel: Panel) -> str:
+def _in_words(panel: BeliefPanel) -> str:
     words = f"What the {panel.who} believes about {panel.title}. {panel.words}"
     for law in panel.laws:
         span = _span(law.posterior, law)

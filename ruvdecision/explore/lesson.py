@@ -37,7 +37,7 @@ class Law:
 
 
 @dataclass(frozen=True)
-class Panel:
+class BeliefPanel:
     """What a user believes about the target: a title, laws to draw, and a sentence below them."""
 
     who: str
@@ -64,7 +64,7 @@ class Built:
     """
 
     rumap: RUMap
-    panels: Callable[[Any, int], Sequence[Panel]] | None = None
+    panels: Callable[[Any, int], Sequence[BeliefPanel]] | None = None
     own: int | None = None
     notes: tuple[str, ...] = ()
 

@@ -12,7 +12,7 @@ from ..maps.rumap import RUMap
 from ..maps.scores import Column
 from ..maps.show import HEADS, counted, entry, evenly, number, user_columns, value
 from .lawdrawing import draw_panel
-from .lesson import Built, Panel
+from .lesson import BeliefPanel, Built
 from .mapdrawing import draw_map, series_of
 
 #: Rows of the table, beside those that have a mark.
@@ -117,14 +117,14 @@ def _find(rumap: RUMap, built: Built, look: str, chosen: int | None) -> tuple[in
     return (None, "none") if np.all(np.isnan(rumap.risk)) else (int(np.nanargmin(rumap.risk)), "safest")
 
 
-def _panels(built: Built, looked: int | None, example: int) -> list[Panel]:
+def _panels(built: Built, looked: int | None, example: int) -> list[BeliefPanel]:
     mask = None if looked is None or built.rumap.masks is None else built.rumap.masks[looked]
     if built.panels is None or mask is None:
         return []
     try:
         return list(built.panels(mask, example))
     except RuvError as error:
-        return [Panel("intruder", "", words=f"No posterior can be drawn here: {error.what}.")]
+        return [BeliefPanel("intruder", "", words=f"No posterior can be drawn here: {error.what}.")]
 
 
 def _facts(rumap: RUMap, choice: Any, max_risk: float) -> list[str]:

@@ -9,7 +9,6 @@ import numpy as np
 from scipy import special
 
 from ..beliefs.normal import NormalBelief
-from ..checks import as_seed_sequence
 from ..losses import Quadratic
 from ..maps.show import number
 from ..masks.rows import Shuffle
@@ -20,7 +19,7 @@ from ..targets import Parameter
 from ..users.user import User
 from .controls import Pick, Slider, counts, even, rising
 from .examplefile import FLAT, draw_example, panel_of
-from .lesson import Built, Drawable, Law, Lesson, Panel
+from .lesson import BeliefPanel, Built, Drawable, Law, Lesson
 from .ranklaw import RankPrior, TabulatedRankPosterior
 
 KNOWLEDGE = {
@@ -66,7 +65,7 @@ def arguments(values: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
-def panels(values: Mapping[str, Any], mask: Any, example: int) -> list[Panel]:
+def panels(values: Mapping[str, Any], mask: Any, example: int) -> list[BeliefPanel]:
     """Both posteriors after one release of an example file."""
     n, variance, prior, knowledge = values["n"], values["variance"], values["prior"], values["knowledge"]
     # The example has mean 0, whatever the prior: a flat one cannot be drawn from.
@@ -82,14 +81,14 @@ def panels(values: Mapping[str, Any], mask: Any, example: int) -> list[Panel]:
     return [_ranked(values, mask, made, example, order), second]
 
 
-def _percentile(values: Mapping[str, Any], mask: Any, made: Any, example: int) -> Panel:
+def _percentile(values: Mapping[str, Any], mask: Any, made: Any, example: int) -> BeliefPanel:
     """The population percentile is the mean, moved: the population's variance is known."""
     shift = float(special.ndtri(values["p"]) * np.sqrt(values["variance"]))
     user = User(belief_of(values["n"], values["variance"], values["prior"]), Parameter("mu"), Quadratic())
     inner = panel_of("intruder", user, mask, made, example)
     title = f"percentile {values['p']:g} of the population"
     if not inner.laws:
-        return Panel("intruder", title, words=inner.words)
+        return BeliefPanel("intruder", title, words=inner.words)
     law = inner.laws[0]
 
     def moved(x: Drawable | None) -> Gaussian | None:
@@ -99,10 +98,10 @@ def _percentile(values: Mapping[str, Any], mask: Any, made: Any, example: int) -
     assert law.estimate is not None and posterior is not None
     words = f"In this example the best estimate is {number(law.estimate + shift, 4)} and the truth {number(shift, 4)}."
     words += "" if prior is not None else f" {FLAT}"
-    return Panel("intruder", title, (Law(title, posterior, prior, law.estimate + shift, shift),), words)
+    return BeliefPanel("intruder", title, (Law(title, posterior, prior, law.estimate + shift, shift),), words)
 
 
-def _ranked(values: Mapping[str, Any], mask: Any, made: Any, example: int, order: int) -> Panel:
+def _ranked(values: Mapping[str, Any], mask: Any, made: Any, example: int, order: int) -> BeliefPanel:
     """A record by its rank: the largest, the smallest, or a percentile of the file."""
     n = values["n"]
     words = {n: "the largest record", 1: "the smallest record"}.get(order, f"the record of rank {order} of {n}")
@@ -111,13 +110,15 @@ def _ranked(values: Mapping[str, Any], mask: Any, made: Any, example: int, order
     flat = "" if prior is not None else f" {FLAT}"
     if mask.variance == 0:
         law = Law(words, Gaussian.scalar(truth, 0.0), prior, truth, truth)
-        return Panel("intruder", words, (law,), f"Without noise the file gives the record away.{flat}")
-    release = mask.release(made[1], as_seed_sequence(example).spawn(1)[0])
+        return BeliefPanel("intruder", words, (law,), f"Without noise the file gives the record away.{flat}")
+    release = mask.release(made[1], example)
     posterior = TabulatedRankPosterior(release, order, values["variance"], float(mask.variance), values["prior"])
     estimate, spread = posterior.mean(), posterior.var()
     said = f"In this example the best estimate is {number(estimate, 4)} and the truth {number(truth, 4)}"
     law = Law(words, posterior, prior, estimate, truth)
-    return Panel("intruder", words, (law,), f"{said}; the expected loss of that estimate is {number(spread, 4)}.{flat}")
+    return BeliefPanel(
+        "intruder", words, (law,), f"{said}; the expected loss of that estimate is {number(spread, 4)}.{flat}"
+    )
 
 
 def _noise(values: Mapping[str, Any]) -> float:

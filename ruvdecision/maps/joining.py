@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import InputError
 from ..protocols import Value
 from .columns import frozen, stack
+from .scores import Column
 
 if TYPE_CHECKING:
     from .rumap import RUMap
@@ -69,6 +70,48 @@ def join(a: RUMap, b: RUMap, named: bool) -> RUMap:
         _labels=a.releases + b.releases,
         _technique=a.techniques + b.techniques,
         _parameters=stack(a.parameters, b.parameters, a.size, b.size),
+    )
+
+
+def worst_case(rumap: RUMap) -> RUMap | None:
+    """Of every release that all users have looked at, the largest risk and the least utility; None without any."""
+    users = rumap.user_names
+    if not users:
+        return rumap
+    rows: dict[str, dict[str, int]] = {}
+    for i, (user, label) in enumerate(zip(rumap.columns["user"], rumap.released, strict=True)):
+        rows.setdefault(label, {})[str(user)] = i
+    whole = {label: list(found.values()) for label, found in rows.items() if len(found) == len(users)}
+    if not whole:
+        return None
+    table = np.array(list(whole.values()))
+    # A value that is not known may be the worst.
+    unknown = lambda values, end: np.where(np.isnan(values), end, values)[table]  # noqa: E731
+    pick = lambda at: table[np.arange(len(table)), at]  # noqa: E731
+    risky = pick(np.argmax(unknown(rumap.risk, np.inf), axis=1))
+    useless = pick(np.argmin(unknown(rumap.utility, -np.inf), axis=1))
+    by_risk, by_utility = rumap.take(risky), rumap.take(useless)
+    columns = {k: v for k, v in by_risk.columns.items() if k != "user"}
+    if isinstance(rumap.utility_score, Column):
+        name = rumap.utility_score.column
+        columns |= {k: by_utility.columns[k] for k in (name, f"{name}_error") if k in by_utility.columns}
+    columns["worst_user"] = by_risk.columns["user"]
+    if rumap.size > table.size:
+        left_out = len(rows) - len(whole)
+        notes = (*rumap.notes, f"{left_out} releases that not all users have looked at are left out of the worst case.")
+    else:
+        notes = rumap.notes
+    techniques = [t.replace(f"{u}: ", "", 1) for t, u in zip(by_risk.techniques, by_risk.columns["user"], strict=True)]
+    return replace(
+        by_risk,
+        scientist=by_utility.scientist,
+        before=(by_risk.before[0], by_utility.before[1]),
+        columns=MappingProxyType(columns),
+        notes=notes,
+        users=None,
+        _labels=tuple(whole),
+        _technique=tuple(techniques),
+        _parameters=dict(by_risk.parameters),
     )
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._version import __version__
-from ..checks import check_index, is_single, suggest
+from ..checks import check_index, check_text, is_single, suggest
 from ..errors import InputError
 from ..protocols import Array, Value
 from ..users.panel import Panel
@@ -45,7 +45,7 @@ from .columns import (
     used,
     whole_text,
 )
-from .joining import join
+from .joining import join, worst_case
 from .scores import Axis, Column, Reciprocal, Score, ScoreLike, as_score
 from .show import ReleaseRow, as_html_table, as_text_table
 
@@ -152,7 +152,9 @@ class RUMap:
             A decreasing function of U, or the name of a column.
         columns : mapping, optional
             Measures and diagnostics under their names. A column that is called ``converged``, or ends in
-            ``_converged``, marks releases whose sampler did not converge.
+            ``_converged``, marks releases whose sampler did not converge. A column that is called ``user`` says whose
+            uncertainty an entry is, where the same releases stand there for several users, states of knowledge or
+            methods; the labels then begin with that name, ``"row known: Noise(variance=2)"``.
         attrs : mapping, optional
             Seed, replicates, the users' descriptions (``intruder`` and ``scientist``), ...
         provenance : Provenance, optional
@@ -227,13 +229,19 @@ class RUMap:
         """The same map with one column more (or another one of that name)."""
         return replace(self, columns=MappingProxyType({**self.columns, name: as_column(name, values)}))
 
+    def with_unit(self, unit: str) -> RUMap:
+        """The same map, whose typical errors are told in this unit: "dollars", "kg"."""
+        return replace(self, attrs=MappingProxyType({**self.attrs, "unit": check_text("unit", unit, "Name the unit")}))
+
     @staticmethod
     def concat(maps: Iterable[RUMap], names: Sequence[str] | None = None) -> RUMap:
         """Put maps one below the other.
 
         Risk and utility must be measured by the same functions, or the axes would mean nothing. The users
         must be the same too, unless ``names`` tells the maps apart: then releases and techniques are prefixed,
-        ``"record: Noise(variance=2)"``, and each map keeps its own curves.
+        ``"record: Noise(variance=2)"``, and each map keeps its own curves. Where the maps have different users the
+        names are those of the users: the column ``user`` holds them, the `dataset` has a dimension for them, frontiers
+        are drawn within each and a choice is by the worst of them (`worst`).
         """
         parts = list(maps)
         if not parts or not all(isinstance(m, RUMap) for m in parts):
@@ -243,22 +251,72 @@ class RUMap:
                 raise InputError(
                     "concat needs one name per map, each its own", names, f"Give {len(parts)} different names"
                 )
-            parts = [m.named(str(name)) for m, name in zip(parts, names, strict=True)]
+            differ = len({(str(m.attrs.get("intruder")), str(m.attrs.get("scientist"))) for m in parts}) > 1
+            parts = [m.named(str(name), user=differ) for m, name in zip(parts, names, strict=True)]
         return functools.reduce(lambda a, b: join(a, b, named=names is not None), parts)
 
     def __add__(self, other: RUMap) -> RUMap:
         return RUMap.concat([self, other]) if isinstance(other, RUMap) else NotImplemented
 
-    def named(self, name: str) -> RUMap:
-        """The same map with ``name: `` before every release and technique, and before the users' descriptions."""
+    def named(self, name: str, user: bool = False) -> RUMap:
+        """The same map with ``name: `` before every release and technique, and before the users' descriptions.
+
+        ``user`` says that it is the name of who looks at the releases, and not of the releases.
+        """
         attrs = {k: f"{name}: {v}" if k in ("intruder", "scientist") else v for k, v in self.attrs.items()}
+        columns = dict(self.columns)
+        if user:
+            columns["user"] = np.array([f"{name}: {u}" if u else name for u in self._user])
         return replace(
             self,
             attrs=MappingProxyType(attrs),
+            columns=MappingProxyType(columns),
             _labels=tuple(f"{name}: {x}" for x in self.releases),
             _technique=tuple(f"{name}: {x}" for x in self.techniques),
             _parameters=dict(self.parameters),
         )
+
+    # -- several users -------------------------------------------------------------------------------
+
+    @property
+    def _user(self) -> list[str]:
+        """Whose uncertainty each entry is; empty texts in a map of one pair of users."""
+        return [str(u) for u in self.columns["user"]] if "user" in self.columns else [""] * self.size
+
+    @property
+    def user_names(self) -> tuple[str, ...]:
+        """The users, states of knowledge or methods that look at the same releases; none if there is one of them."""
+        found = tuple(dict.fromkeys(self._user)) if "user" in self.columns else ()
+        return found if len(found) > 1 else ()
+
+    @cached_property
+    def released(self) -> tuple[str, ...]:
+        """What is released, without the name of the user who looks at it; `releases` in a map of one user."""
+        if not self.user_names:
+            return self.releases
+        return tuple(_without(u, text) for u, text in zip(self._user, self.releases, strict=True))
+
+    def worst(self) -> RUMap:
+        """The map of the worst case: of every release the largest risk and the least utility over the users.
+
+        An agency chooses among releases, never among intruders. Releases that some user has not looked at are left out,
+        and a note says how many. The column ``worst_user`` names who has the largest risk. A map of one user is its own
+        worst case.
+
+        >>> a = RUMap.build(labels=["x", "y"], intruder=[2.0, 1.0], scientist=[0.5, 0.25], attrs={"intruder": "A"})
+        >>> b = RUMap.build(labels=["x", "y"], intruder=[4.0, 0.5], scientist=[0.5, 0.25], attrs={"intruder": "B"})
+        >>> worst = RUMap.concat([a, b], names=["weak", "strong"]).worst()
+        >>> worst.risk, worst.columns["worst_user"]
+        (array([0.5, 2. ]), array(['weak', 'strong'], dtype='<U6'))
+        """
+        found = worst_case(self)
+        if found is None:
+            users = self.user_names
+            do = f'Evaluate the same masks for all of them, or look at one: rumap.select(user="{users[0]}")'
+            raise InputError(
+                "No release of the map is there for every user, so there is no worst case", ", ".join(users), do
+            )
+        return found
 
     # -- the columns ---------------------------------------------------------------------------------
 
@@ -293,40 +351,40 @@ class RUMap:
         return Axis(role, "scientist", self.utility_score, self.scientist, self.before[1], self.columns)
 
     @cached_property
-    def _views(self) -> dict[str, Value]:
+    def _score_values(self) -> dict[str, Value]:
         return {}
 
-    def _view(self, role: str) -> Value:
+    def _score_value(self, role: str) -> Value:
         """Risk or utility of every release, computed when it is first looked at."""
-        if role not in self._views:
+        if role not in self._score_values:
             axis = self.axis(role)
             value, error = axis.score.on(axis)
-            self._views[role] = Value(frozen(value), frozen(error))
-        return self._views[role]
+            self._score_values[role] = Value(frozen(value), frozen(error))
+        return self._score_values[role]
 
     @property
     def risk(self) -> Array:
         """Disclosure risk, f(U of the intruder) or a column."""
-        return self._view("risk").value
+        return self._score_value("risk").value
 
     @property
     def utility(self) -> Array:
         """Data utility, f(U of the scientist) or a column."""
-        return self._view("utility").value
+        return self._score_value("utility").value
 
     @property
     def risk_error(self) -> Array:
         """Standard error of risk by the delta method; zero where it is exact."""
-        return self._view("risk").error
+        return self._score_value("risk").error
 
     @property
     def utility_error(self) -> Array:
         """Standard error of utility by the delta method; zero where it is exact."""
-        return self._view("utility").error
+        return self._score_value("utility").error
 
     def column(self, name: str) -> Value:
         """A column of numbers with its standard error (zero if there is none); risk and utility are columns too."""
-        return self._view(name) if name in ("risk", "utility") else self.axis("risk").column(name)
+        return self._score_value(name) if name in ("risk", "utility") else self.axis("risk").column(name)
 
     @property
     def uncertainties(self) -> dict[str, Value]:
@@ -343,6 +401,25 @@ class RUMap:
     def scientist_uncertainty(self) -> Array:
         """The scientist's expected loss after each release; NaN in a map without a scientist."""
         return np.full(self.size, np.nan) if self.scientist is None else self.scientist.value
+
+    def typical_error(self, user: str, before: bool = False) -> Value | None:
+        """A typical error of a user's estimate in the data's own unit, after each release or ``before`` any of them.
+
+        The root of U for a squared error, U itself for an absolute one. None where the loss is no distance, and in a
+        map that does not know it.
+
+        >>> rumap = RUMap.build(labels=["a"], intruder=[4.0], scientist=[1.0], attrs={"intruder_error_scale": [1, 0.5]})
+        >>> rumap.typical_error("intruder").value
+        array([2.])
+        """
+        scale, found = self.attrs.get(f"{user}_error_scale"), self.uncertainties.get(user)
+        if not isinstance(scale, list) or len(scale) != 2 or found is None:
+            return None
+        weight, power = scale
+        u = Value.exact(self.before[user == "scientist"]) if before else found
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = (u.value / weight) ** power
+            return Value(value, np.where(u.error > 0, power * value / u.value * u.error, 0.0))
 
     @cached_property
     def converged(self) -> NDArray[np.bool_]:
@@ -366,7 +443,31 @@ class RUMap:
 
     @cached_property
     def dataset(self) -> xr.Dataset:
-        """The map as an `xarray.Dataset` along ``release``, with technique and parameters as coordinates."""
+        """The map as an `xarray.Dataset` along ``release``, with technique and parameters as coordinates.
+
+        Where several users look at the same releases it has a dimension ``user``, too.
+        """
+        if not self.user_names:
+            return self.long_dataset
+        import pandas as pd
+        import xarray as xr
+
+        places = pd.MultiIndex.from_arrays([self._user, self.released], names=["user", "release"])
+        technique = [_without(u, text) for u, text in zip(self._user, self.techniques, strict=True)]
+        long = self.long_dataset.drop_vars(["release", "user"]).assign_coords(technique=("release", technique))
+        long = long.rename({"release": "entry"})
+        names = list(dict.fromkeys(self.released))
+        wide = long.reset_coords().assign_coords(xr.Coordinates.from_pandas_multiindex(places, "entry"))
+        wide = wide.unstack("entry").reindex(user=list(self.user_names), release=names)
+        # What belongs to the release alone has no dimension of users.
+        alike = [
+            k for k in ("technique", *self.parameters) if _same_for_all(wide[k].transpose("user", "release").values)
+        ]
+        return wide.assign_coords({k: wide[k].isel(user=0, drop=True) for k in alike})
+
+    @cached_property
+    def long_dataset(self) -> xr.Dataset:
+        """The map as a Dataset with one entry per release and user, as it is kept in files."""
         import xarray as xr
 
         text = {"release": self.releases, "technique": self.techniques}
@@ -587,7 +688,7 @@ class RUMap:
         """Write a report of the map and the choice, HTML or Markdown, over one that exists only if ``overwrite=True``.
 
         ``options`` are ``title``, ``notes``, ``format``, ``date``, ``sensitivity``, ``limit``, ``record_risk``,
-        ``rule``, ``figures`` and ``overwrite``; see `ruvdecision.report.write_report`.
+        ``rule``, ``seed``, ``figures`` and ``overwrite``; see `ruvdecision.report.write_report`.
         """
         from ..report import write_report
 
@@ -689,3 +790,14 @@ def _versions() -> Mapping[str, str]:
 
     found = {"ruvdecision": __version__, "numpy": np.__version__, "scipy": scipy.__version__}
     return MappingProxyType(found | {"python": platform.python_version()})
+
+
+def _without(user: str, text: str) -> str:
+    """A label without the user's name in front."""
+    return text.replace(f"{user}: ", "", 1) if user else text
+
+
+def _same_for_all(table: NDArray[Any]) -> bool:
+    """Whether every user has the same entries; a missing one is the same as a missing one."""
+    first = table[:1]
+    return bool(np.all((table == first) | ((table != table) & (first != first))))

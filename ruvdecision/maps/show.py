@@ -120,6 +120,8 @@ def readable(rumap: RUMap) -> RUMap:
     words = {k: np.array([clean(x) for x in v.tolist()]) for k, v in rumap.parameters.items() if v.dtype.kind in "US"}
     if any(clean(k) != k for k in rumap.parameters) or any((v != rumap.parameters[k]).any() for k, v in words.items()):
         changed["_parameters"] = {clean(k): words.get(k, v) for k, v in rumap.parameters.items()}
+    if changed and "user" in rumap.columns:
+        changed["columns"] = {**rumap.columns, "user": np.array([clean(str(u)) for u in rumap.columns["user"]])}
     return replace(rumap, **changed) if changed else rumap
 
 

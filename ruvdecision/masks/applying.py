@@ -8,25 +8,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..channels.steps import About, ClipTo, Cut, Drop, Matrix, PermuteRows, RoundTo, Step
+from ..channels.steps import ClipTo, Cut, Drop, FileFacts, Matrix, PermuteRows, RoundTo, Step
 from ..errors import InputError
 from ..protocols import Array
 from .columns import Ints, blanked, category_codes, kind_of, replace_keeping_integers
 from .frame import Frame, real_like
 
 
-def about_frame(frame: Frame) -> About:
+def about_frame(frame: Frame) -> FileFacts:
     """What a mask may know of a file beforehand: rows, names, and the categories of categorical columns."""
     names = frame.labels.columns
     if frame.plain:
-        return About(frame.n, tuple(names))
+        return FileFacts(frame.n, tuple(names))
     levels = []
     for i in range(len(names)):
         column = frame.table.iloc[:, i]
         categorical = isinstance(column.dtype, pd.CategoricalDtype)
         unknown = () if kind_of(column) in ("category", "boolean") else None
         levels.append(tuple(column.cat.categories) if categorical else unknown)
-    return About(frame.n, tuple(names), levels=tuple(levels) if any(v is not None for v in levels) else ())
+    return FileFacts(frame.n, tuple(names), levels=tuple(levels) if any(v is not None for v in levels) else ())
 
 
 def apply_step(step: Step, frame: Frame, rng: np.random.Generator, who: str) -> tuple[Frame, Ints | None]:

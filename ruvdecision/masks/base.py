@@ -16,8 +16,8 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ..channels.steps import About, Opaque, OwnLaw, Step
-from ..checks import Seed, as_generator, check_fields
+from ..channels.steps import FileFacts, Opaque, OwnLaw, Step
+from ..checks import RELEASES, Seed, as_generator, as_tuple, check_fields
 from ..errors import InputError, UnsupportedError, kind_of
 from ..protocols import Array
 from .applying import about_frame, apply_step
@@ -56,7 +56,7 @@ class Mask:
         numpy Generator. Give none for a file that leaves the agency: what was drawn from a known seed can be drawn
         again and taken off.
         """
-        return self.apply(Frame.of(data), as_generator(rng)).unwrap()
+        return self.apply(Frame.of(data), as_generator(rng, RELEASES)).unwrap()
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         """Mask a `Frame`: step by step, unless a mask has a way of its own."""
@@ -157,7 +157,7 @@ class Mask:
         """The numbers in which members of a family differ."""
         return ()
 
-    def steps(self, about: About, numbers: Array) -> list[Step]:
+    def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         """The elementary steps of this mask, its law: see `ruvdecision.channels.steps`.
 
         ``about`` is what is known of the file beforehand, ``numbers`` has one row of `numbers` per member of the
@@ -183,7 +183,7 @@ class Chain(Mask):
 
     def __post_init__(self) -> None:
         steps: list[Mask] = []
-        for mask in self.masks:
+        for mask in as_tuple(self.masks):
             if not isinstance(mask, Mask):
                 raise InputError("A chain needs masks", kind_of(mask), "Write mask_a | mask_b")
             steps += mask.parts

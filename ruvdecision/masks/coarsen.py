@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..channels.steps import About, ClipTo, MeanOfTail, Opaque, RoundTo, Step
+from ..channels.steps import ClipTo, FileFacts, MeanOfTail, Opaque, RoundTo, Step
 from ..checks import Columns, check_choice, checked
 from ..errors import InputError
 from ..protocols import Array
@@ -53,7 +53,7 @@ class Clip(Mask):
             got_both = {"lower": self.lower, "upper": self.upper}
             raise InputError("lower must lie below upper", got_both, "Swap them, or leave one out")
 
-    def steps(self, about: About, numbers: Array) -> list[Step]:
+    def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         columns = about.positions(self.columns)
         low = per_column("lower", -np.inf if self.lower is None else self.lower, len(columns))
         high = per_column("upper", np.inf if self.upper is None else self.upper, len(columns))
@@ -136,7 +136,7 @@ class Topcode(Mask):
             out[tail, j] = threshold if self.replace == "threshold" else centre(inside)
         return replace_keeping_integers(frame, out, positions)
 
-    def steps(self, about: About, numbers: Array) -> list[Step]:
+    def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         if self.at is None:
             why = "its threshold is a quantile of the whole file"
             return [Opaque(why=why, do="Give the threshold itself with at=")]
@@ -190,6 +190,6 @@ class Round(Mask):
         object.__setattr__(self, "base", as_numbers("base", self.base, what, do, positive=True))
         super().__post_init__()
 
-    def steps(self, about: About, numbers: Array) -> list[Step]:
+    def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         columns = about.positions(self.columns)
         return [RoundTo(columns=columns, base=per_column("base", self.base, len(columns)), random=bool(self.random))]

@@ -213,7 +213,7 @@ class Resample(Mask):
     columns : names or positions, optional
         Numeric columns to resample, all of them if not given. Missing values are refused.
 
-    >>> Resample(times=1).release([3.0, 1.0, 2.0], 3)
+    >>> Resample(times=1).release([3.0, 1.0, 2.0], 5)
     array([3., 1., 1.])
     """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..checks import check_columns, check_integer, check_number, check_vector, checked
 from ..errors import InfeasibleError, InputError, RuvError
+from ..numerics.compiled import compiled
 from ..protocols import Array
 from .base import Mask
 from .columns import Ints, as_columns, blanked, category_codes
@@ -19,6 +20,8 @@ from .frame import Frame
 
 MOST_KEYS = 12
 REFILL_WORK = 20_000_000
+PAIRS_PER_TURN = 10_000
+"""So many pairs of patterns are compared one by one in the time of one turn through a way to be blank."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -113,17 +116,38 @@ class LocalSuppress(Mask):
         return frame.put({i: blanked(frame.table.iloc[:, i], rows, frame.kind) for i, rows in touched})
 
 
-def key_matches(data: Any, keys: Any = None) -> Ints:
+def key_matches(data: Any, keys: Any = None, *, weights: Any = None, alpha: float = 1.0) -> Any:
     """Count the records that agree with each record on the keys; blanks agree with everything.
+
+    Parameters
+    ----------
+    data : DataFrame or array
+        The file.
+    keys : names or positions, optional
+        The key variables; all columns by default.
+    weights : array, optional
+        Sum these (sampling weights) instead of counting, one per record.
+    alpha : float
+        How much a record with a blank counts for a record with another key: 1 as any, 0 not at all. A record's own
+        key, blanks included, counts in full, and so do complete records for one with blanks, as in sdcMicro.
 
     >>> key_matches(pd.DataFrame({"a": ["x", "x", None]})).tolist()
     [3, 3, 3]
+    >>> key_matches(pd.DataFrame({"a": ["x", "x", None]}), weights=[1, 2, 4], alpha=0.5).tolist()
+    [5.0, 5.0, 7.0]
     """
     frame = Frame.of(data)
     positions = frame.positions(None) if keys is None else check_columns("keys", keys, frame.columns)
     codes = np.stack([category_codes(frame.table.iloc[:, i])[0] for i in positions], axis=1)
-    file = _Patterns.of(codes)
-    return file.matches(file.codes)[file.row]
+    file, alpha = _Patterns.of(codes), check_number("alpha", alpha, low=0, high=1)
+    if weights is None and alpha == 1:
+        return file.matches(file.codes)[file.row]
+    given = np.ones(frame.n) if weights is None else check_vector("weights", weights, frame.n)
+    amount = np.bincount(file.row, weights=given, minlength=len(file.counts))
+    blank = (file.codes < 0).any(axis=1)
+    other = np.where(blank, alpha * amount, amount)
+    found = replace(file, counts=other).matches(file.codes)
+    return (found + np.where(blank, amount - other, 0.0))[file.row]
 
 
 def suppress(codes: Ints, k: int, costs: Array, rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -174,28 +198,53 @@ class _Patterns:
         _, first, row, counts = np.unique(label, return_index=True, return_inverse=True, return_counts=True)
         return cls(codes[first], counts, row.reshape(-1))
 
-    def matches(self, asked: Ints, enough: int | None = None) -> Ints:
+    def matches(self, asked: Ints, enough: int | None = None) -> Any:
         """Count the records that agree with each asked pattern; counting stops where there are ``enough``.
 
         Patterns are taken by which keys are blank. Those with no blanks, or few, come first: they settle most.
         """
-        found = np.zeros(len(asked), dtype=np.int64)
-        bits = 1 << np.arange(self.codes.shape[1])
-        own, other = (self.codes >= 0) @ bits, (asked >= 0) @ bits
-        kinds, sizes = np.unique(own, return_counts=True)
-        for kind in kinds[np.argsort(-sizes, kind="stable")]:
+        found = np.zeros(len(asked), dtype=self.counts.dtype)
+        (own, kinds), (other, wants) = (_kinds(codes) for codes in (self.codes, asked))
+        sizes = np.bincount(own)
+        turns = len(kinds) * len(wants)
+        if turns > 100 and len(self.codes) * len(asked) < PAIRS_PER_TURN * turns:
+            return agreeing(self.codes, self.counts, asked)
+        for kind in np.argsort(-sizes, kind="stable"):
             here = np.flatnonzero(own == kind)
             open_ = np.flatnonzero(found < enough) if enough is not None else np.arange(len(asked))
             for want in np.unique(other[open_]):
                 rows = open_[other[open_] == want]
-                both = np.flatnonzero((int(kind) & int(want)) & bits)
+                both = np.flatnonzero(kinds[kind] & wants[want])
                 if not len(both):
-                    found[rows] += int(self.counts[here].sum())
+                    found[rows] += self.counts[here].sum()
                     continue
                 label = _label(np.concatenate([self.codes[np.ix_(here, both)], asked[np.ix_(rows, both)]]))
                 total = np.bincount(label[: len(here)], weights=self.counts[here], minlength=int(label.max()) + 1)
-                found[rows] += total[label[len(here) :]].astype(np.int64)
+                found[rows] += total[label[len(here) :]].astype(found.dtype)
         return found
+
+
+@compiled()
+def agreeing(codes: Ints, counts: NDArray[Any], asked: Ints) -> NDArray[Any]:
+    """Count the records that agree with each asked pattern, pattern by pattern."""
+    found = np.zeros(len(asked), dtype=counts.dtype)
+    for i in range(len(asked)):
+        for j in range(len(codes)):
+            agrees = True
+            for k in range(codes.shape[1]):
+                a, b = asked[i, k], codes[j, k]
+                if a != b and a >= 0 and b >= 0:
+                    agrees = False
+                    break
+            if agrees:
+                found[i] += counts[j]
+    return found
+
+
+def _kinds(codes: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+    """Which keys each pattern has: a number per pattern, and what the number means."""
+    kinds, own = np.unique(codes >= 0, axis=0, return_inverse=True)
+    return own.reshape(-1), kinds
 
 
 def _label(codes: Ints) -> Ints:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..channels.file_matrix import FileMatrix
 from ..channels.layout import Partition
 from ..channels.linear import LinearChannel
-from ..channels.steps import About, Drop, Step
+from ..channels.steps import Drop, FileFacts, Step
 from ..checks import (
     as_float_array,
     check_covariance,
@@ -131,7 +131,7 @@ class Mechanism(Mask):
         shown = keys[drawn] if fits else (float(drawn),) * width
         return frame.put({j: np.full(frame.n, shown[j]) for j in range(width)})
 
-    def steps(self, about: About, numbers: Array) -> list[Step]:
+    def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         return [self._step]
 
     @cached_property
@@ -162,7 +162,7 @@ class Apart(Mask):
             raise InputError("rows must name at least one row, each once", list(rows), "Write Apart(rows=[0])")
         object.__setattr__(self, "rows", rows)
 
-    def steps(self, about: About, numbers: Array) -> list[Step]:
+    def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         labels = np.zeros(about.n, dtype=np.int64)
         labels[[check_index("rows", r, about.n) for r in self.rows]] = np.arange(1, len(self.rows) + 1)
         return [Drop(columns=(), rows=Partition.of(labels, joins=False))]
@@ -233,7 +233,7 @@ class Combine(Mask):
     def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
         n, k = channel.layout.n, channel.columns
         rows, parts = self._parts(n, k)
-        if channel.location != "known" or len(channel.blocks) != 1 or not channel.blocks[0].alive.all():
+        if channel.location != "known" or len(channel.blocks) != 1 or not channel.blocks[0].released.all():
             raise UnsupportedError(
                 f"{self.technique} needs a whole file with its rows in place", do="Put it first in the chain"
             )
@@ -256,7 +256,7 @@ class Combine(Mask):
             b=operator @ block.b,
             r=operator @ block.r @ operator.T + noise,
             rw=np.zeros_like(block.rw),
-            told=np.zeros_like(block.told),
+            contrasts_released=np.zeros_like(block.contrasts_released),
             plain=False,
             loads=tuple(operator @ load for load in block.loads),
         )

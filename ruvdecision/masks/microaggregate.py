@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ..channels.layout import Partition
-from ..channels.steps import About, AverageRows, Opaque, Step
+from ..channels.steps import AverageRows, FileFacts, Opaque, Step
 from ..checks import (
     Columns,
     check_choice,
@@ -194,7 +194,7 @@ class Microaggregate(Mask):
             _centres(part, order, starts, self.centre, out[:, start : start + width])
         return frame.replace(out, positions)
 
-    def steps(self, about: About, numbers: Array) -> list[Step]:
+    def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         if not self._averages:
             why = "groups are found by the records' values" if self.centre == "mean" else "medians are no averages"
             return [Opaque(why=why, do=FIXED)]

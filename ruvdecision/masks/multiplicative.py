@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..channels.steps import About, FactorKind, Multiply, Step
+from ..channels.steps import FactorKind, FileFacts, Multiply, Step
 from ..checks import Columns, check_choice, check_number, checked
 from ..errors import InputError
 from ..protocols import Array
@@ -41,7 +41,7 @@ class MultiplicativeNoise(Mask):
         Numeric columns to multiply, all of them if not given. Missing values stay missing.
 
     >>> MultiplicativeNoise(kind="split", least=0.1, most=0.2).release([100.0, 100.0, 0.0], 1).round(1)
-    array([110.2, 119. ,   0. ])
+    array([114.6, 112.8,   0. ])
     """
 
     sd: float | None = None
@@ -68,6 +68,6 @@ class MultiplicativeNoise(Mask):
                 "least must be below most", {"least": self.least, "most": self.most}, "Write least=0.1, most=0.2"
             )
 
-    def steps(self, about: About, numbers: Array) -> list[Step]:
+    def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         factor = FactorKind(self.kind, *(float(v or 0.0) for v in (self.sd, self.away, self.least, self.most)))
         return [Multiply(columns=about.positions(self.columns), factor=factor, common=self.per == "record")]

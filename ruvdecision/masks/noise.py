@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..channels.layout import Partition
-from ..channels.steps import About, AddNoise, NoiseKind, Opaque, SizeOf, Step
+from ..channels.steps import AddNoise, FileFacts, NoiseKind, Opaque, SizeOf, Step
 from ..checks import (
     Columns,
     as_float_array,
@@ -217,7 +217,7 @@ class Noise(Mask):
             return ()
         return value if isinstance(value, tuple) else (value,)
 
-    def steps(self, about: About, numbers: Array) -> list[Step]:
+    def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         if self.share is not None and about.touched:
             why = "it takes its size from what the masks before it give out, which is not known beforehand"
             return [Opaque(why=why, do="Put it first in the chain, or give covariance=")]
@@ -306,7 +306,7 @@ class MomentNoise(Noise):
             raise InputError(what, repr(self), "Use Suppress for those columns")
         return frame.replace(with_moments_of(values, released), positions)
 
-    def steps(self, about: About, numbers: Array) -> list[Step]:
+    def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         return [Opaque(why="it looks at the whole file's moments", do=OTHER_NOISE)]
 
 
@@ -354,7 +354,7 @@ class ResidualNoise(Mask):
         noise = NoiseKind(self.kind, self.df).draw(values.shape, rng)
         return frame.replace(values + correlate_like(noise, original - values), positions)
 
-    def steps(self, about: About, numbers: Array) -> list[Step]:
+    def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         return [Opaque(why="it looks at the whole file's moments", do=OTHER_NOISE)]
 
 

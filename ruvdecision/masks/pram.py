@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..channels.steps import About, Matrix, Opaque, Step
+from ..channels.steps import FileFacts, Matrix, Opaque, Step
 from ..checks import (
     Columns,
     as_float_array,
@@ -160,7 +160,7 @@ class PRAM(Mask):
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         # One stream per column, so that a column's release does not depend on which others are treated.
         streams = rng.spawn(frame.table.shape[1])
-        about = about_frame(frame) if frame.kind == "frame" else About(frame.n, tuple(frame.columns))
+        about = about_frame(frame) if frame.kind == "frame" else FileFacts(frame.n, tuple(frame.columns))
         named = self._named(about)
         unnamed = self.columns is None and not isinstance(self._value, dict)
         if unnamed and frame.kind == "frame" and about.k > 1 and not about.levels:
@@ -168,7 +168,7 @@ class PRAM(Mask):
             raise InputError("PRAM found no text, categorical or boolean column", frame.columns, do)
         return frame.put({i: self._column(frame.table.iloc[:, i], own, streams[i]) for i, own in named.items()})
 
-    def _named(self, about: About) -> dict[int, Any]:
+    def _named(self, about: FileFacts) -> dict[int, Any]:
         """The columns to treat, each with the name under which the arguments speak of it, or None."""
         if isinstance(self._value, dict):
             listed = check_columns("The mapping of PRAM", list(self._value), about.names)
@@ -202,7 +202,7 @@ class PRAM(Mask):
         released = _decode(fresh, levels, column)
         return released if column.dtype == own else pd.Series(released).astype(own).array
 
-    def steps(self, about: About, numbers: Array) -> list[Step]:
+    def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         if self.invariant:
             why = "its matrix depends on the margins of the whole file"
             return [Opaque(why=why, do="Use PRAM without invariant=True, or Stochastic with the matrix itself")]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..channels.steps import About, Cut, Matrix, Opaque, Step
+from ..channels.steps import Cut, FileFacts, Matrix, Opaque, Step
 from ..checks import (
     Columns,
     as_float_array,
@@ -114,7 +114,7 @@ class Recode(Mask):
             return super().apply(frame, rng)
         return frame.put({i: self._map(frame.table.iloc[:, i]) for i in frame.positions(self.columns)})
 
-    def steps(self, about: About, numbers: Array) -> list[Step]:
+    def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         columns = about.positions(self.columns)
         if self.categories is None:
             return [Cut(columns=columns, edges=self.bins, width=float(self.width or 1.0), label=self.label)]

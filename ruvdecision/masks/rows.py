@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..channels.layout import Partition
-from ..channels.steps import About, Drop, PermuteRows, SampleRows, Step
+from ..channels.steps import Drop, FileFacts, PermuteRows, SampleRows, Step
 from ..checks import Columns, check_index, check_integer, check_number, checked
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
@@ -24,7 +24,7 @@ class Release(Mask):
     array([1., 2.])
     """
 
-    def steps(self, about: About, numbers: Array) -> list[Step]:
+    def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         return []
 
     def publish(self, table: Any) -> Any:
@@ -65,7 +65,7 @@ class Suppress(Mask):
         if self.rows is not None:
             object.__setattr__(self, "rows", tuple(check_integer("rows", r) for r in self.rows))
 
-    def steps(self, about: About, numbers: Array) -> list[Step]:
+    def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         rows = None
         if self.rows is not None:
             labels = np.zeros(about.n, dtype=np.int64)
@@ -126,7 +126,7 @@ class Subsample(Mask):
             raise InputError(what, n, "Ask for a smaller sample")
         return self.size
 
-    def steps(self, about: About, numbers: Array) -> list[Step]:
+    def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         kept = self.kept(about.n)
         return [SampleRows(kept=kept, rows=None if kept == about.n else Partition.sample(about.n, kept))]
 
@@ -139,5 +139,5 @@ class Shuffle(Mask):
     then faces a mixture over all rows.
     """
 
-    def steps(self, about: About, numbers: Array) -> list[Step]:
+    def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         return [PermuteRows()]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..channels.steps import About, Matrix, Step
+from ..channels.steps import FileFacts, Matrix, Step
 from ..checks import Columns, as_float_array, check_probabilities, check_sequence, checked, rows_where
 from ..errors import InputError
 from ..protocols import Array
@@ -105,7 +105,7 @@ class Stochastic(Mask):
             new[position] = _like(values, column, labels) if same else values
         return frame.put(new)
 
-    def steps(self, about: About, numbers: Array) -> list[Step]:
+    def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         size, columns, inputs = len(self.matrix), about.positions(self.columns), self.inputs
         if inputs is None and self.columns is None and about.k > 1 and about.levels and all(about.levels):
             inputs = ()  # whole records, which only the reader knows

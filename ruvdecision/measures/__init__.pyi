@@ -3,13 +3,26 @@
 from .base import Measure as Measure, Measured as Measured
 from .fits.estimates import Correlations as Correlations, Means as Means, Quantiles as Quantiles, Statistic as Statistic
 from .fits.regression import Linear as Linear, Logistic as Logistic, Poisson as Poisson
+from .risk.attribution import Disclosure as Disclosure, ReplicatedUniques as ReplicatedUniques
+from .risk.closest import ClosestRecord as ClosestRecord, Membership as Membership
 from .risk.disclosure import (
     AttributeDisclosure as AttributeDisclosure,
     ClusteringAttack as ClusteringAttack,
     IntervalDisclosure as IntervalDisclosure,
     IntruderError as IntruderError,
 )
+from .risk.diversity import LDiversity as LDiversity, TCloseness as TCloseness
 from .risk.fellegi_sunter import FellegiSunter as FellegiSunter
+from .risk.individual import (
+    HouseholdRisk as HouseholdRisk,
+    IndividualRisk as IndividualRisk,
+    SkinnerElliot as SkinnerElliot,
+)
+from .risk.known_population import (
+    DeltaPresence as DeltaPresence,
+    KMap as KMap,
+    PopulationUniques as PopulationUniques,
+)
 from .risk.linkage import RecordLinkage as RecordLinkage
 from .risk.population_uniques import (
     LogLinearUniques as LogLinearUniques,
@@ -19,7 +32,6 @@ from .risk.population_uniques import (
 from .risk.records import PairedMeasure as PairedMeasure, RecordMeasure as RecordMeasure
 from .risk.uniqueness import (
     KAnonymity as KAnonymity,
-    LDiversity as LDiversity,
     SampleUniques as SampleUniques,
     SpecialUniques as SpecialUniques,
 )
@@ -55,3 +67,5 @@ from .utility.propensity import (
     Propensity as Propensity,
     TreePropensity as TreePropensity,
 )
+from .utility.table_utility import TableUtility as TableUtility
+from .utility.train_on_release import TrainOnRelease as TrainOnRelease

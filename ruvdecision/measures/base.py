@@ -16,12 +16,13 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import pandas as pd
 
-from ..checks import check_choice, check_fields
+from ..checks import check_fields
 from ..errors import InputError
 from ..masks.frame import Frame
 from ..protocols import Array
 from . import frames
 from .frames import Data, Flags, Labels
+from .missing import FILLED, check_missing, fill, warn_omitted, with_missing
 
 Table: TypeAlias = pd.DataFrame | Callable[[], pd.DataFrame] | None
 
@@ -39,6 +40,8 @@ class Measured(float):
         A table behind the number, such as the coefficients of both fits; made when it is asked for.
     records : array or None
         One number per record, for measures that have it. Confidential: it never goes onto a map.
+    missing : str
+        How missing values were taken ("wildcard", "omit", ...); empty if there were none.
 
     Examples
     --------
@@ -51,6 +54,7 @@ class Measured(float):
     parts: dict[str, float]
     _table: Table
     records: Array | None
+    missing: str
 
     def __new__(
         cls,
@@ -59,9 +63,11 @@ class Measured(float):
         parts: Mapping[str, float] | None = None,
         table: Table = None,
         records: Array | None = None,
+        missing: str = "",
     ) -> Measured:
         self = super().__new__(cls, value)
         self.error, self.parts, self._table, self.records = float(error), dict(parts or {}), table, records
+        self.missing = missing
         return self
 
     @classmethod
@@ -78,7 +84,7 @@ class Measured(float):
         return self._table
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), (float(self), self.error, self.parts, self._table, self.records))
+        return (type(self), (float(self), self.error, self.parts, self._table, self.records, self.missing))
 
 
 @dataclass(frozen=True, repr=False)
@@ -104,10 +110,10 @@ class Measure:
         True if the release alone is measured: the original only says which columns there are.
     takes_copies : bool
         True if a release is a list of imputed copies, compared all at once.
-    policies : tuple of str
-        What ``nan_policy`` may be. ``"raise"`` refuses missing values by column, ``"omit"`` leaves out rows with a
-        missing value (pairs of rows where records are matched) and reports how many in ``parts["omitted"]``,
-        ``"category"`` treats missing as a value of its own.
+    missing_choices : tuple of str
+        What ``missing`` may be, the default first; `ruvdecision.measures.missing` says what each means.
+    own_missing : tuple of str
+        Those that the measure carries out itself: it then gets tables with their missing values.
     """
 
     label: ClassVar[str] = ""
@@ -118,16 +124,17 @@ class Measure:
     matched: ClassVar[bool] = False
     release_only: ClassVar[bool] = False
     takes_copies: ClassVar[bool] = False
-    policies: ClassVar[tuple[str, ...]] = ("raise", "omit")
+    missing_choices: ClassVar[tuple[str, ...]] = FILLED
+    own_missing: ClassVar[tuple[str, ...]] = ()
 
     name: str = field(default="", kw_only=True)
-    nan_policy: str = field(default="raise", kw_only=True)
+    missing: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
             raise InputError("A measure's name is text", self.name, 'Write name="KL"')
         object.__setattr__(self, "name", self.name or self.default_name())
-        check_choice("nan_policy", self.nan_policy, self.policies)
+        object.__setattr__(self, "missing", check_missing(self.name, self.missing, self.missing_choices))
         check_fields(self)
 
     # -- what a new measure defines ------------------------------------------------------------------
@@ -170,7 +177,7 @@ class Measure:
     def settings(self) -> dict[str, Any]:
         """The arguments that differ from their defaults."""
         given = [(f.name, getattr(self, f.name), f.default) for f in fields(self) if f.init]
-        usual = {"name": self.default_name()}
+        usual = {"name": self.default_name(), "missing": self.missing_choices[0]}
         return {k: v for k, v, default in given if repr(v) != repr(usual.get(k, default))}
 
     def __repr__(self) -> str:
@@ -221,33 +228,46 @@ class UsedColumns:
     """
 
     def __init__(self, measure: Measure, original: pd.DataFrame) -> None:
-        self.who, self.policy = measure.name, measure.nan_policy
+        self.who, self.missing, self.own = measure.name, measure.missing, measure.missing in measure.own_missing
         self.every = list(original.columns)
         self.chosen = measure.uses(original)
 
     def of(self, data: Frame) -> pd.DataFrame:
         """The used columns of a file, in the original's order."""
-        return frames.align(self.who, self.chosen, self.every, data)
+        table = frames.align(self.who, self.chosen, self.every, data)
+        frames.refuse_lists(self.who, table)
+        return table
 
     def incomplete(self, table: pd.DataFrame, which: str) -> Flags | None:
-        """Rows to leave out for a missing value, None if there are none; missing values are refused if they must be."""
-        missing = frames.missing_rows(table)
-        if self.policy == "raise":
-            frames.refuse_missing(self.who, which, table, missing)
-        return missing if self.policy == "omit" else None
+        """Rows with a missing value, None if there are none; missing values are refused if they must be."""
+        found = frames.missing_rows(table)
+        if self.missing == "raise":
+            frames.refuse_missing(self.who, which, table, found)
+        return found
 
-    def complete(self, table: pd.DataFrame, missing: Flags | None) -> pd.DataFrame:
+    def complete(self, table: pd.DataFrame, incomplete: Flags | None) -> pd.DataFrame:
         """The rows that are not left out; some must remain."""
-        if missing is None:
+        if incomplete is None or self.missing != "omit":
             return table
-        if missing.all():
+        if incomplete.all():
             raise frames.no_row(self.who, f"{len(table)} rows, each with a missing value")
-        return table[~missing]
+        return table[~incomplete]
 
-    def result(self, value: float, omitted: int) -> Measured:
-        """The measure's number, with how many rows were left out where that may happen."""
+    def left_out(self, table: pd.DataFrame, which: str) -> Flags | None:
+        """Rows of a piece of a file to leave out; filling in asks for the whole file and is refused."""
+        found = self.incomplete(table, which)
+        if found is not None and self.missing != "omit" and not self.own:
+            what = f"{self.who} takes missing values as {self.missing!r}, which asks for whole files"
+            raise InputError(
+                what, f"{int(found.sum())} rows with some", 'Write missing="omit", or leave chunksize= out'
+            )
+        return found if self.missing == "omit" else None
+
+    def result(self, value: float, omitted: int, met: bool) -> Measured:
+        """The measure's number, with how missing values were taken if some were met, and how many rows left out."""
         measured = Measured.of(value)
-        if self.policy == "omit":
+        measured.missing = self.missing if met else ""
+        if self.missing == "omit":
             measured.parts["omitted"] = float(omitted)
         return measured
 
@@ -261,26 +281,50 @@ class Prepared:
         table = self.arranged(frame)
         self.columns = UsedColumns(measure, table)
         self.original = self.columns.of(Frame(table.iloc[:0] if measure.release_only else table, "frame"))
-        self.missing = self.columns.incomplete(self.original, "the original")
-        self.state = measure.begin(self.columns.complete(self.original, self.missing))
+        self.incomplete = self.columns.incomplete(self.original, "the original")
+        self.lacking = [] if self.incomplete is None else with_missing(self.original)
+        self.before = self._count(self.columns.of(Frame(table, "frame"))) if measure.missing == "omit" else 0
+        self.state = self._begin(self.incomplete, self.lacking)
+
+    def _begin(self, incomplete: Flags | None, lacking: Labels) -> Any:
+        """What the measure makes of the original, without these rows or with these columns filled in."""
+        return self.measure.begin(self._taken(self.columns.complete(self.original, incomplete), lacking))
+
+    def _taken(self, table: pd.DataFrame, lacking: Labels) -> pd.DataFrame:
+        if self.columns.own or self.columns.missing not in ("category", "impute"):
+            return table
+        return fill(self.columns.missing, table if self.measure.release_only else self.original, table, lacking)
+
+    def _count(self, table: pd.DataFrame) -> int:
+        found = frames.missing_rows(table)
+        return 0 if found is None else int(found.sum())
 
     def __call__(self, released: Data) -> Measured:
-        measure, frame = self.measure, Frame.of(released)
-        table = self.columns.of(replace(frame, table=self.arranged(frame)))
+        measure, columns, frame = self.measure, self.columns, Frame.of(released)
+        table = columns.of(replace(frame, table=self.arranged(frame)))
         if measure.matched and len(table) != len(self.original):
             raise InputError(
                 f"{measure.name} compares record by record and needs as many rows in both files",
                 f"{len(self.original)} in the original and {len(table)} in the release",
                 "Release every record, or use a measure that does not match records",
             )
-        missing, state = self.columns.incomplete(table, "the release"), self.state
-        if measure.matched:
-            missing = frames.either(self.missing, missing)
-            if missing is not None and (self.missing is None or bool((missing != self.missing).any())):
-                # A pair counts only when both of its rows are complete, so the original loses rows too.
-                state = measure.begin(self.columns.complete(self.original, missing))
-        value = measure.compare(state, self.columns.complete(table, missing))
-        return self.columns.result(value, 0 if missing is None else int(missing.sum()))
+        incomplete, state, lacking = columns.incomplete(table, "the release"), self.state, self.lacking
+        met = self.incomplete is not None or incomplete is not None
+        if columns.missing == "omit":
+            blanked = (0 if incomplete is None else int(incomplete.sum())) - self.before
+            if measure.role == "risk" and blanked > 0:
+                warn_omitted(measure.name, blanked + self.before, len(table), blanked)
+            if measure.matched:
+                incomplete = frames.either(self.incomplete, incomplete)
+                if incomplete is not None and (self.incomplete is None or bool((incomplete != self.incomplete).any())):
+                    # A pair counts only when both of its rows are complete, so the original loses rows too.
+                    state = self._begin(incomplete, [])
+        elif incomplete is not None:
+            lacking = lacking + [c for c in with_missing(table) if c not in lacking]
+            if columns.missing == "category" and not columns.own and len(lacking) > len(self.lacking):
+                state = self._begin(None, lacking)  # both files get the same indicators
+        value = measure.compare(state, self._taken(columns.complete(table, incomplete), lacking))
+        return columns.result(value, 0 if incomplete is None else int(incomplete.sum()), met)
 
     def arranged(self, frame: Frame) -> pd.DataFrame:
         """The table of a file with its rows labelled as the measure wants them; the original comes first."""

@@ -68,7 +68,7 @@ class ChunkedComparison(Findings):
         masks: Sequence[Mask],
         releases: Mapping[str, Any],
         executor: Executor | None = None,
-        tell: Callable[[float], Any] | None = None,
+        on_progress: Callable[[float], Any] | None = None,
         *,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> bool:
@@ -97,7 +97,7 @@ class ChunkedComparison(Findings):
             }
 
         results, interrupted = run(
-            tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=parts, tell=tell
+            tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=parts, on_progress=on_progress
         )
         self.found += [named_findings(item or []) for item in results]
         self.rows, self.width = shared.rows, head.shape[1]
@@ -175,7 +175,7 @@ class _ChunkedWork:
             rows += len(piece)
             for j, take in each.items():
                 table = self.columns[j].of(Frame(piece, "frame"))
-                missing = self.columns[j].incomplete(table, source.which)
+                missing = self.columns[j].left_out(table, source.which)
                 if missing is not None:
                     omitted[j] += int(missing.sum())
                     table = table[~missing]
@@ -200,7 +200,7 @@ class _ChunkedWork:
             for j in chosen:
                 first, second = (self.columns[j].of(Frame(piece, "frame")) for piece in (a, b))
                 missing = frames.either(
-                    self.columns[j].incomplete(first, "the original"), self.columns[j].incomplete(second, "the release")
+                    self.columns[j].left_out(first, "the original"), self.columns[j].left_out(second, "the release")
                 )
                 kept = slice(None) if missing is None else ~missing
                 yield j, first[kept], second[kept], 0 if missing is None else int(missing.sum())
@@ -209,7 +209,7 @@ class _ChunkedWork:
 def _compare(shared: _ChunkedWork, name: str, parts: Sequence[_Source]) -> list[list[Finding]]:
     """Measure one release, or each of its copies. Must stay importable: workers look it up by name."""
     with about(name):
-        return [[Finding.of(value) for _, value in sorted(_measure(shared, part).items())] for part in parts]
+        return [[Finding.of(value, "") for _, value in sorted(_measure(shared, part).items())] for part in parts]
 
 
 def _measure(shared: _ChunkedWork, release: _Source) -> dict[int, Measured]:
@@ -220,7 +220,7 @@ def _measure(shared: _ChunkedWork, release: _Source) -> dict[int, Measured]:
     again = [j for j, plan in plans.items() if plan != shared.plans[j]]
     first = shared.sums | shared.add_up(shared.original, plans, again)[0]
     found = {
-        j: columns[j].result(measures[j].total(first.get(j), second[j], plans.get(j)), omitted[j])
+        j: columns[j].result(measures[j].total(first.get(j), second[j], plans.get(j)), omitted[j], bool(omitted[j]))
         for j in shared.unmatched
     }
     matched = [j for j, m in enumerate(measures) if m.matched]
@@ -236,7 +236,10 @@ def _measure(shared: _ChunkedWork, release: _Source) -> dict[int, Measured]:
             raise frames.no_row(measures[j].name, "no complete pair")
     for j, a, b, _ in shared.pairs(release, matched):
         moved[j] = add(moved[j], measures[j].paired(a, b, before[j]))
-    return found | {j: columns[j].result(measures[j].total(before[j], moved[j], None), omitted[j]) for j in matched}
+    for j in matched:
+        value = measures[j].total(before[j], moved[j], None)
+        found[j] = columns[j].result(value, omitted[j], bool(omitted[j]))
+    return found
 
 
 def _source(data: Any, key: Hashable, size: int, which: str) -> _Source:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..checks import as_generator, is_single, suggest
+from ..checks import as_generator, is_flag, is_single, one_number, suggest
 from ..data.read import check_file, file_digest, read_data
 from ..errors import InputError, RuvError, kind_of
 from ..maps.columns import check_name
@@ -42,10 +42,19 @@ class Finding(NamedTuple):
     parts: dict[str, float]
 
     @classmethod
-    def of(cls, result: float) -> Finding:
-        """A number without what belongs to single records; a plain one has no error and no parts."""
-        measured = Measured.of(result)
-        return cls(float(measured), measured.error, measured.parts)
+    def of(cls, result: Any, who: str) -> Finding:
+        """A number without what belongs to single records; a plain one has no error and no parts.
+
+        >>> Finding.of(0.5, "mine")
+        Finding(value=0.5, error=0.0, parts={})
+        """
+        if isinstance(result, Measured):
+            return cls(float(result), result.error, result.parts)
+        value = 1.0 * result if is_flag(result) else one_number(result)
+        if value is None:
+            do = "Give back a float, or ruv.measures.Measured(value, error)"
+            raise InputError(f"The measure {who} must give back one number", kind_of(result), do)
+        return cls(value, 0.0, {})
 
 
 class Findings:
@@ -73,6 +82,12 @@ class Findings:
     def describe(self) -> dict[str, Any]:
         """What a map's ``attrs`` should say: settings, no record."""
         return {"measures": [repr(m) for m in self.measures], "better": {m.name: better_end(m) for m in self.measures}}
+
+    def no_numbers(self) -> list[str]:
+        """A note for each measure that gave NaN somewhere."""
+        counts = [sum(any(np.isnan(r[j].value) for r in x) for x in self.found) for j in range(len(self.measures))]
+        pairs, size = zip(self.measures, counts, strict=True), len(self.found)
+        return [f"{m.name} is not a number (NaN) for {k} of {size} releases." for m, k in pairs if k]
 
     def finished(self) -> list[int]:
         """Positions of the releases that were measured; the others are left out from then on."""
@@ -141,7 +156,7 @@ class Comparison(Findings):
         replicates: int,
         root: np.random.SeedSequence,
         executor: Executor | None = None,
-        tell: Callable[[float], Any] | None = None,
+        on_progress: Callable[[float], Any] | None = None,
         *,
         releases: Mapping[str, Any] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
@@ -175,7 +190,7 @@ class Comparison(Findings):
             return found | {"releases": {name: _content(item) for name, item in made.items()}, "key": self.key}
 
         results, interrupted = run(
-            tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=parts, tell=tell
+            tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=parts, on_progress=on_progress
         )
         for i in range(len(masks)):
             done = results[i * len(starts) : (i + 1) * len(starts)]
@@ -267,7 +282,12 @@ class _ComparisonWork:
     """The last release of the last mask, with its outcomes."""
 
     def compare(self, released: Any) -> list[Finding]:
-        return [Finding.of(p(released)) for p in self.prepared]
+        return [_asked(p, released) for p in self.prepared]
+
+
+def _asked(prepared: Any, released: Any) -> Finding:
+    measure = getattr(prepared, "measure", None) or getattr(prepared, "func", prepared)
+    return Finding.of(prepared(released), getattr(measure, "name", ""))
 
 
 def _mask_block(shared: _ComparisonWork, i: int, start: int, stop: int) -> list[list[Finding]]:
@@ -300,12 +320,12 @@ def _made_elsewhere(shared: _ComparisonWork, name: str, release: Any) -> list[li
         copies = [match(shared.original, copy, shared.key) for copy in copies_of(release)]
         # A measure of one release is averaged over the copies, as an analyst does with imputed data.
         together = {
-            j: Finding.of(p(copies))
+            j: _asked(p, copies)
             for j, p in enumerate(shared.prepared)
             if is_copies(release) and isinstance(p, Prepared) and p.measure.takes_copies
         }
         return [
-            [together[j] if j in together else Finding.of(p(copy)) for j, p in enumerate(shared.prepared)]
+            [together[j] if j in together else _asked(p, copy) for j, p in enumerate(shared.prepared)]
             for copy in copies
         ]
 

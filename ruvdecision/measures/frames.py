@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import check_columns, is_single
+from ..checks import check_columns, is_label, is_single
 from ..errors import InputError
 from ..masks.frame import Frame
 from ..protocols import Array
@@ -55,17 +55,27 @@ def one_name(name: str, value: Hashable) -> Hashable:
     return value
 
 
-def pick_apart(who: str, many: tuple[str, Names], one: tuple[str, Hashable], table: pd.DataFrame) -> Labels:
-    """The labels of several columns, all others unless they are named, and then of one; each as (argument, names)."""
-    wanted = pick(who, (one[1],), table)[0]
-    every = [c for c in table.columns if c != wanted]
-    labels = every if many[1] is None else pick(who, many[1], table)
-    if wanted in labels:
-        do = f"Leave it out of {many[0]}=[...]"
-        raise InputError(f"A column cannot be in {many[0]} and be {one[0]}", str(wanted), do)
+def pick_apart(who: str, table: pd.DataFrame, many: tuple[str, Names], *ones: tuple[str, Hashable]) -> Labels:
+    """The labels of several columns, all others unless they are named, and then of those that stand alone.
+
+    Each is given as (argument, names); None in place of a single name is left out.
+    """
+    alone: dict[Hashable, str] = {}
+    for argument, name in ones:
+        if name is not None:
+            label = pick(who, (name,), table)[0]
+            if label in alone:
+                what = f"A column cannot be {alone[label]} and {argument}"
+                raise InputError(what, str(label), f"Name another column in {argument}=")
+            alone[label] = argument
+    labels = [c for c in table.columns if c not in alone] if many[1] is None else pick(who, many[1], table)
+    for label, argument in alone.items():
+        if label in labels:
+            do = f"Leave it out of {many[0]}=[...]"
+            raise InputError(f"A column cannot be in {many[0]} and be {argument}", str(label), do)
     if not labels:
         raise InputError(f"{many[0]} must name some column", labels, f"Name one in {many[0]}=[...]")
-    return [*labels, wanted]
+    return [*labels, *alone]
 
 
 def align(who: str, chosen: Labels | None, every: Labels, data: Frame) -> pd.DataFrame:
@@ -93,6 +103,18 @@ def align(who: str, chosen: Labels | None, every: Labels, data: Frame) -> pd.Dat
         )
     # By position, which is much quicker than by label.
     return table.take([table.columns.get_loc(label) for label in wanted], axis=1)
+
+
+def refuse_lists(who: str, table: pd.DataFrame) -> None:
+    """Raise an error for columns whose entries are lists or dictionaries, as files of nested data have them."""
+    nested = [
+        str(c) for c, column in table.items() if column.dtype == object and not all(map(is_label, column.iloc[:100]))
+    ]
+    if nested:
+        do = "Leave it out, or make columns of what is in it"
+        raise InputError(
+            f"{who} needs columns with one value per record", f"lists or the like in {', '.join(nested)}", do
+        )
 
 
 # -- missing values ------------------------------------------------------------------------------------
@@ -125,7 +147,7 @@ def refuse_missing(who: str, which: str, table: pd.DataFrame, missing: Flags | N
     raise InputError(
         f"{who} cannot take missing values in {which}",
         f"{int(missing.sum())} rows with some, in columns {', '.join(named)}",
-        'Fill them first, leave the columns out, or set nan_policy="omit"',
+        "Fill them first, leave the columns out, or write missing= another choice",
     )
 
 
@@ -183,6 +205,25 @@ def numeric(who: str, table: pd.DataFrame, which: str = "the original") -> Array
         got = f"infinite, missing or beyond 1e140 in columns {named}"
         raise InputError(f"{who} needs finite values in {which}", got, "Remove or replace them first")
     return values
+
+
+def differences(who: str, table: pd.DataFrame, original: pd.DataFrame, which: str = "the original") -> Array:
+    """Columns of numbers less the original's smallest, as floats: whole numbers beyond 2^53 stay apart.
+
+    What is compared should not depend on where zero is: far from it floats, and rooms for their rounding, are coarse.
+    """
+    values, least = numeric(who, table, which), numeric(who, original).min(axis=0, initial=np.inf)
+    out = values - np.where(np.isfinite(least), least, 0.0)
+    ends = np.abs(values).max(axis=0, initial=0.0)
+    for j in np.flatnonzero(np.maximum(ends, np.abs(least)) >= 2.0**53):
+        column, other = table.iloc[:, j], original.iloc[:, j]
+        if len(other) and pd.api.types.is_integer_dtype(other.dtype):
+            base = int(other.min())
+            if pd.api.types.is_integer_dtype(column.dtype):
+                out[:, j] = [int(x) - base for x in column.tolist()]
+            else:
+                out[:, j] = (values[:, j] - float(base)) + float(int(float(base)) - base)
+    return out
 
 
 def vector(who: str, column: pd.Series, which: str = "the original") -> Array:

@@ -418,3 +418,130 @@ def sum_distances(first: Array, second: Array, same: bool) -> float:
                 part += np.sqrt(square[j])
             total += part
     return 2.0 * total if same else total
+
+
+def _rank(chosen: Ints, size: int, skip: int, offsets: Ints, binomial: Ints) -> int:
+    """Place of a set of columns among all, without its column at ``skip``: by size, then in colexicographic order."""
+    at = offsets[size] if skip >= size else offsets[size - 1]
+    i = 0
+    for j in range(size):
+        if j != skip:
+            i += 1
+            at += binomial[chosen[j], i]
+    return at
+
+
+@compiled(_popcount, _rank)
+def minimal_uniques(
+    codes: NDArray[np.int32], levels: int, weight: NDArray[np.int32], worths: Array, offsets: Ints, binomial: Ints
+) -> tuple[Array, Array, Ints, Ints]:
+    """Scores of records by their minimal sample uniques, what each column adds, its number of them, and theirs by size.
+
+    ``codes`` is (columns, records), from 0 to ``levels`` - 1, and -1 for what is not there; records differ, and
+    ``weight`` is 2 for one that stands for several. ``worths[k]`` is what a minimal unique of k columns counts. Sets
+    are visited depth first: each splits the groups of the set that it extends, and a record that is alone leaves the
+    search, for it is alone on every larger set. Who is alone is kept as one bit per set and record, from which those
+    that are alone on no part of a set are read.
+    """
+    p, n = codes.shape
+    deep = len(worths) - 1
+    words = (n + 63) // 64
+    one = np.uint64(1)
+    alone = np.zeros((offsets[deep + 1], words), dtype=np.uint64)
+    fresh = np.zeros(offsets[deep + 1], dtype=np.bool_)  # whether a set makes somebody alone
+    blank = np.zeros((p, words), dtype=np.uint64)
+    for c in range(p):
+        for r in range(n):
+            if codes[c, r] < 0:
+                blank[c, r >> 6] |= one << np.uint64(r & 63)
+    live = np.empty((deep + 1, n), dtype=np.int32)  # records that are not alone, group by group
+    ends = np.empty((deep + 1, n), dtype=np.int32)  # where each of their groups ends
+    groups = np.zeros(deep + 1, dtype=np.int64)
+    live[0] = np.arange(n)
+    ends[0, 0] = n
+    groups[0] = 1
+    if n == 1:
+        groups[0] = 0
+        if weight[0] == 1:
+            alone[0, 0] = one
+    count = np.zeros(levels, dtype=np.int32)
+    kinds = np.zeros(levels, dtype=np.int32)
+    place = np.full(levels, -1, dtype=np.int32)
+    chosen = np.full(deep + 1, -1, dtype=np.int64)
+    score, worth = np.zeros(n), np.zeros((n, p))
+    taking, sizes = np.zeros(p, dtype=np.int64), np.zeros(deep + 1, dtype=np.int64)
+    k = 1
+    while k > 0:
+        chosen[k - 1] += 1
+        if chosen[k - 1] == p:
+            k -= 1
+            continue
+        c = chosen[k - 1]
+        here = _rank(chosen, k, k, offsets, binomial)
+        above = _rank(chosen, k, k - 1, offsets, binomial)
+        for w in range(words):
+            alone[here, w] = alone[above, w] & ~blank[c, w]
+        column, made, filled, start = codes[c], 0, 0, 0
+        for g in range(groups[k - 1]):
+            end = ends[k - 1, g]
+            for t in range(start, end):
+                r = live[k - 1, t]
+                if column[r] >= 0:
+                    count[column[r]] += weight[r]
+                    kinds[column[r]] += 1
+            for t in range(start, end):
+                r = live[k - 1, t]
+                v = column[r]
+                if v >= 0 and count[v] == 1:
+                    alone[here, r >> 6] |= one << np.uint64(r & 63)
+                    fresh[here] = True
+                elif v >= 0 and kinds[v] > 1:
+                    if place[v] < 0:
+                        place[v] = filled
+                        filled += kinds[v]
+                        ends[k, made] = filled
+                        made += 1
+                    live[k, place[v]] = r
+                    place[v] += 1
+            for t in range(start, end):
+                v = column[live[k - 1, t]]
+                if v >= 0:
+                    count[v] = 0
+                    kinds[v] = 0
+                    place[v] = -1
+            start = end
+        groups[k] = made
+        if k < deep:
+            chosen[k] = c
+            k += 1
+    parts = np.empty(deep, dtype=np.int64)
+    for k in range(1, deep + 1):
+        for j in range(k):
+            chosen[j] = j
+        while True:
+            here = _rank(chosen, k, k, offsets, binomial)
+            for j in range(k):
+                parts[j] = _rank(chosen, k, j, offsets, binomial)
+            for w in range(words if fresh[here] else 0):
+                left = alone[here, w]
+                for j in range(k - 1, -1, -1):
+                    if left:
+                        left &= ~alone[parts[j], w]
+                while left:
+                    bit = left & (~left + one)
+                    r = w * 64 + np.int64(_popcount(bit - one))
+                    left ^= bit
+                    score[r] += worths[k]
+                    sizes[k] += 1
+                    for j in range(k):
+                        worth[r, chosen[j]] += worths[k]
+                        taking[chosen[j]] += 1
+            j = k - 1
+            while j >= 0 and chosen[j] == p - k + j:
+                j -= 1
+            if j < 0:
+                break
+            chosen[j] += 1
+            for i in range(j + 1, k):
+                chosen[i] = chosen[i - 1] + 1
+    return score, worth, taking, sizes

@@ -23,9 +23,10 @@ from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
 from ..maps.show import cut
 from ..protocols import Array
+from .axes import spans
 from .labels import Labeller
 from .map import BARS, LINES, rumap
-from .theme import MARKERS, Style, axes_on, bare, figure_of, look_of, new_figure, plain, points, spans
+from .theme import MARKERS, Style, axes_on, bare, figure_of, look_of, new_figure, plain, points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -294,10 +295,10 @@ def frontier3(
         low, high = float(z[drawn].min()), float(z[drawn].max())
         scale: Style = {"cmap": "cividis", "vmin": low, "vmax": high if high > low else low + 1.0}
         dots = ax.scatter(x[best], y[best], c=z[best], s=90, ec=look.ink, lw=0.8, zorder=3, **scale)
-        doubt = best & ~good
-        if doubt.any():
+        unsure = best & ~good
+        if unsure.any():
             ring |= {"zorder": 4, "label": "not converged"}
-            points(ax, x[doubt], y[doubt], "o", 14, look.colours[1], mew=1.6, **ring)
+            points(ax, x[unsure], y[unsure], "o", 14, look.colours[1], mew=1.6, **ring)
         bar = ax.get_figure().colorbar(dots, ax=ax)  # type: ignore[union-attr]
         bar.set_label(plain(f"{colour} ({'more' if ends[colour] == 'higher' else 'less'} is better)"))
         ax.set_xlabel(plain(f"{across}   {ARROWS[ends[across]]}"))
@@ -310,7 +311,7 @@ def frontier3(
         bare(ax, look, "both", ("top", "right"))
         if names and 0 < best.sum() <= MOST_NAMES:
             _name_points(ax, x, y, rumap.releases, np.flatnonzero(best))
-        if rest.any() or doubt.any():
+        if rest.any() or unsure.any():
             ax.legend(loc="best", frameon=False, fontsize="small")
     return ax
 
@@ -320,13 +321,13 @@ def frontier3(
 
 def _common_legend(figure: Figure, axes: Sequence[Axes]) -> None:
     """One legend for all maps. A technique may have another colour in another map: then its entry is there twice."""
-    seen: dict[Any, Any] = {}
+    legend_entries: dict[Any, Any] = {}
     for ax in axes:
         for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
             colour = getattr(handle, "get_color", lambda: "")()
-            seen.setdefault((name, str(colour)), (handle, name))
-    if seen:
-        handles, names = zip(*seen.values(), strict=True)
+            legend_entries.setdefault((name, str(colour)), (handle, name))
+    if legend_entries:
+        handles, names = zip(*legend_entries.values(), strict=True)
         figure.legend(handles, names, loc="outside right upper", frameon=False, fontsize="small")
 
 
@@ -383,13 +384,13 @@ def _families(rumap: RUMap, parameter: str) -> dict[str, NDArray[np.intp]]:
     named: dict[str, NDArray[np.intp]] = {}
     for key, members in groups.items():
         twins = [k for k in groups if k[0] == key[0]]
-        told = [
+        described = [
             f"{n}={v}"
             for j, (n, v) in enumerate(zip(others, key[1:], strict=True))
             if len({t[j + 1] for t in twins}) > 1
         ]
         rows = np.array(members)
-        named[", ".join([key[0], *told])] = rows[np.argsort(at[rows], kind="stable")]
+        named[", ".join([key[0], *described])] = rows[np.argsort(at[rows], kind="stable")]
     if len(named) > len(MARKERS) * 2:
         raise InputError("Too many curves to tell apart", len(named), "Take some of them with rumap.select(...)")
     return named

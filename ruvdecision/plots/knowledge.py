@@ -15,9 +15,10 @@ from ..checks import check_choice, check_number, suggest
 from ..errors import InputError
 from ..maps.rumap import RUMap
 from ..protocols import Array
+from .axes import window
 from .labels import Labeller, lengths, resampled
 from .map import Positions, Rows
-from .theme import Style, bare, figure_of, fresh_axes, look_of, name_axes, plain, points, spans, threshold
+from .theme import Style, bare, figure_of, fresh_axes, look_of, name_axes, plain, points, threshold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -194,18 +195,11 @@ def _set_axes(
     if not isinstance(log, bool):
         check_choice("log", log, ["auto", "x", "y"])
     y = rumap.risk[shown] if max_risk is None else np.append(rumap.risk[shown], max_risk)
-    for letter, values in (("x", x), ("y", y)):
-        low, high = float(values.min()), float(values.max())
-        wanted = log is True or log == letter or (log == "auto" and spans(values))
-        if wanted and low <= 0:
-            what = f"A logarithmic {letter} axis needs positive values"
-            raise InputError(what, low, 'Use log="auto", or leave out noise variance 0')
-        if wanted:
-            room = (high / low) ** 0.08 if high > low else 1.2
-            ax.set(**{f"{letter}scale": "log", f"{letter}lim": (low / room, high * room)})
-        else:
-            room = 0.08 * (high - low) or 0.1 * (abs(high) or 1.0)
-            ax.set(**{f"{letter}lim": (low - room, high + room)})
+    sides = (("x", x, rumap.utility_score if against == "utility" else None), ("y", y, rumap.risk_score))
+    for letter, values, score in sides:
+        found = window(letter, values, score=score, log=log, margin=0.08)
+        ax.set(**{f"{letter}scale": "log"} if found.log else {})
+        ax.set(**{f"{letter}lim": (found.low, found.high)})
     name_axes(ax, rumap)
     if against != "utility":
         ax.set_xlabel(f"noise {against}" if against in ("variance", "sd") else against)

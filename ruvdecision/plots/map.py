@@ -19,8 +19,10 @@ from ..checks import check_choice, check_flag, check_number, check_text
 from ..decide import Choice, choose, not_dominated
 from ..decide.criteria import check_map
 from ..errors import InfeasibleError, InputError
+from ..maps.joining import worst_case
 from ..maps.rumap import RUMap
 from ..protocols import Array
+from .axes import window
 from .labels import Labeller, spread_along
 from .theme import (
     DARK,
@@ -51,6 +53,7 @@ BARS: Style = {"fmt": "none", "elinewidth": 0.9, "alpha": 0.7, "zorder": 2.5}
 """How bars of one standard error look."""
 MOST_TECHNIQUES = 24  # a legend with more cannot be read; all releases are then one cloud
 MOST_CURVES = 8  # of one technique; more of them are easier to read as a cloud of points
+REGION = 30.0  # releases with more than so many times the tolerable risk are not what is decided about
 CROWD = 2000  # of a larger map, markers and bars are pixels in a vector drawing: as shapes they would be megabytes
 
 
@@ -85,13 +88,15 @@ def rumap(
         Where to draw; a new figure if not given. Close that figure with ``plt.close(ax.figure)`` when it is saved.
     frontier : bool
         Emphasise the releases that no other one dominates. The band is a staircase: only releases on the map exist.
+        Where several users look at the same releases it is the frontier of the worst case (`RUMap.worst`).
     labels : bool
         Write parameter values along the curves.
     legend : bool
         Put a legend beside the axes, where it covers no data.
     log : "auto", True, False, "x", "y"
-        Logarithmic axes; "auto" takes one where values are positive and span more than three decades (two, if some are
-        infinite).
+        Logarithmic axes; "auto" takes one where ratios mean something, values are positive and the region of decision
+        (threshold, frontier, choice) spans more than a factor of 30. The axes show that region; how many releases lie
+        outside is said in the legend.
     title : str, optional
         A title.
     limit : Limit or True, optional
@@ -133,7 +138,9 @@ def rumap(
     ax = fresh_axes(ax, SIZE)
     look_of(ax)  # says if these are no axes
     wide, tall = (w[np.isfinite(w)] for w in wall) if wall else (x[:0], y[:0])
-    _set_axes(ax, rumap, np.append(x[shown], wide), np.append(y[shown], tall), max_risk, log)
+    case = worst_case(rumap)
+    region = _region(case, chosen, max_risk)
+    _set_axes(ax, rumap, np.append(x[shown], wide), np.append(y[shown], tall), region, log)
 
     colours = cycle([(c, m, s) for s in LINES for c, m in zip(look_of(ax).colours, MARKERS, strict=True)])
     techniques = dict.fromkeys(rumap.techniques)
@@ -142,8 +149,9 @@ def rumap(
     else:
         curves = [c for technique in techniques for c in _curves(rumap, technique, shown)]
     looks = [(next(colours), curve) for curve in curves]
-    if frontier:
-        _draw_frontier(ax, x, y, shown)
+    if frontier and case is not None:
+        # Of several users the frontier is that of the worst case: an agency chooses among releases, not among users.
+        _draw_frontier(ax, case.utility, case.risk, ~(np.isnan(case.utility) | np.isnan(case.risk)))
     if wall:
         _draw_limit(ax, *wall)
     for k, (look, curve) in enumerate(looks):
@@ -159,7 +167,7 @@ def rumap(
         ax.set_title(plain(title))
     if chosen is not None and not starred:
         refused = f"chosen: {chosen.release}"
-    remarks = _remarks(rumap, shown, refused)
+    remarks = _remarks(ax, rumap, shown, refused)
     if legend:
         _draw_legend(ax, remarks, own)
     _write(ax, rumap, looks, chosen if starred else None, max_risk, labels)
@@ -291,46 +299,29 @@ def _coordinates(rumap: RUMap, rows: Positions) -> tuple[dict[str, Array], dict[
     return numbers, words
 
 
-def _set_axes(ax: Axes, rumap: RUMap, x: Array, y: Array, max_risk: float | None, log: str | bool) -> None:
-    for letter, values in (("x", x), ("y", y if max_risk is None else np.append(y, max_risk))):
-        known = values[np.isfinite(values)]
-        positive = known[known > 0]
-        # Infinite values make the other end of the axis the interesting one: count them as a decade.
-        decades = 2 if np.any(np.isposinf(values)) else 3
-        spans = positive.size > 1 and positive.size == known.size and positive.max() > 10**decades * positive.min()
-        wanted = log is True or log == letter or (log == "auto" and spans)
-        if wanted and positive.size < known.size:
-            raise InputError(f"A logarithmic {letter} axis needs positive values", float(known.min()), 'Use log="auto"')
-        log_axis = wanted and positive.size > 0
-        ends = _limits(known, log_axis, bool(np.any(np.isinf(values))))
-        ax.set(**{f"{letter}scale": "log"} if log_axis else {})
-        ax.set(**{f"{letter}lim": ends})
+def _set_axes(ax: Axes, rumap: RUMap, x: Array, y: Array, region: tuple[Array, Array], log: str | bool) -> None:
+    sides = (("x", x, region[0], rumap.utility_score), ("y", y, region[1], rumap.risk_score))
+    for letter, values, core, score in sides:
+        found = window(letter, values, core, score=score, log=log)
+        ax.set(**{f"{letter}scale": "log"} if found.log else {})
+        ax.set(**{f"{letter}lim": (found.low, found.high)})
     name_axes(ax, rumap)
     bare(ax, look_of(ax), "both", ("top", "right"))
 
 
-LARGEST = 1e200
-"""What is larger is drawn at the edge."""
-
-
-def _limits(known: Array, log: bool, room: bool) -> tuple[float, float]:
-    """Limits with a margin; more of it where an arrow stands at the edge."""
-    if known.size == 0:
-        return (0.0, 1.0)
-    low, high = float(known.min()), float(known.max())
-    if log:
-        span = max(np.log10(high) - np.log10(low), 0.1)
-        with np.errstate(over="ignore"):  # what is too large is cut off
-            return _drawable(low / 10 ** (0.07 * span), high * 10 ** ((0.14 if room else 0.07) * span), log)
-    span = min(high, LARGEST) - max(low, -LARGEST)
-    if span <= 1e-9 * max(abs(low), abs(high)):
-        span = abs(high) or 1.0
-    return _drawable(low - 0.07 * span, high + (0.14 if room else 0.07) * span, log)
-
-
-def _drawable(low: float, high: float, log: bool) -> tuple[float, float]:
-    """Ends that matplotlib can draw: it takes their difference, and its tick marks go beyond them."""
-    return max(low, 1 / LARGEST if log else -LARGEST), min(high, LARGEST)
+def _region(case: RUMap | None, chosen: Choice | None, max_risk: float | None) -> tuple[Array, Array]:
+    """Utilities and risks that a reader must see: frontier, choice and threshold."""
+    if case is None:
+        return np.empty(0), np.empty(0)
+    front = not_dominated(case.risk, case.utility) & np.isfinite(case.risk) & np.isfinite(case.utility)
+    picked = [] if chosen is None else [(chosen.utility, chosen.risk)]
+    x, y = np.array([*zip(case.utility[front], case.risk[front], strict=True), *picked]).reshape(-1, 2).T
+    if max_risk is not None:
+        # Far above the threshold nothing is decided.
+        near = y <= REGION * max_risk if max_risk > 0 else np.ones(y.size, dtype=bool)
+        x, y = (x[near], y[near]) if near.sum() > 1 else (x, y)
+        y = np.append(y, max_risk)
+    return x, y
 
 
 def _draw_frontier(ax: Axes, x: Array, y: Array, shown: Rows) -> None:
@@ -461,7 +452,7 @@ def _draw_threshold(ax: Axes, max_risk: float) -> None:
     ax.axhspan(max_risk, ax.get_ylim()[1], color="0.5", alpha=0.06, lw=0, zorder=0)
 
 
-def _remarks(rumap: RUMap, shown: Rows, refused: str) -> list[str]:
+def _remarks(ax: Axes, rumap: RUMap, shown: Rows, refused: str) -> list[str]:
     remarks = [refused] if refused else []
     infinite = shown & (np.isinf(rumap.risk) | np.isinf(rumap.utility))
     if np.any(infinite):
@@ -470,6 +461,10 @@ def _remarks(rumap: RUMap, shown: Rows, refused: str) -> list[str]:
         remarks.append("open marker: not converged")
     if np.any((rumap.risk_error[shown] > 0) | (rumap.utility_error[shown] > 0)):
         remarks.append("bars: one standard error")
+    sides = ((rumap.utility, ax.get_xlim()), (rumap.risk, ax.get_ylim()))
+    away = np.any([np.isfinite(v) & ((v < low) | (v > high)) for v, (low, high) in sides], axis=0)
+    if np.any(away & shown):
+        remarks.append(f"outside the picture: {int(np.sum(away & shown)):,} of {rumap.size:,}")
     gone = int(np.sum(~shown))
     if gone:
         remarks.append(f"not drawn: {gone} (no value)")
@@ -520,7 +515,7 @@ def _write(
         labeller.keep_clear(np.array([x - dx, x + dx]), np.array([y, y]))
         labeller.keep_clear(np.array([x, x]), np.array([y - dy, y + dy]))
     if chosen is not None:
-        text = _wrap(chosen.release, 30) + f"\nrisk {chosen.risk:.4g}, utility {chosen.utility:.4g}"
+        text = _wrap(chosen.release, 30) + f"\nrisk {chosen.risk:.3g}, utility {chosen.utility:.3g}"
         labeller.call_out(text, chosen.utility, chosen.risk)
     if max_risk is not None and np.isfinite(max_risk):
         labeller.on_line(f"threshold {max_risk:.4g}", max_risk)

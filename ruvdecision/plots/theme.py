@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike
 
 from ..checks import check_choice
 from ..errors import InputError
-from ..protocols import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,8 +27,6 @@ Style = dict[str, Any]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7F7F7F")
 # The same idea on dark paper: every colour has a contrast of at least 4.5 with it.
 ON_DARK = ("#56B4E9", "#E69F00", "#2FBF92", "#E08BBD", "#F2793A", "#9DB2FF", "#FFFFFF", "#A6A6A6")
-LOG_FROM = 30.0
-"""An axis whose values span more than this factor is logarithmic."""
 MARKERS = ("o", "s", "D", "v", "P", "X", "h", "^")
 
 
@@ -173,11 +170,6 @@ def threshold(ax: Axes, max_risk: float, *, upright: bool = False, **style: Any)
     draw = ax.axvline if upright else ax.axhline
     look: Style = {"color": look_of(ax).soft, "lw": 1.1, "ls": (0, (5, 3))}
     draw(max_risk, **(look | style))
-
-
-def spans(values: Array) -> bool:
-    """Whether values are positive and span so much that a logarithmic axis shows them better."""
-    return bool(values.min() > 0 and values.max() > LOG_FROM * values.min())
 
 
 def plain(text: str) -> str:

@@ -17,6 +17,8 @@ from ..protocols import Array
 Ints = NDArray[np.intp]
 
 _DEGREE = 7
+_ABRUPT = 1000.0
+"""Ratio of neighbouring gaps beyond which points stand together."""
 _MOST = 50.0
 """Largest log density above the top: a spline on too coarse a grid overshoots."""
 _FLOOR = -1e5
@@ -164,10 +166,12 @@ def trim_pieces(
 
 
 def _fit(grid: Array, values: Array) -> BSpline:
-    """The smooth curve through the points.
+    """The smooth curve through the points, less those that stand nearly together (`_well_spaced`).
 
-    Where some stand too close together for that, which the solver finds singular, it goes through those that do not.
+    Where the solver still finds it singular, it is a cubic through points that are a millionth of the range apart.
     """
+    kept = _well_spaced(grid)
+    grid, values = grid[kept], values[kept]
     degree = min(_DEGREE, len(grid) - 1)
     degree = degree if degree % 2 else degree - 1
     try:
@@ -176,6 +180,31 @@ def _fit(grid: Array, values: Array) -> BSpline:
         cell = np.floor((grid - grid[0]) / (1e-6 * (grid[-1] - grid[0])))
         apart = np.flatnonzero(np.append(True, np.diff(cell) > 1))
         return make_interp_spline(grid[apart], values[apart], k=min(degree, 3), check_finite=False)
+
+
+def _well_spaced(grid: Array) -> Ints:
+    """Positions of the points that a curve of high degree may go through: one of each cluster.
+
+    A cluster is a run of at most seven gaps whose neighbours on both sides (on one side at an end of the grid) are a
+    thousand times as wide. Its points show slopes and curvatures that are rounding error. A longer run is a fine part
+    of the grid and stays, and so does a grid whose gaps grow little by little. Both ends of the grid are kept.
+    """
+    kept: Ints = np.arange(len(grid))
+    while len(kept) > 2:
+        gaps = np.diff(grid[kept])
+        ratio = gaps[1:] / gaps[:-1]
+        bounds = np.flatnonzero((ratio > _ABRUPT) | (ratio < 1 / _ABRUPT)) + 1
+        starts, stops = np.append(0, bounds), np.append(bounds, len(gaps))
+        wider = (
+            np.append(np.inf, gaps[starts[1:] - 1]) > gaps[starts],
+            np.append(gaps[stops[:-1]], np.inf) > gaps[stops - 1],
+        )
+        narrow = wider[0] & wider[1] & (stops - starts <= _DEGREE) & (len(starts) > 1)
+        if not narrow.any():
+            break
+        gone = [np.arange(a, b) + (b < len(gaps)) for a, b in zip(starts[narrow], stops[narrow], strict=True)]
+        kept = np.delete(kept, np.concatenate(gone))
+    return kept
 
 
 def _basis(fit: BSpline, x: Array, grid: Array) -> sparse.csr_array:

@@ -242,24 +242,24 @@ class Mixture(BasePosterior):
                 return self._on_points(found)
         step = max(1, BLOCK // (250 * max(1, int(np.prod(self.batch)))))
         if self.count <= step:
-            return self._settle(*self.parts.expect_last(f, at), joint=True)
+            return self._mean_with_error(*self.parts.expect_last(f, at), joint=True)
         parts = [
             self.parts.select((..., slice(start, start + step))).expect_last(f, at)
             for start in range(0, self.count, step)
         ]
         value, error = (np.concatenate([p[i] for p in parts], axis=-1) for i in (0, 1))
-        return self._settle(value, error, joint=True)
+        return self._mean_with_error(value, error, joint=True)
 
     def quadratic(self, weights: ArrayLike = 1.0) -> Value:
         if np.ndim(weights) == 0:
             square = np.square(self._gap) + self.parts.var()
-            return self._settle(
+            return self._mean_with_error(
                 float(np.asarray(weights)) * (square.sum(axis=-1) if self.event else square), 0.0, joint=True
             )
         matrix = as_weight_matrix(weights, self.event)
         gap = self._gap if self.event else self._gap[..., None]
         between = np.einsum("...i,ij,...j->...", gap, matrix, gap)
-        return self._settle(between + trace_product(matrix, self.parts.cov()), 0.0, joint=True)
+        return self._mean_with_error(between + trace_product(matrix, self.parts.cov()), 0.0, joint=True)
 
     def below(self, at: ArrayLike) -> Value:
         return self._ask(lambda law, a: law.below(a), at)
@@ -294,7 +294,7 @@ class Mixture(BasePosterior):
             with np.errstate(over="ignore", invalid="ignore"):
                 tilt = np.exp(np.minimum(inner + gap - np.expand_dims(value, self._axis), 700.0))
             # To first order the error is that of the tilted weights, less that of the mean if it is taken out.
-            error = self._settle(np.nan_to_num(tilt) - (gap if centred else 0.0), 0.0).error
+            error = self._mean_with_error(np.nan_to_num(tilt) - (gap if centred else 0.0), 0.0).error
         return Value(value if centred else value + t * self.mean(), np.where(np.isfinite(value), error, 0.0))
 
     def mean_difference(self) -> Value:
@@ -308,7 +308,7 @@ class Mixture(BasePosterior):
             return 2 * self._in_blocks(lambda a: (self._mix(self.parts.below(a).value),), x)[0] - x
 
         series = self._smooth_means(distance)
-        error = np.hypot(2 * self._settle(series, 0.0).error, found.error)
+        error = np.hypot(2 * self._mean_with_error(series, 0.0).error, found.error)
         return Value(found.value, np.where(np.isfinite(found.value), error, 0.0))
 
     def entropy(self) -> Value:
@@ -319,7 +319,7 @@ class Mixture(BasePosterior):
         if self.support is None and self.event:
             return found if self._normals is None else self._on_points(self._normals.minus_log_density())
         series = self._smooth_means(lambda x: -np.maximum(self.log_density(x), -700.0), joint=True)
-        return Value(found.value, np.hypot(self._settle(series, 0.0, joint=True).error, found.error))
+        return Value(found.value, np.hypot(self._mean_with_error(series, 0.0, joint=True).error, found.error))
 
     # -- helpers ---------------------------------------------------------------------------------------
 
@@ -380,7 +380,7 @@ class Mixture(BasePosterior):
             return np.asarray(np.sum(weights * terms, axis=-1 - inner))
         return np.asarray(np.einsum("...m,...m->...", *np.broadcast_arrays(weights, terms)))
 
-    def _settle(self, series: Array, own: ArrayLike, *, joint: bool = False) -> Value:
+    def _mean_with_error(self, series: Array, own: ArrayLike, *, joint: bool = False) -> Value:
         """Weighted mean of one value per part with its error.
 
         ``own`` is the error that the values have themselves; parts share it, so that it adds up.
@@ -399,14 +399,14 @@ class Mixture(BasePosterior):
 
     def _on_points(self, found: Value) -> Value:
         """The mean over parts of answers on shared points, of which the error of the mean is known."""
-        settled = self._settle(found.value, 0.0, joint=True)
+        settled = self._mean_with_error(found.value, 0.0, joint=True)
         return settled if self.sampled else Value(settled.value, found.error)
 
     def _ask(self, ask: Callable[[Posterior, Array], Value], at: ArrayLike, *, joint: bool = False) -> Value:
         """A question that is linear in the law, put to every part and averaged."""
 
         def one(a: Array) -> Value:
-            return self._settle(*ask(self.parts, a), joint=joint)
+            return self._mean_with_error(*ask(self.parts, a), joint=joint)
 
         return Value(*self._in_blocks(one, at, joint=joint))
 

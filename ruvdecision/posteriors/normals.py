@@ -40,21 +40,21 @@ class Normals:
     def expect(self, f: Callable[[Array], Array], cuts: Array | None, tolerance: float) -> Value | None:
         """E f of each part and the error of their weighted mean; None if they must be asked one by one."""
         if self.parts.event:
-            return None if self._cloud is None else self._cloud.expect(f)
-        series = None if self._line is None else self._line.expect(f, cuts, tolerance)
+            return None if self._sobol_points is None else self._sobol_points.expect(f)
+        series = None if self._shared_nodes is None else self._shared_nodes.expect(f, cuts, tolerance)
         return None if series is None else Value(series, np.zeros(()))
 
     @cached_property
     def tangled(self) -> bool:
         """Whether a chance of leaving a box has no closed form: three or more correlated components."""
-        if not self.parts.event or self.parts.event[0] < 3 or self._cloud is None:
+        if not self.parts.event or self.parts.event[0] < 3 or self._sobol_points is None:
             return False
         return bool(np.any(np.where(np.eye(self.parts.event[0], dtype=bool), 0.0, self.parts.covariances)))
 
     def outside(self, at: Array, width: Array) -> Value:
         """P(some coordinate is farther than its width from ``at``) of each part, and the error of their mean."""
-        assert self._cloud is not None
-        return self._cloud.outside(at, width)
+        assert self._sobol_points is not None
+        return self._sobol_points.outside(at, width)
 
     def mean_difference(self) -> Value:
         """Gini's mean difference of the mixture, each coordinate apart."""
@@ -79,8 +79,8 @@ class Normals:
 
     def minus_log_density(self) -> Value:
         """Mean of minus the log density of a mixture of vectors under each part, and the error of their mean."""
-        assert self._cloud is not None
-        return self._cloud.minus_log_density
+        assert self._sobol_points is not None
+        return self._sobol_points.minus_log_density
 
     def smooth_means(self, smooth: Callable[[Array], Array]) -> Array:
         """Mean of a smooth function under each part, for a few digits: a table of it, read at Gauss-Hermite's nodes.
@@ -107,16 +107,16 @@ class Normals:
         return np.broadcast_to(self.parts.sd, self.parts.batch + self.parts.event)
 
     @cached_property
-    def _line(self) -> SharedNodes | None:
+    def _shared_nodes(self) -> SharedNodes | None:
         """Nodes on the line with the density of every part, if they fit."""
         return SharedNodes.of(self.weights, self.parts.mean(), self._sd)
 
     @cached_property
-    def _cloud(self) -> Cloud | None:
+    def _sobol_points(self) -> SobolPoints | None:
         """A few points in space for each part."""
         if np.isinf(self.parts.covariances).any():
             return None
-        return Cloud.of(self.weights, self.parts.mean(), self.parts.cov())
+        return SobolPoints.of(self.weights, self.parts.mean(), self.parts.cov())
 
 
 @dataclass(frozen=True, eq=False)
@@ -419,7 +419,7 @@ def mean_difference(weights: Array, means: Array, sds: Array) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Cloud:
+class SobolPoints:
     """Scrambled Sobol points for every component, shifted by an amount of its own (Cranley and Patterson, 1976).
 
     With shifts of their own the components' errors average out; without, a few points would err for all alike. Eight
@@ -434,7 +434,7 @@ class Cloud:
     """``(turns, points, S, k)``"""
 
     @classmethod
-    def of(cls, weights: Array, means: Array, covs: Array) -> Cloud:
+    def of(cls, weights: Array, means: Array, covs: Array) -> SobolPoints:
         """Place the points: some hundred thousand in all, at least two in each turn and component."""
         count, k = means.shape
         per = 2 ** max(1, min(12, int(np.log2(_POINTS / (_TURNS * count) + 1))))
@@ -442,11 +442,11 @@ class Cloud:
 
     def expect(self, f: Callable[[Array], Array]) -> Value:
         """E f of each component, and the error of their weighted mean."""
-        return self._settle(shaped(f(self.theta), self.theta.shape[:1]).reshape(self.uniform.shape[:-1]))
+        return self._mean_with_error(shaped(f(self.theta), self.theta.shape[:1]).reshape(self.uniform.shape[:-1]))
 
     def outside(self, at: Array, width: Array) -> Value:
         """P(some coordinate is farther than its width from ``at``)."""
-        return self._settle(normal.separated(self.means - at, self.roots, width, self.uniform))
+        return self._mean_with_error(normal.separated(self.means - at, self.roots, width, self.uniform))
 
     @cached_property
     def minus_log_density(self) -> Value:
@@ -460,7 +460,7 @@ class Cloud:
         step = max(1, BLOCK // count)
         for start in range(0, len(flat), step):
             values[start : start + step] = self._log_density(flat[start : start + step])
-        return self._settle(-values.reshape(used, keep, count))
+        return self._mean_with_error(-values.reshape(used, keep, count))
 
     @cached_property
     def theta(self) -> Array:
@@ -468,7 +468,7 @@ class Cloud:
         z = special.ndtri(self.uniform)
         return np.asarray(self.means + np.einsum("sij,tpsj->tpsi", self.roots, z)).reshape(-1, self.means.shape[1])
 
-    def _settle(self, values: Array) -> Value:
+    def _mean_with_error(self, values: Array) -> Value:
         """Means over points ``(turns, points, S)`` for each component, and the error of their mean."""
         table = values.mean(axis=1)
         turns = table @ self.weights
@@ -476,7 +476,7 @@ class Cloud:
 
     @cached_property
     def _forms(self) -> tuple[Array, Array, Array]:
-        """Mean and scale of the cloud, and each component's log density as a quadratic form in whitened coordinates."""
+        """Mean and scale of all, and the components' log densities as quadratic forms in whitened coordinates."""
         centre = self.weights @ self.means
         scale = np.sqrt(self.weights @ (np.square(self.means - centre) + np.sum(np.square(self.roots), axis=-1)))
         means, roots = (self.means - centre) / scale, self.roots / scale[:, None]

@@ -6,6 +6,7 @@ the study itself had to say.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from ..maps.rumap import RUMap
 from ..maps.show import HEADS, better, counted, cut, entry, evenly, number, user_columns
 from ..maps.storage import fingerprint
 from ..plots.map import Positions
+from ..running.fingerprint import fingerprint_data
 from .diagnostics import Flags, diagnostics, doubtful, is_diagnostic
 from .document import Document, Fold, Heading, Items, Paragraph, Picture, ReportBlock, Table, TableRow, Terms
 from .extras import Extras, reasons, sections, sureness
@@ -29,6 +31,8 @@ from .users import users
 OPEN, EXCERPT = 40, 20
 #: Rows of the releases that are not on the frontier; more of them are left out, evenly.
 REST = 200
+#: Digits of a seed that nobody finds by trying: fresh ones have about 38.
+LONG = 24
 #: Libraries whose versions a map may hold.
 LIBRARIES = ("ruvdecision", "python", "numpy", "scipy", "pymc", "arviz", "pytensor", "nutpie")
 
@@ -58,7 +62,7 @@ def compose(
     signers = [TableRow((who, "", "", "")) for who in ("prepared by", "reviewed by", "approved by")]
     head = ("", "name", "date", "signature")
     blocks += [Heading(2, "Signed", "signed"), Table("Signatures", head, signers, (False,) * 4)]
-    releases = counted(sum(len(m) for m in maps.values()), "candidate release")
+    releases = counted(sum(len(set(m.released)) for m in maps.values()), "candidate release")
     parts = [
         f"{counted(len(maps), 'map')} with {releases}" if panel else releases,
         f"threshold on the risk: {_threshold(max_risk)}",
@@ -93,6 +97,14 @@ def _decide(rumap: RUMap, max_risk: float | None, rule: Mapping[str, Any] | None
     except InfeasibleError as error:
         return _Decision(f"No release is chosen. {error}", failed=True)
     return _Decision(str(choice), choice)
+
+
+def _plainly(choice: Choice | None) -> list[ReportBlock]:
+    """The decision in words and in the data's own unit, for readers who do not read Python."""
+    if choice is None or not (choice.order or choice.meaning):
+        return []
+    order = f"Decision: {choice.order}." if choice.order else ""
+    return [Paragraph(" ".join([*([order] if order else []), *choice.meaning]))]
 
 
 def _decisions(decisions: Mapping[str, _Decision], max_risk: float | None) -> Table:
@@ -142,10 +154,12 @@ def _circumstances(rumap: RUMap, choice: Choice | None, front: Flags) -> list[st
 def _chapter(
     rumap: RUMap, decision: _Decision, max_risk: float | None, anchor: str, level: int, extras: Extras
 ) -> list[ReportBlock]:
+    whole, rumap = rumap, rumap.worst()
     front = not_dominated(rumap.risk, rumap.utility)
     order = np.flatnonzero(front)
     order = order[np.lexsort((rumap.utility[order], rumap.risk[order]))]
     blocks: list[ReportBlock] = [
+        *_plainly(decision.choice),
         Paragraph(decision.sentence, decision.kind),
         Items(_circumstances(rumap, decision.choice, front)),
     ]
@@ -154,7 +168,15 @@ def _chapter(
         if parts:
             blocks.extend([Heading(level, title, f"{anchor}-{name}"), *parts])
 
-    section("The map", "map", [_picture(rumap, decision, max_risk, anchor, order, extras)])
+    if whole.user_names:
+        names = "; ".join(whole.user_names)
+        blocks.append(
+            Paragraph(
+                f"{len(whole.user_names)} users look at the same releases: {names}. Risk and utility of a release are "
+                "those of the worst of them; the column worst_user says whose risk it is. The picture has all of them."
+            )
+        )
+    section("The map", "map", [_picture(rumap, whole, decision, max_risk, anchor, order, extras)])
     section("The users" if rumap.uncertainties else "Risk and utility", "users", users(rumap, decision.choice))
     section("The releases", "releases", _releases(rumap, order, front, decision.choice))
     section("Measures and other columns", "measures", _measures(rumap, order, decision.choice))
@@ -163,12 +185,18 @@ def _chapter(
         section(title, name, parts)
     section("Diagnostics", "diagnostics", diagnostics(rumap, decision.choice))
     section("Remarks on the map", "remarks", [Items(rumap.notes)] if rumap.notes else [])
-    section("Record", "record", [Terms(_record(rumap))])
+    section("Record", "record", [Terms(_record(rumap, extras.seed))])
     return blocks
 
 
 def _picture(
-    rumap: RUMap, decision: _Decision, max_risk: float | None, anchor: str, order: Positions, extras: Extras
+    rumap: RUMap,
+    whole: RUMap,
+    decision: _Decision,
+    max_risk: float | None,
+    anchor: str,
+    order: Positions,
+    extras: Extras,
 ) -> ReportBlock:
     if np.all(np.isnan(rumap.risk) | np.isnan(rumap.utility)):
         return Paragraph("There is nothing to draw: no release has both a risk and a utility.", "warning")
@@ -178,7 +206,7 @@ def _picture(
     caption += "" if extras.limit is None else ", the dotted line the limit of all mechanisms"
     caption += "." if decision.choice is None else ", the star the chosen release."
     caption += "" if rumap.converged.all() else " Open markers did not converge."
-    return Picture(map_drawing(rumap, max_risk, limit=extras.limit, rule=extras.rule), caption, words, anchor)
+    return Picture(map_drawing(whole, max_risk, limit=extras.limit, rule=extras.rule), caption, words, anchor)
 
 
 def _in_words(rumap: RUMap, decision: _Decision, max_risk: float | None, order: Positions) -> str:
@@ -258,11 +286,11 @@ def _tables(
 
 def _table(rumap: RUMap, rows: Positions, choice: Choice | None, caption: str, columns: Sequence[str]) -> Table:
     chosen = None if choice is None else choice.row.position
-    doubt = doubtful(rumap)
+    flagged = doubtful(rumap)
     lines = []
     for i in rows.tolist():
-        marks = {"chosen": i == chosen, "not converged": not rumap.converged[i], "see diagnostics": doubt[i]}
-        kind = "chosen" if i == chosen else "doubtful" if doubt[i] or not rumap.converged[i] else ""
+        marks = {"chosen": i == chosen, "not converged": not rumap.converged[i], "see diagnostics": flagged[i]}
+        kind = "chosen" if i == chosen else "doubtful" if flagged[i] or not rumap.converged[i] else ""
         cells = [entry(rumap, k, i) for k in columns]
         lines.append(TableRow((rumap.releases[i], *cells, ", ".join(k for k, found in marks.items() if found)), kind))
     words = HEADS | {name: f"{name} ({end} is better)" for name, end in better(rumap).items()}
@@ -274,7 +302,7 @@ def _table(rumap: RUMap, rows: Positions, choice: Choice | None, caption: str, c
 # -- the record ----------------------------------------------------------------------------------------
 
 
-def _record(rumap: RUMap) -> list[tuple[str, str]]:
+def _record(rumap: RUMap, seed: bool) -> list[tuple[str, str]]:
     """Where the numbers come from. A map's attributes are its maker's; long ones are cut."""
     known = {str(k): _text(v) for k, v in rumap.attrs.items() if v is not None}
     if rumap.attrs.get("replicates") in (0, "default"):
@@ -284,10 +312,23 @@ def _record(rumap: RUMap) -> list[tuple[str, str]]:
     if taken:
         what = "a hash of the confidential records with a key that the agency keeps: it tells nothing without the key"
         pairs.append(("fingerprint of the data", f"{taken} ({what}, and with it whether other records are the same)"))
-    placed = (*LIBRARIES, "intruder", "scientist", "better")  # they have their own places
+    if "seed" in known and not seed:
+        known["seed"] = _seed_digest(known["seed"])
+    placed = (*LIBRARIES, "intruder", "scientist", "better", "seed_means")  # they have their own places
     pairs += [(k.replace("_", " "), text) for k, text in known.items() if text and k not in placed]
     versions = ", ".join(f"{k} {known[k]}" for k in LIBRARIES if k in known)
     return [*pairs, ("versions", versions or "not known")]
+
+
+def _seed_digest(seed: str) -> str:
+    """What names a seed without giving it. A short one could be found from a plain hash by trying."""
+    keyed = fingerprint_data(seed)
+    if keyed or len(seed) >= LONG:
+        digest = keyed or f"sha256 {hashlib.sha256(f'ruvdecision seed {seed}'.encode()).hexdigest()[:32]}"
+        return f"kept in the map; its digest is {digest}"
+    return (
+        "kept in the map; no digest, because a short seed could be found from one: set RUVDECISION_KEY for a keyed one"
+    )
 
 
 def _text(entry: object) -> str:

@@ -121,9 +121,9 @@ def diagnostics(rumap: RUMap, choice: Choice | None) -> list[ReportBlock]:
         caption = f"Releases to look at twice ({len(found)}{more})"
         blocks.append(Table(caption, ("release", "why"), rows, (False, False)))
     else:
-        blocks.append(
-            Paragraph("Nothing is marked: every sampler converged, every number is finite, no error is large.")
-        )
+        ran = any(name == "converged" or name.endswith("_converged") for name in rumap.columns)
+        sampled = "every sampler converged, " if ran else ""
+        blocks.append(Paragraph(f"Nothing is marked: {sampled}every number is finite, no error is large."))
     rows, texts = [], []
     for name, column in rumap.columns.items():
         # The members of a panel have their own table.

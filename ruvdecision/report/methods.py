@@ -92,9 +92,8 @@ def _modelled(maps: Sequence[RUMap]) -> bool:
 
 
 def _sampled(maps: Sequence[RUMap]) -> bool:
-    return any("sampl" in name.lower() for m in maps for name in set(m.engine)) or any(
-        k.endswith(("_rhat", "_ess_bulk", "_khat")) and is_diagnostic(m, k) for m in maps for k in m.columns
-    )
+    """True if an engine wrote diagnostics of draws."""
+    return any(k.endswith(("_rhat", "_ess_bulk", "_khat")) and is_diagnostic(m, k) for m in maps for k in m.columns)
 
 
 def _measured(maps: Sequence[RUMap]) -> bool:

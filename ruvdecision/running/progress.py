@@ -45,7 +45,7 @@ class Bar:
         True shows the bar, False never does; by default it is shown if standard error is a terminal.
 
     >>> with Bar("counting", show=False) as bar:
-    ...     bar.tell(0.5, note="R-hat 1.01")
+    ...     bar.update(0.5, note="R-hat 1.01")
     """
 
     def __init__(self, text: str, show: bool | None = None) -> None:
@@ -56,7 +56,7 @@ class Bar:
         self._bar: Any = None
         self._task: Any = None
 
-    def tell(self, share: float, note: str = "") -> None:
+    def update(self, share: float, note: str = "") -> None:
         """Say which share of the work is done, from 0 to 1, and perhaps a few words, such as the current R-hat."""
         share = min(max(share, 0.0), 1.0)
         left = self._left(share)

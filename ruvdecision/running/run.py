@@ -15,6 +15,7 @@ import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -30,6 +31,11 @@ AHEAD = 4
 
 STUDIES = "ruvdecision_study_"
 """How the names of study modules begin; they are made from files, and no worker can import them."""
+
+SEED_MEANS = (
+    "Makes this map again. Whoever knows a seed can draw the same random numbers and take noise off: release files "
+    "that leave the agency without one, mask.release(data)."
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ def run(
     executor: Executor | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     fingerprint: Callable[[], Mapping[str, object]] | None = None,
-    tell: Callable[[float], Any] | None = None,
+    on_progress: Callable[[float], Any] | None = None,
 ) -> RunResult:
     """Do all tasks and give back their results in order.
 
@@ -103,10 +109,10 @@ def run(
         do = "Write ProcessPoolExecutor(4), or client.get_executor()"
         raise InputError("executor must be a concurrent.futures.Executor", type(executor).__name__, do)
     if checkpoint is None:
-        return _work(tasks, [None] * len(tasks), shared, executor, None, tell)
+        return _work(tasks, [None] * len(tasks), shared, executor, None, on_progress)
     parts = {"shared": shared, "tasks": [t.arguments for t in tasks]} if fingerprint is None else fingerprint()
     with Checkpoint(checkpoint, {**parts, "work": [(t.key, t.function) for t in tasks]}) as kept:
-        return _work(tasks, [kept.get(task.key) for task in tasks], shared, executor, kept, tell)
+        return _work(tasks, [kept.get(task.key) for task in tasks], shared, executor, kept, on_progress)
 
 
 def root_seed(seed: Seed, checkpoint: str | os.PathLike[str] | None = None) -> np.random.SeedSequence:
@@ -120,27 +126,32 @@ def root_seed(seed: Seed, checkpoint: str | os.PathLike[str] | None = None) -> n
     return as_seed_sequence(seed) if seed is not None or checkpoint is None else kept_seed(checkpoint)
 
 
+def seed_attrs(root: np.random.SeedSequence) -> dict[str, str]:
+    """The seed as attributes of a map, with what it means. A report, which leaves the room, gives a digest of it."""
+    return {"seed": str(root.entropy), "seed_means": SEED_MEANS}
+
+
 def _work(
     tasks: Sequence[Task],
     found: Sequence[tuple[Any] | None],
     shared: Any,
     executor: Executor | None,
     kept: Checkpoint | None,
-    tell: Callable[[float], Any] | None,
+    on_progress: Callable[[float], Any] | None,
 ) -> RunResult:
     results = [None if item is None else item[0] for item in found]
     todo = [i for i, item in enumerate(found) if item is None]
     done = len(tasks) - len(todo)
-    if tell is not None:
-        tell(done / max(len(tasks), 1))  # where the pace begins
+    if on_progress is not None:
+        on_progress(done / max(len(tasks), 1))  # where the pace begins
     try:
         for i, result in (_here if executor is None else partial(_elsewhere, executor))(tasks, todo, shared):
             if kept is not None:
                 kept.put(tasks[i].key, result)
             results[i] = result
             done += 1
-            if tell is not None:
-                tell(done / len(tasks))
+            if on_progress is not None:
+                on_progress(done / len(tasks))
     except KeyboardInterrupt:
         return RunResult(results, True)
     return RunResult(results, False)
@@ -173,11 +184,17 @@ def _elsewhere(
             # How many workers there are is known from who has answered.
             while waiting and len(flying) < AHEAD * max(os.cpu_count() or 1, len(workers)):
                 i, carried = waiting.popleft()
-                flying[executor.submit(call, token, i, carried, pack((tasks[i].function, tasks[i].arguments)))] = i
-            for future in wait(flying, return_when=FIRST_COMPLETED).done:
+                work = pack((tasks[i].function, tasks[i].arguments))
+                with _or_broken():
+                    flying[executor.submit(call, token, i, carried, work)] = i
+            with _or_broken():
+                done = wait(flying, return_when=FIRST_COMPLETED).done
+            for future in done:
                 i, error = flying.pop(future), future.exception()
                 if isinstance(error, (BrokenExecutor, KeyboardInterrupt)):
                     raise error
+                if isinstance(error, OSError) and _of_scheduler(executor, error):
+                    raise BrokenExecutor(type(error).__name__) from error
                 if i in carriers:
                     carriers.remove(i)
                     lacking.clear()
@@ -208,8 +225,8 @@ def _elsewhere(
     except (BrokenExecutor, CancelledError) as error:
         yield from _finished(flying)
         raise RuvError(
-            "The executor broke: a worker of it may have been killed, or have run out of memory",
-            type(error).__name__,
+            "The executor broke: a worker may have been killed or out of memory, or the scheduler is gone",
+            type(error.__cause__ or error).__name__,
             "Run it again with a new executor, perhaps with fewer workers; with checkpoint= it goes on where it was",
         ) from error
     except KeyboardInterrupt:
@@ -219,6 +236,26 @@ def _elsewhere(
         for future in flying:
             future.cancel()
         del _SHARED[token]
+
+
+@contextmanager
+def _or_broken() -> Iterator[None]:
+    """What goes wrong between us and the workers is an executor that broke."""
+    try:
+        yield
+    except BrokenExecutor:
+        raise
+    except (OSError, RuntimeError) as error:
+        raise BrokenExecutor(type(error).__name__) from error
+
+
+def _of_scheduler(executor: Executor, error: BaseException) -> bool:
+    """Whether an error of dask's comes from a scheduler that cannot be reached, not from a task on a worker."""
+    trace, on_worker = error.__traceback__, False
+    while trace is not None:
+        on_worker |= trace.tb_frame.f_code.co_name == call.__name__
+        trace = trace.tb_next
+    return type(executor).__module__.startswith("distributed") and not on_worker
 
 
 def _finished(flying: Mapping[Future[Reply], int]) -> Iterator[tuple[int, Any]]:

@@ -22,7 +22,7 @@ from ..masks.noise import Noise
 from ..protocols import Value
 from . import bayes, exact, formulas
 from .bayes import RankPosterior
-from .crossing import Crossing, Optimum, crossings, optimal_noise
+from .crossing import Crossing, LeastNoise, crossings, optimal_noise
 from .curve import KNOWLEDGE, METHODS, Curve, check_noise
 from .empirical import empirical
 from .populations import Masked
@@ -30,8 +30,8 @@ from .populations import Masked
 __all__ = [
     "Crossing",
     "Curve",
+    "LeastNoise",
     "Masked",
-    "Optimum",
     "RankPosterior",
     "additive_noise",
     "bayes",
@@ -188,7 +188,8 @@ def map_curves(listed: Sequence[Curve], noise_variance: ArrayLike) -> RUMap:
         scientist=Value.exact(np.concatenate([c.scientist_uncertainty(grid) for c in listed])),
         before=(repeat([c.before for c in listed]), None),
         provenance=Provenance(engines, tuple(dict.fromkeys(note for c in listed for note in c.notes))),
-        columns={
+        columns=({"user": repeat(short)} if many else {})
+        | {
             "target": repeat([c.target for c in listed]),
             "knowledge": repeat([c.knowledge for c in listed]),
             "method": repeat([c.method for c in listed]),

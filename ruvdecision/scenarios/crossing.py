@@ -26,7 +26,7 @@ class Crossing(NamedTuple):
     utility: float
 
 
-class Optimum(NamedTuple):
+class LeastNoise(NamedTuple):
     """The least noise that keeps a risk at or below a threshold."""
 
     curve: str
@@ -80,7 +80,7 @@ def crossings(
 def optimal_noise(curve: Any, max_risk: float) -> Any:
     """The least noise variance whose risk is at most ``max_risk``: the most useful release that is allowed.
 
-    Gives an `Optimum` for a `Curve`, and a list of them for a list of curves or a map. Zero where no noise is
+    Gives a `LeastNoise` for a `Curve`, and a list of them for a list of curves or a map. Zero where no noise is
     needed; an `InfeasibleError` where no noise is enough. In a list such a curve has NaN in its place, so that the
     others are not lost; the error comes if none can do it.
 
@@ -92,14 +92,14 @@ def optimal_noise(curve: Any, max_risk: float) -> Any:
     """
     max_risk = check_number("max_risk", max_risk, low=0, open_low=True)
     if not isinstance(curve, Curve):
-        found: list[Optimum] = []
+        found: list[LeastNoise] = []
         failures: list[InfeasibleError] = []
         for one in _as_curves(curve):
             try:
                 found.append(optimal_noise(one, max_risk))
             except InfeasibleError as error:
                 failures.append(error)
-                found.append(Optimum(one.label, *[float("nan")] * 4))
+                found.append(LeastNoise(one.label, *[float("nan")] * 4))
         if len(failures) == len(found):
             raise failures[0]
         return found
@@ -156,8 +156,8 @@ def _outward(curve: Curve, scale: float) -> Iterable[Array]:
     ]
 
 
-def _optimum(curve: Curve, v: float) -> Optimum:
-    return Optimum(
+def _optimum(curve: Curve, v: float) -> LeastNoise:
+    return LeastNoise(
         curve.label, v, float(curve.risk(v)), float(curve.utility(v)), float(curve.utility(v, informed=True))
     )
 

@@ -27,7 +27,7 @@ LARGEST_PROBED = 500
 
 
 class Released:
-    """Released values of several replicates, ``(replicates, n, k)``, complete; rules that look at them share a sort."""
+    """Released values of several replicates, ``(replicates, n, k)``, complete; rules that use them share a sort."""
 
     def __init__(self, values: Array) -> None:
         self._given = values
@@ -93,7 +93,7 @@ class Rule:
         """The rank that it takes among ``n`` released values, None for other rules."""
         return None
 
-    def look(self, released: Released, vector: bool) -> Array:
+    def estimates(self, released: Released, vector: bool) -> Array:
         """Estimates from complete releases, ``(replicates, k)``; ``vector`` says that a release is one variable."""
         return self.of(released.values)
 
@@ -166,7 +166,7 @@ class Row(Rule):
     def by_index(self) -> bool:
         return self.row is None
 
-    def look(self, released: Released, vector: bool) -> Array:
+    def estimates(self, released: Released, vector: bool) -> Array:
         return released.row(self.place(released.n))
 
     def as_linear(self, n: int, k: int, vector: bool) -> Rule | None:
@@ -212,7 +212,7 @@ class Ranked(Rule):
         assert rank is not None  # as checked
         return rank
 
-    def look(self, released: Released, vector: bool) -> Array:
+    def estimates(self, released: Released, vector: bool) -> Array:
         return released.ranked(self.rank(released.n))
 
     def _of_present(self, values: Array, missing: NDArray[np.bool_]) -> Array:
@@ -229,7 +229,7 @@ class Ranked(Rule):
 
 
 @dataclass(frozen=True)
-class Linear(Rule):
+class WeightedSum(Rule):
     """A weighted sum of the released rows plus a constant, such as a mean that is shrunk.
 
     Parameters
@@ -239,7 +239,7 @@ class Linear(Rule):
     offset : float, default 0
         What is added.
 
-    >>> Linear([0.5, 0.5, 0.0], offset=1.0)([1.0, 2.0, 6.0])
+    >>> WeightedSum([0.5, 0.5, 0.0], offset=1.0)([1.0, 2.0, 6.0])
     2.5
     """
 
@@ -250,7 +250,7 @@ class Linear(Rule):
         array = check_finite("coefficients", as_float_array("coefficients", self.coefficients))
         if array.ndim != 1 or array.size == 0:
             what = "coefficients must be one number per row"
-            raise InputError(what, f"shape {array.shape}", "Write Linear([0.5, 0.5])")
+            raise InputError(what, f"shape {array.shape}", "Write WeightedSum([0.5, 0.5])")
         object.__setattr__(self, "coefficients", tuple(array.tolist()))
         object.__setattr__(self, "offset", check_number("offset", self.offset))
 
@@ -300,10 +300,10 @@ class Custom(Rule):
             what = f"{self.describe()[0].upper()}{self.describe()[1:]} fails on a release"
             raise InputError(what, failure(error), "Check the function") from None
 
-    def look(self, released: Released, vector: bool) -> Array:
+    def estimates(self, released: Released, vector: bool) -> Array:
         return np.stack([np.atleast_1d(self(y[:, 0] if vector else y)).ravel() for y in released.values])
 
-    def as_linear(self, n: int, k: int, vector: bool) -> Linear | None:
+    def as_linear(self, n: int, k: int, vector: bool) -> WeightedSum | None:
         """The weights of a function that is linear, found by trying it; None if it is not, or too large to try."""
         if k != 1 or n > LARGEST_PROBED:
             return None
@@ -321,7 +321,7 @@ class Custom(Rule):
         offset, coefficients = found[0], found[1 : n + 1] - found[0]
         linear = probes @ coefficients + offset
         room = 1e-9 * (1.0 + abs(offset) + np.abs(probes) @ np.abs(coefficients))
-        return Linear(coefficients, float(offset)) if np.all(np.abs(found[n + 1 :] - linear) <= room) else None
+        return WeightedSum(coefficients, float(offset)) if np.all(np.abs(found[n + 1 :] - linear) <= room) else None
 
     def describe(self) -> str:
         name = str(getattr(self.function, "__name__", type(self.function).__name__))

@@ -15,7 +15,7 @@ from ruvdecision.analyses.limit.estimates import UserOverFiles
 from ruvdecision.analyses.limit.mixtures import Mixtures
 from ruvdecision.analyses.limit.programme import Programme, TwoUsers
 from ruvdecision.beliefs import FiniteBelief, NormalBelief, TableBelief
-from ruvdecision.channels.steps import About
+from ruvdecision.channels.steps import FileFacts
 from ruvdecision.engines.finite.whole_file import WholeFile
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.evaluate import evaluate
@@ -361,7 +361,7 @@ def test_mechanism_releases_and_is_inverted():
     rng = np.random.default_rng(2)
     mask = Mechanism(rng.dirichlet(np.ones(3), size=6), outputs=[0.1, 0.5, 0.9], outcomes=[0, 1], records=3, rows=[1])
     shown = [mask.release([0.0, 1.0, 1.0], seed)[0] for seed in range(4000)]
-    step = mask.steps(About(3, (0,)), np.empty((1, 0)))[0]
+    step = mask.steps(FileFacts(3, (0,)), np.empty((1, 0)))[0]
     row = step.matrix[step.index_of(np.array([0, 1, 1]))]
     counts = np.array([np.mean(np.isclose(shown, v)) for v in mask.outputs])
     assert np.all(np.abs(counts - row) < 4 * np.sqrt(row * (1 - row) / 4000))

@@ -230,7 +230,7 @@ def test_nodes_integrate_as_quad_does(case: Case) -> None:
                 continue
             a, b = max(low, one.window()[0][0]), min(high, one.window()[1][0])
             cuts = np.concatenate(
-                [one.cuts.places.ravel(), np.linspace(a, b, 40 if dear else 150), np.geomspace(0.02, 1500, 40)]
+                [one.cuts.ravel(), np.linspace(a, b, 40 if dear else 150), np.geomspace(0.02, 1500, 40)]
             )
             cuts = np.unique(np.clip(cuts[np.isfinite(cuts)], a, b))
             assert found[i] == pytest.approx(panel_sum(one, f, cuts), rel=1e-9, abs=1e-13)
@@ -257,9 +257,7 @@ def test_nodes_are_scipys_integral(mask: Mask, f: Any, low: float, high: float) 
     one = column_of(mask, mask.release(np.array([3.0]), 5))
     x, logw = nodes(one, low, high, panels=60)
     a, b = max(low, one.window()[0][0]), min(high, one.window()[1][0])
-    cuts = np.unique(
-        np.clip([*one.cuts.places.ravel(), a, b, *np.geomspace(0.1, 100, 12), *np.linspace(-30, 30, 13)], a, b)
-    )
+    cuts = np.unique(np.clip([*one.cuts.ravel(), a, b, *np.geomspace(0.1, 100, 12), *np.linspace(-30, 30, 13)], a, b))
     exact = sum(
         integrate.quad(lambda t: float(np.exp(one.log([t]))[0] * f(t)), c, d, epsabs=1e-14, epsrel=1e-10, limit=100)[0]
         for c, d in itertools.pairwise(cuts)

@@ -12,7 +12,7 @@ from scipy import integrate, stats
 
 import ruvdecision as ruv
 from ruvdecision.beliefs.pymc import PyMCBelief
-from ruvdecision.channels.steps import About, AddNoise, ClipTo, Cut, Step
+from ruvdecision.channels.steps import AddNoise, ClipTo, Cut, FileFacts, Step
 from ruvdecision.engines.finite.enumeration import Enumeration
 from ruvdecision.engines.normal.exact import Exact
 from ruvdecision.engines.pymc.quadrature import Quadrature
@@ -32,7 +32,7 @@ class Income(Mask):
     label: str = "midpoint"
     before: bool = True
 
-    def steps(self, about: About, numbers: Any) -> list[Step]:
+    def steps(self, about: FileFacts, numbers: Any) -> list[Step]:
         columns = about.positions(None)
         ones = np.ones(len(columns))
         noise = [AddNoise(columns=columns, covariance=self.variance * np.eye(len(columns))[None, None])]

@@ -231,7 +231,7 @@ def test_spelling():
     assert spell_measures([]) == [RecordLinkage(), Propensity()]
     assert spell_measures(["IO"], models=["y ~ a", "y ~ b"]) == [IntervalOverlap(["y ~ a", "y ~ b"])]
     assert spell_measures(['IO("y ~ a", level=0.9)'], models=["z ~ b"]) == [IntervalOverlap("y ~ a", level=0.9)]
-    assert spell_measures(["k-anonymity"], known=["a"], missing="omit") == [KAnonymity(keys=["a"], nan_policy="omit")]
+    assert spell_measures(["k-anonymity"], known=["a"], missing="omit") == [KAnonymity(keys=["a"], missing="omit")]
     assert spell_measures(["INTERVAL overlap(model='y ~ a')"]) == [IntervalOverlap("y ~ a")]
     assert split_names(["a, b", " c ,"]) == ["a", "b", "c"]
 

@@ -23,7 +23,7 @@ import numpy as np
 import places
 import pytest
 from edges import tried
-from examples import CATEGORICAL, MASKS, MEASURES, measure_names
+from examples import CATEGORICAL, MASKS, MEASURES, measure_names, spelt
 from sentinels import CATEGORY, DATE, LARGEST, SECRETS, SMALLEST, WHO, WHOLE, files, labelled, leaks, numbers, table
 
 import ruvdecision as ruv
@@ -87,11 +87,8 @@ def every_measure(names: list[str]) -> RUMap:
     """All measures of numbers, or of categories, on one map with all their parts."""
     category = names[0] in CATEGORICAL
     given = {n: dict(MEASURES.get(n, {})) for n in names}
-    spelt = {"a": "income", "b": "age", "c": "tax", "g": "trade", "h": "owner", "a ~ b + c": "income ~ age + tax"}
-    known = {
-        n: {k: [spelt[w] for w in v] if isinstance(v, list) else spelt.get(v, v) for k, v in g.items()}
-        for n, g in given.items()
-    }
+    words = {"a": "income", "b": "age", "c": "tax", "g": "trade", "h": "owner", "a ~ b + c": "income ~ age + tax"}
+    known = {n: {k: spelt(v, words) for k, v in g.items()} for n, g in given.items()}
     known |= {n: {"columns": ["income", "tax"]} for n in ("DensityKL", "InformationLoss") if n in names}
     data = labelled()[["trade", "owner"]] if category else table()
     masks = [ruv.PRAM(stay=0.7)] if category else [ruv.Noise(share=0.2)]

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from edges import tried
-from examples import MASKS, MEASURES, measure_names
+from examples import MASKS, MEASURES, measure_names, spelt
 from sentinels import CATEGORY, DATE, LARGEST, SECRETS, WHO, WHOLE, chain, labelled, leaks, numbers, table
 
 import ruvdecision as ruv
@@ -133,13 +133,9 @@ def test_masks(mask: ruv.Mask) -> None:
 SPELT = {"a": "income", "b": "age", "c": "tax", "g": "trade", "h": "name", "a ~ b + c": "income ~ age + trade"}
 
 
-def spelt(given: Any) -> Any:
-    return [SPELT[v] for v in given] if isinstance(given, list) else SPELT.get(given, given)
-
-
 @pytest.mark.parametrize("name", measure_names())
 def test_measures(name: str) -> None:
-    given = {k: spelt(v) for k, v in MEASURES.get(name, {}).items()}
+    given = {k: spelt(v, SPELT) for k, v in MEASURES.get(name, {}).items()}
     measure, whole = getattr(measures, name)(**given), labelled()
     calls: dict[str, Callable[[], Any]] = {}
     for what in (
@@ -178,6 +174,11 @@ def test_models_of_measures() -> None:
             "np.log(wealth) ~ trade",
             "income ~ trade + np.log(wealth)",
             "income ~ no_such(trade)",
+            "income ~ C(trade, levels=['baker'])",
+            "income ~ C(trade, contr.treatment(base='no such'))",
+            "income ~ C(born)",
+            "income ~ bs(wealth, df=3) + poly(income, 2)",
+            "income ~ Q('no such')",
             measures.Logistic("trade ~ age"),
             measures.Logistic("owned ~ trade"),
             measures.Logistic("owned ~ one"),

@@ -21,7 +21,7 @@ from ruvdecision.losses import Absolute, LogScore, Quadratic, ZeroOne
 from ruvdecision.masks import Clip, Microaggregate, Noise, RankSwap, Release, Shuffle, Stochastic, Subsample, Suppress
 from ruvdecision.targets import Average, EachRecord, Functional, Identity, Parameter, Record
 from ruvdecision.users.panel import Panel
-from ruvdecision.users.rules import Linear, Row
+from ruvdecision.users.rules import Row, WeightedSum
 from ruvdecision.users.user import Snooper, User
 
 mpl.use("Agg")
@@ -180,7 +180,7 @@ def test_snoopers_by_simulation() -> None:
 
 def test_rules_that_look_at_certain_rows() -> None:
     """The same row for every record, weights of one's own: records are not alike, though the mask treats them so."""
-    for rule in (Row(3), Linear([0.5, 0.5, 0, 0, 0, 0]), lambda y: y[1]):
+    for rule in (Row(3), WeightedSum([0.5, 0.5, 0, 0, 0, 0]), lambda y: y[1]):
         user = Snooper(rule, EachRecord(), belief=BELIEF)
         each = every_record(user, [Noise(variance=1.0)], seed=root(1))
         np.testing.assert_allclose(each.uncertainty, one_by_one(user, [Noise(variance=1.0)], seed=root(1)), rtol=1e-12)

@@ -370,7 +370,7 @@ def study(n=10, steps=40):
     """Takes a while."""
     with Bar("Counting sheep") as bar:
         for i in range(steps):
-            bar.tell(i / steps)
+            bar.update(i / steps)
             time.sleep(0.02)
         while not Path(__file__).with_name("seen").exists():
             time.sleep(0.02)

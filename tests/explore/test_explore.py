@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import http.client
 import json
@@ -26,14 +27,14 @@ from hypothesis import given, settings, strategies as st
 from ruvdecision import cli, explore as package
 from ruvdecision.beliefs import FiniteBelief, NormalBelief
 from ruvdecision.errors import InfeasibleError, InputError
-from ruvdecision.explore import LESSONS, Server, open_server
+from ruvdecision.explore import LESSONS, Server, open_server, server as server_module
 from ruvdecision.explore.axes import Scale, labels
 from ruvdecision.explore.background import Runner
 from ruvdecision.explore.controls import Pick, Slider, Switch, read_values
 from ruvdecision.explore.desk import Desk
 from ruvdecision.explore.examplefile import draw_example, panels_of
 from ruvdecision.explore.lawdrawing import draw_panel
-from ruvdecision.explore.lesson import Built, Law, Lesson, Panel
+from ruvdecision.explore.lesson import BeliefPanel, Built, Law, Lesson
 from ruvdecision.explore.mapdrawing import draw_map, series_of
 from ruvdecision.explore.ranklaw import RankPrior, TabulatedRankPosterior
 from ruvdecision.explore.scene import show
@@ -267,7 +268,7 @@ def test_the_same_example_is_the_same_file_whatever_the_mask() -> None:
     assert few.truth == many.truth == pytest.approx(float(draw_example(belief, 3)[1][2]))
     assert few.truth != panels(Noise(variance=0.5), 4)[0].laws[0].truth
     # Common random numbers: the noise scales with its sd.
-    release = [Noise(variance=v).release(np.zeros(6), np.random.SeedSequence(3).spawn(1)[0]) for v in (0.5, 0.9)]
+    release = [Noise(variance=v).release(np.zeros(6), 3) for v in (0.5, 0.9)]
     assert release[1] == pytest.approx(release[0] * np.sqrt(0.9 / 0.5), rel=1e-12)
 
 
@@ -383,7 +384,7 @@ LAWS = {
 @pytest.mark.parametrize("width", [300.0, 640.0])
 def test_every_kind_of_law_can_be_drawn(kind: str, width: float) -> None:
     posterior, prior = LAWS[kind]
-    svg = draw_panel(Panel("intruder", "a <b>", (Law("x", posterior, prior, 0.5, 0.7),), "words & more"), width)
+    svg = draw_panel(BeliefPanel("intruder", "a <b>", (Law("x", posterior, prior, 0.5, 0.7),), "words & more"), width)
     root = ET.fromstring(svg)
     assert root.get("width") == f"{width:g}" and "words & more" in (root.get("aria-label") or "")
     for points in re.findall(r'points="([^"]*)"', svg):
@@ -765,7 +766,7 @@ from ruvdecision.maps.rumap import RUMap
 def study(n=4):
     with Bar("Counting") as bar:
         for i in range(2000):
-            bar.tell(i / 2000)
+            bar.update(i / 2000)
             time.sleep(0.01)
     return RUMap.build(labels=["only"], intruder=[2.0], scientist=[1.0])
 '''
@@ -1078,3 +1079,20 @@ def _close_figures() -> None:
     import matplotlib.pyplot as plt
 
     plt.close("all")
+
+
+def test_many_silent_connections_shut_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a request each: as many as there is room for, and more."""
+    monkeypatch.setattr(server_module, "MOST", 8)
+    with Server(LESSONS, port=0) as server:
+        silent = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(12)]
+        try:
+            for connection in silent:
+                with contextlib.suppress(OSError):  # the oldest have made room already
+                    connection.sendall(b"GET / HTTP/1.1\r\nHost: ")
+            for _ in range(3):
+                with urllib.request.urlopen(server.url, timeout=20) as answer:
+                    assert answer.status == 200
+        finally:
+            for connection in silent:
+                connection.close()

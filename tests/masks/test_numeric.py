@@ -14,7 +14,8 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from ruvdecision.channels.linear import LinearChannel
-from ruvdecision.channels.steps import About
+from ruvdecision.channels.steps import FileFacts
+from ruvdecision.checks import RELEASES, as_generator
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.masks import Clip, MomentNoise, ResidualNoise
 from ruvdecision.masks.coarsen import Bottomcode, Round, Topcode
@@ -128,7 +129,7 @@ def test_every_kind_of_data_comes_back_as_its_kind(mask):
     assert list(series.index) == list(range(5, 17))
     assert list(vector) == list(matrix[:, 0]) == list(series)
     other = mask.release(x, 4)
-    again = mask.release(x, np.random.default_rng(np.random.SeedSequence(3)))
+    again = mask.release(x, as_generator(3, RELEASES))
     assert list(vector) == list(again)
     assert other.shape == (12,)
 
@@ -398,7 +399,7 @@ def test_data_dependent_groups_and_medians_have_no_linear_channel():
         Microaggregate(size=2, centre="median"),
     ):
         with pytest.raises(UnsupportedError, match=r"no linear-Gaussian channel: (groups are found|medians are no)"):
-            LinearChannel.of(mask, About(6, ("a", "b")))
+            LinearChannel.of(mask, FileFacts(6, ("a", "b")))
 
 
 # -- noise -------------------------------------------------------------------------------------------
@@ -533,7 +534,7 @@ def test_noise_matches_what_the_step_before_took_away():
     averaged = step.release(x)
     e = (step | ResidualNoise()).release(x, 6) - averaged
     # The same draws, given the covariance of X - Mic(X) by hand.
-    stream = np.random.default_rng(6).spawn(2)[1]
+    stream = as_generator(6, RELEASES).spawn(2)[1]
     by_hand = Noise(covariance=np.cov((x - averaged).T)).release(averaged, stream) - averaged
     np.testing.assert_allclose(e, by_hand, atol=1e-12)
     long = (Noise(sd=0.1) | step | ResidualNoise()).release(x, 6)
@@ -545,7 +546,7 @@ def test_noise_matches_what_the_step_before_took_away():
 
 
 def dense(mask, n, k):
-    return LinearChannel.of(mask, About(n, tuple(range(k)))).dense()
+    return LinearChannel.of(mask, FileFacts(n, tuple(range(k)))).dense()
 
 
 @pytest.mark.parametrize(
@@ -580,7 +581,7 @@ def test_families_with_a_variance_per_record_are_evaluated_together_or_apart_ali
     one, twice, other = Noise(variance=[1, 2, 2]), Noise(variance=[2, 4, 4]), Noise(variance=[3, 1, 1])
     assert one.family == twice.family == other.family != Noise(variance=[1, 2, 3]).family
     for members in ([one, twice], [one, twice, other]):
-        together = LinearChannel.of(one, About(3, (0,)), np.array([m.numbers for m in members]))
+        together = LinearChannel.of(one, FileFacts(3, (0,)), np.array([m.numbers for m in members]))
         for i, member in enumerate(members):
             np.testing.assert_allclose(np.diag(together.dense(i)[1]), member.variance, atol=1e-14)
 

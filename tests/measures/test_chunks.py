@@ -42,6 +42,7 @@ from ruvdecision.measures import (
     TotalVariation,
     VarianceInflation,
 )
+from ruvdecision.measures.missing import OmittedWarning
 from ruvdecision.measures.sums import ColumnMoments, Counts, Triangle
 
 NUMBERS = ["y", "a", "b"]
@@ -64,9 +65,9 @@ ALL = [
     PearsonC(columns=KEYS),
     KAnonymity(keys=[*KEYS, "size"]),
     SampleUniques(keys=[*KEYS, "a_round"]),
-    LDiversity("size", keys=KEYS),
-    LDiversity("size", keys=KEYS, kind="entropy", name="l_entropy"),
-    LDiversity("size", keys=KEYS, kind="recursive", c=2.0, name="l_recursive"),
+    LDiversity(KEYS, "size"),
+    LDiversity(KEYS, "size", kind="entropy", name="l_entropy"),
+    LDiversity(KEYS, "size", kind="recursive", c=2.0, name="l_recursive"),
 ]
 
 
@@ -165,26 +166,27 @@ def test_missing_values(tmp_path: Path) -> None:
     table.to_parquet(tmp_path / "a.parquet")
     other.to_parquet(tmp_path / "b.parquet")
     chosen = [
-        NormalKL(columns=NUMBERS, nan_policy="omit"),
-        IntervalOverlap("y ~ a + region", nan_policy="omit"),
-        IL1s(columns=NUMBERS, nan_policy="omit"),
-        Hellinger(columns=KEYS, nan_policy="category"),
-        KAnonymity(keys=KEYS, nan_policy="category"),
-        SampleUniques(keys=KEYS, nan_policy="omit"),
+        NormalKL(columns=NUMBERS, missing="omit"),
+        IntervalOverlap("y ~ a + region", missing="omit"),
+        IL1s(columns=NUMBERS, missing="omit"),
+        Hellinger(columns=KEYS, missing="category"),
+        KAnonymity(keys=KEYS, missing="category"),
+        SampleUniques(keys=KEYS, missing="omit"),
     ]
     arguments = {"releases": {"b": tmp_path / "b.parquet"}, "measures": chosen, "parts": True}
-    whole = measure(tmp_path / "a.parquet", **arguments)
+    with pytest.warns(OmittedWarning, match="sample_uniques left out 1 of 400 records"):
+        whole = measure(tmp_path / "a.parquet", **arguments)
     pieces = measure(tmp_path / "a.parquet", **arguments, chunksize=60)
     for name, values in whole.columns.items():
         assert_allclose(pieces.columns[name], values, rtol=1e-10, atol=1e-12, err_msg=name)
-    with pytest.raises(InputError, match="cannot take missing values in the original"):
+    with pytest.raises(InputError, match="KL takes missing values as 'impute', which asks for whole files"):
         measure(
             tmp_path / "a.parquet",
             releases={"b": tmp_path / "b.parquet"},
             measures=[NormalKL(columns=NUMBERS)],
             chunksize=60,
         )
-    with pytest.raises(InputError, match="cannot take missing values in the release"):
+    with pytest.raises(UnsupportedError, match="with wildcards compares every record"):
         measure(
             tmp_path / "a.parquet",
             releases={"b": tmp_path / "b.parquet"},
@@ -205,7 +207,6 @@ def test_missing_values(tmp_path: Path) -> None:
         (IntervalOverlap(Linear("y ~ a:region")), "looks at whole columns"),
         (Eigenvalues(columns=["a", "b"], robust=True), "Robust eigenvalues"),
         (VarianceInflation(statistic=lambda t: t["a"].median()), "of a function is no sum"),
-        (KAnonymity(keys=KEYS, nan_policy="wildcard"), "wildcards"),
     ],
 )
 def test_what_is_no_sum_is_refused_by_name(files: dict[str, Path], item: object, said: str) -> None:

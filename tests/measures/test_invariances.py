@@ -86,6 +86,8 @@ def is_random(measure: Any) -> bool:
 def has_units(measure: Any) -> bool:
     """Whether the measure speaks in the columns' own units, or says that it clusters in them."""
     model = getattr(measure, "model", None)
+    if any(getattr(measure, key, None) is not None for key in ("weights", "holdout", "population")):
+        return True  # sampling weights, or another file in the units of the first
     if getattr(measure, "standardise", True) is False or getattr(measure, "error_sd", None) is not None:
         return True
     if hasattr(model, "draws") or "log" in str(model):

@@ -204,7 +204,7 @@ def test_sampled_points_lie_on_the_exact_curve(foundation, overlaid):
     told = alone.parameters["variance"] < 10
     assert told.sum() == 2
     assert np.all(alone.intruder.error[told] < 0.02 * alone.intruder_uncertainty[told])
-    assert {"closed form"} == set(alone.columns["intruder_route"])
+    assert {"closed form"} == set(alone.columns["intruder_marginalization"])
     assert set(sampled.releases) <= set(exact.releases)
 
 
@@ -402,7 +402,7 @@ def test_survey_more_masking_less_of_both(areas):
 def test_survey_tells_and_draws(areas):
     lines = looked_at(areas, 0.1)
     assert "18 records in 3 areas; the target is the largest of the 3 records" in lines
-    assert "Noise: " in lines and "Topcode: " in lines and "Route, " in lines
+    assert "Noise: " in lines and "Topcode: " in lines and "Marginalization, " in lines
 
 
 def test_survey_refuses_sizes(survey):

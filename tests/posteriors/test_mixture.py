@@ -20,7 +20,8 @@ from ruvdecision.losses import (
     ZeroOne,
 )
 from ruvdecision.posteriors import Curve, Drawn, Finite, Gaussian, Mixture
-from ruvdecision.protocols import Posterior
+from ruvdecision.posteriors.curvespline import _well_spaced
+from ruvdecision.protocols import Array, Posterior
 
 LOSSES = {
     "quadratic": Quadratic(),
@@ -446,3 +447,36 @@ def test_shared_nodes_give_what_each_part_gives(grows):
     alone = law.parts.expect_last(grows, np.array([0.1]))
     found = law.expect(grows, 0.1)
     assert found.value == pytest.approx(float(alone.value.mean()), rel=1e-11) and found.error == 0
+
+
+# -- points that stand nearly together -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gap", [1e-5, 1e-7, 1e-9, 1e-11, 1e-13])
+@pytest.mark.parametrize("more", [1, 2, 6])
+@pytest.mark.parametrize("where", [0, 1, 20, 39, 40])
+def test_points_that_stand_together_leave_the_curve_as_it_is(where: int, more: int, gap: float) -> None:
+    """Slopes and curvatures between such points are rounding error (Gumbel: mean and variance known)."""
+    even = np.linspace(-4.0, 30.0, 201)
+    close = even[where] + (-1 if where == 40 else 1) * 34.0 * gap * np.arange(1, more + 1)
+    x = np.unique(np.concatenate([even, even[-1:] - 34.0 * gap * np.arange(1, more + 1), close]))
+    law = Curve(x, stats.gumbel_r.logpdf(x))
+    assert law.mean() == pytest.approx(np.euler_gamma, abs=1e-7)
+    assert law.var() == pytest.approx(np.pi**2 / 6, abs=1e-6)
+    assert law.cdf(1.3) == pytest.approx(stats.gumbel_r.cdf(1.3), abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("grid", "dropped"),
+    [
+        (np.geomspace(1e-10, 1e10, 30), []),
+        (np.concatenate([np.linspace(-90, -10, 9), np.linspace(-0.01, 0.01, 50), np.linspace(10, 90, 9)]), []),
+        (np.array([0.0, 1e-9, 1.0, 2.0, 3.0 - 1e-9, 3.0]), [1, 4]),
+        (np.array([0.0, 1.0, 1.0 + 1e-9, 1.0 + 2e-9, 1.0 + 2e-9 + 1e-13, 2.0]), [2, 3, 4]),
+        (np.array([0.0, 1.0, 1.002, 2.0]), []),
+        (np.array([0.0, 1e-12]), []),
+    ],
+)
+def test_one_point_of_each_cluster_stays(grid: Array, dropped: list[int]) -> None:
+    """A fine part of the grid and gaps that grow little by little are no clusters; both ends stay."""
+    assert np.setdiff1d(np.arange(len(grid)), _well_spaced(grid)).tolist() == dropped

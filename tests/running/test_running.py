@@ -13,6 +13,7 @@ import textwrap
 import time
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import places
@@ -155,9 +156,9 @@ def test_lambdas_and_closures_are_sent() -> None:
 
 
 def test_progress_is_told() -> None:
-    told: list[float] = []
-    run(tasks(fail_at, 4), shared=set(), tell=told.append)
-    assert told == [0.0, 0.25, 0.5, 0.75, 1.0]
+    shares_done: list[float] = []
+    run(tasks(fail_at, 4), shared=set(), on_progress=shares_done.append)
+    assert shares_done == [0.0, 0.25, 0.5, 0.75, 1.0]
 
 
 # -- sent once -----------------------------------------------------------------------------------------
@@ -260,11 +261,11 @@ def test_ctrl_c_from_outside(tmp_path: Path) -> None:
                 signal.signal(signal.SIGINT, signal.default_int_handler)
                 with ProcessPoolExecutor(2, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
                     told = []
-                    def tell(share):
+                    def on_progress(share):
                         told.append(share)
                         if len(told) == 6:
                             print("going", flush=True)
-                    found = run([Task(str(i), slow, (i,)) for i in range(400)], executor=pool, tell=tell)
+                    found = run([Task(str(i), slow, (i,)) for i in range(400)], executor=pool, on_progress=on_progress)
                 print(found.interrupted, sum(r is not None for r in found.results) >= 5, None in found.results)
             """
         )
@@ -398,7 +399,7 @@ def test_time_left_follows_from_the_pace(monkeypatch: pytest.MonkeyPatch) -> Non
     with host(said.append), Bar("Working") as bar:
         for share, at in ((0.5, 130.0), (0.6, 140.0), (0.75, 155.0), (1.0, 180.0)):
             clock[0] = at
-            bar.tell(share, note="R-hat 1.02" if share == 0.75 else "")
+            bar.update(share, note="R-hat 1.02" if share == 0.75 else "")
     # Half was there at the start, so a tenth took ten seconds.
     assert said == ["Working: 50%", "Working: 60%, 40 s left", "Working: 75%, R-hat 1.02, 25 s left", "Working: 100%"]
 
@@ -413,8 +414,8 @@ class Screen(io.StringIO):
 def test_a_bar_is_quiet_where_nobody_looks(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     with Bar("Working") as bar:
         bar.start -= 60
-        bar.tell(0.2)
-        bar.tell(0.4, note="more")
+        bar.update(0.2)
+        bar.update(0.4, note="more")
     assert capsys.readouterr() == ("", "")
     screen = Screen()
     monkeypatch.setattr(sys, "stderr", screen)
@@ -422,8 +423,8 @@ def test_a_bar_is_quiet_where_nobody_looks(capsys: pytest.CaptureFixture[str], m
     monkeypatch.setenv("COLUMNS", "120")
     with Bar("Working") as bar:
         bar.start -= 60
-        bar.tell(0.2)
-        bar.tell(0.4, note="R-hat 1.01")
+        bar.update(0.2)
+        bar.update(0.4, note="R-hat 1.01")
     assert "Working" in screen.getvalue() and "R-hat 1.01" in screen.getvalue() and "left" in screen.getvalue()
 
 
@@ -479,3 +480,39 @@ def test_the_command_line_works_on_dask(cluster, tmp_path: Path, capsys: pytest.
     alone = capsys.readouterr().out
     assert main(["run", str(path), "--dask", cluster.scheduler.address]) == 0
     assert capsys.readouterr().out == alone
+
+
+# -- a scheduler that is gone ----------------------------------------------------------------------------
+
+
+class Gone(Executor):
+    """Does some tasks, and then cannot be reached."""
+
+    def __init__(self, left: int, error: BaseException, when: str) -> None:
+        self.left, self.error, self.when = left, error, when
+
+    def submit(self, function: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        if self.left == 0 and self.when == "submit":
+            raise self.error
+        if self.left == 0:
+            future.set_exception(self.error)
+        else:
+            self.left -= 1
+            future.set_result(function(*args, **kwargs))
+        return future
+
+
+Gone.__module__ = "distributed.cfexecutor"
+
+
+@pytest.mark.parametrize("error", [OSError("Timed out"), ConnectionRefusedError("refused"), RuntimeError("shutdown")])
+@pytest.mark.parametrize("when", ["submit", "result"])
+def test_a_scheduler_that_dies_is_one_line_and_the_run_goes_on_later(tmp_path, error, when) -> None:
+    if when == "result" and not isinstance(error, OSError):
+        pytest.skip("an error of a task")
+    tasks = [Task(f"task {i}", pow, (i,)) for i in range(12)]
+    with pytest.raises(RuvError, match=f"the scheduler is gone; got {type(error).__name__}.* goes on where it was"):
+        run(tasks, shared=2, executor=Gone(5, error, when), checkpoint=tmp_path / "run")
+    assert len(list((tmp_path / "run" / "tasks").iterdir())) >= 4
+    assert run(tasks, shared=2, checkpoint=tmp_path / "run").results == [2**i for i in range(12)]

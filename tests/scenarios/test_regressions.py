@@ -20,7 +20,7 @@ from ruvdecision.masks.noise import Noise
 from ruvdecision.masks.rows import Suppress
 from ruvdecision.scenarios import Masked, RankPosterior, additive_noise, curves, empirical, optimal_noise
 from ruvdecision.targets import Average, Maximum, Minimum, OrderStatistic, Parameter, Percentile, Record, Records
-from ruvdecision.users.rules import Linear
+from ruvdecision.users.rules import WeightedSum
 from ruvdecision.users.user import Snooper
 
 INCOMES = np.random.default_rng(0).lognormal(3, 1, 60)
@@ -106,7 +106,7 @@ MASKS = [
         ("mean", Average()),
         ("mean", Record(2)),
         ("median", Average()),
-        (Linear(np.r_[0.5, np.zeros(59)], offset=2.0), Record(0)),
+        (WeightedSum(np.r_[0.5, np.zeros(59)], offset=2.0), Record(0)),
     ],
 )
 def test_exact_and_simulated_snoopers_of_records_at_hand_agree(rule: Any, target: Any) -> None:

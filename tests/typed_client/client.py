@@ -101,7 +101,7 @@ class Toss(BaseEngine):
         return ruv.posteriors.Finite(np.array([0.0, 1.0]), np.array([1 - heads, heads]))
 
     def run(
-        self, problem: Problem, built: None, tell: Callable[..., None] | None = None, interruptible: bool = False
+        self, problem: Problem, built: None, on_progress: Callable[..., None] | None = None, interruptible: bool = False
     ) -> list[Solution]:
         user = problem.user
         before = float(user.loss.uncertainty(self.posterior(user, None), user.actions).value)

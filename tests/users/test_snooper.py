@@ -36,7 +36,7 @@ from ruvdecision.targets import (
     Record,
     Records,
 )
-from ruvdecision.users.rules import Custom, Linear, Mean, Ranked, Row, as_rule, order_rows
+from ruvdecision.users.rules import Custom, Mean, Ranked, Row, WeightedSum, as_rule, order_rows
 from ruvdecision.users.user import Snooper, User
 
 FLAT = NormalBelief(records=200, variance=1, prior="flat")
@@ -67,7 +67,7 @@ def uncertainty(snooper, masks, **options):
         (Maximum(), Ranked(Maximum()), 9.0),
         (OrderStatistic(2), Ranked(OrderStatistic(2)), 2.0),
         (Percentile(0.6), Ranked(Percentile(0.6)), 4.0),  # ceil(4 * .6) = 3
-        (Linear([1, 0, 0, -1], offset=0.5), Linear((1.0, 0.0, 0.0, -1.0), 0.5), -2.5),
+        (WeightedSum([1, 0, 0, -1], offset=0.5), WeightedSum((1.0, 0.0, 0.0, -1.0), 0.5), -2.5),
     ],
 )
 def test_rules_by_name_target_and_object(given_, rule, answer):
@@ -144,7 +144,7 @@ def test_given_target_is_equation_1():
                                   Microaggregate(groups=2) | Noise(sd=1.1), Suppress(rows=[0, 4]) | Noise(variance=0.5), Release(),
                                   Noise(variance=[0.1, 0.4, 0.9, 0.2, 0.3, 0.8, 0.5]),
                                   Noise(variance=np.where([True, False, False, True, False, True, False], 3.9, 1.3))])  # fmt: skip
-@pytest.mark.parametrize("rule", ["mean", Row(2), Linear([0.1, 0.2, 0.4, 0, 0, -0.1, 0.3], offset=0.25)])
+@pytest.mark.parametrize("rule", ["mean", Row(2), WeightedSum([0.1, 0.2, 0.4, 0, 0, -0.1, 0.3], offset=0.25)])
 @pytest.mark.parametrize(
     "target",
     [
@@ -159,7 +159,7 @@ def test_exact_moments_agree_with_full_matrices(mask, rule, target):
     belief = NormalBelief(records=7, variance=2.0, prior_mean=1.5, prior_variance=0.8)
     found, error = uncertainty(Snooper(rule, target, belief=belief), mask)
     assert error[0] == 0
-    if isinstance(rule, Linear) and "Suppress" in str(mask):
+    if isinstance(rule, WeightedSum) and "Suppress" in str(mask):
         assert found[0] == np.inf  # it has a weight on a row that is not released
         return
     assert found[0] == pytest.approx(brute(belief, mask, as_rule(rule), target), rel=1e-11)
@@ -170,13 +170,13 @@ def brute(belief, mask, rule, target):
     n = belief.records
     channel = channel_of(belief, mask)
     a, r = channel.dense()
-    alive = np.concatenate(
+    released = np.concatenate(
         [
-            channel.blocks[t].alive[c]
+            channel.blocks[t].released[c]
             for t, c in zip(*[v for i, v in enumerate(channel.layout.rows()) if i != 1], strict=True)
         ]
     )
-    weights = rule.weights(alive[:, None])[:, 0]
+    weights = rule.weights(released[:, None])[:, 0]
     form = form_of(belief, target)
     # The latent vector: mu, the n deviations of the records, the deviation of a new record.
     spread = np.diag([belief.prior_variance, *[belief.variance] * (n + 1)])
@@ -200,7 +200,7 @@ def test_several_variables_against_full_matrices():
     assert_allclose(found, np.trace(weights @ (spread * 4 / 5 + noise / 5)), rtol=1e-12)
     found = uncertainty(Snooper(Row(0), Parameter("mu"), Quadratic(weights), belief=belief), Noise(covariance=noise))[0]
     assert_allclose(found, np.trace(weights @ (spread + noise)), rtol=1e-12)
-    half = Linear([0.5, 0, 0, 0, 0])
+    half = WeightedSum([0.5, 0, 0, 0, 0])
     found = uncertainty(Snooper(half, Parameter("mu"), Quadratic(weights), belief=belief), Noise(covariance=noise))[0]
     bias = -0.5 * np.array([1.0, -2.0])
     assert_allclose(found, np.trace(weights @ (spread + noise + doubt)) / 4 + bias @ weights @ bias, rtol=1e-12)
@@ -229,7 +229,7 @@ LOSSES = [
 @pytest.mark.parametrize(("loss", "of_gap"), LOSSES, ids=lambda v: getattr(v, "__class__", type(v)).__name__)
 def test_any_loss_of_a_biased_rule_against_quadrature(loss, of_gap):
     belief = NormalBelief(records=6, variance=1.5, prior="known", prior_mean=2.0)
-    rule = Linear([0.3, 0.1, 0.1, 0.1, 0.1, 0.1], offset=0.1)
+    rule = WeightedSum([0.3, 0.1, 0.1, 0.1, 0.1, 0.1], offset=0.1)
     found = uncertainty(Snooper(rule, Record(0), loss, belief=belief), Noise(variance=0.5))[0][0]
     weights = np.array(rule.coefficients)
     gap = weights - np.eye(6)[0]
@@ -241,7 +241,7 @@ def test_any_loss_of_a_biased_rule_against_quadrature(loss, of_gap):
 
 def test_a_linear_callable_is_recognised():
     belief = NormalBelief(records=20, variance=1.0, prior_variance=2.0)
-    told = Linear([0.8 + 0.01, *[0.01] * 19], offset=-0.5)
+    told = WeightedSum([0.8 + 0.01, *[0.01] * 19], offset=-0.5)
     rumap = evaluate(
         [Noise(variance=v) for v in GRID],
         intruder=Snooper(lambda y: 0.8 * y[0] + 0.2 * y.mean() - 0.5, Record(0), belief=belief),
@@ -270,7 +270,7 @@ def test_bayes_is_never_worse(n, variance, prior, noise, kind, rule):
         Noise(variance=noise) | Shuffle(),
         Subsample(size=1),
     ][kind]
-    estimator = {"mean": "mean", "row": Row(0), "half": Linear([0.5, *[0.0] * (n - 1)])}[rule]
+    estimator = {"mean": "mean", "row": Row(0), "half": WeightedSum([0.5, *[0.0] * (n - 1)])}[rule]
     if kind >= 2:
         estimator = "mean"
     rumap = evaluate(
@@ -292,12 +292,12 @@ def test_bayes_and_plug_in_agree_where_the_plug_in_is_bayes():
 
 def test_a_biased_rule_under_a_flat_prior_is_infinitely_uncertain():
     found = uncertainty(
-        Snooper(Linear([0.5, 0.4]), Parameter("mu"), belief=NormalBelief(records=2, variance=1, prior="flat")),
+        Snooper(WeightedSum([0.5, 0.4]), Parameter("mu"), belief=NormalBelief(records=2, variance=1, prior="flat")),
         Noise(variance=1.0),
     )
     assert found[0] == np.inf
     wide = NormalBelief(records=2, variance=1, prior_variance=1e12)
-    assert uncertainty(Snooper(Linear([0.5, 0.4]), Parameter("mu"), belief=wide), Noise(variance=1.0))[0] > 1e9
+    assert uncertainty(Snooper(WeightedSum([0.5, 0.4]), Parameter("mu"), belief=wide), Noise(variance=1.0))[0] > 1e9
 
 
 def test_a_million_records():
@@ -618,8 +618,8 @@ def test_frames_and_named_columns():
         (lambda: Percentile("a"), "strictly between 0 and 1"),
         (lambda: OrderStatistic(0), "at least 1"),
         (lambda: OrderStatistic(1.5), "whole number"),
-        (lambda: Linear([]), "one number per row"),
-        (lambda: Linear([np.nan]), "finite"),
+        (lambda: WeightedSum([]), "one number per row"),
+        (lambda: WeightedSum([np.nan]), "finite"),
         (lambda: Row(1.5), "whole number"),
         (lambda: Row()([1.0, 2.0]), "row of the target's record"),
         (lambda: Row(5)([1.0, 2.0]), "between 0 and 1"),
@@ -634,7 +634,7 @@ def test_frames_and_named_columns():
         (lambda: uncertainty(Snooper(Row(4), Record(0)), Noise(variance=1.0), data=[1.0, 2.0, 3.0]), "between 0 and 2"),
         (lambda: uncertainty(Snooper("mean", Record(4)), Noise(variance=1.0), data=[1.0, 2.0, 3.0]), "between 0 and 2"),
         (
-            lambda: uncertainty(Snooper(Linear([1.0]), Record(0)), Noise(variance=1.0), data=[1.0, 2.0]),
+            lambda: uncertainty(Snooper(WeightedSum([1.0]), Record(0)), Noise(variance=1.0), data=[1.0, 2.0]),
             "each of the 2 rows",
         ),
         (

@@ -239,7 +239,7 @@ def limit(
         for done, i in enumerate(np.argsort(least)):
             if least[i] <= before[0] + room:
                 found[i] = solver.solve(min(max(least[i], after[0]), before[0]))
-            bar.tell((done + 1) / len(bounds))
+            bar.update((done + 1) / len(bounds))
     notes = list(solver.notes)
     unmet = found.count(None)
     if unmet:

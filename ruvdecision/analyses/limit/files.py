@@ -10,8 +10,8 @@ from scipy.stats import norm
 from ...beliefs.finite import FiniteBelief
 from ...beliefs.table.belief import TableBelief
 from ...engines.finite.enumeration import Enumeration, check_loss
-from ...engines.finite.plan import AveragePlan, plan_of
-from ...engines.finite.whole_file import Files, joint_with_files
+from ...engines.finite.target_table import AverageTable, target_table
+from ...engines.finite.whole_file import PossibleFiles, joint_with_files
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...masks.mechanism import Mechanism
@@ -118,12 +118,12 @@ def _finite(intruder: User, scientist: User, statistic: str, states: int) -> Fil
         got = f"{belief.records} records with {len(names)} outcomes and {other.records} with {len(other.levels)}"
         do = "Give both beliefs the same records and outcomes"
         raise InputError("Both users must believe in the same file", got, do)
-    plans = []
+    asked = []
     for user in (intruder, scientist):
         check_loss(user)
-        plans.append(plan_of(user.belief, user.target, Enumeration().limit))
-    rows = sorted({r for plan in plans if not isinstance(plan, AveragePlan) for r in plan.rows})
-    files = Files.of(belief, rows, FILES)
+        asked.append(target_table(user.belief, user.target, Enumeration().limit))
+    rows = sorted({r for one in asked if not isinstance(one, AverageTable) for r in one.rows})
+    files = PossibleFiles.of(belief, rows, FILES)
     place = np.arange(len(files.counts))
     if statistic == "average":
         if belief.levels.labelled:
@@ -131,11 +131,11 @@ def _finite(intruder: User, scientist: User, statistic: str, states: int) -> Fil
         means = np.round(files.totals @ belief.levels.numbers / belief.records, 12)
         place = np.unique(means, axis=0, return_inverse=True)[1].reshape(-1)
     found = []
-    for user, plan in zip((intruder, scientist), plans, strict=True):
-        same = files if user.belief is belief else Files.of(user.belief, rows, FILES)
-        joint = np.zeros((int(place.max()) + 1, len(plan.values)))
-        np.add.at(joint, place, joint_with_files(user.belief, plan, same))
-        found.append(UserOverFiles(user, plan.values, joint))
+    for user, one in zip((intruder, scientist), asked, strict=True):
+        same = files if user.belief is belief else PossibleFiles.of(user.belief, rows, FILES)
+        joint = np.zeros((int(place.max()) + 1, len(one.values)))
+        np.add.at(joint, place, joint_with_files(user.belief, one, same))
+        found.append(UserOverFiles(user, one.values, joint))
 
     def mask(matrix: Array, labels: list[Label]) -> Mask:
         if belief.records == 1 and belief.levels.numbers.ndim == 1 and all(np.ndim(v) == 0 for v in labels):

@@ -15,7 +15,7 @@ import numpy as np
 from ...numerics.semidefinite import symmetric_root
 from ...posteriors.base import as_weight_matrix
 from ...protocols import Array
-from .programme import TOLERANCE, Ints, Mechanism, TwoUsers, solve_columns
+from .programme import TOLERANCE, BestMechanism, Ints, TwoUsers, solve_columns
 
 ROUNDS = 400
 PIECES = 8
@@ -51,7 +51,7 @@ class Mixtures:
         """Whether the intruder pays the squared error of a number, and every file is possible to him."""
         return users.intruder.squared and users.intruder.values.ndim == 1 and bool(np.all(users.intruder.chance > 0))
 
-    def solve(self, least: float) -> Mechanism:
+    def solve(self, least: float) -> BestMechanism:
         """The best mechanism whose intruder keeps an uncertainty of at least ``least``."""
         unit_i, unit_s = self.users.units
         goal = least / unit_i
@@ -87,7 +87,7 @@ class Mixtures:
         sums = sums[count > 1]
         return np.asarray(sums / sums.sum(axis=1, keepdims=True))
 
-    def _mechanism(self, columns: Array, weights: Array, bound: float, least: float) -> Mechanism:
+    def _mechanism(self, columns: Array, weights: Array, bound: float, least: float) -> BestMechanism:
         """The mechanism of the columns in use."""
         used = weights > 1e-13
         matrix = weights[used] * columns[used].T / self.chance[:, None]

@@ -89,7 +89,7 @@ class TwoUsers:
         first, second = (before if before > 0 else 1.0 for before in self.before)
         return first, second
 
-    def mechanism(self, matrix: Array, least: float, bound: float) -> Mechanism:
+    def mechanism(self, matrix: Array, least: float, bound: float) -> BestMechanism:
         """A mechanism that keeps the intruder's bound ``least``.
 
         Where the programme claimed too much, or rounding broke the bound, it releases nothing with some chance: both
@@ -100,11 +100,11 @@ class TwoUsers:
             share = min(1.0, (least - intruder) / (self.before[0] - intruder) * (1.0 + 1e-12))
             matrix = np.column_stack([(1.0 - share) * matrix, np.full(len(matrix), share)])
             intruder, scientist = self.uncertainty(matrix)
-        return Mechanism(bound, matrix, intruder, scientist)
+        return BestMechanism(bound, matrix, intruder, scientist)
 
 
 @dataclass(frozen=True, eq=False)
-class Mechanism:
+class BestMechanism:
     """The scientist's uncertainty that no mechanism goes below, a mechanism, and both users' uncertainty after it."""
 
     bound: float
@@ -128,11 +128,11 @@ class Programme:
         if (users.intruder.lists and self.labels.quick) or (users.scientist.lists and len(self.labels) <= 60):
             self.rounds = ROUNDS
 
-    def solve(self, least: float) -> Mechanism:
+    def solve(self, least: float) -> BestMechanism:
         """The best mechanism whose intruder keeps an uncertainty of at least ``least``."""
         users, (unit_i, unit_s) = self.users, self.users.units
         goal = least / unit_i
-        best: Mechanism | None = None
+        best: BestMechanism | None = None
         bound = -np.inf
         for _ in range(self.rounds):
             value, matrix, claimed = self._solve(goal)
@@ -232,7 +232,7 @@ class Programme:
         return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
 
 
-def _better(first: Mechanism | None, second: Mechanism) -> Mechanism:
+def _better(first: BestMechanism | None, second: BestMechanism) -> BestMechanism:
     return second if first is None or second.scientist < first.scientist else first
 
 

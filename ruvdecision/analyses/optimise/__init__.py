@@ -127,9 +127,11 @@ def optimise(
             best: list[Optimum] = []
             missed: list[_Missed] = []
             for i, part in enumerate(parts):
-                tell = partial(_tell, bar, (k + i / len(parts)) / len(families), len(parts) * len(families))
+                on_progress = partial(
+                    _update_bar, bar, (k + i / len(parts)) / len(families), len(parts) * len(families)
+                )
                 try:
-                    best.append(_solve(Objective(part, numbers, confidence), how, root, tell))
+                    best.append(_solve(Objective(part, numbers, confidence), how, root, on_progress))
                 except _Missed as error:
                     missed.append(error)
             numbers.finish()
@@ -155,8 +157,8 @@ def _order(optimum: Optimum) -> tuple[float, float]:
     return -optimum.utility, optimum.risk
 
 
-def _tell(bar: Bar, start: float, parts: int, share: float) -> None:
-    bar.tell(start + share / parts)
+def _update_bar(bar: Bar, start: float, parts: int, share: float) -> None:
+    bar.update(start + share / parts)
 
 
 class _Missed(InfeasibleError):
@@ -166,7 +168,7 @@ class _Missed(InfeasibleError):
 
 
 def _solve(
-    objective: Objective, search: Search, root: np.random.SeedSequence, tell: Callable[[float], object]
+    objective: Objective, search: Search, root: np.random.SeedSequence, on_progress: Callable[[float], object]
 ) -> Optimum:
     """The best mask of one part of a family."""
     evaluator, names = objective.evaluator, objective.names
@@ -181,7 +183,7 @@ def _solve(
         found = objective.points(np.empty((1, 0)))
         objective.coarse = objective.allowed_of(found)
     elif way == "surface":
-        found, moved = search_surface(objective, root, search.evaluations, tell)
+        found, moved = search_surface(objective, root, search.evaluations, on_progress)
     else:
         found = search_exactly(objective, search.starts, root)
     best = objective.best(found)

@@ -68,7 +68,7 @@ class Surfaces:
 
 
 def search_surface(
-    objective: Objective, seed: np.random.SeedSequence, budget: int | None, tell: Callable[[float], object]
+    objective: Objective, seed: np.random.SeedSequence, budget: int | None, on_progress: Callable[[float], object]
 ) -> tuple[list[Candidate], dict[str, float]]:
     """Search a noisy objective: the optimum (no point if none is allowed) and how far errors may have moved it."""
     d = len(objective.names)
@@ -101,7 +101,7 @@ def search_surface(
         around = np.clip(best + reach * rng.standard_normal((d + 1, d)), 0.0, 1.0)
         fresh = np.vstack([best, around])[: most - len(at)]
         at, points = np.vstack([at, fresh]), points + evaluate(fresh)
-        tell(len(at) / most)
+        on_progress(len(at) / most)
         reach = max(0.6 * reach, 0.01)
         quiet = quiet + 1 if last is not None and np.max(np.abs(best - last)) < SETTLED else 0
         if quiet >= 2:
@@ -140,22 +140,22 @@ def _optimum(surfaces: Surfaces, required: float, d: int, rng: np.random.Generat
     """The best point of the surfaces: candidates everywhere, then around the best one, closer each time."""
     best, width = None, 1.0
     for _ in range(7):
-        cloud = (
+        candidates = (
             rng.random((1500, d)) if best is None else np.clip(best + width * rng.uniform(-1, 1, (600, d)), 0.0, 1.0)
         )
         if best is None:
-            cloud = np.vstack([cloud, at])
+            candidates = np.vstack([candidates, at])
         else:
-            cloud = np.vstack([cloud, best])
+            candidates = np.vstack([candidates, best])
             if d > 1:
                 # Edges of the box are often the best place.
-                edge = cloud[: 100 * d].copy()
+                edge = candidates[: 100 * d].copy()
                 which = np.arange(len(edge)) % d
                 edge[np.arange(len(edge)), which] = np.round(best[which])
-                cloud = np.vstack([cloud, edge])
-        safety, loss = surfaces.safety(cloud)[0], surfaces.loss(cloud)[0]
+                candidates = np.vstack([candidates, edge])
+        safety, loss = surfaces.safety(candidates)[0], surfaces.loss(candidates)[0]
         fits = safety >= required
-        best = cloud[np.argmin(np.where(fits, loss, np.inf))] if fits.any() else cloud[np.argmax(safety)]
+        best = candidates[np.argmin(np.where(fits, loss, np.inf))] if fits.any() else candidates[np.argmax(safety)]
         width = 0.25 if width == 1.0 else width / 4
     assert best is not None
     return best

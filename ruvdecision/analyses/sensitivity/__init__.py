@@ -122,7 +122,7 @@ def sensitivity(
             rumap = work.run(changes)
             kept = _value(rumap, found[0].choice, rule) if found else float("nan")
             found.append(Variation(labels, rumap, limit, *_decide(rumap, limit, rule), kept))
-            bar.tell(len(found) / (len(plans) + 1))
+            bar.update(len(found) / (len(plans) + 1))
     shown = {k: f.base_label(max_risk if k in outside else work.base(k)) for k, f in factors.items()}
     about = check_criterion(rule.get("by")).about
     labels_of = {k: f.labels for k, f in factors.items()}

@@ -4,7 +4,7 @@
 about its input. `nodes` turns the result into numbers that any engine can use.
 """
 
-from .base import Cuts, Observation
+from .base import Observation
 from .entries import Between, Joined, Known, KnownLabels, Uninformative, join
 from .maps import CategoryLikelihood
 from .mathematics import NUMPY, Mathematics, tensor_math
@@ -20,7 +20,6 @@ __all__ = [
     "Between",
     "CategoryLikelihood",
     "Convolved",
-    "Cuts",
     "Joined",
     "JointNormal",
     "Known",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,37 +24,9 @@ Pair = tuple[Array, Array]
 """Low and high ends, or centres and variances, of each entry."""
 
 
-class Cuts(NamedTuple):
-    """Where the likelihood of each of n entries is not smooth inside its support.
-
-    Between two cuts it is smooth. It is to be taken inside such a piece, never at its end: at a jump the two sides
-    differ.
-    """
-
-    places: Array
-    """Shape (n, m), padded with missing values."""
-    jumps: Bools
-    """Which of them are jumps, the others being kinks; same shape."""
-
-    @classmethod
-    def at_kinks(cls, places: Array) -> Cuts:
-        """The likelihood is continuous there, its slope is not."""
-        return cls(places, np.zeros(places.shape, dtype=bool))
-
-    @classmethod
-    def at_jumps(cls, places: Array) -> Cuts:
-        """The likelihood jumps there."""
-        return cls(places, np.ones(places.shape, dtype=bool))
-
-    @classmethod
-    def joined(cls, parts: Sequence[Cuts]) -> Cuts:
-        """Cuts of several origins."""
-        return cls(*(np.concatenate([part[i] for part in parts], axis=1) for i in (0, 1)))
-
-
-def no_cuts(n: int) -> Cuts:
+def no_cuts(n: int) -> Array:
     """The cuts of n entries with smooth likelihoods."""
-    return Cuts.at_kinks(np.empty((n, 0)))
+    return np.empty((n, 0))
 
 
 class Observation:
@@ -120,13 +92,17 @@ class Observation:
         return self.ends[1]
 
     @property
-    def cuts(self) -> Cuts:
-        """Where the likelihood jumps or has a kink inside its support."""
+    def cuts(self) -> Array:
+        """Where the likelihood jumps or has a kink inside its support; shape (n, m), padded with missing values.
+
+        Between two cuts it is smooth. It is to be taken inside such a piece, never at its end: at a jump the two sides
+        differ.
+        """
         return no_cuts(self.n)
 
     @property
-    def grades(self) -> Array:
-        """More cuts that suit integration, beside those at jumps and kinks.
+    def panel_edges(self) -> Array:
+        """Further edges for the panels of an integral, besides the cuts at jumps and kinks.
 
         Shape (n, m), padded with missing values.
         """

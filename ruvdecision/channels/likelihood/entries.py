@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...errors import InputError
 from ...protocols import Array
-from .base import Bools, Change, Cuts, Ints, Observation, Pair, Rows, as_row, count_of
+from .base import Bools, Change, Ints, Observation, Pair, Rows, as_row, count_of
 from .mathematics import NUMPY, Mathematics, Values
 
 
@@ -245,13 +245,12 @@ class Joined(Observation):
         return low, high
 
     @property
-    def cuts(self) -> Cuts:
-        places = self._gather(lambda part: part.cuts.places.T).T
-        return Cuts(places, self._gather(lambda part: part.cuts.jumps.T).T == 1)
+    def cuts(self) -> Array:
+        return self._gather(lambda part: part.cuts.T).T
 
     @property
-    def grades(self) -> Array:
-        return self._gather(lambda part: part.grades.T).T
+    def panel_edges(self) -> Array:
+        return self._gather(lambda part: part.panel_edges.T).T
 
     def window(self, drop: float = 40.0) -> Pair:
         low, high = self._gather(lambda part: part.window(drop))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
-from .base import Cuts, Pair, Rows, even_between, middle_of, no_cuts
+from .base import Pair, Rows, even_between, middle_of, no_cuts
 from .laws import EntryLaw, NoiseLaw
 from .mathematics import NUMPY, Mathematics, Values
 from .noisy import TransitionDensity
@@ -54,21 +54,21 @@ class Location(TransitionDensity):
         return Location(self.law.take(rows))
 
     def window(self, y: Array, drop: float) -> Pair:
-        least, most = self.law.reach(drop)
+        least, most = self.law.window(drop)
         return y - most, y - least
 
-    def breaks(self, y: Array) -> Cuts:
-        return Cuts.at_kinks(y[:, None]) if self.law.kink else no_cuts(self.n)
+    def cuts_at(self, y: Array) -> Array:
+        return y[:, None] if self.law.kink else no_cuts(self.n)
 
-    def grades(self, y: Array) -> Array:
+    def panel_edges(self, y: Array) -> Array:
         return (y - self.law.cuts).T
 
     def scale(self, y: Array) -> Array:
-        return self.law.spread
+        return self.law.scale
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Sized(TransitionDensity):
+class HeteroscedasticNoise(TransitionDensity):
     """y = x + b s(x) e: the noise's sd depends on the value. ``unit`` is the law of e, of sd one; b is one per entry.
 
     ``size(x, math)`` gives s. Jumps of s are found on a grid, a twenty-fifth of the noise's sd apart near the released
@@ -105,12 +105,12 @@ class Sized(TransitionDensity):
         s = self._sd(x, math)
         return [x + row * s for row in self.unit.cuts]
 
-    def take(self, rows: Rows) -> Sized:
-        return Sized(self.unit.take(rows), self.base[rows], self.size)
+    def take(self, rows: Rows) -> HeteroscedasticNoise:
+        return HeteroscedasticNoise(self.unit.take(rows), self.base[rows], self.size)
 
     def window(self, y: Array, drop: float) -> Pair:
         """Walk away from y until the noise there, and at twice the distance, is too small to reach back."""
-        least, most = self.unit.reach(drop + 10.0)
+        least, most = self.unit.window(drop + 10.0)
         far = np.maximum(-least, most)
         ends = []
         for side in (-1.0, 1.0):
@@ -140,11 +140,11 @@ class Sized(TransitionDensity):
             )
         return np.asarray(s * self.base)
 
-    def breaks(self, y: Array) -> Cuts:
-        found = self.bends(*self.window(y, 40.0))
-        return Cuts.joined([found, Cuts.at_kinks(y[:, None])]) if self.unit.kink else found
+    def cuts_at(self, y: Array) -> Array:
+        found = self.cuts_between(*self.window(y, 40.0))
+        return np.concatenate([found, y[:, None]], axis=1) if self.unit.kink else found
 
-    def bends(self, low: Array, high: Array) -> Cuts:
+    def cuts_between(self, low: Array, high: Array) -> Array:
         y = middle_of(low, high)
         s = np.maximum(self._plain(y), np.abs(y) * 1e-9 + np.finfo(float).tiny)[:, None]
         # Evenly near the middle, then at growing distances, as far as an endless window needs.
@@ -153,17 +153,17 @@ class Sized(TransitionDensity):
         grid = np.clip(y[:, None] + s * offsets, low[:, None], high[:, None])
         found = _jumps(lambda x: np.asarray(np.broadcast_to(self.size(x, NUMPY), np.shape(x)), dtype=np.float64), grid)
         # Sizes are often made from |x|, which bends at zero.
-        zero = Cuts.at_kinks(np.where((low < 0) & (high > 0), 0.0, np.nan)[:, None])
-        return Cuts.joined([zero, Cuts.at_jumps(found)])
+        zero = np.where((low < 0) & (high > 0), 0.0, np.nan)[:, None]
+        return np.concatenate([zero, found], axis=1)
 
-    def grades(self, y: Array) -> Array:
+    def panel_edges(self, y: Array) -> Array:
         s = self._plain(y)
         steps = s[:, None] * 2.0 ** np.arange(-2, 40)
         near, far = (y - self.unit.cuts * s).T, [y[:, None] - steps, y[:, None] + steps]
         return np.concatenate([near, even_between(*self.window(y, 40.0), 25), *far], axis=1)
 
     def scale(self, y: Array) -> Array:
-        return self._plain(y) * self.unit.spread
+        return self._plain(y) * self.unit.scale
 
 
 def _jumps(function: Callable[[Array], Array], grid: Array) -> Array:
@@ -248,23 +248,23 @@ class Factor(TransitionDensity):
 
     def window(self, y: Array, drop: float) -> Pair:
         # Dividing by |x| moves the largest value a little: ten more are enough.
-        return self._from(y, self.law.reach(drop + 10.0))
+        return self._from(y, self.law.window(drop + 10.0))
 
     def _by(self, y: Array, factors: Array) -> Array:
         """The x from which y comes by each of these factors, shape (n, m)."""
         return y[:, None] / np.where(factors == 0, np.nan, factors).T
 
-    def breaks(self, y: Array) -> Cuts:
+    def cuts_at(self, y: Array) -> Array:
         # Only a released zero comes from zero: on either side the density of the factor is another.
-        return Cuts.at_jumps(np.concatenate([np.zeros((self.n, 1)), self._by(y, self.law.jumps)], axis=1))
+        return np.concatenate([np.zeros((self.n, 1)), self._by(y, self.law.jumps)], axis=1)
 
-    def bends(self, low: Array, high: Array) -> Cuts:
-        return Cuts.at_jumps(np.zeros((self.n, 1)))
+    def cuts_between(self, low: Array, high: Array) -> Array:
+        return np.zeros((self.n, 1))
 
-    def grades(self, y: Array) -> Array:
+    def panel_edges(self, y: Array) -> Array:
         far = np.abs(y)[:, None] * 2.0 ** np.arange(0, 45)
         return np.concatenate([self._by(y, self.law.cuts), far, -far], axis=1)
 
     def scale(self, y: Array) -> Array:
-        least, most = self.law.reach(0.5)
+        least, most = self.law.window(0.5)
         return np.maximum(np.abs(y) * (most - least) / 2, np.finfo(float).tiny)

@@ -59,7 +59,7 @@ class EntryLaw:
         """Ends of what is possible."""
         return everywhere(self.n)
 
-    def reach(self, drop: float) -> Pair:
+    def window(self, drop: float) -> Pair:
         """Least and largest value whose log density is within ``drop`` of the largest (or a little beyond)."""
         raise NotImplementedError
 
@@ -81,7 +81,7 @@ class NoiseLaw(EntryLaw):
         raise NotImplementedError
 
     @property
-    def spread(self) -> Array:
+    def scale(self) -> Array:
         """A length over which the density changes, shape (n,)."""
         raise NotImplementedError
 
@@ -152,10 +152,10 @@ class NormalLaw(NoiseLaw):
         return NormalLaw(self.weights, self.centres[:, rows], self.sds[:, rows])
 
     @property
-    def spread(self) -> Array:
+    def scale(self) -> Array:
         return np.asarray(self.sds.min(axis=0))
 
-    def reach(self, drop: float) -> Pair:
+    def window(self, drop: float) -> Pair:
         # A component's own peak may be lower than the largest by its weight: keep it all the same.
         wide = np.sqrt(2 * drop) * self.sds
         return (self.centres - wide).min(axis=0), (self.centres + wide).max(axis=0)
@@ -197,18 +197,18 @@ class LaplaceLaw(NoiseLaw):
         return len(self.sds)
 
     @property
-    def spread(self) -> Array:
+    def scale(self) -> Array:
         return self.sds / np.sqrt(2.0)  # type: ignore[no-any-return]
 
     def log_density(self, z: Values, math: Mathematics = NUMPY) -> Values:
-        return -math.abs(z) / self.spread - np.log(2 * self.spread)
+        return -math.abs(z) / self.scale - np.log(2 * self.scale)
 
     def log_below(self, z: Values, math: Mathematics = NUMPY) -> Values:
-        u = z / self.spread
+        u = z / self.scale
         return math.where(u < 0, math.minimum(u, 0.0) - np.log(2.0), math.log1p(-0.5 * math.exp(-math.maximum(u, 0.0))))
 
     def log_between(self, a: Values, b: Values, math: Mathematics = NUMPY) -> Values:
-        s = self.spread
+        s = self.scale
         near = math.maximum(math.maximum(a, -b), 0.0)
         aside = -near / s + math.log(math.maximum(-math.expm1(-(b - a) / s), TINY)) - np.log(2.0)
         around = math.log(
@@ -219,7 +219,7 @@ class LaplaceLaw(NoiseLaw):
         return math.where(near > 0, aside, around)
 
     def log_density_on_normal(self, gap: Array, sd: float) -> Array:
-        b = float(self.spread[0])
+        b = float(self.scale[0])
         if sd < 1e-9 * b:
             return np.asarray(-np.abs(gap) / b - np.log(2 * b))
         up = -gap / b + special.log_ndtr(gap / sd - sd / b)
@@ -229,13 +229,13 @@ class LaplaceLaw(NoiseLaw):
     def take(self, rows: Rows) -> LaplaceLaw:
         return LaplaceLaw(self.sds[rows])
 
-    def reach(self, drop: float) -> Pair:
-        return -drop * self.spread, drop * self.spread
+    def window(self, drop: float) -> Pair:
+        return -drop * self.scale, drop * self.scale
 
     @property
     def cuts(self) -> Array:
         half = np.array([0, 1, 2, 4, 6, 9, 13, 18, 24, 31, 40])
-        return np.concatenate([-half[:0:-1], half])[:, None] * self.spread
+        return np.concatenate([-half[:0:-1], half])[:, None] * self.scale
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -254,7 +254,7 @@ class StudentLaw(NoiseLaw):
         return len(self.sds)
 
     @property
-    def spread(self) -> Array:
+    def scale(self) -> Array:
         return self.sds * np.sqrt((self.df - 2.0) / self.df)  # type: ignore[no-any-return]
 
     @property
@@ -266,19 +266,19 @@ class StudentLaw(NoiseLaw):
         return self._constant - (self.df + 1) / 2 * math.log1p(u * u / self.df)
 
     def log_density(self, z: Values, math: Mathematics = NUMPY) -> Values:
-        return self._standard(z / self.spread, math) - np.log(self.spread)
+        return self._standard(z / self.scale, math) - np.log(self.scale)
 
     def _tail(self, u: Values, math: Mathematics) -> Values:
         """Probability beyond |u| on one side."""
         return 0.5 * math.betainc(self.df / 2, 0.5, self.df / (self.df + u * u))
 
     def log_below(self, z: Values, math: Mathematics = NUMPY) -> Values:
-        u = z / self.spread
+        u = z / self.scale
         tail = self._tail(u, math)
         return math.where(u < 0, math.log(math.maximum(tail, TINY)), math.log1p(-math.minimum(tail, 0.5)))
 
     def log_between(self, a: Values, b: Values, math: Mathematics = NUMPY) -> Values:
-        s = self.spread
+        s = self.scale
         a, b, wide = a / s, b / s, (b - a) / s
         a, b = math.where(a + b > 0, -b, a), math.where(a + b > 0, -a, b)
         most = math.maximum(math.abs(a), 1.0)
@@ -295,7 +295,7 @@ class StudentLaw(NoiseLaw):
 
     def log_density_on_normal(self, gap: Array, sd: float) -> Array:
         """A t variable is normal with a gamma precision; the trapezoidal rule in its logarithm is exact to rounding."""
-        scale, df = float(self.spread[0]), self.df
+        scale, df = float(self.scale[0]), self.df
         if sd < 1e-9 * scale:
             return np.asarray(self._standard(gap / scale, NUMPY) - np.log(scale))
         u = np.linspace(-80.0 / df - 12.0, 6.0, 400)
@@ -318,8 +318,8 @@ class StudentLaw(NoiseLaw):
     def take(self, rows: Rows) -> StudentLaw:
         return StudentLaw(self.sds[rows], self.df)
 
-    def reach(self, drop: float) -> Pair:
-        far = np.sqrt(self.df * np.expm1(min(2 * drop / (self.df + 1), 600.0))) * self.spread
+    def window(self, drop: float) -> Pair:
+        far = np.sqrt(self.df * np.expm1(min(2 * drop / (self.df + 1), 600.0))) * self.scale
         return -far, far
 
     @property
@@ -329,7 +329,7 @@ class StudentLaw(NoiseLaw):
         half = [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
         while half[-1] < most:
             half.append(half[-1] * 1.4)
-        return np.concatenate([-np.array(half)[:0:-1], half])[:, None] * self.spread
+        return np.concatenate([-np.array(half)[:0:-1], half])[:, None] * self.scale
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -373,7 +373,7 @@ class LognormalLaw(EntryLaw):
     def bounds(self) -> Pair:
         return np.zeros(self.n), np.full(self.n, np.inf)
 
-    def reach(self, drop: float) -> Pair:
+    def window(self, drop: float) -> Pair:
         far = np.sqrt(2 * drop * self._variance)
         return np.exp(-self._variance / 2 - far), np.exp(-self._variance / 2 + far)
 
@@ -418,7 +418,7 @@ class SplitLaw(EntryLaw):
     def bounds(self) -> Pair:
         return 1.0 - self.most, 1.0 + self.most
 
-    def reach(self, drop: float) -> Pair:
+    def window(self, drop: float) -> Pair:
         return self.bounds
 
     @property

@@ -13,7 +13,7 @@ from scipy import special
 from ...errors import UnsupportedError
 from ...protocols import Array
 from ..steps import TOLERANCE, Labels
-from .base import Change, Cuts, Observation, Pair, Rows, middle_of, not_from, numbers_of
+from .base import Change, Observation, Pair, Rows, middle_of, not_from, numbers_of
 from .entries import Between, Known, split
 from .mathematics import NUMPY, TINY, Mathematics, Values, logsumexp
 
@@ -38,7 +38,7 @@ class Map(Change):
         """The nearest values of g at or below y, and at or above it."""
         raise NotImplementedError
 
-    def bends(self, low: Array, high: Array) -> Cuts:
+    def cuts_between(self, low: Array, high: Array) -> Array:
         """Where g jumps or has a kink between two finite ends."""
         raise NotImplementedError
 
@@ -86,9 +86,9 @@ class ClipMap(Map):
         near = np.clip(y, self.lower, self.upper)
         return near, near
 
-    def bends(self, low: Array, high: Array) -> Cuts:
+    def cuts_between(self, low: Array, high: Array) -> Array:
         bounds = [bound for bound in (self.lower, self.upper) if np.isfinite(bound)]
-        return Cuts.at_kinks(np.tile(bounds, (len(low), 1)))
+        return np.tile(bounds, (len(low), 1))
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,8 @@ class Multiples(Map):
     def around(self, y: Array) -> Pair:
         return np.floor(y / self.base) * self.base, np.ceil(y / self.base) * self.base
 
-    def bends(self, low: Array, high: Array) -> Cuts:
-        return Cuts.at_jumps(grid_between(self.base, low, high, 0.5))
+    def cuts_between(self, low: Array, high: Array) -> Array:
+        return grid_between(self.base, low, high, 0.5)
 
 
 @dataclass(frozen=True)
@@ -143,8 +143,8 @@ class RandomMultiples(Multiples):
         first, last = np.ceil(low / self.base - TOLERANCE), np.floor(high / self.base + TOLERANCE)
         return (first - 1) * self.base, (last + 1) * self.base
 
-    def bends(self, low: Array, high: Array) -> Cuts:
-        return Cuts.at_kinks(grid_between(self.base, low, high, 0.0))
+    def cuts_between(self, low: Array, high: Array) -> Array:
+        return grid_between(self.base, low, high, 0.0)
 
     def log_density_on_normal(self, gap: Array, sd: float) -> Array:
         """Log chance that a normal value ``gap`` below a multiple is rounded to it: E max(1 - |x - y| / base, 0)."""
@@ -199,8 +199,8 @@ class Widths(Map):
         step = y / self.width - self._shift
         return (np.floor(step) + self._shift) * self.width, (np.ceil(step) + self._shift) * self.width
 
-    def bends(self, low: Array, high: Array) -> Cuts:
-        return Cuts.at_jumps(grid_between(self.width, low, high, 0.0))
+    def cuts_between(self, low: Array, high: Array) -> Array:
+        return grid_between(self.width, low, high, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,12 +262,12 @@ class Mapped(Observation):
         return self._back(*self.later.window(drop))
 
     @property
-    def cuts(self) -> Cuts:
-        return Cuts.joined([self.later.cuts, self.function.bends(*self.window())])
+    def cuts(self) -> Array:
+        return np.concatenate([self.later.cuts, self.function.cuts_between(*self.window())], axis=1)
 
     @property
-    def grades(self) -> Array:
-        return self.later.grades
+    def panel_edges(self) -> Array:
+        return self.later.panel_edges
 
     @property
     def scale(self) -> Array:
@@ -303,11 +303,11 @@ class RandomlyMapped(Mapped):
         return math.where(found > np.array(-1e299), found, -np.inf)
 
     @property
-    def cuts(self) -> Cuts:
-        return self.function.bends(*self.window())
+    def cuts(self) -> Array:
+        return self.function.cuts_between(*self.window())
 
     @property
-    def grades(self) -> Array:
+    def panel_edges(self) -> Array:
         return np.empty((self.n, 0))
 
     @property
@@ -352,8 +352,8 @@ class Stepped(Observation):
         return self.window(np.inf)
 
     @property
-    def cuts(self) -> Cuts:
-        return Cuts.at_jumps(np.tile(self.edges[1:-1], (self.n, 1)))
+    def cuts(self) -> Array:
+        return np.tile(self.edges[1:-1], (self.n, 1))
 
     @property
     def scale(self) -> Array:

@@ -83,7 +83,7 @@ def _continuous(part: Observation, low: Array, high: Array, panels: int, order: 
     spot = np.where(np.isfinite(a), a, np.where(np.isfinite(b), b, 0.0))
     spot = np.clip(spot, np.where(np.isfinite(low), low, -1e300), np.where(np.isfinite(high), high, 1e300))
     a, b = np.where(empty, spot, a), np.where(empty, spot, b)
-    fixed = np.concatenate([part.cuts.places, part.grades], axis=1).T
+    fixed = np.concatenate([part.cuts, part.panel_edges], axis=1).T
     even = a + (b - a) * np.linspace(0, 1, panels + 1)[:, None]
     even[-1] = b
     edges = np.sort(np.concatenate([even, np.clip(np.where(np.isfinite(fixed), fixed, a), a, b)]), axis=0)

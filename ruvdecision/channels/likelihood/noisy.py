@@ -13,7 +13,6 @@ from ...errors import UnsupportedError
 from ...protocols import Array
 from .base import (
     Change,
-    Cuts,
     Ints,
     Observation,
     Pair,
@@ -76,15 +75,15 @@ class TransitionDensity(Change):
         """Where p(y | x) is within ``drop`` of its largest value over x, or a little more."""
         raise NotImplementedError
 
-    def breaks(self, y: Array) -> Cuts:
+    def cuts_at(self, y: Array) -> Array:
         """Values of x where p(y | x) is not smooth."""
         raise NotImplementedError
 
-    def bends(self, low: Array, high: Array) -> Cuts:
+    def cuts_between(self, low: Array, high: Array) -> Array:
         """Values of x between two ends where p(y | x) is not smooth whatever y is."""
         return no_cuts(self.n)
 
-    def grades(self, y: Array) -> Array:
+    def panel_edges(self, y: Array) -> Array:
         """Values of x that cut p(y | x), as a function of x, into smooth panels."""
         raise NotImplementedError
 
@@ -158,13 +157,13 @@ class NoisyValue(_Noisy):
         return self.kernel.ends(self.values)
 
     @property
-    def cuts(self) -> Cuts:
-        return self.kernel.breaks(self.values)
+    def cuts(self) -> Array:
+        return self.kernel.cuts_at(self.values)
 
     @property
-    def grades(self) -> Array:
+    def panel_edges(self) -> Array:
         if self.normal is None:
-            return self.kernel.grades(self.values)
+            return self.kernel.panel_edges(self.values)
         centre, variance = self.normal
         return centre[:, None] + np.sqrt(variance)[:, None] * np.array([-6.0, -4, -3, -2, -1, 0, 1, 2, 3, 4, 6])
 
@@ -209,12 +208,12 @@ class NoisyInterval(_Noisy):
         return self._over([self.kernel.ends(end) for end in self._finite])
 
     @property
-    def cuts(self) -> Cuts:
-        return Cuts.joined([self.kernel.breaks(end) for end in self._finite])
+    def cuts(self) -> Array:
+        return np.concatenate([self.kernel.cuts_at(end) for end in self._finite], axis=1)
 
     @property
-    def grades(self) -> Array:
-        return np.concatenate([self.kernel.grades(end) for end in self._finite], axis=1)
+    def panel_edges(self) -> Array:
+        return np.concatenate([self.kernel.panel_edges(end) for end in self._finite], axis=1)
 
     def window(self, drop: float = 40.0) -> Pair:
         # A probability falls a little more slowly than the density at the interval's end.
@@ -246,7 +245,7 @@ class Convolved(_Noisy):
     @property
     def _fixed(self) -> Array:
         """Places that cut the later likelihood into smooth panels, shape (n, m)."""
-        return np.concatenate([self.later.cuts.places, self.later.grades], axis=1)
+        return np.concatenate([self.later.cuts, self.later.panel_edges], axis=1)
 
     def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
         x = math.asarray(x) + np.zeros(self.n)
@@ -299,21 +298,21 @@ class Convolved(_Noisy):
 
     def _around(self, find: Callable[[Array], Array]) -> list[Array]:
         """What is found around each cut of the later observation."""
-        rows = self.later.cuts.places.T
+        rows = self.later.cuts.T
         return [np.where(np.isfinite(row)[:, None], find(np.where(np.isfinite(row), row, 0.0)), np.nan) for row in rows]
 
     @property
-    def grades(self) -> Array:
+    def panel_edges(self) -> Array:
         # Where the later observation has its kinks, and around those: the density smooths them over its own length.
         return np.concatenate(
-            [self._fixed, even_between(*self.window(), 33), *self._around(self.kernel.grades)], axis=1
+            [self._fixed, even_between(*self.window(), 33), *self._around(self.kernel.panel_edges)], axis=1
         )
 
     @property
-    def cuts(self) -> Cuts:
+    def cuts(self) -> Array:
         # A kink of one factor is smoothed by the other, except where both have one; a jump of both leaves a kink.
-        kept = self._around(lambda y: self.kernel.breaks(y).places)
-        return Cuts.joined([self.kernel.bends(*self.window()), *(Cuts.at_kinks(places) for places in kept)])
+        kept = self._around(self.kernel.cuts_at)
+        return np.concatenate([self.kernel.cuts_between(*self.window()), *kept], axis=1)
 
     @property
     def scale(self) -> Array:

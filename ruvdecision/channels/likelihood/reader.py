@@ -14,13 +14,13 @@ from ...errors import InputError, UnsupportedError
 from ...protocols import Array
 from ..steps import (
     TOLERANCE,
-    About,
     AddNoise,
     AverageRows,
     ClipTo,
     Cut,
     Drop,
-    Lowers,
+    FileFacts,
+    MaskLike,
     Matrix,
     MeanOfTail,
     Multiply,
@@ -35,7 +35,7 @@ from ..steps import (
 )
 from .base import Change, Ints, Observation, not_from
 from .entries import Between, Known, Uninformative, join, nothing, split
-from .kernels import Factor, Location, Sized, refuse_no_noise
+from .kernels import Factor, HeteroscedasticNoise, Location, refuse_no_noise
 from .laws import factor_law, noise_law
 from .maps import Bins, CategoryLikelihood, ClipMap, Multiples, RandomMultiples, Widths
 from .mathematics import NUMPY, Mathematics, Values
@@ -50,11 +50,11 @@ KNOWN = (
 )
 
 
-def read(mask: Lowers, observed: ReleaseLikelihood) -> ReleaseLikelihood:
+def read(mask: MaskLike, observed: ReleaseLikelihood) -> ReleaseLikelihood:
     """What is known about the records, if this is known about what a mask gave out."""
     total = observed.n if observed.total is None else observed.total
     levels = tuple(() if flag else None for flag in observed.categorical)
-    about = About(total, observed.names, levels=levels if any(observed.categorical) else ())
+    about = FileFacts(total, observed.names, levels=levels if any(observed.categorical) else ())
     found = resolve(mask, about)
     if not any(isinstance(f.step, SampleRows) for f in found) and observed.n != total:
         found = resolve(mask, replace(about, n=observed.n))  # some rows were left out of the file by other means
@@ -65,7 +65,7 @@ def read(mask: Lowers, observed: ReleaseLikelihood) -> ReleaseLikelihood:
     return observed
 
 
-def _check(step: Step, mask: Lowers) -> None:
+def _check(step: Step, mask: MaskLike) -> None:
     """Raise if the law of a step is not known entry by entry."""
     if isinstance(step, Opaque):
         raise UnsupportedError(f"{mask} has no likelihood: {step.why}", do=step.do or KNOWN)
@@ -76,7 +76,7 @@ def _check(step: Step, mask: Lowers) -> None:
 # -- rows ----------------------------------------------------------------------------------------------------
 
 
-def _drop(observed: ReleaseLikelihood, step: Drop, mask: Lowers) -> ReleaseLikelihood:
+def _drop(observed: ReleaseLikelihood, step: Drop, mask: MaskLike) -> ReleaseLikelihood:
     """Nothing is known about suppressed entries; an average later in the chain leaves them out."""
     rows = np.arange(observed.n) if step.rows is None else np.flatnonzero(_labels(observed, step) == 1)
     if step.rows is not None and len(rows) < observed.n and step.columns:
@@ -94,7 +94,7 @@ def _drop(observed: ReleaseLikelihood, step: Drop, mask: Lowers) -> ReleaseLikel
     return replace(observed, columns=tuple(columns), joint=joint, averages=averages)
 
 
-def _sample(observed: ReleaseLikelihood, step: SampleRows, mask: Lowers) -> ReleaseLikelihood:
+def _sample(observed: ReleaseLikelihood, step: SampleRows, mask: MaskLike) -> ReleaseLikelihood:
     """The sample's rows at their places; nothing is known about the others."""
     if observed.index is None:
         raise UnsupportedError(
@@ -104,7 +104,7 @@ def _sample(observed: ReleaseLikelihood, step: SampleRows, mask: Lowers) -> Rele
     return observed.placed()
 
 
-def _average(observed: ReleaseLikelihood, step: AverageRows, mask: Lowers) -> ReleaseLikelihood:
+def _average(observed: ReleaseLikelihood, step: AverageRows, mask: MaskLike) -> ReleaseLikelihood:
     """The averages of groups that were fixed beforehand; noisy copies of one average are put together."""
     if step.rows is None:
         return observed
@@ -125,16 +125,16 @@ def _average(observed: ReleaseLikelihood, step: AverageRows, mask: Lowers) -> Re
                 f"{mask} with a mask after it that is not plain normal noise has no likelihood here",
                 do=f"Use Noise(variance=...) after it or nothing, {MEASURE}",
             )
-        values[:, position], error[:, position], constant[:, position] = _together(*normal, label, groups)
+        values[:, position], error[:, position], constant[:, position] = _combined_averages(*normal, label, groups)
         columns[position], members[:, position] = Uninformative(n), True
     return replace(observed, columns=tuple(columns), averages=Averages.of(label, values, members, error, constant))
 
 
-def _together(centre: Array, variance: Array, label: Ints, groups: int) -> tuple[Array, Array, Array]:
-    """Several looks at each group's average as one: value, variance, and what is left of their log density."""
+def _combined_averages(centre: Array, variance: Array, label: Ints, groups: int) -> tuple[Array, Array, Array]:
+    """Several observations of each group's average as one: value, variance, and the rest of their log density."""
     sure, informative = variance == 0, np.isfinite(variance)
     exact = np.bincount(label, weights=sure, minlength=groups) > 0
-    # Where a look is exact the others add nothing; looks of infinite variance weigh nothing.
+    # Where an observation is exact the others add nothing; those of infinite variance have no weight.
     use = informative & (sure | ~exact[label])
     with np.errstate(divide="ignore"):
         precision = np.where(use, np.where(sure, 1.0, 1.0 / np.where(variance > 0, variance, 1.0)), 0.0)
@@ -146,18 +146,18 @@ def _together(centre: Array, variance: Array, label: Ints, groups: int) -> tuple
     away = np.where(use, centre - value[label], 0.0)
     if np.any(sure & (np.abs(away) > TOLERANCE * np.maximum(np.abs(centre), np.finfo(float).tiny))):
         raise not_from("different values in one group")
-    spread = np.where(
+    log_terms = np.where(
         use & ~sure,
         -0.5 * away**2 * precision + 0.5 * np.log(np.where(precision > 0, precision, 1.0) / (2 * np.pi)),
         0.0,
     )
-    rest = np.bincount(label, weights=spread, minlength=groups) - np.where(
+    rest = np.bincount(label, weights=log_terms, minlength=groups) - np.where(
         exact | (total == 0), 0.0, 0.5 * np.log(safe / (2 * np.pi))
     )
     return value, np.where(exact, 0.0, np.where(total > 0, 1.0 / safe, 0.0)), np.asarray(rest, dtype=np.float64)
 
 
-def _mean_of_tail(observed: ReleaseLikelihood, step: MeanOfTail, mask: Lowers) -> ReleaseLikelihood:
+def _mean_of_tail(observed: ReleaseLikelihood, step: MeanOfTail, mask: MaskLike) -> ReleaseLikelihood:
     """A tail of one is known; one of several has a known average, and each of them lies beyond the threshold."""
     if observed.averages is not None:
         raise UnsupportedError(f"{mask} before another average has no likelihood here", do='Use replace="threshold"')
@@ -219,13 +219,13 @@ CHANGES: dict[type[Step], Callable[[Any, int], Change]] = {
 """What each step of one entry by itself does to the column at a place of the step's columns."""
 
 
-def _entries(observed: ReleaseLikelihood, step: ClipTo | RoundTo | Cut, mask: Lowers) -> ReleaseLikelihood:
+def _entries(observed: ReleaseLikelihood, step: ClipTo | RoundTo | Cut, mask: MaskLike) -> ReleaseLikelihood:
     """What is known before bounds, multiples or intervals: the value, where it lies, or how likely each is."""
     change = CHANGES[type(step)]
     return observed.each(mask, step.columns, lambda j, column: column.before(change(step, j)))
 
 
-def _matrix(observed: ReleaseLikelihood, step: Matrix, mask: Lowers) -> ReleaseLikelihood:
+def _matrix(observed: ReleaseLikelihood, step: Matrix, mask: MaskLike) -> ReleaseLikelihood:
     """The chance of each category to be released as what was released."""
 
     def before(j: int, column: Observation) -> Observation:
@@ -234,11 +234,11 @@ def _matrix(observed: ReleaseLikelihood, step: Matrix, mask: Lowers) -> ReleaseL
     return observed.each(mask, step.columns, before)
 
 
-def _own(observed: ReleaseLikelihood, step: OwnLaw, mask: Lowers) -> ReleaseLikelihood:
+def _own(observed: ReleaseLikelihood, step: OwnLaw, mask: MaskLike) -> ReleaseLikelihood:
     return observed.each(mask, step.columns, lambda j, column: column.before(UserChange(step.mask, observed.names[j])))
 
 
-def _multiply(observed: ReleaseLikelihood, step: Multiply, mask: Lowers) -> ReleaseLikelihood:
+def _multiply(observed: ReleaseLikelihood, step: Multiply, mask: MaskLike) -> ReleaseLikelihood:
     """The density of a value times a factor; a released zero was a zero."""
     if step.common and len(step.columns) > 1:
         raise UnsupportedError(
@@ -267,7 +267,7 @@ def _multiply(observed: ReleaseLikelihood, step: Multiply, mask: Lowers) -> Rele
 # -- noise ---------------------------------------------------------------------------------------------------
 
 
-def _noise(observed: ReleaseLikelihood, step: AddNoise, mask: Lowers) -> ReleaseLikelihood:
+def _noise(observed: ReleaseLikelihood, step: AddNoise, mask: MaskLike) -> ReleaseLikelihood:
     """What is known before the noise; columns whose noise is correlated go together."""
     n, k = observed.n, len(step.columns)
     if step.common and n > 1:
@@ -283,7 +283,7 @@ def _noise(observed: ReleaseLikelihood, step: AddNoise, mask: Lowers) -> Release
         return _correlated(observed, step, mask, matrices)
     sd = np.broadcast_to(np.sqrt(np.diagonal(matrices, axis1=1, axis2=2)), (n, k))
     if step.size is not None:
-        return _sized(observed, step, mask, sd)
+        return _heteroscedastic(observed, step, mask, sd)
     plain = step.kind.name == "normal"
     averaged = [
         j for j, p in enumerate(step.columns) if observed.averages is not None and observed.averages.members[:, p].any()
@@ -319,7 +319,7 @@ def _where_noisy(column: Observation, size: Array, change: Callable[[Ints], Chan
 
 
 def _onto_averages(
-    observed: ReleaseLikelihood, step: AddNoise, mask: Lowers, averaged: list[int], sd: Array
+    observed: ReleaseLikelihood, step: AddNoise, mask: MaskLike, averaged: list[int], sd: Array
 ) -> ReleaseLikelihood:
     """Noise before an average: the average carries its own average."""
     assert observed.averages is not None
@@ -347,7 +347,7 @@ def _add(observed: ReleaseLikelihood, covariance: Array) -> ReleaseLikelihood:
     return replace(observed, joint=replace(joint, covariance=compressed(joint.covariance + covariance)))
 
 
-def _correlated(observed: ReleaseLikelihood, step: AddNoise, mask: Lowers, matrices: Array) -> ReleaseLikelihood:
+def _correlated(observed: ReleaseLikelihood, step: AddNoise, mask: MaskLike, matrices: Array) -> ReleaseLikelihood:
     """Noise that is correlated across columns; ``matrices`` has shape (n or 1, k, k)."""
     if step.not_linear is not None:
         raise UnsupportedError(
@@ -369,18 +369,18 @@ def _correlated(observed: ReleaseLikelihood, step: AddNoise, mask: Lowers, matri
     return _add(observed.joined(mask, step.columns), whole)
 
 
-def _sized(observed: ReleaseLikelihood, step: AddNoise, mask: Lowers, base: Array) -> ReleaseLikelihood:
+def _heteroscedastic(observed: ReleaseLikelihood, step: AddNoise, mask: MaskLike, base: Array) -> ReleaseLikelihood:
     """Noise whose size depends on the value, times ``base``."""
     assert step.size is not None
     size = partial(_size_at, step.size)
 
     def change(j: int, column: Observation) -> Observation:
-        def sized(rows: Ints) -> Sized:
+        def sized(rows: Ints) -> HeteroscedasticNoise:
             at = column.known[rows]
             at = at[~np.isnan(at)]
             if len(at) and np.any(np.asarray(size(at, NUMPY)) == 0):
                 raise refuse_no_noise(f"The size of {mask}")
-            return Sized(noise_law(step.kind, np.ones(len(rows))), base[rows, j], size)
+            return HeteroscedasticNoise(noise_law(step.kind, np.ones(len(rows))), base[rows, j], size)
 
         return _where_noisy(column, base[:, j], sized)
 

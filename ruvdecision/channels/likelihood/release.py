@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...protocols import Array
-from ..steps import Lowers
+from ..steps import MaskLike
 from .base import Bools, Ints, Observation, Rows
 from .entries import Uninformative, join
 
@@ -178,7 +178,7 @@ class ReleaseLikelihood:
         return len(self.columns)
 
     def each(
-        self, mask: Lowers, positions: Sequence[int], change: Callable[[int, Observation], Observation]
+        self, mask: MaskLike, positions: Sequence[int], change: Callable[[int, Observation], Observation]
     ) -> ReleaseLikelihood:
         """Change some columns one by one, as a mask does that works entry by entry.
 
@@ -195,7 +195,7 @@ class ReleaseLikelihood:
             columns[position] = change(j, columns[position])
         return replace(self, columns=tuple(columns))
 
-    def refuse_joint(self, mask: Lowers, positions: Sequence[int]) -> None:
+    def refuse_joint(self, mask: MaskLike, positions: Sequence[int]) -> None:
         """Raise if correlated noise follows on one of these columns."""
         if self.joint is not None and set(self.joint.columns) & set(positions):
             raise UnsupportedError(
@@ -203,7 +203,7 @@ class ReleaseLikelihood:
                 do="Use variance= or sd= (independent noise) after it, or put the correlated noise first",
             )
 
-    def joined(self, mask: Lowers, positions: Sequence[int]) -> ReleaseLikelihood:
+    def joined(self, mask: MaskLike, positions: Sequence[int]) -> ReleaseLikelihood:
         """The same with these columns moved into the joint normal law; they must be normal."""
         old = self.joint
         new = [j for j in positions if old is None or j not in old.columns]
@@ -226,7 +226,7 @@ class ReleaseLikelihood:
         covered = tuple(sorted({*new, *(old.columns if old else ())}))
         return replace(self, columns=tuple(columns), joint=JointNormal(centre, compressed(covariance), covered))
 
-    def refuse_uneven(self, mask: Lowers) -> None:
+    def refuse_uneven(self, mask: MaskLike) -> None:
         """Raise if rows were shuffled after a mask that treats them differently."""
         if self.shuffled:
             raise UnsupportedError(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...checks import check_integer
 from ...errors import InputError
 from ...protocols import Array
-from ..steps import Lowers
+from ..steps import MaskLike
 from .base import Ints, Observation
 from .entries import Joined, Known, KnownLabels, nothing, split
 from .reader import read
@@ -22,7 +22,7 @@ Released: TypeAlias = pd.DataFrame | pd.Series | Array
 NUMBERS = (bool, int, float, np.number, np.bool_)
 
 
-def observe(mask: Lowers, release: Released, n: int, columns: Sequence[Hashable] | None = None) -> ReleaseLikelihood:
+def observe(mask: MaskLike, release: Released, n: int, columns: Sequence[Hashable] | None = None) -> ReleaseLikelihood:
     """Return what a release tells about the n records that it was made from.
 
     Parameters
@@ -58,7 +58,7 @@ def observe(mask: Lowers, release: Released, n: int, columns: Sequence[Hashable]
 
 
 def observe_numbers(
-    mask: Lowers, values: Array, names: Sequence[Hashable], index: pd.Index[Any], n: int
+    mask: MaskLike, values: Array, names: Sequence[Hashable], index: pd.Index[Any], n: int
 ) -> ReleaseLikelihood:
     """What `observe` says of a table of plain numbers, given as a matrix with the table's names and index.
 
@@ -77,7 +77,7 @@ def _refuse_longer(rows: int, n: int) -> None:
         raise InputError(f"A release of {n} records has at most {n} rows", rows, "Give the release that this mask made")
 
 
-def _through(mask: Lowers, observed: ReleaseLikelihood) -> ReleaseLikelihood:
+def _through(mask: MaskLike, observed: ReleaseLikelihood) -> ReleaseLikelihood:
     """Back through the mask, with every row at its place."""
     observed = read(mask, observed).placed()
     for name, column in zip(observed.names, observed.columns, strict=True):

@@ -96,7 +96,7 @@ class UserLikelihood(Observation):
     def window(self, drop: float = 40.0) -> Pair:
         low, high = self.ends
         grid = self._grid(low, high)
-        values = self._look(grid)
+        values = self._log_at(grid)
         for _ in range(3):
             # A peak between two points of the grid: look closer around the largest.
             best = values.argmax(axis=0)
@@ -105,7 +105,7 @@ class UserLikelihood(Observation):
             finer = a + (b - a) * np.linspace(0, 1, 33)[:, None]
             grid = np.concatenate([grid, finer])
             order = np.argsort(grid, axis=0, kind="stable")
-            values = np.take_along_axis(np.concatenate([values, self._look(finer)]), order, axis=0)
+            values = np.take_along_axis(np.concatenate([values, self._log_at(finer)]), order, axis=0)
             grid = np.take_along_axis(grid, order, axis=0)
         top = values.max(axis=0)
         if np.any(np.isneginf(top)):
@@ -118,7 +118,7 @@ class UserLikelihood(Observation):
         first, last = inside.argmax(axis=0), len(grid) - 1 - inside[::-1].argmax(axis=0)
         return self._close(grid, first, -1, top - drop, low), self._close(grid, last, 1, top - drop, high)
 
-    def _look(self, x: Array) -> Array:
+    def _log_at(self, x: Array) -> Array:
         with np.errstate(all="ignore"):
             return np.asarray(self.log(x))
 
@@ -151,12 +151,12 @@ class UserLikelihood(Observation):
         outer = np.take_along_axis(grid, np.clip(beyond, 0, len(grid) - 1)[None], axis=0)[0]
         for _ in range(40):
             middle = inner + (outer - inner) / 2
-            good = self._look(middle[None])[0] >= level
+            good = self._log_at(middle[None])[0] >= level
             inner, outer = np.where(good, middle, inner), np.where(good, outer, middle)
         return np.where(outermost, end, outer)
 
     @property
-    def grades(self) -> Array:
+    def panel_edges(self) -> Array:
         parts = [even_between(*self.window(drop), 9) for drop in (40.0, 8.0, 0.5)]
         with contextlib.suppress(TypeError, ValueError):  # labels have no place among numbers
             parts.append(np.asarray(self.released, dtype=np.float64)[:, None])

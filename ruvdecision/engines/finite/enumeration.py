@@ -21,10 +21,22 @@ from ...posteriors import Finite
 from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import REPLICATES, replicate_error, replicate_seeds
 from ...users.user import User
-from ..base import WHOLE_FILE, BaseEngine, Evidence, Ints, Judged, MaskMixture, Missing, Plan, Problem, Refusal, Tell
+from ..base import (
+    WHOLE_FILE,
+    BaseEngine,
+    Evidence,
+    Ints,
+    Judged,
+    MaskMixture,
+    Missing,
+    Plan,
+    Problem,
+    ProgressCallback,
+    Refusal,
+)
 from .law import FiniteLaw, TooManyReleases
-from .plan import Plan as TargetPlan, codes_of, plan_of, sample_covariance
-from .tables import AVERAGED, TableProblem, after_release, refuses_table
+from .tables import AVERAGED, TableProblem, after_release, published_by
+from .target_table import TargetTable, codes_of, sample_covariance, target_table
 from .wrong_belief import BATCH, FinitePair, FinitePairs
 
 
@@ -54,13 +66,14 @@ class Enumeration(BaseEngine):
     def prepare(self, problem: Problem) -> dict[int, FiniteChannel] | Refusal:
         user, belief, data = problem.user, problem.user.belief, problem.data
         if isinstance(belief, TableBelief):
-            reasons = (refuses_table(belief, mask) for mask in problem.masks)
-            return next((reason for reason in reasons if reason is not None), {})
+            for mask in problem.masks:
+                published_by(belief, mask)
+            return {}
         if not isinstance(belief, FiniteBelief):
             what = f"Enumeration needs a FiniteBelief or a TableBelief; this user has a {type(belief).__name__}"
             return Refusal(what, "Use engine='auto'", Missing.BELIEF)
         check_loss(user)
-        plan_of(belief, user.target, self.limit)
+        target_table(belief, user.target, self.limit)
         scale, channels = sample_covariance(belief, data), {}
         for mask in problem.masks:
             channel = channels[id(mask)] = FiniteChannel.of(belief, mask, scale)
@@ -69,17 +82,21 @@ class Enumeration(BaseEngine):
         return channels
 
     def run(
-        self, problem: Problem, built: dict[int, FiniteChannel], tell: Tell | None = None, interruptible: bool = False
+        self,
+        problem: Problem,
+        built: dict[int, FiniteChannel],
+        on_progress: ProgressCallback | None = None,
+        interruptible: bool = False,
     ) -> list[Solution]:
         user, belief, data = problem.user, problem.user.belief, problem.data
         if isinstance(belief, TableBelief):
-            return [TableProblem(user).solve(problem.masks, data, problem.replicates, problem.seed, tell)]
+            return [TableProblem(user).solve(problem.masks, data, problem.replicates, problem.seed, on_progress)]
         codes = None if data is None else codes_of(belief, data)
         found = []
         for i, mask in enumerate(problem.masks):
             found.append(self._expected(user, built[id(mask)], codes, problem.replicates, problem.seed))
-            if tell is not None:
-                tell((i + 1) / len(problem.masks))
+            if on_progress is not None:
+                on_progress((i + 1) / len(problem.masks))
         before = self._expected(user, FiniteChannel.silent(belief), None, problem.replicates, problem.seed)[0]
         value, error = (np.array([float(v[i]) for v, _ in found]) for i in (0, 1))
         names = [n for _, n in found]
@@ -107,8 +124,8 @@ class Enumeration(BaseEngine):
                 )
             nothing = np.zeros((0, len(belief.levels)))
             empty = np.zeros(0, dtype=np.int64)
-            return Finite(law.plan.values, law.after(Slots(nothing, empty, empty)))
-        return Finite(law.plan.values, law.after(channel.read(release)))
+            return Finite(law.table.values, law.after(Slots(nothing, empty, empty)))
+        return Finite(law.table.values, law.after(channel.read(release)))
 
     def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
         user, belief = problem.user, problem.user.belief
@@ -117,7 +134,7 @@ class Enumeration(BaseEngine):
             return
         law = self._law(user, FiniteChannel.of(belief, mask, sample_covariance(belief, problem.data)))
         for release in releases:
-            posterior = Finite(law.plan.values, law.after(law.channel.read(release)))
+            posterior = Finite(law.table.values, law.after(law.channel.read(release)))
             yield Evidence(posterior, partial(law.density, release))
 
     def row_kinds(self, problem: Problem, built: dict[int, FiniteChannel], rows: Ints, located: bool = False) -> Ints:
@@ -132,7 +149,7 @@ class Enumeration(BaseEngine):
             return super().unknown_mask(problem, mask)
         return FinitePair(user, belief, mask, self.limit, sample_covariance(belief, problem.data))
 
-    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem, Tell | None], Judged] | None:
+    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem, ProgressCallback | None], Judged] | None:
         users = own.problem.user, agency.problem.user
         if not all(isinstance(user.belief, FiniteBelief) for user in users):
             return None
@@ -141,7 +158,7 @@ class Enumeration(BaseEngine):
     # -- finite beliefs ----------------------------------------------------------------------------------
 
     def _law(self, user: User, channel: FiniteChannel) -> FiniteLaw:
-        return FiniteLaw(user.belief, plan_of(user.belief, user.target, self.limit), channel, self.limit)
+        return FiniteLaw(user.belief, target_table(user.belief, user.target, self.limit), channel, self.limit)
 
     def _expected(
         self, user: User, channel: FiniteChannel, codes: Any, replicates: int | None, seed: Any
@@ -156,6 +173,7 @@ class Enumeration(BaseEngine):
         try:
             outputs = law.outputs(codes)
         except TooManyReleases:
+            # How many there are is known only while they are listed; with data they can be drawn instead.
             if codes is None:
                 raise
             return self._drawn(user, law, codes, replicates, seed), AVERAGED
@@ -166,7 +184,7 @@ class Enumeration(BaseEngine):
                 "probability zero",
                 "Check the data, or the prior probabilities that are zero",
             )
-        each = uncertainty_of(user, law.plan.values, outputs.joint / chance[:, None])
+        each = uncertainty_of(user, law.table.values, outputs.joint / chance[:, None])
         # Errors of separate posteriors may hang together, so they are added and not averaged out.
         return Value(np.asarray(outputs.weights @ each.value), np.asarray(outputs.weights @ each.error)), self.name
 
@@ -177,7 +195,7 @@ class Enumeration(BaseEngine):
         for for_data, for_mask, _ in replicate_seeds(seed, count):
             records = user.belief.draw_codes(np.random.default_rng(for_data)) if codes is None else codes
             chances.append(law.after(law.channel.simulate(records, np.random.default_rng(for_mask))))
-        each = uncertainty_of(user, law.plan.values, np.stack(chances))
+        each = uncertainty_of(user, law.table.values, np.stack(chances))
         error = replicate_error(each.value) if count > 1 else float(each.error[0])
         return Value(np.asarray(each.value.mean()), np.asarray(error))
 
@@ -197,7 +215,7 @@ def uncertainty_of(user: User, values: Array, chances: Array) -> Value:
 def _over_the_line(user: User, law: FiniteLaw) -> Value:
     """Expected uncertainty when one number goes out with noise: integrate U(y) p(y) over the release y."""
     kernel = law.channel.kernels[0]
-    assert kernel.noise is not None and isinstance(law.plan, TargetPlan)
+    assert kernel.noise is not None and isinstance(law.table, TargetTable)
     sd = float(np.sqrt(kernel.noise[0, 0]))
     # Chance of the target's values together with each output, before the noise.
     joint = law.outputs_before_noise()
@@ -210,11 +228,11 @@ def _over_the_line(user: User, law: FiniteLaw) -> Value:
         share = np.exp(log_density - top) @ joint
         chance = share.sum(axis=1)
         density = chance * np.exp(top[:, 0]) / (sd * np.sqrt(2 * np.pi))
-        return np.asarray(density * uncertainty_of(user, law.plan.values, share / chance[:, None]).value)
+        return np.asarray(density * uncertainty_of(user, law.table.values, share / chance[:, None]).value)
 
     steps = sd * np.array([-13.0, -8.0, -5.0, -3.0, -1.5, 0.0, 1.5, 3.0, 5.0, 8.0, 13.0])
     breaks = np.unique((levels[:, None] + steps).reshape(-1))
-    scale = max(float(uncertainty_of(user, law.plan.values, joint.sum(axis=0, keepdims=True)).value[0]), 1e-300)
+    scale = max(float(uncertainty_of(user, law.table.values, joint.sum(axis=0, keepdims=True)).value[0]), 1e-300)
     return adaptive(integrand, breaks, absolute=1e-11 * abs(scale), budget=100_000)
 
 

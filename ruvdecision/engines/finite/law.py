@@ -22,7 +22,7 @@ from ...channels.finite import FiniteChannel, Kernel, Slots
 from ...errors import InputError, UnsupportedError
 from ...numerics.counts import compositions
 from ...protocols import Array
-from .plan import AveragePlan, Plan
+from .target_table import AverageTable, TargetTable
 
 Ints = NDArray[np.int64]
 
@@ -47,10 +47,10 @@ class _Scenario:
 
 @dataclass(frozen=True, eq=False)
 class FiniteLaw:
-    """A finite belief, a target's plan and a mask's channel."""
+    """A finite belief, a target's table and a mask's channel."""
 
     belief: FiniteBelief
-    plan: Plan | AveragePlan
+    table: TargetTable | AverageTable
     channel: FiniteChannel
     limit: int
 
@@ -77,31 +77,31 @@ class FiniteLaw:
 
     def _order_is_idle(self, slots: Slots) -> bool:
         """Whether it does not matter whose record is whose: for the state, a new record and the average."""
-        return isinstance(self.plan, AveragePlan) or not self.plan.rows
+        return isinstance(self.table, AverageTable) or not self.table.rows
 
     def _labelled(self, log_evidence: Array) -> Array:
         """Log joint of release and target value, given evidence for every row."""
-        law, plan = self.belief.law, self.plan
+        law, table = self.belief.law, self.table
         evidence = np.exp(log_evidence)
         with np.errstate(divide="ignore"):
             log_rows = np.log(evidence @ law.T)  # rows by states
             log_state = np.log(self.belief.prior) + log_rows.sum(axis=0)
-            if isinstance(plan, AveragePlan):
+            if isinstance(table, AverageTable):
                 chances = law[:, None, :] * evidence[None] / np.maximum(np.exp(log_rows.T)[..., None], 1e-300)
-                return np.log(np.exp(log_state - _top(log_state)) @ plan.spread(chances)) + _top(log_state)
-            followed = list(plan.rows)
+                return np.log(np.exp(log_state - _top(log_state)) @ table.counts_law(chances)) + _top(log_state)
+            followed = list(table.rows)
             log_state = np.log(self.belief.prior) + np.delete(log_rows, followed, axis=0).sum(axis=0)
-            joint = np.zeros(len(plan.values))
+            joint = np.zeros(len(table.values))
             shift = _top(log_state)
             for s in range(len(law)):
-                columns, chances = plan.spread(s, law[s], [evidence[r][:, None] for r in followed])
+                columns, chances = table.joint_law(s, law[s], [evidence[r][:, None] for r in followed])
                 joint[columns] += np.exp(log_state[s] - shift) * chances[0]
             return np.log(joint) + shift
 
     def _unlabelled(self, slots: Slots) -> Array:
         """Sum over which released record belongs to which followed row, or to none of them."""
-        assert isinstance(self.plan, Plan)
-        plan, law = self.plan, self.belief.law
+        assert isinstance(self.table, TargetTable)
+        table, law = self.table, self.belief.law
         kinds = self.channel.kinds
         live = [k for k in np.unique(kinds) if not self.channel.kernels[k].silent]
         if len(live) > 1 or (self.channel.sampled and len(np.unique(kinds)) > 1):
@@ -112,20 +112,20 @@ class FiniteLaw:
         if not live:
             return self._labelled(np.zeros((self.belief.records, len(self.belief.levels))))
         n = int(np.sum(kinds == live[0]))
-        mine = [r for r in plan.rows if kinds[r] == live[0]]
-        seen = slots.log_evidence[slots.kinds == live[0]]
-        m = len(seen)
+        mine = [r for r in table.rows if kinds[r] == live[0]]
+        log_evidence = slots.log_evidence[slots.kinds == live[0]]
+        m = len(log_evidence)
         if m ** len(mine) > 100_000:
             raise UnsupportedError(
                 f"Which of {m} records belongs to which of {len(mine)} rows has too many answers",
                 do="Ask for one record",
             )
-        evidence = np.exp(seen)
+        evidence = np.exp(log_evidence)
         with np.errstate(divide="ignore"):
             log_rows = np.log(evidence @ law.T)  # slots by states
             log_all = np.log(self.belief.prior) + log_rows.sum(axis=0)
             shift = _top(log_all) if np.isfinite(_top(log_all)) else 0.0
-            joint = np.zeros(len(plan.values))
+            joint = np.zeros(len(table.values))
             nothing = np.ones(len(self.belief.levels))
             for choice in itertools.product(range(-1, m), repeat=len(mine)):
                 taken = [c for c in choice if c >= 0]
@@ -136,8 +136,8 @@ class FiniteLaw:
                 log_state = np.log(self.belief.prior) + np.delete(log_rows, taken, axis=0).sum(axis=0)
                 pick = dict(zip(mine, choice, strict=True))
                 for s in range(len(law)):
-                    each = [(nothing if pick.get(r, -1) < 0 else evidence[pick[r]])[:, None] for r in plan.rows]
-                    columns, chances = plan.spread(s, law[s], each)
+                    each = [(nothing if pick.get(r, -1) < 0 else evidence[pick[r]])[:, None] for r in table.rows]
+                    columns, chances = table.joint_law(s, law[s], each)
                     joint[columns] += chance * np.exp(log_state[s] - shift) * chances[0]
             return np.log(joint) + shift
 
@@ -160,11 +160,11 @@ class FiniteLaw:
             if kernel.noise is None:
                 continue
             # Evidence is kept relative to the nearest output; across masks the size of the density counts.
-            spread = np.diag(kernel.noise) > 0
-            seen = np.array([np.nan if pd.isna(v) else float(v) for v in frame[slot]])
-            offset += float(kernel.log_densities(seen[None])[0].max())
-            offset -= 0.5 * float(np.linalg.slogdet(2 * np.pi * kernel.noise[np.ix_(spread, spread)])[1])
-            rank += float(spread.sum())
+            noisy = np.diag(kernel.noise) > 0
+            values = np.array([np.nan if pd.isna(v) else float(v) for v in frame[slot]])
+            offset += float(kernel.log_densities(values[None])[0].max())
+            offset -= 0.5 * float(np.linalg.slogdet(2 * np.pi * kernel.noise[np.ix_(noisy, noisy)])[1])
+            rank += float(noisy.sum())
         known = slots.rows >= 0
         if known.all() or self._order_is_idle(slots):
             evidence = np.zeros((self.belief.records, len(self.belief.levels)))
@@ -197,10 +197,10 @@ class FiniteLaw:
                 return None
             with np.errstate(divide="ignore"):
                 evidence[mine] = np.log(np.exp(logs - top) @ kernel.matrix.T)
-            spread = np.diag(kernel.noise) > 0
-            size = float(np.linalg.slogdet(2 * np.pi * kernel.noise[np.ix_(spread, spread)])[1])
+            noisy = np.diag(kernel.noise) > 0
+            size = float(np.linalg.slogdet(2 * np.pi * kernel.noise[np.ix_(noisy, noisy)])[1])
             offset += float(top.sum()) - 0.5 * float(mine.sum()) * size
-            rank += float(mine.sum()) * float(spread.sum())
+            rank += float(mine.sum()) * float(noisy.sum())
         return self._labelled(evidence) + offset, rank
 
     # -- all releases ------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ class FiniteLaw:
             raise UnsupportedError(
                 "Releases of a sample are drawn when the records are given", do="Pass data=, or a smaller file"
             )
-        if isinstance(self.plan, AveragePlan) or self.channel.ordered:
+        if isinstance(self.table, AverageTable) or self.channel.ordered:
             pieces = [self._labelled_outputs(s, codes) for s in self._scenarios()]
             joint = np.concatenate([p.joint for p in pieces])
             weights = np.concatenate([p.weights for p in pieces])
@@ -232,27 +232,27 @@ class FiniteLaw:
                 if count:
                     matrix = self.channel.kernels[kind].matrix
                     merged = _sufficient(
-                        matrix, self.belief.law, isinstance(self.plan, AveragePlan) or not self.channel.ordered
+                        matrix, self.belief.law, isinstance(self.table, AverageTable) or not self.channel.ordered
                     )
                     releases *= comb(count + merged.shape[1] - 1, merged.shape[1] - 1)
             for k in scenario.followed:
                 releases *= 1 if k is None else int(self.channel.kernels[k].matrix.any(axis=0).sum())
-            self._room(releases * len(self.plan.values))
+            self._room(releases * len(self.table.values))
 
     @property
     def one_number(self) -> bool:
         """Whether the release is one number with noise and the target follows from at most that record."""
         return (
-            isinstance(self.plan, Plan)
+            isinstance(self.table, TargetTable)
             and len(self.channel.kinds) == 1
             and len(self.channel.kernels[0].outputs[0]) == 1
         )
 
     def outputs_before_noise(self) -> Array:
         """Chance of each output of the only record (rows) together with the target's values (columns)."""
-        assert isinstance(self.plan, Plan)
+        assert isinstance(self.table, TargetTable)
         matrix = self.channel.kernels[0].matrix
-        if self.plan.rows:
+        if self.table.rows:
             return np.asarray(self._joint(self.belief.prior[None, :], [matrix])[0])
         state = (self.belief.law @ matrix).T * self.belief.prior
         return np.asarray(self._joint(state, [])[:, 0])
@@ -260,7 +260,7 @@ class FiniteLaw:
     def _scenarios(self) -> Iterator[_Scenario]:
         """Who may be in the file, with the chance of it."""
         channel = self.channel
-        rows = () if isinstance(self.plan, AveragePlan) else self.plan.rows
+        rows = () if isinstance(self.table, AverageTable) else self.table.rows
         n, m = len(channel.kinds), channel.kept
         kinds = [int(channel.kinds[r]) for r in rows]
         others = np.bincount(np.delete(channel.kinds, list(rows)), minlength=len(channel.kernels))
@@ -287,7 +287,7 @@ class FiniteLaw:
         for kind, count in enumerate(scenario.others):
             if count == 0:
                 continue
-            merged = _sufficient(kernels[kind].matrix, law, isinstance(self.plan, AveragePlan))
+            merged = _sufficient(kernels[kind].matrix, law, isinstance(self.table, AverageTable))
             self._room(comb(count + merged.shape[1] - 1, merged.shape[1] - 1))
             if codes is None:
                 counts = compositions(count, merged.shape[1])
@@ -296,7 +296,7 @@ class FiniteLaw:
                 others = [
                     r
                     for r in np.flatnonzero(self.channel.kinds == kind)
-                    if isinstance(self.plan, AveragePlan) or r not in self.plan.rows
+                    if isinstance(self.table, AverageTable) or r not in self.table.rows
                 ]
                 counts, chance = _counts_law(merged[codes[others]])
             counted.append((merged, counts, chance))
@@ -308,7 +308,7 @@ class FiniteLaw:
             log_state = (log_state[:, None, :] + _log_multinomial(counts, law @ merged)[None]).reshape(-1, len(law))
             given = np.outer(given, chance).reshape(-1)
         state = self.belief.prior * np.exp(log_state)
-        if isinstance(self.plan, AveragePlan):
+        if isinstance(self.table, AverageTable):
             joint = self._average_joint(state, [(m, c) for m, c, _ in counted], scenario)
             weights = given if codes is not None else joint.sum(axis=1)
             return Outputs(scenario.weight * joint, scenario.weight * weights)
@@ -319,26 +319,26 @@ class FiniteLaw:
         if codes is None:
             weights = joint.sum(axis=2)
         else:
-            own = _products([f[codes[r]] for f, r in zip(followed, self.plan.rows, strict=True)])
+            own = _products([f[codes[r]] for f, r in zip(followed, self.table.rows, strict=True)])
             weights = given[:, None] * own[None, :]
         return Outputs(scenario.weight * joint.reshape(-1, joint.shape[2]), scenario.weight * weights.reshape(-1))
 
     def _joint(self, state: Array, followed: list[Array]) -> Array:
         """Chance of counts (first axis), the followed rows' outputs (second) and the target's values (third)."""
-        assert isinstance(self.plan, Plan)
-        law, plan = self.belief.law, self.plan
+        assert isinstance(self.table, TargetTable)
+        law, table = self.belief.law, self.table
         outputs = int(np.prod([f.shape[1] for f in followed], dtype=np.float64)) if followed else 1
-        self._room(len(state) * outputs * len(plan.values))
+        self._room(len(state) * outputs * len(table.values))
         self._room(outputs * len(law[0]) ** len(followed))
-        joint = np.zeros((len(state), outputs, len(plan.values)))
+        joint = np.zeros((len(state), outputs, len(table.values)))
         for s in range(len(law)):
-            columns, chances = plan.spread(s, law[s], followed)
+            columns, chances = table.joint_law(s, law[s], followed)
             joint[:, :, columns] += state[:, s, None, None] * chances[None]
         return joint
 
     def _average_joint(self, state: Array, counted: list[tuple[Array, Ints]], scenario: _Scenario) -> Array:
         """Chance of counts and of the average: given the state every record has its own law of outcomes."""
-        assert isinstance(self.plan, AveragePlan)
+        assert isinstance(self.table, AverageTable)
         law, n = self.belief.law, self.belief.records
         self._room(len(state) * len(law) * (n + 1) ** (law.shape[1] - 1))
         outputs = []
@@ -352,13 +352,13 @@ class FiniteLaw:
         evidence = np.array(outputs)  # releases, records, outcomes
         chances = law[None, :, None, :] * evidence[:, None]
         total = chances.sum(axis=-1, keepdims=True)
-        spread = self.plan.spread(chances / np.where(total > 0, total, 1.0))
-        return np.einsum("rs,rst->rt", state, spread)
+        given_state = self.table.counts_law(chances / np.where(total > 0, total, 1.0))
+        return np.einsum("rs,rst->rt", state, given_state)
 
     def _unlabelled_outputs(self, codes: Ints | None) -> tuple[Array, Array]:
         """Releases without names: how many records show each output."""
         kernels, law = self.channel.kernels, self.belief.law
-        assert isinstance(self.plan, Plan)
+        assert isinstance(self.table, TargetTable)
         names = list(dict.fromkeys(o for k in kernels for o in k.outputs))
         place = {o: i for i, o in enumerate(names)}
         wide = [_widened(k, place) for k in kernels]
@@ -453,9 +453,9 @@ def _counts_law(chances: Array) -> tuple[Ints, Array]:
     counts: Ints = np.zeros((1, size), dtype=np.int64)
     law: Array = np.ones(1)
     for row in chances:
-        seen = np.flatnonzero(row)
-        grown = (counts[:, None, :] + np.eye(size, dtype=np.int64)[seen][None]).reshape(-1, size)
-        weight = np.outer(law, row[seen]).reshape(-1)
+        possible = np.flatnonzero(row)
+        grown = (counts[:, None, :] + np.eye(size, dtype=np.int64)[possible][None]).reshape(-1, size)
+        weight = np.outer(law, row[possible]).reshape(-1)
         counts, group = np.unique(grown, axis=0, return_inverse=True)
         law = np.asarray(np.bincount(group.reshape(-1), weights=weight, minlength=len(counts)), dtype=np.float64)
     return counts, law

@@ -18,24 +18,17 @@ from ...protocols import Array, Solution, Value
 from ...running.replication import REPLICATES, replicate_error, replicate_seeds
 from ...targets import Kind
 from ...users.user import User
-from ..base import Refusal
 
 AVERAGED = "enumeration, averaged over releases"
 GROUPS = 3000
 """Up to so many different releases are enumerated one by one."""
 
 
-def refuses_table(belief: TableBelief, mask: Mask) -> Refusal | None:
-    """None if a mask of tables can be inverted; otherwise why not."""
-    try:
-        _published(belief, mask)
-    except UnsupportedError as error:
-        return Refusal.of(error)
-    return None
+def published_by(belief: TableBelief, mask: Mask) -> PublishedTable:
+    """What a mask publishes of an empty table: which cells are missing, and which margins there are.
 
-
-def _published(belief: TableBelief, mask: Mask) -> PublishedTable:
-    """What a mask publishes of an empty table: which cells are missing, and which margins there are."""
+    An `UnsupportedError` if it is no mask of tables that can be inverted.
+    """
     return publish(mask, np.zeros(belief.shape))
 
 
@@ -46,16 +39,14 @@ def _tells_nothing(shown: PublishedTable) -> bool:
 
 def after_release(belief: TableBelief, mask: Mask, release: Any) -> TableBelief:
     """The belief after a release: a published table, or an array with missing cells where no margins go out."""
-    reason = refuses_table(belief, mask)
-    if reason is not None:
-        raise reason.error()
+    shown = published_by(belief, mask)
     if release is None:
-        if _tells_nothing(_published(belief, mask)):
+        if _tells_nothing(shown):
             return belief
         raise InputError(
             f"The posterior after {mask} depends on what is released", None, "Pass release=mask.publish(table)"
         )
-    if isinstance(release, PublishedTable) or not _published(belief, mask).margins:
+    if isinstance(release, PublishedTable) or not shown.margins:
         return belief.given(release)
     carried = (
         release.published if isinstance(release, ReleasedCells) else getattr(release, "attrs", {}).get("published")
@@ -78,14 +69,17 @@ class TableProblem:
     user: User
 
     def solve(
-        self, masks: Sequence[Mask], data: Any, replicates: int | None, seed: Any, tell: Callable[[float], None] | None
+        self,
+        masks: Sequence[Mask],
+        data: Any,
+        replicates: int | None,
+        seed: Any,
+        on_progress: Callable[[float], None] | None,
     ) -> Solution:
         """Uncertainty after each mask: of the realised table, or expected over the belief's tables."""
         belief = self.user.belief
         for mask in masks:
-            reason = refuses_table(belief, mask)
-            if reason is not None:
-                raise reason.error()
+            published_by(belief, mask)
         before = self._uncertainty(belief)
         counts = None if data is None else self._check(data)
         listed = belief.listed() if data is None else None
@@ -103,8 +97,8 @@ class TableProblem:
                 effective.append(after.system.effective)
             values.append(value)
             names.append(name)
-            if tell is not None:
-                tell((i + 1) / len(masks))
+            if on_progress is not None:
+                on_progress((i + 1) / len(masks))
         diagnostics = {} if np.isinf(effective).all() else {"effective_draws": np.array(effective)}
         u, error = np.array([float(v.value) for v in values]), np.array([float(v.error) for v in values])
         return Solution(u, error, float(before.value), names, diagnostics, averaged=AVERAGED in names)
@@ -122,7 +116,7 @@ class TableProblem:
         self, mask: Mask, listed: tuple[Any, Array] | None, replicates: int | None, seed: Any
     ) -> tuple[Value, str]:
         belief = self.user.belief
-        if _tells_nothing(_published(belief, mask)):
+        if _tells_nothing(published_by(belief, mask)):
             return self._uncertainty(belief), "enumeration"
         if listed is not None:
             tables, chances = listed
@@ -168,13 +162,13 @@ class TableProblem:
     def _drawn(self, mask: Mask, replicates: int | None, seed: Any) -> Value:
         """Average over tables drawn from the belief, the same for every mask."""
         belief, count = self.user.belief, REPLICATES if replicates is None else replicates
-        seen: dict[Any, Value] = {}
+        known: dict[Any, Value] = {}
         values, errors = np.empty(count), np.empty(count)
         for r, (for_data, _, _) in enumerate(replicate_seeds(seed, count)):
             release = publish(mask, belief.draw(np.random.default_rng(for_data)))
-            if release.key not in seen:
-                seen[release.key] = self._uncertainty(belief.given(release))
-            values[r], errors[r] = float(seen[release.key].value), float(seen[release.key].error)
+            if release.key not in known:
+                known[release.key] = self._uncertainty(belief.given(release))
+            values[r], errors[r] = float(known[release.key].value), float(known[release.key].error)
         error = replicate_error(values) if count > 1 else errors[0]
         return Value(np.asarray(values.mean()), np.asarray(error))
 

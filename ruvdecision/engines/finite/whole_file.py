@@ -22,15 +22,15 @@ from ...numerics.counts import compositions
 from ...posteriors import Finite
 from ...protocols import Array, Posterior, Solution
 from ...users.user import User
-from ..base import ORDER, BaseEngine, Missing, Plan as BasePlan, Problem, Question, Refusal, Tell
+from ..base import ORDER, BaseEngine, Missing, Plan, Problem, ProgressCallback, Question, Refusal
 from .enumeration import Enumeration, uncertainty_of
-from .plan import AveragePlan, Plan, codes_of, plan_of
+from .target_table import AverageTable, TargetTable, codes_of, target_table
 
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Files:
+class PossibleFiles:
     """Every file that a finite belief allows, up to the order of the rows that nobody names.
 
     ``codes[x, j]`` is the outcome of the j-th followed row, ``counts[x, i]`` how many other records have outcome i,
@@ -43,7 +43,7 @@ class Files:
     chance: Array
 
     @classmethod
-    def of(cls, belief: FiniteBelief, rows: Sequence[int], limit: int) -> Files:
+    def of(cls, belief: FiniteBelief, rows: Sequence[int], limit: int) -> PossibleFiles:
         """List the files; refuse if there are more than ``limit``."""
         n, size = belief.records, len(belief.levels)
         rows = tuple(sorted(set(rows)))
@@ -90,20 +90,20 @@ class Files:
         return mask.index(self.codes[:, where], counts)
 
 
-def joint_with_files(belief: FiniteBelief, plan: Plan | AveragePlan, files: Files) -> Array:
+def joint_with_files(belief: FiniteBelief, table: TargetTable | AverageTable, files: PossibleFiles) -> Array:
     """Chance of every file (rows) together with every value of the target (columns)."""
     weight = belief.prior[:, None] * files.chance
-    joint = np.zeros((len(files.counts), len(plan.values)))
-    if isinstance(plan, AveragePlan):
-        place = {tuple(c): i for i, c in enumerate(plan.counts.tolist())}
+    joint = np.zeros((len(files.counts), len(table.values)))
+    if isinstance(table, AverageTable):
+        place = {tuple(c): i for i, c in enumerate(table.counts.tolist())}
         column = [place[c] for c in map(tuple, files.totals.tolist())]
         joint[np.arange(len(joint)), column] = weight.sum(axis=0)
         return joint
     pick = np.zeros(len(joint), dtype=np.int64)
-    for row in plan.rows:
+    for row in table.rows:
         pick = pick * len(belief.levels) + files.codes[:, files.rows.index(row)]
     for s in range(len(weight)):
-        joint += weight[s][:, None] * plan.weights[s][pick].toarray()
+        joint += weight[s][:, None] * table.weights[s][pick].toarray()
     return joint
 
 
@@ -119,7 +119,7 @@ class _Built(NamedTuple):
     """The matrix, chances and values of each mask that is one, by its identity, and the plan for the other masks."""
 
     joints: dict[int, tuple[FileMatrix, Array, Array]]
-    rest: BasePlan | None
+    rest: Plan | None
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class WholeFile(BaseEngine):
         return inner if isinstance(inner, Refusal) else _Built(joints, inner)
 
     def run(
-        self, problem: Problem, built: _Built, tell: Tell | None = None, interruptible: bool = False
+        self, problem: Problem, built: _Built, on_progress: ProgressCallback | None = None, interruptible: bool = False
     ) -> list[Solution]:
         user, masks, data = problem.user, problem.masks, problem.data
         value, error = np.empty(len(masks)), np.zeros(len(masks))
@@ -167,7 +167,7 @@ class WholeFile(BaseEngine):
         if rest:
             assert built.rest is not None
             # The channels of the rest are those that were built, whichever of the masks these are.
-            part = replace(built.rest, problem=problem.only(rest)).run(tell=tell)[0]
+            part = replace(built.rest, problem=problem.only(rest)).run(on_progress=on_progress)[0]
             value[rest], error[rest] = part.uncertainty, part.error
             for i, name in zip(rest, part.engine, strict=True):
                 names[i] = name
@@ -216,7 +216,7 @@ class WholeFile(BaseEngine):
                 f"a belief with {belief.records} and {len(belief.levels)}",
                 "Make a mechanism for this belief with ruv.limit",
             )
-        plan = plan_of(belief, user.target, Enumeration().limit)
-        rows = () if isinstance(plan, AveragePlan) else plan.rows
-        files = Files.of(belief, [*rows, *matrix.followed], self.limit)
-        return matrix.matrix[files.index_in(matrix)].T @ joint_with_files(belief, plan, files), plan.values
+        table = target_table(belief, user.target, Enumeration().limit)
+        rows = () if isinstance(table, AverageTable) else table.rows
+        files = PossibleFiles.of(belief, [*rows, *matrix.followed], self.limit)
+        return matrix.matrix[files.index_in(matrix)].T @ joint_with_files(belief, table, files), table.values

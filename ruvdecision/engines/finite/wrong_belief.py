@@ -28,12 +28,12 @@ from ...running.replication import REPLICATES, replicate_error, replicate_seeds
 from ...targets import BaseTarget, Kind
 from ...users.mask_prior import MaskPrior
 from ...users.user import User
-from ..base import Judged, Problem, Refusal, Tell
+from ..base import Judged, Problem, ProgressCallback, Refusal
 from ..unknown_mask import combined_weights
 from ..wrong_belief import cost_of
 from .law import FiniteLaw, TooManyReleases
-from .plan import AveragePlan, Plan, codes_of, plan_of, sample_covariance
 from .tables import AVERAGED
+from .target_table import AverageTable, TargetTable, codes_of, sample_covariance, target_table
 
 Ints = NDArray[np.int64]
 BATCH = 2_000_000
@@ -52,15 +52,15 @@ class FinitePairs:
         scale = sample_covariance(agency.belief, problem.data)
         return cls({id(mask): FinitePair(own, agency.belief, mask, limit, scale) for mask in problem.masks})
 
-    def __call__(self, problem: Problem, tell: Tell | None = None) -> Judged:
+    def __call__(self, problem: Problem, on_progress: ProgressCallback | None = None) -> Judged:
         """Expected loss after each mask."""
         found = []
         for i, mask in enumerate(problem.masks):
             pair = self.pairs[id(mask)]
             codes = None if problem.data is None else codes_of(pair.truth, problem.data)
             found.append(pair.expected(codes, problem.replicates, problem.seed))
-            if tell is not None:
-                tell((i + 1) / len(problem.masks))
+            if on_progress is not None:
+                on_progress((i + 1) / len(problem.masks))
         value, error = (np.array([float(cost[j]) for cost, _, _ in found]) for j in (0, 1))
         believed, names = np.array([float(b.value) for _, b, _ in found]), [name for _, _, name in found]
         before = self.pairs[id(problem.masks[0])].before()
@@ -83,22 +83,22 @@ class FinitePair:
         # The noise is what it is: where its size is a share of the records' covariance, both sides take the agency's.
         share = scale if scale is not None or self.truth.levels.labelled else record_covariance(self.truth)
         self.channels = [FiniteChannel.of(self.belief, m, share) for m in self.masks]
-        plan = plan_of(self.belief, own.target, limit)
-        self.laws = [FiniteLaw(self.belief, plan, channel, limit) for channel in self.channels]
-        self.law = FiniteLaw(self.truth, plan_of(self.truth, own.target, limit), self.actual, limit)
+        table = target_table(self.belief, own.target, limit)
+        self.laws = [FiniteLaw(self.belief, table, channel, limit) for channel in self.channels]
+        self.law = FiniteLaw(self.truth, target_table(self.truth, own.target, limit), self.actual, limit)
 
     # -- posteriors ----------------------------------------------------------------------------------
 
     def after(self, release: Any, rng: np.random.Generator) -> Finite:
         """The user's posterior after one release."""
-        return Finite(self.laws[0].plan.values, self.mixed(release))
+        return Finite(self.laws[0].table.values, self.mixed(release))
 
     def mixed(self, release: Any) -> Array:
         """The user's probabilities of the target's values after one release."""
         if len(self.laws) == 1:
             return self.laws[0].after(self.channels[0].read(release))
         logs, ranks = np.full(len(self.laws), -np.inf), np.zeros(len(self.laws))
-        chances = np.zeros((len(self.laws), len(self.laws[0].plan.values)))
+        chances = np.zeros((len(self.laws), len(self.laws[0].table.values)))
         for i, law in enumerate(self.laws):
             found = law.log_joint(release)
             if found is not None:
@@ -127,7 +127,7 @@ class FinitePair:
 
         One row per release.
         """
-        mine, theirs = self.laws[0].plan.values, self.law.plan.values
+        mine, theirs = self.laws[0].table.values, self.law.table.values
         step = max(1, BATCH // max(len(mine), len(theirs)))
         parts: list[list[Array]] = [[], [], [], []]
         for i in range(0, len(own), step):
@@ -152,6 +152,7 @@ class FinitePair:
                 None if codes is None else codes + joint.actual_block * len(self.truth.levels)
             )
         except TooManyReleases as error:
+            # How many there are is known only while they are listed.
             return Refusal.of(error)
         own, actual = outputs.joint[:, : joint.split], outputs.joint[:, joint.split :]
         weights = 2.0 * actual.sum(axis=1) if codes is None else outputs.weights
@@ -200,7 +201,7 @@ class FinitePair:
         breaks = np.unique((levels[:, None] + steps).reshape(-1))
         start = joint.sum(axis=0, keepdims=True)
         size = max(
-            abs(float(self.own.loss.uncertainty(Finite(self.law.plan.values, start), self.own.actions).value[0])),
+            abs(float(self.own.loss.uncertainty(Finite(self.law.table.values, start), self.own.actions).value[0])),
             1e-300,
         )
         own_law, real = (adaptive(integrand(i), breaks, absolute=1e-10 * size, budget=100_000) for i in (0, 1))
@@ -307,7 +308,7 @@ class JointBelief:
 
     belief: FiniteBelief
     channel: FiniteChannel
-    plan: Plan | AveragePlan
+    table: TargetTable | AverageTable
     split: int
     """How many values of the target are the user's; the rest are the agency's."""
     actual_block: int
@@ -342,11 +343,11 @@ class JointBelief:
                     matrix[i * size : i * size + size, place[o]] += b.kernels[kind].matrix[:, column]
             kernels.append(Kernel(matrix, tuple(outputs)))
         sides = [
-            (float(p), pair.belief, block, pair.laws[0].plan)
+            (float(p), pair.belief, block, pair.laws[0].table)
             for p, block in zip(pair.prior, which, strict=False)
             if p > 0
         ]
-        sides.append((1.0, pair.truth, which[-1], pair.law.plan))
+        sides.append((1.0, pair.truth, which[-1], pair.law.table))
         prior = np.concatenate([0.5 * p * side.prior for p, side, _, _ in sides])
         law = np.zeros((len(prior), len(blocks) * size))
         start = 0
@@ -361,34 +362,36 @@ class JointBelief:
             outcomes=np.arange(law.shape[1]),
             records=pair.truth.records,
         )
-        split = len(pair.laws[0].plan.values)
-        plan = _joined_plan([(block, p) for _, _, block, p in sides], len(blocks), size, split, own_states, pair.limit)
+        split = len(pair.laws[0].table.values)
+        table = _joined_table(
+            [(block, p) for _, _, block, p in sides], len(blocks), size, split, own_states, pair.limit
+        )
         return cls(
-            merged, FiniteChannel(tuple(kernels), first.kinds, first.kept, first.ordered), plan, split, which[-1]
+            merged, FiniteChannel(tuple(kernels), first.kinds, first.kept, first.ordered), table, split, which[-1]
         )
 
     def law(self, limit: int) -> FiniteLaw:
-        if isinstance(self.plan, _SplitAverage):
+        if isinstance(self.table, _SplitAverage):
             # The law of an average is counted over the records of one mask, not over pairs of records and masks.
             n = self.belief.records
             for kernel in self.channel.kernels:
                 if comb(n + len(kernel.outputs) - 1, len(kernel.outputs) - 1) > limit:
                     raise TooManyReleases("The releases of this mask are too many to list")
-            limit *= (n + 1) ** (len(self.belief.levels) - self.plan.outcomes)
-        return FiniteLaw(self.belief, self.plan, self.channel, limit)
+            limit *= (n + 1) ** (len(self.belief.levels) - self.table.outcomes)
+        return FiniteLaw(self.belief, self.table, self.channel, limit)
 
 
 @dataclass(frozen=True, eq=False)
-class _SplitAverage(AveragePlan):
+class _SplitAverage(AverageTable):
     """The average of all records, kept apart for the states of the user and those of the agency."""
 
     own_states: int = 0
     outcomes: int = 0
 
-    def spread(self, chances: Array) -> Array:
+    def counts_law(self, chances: Array) -> Array:
         # A state allows the outcomes of one mask only, so that the sum over masks picks them out.
         single = chances.reshape(*chances.shape[:-1], -1, self.outcomes).sum(axis=-2)
-        found = super().spread(single)
+        found = super().counts_law(single)
         size = found.shape[-1]
         wide = np.zeros((*found.shape[:-1], 2 * size))
         wide[..., : self.own_states, :size] = found[..., : self.own_states, :]
@@ -396,25 +399,30 @@ class _SplitAverage(AveragePlan):
         return wide
 
 
-def _joined_plan(
-    sides: Sequence[tuple[int, Plan | AveragePlan]], blocks: int, size: int, split: int, own_states: int, limit: int
-) -> Plan | AveragePlan:
+def _joined_table(
+    sides: Sequence[tuple[int, TargetTable | AverageTable]],
+    blocks: int,
+    size: int,
+    split: int,
+    own_states: int,
+    limit: int,
+) -> TargetTable | AverageTable:
     """The target over pairs of records and masks, with the user's values first and the agency's after them."""
     own, actual = sides[0][1], sides[-1][1]
     values = np.concatenate([own.values, actual.values])
-    if isinstance(own, AveragePlan):
+    if isinstance(own, AverageTable):
         return _SplitAverage(own.counts, values, own_states, size)
-    assert isinstance(actual, Plan)
+    assert isinstance(actual, TargetTable)
     rows, wide = own.rows, blocks * size
     if wide ** len(rows) > limit:
         raise TooManyReleases(
             f"The target depends on {len(rows)} records under {blocks} masks", do="Use fewer candidates"
         )
     weights: list[csr_array] = []
-    for i, (block, plan) in enumerate(sides):
-        assert isinstance(plan, Plan)
+    for i, (block, table) in enumerate(sides):
+        assert isinstance(table, TargetTable)
         shift = 0 if i < len(sides) - 1 else split
-        for w in plan.weights:
+        for w in table.weights:
             found = w.tocoo()
             place = np.zeros(len(found.row), dtype=np.int64)
             rest = found.row.astype(np.int64)
@@ -422,7 +430,7 @@ def _joined_plan(
                 place += (rest % size + block * size) * wide**power
                 rest //= size
             weights.append(csr_array((found.data, (place, found.col + shift)), shape=(wide ** len(rows), len(values))))
-    return Plan(rows, values, tuple(weights))
+    return TargetTable(rows, values, tuple(weights))
 
 
 def _same(a: FiniteChannel, b: FiniteChannel) -> bool:

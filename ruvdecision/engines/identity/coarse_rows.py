@@ -183,8 +183,8 @@ class CoarseRows:
         mean = centre[rest] + gap @ slope.T
         cov = total[np.ix_(rest, rest)] - slope @ total[np.ix_(point, rest)]
         cross = prior[np.ix_(rest, known)] - slope @ prior[np.ix_(point, known)]
-        pull = cross @ density.inverse()
-        remaining = cov - pull @ cross.T
+        regression = cross @ density.inverse()
+        remaining = cov - regression @ cross.T
         sure = np.array(
             [j in self.known and self.errors[self.known.index(j)] == 0 and self.noise[j, j] == 0 for j in rest]
         )
@@ -200,7 +200,7 @@ class CoarseRows:
             weights[t][~possible] = -np.inf
             if not possible.any():
                 continue
-            at = mean[possible] + (row - means[possible]) @ pull.T
+            at = mean[possible] + (row - means[possible]) @ regression.T
             for i, j in enumerate(rest):
                 if sure[i]:
                     at[:, i] = row[self.known.index(j)]

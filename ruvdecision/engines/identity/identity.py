@@ -16,7 +16,7 @@ from ...beliefs.finite import FiniteBelief
 from ...beliefs.normal import NormalBelief
 from ...channels.finite import FiniteChannel
 from ...channels.linear import LINEAR
-from ...channels.steps import About, Opaque, resolve
+from ...channels.steps import FileFacts, Opaque, resolve
 from ...checks import as_float_array, check_finite
 from ...errors import InputError, UnsupportedError
 from ...losses import Componentwise, CustomLoss, Quadratic, ZeroOne
@@ -27,7 +27,7 @@ from ...protocols import Array, Posterior, Solution
 from ...running.replication import REPLICATES, over_replicates, replicate_error, replicate_seeds
 from ...targets import Identity
 from ...users.user import User
-from ..base import BaseEngine, Problem, Question, Tell
+from ..base import BaseEngine, Problem, ProgressCallback, Question
 from ..normal.releases import as_records
 from .coarse_rows import CoarseRows
 from .row_laws import FiniteRows, LinearRows, about_belief, outcome_table
@@ -80,7 +80,7 @@ class Identification(BaseEngine):
         return _Built(rows, {id(mask): rows.law(mask) for mask in problem.masks})
 
     def run(
-        self, problem: Problem, built: _Built, tell: Tell | None = None, interruptible: bool = False
+        self, problem: Problem, built: _Built, on_progress: ProgressCallback | None = None, interruptible: bool = False
     ) -> list[Solution]:
         user, masks, data, rows = problem.user, problem.masks, problem.data, built.rows
         laws = [built.laws[id(mask)] for mask in masks]
@@ -101,8 +101,8 @@ class Identification(BaseEngine):
                 shown, ids = rows.release(law, masks[i], records, copy.deepcopy(for_mask))
                 scored = _score(user, partial(law.log_weights, shown), z, ids, rows.rows)
                 uncertainty[r, i], claimed[r, i], correct[r, i] = scored
-            if tell is not None:
-                tell((r + 1) / count)
+            if on_progress is not None:
+                on_progress((r + 1) / count)
         error = replicate_error(uncertainty) if count > 1 else np.where(once, 0.0, np.nan)
         n = user.belief.records
         before = user.loss.uncertainty(Finite(np.arange(n, dtype=np.float64), np.full(n, 1.0 / n)), user.actions).value
@@ -159,7 +159,7 @@ class _Rows:
         self.rows = self.target.rows_in(user.belief.records)
 
     @property
-    def about(self) -> About:
+    def about(self) -> FileFacts:
         """What is known of the file beforehand."""
         raise NotImplementedError
 
@@ -234,13 +234,14 @@ class _NormalRows(_Rows):
         super().__init__(user, self.names, None if data is None else as_records(belief, data))
 
     @property
-    def about(self) -> About:
+    def about(self) -> FileFacts:
         return about_belief(self.belief, self.records)
 
     def law(self, mask: Mask) -> LinearRows | CoarseRows:
         try:
             return LinearRows(self.belief, mask, self.known, self.errors, self.records)
         except UnsupportedError as linear:
+            # Any step may be the one that is not linear; the reader of intervals is asked next.
             if CoarseRows.sensible(self.belief, mask, self.records):
                 return CoarseRows.of(self.belief, mask, self.known, self.errors, self.records)
             odd = [f.step for f in resolve(mask, self.about) if type(f.step) not in LINEAR]
@@ -267,9 +268,9 @@ class _NormalRows(_Rows):
         # the rest.
         total = belief.record_covariance + belief.mu_covariance
         drawn = own[self.known] + rng.standard_normal(len(self.known)) * np.sqrt(self.errors)
-        push = np.linalg.solve(total[np.ix_(self.known, self.known)] + np.diag(self.errors), z[0] - drawn)
-        records = records + belief.mu_covariance[:, self.known] @ push
-        records[self.rows[0]] = own + total[:, self.known] @ push
+        gain = np.linalg.solve(total[np.ix_(self.known, self.known)] + np.diag(self.errors), z[0] - drawn)
+        records = records + belief.mu_covariance[:, self.known] @ gain
+        records[self.rows[0]] = own + total[:, self.known] @ gain
         return records
 
     def release(
@@ -304,7 +305,7 @@ class _FiniteRows(_Rows):
         self.table = outcome_table(self.belief)
 
     @property
-    def about(self) -> About:
+    def about(self) -> FileFacts:
         return FiniteChannel.about(self.belief)
 
     def law(self, mask: Mask) -> FiniteRows:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ...beliefs.finite import FiniteBelief
 from ...beliefs.normal import NormalBelief
 from ...channels.finite import FiniteChannel
-from ...channels.steps import About, about_after, resolve
+from ...channels.steps import FileFacts, about_after, resolve
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...masks.frame import Frame
@@ -32,12 +32,12 @@ from ..normal.releases import channel_of
 Ints = NDArray[np.int64]
 
 
-def about_belief(belief: NormalBelief, data: Array | None = None) -> About:
+def about_belief(belief: NormalBelief, data: Array | None = None) -> FileFacts:
     """What is known of the file beforehand; ``data`` has the covariance that noise may be a share of."""
     covariance = belief.record_covariance
     if data is not None and len(data) > 1:
         covariance = np.atleast_2d(np.cov(data, rowvar=False))
-    return About(belief.records, tuple(belief.columns or range(belief.k)), covariance)
+    return FileFacts(belief.records, tuple(belief.columns or range(belief.k)), covariance)
 
 
 def settled(log_weights: Array, depth: Ints | int) -> Array:
@@ -74,7 +74,7 @@ class DegenerateNormal:
 
     @property
     def depth(self) -> int:
-        """How many directions are told exactly."""
+        """How many directions are known exactly."""
         return int(np.sum(self.variances == 0.0))
 
     def log(self, z: Array, means: Array, size: float) -> Array:
@@ -126,7 +126,7 @@ class LinearRows:
         for (t, c), rows in zip(kinds, self.kinds, strict=True):
             block = channel.blocks[t]
             wiped = ~np.any(block.b[0, c * k : c * k + k] != 0, axis=-1)
-            self.blank[rows] = ~block.alive[c] | wiped
+            self.blank[rows] = ~block.released[c] | wiped
 
     def prepare(self, frame: Frame) -> Array:
         """What a release says about the known columns at every place: their posterior means."""
@@ -158,12 +158,12 @@ class LinearRows:
         depth = np.zeros(self.belief.records, dtype=np.int64)
         parts = [c[np.ix_(self.known, self.known)] + np.diag(self.errors) for c in self.covariances]
         # A flat prior and a column of which nothing is released: it tells nothing, whoever is where.
-        told = np.isfinite(np.diagonal(np.stack(parts), axis1=1, axis2=2))
-        if np.any(told != told[0]):
+        informative = np.isfinite(np.diagonal(np.stack(parts), axis1=1, axis2=2))
+        if np.any(informative != informative[0]):
             raise UnsupportedError(
                 "Under the flat prior nothing is known about some columns of some rows", do="Give prior_variance="
             )
-        use = np.flatnonzero(told[0])
+        use = np.flatnonzero(informative[0])
         for rows, part in zip(self.kinds, parts, strict=True):
             density = DegenerateNormal.of(part[np.ix_(use, use)], scale[use], size)
             weights[:, rows] = density.log(z[:, use], means[rows][:, use], size)
@@ -204,15 +204,7 @@ class FiniteRows:
         scale = None
         if codes is not None and not levels.labelled and belief.records > 1:
             scale = np.atleast_2d(np.cov(levels.numbers.reshape(len(levels), -1)[codes], rowvar=False))
-        try:
-            channel = FiniteChannel.of(belief, mask, scale)
-        except UnsupportedError as error:
-            raise UnsupportedError(
-                error.what,
-                error.got,
-                (error.do or "").replace("It knows", "Identity knows PRAM, Recode, Round, Topcode,") or None,
-            ) from None
-        return cls(belief, channel, outcome_table(belief)[:, list(known)], errors)
+        return cls(belief, FiniteChannel.of(belief, mask, scale), outcome_table(belief)[:, list(known)], errors)
 
     def log_weights(self, released: tuple[Array, Ints], z: NDArray[Any]) -> Array:
         """Log weight of every place, ``(respondents, places)``.

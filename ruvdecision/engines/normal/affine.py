@@ -53,20 +53,20 @@ class AffineMeans:
         prior = np.zeros(d)
         if given.belief.mu_covariance is not None:
             prior[:k] = given.belief.mu_mean
-        # The latents: h = start + push @ z.
+        # The latents: h = start + latent_weights @ z.
         moved: Array = np.zeros((1, d))
         for block, solved in zip(given.channel.blocks, given.blocks, strict=True):
-            moved = moved + block.shape.count * (solved.weight @ (solved.view @ prior)[..., None])[..., 0]
+            moved = moved + block.shape.count * (solved.weight @ (solved.loading @ prior)[..., None])[..., 0]
         start = prior - (given.cov @ moved[..., None])[..., 0]
         pieces = []
         for p in self.places:
             weight = given.blocks[p.shape].weight
             pieces.append(given.cov @ weight if p.cell is None else np.zeros((1, d, p.size)))
-        push = _beside(pieces) if pieces else np.zeros((1, d, 0))
+        latent_weights = _concatenated(pieces) if pieces else np.zeros((1, d, 0))
         rows, constants = [], []
         for part in self.parts:
             slope = given._slope(part)
-            rows.append(_plus(slope @ push, self._own(part)))
+            rows.append(_plus(slope @ latent_weights, self._own(part)))
             constants.append((slope @ start[..., None])[..., 0])
         lead = np.broadcast_shapes(*(r.shape[:1] for r in rows), *(c.shape[:1] for c in constants))
         self.matrix = np.concatenate([np.broadcast_to(r, lead + r.shape[1:]) for r in rows], axis=1)
@@ -80,15 +80,15 @@ class AffineMeans:
         means = block_sums(given, values)
         for p in self.places:
             at = slice(p.start, p.start + p.size)
-            roots, seen = given.channel.blocks[p.shape].shape.roots, given.blocks[p.shape].seen
+            roots, observed = given.channel.blocks[p.shape].shape.roots, given.blocks[p.shape].observed
             table = means[p.shape]
             if p.cell is not None:
                 z[at] = values[p.row] - table[p.copy or 0].reshape(-1, k)[p.cell] / roots[p.cell]
             elif p.copy is not None:
-                z[at] = table[p.copy][seen]
+                z[at] = table[p.copy][observed]
             else:
                 alone = [q.copy for q in self.places if q.shape == p.shape and q.cell is None and q.copy is not None]
-                z[at] = np.delete(table, alone, axis=0).sum(axis=0)[seen] if alone else table.sum(axis=0)[seen]
+                z[at] = np.delete(table, alone, axis=0).sum(axis=0)[observed] if alone else table.sum(axis=0)[observed]
         return z
 
     def _own(self, part: Term) -> Array:
@@ -104,7 +104,7 @@ class AffineMeans:
                     continue
                 roots, gain = given.channel.blocks[p.shape].shape.roots, given.blocks[p.shape].gain
                 pieces.append(sum(root * gain[:, c * k : c * k + k] for c, root in enumerate(roots)) / given.n)
-            return _beside(pieces)
+            return _concatenated(pieces)
         shape, copy, cell = given._place(part)
         block = given.channel.blocks[shape]
         pieces = []
@@ -115,7 +115,7 @@ class AffineMeans:
                 pieces.append(_contrast_gain(given, block, cell))
             else:
                 pieces.append(np.zeros((1, k, p.size)))
-        return _beside(pieces)
+        return _concatenated(pieces)
 
     # -- their law under a belief --------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class AffineMeans:
         covariance = np.zeros(lead + (weights.shape[1],) * 2)
         for p, w in zip(self.places, weighed, strict=True):
             if p.cell is None:
-                slope = slope + p.copies * (w @ actual.blocks[p.shape].view)
+                slope = slope + p.copies * (w @ actual.blocks[p.shape].loading)
                 covariance = covariance + p.copies * (w @ block_covariance(actual, p.shape) @ np.swapaxes(w, -1, -2))
         within = [(p, w) for p, w in zip(self.places, weighed, strict=True) if p.cell is not None]
         for p, w in within:
@@ -162,18 +162,18 @@ def residual_law(own: Conditioned, actual: Conditioned, parts: Sequence[Term], m
     bias = (matrix @ (theirs.constant - mine.constant)[..., None])[..., 0] + mean
     covariance = actual.covariance(parts, matrix) + spread
     if actual.belief.mu_covariance is None:
-        moves = np.any(np.abs(slope) > 1e-9, axis=-1)
-        covariance = np.where(moves[..., :, None] | moves[..., None, :], 0.0, covariance)
+        depends = np.any(np.abs(slope) > 1e-9, axis=-1)
+        covariance = np.where(depends[..., :, None] | depends[..., None, :], 0.0, covariance)
         index = np.arange(covariance.shape[-1])
-        covariance[..., index, index] = np.where(moves, np.inf, covariance[..., index, index])
-        bias = np.where(moves, 0.0, bias)
+        covariance[..., index, index] = np.where(depends, np.inf, covariance[..., index, index])
+        bias = np.where(depends, 0.0, bias)
     return bias, covariance
 
 
 def latent_prior(given: Conditioned) -> tuple[Array, Array]:
     """Prior mean and covariance of the latents.
 
-    Zero for a flat prior's mean, whose part is told apart by the caller.
+    Zero for a flat prior's mean, whose part the caller adds.
     """
     k, d = given.k, given.latents
     centre = np.zeros(d)
@@ -189,9 +189,9 @@ def latent_prior(given: Conditioned) -> tuple[Array, Array]:
 
 
 def block_covariance(given: Conditioned, shape: int) -> Array:
-    """Covariance of what is seen of a block given the latents, V = B Q B' + R."""
-    block, seen = given.channel.blocks[shape], given.blocks[shape].seen
-    b, r = block.b[:, seen, :], block.r[:, seen[:, None], seen]
+    """Covariance of the released entries of a block given the latents, V = B Q B' + R."""
+    block, observed = given.channel.blocks[shape], given.blocks[shape].observed
+    b, r = block.b[:, observed, :], block.r[:, observed[:, None], observed]
     cells = len(block.shape.sizes)
     q = np.kron(np.eye(cells), given.belief.record_covariance)
     return np.asarray(b @ q @ np.swapaxes(b, -1, -2) + r)
@@ -200,10 +200,10 @@ def block_covariance(given: Conditioned, shape: int) -> Array:
 def contrast_covariance(given: Conditioned, shape: int, cell: int) -> Array:
     """Covariance of one contrast within a cell of the release, zero in columns where none shows; (masks or 1, k, k)."""
     block = given.channel.blocks[shape]
-    w = block.w[:, cell] * (block.told[cell] & block.alive[cell])[:, None]
-    alive = np.where(block.alive[cell], 1.0, 0.0)
+    w = block.w[:, cell] * (block.contrasts_released[cell] & block.released[cell])[:, None]
+    released = np.where(block.released[cell], 1.0, 0.0)
     return np.asarray(
-        w @ given.belief.record_covariance @ np.swapaxes(w, -1, -2) + block.rw[:, cell] * np.outer(alive, alive)
+        w @ given.belief.record_covariance @ np.swapaxes(w, -1, -2) + block.rw[:, cell] * np.outer(released, released)
     )
 
 
@@ -240,10 +240,12 @@ def _places(given: Conditioned, parts: Sequence[Term]) -> list[_Place]:
     for t, block in enumerate(given.channel.blocks):
         alone = sum(s == t for s, _ in blocks)
         if block.shape.count > alone:
-            found.append(_Place(t, None, start=start, size=len(given.blocks[t].seen), copies=block.shape.count - alone))
+            found.append(
+                _Place(t, None, start=start, size=len(given.blocks[t].observed), copies=block.shape.count - alone)
+            )
             start += found[-1].size
     for t, copy in blocks:
-        found.append(_Place(t, copy, start=start, size=len(given.blocks[t].seen)))
+        found.append(_Place(t, copy, start=start, size=len(given.blocks[t].observed)))
         start += found[-1].size
     for t, copy, cell, row in within:
         found.append(_Place(t, copy, cell, row, start, given.k))
@@ -253,16 +255,16 @@ def _places(given: Conditioned, parts: Sequence[Term]) -> list[_Place]:
 
 def _contrast_gain(given: Conditioned, block: Block, cell: int) -> Array:
     """How a record's distance from the mean of its cell is taken, over all k columns."""
-    seen = given._contrast_seen(block, cell)
-    if len(seen) == 0:
+    observed = given._contrast_columns(block, cell)
+    if len(observed) == 0:
         return np.zeros((1, given.k, given.k))
-    gain = given._contrast_gain(block, cell, seen)[0]
+    gain = given._contrast_gain(block, cell, observed)[0]
     wide = np.zeros(gain.shape[:-1] + (given.k,))
-    wide[..., seen] = gain
+    wide[..., observed] = gain
     return wide
 
 
-def _beside(pieces: Sequence[Array]) -> Array:
+def _concatenated(pieces: Sequence[Array]) -> Array:
     lead = np.broadcast_shapes(*(p.shape[:1] for p in pieces))
     return np.concatenate([np.broadcast_to(p, lead + p.shape[1:]) for p in pieces], axis=-1)
 
@@ -294,40 +296,42 @@ def log_density(given: Conditioned, values: Array) -> Density:
     if np.any(missing == there):
         return Density(np.array([-np.inf]), np.zeros(1))
     values = np.nan_to_num(values, nan=0.0)
-    reach = float(np.abs(values).max(initial=0.0))
+    magnitude = float(np.abs(values).max(initial=0.0))
     tables = block_sums(given, values)
     centre, prior = latent_prior(given)
     log: Array = np.zeros(1)
     rank: Array = np.zeros(1)
-    pushed: Array = np.zeros((1, given.latents))
+    score: Array = np.zeros((1, given.latents))
     information: Array = np.zeros((1, given.latents, given.latents))
     for t, (block, solved) in enumerate(zip(given.channel.blocks, given.blocks, strict=True)):
         count = block.shape.count
-        if len(solved.seen):
-            off = tables[t][:, solved.seen] - (solved.view @ centre)[:, None, :]
-            part, dimension = _normal(block_covariance(given, t), off, count, reach * float(block.shape.roots.max()))
+        if len(solved.observed):
+            off = tables[t][:, solved.observed] - (solved.loading @ centre)[:, None, :]
+            part, dimension = _normal(
+                block_covariance(given, t), off, count, magnitude * float(block.shape.roots.max())
+            )
             log, rank = log + part, rank + dimension
-            pushed = pushed + (solved.weight @ off.sum(axis=1)[..., None])[..., 0]
-            information = information + count * (solved.weight @ solved.view)
+            score = score + (solved.weight @ off.sum(axis=1)[..., None])[..., 0]
+            information = information + count * (solved.weight @ solved.loading)
         for cell, size in enumerate(block.shape.sizes):
             if size > 1:
                 part, dimension = _within(given, t, cell, values, tables[t])
                 log, rank = log + part, rank + dimension
-    log = log + _latents(given, prior, information, pushed)
+    log = log + _latents(given, prior, information, score)
     return Density(log, np.broadcast_to(rank, log.shape))
 
 
-def _latents(given: Conditioned, prior: Array, information: Array, pushed: Array) -> Array:
+def _latents(given: Conditioned, prior: Array, information: Array, score: Array) -> Array:
     """What integrating the latents out adds."""
     k, d = given.k, given.latents
-    gained = 0.5 * np.einsum("...i,...ij,...j->...", pushed, given.cov, pushed)
+    gained = 0.5 * np.einsum("...i,...ij,...j->...", score, given.cov, score)
     if given.belief.mu_covariance is not None:
         return np.asarray(gained - 0.5 * np.linalg.slogdet(np.eye(d) + prior @ information)[1])
     a, b, c = information[:, :k, :k], information[:, :k, k:], information[:, k:, k:]
     noise = prior[:, k:, k:]
     mixed = np.linalg.solve(np.eye(d - k) + noise @ c, noise) if d > k else np.zeros((1, 0, 0))
     about_mean = a - b @ mixed @ np.swapaxes(b, -1, -2)
-    keep = np.where(given.lost[:, :k], 0.0, 1.0)
+    keep = np.where(given.unidentified[:, :k], 0.0, 1.0)
     patched = about_mean * keep[:, :, None] * keep[:, None, :] + (1.0 - keep)[:, :, None] * np.eye(k)
     inner = np.linalg.slogdet(np.eye(d - k) + noise @ c)[1] if d > k else 0.0
     return np.asarray(gained - 0.5 * inner - 0.5 * np.linalg.slogdet(patched)[1])
@@ -340,17 +344,17 @@ def _within(given: Conditioned, t: int, cell: int, values: Array, table: Array) 
     rows = np.flatnonzero((shape == t) & (at == cell))
     size, root = int(block.shape.sizes[cell]), float(block.shape.roots[cell])
     off = values[rows] - table[copy[rows]].reshape(len(rows), -1, k)[:, cell] / root
-    shown = block.alive[cell]
+    shown = block.released[cell]
     covariance = contrast_covariance(given, t, cell)[:, shown][:, :, shown]
     return _normal(
         covariance, off[None][..., shown], block.shape.count * (size - 1), float(np.abs(values).max(initial=0.0))
     )
 
 
-def _normal(covariance: Array, off: Array, count: int, reach: float) -> tuple[Array, Array]:
+def _normal(covariance: Array, off: Array, count: int, magnitude: float) -> tuple[Array, Array]:
     """Log density of ``count`` independent normal vectors from the rows ``off``, on the range of their covariance.
 
-    ``reach`` is the size of the numbers that ``off`` are differences of. For distances within a cell there is one row
+    ``magnitude`` is the size of the numbers whose differences are ``off``. For distances within a cell there is one row
     more than there are independent vectors; the sum of squares is the same.
     """
     scale = np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
@@ -362,11 +366,11 @@ def _normal(covariance: Array, off: Array, count: int, reach: float) -> tuple[Ar
     with np.errstate(divide="ignore", invalid="ignore"):
         inside = np.where(open_, squares / np.where(open_, values, 1.0), 0.0).sum(axis=-1)
         logs = np.where(open_, np.log(np.where(open_, values, 1.0)) + np.log(2 * np.pi), 0.0).sum(axis=-1)
-    # The scales belong to the density of what is seen; a column without any spread has scale one.
+    # The scales belong to the density of what is released; a column without variance has scale one.
     logs = logs + 2 * np.sum(np.log(scale), axis=-1)
     # Averages that a release repeats agree up to rounding, relative to the size of the numbers.
     size = 1e-16 * (np.sum(np.square(off / scale[..., None, :]), axis=(-1, -2)) + count) + count * np.sum(
-        (1e-15 * reach / scale) ** 2, axis=-1
+        (1e-15 * magnitude / scale) ** 2, axis=-1
     )
     outside = np.where(open_, 0.0, squares).sum(axis=-1) > size * max(off.shape[-1], 1)
     rank = count * open_.sum(axis=-1)

@@ -47,27 +47,27 @@ from .latents import ExchangeableLaw, latent_law
 
 
 @dataclass(frozen=True, eq=False)
-class _Solved:
+class _ConditionedBlock:
     """One shape of block after conditioning on h and the release."""
 
-    seen: Any
+    observed: Any
     """Positions of the coordinates that are in the file."""
     gain: Array
-    """K, shape (..., cells * k, seen)."""
-    left: Array
+    """K, shape (..., cells * k, observed)."""
+    covariance: Array
     """Cov(cell means | h, release), shape (..., cells * k, cells * k)."""
     slope: Array
     """T, shape (..., cells * k, latents)."""
     weight: Array
-    """H' V^-1, shape (..., latents, seen)."""
-    view: Array
-    """H, shape (..., seen, latents)."""
-    away: Array | None = None
-    """I - K B, where ``left`` was built from it."""
+    """H' V^-1, shape (..., latents, observed)."""
+    loading: Array
+    """H, shape (..., observed, latents)."""
+    complement: Array | None = None
+    """I - K B, where ``covariance`` was built from it."""
     noise: Array | None = None
-    """R of what is seen, likewise."""
-    sight: tuple[Array, Array] | None = None
-    """What a block shows of the mean (with the common noise) and V of it, where repetitions differ from new entries."""
+    """R of what is observed, likewise."""
+    mean_observation: tuple[Array, Array] | None = None
+    """H and V of the mean (with the common noise), where a block observes it and its repeated entries are known."""
 
 
 class Conditioned:
@@ -79,65 +79,77 @@ class Conditioned:
         self.latents = self.k * (1 + len(channel.common))
         self._units = units(belief.record_covariance)
         self.blocks = [self._solve(block) for block in channel.blocks]
-        self.cov, self.lost = latent_law(
+        self.cov, self.unidentified = latent_law(
             belief.mu_covariance, channel.common, self.blocks, [b.shape for b in channel.blocks], self.k
         )
-        self._even = ExchangeableLaw.of(channel, belief.record_covariance, belief.mu_covariance, self.blocks)
+        self._exchangeable = ExchangeableLaw.of(channel, belief.record_covariance, belief.mu_covariance, self.blocks)
 
     # -- blocks and latents --------------------------------------------------------------------------
 
-    def _solve(self, block: Block) -> _Solved:
-        k, spread = self.k, self.belief.record_covariance
+    def _solve(self, block: Block) -> _ConditionedBlock:
+        k, record_covariance = self.k, self.belief.record_covariance
         roots = block.shape.roots
         c = len(roots)
         size = c * k
         mean_part: Array = np.asarray(np.kron(roots[:, None], np.eye(k)), dtype=np.float64)
         start = np.concatenate([mean_part, np.zeros((size, self.latents - k))], axis=1)
-        seen = np.flatnonzero(block.alive.reshape(-1))
-        q: Array = np.asarray(np.kron(np.eye(c), spread), dtype=np.float64) if c > 1 else spread
-        if len(seen) == 0:
+        observed = np.flatnonzero(block.released.reshape(-1))
+        q: Array = np.asarray(np.kron(np.eye(c), record_covariance), dtype=np.float64) if c > 1 else record_covariance
+        if len(observed) == 0:
             nothing = np.zeros((1, size, 0))
-            return _Solved(
-                seen, nothing, q[None], start[None], np.zeros((1, self.latents, 0)), np.zeros((1, 0, self.latents))
+            return _ConditionedBlock(
+                observed, nothing, q[None], start[None], np.zeros((1, self.latents, 0)), np.zeros((1, 0, self.latents))
             )
-        view, alike = self._view(block, mean_part, seen)
-        if block.plain and len(seen) == size and alike:
+        loading, alike = self._loading(block, mean_part, observed)
+        if block.plain and len(observed) == size and alike:
             # B is the identity: both shares of V keep their digits, however small the noise is.
-            gain, away = split = shares(q, block.r)
-            slope = np.concatenate([away @ mean_part] + [-gain @ mean_part] * len(block.loads), axis=-1)
+            gain, complement = split = shares(q, block.r)
+            slope = np.concatenate([complement @ mean_part] + [-gain @ mean_part] * len(block.loads), axis=-1)
             total = q + block.r
             weight = np.tile(divide(mean_part.T[None], total), (1, self.latents // k, 1))
-            return _Solved(seen, gain, parallel(q, block.r, split), slope, weight, view, sight=(view[..., :k], total))
-        b = block.b[:, seen, :]
-        r = block.r[:, seen[:, None], seen]
+            return _ConditionedBlock(
+                observed,
+                gain,
+                parallel(q, block.r, split),
+                slope,
+                weight,
+                loading,
+                mean_observation=(loading[..., :k], total),
+            )
+        b = block.b[:, observed, :]
+        r = block.r[:, observed[:, None], observed]
         unit = np.tile(self._units, c)
-        sight, turn = None, None
+        mean_observation, reduction = None, None
         if not (block.plain or c == 1) and alike and len(b) == 1:
             # Cells that were averaged together repeat each other: what is left of the file without repetitions.
-            turn = without_repeats(b[0], r, unit[seen], unit)
-        if block.plain or c == 1 or turn is not None:
-            shown, noise, told = (b, r, view) if turn is None else (turn @ b, square(turn @ root(r)), turn @ view)
+            reduction = without_repeats(b[0], r, unit[observed], unit)
+        if block.plain or c == 1 or reduction is not None:
+            shown, noise, loaded = (
+                (b, r, loading)
+                if reduction is None
+                else (reduction @ b, square(reduction @ root(r)), reduction @ loading)
+            )
             bq = shown @ q
             total = bq @ np.swapaxes(shown, -1, -2) + noise
-            gain, weight = divide(np.swapaxes(bq, -1, -2), total), divide(np.swapaxes(told, -1, -2), total)
-            sight = (told[..., :k], total) if alike else None
-            if turn is not None:
-                gain, weight = gain @ turn, weight @ turn
+            gain, weight = divide(np.swapaxes(bq, -1, -2), total), divide(np.swapaxes(loaded, -1, -2), total)
+            mean_observation = (loaded[..., :k], total) if alike else None
+            if reduction is not None:
+                gain, weight = gain @ reduction, weight @ reduction
         else:
             lower = root_of_inverse(b, self._root(), r)
-            gain, weight = q @ through(b, lower), through(view, lower)
-        away = snap(np.eye(size) - gain @ b, unit[:, None] / unit)
-        left = joseph(away, q, gain, r)
+            gain, weight = q @ through(b, lower), through(loading, lower)
+        complement = snap(np.eye(size) - gain @ b, unit[:, None] / unit)
+        given_latents = joseph(complement, q, gain, r)
         scale = float(roots.max()) * unit[:, None] / np.tile(self._units, self.latents // k)
-        slope = snap(start - gain @ view, scale)
-        return _Solved(seen, gain, left, slope, weight, view, away, r, sight)
+        slope = snap(start - gain @ loading, scale)
+        return _ConditionedBlock(observed, gain, given_latents, slope, weight, loading, complement, r, mean_observation)
 
-    def _view(self, block: Block, mean_part: Array, seen: Any) -> tuple[Array, bool]:
+    def _loading(self, block: Block, mean_part: Array, observed: Any) -> tuple[Array, bool]:
         """H, and whether every common draw enters as the mean does."""
-        mean = block.b[:, seen, :] @ mean_part
+        mean = block.b[:, observed, :] @ mean_part
         parts, alike = [mean], True
         for load in block.loads:
-            entered = np.broadcast_to(load, (max(len(load), 1), len(mean_part), self.k))[:, seen]
+            entered = np.broadcast_to(load, (max(len(load), 1), len(mean_part), self.k))[:, observed]
             same = bool(np.all(np.abs(entered - mean) <= 1e-12 * float(block.shape.roots.max())))
             parts.append(mean if same else entered)
             alike = alike and same
@@ -156,64 +168,72 @@ class Conditioned:
         ``matrix`` gives the covariance of linear functions of the stacked targets instead. It is applied before
         anything infinite enters, so that a difference of two records is known even where their level is not.
         """
-        if self._even is not None:
-            total = self._even.covariance(parts, matrix, lambda p: (*self._place(p), self._row(p)), self.contrast)
+        if self._exchangeable is not None:
+            total = self._exchangeable.covariance(
+                parts, matrix, lambda p: (*self._place(p), self._row(p)), self.contrast
+            )
             return not_negative(symmetric(total))
         slopes = [self._slope(p) for p in parts]
         lead = np.broadcast_shapes(self.cov.shape[:1], *(s.shape[:1] for s in slopes))
         t = np.concatenate([np.broadcast_to(s, lead + s.shape[1:]) for s in slopes], axis=-2)
         k = self.k
-        rows: list[list[Array]] = [[self._left(a, b) for b in parts] for a in parts]
-        left = rows[0][0]
+        rows: list[list[Array]] = [[self._covariance_given_latents(a, b) for b in parts] for a in parts]
+        given_latents = rows[0][0]
         if len(parts) > 1:
-            left = np.zeros(np.broadcast_shapes(*(x.shape[:1] for row in rows for x in row)) + (len(parts) * k,) * 2)
+            given_latents = np.zeros(
+                np.broadcast_shapes(*(x.shape[:1] for row in rows for x in row)) + (len(parts) * k,) * 2
+            )
             for i, row in enumerate(rows):
                 for j, x in enumerate(row):
-                    left[:, i * k : i * k + k, j * k : j * k + k] = x
+                    given_latents[:, i * k : i * k + k, j * k : j * k + k] = x
         if matrix is not None:
-            t = self._turned(matrix, parts, t)
-            left = combined(matrix, left)
-        total = t @ self.cov @ np.swapaxes(t, -1, -2) + left
-        # Rounding may leave a variance a hair below zero where nothing is left to know, or a covariance beside it.
+            t = self._combined_slopes(matrix, parts, t)
+            given_latents = combined(matrix, given_latents)
+        total = t @ self.cov @ np.swapaxes(t, -1, -2) + given_latents
+        # Rounding may leave a variance a hair below zero where nothing remains unknown, or a covariance beside it.
         total = not_negative(symmetric(total))
         if total.shape[-1] > 1:
             total = apart(total)
-        if np.any(self.lost):
+        if np.any(self.unidentified):
             # A direction of the mean that nothing was said about: infinite variance wherever it enters.
-            open_ = np.any((np.abs(t) > 0) & np.broadcast_to(self.lost, lead + (self.latents,))[:, None, :], axis=-1)
+            open_ = np.any(
+                (np.abs(t) > 0) & np.broadcast_to(self.unidentified, lead + (self.latents,))[:, None, :], axis=-1
+            )
             open_ = np.broadcast_to(open_, total.shape[:2])
             total = np.where(open_[:, :, None] | open_[:, None, :], 0.0, total)
             total = fill_diagonal(total, open_)
         return total
 
-    def _turned(self, matrix: Array, parts: Sequence[Term], slopes: Array) -> Array:
+    def _combined_slopes(self, matrix: Array, parts: Sequence[Term], slopes: Array) -> Array:
         """How linear functions of the targets move with the latents."""
         turned = exact_product(matrix, slopes)
         blocks = matrix.reshape(len(matrix), -1, self.k)
         apart_from_mean = np.all(np.abs(blocks.sum(axis=1)) <= 1e-13 * np.abs(blocks).sum(axis=1), axis=-1)
         if len(parts) == 1 or not apart_from_mean.any():
             return turned
-        # The mean itself cancels out of a difference. What is left is what the release pulls, however little that is.
-        pulls = [self._pull(p) for p in parts]
-        lead = np.broadcast_shapes(*(p.shape[:1] for p in pulls))
-        pulled = exact_product(matrix, np.concatenate([np.broadcast_to(p, lead + p.shape[1:]) for p in pulls], axis=-2))
-        return np.where(apart_from_mean[:, None], -pulled, turned)
+        # The mean itself cancels out of a difference; the product of gain and loading remains, however small it is.
+        gain_loadings = [self._gain_loading(p) for p in parts]
+        lead = np.broadcast_shapes(*(p.shape[:1] for p in gain_loadings))
+        product = exact_product(
+            matrix, np.concatenate([np.broadcast_to(p, lead + p.shape[1:]) for p in gain_loadings], axis=-2)
+        )
+        return np.where(apart_from_mean[:, None], -product, turned)
 
-    def _pull(self, part: Term) -> Array:
-        """What a target's mean takes from the release: how the slope falls short of the target's own."""
+    def _gain_loading(self, part: Term) -> Array:
+        """Gain times loading: how far the slope falls short of the target's own."""
         k = self.k
         if part.outside:
             return np.zeros((1, k, self.latents))
         total: Array = np.zeros((1, k, self.latents))
         if part.kind is Kind.AVERAGE:
             for block, solved in zip(self.channel.blocks, self.blocks, strict=True):
-                pulled = solved.gain @ solved.view
+                product = solved.gain @ solved.loading
                 for c, size in enumerate(block.shape.roots):
-                    total = total + (block.shape.count * size / self.n) * pulled[:, c * k : c * k + k]
+                    total = total + (block.shape.count * size / self.n) * product[:, c * k : c * k + k]
             return total
         shape, _, cell = self._place(part)
         solved = self.blocks[shape]
-        return solved.gain[:, cell * k : cell * k + k] @ solved.view / self.channel.blocks[shape].shape.roots[cell]
+        return solved.gain[:, cell * k : cell * k + k] @ solved.loading / self.channel.blocks[shape].shape.roots[cell]
 
     def _slope(self, part: Term) -> Array:
         """How a target moves with the latents given the release."""
@@ -230,7 +250,7 @@ class Conditioned:
         shape, _, cell = self._place(part)
         return self.blocks[shape].slope[:, cell * k : cell * k + k] / self.channel.blocks[shape].shape.roots[cell]
 
-    def _left(self, first: Term, second: Term) -> Array:
+    def _covariance_given_latents(self, first: Term, second: Term) -> Array:
         """Covariance of two targets given the latents and the release."""
         k = self.k
         if first.kind is Kind.NEW and second.kind is Kind.NEW:
@@ -239,24 +259,24 @@ class Conditioned:
             total: Array = np.zeros((1, k, k))
             for block, solved in zip(self.channel.blocks, self.blocks, strict=True):
                 a = np.kron(block.shape.roots[:, None], np.eye(k)) / self.n
-                if solved.away is None or solved.noise is None:
-                    total = total + block.shape.count * (a.T @ solved.left @ a)
+                if solved.complement is None or solved.noise is None:
+                    total = total + block.shape.count * (a.T @ solved.covariance @ a)
                     continue
-                # Through the factors of ``left``: an average that the release tells exactly comes out as exactly known.
+                # Through the factors of ``covariance``: an average that the release determines comes out as known.
                 unit = self._units[:, None] / np.tile(self._units, len(block.shape.roots))
-                away = snap(a.T @ solved.away, float(block.shape.roots.max()) / self.n * unit)
-                root = away.reshape(away.shape[:2] + (-1, k)) @ self._root()
+                complement = snap(a.T @ solved.complement, float(block.shape.roots.max()) / self.n * unit)
+                root = complement.reshape(complement.shape[:2] + (-1, k)) @ self._root()
                 gain = a.T @ solved.gain
                 square = np.einsum("...icj,...lcj->...il", root, root) + gain @ solved.noise @ np.swapaxes(gain, -1, -2)
                 total = total + block.shape.count * square
             return total
         if first.kind is Kind.RECORD and second.kind is Kind.AVERAGE:
-            return np.swapaxes(self._left(second, first), -1, -2)
+            return np.swapaxes(self._covariance_given_latents(second, first), -1, -2)
         if second.kind is Kind.RECORD and first.kind is Kind.AVERAGE:
             shape, _, cell = self._place(second)
             block, solved = self.channel.blocks[shape], self.blocks[shape]
             a = np.kron(block.shape.roots[:, None], np.eye(k)) / self.n
-            return (a.T @ solved.left[:, :, cell * k : cell * k + k]) / block.shape.roots[cell]
+            return (a.T @ solved.covariance[:, :, cell * k : cell * k + k]) / block.shape.roots[cell]
         if first.kind is Kind.RECORD and second.kind is Kind.RECORD:
             one, two = self._place(first), self._place(second)
             if one[:2] != two[:2]:
@@ -264,7 +284,7 @@ class Conditioned:
             block, solved = self.channel.blocks[one[0]], self.blocks[one[0]]
             i, j = one[2], two[2]
             size = block.shape.sizes
-            out = solved.left[:, i * k : i * k + k, j * k : j * k + k] / np.sqrt(float(size[i]) * float(size[j]))
+            out = solved.covariance[:, i * k : i * k + k, j * k : j * k + k] / np.sqrt(float(size[i]) * float(size[j]))
             if i == j and size[i] > 1:
                 same = self._row(first) == self._row(second)
                 out = out + (float(same) - 1.0 / size[i]) * self.contrast(one[0], i)
@@ -273,33 +293,37 @@ class Conditioned:
 
     def contrast(self, shape: int, cell: int) -> Array:
         """Cov of a contrast within a cell given the release, shape (masks or 1, k, k)."""
-        block, spread = self.channel.blocks[shape], self.belief.record_covariance
-        seen = self._contrast_seen(block, cell)
-        if len(seen) == 0:
-            return spread[None]
-        if block.plain and len(seen) == self.k and block.told[cell].all():
-            return parallel(spread, block.rw[:, cell])
-        gain, w, noise = self._contrast_gain(block, cell, seen)
-        away = snap(np.eye(self.k) - gain @ w, self._units[:, None] / self._units)
-        return joseph(away, spread, gain, noise)
+        block, record_covariance = self.channel.blocks[shape], self.belief.record_covariance
+        observed = self._contrast_columns(block, cell)
+        if len(observed) == 0:
+            return record_covariance[None]
+        if block.plain and len(observed) == self.k and block.contrasts_released[cell].all():
+            return parallel(record_covariance, block.rw[:, cell])
+        gain, w, noise = self._contrast_gain(block, cell, observed)
+        complement = snap(np.eye(self.k) - gain @ w, self._units[:, None] / self._units)
+        return joseph(complement, record_covariance, gain, noise)
 
-    def _contrast_seen(self, block: Block, cell: int) -> Any:
+    def _contrast_columns(self, block: Block, cell: int) -> Any:
         """Columns in which differences within a cell tell anything.
 
         A column that was averaged and then got noise shows pure noise, which tells something about the noise on
         the columns it is correlated with; unless no column shows differences at all.
         """
-        if not np.any(block.told[cell] & block.alive[cell]):
+        if not np.any(block.contrasts_released[cell] & block.released[cell]):
             return np.zeros(0, dtype=np.int64)
         noisy = np.any(np.diagonal(block.rw[:, cell], axis1=-2, axis2=-1) > 0, axis=0)
-        return np.flatnonzero(block.alive[cell] & (block.told[cell] | noisy))
+        return np.flatnonzero(block.released[cell] & (block.contrasts_released[cell] | noisy))
 
-    def _contrast_gain(self, block: Block, cell: int, seen: Any) -> tuple[Array, Array, Array]:
-        w = (block.w[:, cell] * block.told[cell][:, None])[:, seen]
-        noise = block.rw[:, cell][:, seen[:, None], seen]
+    def _contrast_gain(self, block: Block, cell: int, observed: Any) -> tuple[Array, Array, Array]:
+        w = (block.w[:, cell] * block.contrasts_released[cell][:, None])[:, observed]
+        noise = block.rw[:, cell][:, observed[:, None], observed]
         total = w @ self.belief.record_covariance @ np.swapaxes(w, -1, -2) + noise
         across = self.belief.record_covariance @ np.swapaxes(w, -1, -2)
-        return divide(across, total) if block.told[cell][seen].all() else across @ pseudo_inverse(total), w, noise
+        return (
+            divide(across, total) if block.contrasts_released[cell][observed].all() else across @ pseudo_inverse(total),
+            w,
+            noise,
+        )
 
     def record_covariance(self, shape: int, cell: int, matrix: Array | None = None) -> Array:
         """Cov of a record that lies in this cell (or of a linear function of it) given the release."""
@@ -337,15 +361,15 @@ class _Means:
         prior = np.zeros(given.latents)
         if given.belief.mu_covariance is not None:
             prior[:k] = given.belief.mu_mean
-        push = np.zeros(given.latents)
+        score = np.zeros(given.latents)
         for t, (block, solved) in enumerate(zip(given.channel.blocks, given.blocks, strict=True)):
             c, count = len(block.shape.sizes), block.shape.count
             mine = self.shape == t
             total = cell_sums(release[mine], self.copy[mine], self.cell[mine], (count, c))
             self.sums.append(total)
-            y = (total / block.shape.roots[:, None]).reshape(count, c * k)[:, solved.seen]
-            push += solved.weight[0] @ (y.sum(axis=0) - count * (solved.view[0] @ prior))
-        self.latent = prior + given.cov[0] @ push
+            y = (total / block.shape.roots[:, None]).reshape(count, c * k)[:, solved.observed]
+            score += solved.weight[0] @ (y.sum(axis=0) - count * (solved.loading[0] @ prior))
+        self.latent = prior + given.cov[0] @ score
         self.release = release
 
     def records(self) -> Array:
@@ -355,19 +379,19 @@ class _Means:
         for t, (block, solved) in enumerate(zip(given.channel.blocks, given.blocks, strict=True)):
             c, count = len(block.shape.sizes), block.shape.count
             sums, roots = self.sums[t], block.shape.roots
-            y = (sums / roots[:, None]).reshape(count, c * k)[:, solved.seen]
+            y = (sums / roots[:, None]).reshape(count, c * k)[:, solved.observed]
             centre = np.kron(roots, self.latent[:k])
-            means = centre + (y - solved.view[0] @ self.latent) @ solved.gain[0].T
+            means = centre + (y - solved.loading[0] @ self.latent) @ solved.gain[0].T
             means = means.reshape(count, c, k) / roots[:, None]
             mine = np.flatnonzero(self.shape == t)
             out[mine] = means[self.copy[mine], self.cell[mine]]
             for cell in range(c):
-                seen = given._contrast_seen(block, cell)
-                if len(seen) and block.shape.sizes[cell] > 1:
-                    gain = given._contrast_gain(block, cell, seen)[0][0]
+                observed = given._contrast_columns(block, cell)
+                if len(observed) and block.shape.sizes[cell] > 1:
+                    gain = given._contrast_gain(block, cell, observed)[0][0]
                     rows = mine[self.cell[mine] == cell]
                     off = self.release[rows] - sums[self.copy[rows], cell] / block.shape.sizes[cell]
-                    out[rows] += off[:, seen] @ gain.T
+                    out[rows] += off[:, observed] @ gain.T
         return out
 
     def of(self, parts: Sequence[Term]) -> Array:
@@ -403,5 +427,5 @@ def present(channel: LinearChannel) -> NDArray[np.bool_]:
     found = np.empty((channel.layout.n, channel.columns), dtype=bool)
     for t, block in enumerate(channel.blocks):
         mine = shape == t
-        found[mine] = block.alive[cell[mine]]
+        found[mine] = block.released[cell[mine]]
     return found

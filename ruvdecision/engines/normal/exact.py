@@ -33,8 +33,8 @@ from ..base import (
     Missing,
     Plan,
     Problem,
+    ProgressCallback,
     Refusal,
-    Tell,
 )
 from .affine import log_density
 from .conditioning import Conditioned
@@ -131,7 +131,7 @@ class Exact(BaseEngine):
         return [list(family.positions) for family in problem.masks.families]
 
     def run(
-        self, problem: Problem, built: _Built, tell: Tell | None = None, interruptible: bool = False
+        self, problem: Problem, built: _Built, on_progress: ProgressCallback | None = None, interruptible: bool = False
     ) -> list[Solution]:
         masks, asked = problem.masks, _Asked.of(problem.user)
         value, error = np.empty(len(masks)), np.zeros(len(masks))
@@ -140,7 +140,7 @@ class Exact(BaseEngine):
             members = family.positions
             given = built.given(masks[members[0]])
             done, share = float(members[0]) / len(masks), len(members) / len(masks)
-            part = None if tell is None else lambda x, done=done, share=share: tell(done + share * x)
+            part = None if on_progress is None else lambda x, done=done, share=share: on_progress(done + share * x)
             own = [masks[i] for i in members]
             result, averaged[members] = self._family(problem, asked, own, given, built.table, part)
             value[members], error[members] = result.value, result.error
@@ -178,7 +178,9 @@ class Exact(BaseEngine):
 
     # -- every record --------------------------------------------------------------------------------
 
-    def every_row(self, problem: Problem, built: _Built, rows: Ints, tell: Tell | None = None) -> Solution | None:
+    def every_row(
+        self, problem: Problem, built: _Built, rows: Ints, on_progress: ProgressCallback | None = None
+    ) -> Solution | None:
         user = problem.user
         form = form_of(user.belief, user.target.aimed_at(0))
         (channel,) = built.channels.values()
@@ -188,7 +190,7 @@ class Exact(BaseEngine):
         if averaged:
             if built.table is None:
                 return None
-            found = self._drawn_rows(problem, built.table, form, rows, tell)
+            found = self._drawn_rows(problem, built.table, form, rows, on_progress)
         elif channel.location == "known":
             found = self._closed_rows(problem, channel, form, rows)
         else:
@@ -205,7 +207,9 @@ class Exact(BaseEngine):
         each = problem.user.loss.uncertainty(gaussian_of(stacked, form))
         return Value(*(np.broadcast_to(v, stacked.shape[:2])[:, which] for v in each))
 
-    def _drawn_rows(self, problem: Problem, table: Array, form: LinearForm, rows: Ints, tell: Tell | None) -> Value:
+    def _drawn_rows(
+        self, problem: Problem, table: Array, form: LinearForm, rows: Ints, on_progress: ProgressCallback | None
+    ) -> Value:
         """Average over releases of the data, all records on the same ones."""
         user, count = problem.user, REPLICATES if problem.replicates is None else problem.replicates
         frame = pd.DataFrame(table)
@@ -221,16 +225,16 @@ class Exact(BaseEngine):
                 means = given.means(values).records()[at] @ form.matrix.T + form.constant
                 each[r], within[r] = user.loss.uncertainty(gaussian_of(covariances[at], form, means), user.actions)
             value[i], error[i] = each.mean(axis=0), replicate_error(each) if count > 1 else within[0]
-            if tell is not None:
-                tell((i + 1) / len(problem.masks))
+            if on_progress is not None:
+                on_progress((i + 1) / len(problem.masks))
         return Value(value, error)
 
     def row_kinds(self, problem: Problem, built: _Built, rows: Ints, located: bool = False) -> Ints:
         user, columns = problem.user, []
-        moves = built.table is not None and (located or user.actions is not None or not user.loss.location_free)
+        by_location = built.table is not None and (located or user.actions is not None or not user.loss.location_free)
         for channel in built.channels.values():
             # Where nobody knows whose row is whose every record has the same posterior, whatever the data are.
-            alone = moves and channel.location != "unknown"
+            alone = by_location and channel.location != "unknown"
             alike = None if alone else rows_alike(channel, rows)
             if alike is None:
                 return rows[:, None]
@@ -243,7 +247,7 @@ class Exact(BaseEngine):
         data = problem.data
         return NormalMixture(problem.user, mask, None if data is None else as_records(problem.user.belief, data))
 
-    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem, Tell | None], Judged]:
+    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem, ProgressCallback | None], Judged]:
         return NormalPair(own.problem.user, agency.problem.user)
 
     # -- one family ----------------------------------------------------------------------------------
@@ -260,7 +264,7 @@ class Exact(BaseEngine):
         family: Sequence[Mask],
         given: Conditioned,
         data: Array | None,
-        tell: Tell | None = None,
+        on_progress: ProgressCallback | None = None,
     ) -> tuple[Value, bool]:
         """Uncertainty of a family's members, and whether it had to be averaged over drawn releases."""
         count, user, form = len(family), asked.user, asked.form
@@ -271,13 +275,13 @@ class Exact(BaseEngine):
             second = asked.free and getattr(user.loss, "second_order", False)
             if len(form.terms) == 1 and second and data is None:
                 each = user.loss.uncertainty(gaussian_of(mean_covariance(given, form), form))
-                return _spread_out(each, count), False
+                return _repeated(each, count), False
         elif form is not None:
             if asked.free:
-                return _spread_out(self._over_places(user, given, form, place), count), False
+                return _repeated(self._over_places(user, given, form, place), count), False
             if data is None and form.number and user.belief.mu_covariance is not None:
                 return self._over_means(user, given, form, place, count), False
-        return self._simulate(problem, family, data, tell), True
+        return self._simulate(problem, family, data, on_progress), True
 
     def _over_places(self, user: User, given: Conditioned, form: LinearForm, place: str) -> Value:
         """Average over where the record may lie, for a sample whose rows are told."""
@@ -328,7 +332,7 @@ class Exact(BaseEngine):
                 each = _weighted(
                     [(w, loss.uncertainty(gaussian_of(given.record_covariance(t, c), form))) for w, t, c in kinds]
                 )
-            return _spread_out(Value(each.value * given.n, each.error * given.n), count)
+            return _repeated(Value(each.value * given.n, each.error * given.n), count)
         if (
             given.channel.location != "known"
             or given.n * given.k > LARGEST_JOINT
@@ -341,10 +345,10 @@ class Exact(BaseEngine):
                 "entries in known rows",
             )
         form = all_records(belief)
-        return _spread_out(loss.uncertainty(gaussian_of(covariance_of(given, form), form)), count)
+        return _repeated(loss.uncertainty(gaussian_of(covariance_of(given, form), form)), count)
 
     def _simulate(
-        self, problem: Problem, family: Sequence[Mask], data: Array | None, tell: Tell | None = None
+        self, problem: Problem, family: Sequence[Mask], data: Array | None, on_progress: ProgressCallback | None = None
     ) -> Value:
         """Average over drawn releases, with the same random numbers for every mask."""
         user, replicates, seed = problem.user, problem.replicates, problem.seed
@@ -355,7 +359,7 @@ class Exact(BaseEngine):
                 do="Give prior_variance=, or pass data=",
             )
         count = REPLICATES if replicates is None else replicates
-        seen = np.empty((count, len(family)))
+        uncertainties = np.empty((count, len(family)))
         within = np.zeros((count, len(family)))
         singles = [Conditioned(belief, channel_of(belief, m, data=data)) for m in family]
         for r, (for_data, for_mask, for_draws) in enumerate(replicate_seeds(seed, count)):
@@ -367,16 +371,16 @@ class Exact(BaseEngine):
                 mine = user if single.channel.location != "drawn" else replace(user, target=moved(user.target, place))
                 posterior = posterior_given(mine, single, values, np.random.default_rng(for_draws))
                 result = user.loss.uncertainty(posterior, user.actions)
-                seen[r, i], within[r, i] = float(result.value), float(result.error)
-            if tell is not None:
-                tell((r + 1) / count)
-        spread = replicate_error(seen) if count > 1 else np.full(len(family), np.nan)
-        # The spread between replicates already contains the error within them when there are several.
-        return Value(over_replicates(seen), spread if count > 1 else within[0])
+                uncertainties[r, i], within[r, i] = float(result.value), float(result.error)
+            if on_progress is not None:
+                on_progress((r + 1) / count)
+        between = replicate_error(uncertainties) if count > 1 else np.full(len(family), np.nan)
+        # The error between replicates already contains the error within them when there are several.
+        return Value(over_replicates(uncertainties), between if count > 1 else within[0])
 
 
 def _nodes(smooth: bool) -> list[tuple[Array, Array]]:
-    """Several rules (nodes and weights) for an average over a standard normal; their spread tells the error.
+    """Several rules (nodes and weights) for an average over a standard normal; their differences show the error.
 
     Free estimates give a smooth U: Gauss-Hermite with 12 and with 25 nodes. A list of estimates gives kinks: three even
     grids, each a third of a step from the next.
@@ -408,7 +412,7 @@ def _belief(user: User) -> NormalBelief:
     return user.belief
 
 
-def _spread_out(value: Value, count: int) -> Value:
+def _repeated(value: Value, count: int) -> Value:
     return Value(np.broadcast_to(value.value, (count,)), np.broadcast_to(value.error, (count,)))
 
 

@@ -20,26 +20,28 @@ from ...targets import Kind, Term
 
 
 def latent_law(
-    doubt: Array | None, common: Sequence[Array], blocks: Sequence[Any], counts: Sequence[Any], k: int
+    prior_covariance: Array | None, common: Sequence[Array], blocks: Sequence[Any], counts: Sequence[Any], k: int
 ) -> tuple[Array, Any]:
     """Cov(h | release), and which latents the release leaves entirely open under a flat prior.
 
     ``blocks`` are solved shapes of block, ``counts`` their shapes with how many there are of each.
     """
-    told = [(s, c) for s, c in zip(blocks, counts, strict=True) if len(s.seen)]
-    views = [s.view for s, _ in told]
-    if not all(np.array_equal(v[..., :k], v[..., i : i + k]) for v in views for i in range(k, v.shape[-1], k)):
-        return _jointly(doubt, common, told, k)
-    if doubt is None:
-        total, lost = _open(told, k)
+    informative = [(s, c) for s, c in zip(blocks, counts, strict=True) if len(s.observed)]
+    loadings = [s.loading for s, _ in informative]
+    if not all(np.array_equal(v[..., :k], v[..., i : i + k]) for v in loadings for i in range(k, v.shape[-1], k)):
+        return _joint_law(prior_covariance, common, informative, k)
+    if prior_covariance is None:
+        total, unidentified = _flat_prior_law(informative, k)
         # Nothing is known of the mean beforehand, so that nothing is learnt about the noise: the mean is the sum less
         # the noise.
         cov = [[total + sum(common, np.zeros((1, k, k))), *(-c for c in common)]]
         cov += [[-c, *(c if i == j else np.zeros((1, k, k)) for j in range(len(common)))] for i, c in enumerate(common)]
-        return _stacked(cov), np.concatenate([lost, np.zeros(lost.shape[:1] + (k * len(common),), dtype=bool)], axis=-1)
-    parts = [doubt[None], *common]
+        return _stacked(cov), np.concatenate(
+            [unidentified, np.zeros(unidentified.shape[:1] + (k * len(common),), dtype=bool)], axis=-1
+        )
+    parts = [prior_covariance[None], *common]
     total = sum(parts[1:], parts[0])
-    for solved, shape in told:
+    for solved, shape in informative:
         total = _updated(total, solved, shape, k)
     known = np.zeros((1, k * len(parts)), dtype=bool)
     if not common:
@@ -55,58 +57,64 @@ def latent_law(
 
 def _updated(prior: Array, solved: Any, shape: Any, k: int) -> Array:
     """Covariance of the sum after the blocks of one shape."""
-    if solved.sight is None:
-        information = shape.count * (solved.weight[..., :k, :] @ solved.view[..., :k])
+    if solved.mean_observation is None:
+        information = shape.count * (solved.weight[..., :k, :] @ solved.loading[..., :k])
         return symmetric(np.asarray(np.linalg.solve(np.eye(k) + prior @ symmetric(information), prior)))
-    view, total = solved.sight
-    if _direct(view, shape, k):
+    loading, total = solved.mean_observation
+    if _observes_mean(loading, shape, k):
         return parallel(prior, total / float(shape.count * shape.sizes[0]))
-    return filtered(prior, view, total / float(shape.count))
+    return filtered(prior, loading, total / float(shape.count))
 
 
-def _open(told: Sequence[tuple[Any, Any]], k: int) -> tuple[Array, Any]:
+def _flat_prior_law(informative: Sequence[tuple[Any, Any]], k: int) -> tuple[Array, Any]:
     """Covariance of the sum under a flat prior, and which columns nothing was said about."""
-    direct = [i for i, (s, shape) in enumerate(told) if s.sight is not None and _direct(s.sight[0], shape, k)]
+    direct = [
+        i
+        for i, (s, shape) in enumerate(informative)
+        if s.mean_observation is not None and _observes_mean(s.mean_observation[0], shape, k)
+    ]
     if direct:
-        first, shape = told[direct[0]]
-        total = first.sight[1] / float(shape.count * shape.sizes[0])
-        for i, (solved, other) in enumerate(told):
+        first, shape = informative[direct[0]]
+        total = first.mean_observation[1] / float(shape.count * shape.sizes[0])
+        for i, (solved, other) in enumerate(informative):
             if i != direct[0]:
                 total = _updated(total, solved, other, k)
         return total, np.zeros((1, k), dtype=bool)
     information = sum(
-        (shape.count * (s.weight[..., :k, :] @ s.view[..., :k]) for s, shape in told), np.zeros((1, k, k))
+        (shape.count * (s.weight[..., :k, :] @ s.loading[..., :k]) for s, shape in informative), np.zeros((1, k, k))
     )
     return _inverted(symmetric(information), np.diagonal(information, axis1=-2, axis2=-1))
 
 
 def _inverted(information: Array, scale: Array) -> tuple[Array, Any]:
     """Inverse of an information matrix, and the columns in which it is nothing but the rounding error of this scale."""
-    lost = ~(np.diagonal(information, axis1=-2, axis2=-1) > 1e-13 * scale)
-    keep = np.where(lost, 0.0, 1.0)
+    unidentified = ~(np.diagonal(information, axis1=-2, axis2=-1) > 1e-13 * scale)
+    keep = np.where(unidentified, 0.0, 1.0)
     both = keep[:, :, None] * keep[:, None, :]
     eye = np.eye(information.shape[-1])
-    return symmetric(divide(eye[None], information * both + (1.0 - keep)[:, :, None] * eye)) * both, lost
+    return symmetric(divide(eye[None], information * both + (1.0 - keep)[:, :, None] * eye)) * both, unidentified
 
 
-def _direct(view: Array, shape: Any, k: int) -> bool:
+def _observes_mean(loading: Array, shape: Any, k: int) -> bool:
     """Whether a block shows the sum itself, all columns of it, times the root of its size."""
-    return len(shape.sizes) == 1 and view.shape[-2] == k and bool(np.all(view == shape.roots[0] * np.eye(k)))
+    return len(shape.sizes) == 1 and loading.shape[-2] == k and bool(np.all(loading == shape.roots[0] * np.eye(k)))
 
 
-def _jointly(
-    doubt: Array | None, common: Sequence[Array], told: Sequence[tuple[Any, Any]], k: int
+def _joint_law(
+    prior_covariance: Array | None, common: Sequence[Array], informative: Sequence[tuple[Any, Any]], k: int
 ) -> tuple[Array, Any]:
     """The latents together, where a common draw enters unlike the mean."""
     d = k * (1 + len(common))
-    information = symmetric(sum((shape.count * (s.weight @ s.view) for s, shape in told), np.zeros((1, d, d))))
+    information = symmetric(
+        sum((shape.count * (s.weight @ s.loading) for s, shape in informative), np.zeros((1, d, d)))
+    )
     lead = np.broadcast_shapes(information.shape[:1], *(c.shape[:1] for c in common))
     noise = np.zeros(lead + (d - k, d - k))
     for i, covariance in enumerate(common):
         noise[:, i * k : i * k + k, i * k : i * k + k] = covariance
-    if doubt is not None:
+    if prior_covariance is not None:
         prior = np.zeros(lead + (d, d))
-        prior[:, :k, :k] = doubt
+        prior[:, :k, :k] = prior_covariance
         prior[:, k:, k:] = noise
         return symmetric(np.asarray(np.linalg.solve(np.eye(d) + prior @ information, prior))), np.zeros(
             (1, d), dtype=bool
@@ -114,11 +122,13 @@ def _jointly(
     # Flat prior: integrate the common noise out first, then invert what is known about the mean.
     a, b, c = information[:, :k, :k], information[:, :k, k:], information[:, k:, k:]
     mixed = np.asarray(np.linalg.solve(np.eye(d - k) + noise @ c, noise))
-    mean, lost = _inverted(symmetric(a - b @ mixed @ np.swapaxes(b, -1, -2)), np.diagonal(a, axis1=-2, axis2=-1))
+    mean, unidentified = _inverted(
+        symmetric(a - b @ mixed @ np.swapaxes(b, -1, -2)), np.diagonal(a, axis1=-2, axis2=-1)
+    )
     cross = -mean @ b @ mixed
     rest = mixed + np.swapaxes(mixed, -1, -2) @ np.swapaxes(b, -1, -2) @ mean @ b @ mixed
     cov = _stacked([[mean, cross], [np.swapaxes(cross, -1, -2), rest]])
-    return cov, np.concatenate([lost, np.zeros(lost.shape[:1] + (d - k,), dtype=bool)], axis=-1)
+    return cov, np.concatenate([unidentified, np.zeros(unidentified.shape[:1] + (d - k,), dtype=bool)], axis=-1)
 
 
 def _stacked(rows: Sequence[Sequence[Array]]) -> Array:
@@ -148,44 +158,49 @@ class ExchangeableLaw:
     The covariances are those of a whole family of masks at once.
     """
 
-    def __init__(self, channel: LinearChannel, spread: Array, doubt: Array | None, first: Any) -> None:
+    def __init__(
+        self, channel: LinearChannel, record_covariance: Array, prior_covariance: Array | None, first: Any
+    ) -> None:
         n, block = channel.layout.n, channel.blocks[0]
-        self.channel, self.spread, self.between, self.n = channel, spread, first.left, n
-        noise = sum(channel.common, np.zeros((1, *spread.shape)))
-        if block.plain and block.alive.all():
+        self.channel, self.record_covariance, self.between, self.n = channel, record_covariance, first.covariance, n
+        noise = sum(channel.common, np.zeros((1, *record_covariance.shape)))
+        if block.plain and block.released.all():
             noise = noise + block.r / n
-            if doubt is None:
-                self.average, self.mean, self.rest = noise, noise + spread / n, spread[None] / n
-                self.split = (np.eye(len(spread))[None], np.zeros((1, *spread.shape)))
+            if prior_covariance is None:
+                self.average, self.mean, self.rest = noise, noise + record_covariance / n, record_covariance[None] / n
+                self.split = (np.eye(len(record_covariance))[None], np.zeros((1, *record_covariance.shape)))
                 return
-            self.average, self.mean = parallel(doubt + spread / n, noise), parallel(doubt[None], spread / n + noise)
+            self.average, self.mean = (
+                parallel(prior_covariance + record_covariance / n, noise),
+                parallel(prior_covariance[None], record_covariance / n + noise),
+            )
         else:
-            assert doubt is not None
-            h, own = block.b[:, first.seen], block.r[:, first.seen[:, None], first.seen] / n
+            assert prior_covariance is not None
+            h, own = block.b[:, first.observed], block.r[:, first.observed[:, None], first.observed] / n
             turned = np.swapaxes(h, -1, -2)
-            self.average = filtered(doubt[None] + spread / n, h, own + h @ noise @ turned)
-            self.mean = filtered(doubt[None], h, own + h @ (noise + spread / n) @ turned)
+            self.average = filtered(prior_covariance[None] + record_covariance / n, h, own + h @ noise @ turned)
+            self.mean = filtered(prior_covariance[None], h, own + h @ (noise + record_covariance / n) @ turned)
         # The mean is its share of the average, and a rest that the release has nothing to do with.
-        self.split = shares(doubt[None], spread[None] / n)
-        self.rest = parallel(doubt[None], spread[None] / n, self.split)
+        self.split = shares(prior_covariance[None], record_covariance[None] / n)
+        self.rest = parallel(prior_covariance[None], record_covariance[None] / n, self.split)
 
     @classmethod
     def of(
-        cls, channel: LinearChannel, spread: Array, doubt: Array | None, blocks: Sequence[Any]
+        cls, channel: LinearChannel, record_covariance: Array, prior_covariance: Array | None, blocks: Sequence[Any]
     ) -> ExchangeableLaw | None:
         """The law, or None where records are treated differently."""
         first = channel.blocks[0]
-        if doubt is None and not (first.plain and first.alive.all()):
+        if prior_covariance is None and not (first.plain and first.released.all()):
             return None
         for block, solved in zip(channel.blocks, blocks, strict=True):
-            pairs = ((block.r, first.r), (block.b, first.b), (block.alive, first.alive))
+            pairs = ((block.r, first.r), (block.b, first.b), (block.released, first.released))
             if (
                 len(block.shape.sizes) > 1
-                or solved.sight is None
+                or solved.mean_observation is None
                 or not all(x is y or np.array_equal(x, y) for x, y in pairs)
             ):
                 return None
-        return cls(channel, spread, doubt, blocks[0])
+        return cls(channel, record_covariance, prior_covariance, blocks[0])
 
     def covariance(
         self,
@@ -198,24 +213,24 @@ class ExchangeableLaw:
 
         ``place`` gives shape, copy, cell and row of a record, ``contrast`` the covariance of a distance within a group.
         """
-        k, m = len(self.spread), len(parts)
-        turn = np.eye(m * k) if matrix is None else matrix
+        k, m = len(self.record_covariance), len(parts)
+        coefficients = np.eye(m * k) if matrix is None else matrix
         is_mean = np.array([p.outside for p in parts])
-        of_average, of_mean = _gathered(turn, ~is_mean, k), _gathered(turn, is_mean, k)
+        of_average, of_mean = _gathered(coefficients, ~is_mean, k), _gathered(coefficients, is_mean, k)
         with_average, with_mean = (np.any(x, axis=-1) for x in (of_average, of_mean))
         if np.any(with_average & with_mean):
-            share, away = self.split
+            share, complement = self.split
             # A difference from the mean takes the other share: where the two cancel, nothing may be left behind.
-            opposed = ~np.any(_gathered(turn, np.ones(m, dtype=bool), k), axis=-1)
-            on = np.where(opposed[:, None], -of_mean @ away, of_average + of_mean @ share)
+            opposed = ~np.any(_gathered(coefficients, np.ones(m, dtype=bool), k), axis=-1)
+            on = np.where(opposed[:, None], -of_mean @ complement, of_average + of_mean @ share)
             total = on @ self.average @ np.swapaxes(on, -1, -2) + of_mean @ self.rest @ of_mean.T
         else:
             total = of_average @ self.average @ of_average.T + of_mean @ self.mean @ of_mean.T
             if with_average.any() and with_mean.any():
                 across = of_mean @ self.split[0] @ self.average @ of_average.T
                 total = total + across + np.swapaxes(across, -1, -2)
-        left = self._distances(parts, place, contrast)
-        return np.asarray(total + (left if matrix is None else combined(matrix, left)))
+        distances = self._distances(parts, place, contrast)
+        return np.asarray(total + (distances if matrix is None else combined(matrix, distances)))
 
     def _distances(
         self,
@@ -224,14 +239,14 @@ class ExchangeableLaw:
         contrast: Callable[[int, int], Array],
     ) -> Array:
         """What parts have beside the average or the mean: distances from it, and what is new in a new record."""
-        k = len(self.spread)
+        k = len(self.record_covariance)
         at = [None if p.kind is not Kind.RECORD else place(p) for p in parts]
         found: dict[tuple[int, int], Array] = {}
         for i, p in enumerate(parts):
             for j, q in enumerate(parts):
                 one, two = at[i], at[j]
                 if p.kind is Kind.NEW and q.kind is Kind.NEW:
-                    found[i, j] = self.spread[None]
+                    found[i, j] = self.record_covariance[None]
                 elif one is not None and two is not None:
                     together = one[:2] == two[:2]
                     size = float(self.channel.blocks[one[0]].shape.sizes[0])
@@ -240,14 +255,14 @@ class ExchangeableLaw:
                         here = here + (float(one[3] == two[3]) - 1.0 / size) * contrast(one[0], one[2])
                     found[i, j] = here
         lead = np.broadcast_shapes((1,), *(x.shape[:1] for x in found.values()))
-        left = np.zeros(lead + (len(parts) * k,) * 2)
+        distances = np.zeros(lead + (len(parts) * k,) * 2)
         for (i, j), x in found.items():
-            left[:, i * k : i * k + k, j * k : j * k + k] = x
-        return left
+            distances[:, i * k : i * k + k, j * k : j * k + k] = x
+        return distances
 
 
-def _gathered(turn: Array, chosen: Any, k: int) -> Array:
+def _gathered(coefficients: Array, chosen: Any, k: int) -> Array:
     """Sum of the coefficients of the chosen parts; what cancels up to rounding is zero."""
-    blocks = turn.reshape(len(turn), -1, k)[:, chosen]
+    blocks = coefficients.reshape(len(coefficients), -1, k)[:, chosen]
     total = blocks.sum(axis=1)
     return np.where(np.abs(total) < 1e-13 * np.abs(blocks).sum(axis=1), 0.0, total)

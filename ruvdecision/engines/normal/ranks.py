@@ -12,7 +12,7 @@ import pandas as pd
 
 from ...beliefs.normal import NormalBelief
 from ...channels.linear import LinearChannel
-from ...channels.steps import About, PermuteRows, resolve
+from ...channels.steps import FileFacts, PermuteRows, resolve
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...masks.rows import NOTHING, UNMASKED
@@ -21,7 +21,7 @@ from ...posteriors import Drawn, Gaussian
 from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import REPLICATES, replicate_error, replicate_seeds
 from ...users.rules import Ranked
-from ..base import ORDER, BaseEngine, Missing, Problem, Question, Refusal, Tell
+from ..base import ORDER, BaseEngine, Missing, Problem, ProgressCallback, Question, Refusal
 from .conditioning import Conditioned
 from .releases import as_records, channel_of, linear_channel, released
 
@@ -65,7 +65,7 @@ class Ranks(BaseEngine):
         return None
 
     def run(
-        self, problem: Problem, built: None, tell: Tell | None = None, interruptible: bool = False
+        self, problem: Problem, built: None, on_progress: ProgressCallback | None = None, interruptible: bool = False
     ) -> list[Solution]:
         user, masks, data = problem.user, problem.masks, problem.data
         belief = user.belief
@@ -81,8 +81,8 @@ class Ranks(BaseEngine):
                 found = self._simulate(user, mask, table, count, problem.seed)
                 names.append("drawn")
             value[i], error[i] = float(found.value), float(found.error)
-            if tell is not None:
-                tell((i + 1) / len(masks))
+            if on_progress is not None:
+                on_progress((i + 1) / len(masks))
         return [Solution(value, error, self._before(user), names[0] if len(set(names)) == 1 else names)]
 
     def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
@@ -155,17 +155,17 @@ class Ranks(BaseEngine):
             )
         given = Conditioned(belief, self._channel(belief, mask, data))
         residuals = self._residuals(belief, mask, given, DRAWS, seed)
-        seen, within = np.empty(count), np.empty(count)
+        uncertainties, within = np.empty(count), np.empty(count)
         for r, (for_data, for_mask, _) in enumerate(replicate_seeds(seed, count)):
             records = pd.DataFrame(
                 belief.draw(np.random.default_rng(for_data)) if data is None else data, columns=belief.columns
             )
             values, _ = released(belief, given.channel, mask.release(records, for_mask))
             found = user.loss.uncertainty(self._ranked(user, given.means(values).records() + residuals), user.actions)
-            seen[r], within[r] = float(found.value), float(found.error)
-        spread = float(replicate_error(seen)) if count > 1 else 0.0
+            uncertainties[r], within[r] = float(found.value), float(found.error)
+        between = float(replicate_error(uncertainties)) if count > 1 else 0.0
         # The replicates share their residuals, so the error within one of them does not average out.
-        return Value(np.asarray(seen.mean()), np.asarray(np.hypot(spread, within.mean())))
+        return Value(np.asarray(uncertainties.mean()), np.asarray(np.hypot(between, within.mean())))
 
     def _channel(self, belief: NormalBelief, mask: Mask, data: Any) -> LinearChannel:
         channel = channel_of(belief, mask, data=None if data is None else as_records(belief, data))
@@ -190,7 +190,7 @@ class Ranks(BaseEngine):
             columns=belief.columns,
         )  # fmt: skip
         # Ranks do not ask which row is whose, and the belief takes all orders alike: what is drawn may stay in place.
-        about = About(belief.records, tuple(belief.columns or range(belief.k)), belief.record_covariance)
+        about = FileFacts(belief.records, tuple(belief.columns or range(belief.k)), belief.record_covariance)
         moved = {id(f.mask) for f in resolve(mask, about) if isinstance(f.step, PermuteRows)}
         kept = tuple(part for part in mask.parts if id(part) not in moved)
         still = reduce(or_, kept) if kept else UNMASKED

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ...beliefs.normal import NormalBelief
 from ...channels.layout import Layout, Partition
 from ...channels.linear import LinearChannel
-from ...channels.steps import About
+from ...channels.steps import FileFacts
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...masks.frame import Frame
@@ -27,7 +27,7 @@ def channel_of(
     covariance = belief.record_covariance
     if data is not None and belief.records > 1:
         covariance = np.atleast_2d(np.cov(data, rowvar=False))
-    about = About(belief.records, tuple(belief.columns or range(belief.k)), covariance)
+    about = FileFacts(belief.records, tuple(belief.columns or range(belief.k)), covariance)
     own = np.array([mask.numbers], dtype=np.float64) if numbers is None else numbers
     return LinearChannel.of(mask, about, own)
 
@@ -39,6 +39,7 @@ def linear_channel(
     try:
         return channel_of(belief, mask, numbers, data)
     except UnsupportedError:
+        # Any of the chain's steps may be the one that is not linear; here it only matters that one is.
         return None
 
 
@@ -123,7 +124,7 @@ def _regrouped(channel: LinearChannel, values: Array) -> Array:
         )
     starts, labels = groups[0].runs()
     places = np.argsort(np.repeat(labels, np.diff(np.append(starts, len(values)))), kind="stable")
-    averaged = ~channel.blocks[0].told[0]
+    averaged = ~channel.blocks[0].contrasts_released[0]
     out = np.empty_like(values)
     out[places] = values[np.lexsort(values[:, averaged].T)]
     return out

@@ -12,14 +12,15 @@ import numpy as np
 
 from ...beliefs.pymc import CHAINS
 from ...channels.likelihood import ReleaseLikelihood, Uninformative
+from ...checks import as_generator
 from ...errors import InputError, RuvError, UnsupportedError
 from ...protocols import Array, Posterior, Value
-from ..base import Tell
+from ..base import ProgressCallback
 from .latent import Latent
 from .marginal import MarginalLikelihood, marginal_kind, marginal_likelihood, what_ties_records
 from .model import CompiledModel
 from .nuts import Chains, Diagnosis, Sampler, choose_sampler, diagnose, smooth_weights
-from .support import RecordGrid, find_grid, find_lines, grid_at
+from .support import RecordGrid, find_grid, find_support_maps, grid_at
 from .targets import ParameterPoints
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Point:
     chains: Chains | None
     weights: Array | None
     how: str
-    route: str
+    marginalization: str
     rhat: float
     ess_bulk: float
     ess_tail: float
@@ -78,7 +79,7 @@ class Point:
         }
         if self.weights is not None:
             arrays["weight"] = (("chain", "draw"), self.weights.reshape(self.chains.chains, -1))
-        return xr.Dataset(arrays, attrs={"how": self.how, "route": self.route})
+        return xr.Dataset(arrays, attrs={"how": self.how, "marginalization": self.marginalization})
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +151,7 @@ class ReleaseSampler:
     # -- a row of releases -----------------------------------------------------------------------------
 
     def points(
-        self, observed: Sequence[ReleaseLikelihood | None], seed: np.random.SeedSequence, tell: Tell
+        self, observed: Sequence[ReleaseLikelihood | None], seed: np.random.SeedSequence, on_progress: ProgressCallback
     ) -> Iterator[tuple[int, Point]]:
         """One point per release that there is, from the last to the first.
 
@@ -184,7 +185,7 @@ class ReleaseSampler:
                 raise
             except RuvError as error:
                 point = self._failed(error)
-            tell((done + 1) / len(told), f"R-hat {point.rhat:.3f}" if np.isfinite(point.rhat) else "")
+            on_progress((done + 1) / len(told), f"R-hat {point.rhat:.3f}" if np.isfinite(point.rhat) else "")
             yield i, point
 
     def _failed(self, error: RuvError) -> Point:
@@ -294,11 +295,11 @@ class ReleaseSampler:
         points = ParameterPoints(
             self.compiled,
             likelihood.observed,
-            tuple(grid.line for grid in likelihood.grids),
+            tuple(grid.support_map for grid in likelihood.grids),
             chains.theta,
             release.weights,
             chains.chains,
-            rng=np.random.default_rng(12345),
+            rng=as_generator(12345),
         )
         posteriors = [points.law(user.target) for user in self.users]
         point = self._point(posteriors, chains, release.diagnosis, release.how, likelihood.name)
@@ -306,7 +307,9 @@ class ReleaseSampler:
             replace(point, weights=release.weights, khat=release.khat, integration_error=release.error)
         )
 
-    def _point(self, posteriors: Sequence[Posterior], chains: Chains, found: Diagnosis, how: str, route: str) -> Point:
+    def _point(
+        self, posteriors: Sequence[Posterior], chains: Chains, found: Diagnosis, how: str, marginalization: str
+    ) -> Point:
         values = [user.loss.uncertainty(p, user.actions) for user, p in zip(self.users, posteriors, strict=True)]
         return Point(
             values,
@@ -314,7 +317,7 @@ class ReleaseSampler:
             chains,
             None,
             how,
-            route,
+            marginalization,
             *found,
             chains.divergences,
             np.nan,
@@ -346,8 +349,8 @@ class ReleaseSampler:
 
     def _latent_point(self, latent: Latent, chains: Chains) -> Point:
         posteriors = [latent.law(user.target, chains) for user in self.users]
-        route = f"records sampled too: {latent.reason}"
-        return diagnose_point(self._point(posteriors, chains, diagnose(chains), "sampled", route))
+        marginalization = f"records sampled too: {latent.reason}"
+        return diagnose_point(self._point(posteriors, chains, diagnose(chains), "sampled", marginalization))
 
     # -- before any release ------------------------------------------------------------------------------
 
@@ -379,9 +382,9 @@ class ReleaseSampler:
         theta, weights, khat = chains.theta, None, np.nan
         if self.settings.prior_power != 1:
             weights, khat = smooth_weights((self.settings.prior_power - 1) * self.core.log_prior_density(theta))
-        lines = find_lines(self.compiled, theta, uninformative.columns) if elementwise else ()
-        rng = np.random.default_rng(12345)
-        points = ParameterPoints(self.compiled, uninformative, lines, theta, weights, chains.chains, rng=rng)
+        support_maps = find_support_maps(self.compiled, theta, uninformative.columns) if elementwise else ()
+        rng = as_generator(12345)
+        points = ParameterPoints(self.compiled, uninformative, support_maps, theta, weights, chains.chains, rng=rng)
         posteriors = [points.law(user.target) for user in self.users]
         point = self._point(posteriors, chains, found, how, "nothing is released")
         return diagnose_point(replace(point, weights=weights, khat=khat))

@@ -22,7 +22,7 @@ from ...protocols import Array, Posterior
 from ...targets import BaseTarget, Files, Kind
 from .model import CompiledModel
 from .nuts import Chains, Sampler
-from .support import SupportMap, find_lines
+from .support import SupportMap, find_support_maps
 from .targets import Places, finite_values
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class Latent:
 
         compiled, data = self.compiled, self.data()
         # Looked at before the context is entered: to find it may build a model, which would become this one's child.
-        _ = self._line
+        _ = self._support_map
         model = compiled.belief.build(compiled.n)
         x = model[compiled.belief.variable]
         free = x in model.free_RVs
@@ -179,7 +179,7 @@ class Latent:
             return found
 
     @cached_property
-    def _line(self) -> SupportMap:
+    def _support_map(self) -> SupportMap:
         x = self.compiled.x
         # The support of entries that have a law each is found by looking; a vector's law is taken to be on the whole
         # line.
@@ -187,8 +187,10 @@ class Latent:
         if not each:
             return SupportMap()
         start = self.compiled.natural(self.compiled.initial[None])
-        lines = find_lines(self.compiled, start, self.observed.columns)
-        return SupportMap(min(line.low for line in lines), max(line.high for line in lines))
+        support_maps = find_support_maps(self.compiled, start, self.observed.columns)
+        return SupportMap(
+            min(support_map.low for support_map in support_maps), max(support_map.high for support_map in support_maps)
+        )
 
     @cached_property
     def _released_ends(self) -> tuple[Array, Array]:
@@ -224,7 +226,7 @@ class Latent:
 
         low, high = self._released_ends
         bounded = np.isfinite(low)
-        low, high = np.maximum(low, self._line.low), np.minimum(high, self._line.high)
+        low, high = np.maximum(low, self._support_map.low), np.minimum(high, self._support_map.high)
         records, jacobian = symbols["known"], pt.constant(0.0)
         unknown = np.isnan(self._known)
         for g, j, rows in self._exact_groups:
@@ -234,15 +236,15 @@ class Latent:
                 )
             unknown[rows, j] = False
             value, size = symbols["average"][g, j], len(rows)
-            if np.isinf(self._line.low) and np.isinf(self._line.high):
+            if np.isinf(self._support_map.low) and np.isinf(self._support_map.high):
                 # Distances from the average: the chain starts with all of them at it, wherever that is.
                 away = pm.Flat(f"records::group{g}_{j}", shape=size - 1) if size > 1 else pt.zeros(0)
                 own = value + pt.concatenate([away, -pt.sum(away)[None]])
-            elif np.isfinite(self._line.low) and np.isinf(self._line.high):
+            elif np.isfinite(self._support_map.low) and np.isinf(self._support_map.high):
                 # Shares of the sum: softmax with the last at zero.
                 away = [pm.Flat(f"records::group{g}_{j}", shape=size - 1)] if size > 1 else []
                 shares = pt.special.softmax(pt.concatenate([*away, pt.zeros(1)]))
-                own = self._line.low + size * (value - self._line.low) * shares
+                own = self._support_map.low + size * (value - self._support_map.low) * shares
                 jacobian = jacobian + pt.sum(pt.log(shares))
             else:
                 raise UnsupportedError(

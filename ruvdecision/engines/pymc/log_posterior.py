@@ -36,11 +36,11 @@ class LogPosteriors:
         return NormalMarginal.name
 
     @property
-    def lines(self) -> tuple[SupportMap, ...]:
+    def support_maps(self) -> tuple[SupportMap, ...]:
         """The ends between which the model's records lie, for laws that are not normal."""
         return ()
 
-    def look(self, u: Array) -> tuple[Array, At]:
+    def evaluate(self, u: Array) -> tuple[Array, At]:
         """Log posteriors at points ``(L, S, d)`` on the unconstrained scale, ``(L, S)``, up to a constant of each.
 
         Also what else the model says at the points, release after release.
@@ -133,8 +133,8 @@ class OnePosterior(LogPosteriors):
         return self.likelihood.name
 
     @property
-    def lines(self) -> tuple[SupportMap, ...]:
-        return tuple(grid.line for grid in self.likelihood.grids)
+    def support_maps(self) -> tuple[SupportMap, ...]:
+        return tuple(grid.support_map for grid in self.likelihood.grids)
 
     def _log_likelihood(self, at: At, shape: tuple[int, int]) -> Array:
         return self.likelihood.log_likelihood(at.theta)[None]

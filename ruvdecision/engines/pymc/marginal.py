@@ -346,7 +346,7 @@ def marginal_kind(compiled: CompiledModel, observed: ReleaseLikelihood) -> type[
     if compiled.single is None or not compiled.scalar:
         return NodesMarginal
     column = observed.columns[0]
-    smooth = not np.isfinite(column.cuts.places).any() and column.support is None and np.isnan(column.known).all()
+    smooth = not np.isfinite(column.cuts).any() and column.support is None and np.isnan(column.known).all()
     open_ends = np.isinf(column.low).all() and np.isinf(column.high).all()
     return GridMarginal if compiled.discrete or (smooth and open_ends) else NodesMarginal
 

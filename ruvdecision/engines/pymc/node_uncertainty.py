@@ -14,12 +14,12 @@ from ...protocols import Array, Loss, Posterior, Value
 from ...targets import BaseTarget, Files, Kind
 from ...users.user import User
 from .log_posterior import LogPosteriors
-from .nodes import Frames, Nodes, climb, find_frames, lay_nodes
+from .nodes import LaplaceBoxes, Nodes, find_boxes, find_modes, place_nodes
 from .normal_records import NormalRecords, normal_density
 from .parameter_law import law_of_value
 from .targets import ParameterPoints, finite_values, parameter_values, widths_of
 
-SURE = 1e-13
+NEGLIGIBLE = 1e-13
 """Relative error below which a number is as exact as numbers are."""
 REFINEMENTS = 5
 """Times that the records' nodes are made finer before their error is taken as it is."""
@@ -38,7 +38,7 @@ class NodeSolver:
     """Releases with nodes of their parameters; answers for any target that needs no draws."""
 
     posteriors: LogPosteriors
-    frames: Frames
+    boxes: LaplaceBoxes
     nodes: Nodes
 
     def uncertainty(self, user: User) -> Value:
@@ -98,7 +98,7 @@ class NodeSolver:
         target, one = user.target, self.posteriors.take([release])
         values = lambda u: self._value_of(target, one.core.natural(u))  # noqa: E731
         try:
-            found = law_of_value(one, self.frames.take([release]), values, self._place(target))
+            found = law_of_value(one, self.boxes.take([release]), values, self._place(target))
         except InputError:
             found = None  # too wide for a fine grid: the nodes will do
         if found is not None:
@@ -170,7 +170,7 @@ class NodeSolver:
         own, weights = self.posteriors, self.nodes.weights[release]
         mine = slice(release * len(weights), (release + 1) * len(weights))
         theta = {name: values[mine] for name, values in self.nodes.theta.items()}
-        return ParameterPoints(own.compiled, own.observed[release], own.lines, theta, weights, exact=True)
+        return ParameterPoints(own.compiled, own.observed[release], own.support_maps, theta, weights, exact=True)
 
     def _each(self, ask: Callable[[int], Value]) -> Value:
         found = [ask(i) for i in range(len(self.posteriors))]
@@ -194,83 +194,84 @@ class Settled:
     @classmethod
     def of(cls, posteriors: LogPosteriors, users: Sequence[User], tolerance: float) -> Settled:
         """Halve the steps of the nodes until every user's uncertainty is known to this relative error."""
-        posteriors, frames, off = _settle_records(posteriors)
+        posteriors, boxes, node_error = _settle_records(posteriors)
         count = len(posteriors)
         answers = [Value(np.zeros(count), np.full(count, np.inf)) for _ in users]
         used = np.zeros(count, dtype=int)
-        tolerance, halvings = (max(tolerance, ROUGH), FEW_HALVINGS) if posteriors.lines else (tolerance, HALVINGS)
-        for todo, steps in frames.sorted(bool(posteriors.lines)):
+        dear = bool(posteriors.support_maps)
+        tolerance, halvings = (max(tolerance, ROUGH), FEW_HALVINGS) if dear else (tolerance, HALVINGS)
+        for todo, steps in boxes.sorted(dear):
             for halving in range(halvings):
-                some, part = posteriors.take(todo), frames.take(todo)
+                some, part = posteriors.take(todo), boxes.take(todo)
                 try:
-                    nodes = lay_nodes(some, part, tuple(step / 2**halving for step in steps))
+                    nodes = place_nodes(some, part, tuple(step / 2**halving for step in steps))
                 except InputError:
                     if not halving:
                         raise
-                    break  # finer would be too many: what is left of the error stays in the map
+                    break  # finer would be too many: the remaining error stays in the map
                 used[todo] = nodes.weights.shape[1]
                 solver = NodeSolver(some, part, nodes)
                 answers = [_better(a, todo, solver.uncertainty(user)) for a, user in zip(answers, users, strict=True)]
                 todo = [i for i in todo if any(a.error[i] > tolerance * abs(a.value[i]) for a in answers)]
-                if not todo or not frames.size or _too_dear(posteriors, nodes):
+                if not todo or not boxes.size or _too_dear(posteriors, nodes):
                     break
-        share = np.where(off > SURE, off, 0.0)
+        share = np.where(node_error > NEGLIGIBLE, node_error, 0.0)
         # A share of an infinite value says nothing.
         values = [Value(a.value, a.error + share * np.where(np.isinf(a.value), 0.0, np.abs(a.value))) for a in answers]
-        return cls(values, used, off)
+        return cls(values, used, node_error)
 
 
 def settled_law(posteriors: LogPosteriors, user: User, tolerance: float) -> Posterior:
     """Posterior of a user's target after one release, by nodes that settle what the user's loss asks of it."""
-    posteriors, frames, _ = _settle_records(posteriors)
-    ((_, steps),) = frames.sorted(bool(posteriors.lines))
-    for halving in range(FEW_HALVINGS if posteriors.lines else HALVINGS):
+    posteriors, boxes, _ = _settle_records(posteriors)
+    ((_, steps),) = boxes.sorted(bool(posteriors.support_maps))
+    for halving in range(FEW_HALVINGS if posteriors.support_maps else HALVINGS):
         try:
-            nodes = lay_nodes(posteriors, frames, tuple(step / 2**halving for step in steps))
+            nodes = place_nodes(posteriors, boxes, tuple(step / 2**halving for step in steps))
         except InputError:
             if not halving:
                 raise
             break
-        law, error = NodeSolver(posteriors, frames, nodes).law(user)
+        law, error = NodeSolver(posteriors, boxes, nodes).law(user)
         if error <= max(tolerance, ROUGH) or user.target.only(Kind.PARAMETER) or _too_dear(posteriors, nodes):
             break
     # What is left of the error goes with the law; the law of point masses and normal parts has no place for it.
-    return law.less_certain(error) if isinstance(law, Curve) and error > SURE else law
+    return law.less_certain(error) if isinstance(law, Curve) and error > NEGLIGIBLE else law
 
 
 def _too_dear(posteriors: LogPosteriors, nodes: Nodes) -> bool:
     """Whether nodes of half the step would cost more than a release may; what is left of the error stays in the map."""
-    return bool(posteriors.lines) and nodes.weights.size * 2 ** nodes.whole.shape[-1] > MOST_NODES
+    return bool(posteriors.support_maps) and nodes.weights.size * 2 ** nodes.whole.shape[-1] > MOST_NODES
 
 
-def _settle_records(posteriors: LogPosteriors) -> tuple[LogPosteriors, Frames, Array]:
-    """Frames of the posteriors, with the records' own nodes made fine enough first."""
-    frames, off = _frames(posteriors), np.zeros(len(posteriors))
-    if not posteriors.lines:
-        return posteriors, frames, off
+def _settle_records(posteriors: LogPosteriors) -> tuple[LogPosteriors, LaplaceBoxes, Array]:
+    """LaplaceBoxes of the posteriors, with the records' own nodes made fine enough first."""
+    boxes, node_error = _find_boxes(posteriors), np.zeros(len(posteriors))
+    if not posteriors.support_maps:
+        return posteriors, boxes, node_error
     rng = np.random.default_rng(0)
     for _ in range(REFINEMENTS):
-        off[0] = posteriors.refinement_error(frames.u(rng.standard_normal((16, frames.size)) * 2)[0])
-        if off[0] <= CLOSE:
+        node_error[0] = posteriors.refinement_error(boxes.u(rng.standard_normal((16, boxes.size)) * 2)[0])
+        if node_error[0] <= CLOSE:
             break
         posteriors = posteriors.refined()
-    return posteriors, _frames(posteriors, frames.modes), off
+    return posteriors, _find_boxes(posteriors, boxes.modes), node_error
 
 
-def _frames(posteriors: LogPosteriors, starts: Array | None = None) -> Frames:
+def _find_boxes(posteriors: LogPosteriors, starts: Array | None = None) -> LaplaceBoxes:
     """The first release is climbed from the model's own start, the others from its mode."""
     core, count = posteriors.core, len(posteriors)
     if not core.size:
-        return find_frames(posteriors, np.zeros((count, 0)))
-    bends: Array | None = None
+        return find_boxes(posteriors, np.zeros((count, 0)))
+    hessians: Array | None = None
     if starts is None:
         key = ("quadrature start",)
-        start, bends = core.cache.get(key, (core.initial[None], None))
-        mode, bends = climb(posteriors.take([count // 2]), start, bends)
-        if np.isfinite(mode).all() and np.isfinite(bends).all():
-            core.cache[key] = mode, bends
-        starts, bends = np.repeat(mode, count, axis=0), np.repeat(bends, count, axis=0)
-    return find_frames(posteriors, starts, bends)
+        start, hessians = core.cache.get(key, (core.initial[None], None))
+        mode, hessians = find_modes(posteriors.take([count // 2]), start, hessians)
+        if np.isfinite(mode).all() and np.isfinite(hessians).all():
+            core.cache[key] = mode, hessians
+        starts, hessians = np.repeat(mode, count, axis=0), np.repeat(hessians, count, axis=0)
+    return find_boxes(posteriors, starts, hessians)
 
 
 # -- helpers -------------------------------------------------------------------------------------------
@@ -321,7 +322,7 @@ def _judged(found: Sequence[Array], caution: float = 1.0) -> Value:
         first, second = np.abs(fine - middle), np.abs(middle - coarse)
         # What halving the step did last time it will do again, at least.
         error = first * np.minimum(1.0, np.where(second > 0, caution * first / second, 1.0))
-        error = np.where((error <= SURE * np.abs(fine)) | ~np.isfinite(error), 0.0, error)
+        error = np.where((error <= NEGLIGIBLE * np.abs(fine)) | ~np.isfinite(error), 0.0, error)
     return Value(fine, error)
 
 

@@ -31,14 +31,14 @@ Larger arrays cost more to get hold of than to fill.
 """
 WIDE = 13.0
 """Boxes that reach farther than this are stretched, so that heavy tails cost few nodes."""
-_OUT = np.array(
+_DISTANCES = np.array(
     [5, 6, 7, 8, 9, 10, 11, 12, 14, 17, 21, 26, 32, 40, 50, 65, 85, 110, 150, 200, 300, 500, 1000], dtype=np.float64
 )
-_LOOK = np.array([0, 2, 4, 6, 8, 11, 16, 30, 80], dtype=np.float64)
+_SCAN = np.array([0, 2, 4, 6, 8, 11, 16, 30, 80], dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
-class Frames:
+class LaplaceBoxes:
     """Where the posteriors lie: u = mode + root z, and the box of z that holds each."""
 
     modes: Array
@@ -73,10 +73,10 @@ class Frames:
             found[..., i] = sum(moves, self.modes[:, i].reshape(ends))
         return found
 
-    def take(self, some: Sequence[int]) -> Frames:
+    def take(self, some: Sequence[int]) -> LaplaceBoxes:
         """Some of the releases."""
         own = list(some)
-        return Frames(self.modes[own], self.roots[own], self.low[own], self.high[own])
+        return LaplaceBoxes(self.modes[own], self.roots[own], self.low[own], self.high[own])
 
     def sorted(self, dear: bool = False) -> list[tuple[list[int], tuple[float, ...]]]:
         """Releases in groups, with the steps that suit them: posteriors with a long tail need finer ones along it.
@@ -97,7 +97,7 @@ class Frames:
             found += [(part.tolist(), steps) for part in np.array_split(np.array(members), count)]
         return found
 
-    def turned(self, first: int) -> Frames:
+    def permuted(self, first: int) -> LaplaceBoxes:
         """The same with another parameter depending on the first coordinate of z alone."""
         if first == 0:
             return self
@@ -106,7 +106,7 @@ class Frames:
         roots = np.asarray(np.linalg.cholesky(covariance[:, order][:, :, order]), dtype=np.float64)[
             :, np.argsort(order)
         ]
-        return Frames(self.modes, roots, self.low[:, order], self.high[:, order])
+        return LaplaceBoxes(self.modes, roots, self.low[:, order], self.high[:, order])
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,20 +155,20 @@ class Nodes:
         return {name: self.kept(v).reshape(-1, *v.shape[1:]) for name, v in self.at.theta.items()}
 
 
-def find_frames(posteriors: LogPosteriors, starts: Array, bends: Array | None = None) -> Frames:
+def find_boxes(posteriors: LogPosteriors, starts: Array, hessians: Array | None = None) -> LaplaceBoxes:
     """Modes and curvatures of the log posteriors, from one start each, and boxes in which nothing is missed."""
     size = starts.shape[1]
     if not size:
-        return Frames(starts, np.zeros((len(starts), 0, 0)), starts, starts)
+        return LaplaceBoxes(starts, np.zeros((len(starts), 0, 0)), starts, starts)
     for _ in range(4):
-        modes, bends = climb(posteriors, starts, bends)
-        frames = Frames(modes, _roots(bends), np.zeros(modes.shape), np.zeros(modes.shape))
+        modes, hessians = find_modes(posteriors, starts, hessians)
+        boxes = LaplaceBoxes(modes, _roots(hessians), np.zeros(modes.shape), np.zeros(modes.shape))
         some = np.unique(np.linspace(0, len(modes) - 1, min(len(modes), 3)).astype(int)).tolist()
-        better = _higher(posteriors.take(some), frames.take(some))
+        better = _higher_modes(posteriors.take(some), boxes.take(some))
         if better is None:
-            return _boxed(posteriors, frames)
-        # The scan found a place that is far higher: climb again from there.
-        starts, bends = modes.copy(), None
+            return _boxed(posteriors, boxes)
+        # The scan found a place that is far higher: search again from there.
+        starts, hessians = modes.copy(), None
         starts[:] = better[0]
         starts[some] = better
     raise InputError(
@@ -178,13 +178,13 @@ def find_frames(posteriors: LogPosteriors, starts: Array, bends: Array | None = 
     )
 
 
-def lay_nodes(posteriors: LogPosteriors, frames: Frames, steps: tuple[float, ...] = (STEP, STEP)) -> Nodes:
+def place_nodes(posteriors: LogPosteriors, boxes: LaplaceBoxes, steps: tuple[float, ...] = (STEP, STEP)) -> Nodes:
     """Put a grid over each box, widen boxes whose edges still count, and weigh the nodes; a step for each axis."""
-    size, count = frames.size, len(frames.modes)
+    size, count = boxes.size, len(boxes.modes)
     if not size:
         one, flags, u = np.ones((count, 1)), np.ones(1, dtype=bool), np.zeros((count, 1, 0))
-        return Nodes(one, (flags, flags), (), np.zeros(count), u, np.arange(1), posteriors.look(u)[1])
-    low, high = frames.low.copy(), frames.high.copy()
+        return Nodes(one, (flags, flags), (), np.zeros(count), u, np.arange(1), posteriors.evaluate(u)[1])
+    low, high = boxes.low.copy(), boxes.high.copy()
     for _ in range(12):
         axes, z, slopes = zip(*[_axis(low[:, i], high[:, i], steps[i]) for i in range(size)], strict=True)
         shape = tuple(a.shape[1] for a in axes)
@@ -194,8 +194,8 @@ def lay_nodes(posteriors: LogPosteriors, frames: Frames, steps: tuple[float, ...
                 "very heavy tails",
                 "Use engine=ruv.Sampling()",
             )
-        u = frames.over([_across(z[i], i, size) for i in range(size)], shape).reshape(count, -1, size)
-        found, at = posteriors.look(u)
+        u = boxes.over([_across(z[i], i, size) for i in range(size)], shape).reshape(count, -1, size)
+        found, at = posteriors.evaluate(u)
         logs = found.reshape(count, *shape)
         for i in range(size):
             if slopes[i].any():
@@ -223,44 +223,44 @@ def lay_nodes(posteriors: LogPosteriors, frames: Frames, steps: tuple[float, ...
     return Nodes(weights, (marks[0], marks[1]), axes, logs, u.reshape(count, *shape, size), keep, at)
 
 
-def climb(posteriors: LogPosteriors, starts: Array, bends: Array | None = None) -> tuple[Array, Array]:
+def find_modes(posteriors: LogPosteriors, starts: Array, hessians: Array | None = None) -> tuple[Array, Array]:
     """Modes of L log posteriors and the matrices of second derivatives there, by Newton steps that are never too bold.
 
-    ``bends``, if such matrices are known from near by, say how far apart to look first.
+    ``hessians``, if such matrices are known from near by, say how far apart to look first.
     """
     u = starts.astype(np.float64).copy()
     count, size = u.shape
     scale = np.ones((count, size))
-    if bends is not None:
-        curve = -np.diagonal(bends, axis1=1, axis2=2)
+    if hessians is not None:
+        curve = -np.diagonal(hessians, axis1=1, axis2=2)
         scale = np.where(curve > 0, 0.4 / np.sqrt(np.maximum(curve, 1e-12)), 1.0)
-    bends = np.zeros((count, size, size))
+    hessians = np.zeros((count, size, size))
     steps = np.array([0.0, 1.0, 0.3, 0.05, 3.0, 10.0, 1e-3])
     offsets = _stencil(size)
     for _ in range(120):
-        around = posteriors.look(u[:, None] + offsets * scale[:, None])[0]
+        around = posteriors.evaluate(u[:, None] + offsets * scale[:, None])[0]
         least = np.min(np.where(np.isfinite(around), around, np.inf), axis=1, keepdims=True, initial=1e300)
-        slope, bend = _derivatives(np.where(np.isfinite(around), around, least - 10), size)
-        values, vectors = np.linalg.eigh(bend)
-        # In units of the stencil; where the surface bends the wrong way, go uphill as if it bent the other way.
+        slope, hessian = _derivatives(np.where(np.isfinite(around), around, least - 10), size)
+        values, vectors = np.linalg.eigh(hessian)
+        # In units of the stencil; where the curvature has the wrong sign, go uphill as if it had the other.
         cure = 1.0 / np.maximum(np.abs(values), 1e-3)
         move = np.einsum("lij,lj,lkj,lk->li", vectors, cure, vectors, slope)
         length = np.linalg.norm(move, axis=1, keepdims=True)
         move = move * np.minimum(1.0, 20.0 / np.maximum(length, 1e-300))
-        tried = posteriors.look(u[:, None] + steps[:, None] * (move * scale)[:, None])[0]
+        tried = posteriors.evaluate(u[:, None] + steps[:, None] * (move * scale)[:, None])[0]
         best = np.argmax(np.where(np.isfinite(tried), tried, -np.inf), axis=1)
         with np.errstate(invalid="ignore"):
             gain = tried[np.arange(count), best] - tried[:, 0]
         u = u + steps[best][:, None] * move * scale
-        bends = bend / (scale[:, :, None] * scale[:, None, :])
-        curve = -np.diagonal(bend, axis1=1, axis2=2)
+        hessians = hessian / (scale[:, :, None] * scale[:, None, :])
+        curve = -np.diagonal(hessian, axis1=1, axis2=2)
         wanted = np.where(curve > 0, 0.4 / np.sqrt(np.maximum(curve, 1e-12)), 4.0)
         fitting = np.all((wanted > 0.25) & (wanted < 4.0)) and np.all(values[:, -1] < 0)
         scale = scale * np.clip(wanted, 0.02, 50.0)
         # The box and the weights do not ask for the mode to many digits.
         if fitting and np.all((gain < 1e-3) | ~np.isfinite(gain)):
             break
-    return u, bends
+    return u, hessians
 
 
 def _stencil(size: int) -> Array:
@@ -271,59 +271,59 @@ def _stencil(size: int) -> Array:
 
 def _derivatives(logs: Array, size: int) -> tuple[Array, Array]:
     slope = 0.5 * (logs[:, 1 : 2 * size : 2] - logs[:, 2 : 2 * size + 1 : 2])
-    bend = np.zeros((len(logs), size, size))
+    hessian = np.zeros((len(logs), size, size))
     for i in range(size):
-        bend[:, i, i] = logs[:, 1 + 2 * i] + logs[:, 2 + 2 * i] - 2 * logs[:, 0]
+        hessian[:, i, i] = logs[:, 1 + 2 * i] + logs[:, 2 + 2 * i] - 2 * logs[:, 0]
     if size == 2:
-        cross = 0.5 * (logs[:, 5] + logs[:, 6] - 2 * logs[:, 0] - bend[:, 0, 0] - bend[:, 1, 1])
-        bend[:, 0, 1] = bend[:, 1, 0] = cross
-    return slope, bend
+        cross = 0.5 * (logs[:, 5] + logs[:, 6] - 2 * logs[:, 0] - hessian[:, 0, 0] - hessian[:, 1, 1])
+        hessian[:, 0, 1] = hessian[:, 1, 0] = cross
+    return slope, hessian
 
 
-def _roots(bends: Array) -> Array:
-    values, vectors = np.linalg.eigh(bends)
+def _roots(hessians: Array) -> Array:
+    values, vectors = np.linalg.eigh(hessians)
     # Flat or upward directions get the size of the others: the scan finds how far they really go.
     least = 1e-6 * np.max(np.abs(values), axis=1, keepdims=True) + 1e-300
     covariance = np.einsum("lij,lj,lkj->lik", vectors, 1.0 / np.maximum(np.abs(values), least), vectors)
     return np.linalg.cholesky(covariance)
 
 
-def _higher(posteriors: LogPosteriors, frames: Frames) -> Array | None:
+def _higher_modes(posteriors: LogPosteriors, boxes: LaplaceBoxes) -> Array | None:
     """Places that are far higher than the modes, if a coarse scan meets any."""
-    size = frames.size
-    line = np.concatenate([-_LOOK[:0:-1], _LOOK])
-    u = frames.u(np.stack(np.meshgrid(*[line] * size, indexing="ij"), axis=-1).reshape(-1, size))
-    logs = posteriors.look(u)[0]
+    size = boxes.size
+    line = np.concatenate([-_SCAN[:0:-1], _SCAN])
+    u = boxes.u(np.stack(np.meshgrid(*[line] * size, indexing="ij"), axis=-1).reshape(-1, size))
+    logs = posteriors.evaluate(u)[0]
     middle = logs[:, logs.shape[1] // 2]
     if not np.any(logs.max(axis=1) > middle + 3.0):
         return None
     return np.asarray(u[np.arange(len(u)), np.argmax(logs, axis=1)])
 
 
-def _boxed(posteriors: LogPosteriors, frames: Frames) -> Frames:
-    """How far each posterior goes along each axis, and beside it."""
-    size = frames.size
-    line = np.concatenate([-_OUT[::-1], _OUT])
-    beside = np.array([-3.0, 0.0, 3.0]) if size > 1 else np.zeros(1)
+def _boxed(posteriors: LogPosteriors, boxes: LaplaceBoxes) -> LaplaceBoxes:
+    """How far each posterior goes along each axis, and parallel to it."""
+    size = boxes.size
+    line = np.concatenate([-_DISTANCES[::-1], _DISTANCES])
+    other = np.array([-3.0, 0.0, 3.0]) if size > 1 else np.zeros(1)
     blocks = []
     for i in range(size):
-        block = np.zeros((len(line), len(beside), size))
+        block = np.zeros((len(line), len(other), size))
         block[..., i] = line[:, None]
         if size > 1:
-            block[..., 1 - i] = beside
+            block[..., 1 - i] = other
         blocks.append(block.reshape(-1, size))
     z = np.concatenate([np.zeros((1, size)), *blocks])
-    logs = posteriors.look(frames.u(z))[0]
-    near = np.reshape(logs[:, 1:] > logs[:, :1] - DROP, (len(logs), size, len(line), len(beside)))
+    logs = posteriors.evaluate(boxes.u(z))[0]
+    near = np.reshape(logs[:, 1:] > logs[:, :1] - DROP, (len(logs), size, len(line), len(other)))
     there = np.logical_or.reduce(near, axis=3)
-    half = len(_OUT)
+    half = len(_DISTANCES)
     # The first place outward beyond which nothing is left, at least that of a normal law.
-    out = np.append(_OUT, 1.4 * _OUT[-1])
+    out = np.append(_DISTANCES, 1.4 * _DISTANCES[-1])
     right = half - np.argmax(there[:, :, : half - 1 : -1], axis=2)
     left = half - np.argmax(there[:, :, :half], axis=2)
     right = np.where(there[:, :, half:].any(axis=2), right, 0)
     left = np.where(there[:, :, :half].any(axis=2), left, 0)
-    return Frames(frames.modes, frames.roots, -np.maximum(out[left], 8.6), np.maximum(out[right], 8.6))
+    return LaplaceBoxes(boxes.modes, boxes.roots, -np.maximum(out[left], 8.6), np.maximum(out[right], 8.6))
 
 
 def _axis(low: Array, high: Array, step: float) -> tuple[Array, Array, Array]:

@@ -1,11 +1,11 @@
 """One record behind a release: its evidence and its law given the parameters.
 
-Given parameters theta a record has the model's density f(x | theta); a release speaks of it by a likelihood l(x). Two
+Given parameters theta a record has the model's density f(x | theta); a release tells of it by a likelihood l(x). Two
 quantities are enough for everything: the evidence m(theta), the integral of f l, and the conditional law q(x | theta) =
 f l / m. A record about which nothing was released has m = 1 and q = f: the model's own law, wherever it lies.
 
 The line is cut where l jumps or has a kink. Every piece has points of its own, and l is taken inside of it. The points
-are doubled until evidence and law settle; what is left then is the law's doubt.
+are doubled until evidence and law settle; what remains is the law's error.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Index = NDArray[np.int_]
 ALL = slice(None)
 DROP = 36.0
 """Densities this far below their top, in logs, are nothing."""
-LOOKS = 12
-LOOK, FIRST_LOOK = 400, 1600
-"""Points of a look for where the mass is."""
+SEARCHES = 12
+SEARCH_POINTS, FIRST_SEARCH_POINTS = 400, 1600
+"""Points of a search for where the mass is."""
 SOME = 100
 """Parameter points that are looked at for it."""
 POINTS = 1024
@@ -42,8 +42,8 @@ WORK = 16_000_000
 """Densities after which no finer points are tried."""
 CELLS = 16_000_000
 """Densities that are held at a time."""
-SURE = 1e-9
-"""Share of the mass in doubt that counts as nothing."""
+NEGLIGIBLE = 1e-9
+"""An uncertain share of the mass that counts as nothing."""
 MOST_COUNTS = 200_000
 
 
@@ -51,20 +51,20 @@ MOST_COUNTS = 200_000
 class _Axis:
     """A scale that suits a density: the model's mapped line, fine around a centre and wider and wider away from it."""
 
-    line: SupportMap
+    support_map: SupportMap
     centre: float
     scale: float
     """Both on the mapped line."""
 
     def x(self, v: Array) -> Array:
-        return self.line.x(self.centre + self.scale * np.sinh(v))
+        return self.support_map.x(self.centre + self.scale * np.sinh(v))
 
     def v(self, x: float | Array) -> Array:
-        return np.arcsinh((np.clip(self.line.t(x), *self.line.far) - self.centre) / self.scale)
+        return np.arcsinh((np.clip(self.support_map.t(x), *self.support_map.far) - self.centre) / self.scale)
 
     def log_slope(self, v: Array) -> Array:
         widening = np.log(self.scale / 2) + np.logaddexp(v, -v)
-        return self.line.log_slope(self.centre + self.scale * np.sinh(v)) + widening
+        return self.support_map.log_slope(self.centre + self.scale * np.sinh(v)) + widening
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ class OneRecord:
     """The model's density at points ``(P,)``, for some of the parameter points or all of them: ``(S, P)``."""
     likelihood: Observation
     """Of the one entry."""
-    line: SupportMap
+    support_map: SupportMap
     """The ends between which the model's records lie."""
     near: tuple[float, float]
     """A place and a length from which to look for the mass; neither needs to be near."""
@@ -87,8 +87,8 @@ class OneRecord:
     def averages(self, weightings: Sequence[Array]) -> list[Curve]:
         """The law averaged over the parameter points, for each of several weights of theirs."""
         best: list[Curve] = []
-        for laid in self._layouts(int(np.clip(WORK // len(self.weights), MOST_POINTS // 2, MOST_POINTS))):
-            found = self._averaged(laid, np.stack(weightings))
+        for grid in self._layouts(int(np.clip(WORK // len(self.weights), MOST_POINTS // 2, MOST_POINTS))):
+            found = self._averaged(grid, np.stack(weightings))
             if not best or found[0].error < best[0].error:
                 best = found
             if best[0].error == 0:
@@ -98,8 +98,8 @@ class OneRecord:
     def laws(self, tolerance: float = 1e-6) -> Curve:
         """The law at every parameter point, a batch ``(S,)``."""
         best: Curve | None = None
-        for laid in self._layouts(CELLS // len(self.weights)):
-            found = Curve.from_pieces(laid.pieces, laid.split(self._logs(laid.inside)))
+        for grid in self._layouts(CELLS // len(self.weights)):
+            found = Curve.from_pieces(grid.pieces, grid.split(self._logs(grid.inside)))
             if best is None or np.max(found.error) < np.max(best.error):
                 best = found
             if np.max(best.error) <= tolerance:
@@ -109,35 +109,35 @@ class OneRecord:
 
     def draws(self, rng: np.random.Generator) -> Array:
         """One draw at every parameter point, ``(S,)``."""
-        laid = next(self._layouts())
-        return np.concatenate([laid.draws(logs, rng) for _, logs in self._parts(laid)])
+        grid = next(self._layouts())
+        return np.concatenate([grid.draws(logs, rng) for _, logs in self._parts(grid)])
 
-    def _averaged(self, laid: _Laid, weights: Array) -> list[Curve]:
-        mass, off = np.zeros((len(weights), len(laid.inside))), np.zeros(len(weights))
-        for some, logs in self._parts(laid):
-            densities, doubt = laid.densities(logs)
+    def _averaged(self, grid: _PiecewiseGrid, weights: Array) -> list[Curve]:
+        mass, node_error = np.zeros((len(weights), len(grid.inside))), np.zeros(len(weights))
+        for some, logs in self._parts(grid):
+            densities, errors = grid.densities(logs)
             mass += weights[:, some] @ densities
-            off += weights[:, some] @ doubt
+            node_error += weights[:, some] @ errors
         with np.errstate(divide="ignore"):
-            merged = np.log(mass) - laid.log_slope
-        return [laid.curve(m, o / w.sum()) for m, o, w in zip(merged, off, weights, strict=True)]
+            merged = np.log(mass) - grid.log_slope
+        return [grid.curve(m, o / w.sum()) for m, o, w in zip(merged, node_error, weights, strict=True)]
 
-    def _layouts(self, most: int = MOST_POINTS) -> Iterator[_Laid]:
+    def _layouts(self, most: int = MOST_POINTS) -> Iterator[_PiecewiseGrid]:
         """Points that are doubled from one layout to the next."""
         points = POINTS
         while True:
-            laid = _Laid.over(*self._place, self._cuts, points)
-            yield laid
+            grid = _PiecewiseGrid.over(*self._location, self._cuts, points)
+            yield grid
             points = 2 * points
-            if max(points, len(laid.inside)) > most:
+            if max(points, len(grid.inside)) > most:
                 return
 
-    def _parts(self, laid: _Laid) -> Iterator[tuple[slice, Array]]:
+    def _parts(self, grid: _PiecewiseGrid) -> Iterator[tuple[slice, Array]]:
         """Densities of some parameter points after others."""
-        step = max(1, CELLS // (8 * len(laid.inside)))
+        step = max(1, CELLS // (8 * len(grid.inside)))
         for start in range(0, len(self.weights), step):
             some = slice(start, start + step)
-            yield some, self._logs(laid.inside, some)
+            yield some, self._logs(grid.inside, some)
 
     # -- where it lies ---------------------------------------------------------------------------------
 
@@ -147,25 +147,25 @@ class OneRecord:
 
     @property
     def _cuts(self) -> Array:
-        places = self.likelihood.cuts.places[0]
+        places = self.likelihood.cuts[0]
         return np.unique(places[np.isfinite(places)])
 
     @cached_property
-    def _place(self) -> tuple[_Axis, float, float]:
+    def _location(self) -> tuple[_Axis, float, float]:
         """A scale, and the ends of the mass on it and as numbers.
 
         Found by looking closer, and farther where it reaches an end.
         """
         for drop in (40.0, 160.0, 640.0, np.inf):
-            found = self._look(drop)
+            found = self._search(drop)
             if found is not None:
                 return found
         raise no_density()
 
-    def _look(self, drop: float) -> tuple[_Axis, float, float] | None:
+    def _search(self, drop: float) -> tuple[_Axis, float, float] | None:
         """None if the mass reaches beyond the window in which the likelihood is within ``drop`` of its largest."""
-        low = max(self.line.low, float(self.likelihood.low[0]))
-        high = min(self.line.high, float(self.likelihood.high[0]))
+        low = max(self.support_map.low, float(self.likelihood.low[0]))
+        high = min(self.support_map.high, float(self.likelihood.high[0]))
         start, stop = (float(end[0]) for end in self.likelihood.window(drop)) if np.isfinite(drop) else (low, high)
         a, b = max(low, start), min(high, stop)
         if not a < b:
@@ -175,8 +175,8 @@ class OneRecord:
         with np.errstate(divide="ignore"):
             shares = np.log(self.weights[some])[:, None]
         shares = shares - shares.max()
-        for turn in range(LOOKS):
-            v = np.linspace(float(axis.v(a)), float(axis.v(b)), (LOOK if turn else FIRST_LOOK) + 1)
+        for turn in range(SEARCHES):
+            v = np.linspace(float(axis.v(a)), float(axis.v(b)), (SEARCH_POINTS if turn else FIRST_SEARCH_POINTS) + 1)
             x = np.clip(axis.x(v), low, high)
             heights = self._logs(_inside(x), some) + axis.log_slope(v)
             top = heights.max(axis=1, keepdims=True)
@@ -185,16 +185,16 @@ class OneRecord:
             with np.errstate(invalid="ignore"):
                 best = np.max(np.where(np.isfinite(top), heights - top + shares, -np.inf), axis=0)
             core = np.flatnonzero(best > best.max() - 2.0)
-            there = _reached(best, x, core)
+            there = _within_mass(best, x, core)
             i, j = max(there[0] - 1, 0), min(there[-1] + 1, len(v) - 1)
             cut = (i == 0 and a == start > low and best[0]), (j == len(v) - 1 and b == stop < high and best[-1])
             if any(end and end > best.max() - DROP for end in cut):
                 return None
             fine = len(core) >= 8 and 2 * (j - i) >= len(v) and turn > 0
             a, b = float(x[i]), float(x[j])
-            ends = self.line.t(x[[max(core[0] - 1, 0), min(core[-1] + 1, len(x) - 1)]])
-            ends = np.clip(ends, *self.line.far)
-            axis = _Axis(self.line, float(ends.mean()), float(ends[1] - ends[0]) / 2)
+            ends = self.support_map.t(x[[max(core[0] - 1, 0), min(core[-1] + 1, len(x) - 1)]])
+            ends = np.clip(ends, *self.support_map.far)
+            axis = _Axis(self.support_map, float(ends.mean()), float(ends[1] - ends[0]) / 2)
             if fine:
                 break
         return axis, a, b
@@ -202,15 +202,15 @@ class OneRecord:
     def _first_axis(self, a: float, b: float) -> _Axis:
         """A scale over the whole of what can be."""
         if np.isfinite(a) and np.isfinite(b):
-            ends = np.clip(self.line.t(np.array([a, b])), *self.line.far)
-            return _Axis(self.line, float(ends.mean()), float(ends[1] - ends[0]) / 4)
+            ends = np.clip(self.support_map.t(np.array([a, b])), *self.support_map.far)
+            return _Axis(self.support_map, float(ends.mean()), float(ends[1] - ends[0]) / 4)
         place, length = self.near
-        if np.isinf(self.line.low) and np.isinf(self.line.high):
-            return _Axis(self.line, place, length)
-        return _Axis(self.line, np.log(length) * (1 if np.isfinite(self.line.low) else -1), 1.0)
+        if np.isinf(self.support_map.low) and np.isinf(self.support_map.high):
+            return _Axis(self.support_map, place, length)
+        return _Axis(self.support_map, np.log(length) * (1 if np.isfinite(self.support_map.low) else -1), 1.0)
 
 
-def _reached(best: Array, x: Array, core: Index) -> Index:
+def _within_mass(best: Array, x: Array, core: Index) -> Index:
     """Points that count, for the mass and, where they exist, for its first two moments."""
     far = np.log1p(np.abs(x - x[core].mean()) / (x[min(core[-1] + 1, len(x) - 1)] - x[max(core[0] - 1, 0)]))
     there = best > best.max() - DROP
@@ -230,8 +230,8 @@ def _inside(x: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class _Laid:
-    """Points in every piece of the line, each piece laid evenly on the scale."""
+class _PiecewiseGrid:
+    """Points in every piece of the line, spaced evenly on the scale."""
 
     pieces: tuple[Array, ...]
     """Numbers of each piece, ends included."""
@@ -244,7 +244,7 @@ class _Laid:
     """Weights of an integral over the scale, and those of every other point: ``(2, P)``."""
 
     @classmethod
-    def over(cls, axis: _Axis, low: float, high: float, cuts: Array, points: int) -> _Laid:
+    def over(cls, axis: _Axis, low: float, high: float, cuts: Array, points: int) -> _PiecewiseGrid:
         """About so many points between two ends."""
         margin = 1e-11 * max(abs(low), abs(high))
         inner = cuts[(cuts > low + margin) & (cuts < high - margin)]
@@ -267,12 +267,12 @@ class _Laid:
         return cls(tuple(pieces), np.concatenate(inside), v, axis.log_slope(v), np.concatenate(rules, axis=1))
 
     def densities(self, logs: Array) -> tuple[Array, Array]:
-        """Densities on the scale that integrate to one, ``(S, P)``, and the shares of them in doubt.
+        """Densities on the scale that integrate to one, ``(S, P)``, and the errors of their masses.
 
         A prior that lets a scale come close to zero has laws narrower than any points. Such a law is a point mass to
         everybody who averages over it: a normal law on the scale, four steps wide, stands for it, and the square of its
-        width is in doubt. Whatever every other point gives otherwise is in doubt too: halving the step takes off more
-        than a sixteenth of it.
+        width is its error. What every other point gives otherwise counts too: halving the step takes off more than a
+        sixteenth of it.
         """
         heights = logs + self.log_slope
         rows, top = np.arange(len(logs)), np.argmax(heights, axis=1)
@@ -280,23 +280,23 @@ class _Laid:
         first, last = np.isin(top, ends[:-1]), np.isin(top, ends[1:] - 1)
         before, after = np.where(first, top, top - 1), np.where(last, top, top + 1)
         step = np.maximum(self.v[after] - self.v[top], self.v[top] - self.v[before])
-        doubt = np.zeros(len(logs))
+        errors = np.zeros(len(logs))
         with np.errstate(invalid="ignore", divide="ignore"):
             falls = [heights[rows, top] - heights[rows, near] for near in (before, after)]
-            bend = falls[0] + falls[1]
+            curvature = falls[0] + falls[1]
             there = np.isfinite(heights[rows, top])
-            narrow = np.flatnonzero(there & (bend > 0.5))
-            move = np.where(first | last | np.isinf(bend), 0.0, 0.5 * (falls[0] - falls[1]) / bend)
+            narrow = np.flatnonzero(there & (curvature > 0.5))
+            move = np.where(first | last | np.isinf(curvature), 0.0, 0.5 * (falls[0] - falls[1]) / curvature)
             away = (self.v - (self.v[top] + move * step)[narrow, None]) / (4 * step[narrow, None])
             heights[narrow] = -0.5 * away**2
-            doubt[narrow] = (4 * step[narrow]) ** 2
+            errors[narrow] = (4 * step[narrow]) ** 2
             heights -= np.where(there, heights.max(axis=1), 0.0)[:, None]
             level = np.exp(heights, out=heights)
             fine, coarse = np.maximum(level @ self.rules.T, 0.0).T
             there &= fine > 0
-            doubt += np.where(there, np.minimum(np.abs(np.log(fine / coarse)), 1.0), 0.0) / 16
+            errors += np.where(there, np.minimum(np.abs(np.log(fine / coarse)), 1.0), 0.0) / 16
             level *= np.where(there, 1 / fine, 0.0)[:, None]
-        return level, doubt
+        return level, errors
 
     def draws(self, logs: Array, rng: np.random.Generator) -> Array:
         """One draw from each of S laws, whose densities are taken as linear on the scale between points."""
@@ -316,10 +316,10 @@ class _Laid:
         x = np.concatenate(self.pieces)
         return np.asarray(x[place] + share * (x[place + 1] - x[place]))
 
-    def curve(self, logs: Array, off: float) -> Curve:
+    def curve(self, logs: Array, node_error: float) -> Curve:
         """A law given by its log density at the points.
 
-        What its splines do to its first two moments counts as doubt too.
+        What its splines do to its first two moments counts as error too.
         """
         found = Curve.from_pieces(self.pieces, self.split(logs))
         mass = np.exp(logs + self.log_slope) * self.rules[0]
@@ -328,7 +328,9 @@ class _Laid:
         variance = mass @ (self.inside - mean) ** 2
         with np.errstate(all="ignore"):
             gap = abs(found.mean() - mean) / np.sqrt(variance) + abs(found.var() / variance - 1)
-        return found.less_certain(off + (float(min(gap, 1.0)) if gap > SURE else 0.0) if np.isfinite(gap) else 1.0)
+        return found.less_certain(
+            node_error + (float(min(gap, 1.0)) if gap > NEGLIGIBLE else 0.0) if np.isfinite(gap) else 1.0
+        )
 
     def split(self, values: Array) -> list[Array]:
         """Values at all points, piece by piece."""
@@ -342,7 +344,7 @@ def _intervals(wanted: float) -> int:
 
 @lru_cache(maxsize=64)
 def _rule(intervals: int) -> Array:
-    """Weights of an integral over evenly laid points, in steps; of order eight where there are so many points.
+    """Weights of an integral over evenly spaced points, in steps; of order eight where there are so many points.
 
     Few points: the interpolating polynomial. Many: the trapezoid rule with the ends mended (Gregory), which is exact to
     all digits for a function that vanishes with its slopes at both ends.
@@ -366,7 +368,7 @@ def _rule(intervals: int) -> Array:
 def count_law(log_density: Density, likelihood: Observation, near: float, weights: Array) -> Finite:
     """The law of a category or a count at every parameter point.
 
-    Counts are summed both ways until what is left is nothing.
+    Counts are summed both ways until nothing remains.
     """
 
     def logs(values: Array) -> Array:
@@ -395,7 +397,7 @@ def count_law(log_density: Density, likelihood: Observation, near: float, weight
         share = shares(values)
         middle = share @ values
         moment = weights @ (share * (1 + (values - middle[:, None]) ** 2)) / weights.sum()
-        # A sixteenth of the range at either end tells whether anything is left beyond it.
+        # A sixteenth of the range at either end shows whether anything lies beyond it.
         edge = max(1, len(values) // 16)
         more = [
             moment[:edge].sum() > 1e-14 * moment.sum() and first > low,

@@ -13,7 +13,7 @@ from ...errors import InputError
 from ...posteriors import Curve
 from ...protocols import Array
 from .log_posterior import LogPosteriors
-from .nodes import Frames, Nodes, lay_nodes
+from .nodes import LaplaceBoxes, Nodes, place_nodes
 
 DROP = 36.0
 FINE, ROWS = 0.125, 0.25
@@ -21,7 +21,7 @@ POINTS = (401, 1601)
 
 
 def law_of_value(
-    posteriors: LogPosteriors, frames: Frames, values: Callable[[Array], Array], place: int | None
+    posteriors: LogPosteriors, boxes: LaplaceBoxes, values: Callable[[Array], Array], place: int | None
 ) -> tuple[Curve, float] | None:
     """The law of a number after one release and its relative error; None if it is not monotone in the parameters.
 
@@ -31,28 +31,28 @@ def law_of_value(
     With one parameter the density is that of the parameter over the slope of the function. With two, one is summed out:
     either the number depends on one of them alone, or, with the other one fixed, it rises or falls along it.
     """
-    size = frames.size
+    size = boxes.size
     if not size:
         return None
     if size == 1:
-        alone = _along(posteriors, frames, values)
+        alone = _along(posteriors, boxes, values)
         return None if alone is None else (alone, 0.0)
     if place is not None:
-        turned = frames.turned(place)
-        nodes = lay_nodes(posteriors, turned, (FINE, 0.5))
+        permuted = boxes.permuted(place)
+        nodes = place_nodes(posteriors, permuted, (FINE, 0.5))
         found = _marginal(nodes, values)
         if found is not None:
             return found
-    for first in _order(posteriors, frames, values):
-        nodes = lay_nodes(posteriors, frames.turned(first), (ROWS, FINE))
+    for first in _order(posteriors, boxes, values):
+        nodes = place_nodes(posteriors, boxes.permuted(first), (ROWS, FINE))
         mixed = _rows(nodes, values)
         if mixed is not None:
             return mixed
     return None
 
 
-def _along(posteriors: LogPosteriors, frames: Frames, values: Callable[[Array], Array]) -> Curve | None:
-    nodes = lay_nodes(posteriors, frames, (FINE,))
+def _along(posteriors: LogPosteriors, boxes: LaplaceBoxes, values: Callable[[Array], Array]) -> Curve | None:
+    nodes = place_nodes(posteriors, boxes, (FINE,))
     x = values(nodes.whole[0])
     return _curve(nodes.axes[0][0], x, nodes.logs[0]) if x.ndim == 1 else None
 
@@ -113,9 +113,9 @@ def _curve(s: Array, x: Array, logs: Array) -> Curve | None:
     return best
 
 
-def _order(posteriors: LogPosteriors, frames: Frames, values: Callable[[Array], Array]) -> list[int]:
+def _order(posteriors: LogPosteriors, boxes: LaplaceBoxes, values: Callable[[Array], Array]) -> list[int]:
     """Which coordinate to sum out first: the one that moves the number less."""
-    steps = np.stack([frames.modes[0], *(frames.modes[0] + frames.roots[0][:, i] for i in range(2))])
+    steps = np.stack([boxes.modes[0], *(boxes.modes[0] + boxes.roots[0][:, i] for i in range(2))])
     x = values(steps)
     if x.ndim != 1:
         return []

@@ -10,12 +10,12 @@ import numpy as np
 from ...beliefs.pymc import PyMCBelief
 from ...channels.likelihood import ReleaseLikelihood, Uninformative
 from ...checks import check_flag, check_number
-from ...errors import InputError, RuvError, UnsupportedError
+from ...errors import ConvergenceError, InputError, RuvError, UnsupportedError
 from ...masks.base import Mask
 from ...protocols import Posterior, Solution, Value
 from ...targets import BaseTarget, Kind
 from ...users.user import User
-from ..base import BaseEngine, Missing, Problem, Refusal, Tell
+from ..base import BaseEngine, Missing, Problem, ProgressCallback, Refusal
 from .data import Tally, drawn_records, observed_in, observed_release, records_of, replicates_of, size_of
 from .draws import Point, ReleaseSampler
 from .log_posterior import LogPosteriors, log_posteriors
@@ -114,10 +114,8 @@ class Quadrature(BaseEngine):
                 reason = _refuses_release(compiled, user.target, observed)
                 if reason is not None:
                     return reason
-        except UnsupportedError as error:
-            return Refusal.of(error)
-        except RuvError:
-            # What is wrong with the study itself is said when it is solved.
+        except (InputError, ConvergenceError):
+            # What is wrong with the study itself is said when it is solved; an UnsupportedError is a refusal.
             return None
         return None
 
@@ -126,13 +124,13 @@ class Quadrature(BaseEngine):
         return [list(map(int, family.positions)) for family in problem.masks.families]
 
     def run(
-        self, problem: Problem, built: None, tell: Tell | None = None, interruptible: bool = False
+        self, problem: Problem, built: None, on_progress: ProgressCallback | None = None, interruptible: bool = False
     ) -> list[Solution]:
         users, masks = problem.users, problem.masks
         compiled = compiled_model(users[0].belief, size_of(users[0].belief, problem))
         tally = Tally(len(users), len(masks), problem.replicates or (PLANNED if problem.data is None else RELEASES))
         spent = (compiled.single or compiled).work
-        nodes, rough, routes = np.zeros(len(masks), dtype=int), np.zeros(len(masks)), [""] * len(masks)
+        nodes, rough, marginalizations = np.zeros(len(masks), dtype=int), np.zeros(len(masks)), [""] * len(masks)
         trouble: list[dict[str, int]] = [{} for _ in masks]
         sampled: dict[int, Point] = {}
         sampler = ReleaseSampler(Sampling(), compiled, users) if self.fallback else None
@@ -159,7 +157,7 @@ class Quadrature(BaseEngine):
                         continue
                     for k, (at, i, _, _) in enumerate(own):
                         tally.add(at, i, [Value(v.value[k], v.error[k]) for v in found.values])
-                        routes[i], nodes[i] = posteriors.how, max(nodes[i], found.nodes[k])
+                        marginalizations[i], nodes[i] = posteriors.how, max(nodes[i], found.nodes[k])
                         rough[i] = max(rough[i], found.record_error[k])
             waiting = []
             if problem.replicates is None:
@@ -168,8 +166,8 @@ class Quadrature(BaseEngine):
                     tally.end_at(max(FEWEST, BUDGET // cost))
                 if r == ALIKE - 1 and tally.alike():
                     tally.end_at(ALIKE)  # the uncertainty does not depend on the release
-            if tell is not None:
-                tell((r + 1) / tally.count)
+            if on_progress is not None:
+                on_progress((r + 1) / tally.count)
         with np.errstate(invalid="ignore"):
             doubt = np.nanmax(tally.error / np.maximum(np.abs(tally.value), 1e-300), axis=(0, 1), initial=0.0)
         bad = [i for i, words in enumerate(trouble) if words]
@@ -179,7 +177,7 @@ class Quadrature(BaseEngine):
                 for i in range(len(masks))
             ],
             "how": ["sampled" if i in sampled else "integrated" for i in range(len(masks))],
-            "route": routes,
+            "marginalization": marginalizations,
             "nodes": nodes.tolist(),
             "node_error": doubt.tolist(),
             "integration_error": rough.tolist(),

@@ -16,7 +16,7 @@ from ...errors import ConvergenceError, InputError
 from ...masks.base import Mask
 from ...protocols import Posterior, Solution
 from ...users.user import User
-from ..base import BaseEngine, Missing, Problem, Refusal, Tell
+from ..base import BaseEngine, Missing, Problem, ProgressCallback, Refusal
 from .data import Tally, observed_release, records_of, replicates_of, size_of
 from .draws import Point, ReleaseSampler
 from .model import compiled_model
@@ -133,7 +133,7 @@ class Sampling(BaseEngine):
         return blocks
 
     def run(
-        self, problem: Problem, built: None, tell: Tell | None = None, interruptible: bool = False
+        self, problem: Problem, built: None, on_progress: ProgressCallback | None = None, interruptible: bool = False
     ) -> list[Solution]:
         users, masks = problem.users, problem.masks
         belief = users[0].belief
@@ -147,7 +147,7 @@ class Sampling(BaseEngine):
         try:
             with threadpool_limits(1):
                 for r, observed, for_draws in replicates_of(problem, compiled, tally):
-                    step = lambda done, note="", r=r: tell((r + done) / count, note) if tell else None  # noqa: E731
+                    step = lambda done, note="", r=r: on_progress((r + done) / count, note) if on_progress else None  # noqa: E731
                     for i, point in sampler.points(observed, for_draws, step):
                         self._check(point, masks[i])
                         tally.put(r, i, point, self._kept(masks[i]))
@@ -242,7 +242,7 @@ def _summary(points: list[Point]) -> dict[str, Any]:
         "khat": worst("khat", np.max),
         "draws": int(sum(p.count for p in points)),
         "how": words("how"),
-        "route": words("route"),
+        "marginalization": words("marginalization"),
         "budget": words("budget"),
         "integration_error": worst("integration_error", np.max),
         "trouble": words("trouble"),

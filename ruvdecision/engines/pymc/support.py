@@ -24,7 +24,7 @@ DROP = 34.0
 """Densities this far below their peak, in logs, are nothing."""
 MOST_COUNTS = 20_000
 """Values of a count that are summed."""
-CLOUD = 24
+SAMPLE_POINTS = 24
 """Parameter points that stand for all plausible ones."""
 
 
@@ -66,7 +66,7 @@ class SupportMap:
 
     @property
     def far(self) -> tuple[float, float]:
-        """Ends on the mapped line beyond which no number is worth a look, or none can be told from the end."""
+        """Ends on the mapped line beyond which no number is worth looking at, or none differs from the end."""
         low, high = self.low, self.high
         if np.isinf(low) and np.isinf(high):
             return -1e40, 1e40
@@ -86,7 +86,7 @@ class RecordGrid:
     Discrete records have ``values``.
     """
 
-    line: SupportMap
+    support_map: SupportMap
     low: float
     high: float
     """Ends on the mapped line."""
@@ -101,7 +101,7 @@ class RecordGrid:
         if self.values is not None:
             return self.values, np.zeros(len(self.values))
         t = np.linspace(self.low, self.high, self.count)
-        return self.line.x(t), np.log((self.high - self.low) / (self.count - 1)) + self.line.log_slope(t)
+        return self.support_map.x(t), np.log((self.high - self.low) / (self.count - 1)) + self.support_map.log_slope(t)
 
     def refined(self) -> RecordGrid:
         """Twice as fine, and a little wider; counts twice as far where a release does not end them."""
@@ -122,12 +122,15 @@ class RecordGrid:
         if not part.n or self.values is not None:
             return self
         a, b = part.window()
-        low, high = max(self.low, float(np.min(self.line.t(a)))), min(self.high, float(np.max(self.line.t(b))))
+        low, high = (
+            max(self.low, float(np.min(self.support_map.t(a)))),
+            min(self.high, float(np.max(self.support_map.t(b)))),
+        )
         if not low < high:
             low, high = self.low, self.high  # the release lies outside of all that is plausible
-        near = np.clip(part.window(1.0)[1], *self.line.x(np.array([low, high])))
+        near = np.clip(part.window(1.0)[1], *self.support_map.x(np.array([low, high])))
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            steps = 0.5 * part.scale * np.exp(-self.line.log_slope(np.clip(self.line.t(near), low, high)))
+            steps = 0.5 * part.scale * np.exp(-self.support_map.log_slope(np.clip(self.support_map.t(near), low, high)))
         step = float(np.min(steps[np.isfinite(steps)], initial=np.inf))
         count = max(self.count, int(np.ceil((high - low) / step)) + 1 if step > 0 else largest + 1)
         return None if count > largest else replace(self, low=low, high=high, count=count)
@@ -145,23 +148,23 @@ class RecordGrid:
             return x, logs
         if column.support is not None or not np.isnan(column.known).any():
             return nodes(column, -np.inf, np.inf)
-        if np.isinf(self.line.low) and np.isinf(self.line.high):
+        if np.isinf(self.support_map.low) and np.isinf(self.support_map.high):
             return nodes(column, self.low, self.high, panels=panels * self.fine, order=order)
         return self._mapped(column, panels * self.fine, order)
 
     def _mapped(self, column: Observation, panels: int, order: int) -> tuple[Array, Array]:
-        known, places = column.known, column.cuts.places
+        known, places = column.known, column.cuts
         sure = ~np.isnan(known)
-        a, b = (np.clip(self.line.t(np.where(sure, known, w)), self.low, self.high) for w in column.window())
-        cuts = np.clip(self.line.t(places.T), a, b) if places.shape[1] else np.empty((0, column.n))
+        a, b = (np.clip(self.support_map.t(np.where(sure, known, w)), self.low, self.high) for w in column.window())
+        cuts = np.clip(self.support_map.t(places.T), a, b) if places.shape[1] else np.empty((0, column.n))
         even = a + (b - a) * np.linspace(0, 1, panels + 1)[:, None]
         edges = np.sort(np.concatenate([even, np.where(np.isfinite(cuts), cuts, a)]), axis=0)
         node, weight = gauss_legendre(order)
         half = np.diff(edges, axis=0) / 2
         t = ((edges[1:] + edges[:-1]) / 2 + half * node[:, None, None]).reshape(-1, column.n)
-        x = self.line.x(t)
+        x = self.support_map.x(t)
         with np.errstate(divide="ignore"):
-            logw = (np.log(half) + np.log(weight)[:, None, None]).reshape(-1, column.n) + self.line.log_slope(t)
+            logw = (np.log(half) + np.log(weight)[:, None, None]).reshape(-1, column.n) + self.support_map.log_slope(t)
         if not sure.all():
             rows = np.flatnonzero(~sure)
             logw[:, rows] += np.asarray(column.take(rows).log(x[:, rows]))
@@ -178,9 +181,9 @@ def find_grid(compiled: CompiledModel, column: Observation, place: int = 0) -> R
     but noise only widens it. ``place`` is the column among those of the model.
     """
     middle = released_middles(column)
-    cloud = _cloud(compiled, column, np.round(middle) if compiled.discrete else middle, place)
+    sample = _parameter_sample(compiled, column, np.round(middle) if compiled.discrete else middle, place)
     cover = _counts if compiled.discrete else grid_at
-    return cover(compiled, compiled.natural(cloud), column, place)
+    return cover(compiled, compiled.natural(sample), column, place)
 
 
 def grid_at(compiled: CompiledModel, theta: Theta, column: Observation, place: int = 0) -> RecordGrid:
@@ -188,21 +191,21 @@ def grid_at(compiled: CompiledModel, theta: Theta, column: Observation, place: i
     middle = released_middles(column)
     centre = float(np.median(middle)) if len(middle) else 0.0
     length = (float(np.ptp(middle) + 1e-9 * np.max(np.abs(middle))) if len(middle) else 0.0) or 1.0
-    line = _ends(compiled, theta, centre, length, place)
-    t = _coarse(line, centre, length)
-    logs = _density(compiled, theta, line.x(t), place) + line.log_slope(t)
+    support_map = _ends(compiled, theta, centre, length, place)
+    t = _coarse(support_map, centre, length)
+    logs = _density(compiled, theta, support_map.x(t), place) + support_map.log_slope(t)
     with np.errstate(invalid="ignore"):
         peak = np.max(np.where(np.isnan(logs), -np.inf, logs), axis=1, keepdims=True)
         inside = np.flatnonzero((logs > peak - DROP).any(axis=0) & np.isfinite(logs).any(axis=0))
     if not len(inside):
         raise no_density()
     low, high = t[max(inside[0] - 1, 0)], t[min(inside[-1] + 1, len(t) - 1)]
-    return RecordGrid(line, float(low), float(high))
+    return RecordGrid(support_map, float(low), float(high))
 
 
-def find_lines(compiled: CompiledModel, theta: Theta, columns: Sequence[Observation]) -> tuple[SupportMap, ...]:
+def find_support_maps(compiled: CompiledModel, theta: Theta, columns: Sequence[Observation]) -> tuple[SupportMap, ...]:
     """The ends between which the model's records of each column lie, at some of these parameters."""
-    some = np.unique(np.linspace(0, count_of(theta) - 1, CLOUD).astype(int))
+    some = np.unique(np.linspace(0, count_of(theta) - 1, SAMPLE_POINTS).astype(int))
     few = {name: values[some] for name, values in theta.items()}
     return tuple(
         SupportMap() if compiled.discrete else _ends(compiled, few, *middle_of_released(c), j)
@@ -259,7 +262,7 @@ def _density(compiled: CompiledModel, theta: Theta, x: Array, place: int) -> Arr
     return np.asarray(np.max(np.where(np.isnan(logs), -np.inf, logs), axis=2))
 
 
-def _cloud(compiled: CompiledModel, column: Observation, middle: Array, place: int) -> Array:
+def _parameter_sample(compiled: CompiledModel, column: Observation, middle: Array, place: int) -> Array:
     """Parameter points around the fit to these values, on the unconstrained scale."""
     start, size = compiled.initial, compiled.size
     if not size:
@@ -295,13 +298,13 @@ def _cloud(compiled: CompiledModel, column: Observation, middle: Array, place: i
         best = optimize.minimize(both, start, jac=True, method="BFGS", options={"maxiter": 200}).x
         step = 1e-3 * np.maximum(1.0, np.abs(best))
         here, right, left = slopes(best, step)
-        bend = (right + left - 2 * here) / step**2
-    sd = 1 / np.sqrt(np.where(bend > 1e-12, bend, 1.0))
+        hessian = (right + left - 2 * here) / step**2
+    sd = 1 / np.sqrt(np.where(hessian > 1e-12, hessian, 1.0))
     rng = np.random.default_rng(11)
-    cloud = best + 3 * sd * rng.standard_normal((CLOUD, size))
-    cloud[0] = best
-    good = objective(cloud) < objective(best[None])[0] + 200
-    return cloud[good] if good.any() else best[None]
+    sample = best + 3 * sd * rng.standard_normal((SAMPLE_POINTS, size))
+    sample[0] = best
+    good = objective(sample) < objective(best[None])[0] + 200
+    return sample[good] if good.any() else best[None]
 
 
 def _ends(compiled: CompiledModel, theta: Theta, centre: float, length: float, place: int) -> SupportMap:
@@ -344,12 +347,12 @@ def _ends(compiled: CompiledModel, theta: Theta, centre: float, length: float, p
     return SupportMap(*ends)
 
 
-def _coarse(line: SupportMap, centre: float, length: float) -> Array:
+def _coarse(support_map: SupportMap, centre: float, length: float) -> Array:
     """Points over many scales on the mapped line."""
-    if np.isfinite(line.low) and np.isfinite(line.high):
+    if np.isfinite(support_map.low) and np.isfinite(support_map.high):
         return np.linspace(-50, 50, 1201)
-    if np.isfinite(line.low) or np.isfinite(line.high):
-        middle = float(line.t(centre)) if np.isfinite(line.t(centre)) else np.log(length)
+    if np.isfinite(support_map.low) or np.isfinite(support_map.high):
+        middle = float(support_map.t(centre)) if np.isfinite(support_map.t(centre)) else np.log(length)
         return middle + np.linspace(-60, 60, 1601)
     half = length * np.sinh(np.linspace(0, 34, 1500)) / np.sinh(2.0)
     return centre + np.concatenate([-half[:0:-1], half])

@@ -47,7 +47,7 @@ class ParameterPoints:
 
     compiled: CompiledModel
     observed: ReleaseLikelihood
-    lines: tuple[SupportMap, ...]
+    support_maps: tuple[SupportMap, ...]
     """The ends between which the model's records of each column lie; none for normal records."""
     theta: Theta
     """The free variables, chain after chain if they were drawn by chains."""
@@ -237,7 +237,7 @@ class ParameterPoints:
         return OneRecord(
             lambda x, some: self._at(some)._log_density(x, row, column),
             self._likelihood(row, column),
-            self.lines[column],
+            self.support_maps[column],
             middle_of_released(self.observed.columns[column]),
             self._weights,
         )

@@ -57,8 +57,8 @@ class Wanted:
 
 
 @dataclass(frozen=True, eq=False)
-class Pulled:
-    """A rule taken back through a channel: its weights on the records, and the covariance of the noise in it."""
+class LinearEstimate:
+    """A linear rule after a channel: the weights of its estimate on the records, and the covariance of its noise."""
 
     records: Array
     """Shape (n, k, k): the estimate is the sum of records[i] @ x_i."""
@@ -66,8 +66,8 @@ class Pulled:
     """Shape (masks or 1, k, k)."""
 
 
-def pull(channel: LinearChannel, weights: Array) -> Pulled:
-    """Take the weights ``(n, k)`` of a rule back through the channel.
+def linear_estimate(channel: LinearChannel, weights: Array) -> LinearEstimate:
+    """The estimate of a rule with weights ``(n, k)`` on the release, as a function of the records.
 
     No mask of the family may wipe a column out; then the operators on the records are the same for all of them.
     """
@@ -82,7 +82,7 @@ def pull(channel: LinearChannel, weights: Array) -> Pulled:
             continue
         at_copy, at_cell = copy[mine], cell[mine]
         roots, c = block.shape.roots, len(block.shape.sizes)
-        # Coordinates on the normalised mean of each cell, and what is left within it.
+        # Coordinates on the normalised mean of each cell, and the rest within it.
         sums = np.zeros((block.shape.count, c, k))
         np.add.at(sums, (at_copy, at_cell), weights[mine])
         sums /= roots[:, None]
@@ -91,7 +91,7 @@ def pull(channel: LinearChannel, weights: Array) -> Pulled:
         b = block.b[0].reshape(c, k, c, k)
         taken = np.einsum("qca,cadb->qdab", sums, b)
         records[mine] = taken[at_copy, at_cell] / roots[at_cell, None, None]
-        within = block.w[0] * block.told[:, :, None]
+        within = block.w[0] * block.contrasts_released[:, :, None]
         records[mine] += rest[:, :, None] * within[at_cell]
         pairs = np.einsum("qca,qdb->cadb", sums, sums)
         noise = noise + np.einsum("mcadb,cadb->mab", block.r.reshape(-1, c, k, c, k), pairs)
@@ -103,18 +103,18 @@ def pull(channel: LinearChannel, weights: Array) -> Pulled:
             loading[j] = loading[j] + np.einsum("ca,mcab->mab", total, load.reshape(-1, c, k, k))
     for load, covariance in zip(loading, channel.common, strict=True):
         noise = noise + load @ covariance @ np.swapaxes(load, -1, -2)
-    return Pulled(records, noise)
+    return LinearEstimate(records, noise)
 
 
-def error_law(belief: NormalBelief, pulled: Pulled, wanted: Wanted, rule: Rule) -> tuple[Array, Array]:
+def error_law(belief: NormalBelief, estimate: LinearEstimate, wanted: Wanted, rule: Rule) -> tuple[Array, Array]:
     """Mean ``(m,)`` and covariance ``(masks or 1, m, m)`` of estimate less target, over records and noise.
 
     Under a flat prior a rule whose error moves with the population mean has an infinite variance.
     """
-    gap = pulled.records - wanted.records
+    gap = estimate.records - wanted.records
     shift = gap.sum(axis=0) - wanted.mean - wanted.new
     size = (
-        np.abs(pulled.records).sum(axis=0)
+        np.abs(estimate.records).sum(axis=0)
         + np.abs(wanted.records).sum(axis=0)
         + np.abs(wanted.mean)
         + np.abs(wanted.new)
@@ -122,7 +122,7 @@ def error_law(belief: NormalBelief, pulled: Pulled, wanted: Wanted, rule: Rule) 
     # Unbiased up to rounding is unbiased.
     shift = np.where(np.abs(shift) <= 1e-12 * size, 0.0, shift)
     own = belief.record_covariance
-    covariance = np.einsum("nia,ab,njb->ij", gap, own, gap) + wanted.new @ own @ wanted.new.T + pulled.noise
+    covariance = np.einsum("nia,ab,njb->ij", gap, own, gap) + wanted.new @ own @ wanted.new.T + estimate.noise
     mean = rule.constant() - wanted.constant
     if belief.mu_covariance is not None:
         return mean + shift @ belief.mu_mean, covariance + shift @ belief.mu_covariance @ shift.T

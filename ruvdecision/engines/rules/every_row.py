@@ -17,7 +17,7 @@ from ...running.replication import replicate_seeds
 from ...targets import Kind
 from ...users.rules import Row
 from ...users.user import Snooper
-from ..base import Ints, Problem, Tell
+from ..base import Ints, Problem, ProgressCallback
 from ..normal.releases import linear_channel, rows_alike
 from .simulated import costs
 from .source import Source, released_rows
@@ -34,7 +34,7 @@ def is_own_row(user: Snooper) -> bool:
     return rule.row is None or (target.verbatim and target.asks(Kind.RECORD) and target.terms[0].row == rule.row)
 
 
-def every_row(problem: Problem, rows: Ints, tell: Tell | None) -> Solution | None:
+def every_row(problem: Problem, rows: Ints, on_progress: ProgressCallback | None) -> Solution | None:
     """The row of each record taken for it: all records on the same releases, or one of each kind without data."""
     user, masks = problem.user, problem.masks
     if not is_own_row(user):
@@ -45,7 +45,7 @@ def every_row(problem: Problem, rows: Ints, tell: Tell | None) -> Solution | Non
         # One of each kind is enough; a flat prior has to be looked at, which is done record by record.
         if source.normal and (source.normal.flat or len(np.unique(row_kinds(problem, rows), axis=0)) < len(rows)):
             return None
-        found, name = drawn_rows(user, masks, rows, source, problem.replicates, problem.seed, tell), "simulated"
+        found, name = drawn_rows(user, masks, rows, source, problem.replicates, problem.seed, on_progress), "simulated"
     return Solution(found.value, found.error, float("nan"), [name] * len(masks))
 
 
@@ -101,7 +101,7 @@ def drawn_rows(
     source: Source,
     replicates: int | None,
     seed: Any,
-    tell: Any = None,
+    on_progress: Any = None,
 ) -> Value:
     """Average over releases, all rows on the same ones; they are those that each record would see alone."""
     count = REPLICATES if replicates is None else replicates
@@ -129,8 +129,8 @@ def drawn_rows(
         value[i] = np.where(held > 0, first + mean, np.inf)
         spread = np.sqrt(np.maximum(squares / count - mean**2, 0.0) / (count - 1)) if count > 1 else np.nan
         error[i] = np.where(held > 0, spread, 0.0)
-        if tell is not None:
-            tell((i + 1) / len(masks))
+        if on_progress is not None:
+            on_progress((i + 1) / len(masks))
     return Value(value, error)
 
 
@@ -152,9 +152,9 @@ def _release_law(channel: LinearChannel, table: Array) -> tuple[Array, Array, An
         moved = (centre.reshape(-1, c * k) @ block.b[0].T).reshape(-1, c, k) / roots[:, None]
         at, row = cell[mine], copy[mine]
         off = table[mine] - total[row, at] / block.shape.sizes[at][:, None]
-        within = block.w[0] * block.told[:, :, None]
+        within = block.w[0] * block.contrasts_released[:, :, None]
         mean[mine] = moved[row, at] + np.einsum("nij,nj->ni", within[at], off)
-        there[mine] = block.alive[at]
+        there[mine] = block.released[at]
         for i, size in enumerate(block.shape.sizes):
             piece = slice(i * k, i * k + k)
             own = block.r[:, piece, piece] / size + (1.0 - 1.0 / size) * block.rw[:, i]

@@ -22,12 +22,12 @@ from ...running.replication import replicate_seeds
 from ...targets import Kind, LinearForm
 from ...users.rules import Released, Row, Rule, order_rows
 from ...users.user import Snooper
-from ..base import BaseEngine, Ints, Problem, Question, Refusal, Tell
+from ..base import BaseEngine, Ints, Problem, ProgressCallback, Question, Refusal
 from ..normal.conditioning import present
 from ..normal.exact import Exact
 from ..normal.forms import form_of
 from ..normal.releases import linear_channel
-from .closed_forms import Wanted, clipped_error, error_law, has_clipped_error, pull
+from .closed_forms import Wanted, clipped_error, error_law, has_clipped_error, linear_estimate
 from .every_row import REPLICATES, every_row, row_kinds
 from .simulated import EntryNoise, NoisyValues, check_sizes, costs, mean_moments, sampling_shares
 from .source import DrawnRecords, Seeds, Source, released_rows, truth_of
@@ -92,7 +92,7 @@ class FixedRule(BaseEngine):
         return [list(range(i, min(i + BLOCK, count))) for i in range(0, count, BLOCK)]
 
     def run(
-        self, problem: Problem, built: None, tell: Tell | None = None, interruptible: bool = False
+        self, problem: Problem, built: None, on_progress: ProgressCallback | None = None, interruptible: bool = False
     ) -> list[Solution]:
         user, masks = problem.user, problem.masks
         work = SnooperWork(user, Source.of(user.belief, problem.data))
@@ -114,7 +114,7 @@ class FixedRule(BaseEngine):
                 value[i] = clipped_error(user, work.source, masks[i], work.linear_rule)
         elif others:
             count = REPLICATES if problem.replicates is None else problem.replicates
-            drawn = work.simulate([masks[i] for i in others], count, problem.seed, tell)
+            drawn = work.simulate([masks[i] for i in others], count, problem.seed, on_progress)
             value[others], error[others] = drawn.value, drawn.error
             for i in others:
                 names[i] = "simulated"
@@ -122,8 +122,10 @@ class FixedRule(BaseEngine):
         words = names[0] if len(set(names)) == 1 else names
         return [Solution(value, error, float("nan"), words, averaged=averaged)]
 
-    def every_row(self, problem: Problem, built: None, rows: Ints, tell: Tell | None = None) -> Solution | None:
-        return None if self.method == "exact" else every_row(problem, rows, tell)
+    def every_row(
+        self, problem: Problem, built: None, rows: Ints, on_progress: ProgressCallback | None = None
+    ) -> Solution | None:
+        return None if self.method == "exact" else every_row(problem, rows, on_progress)
 
     def row_kinds(self, problem: Problem, built: None, rows: Ints, located: bool = False) -> Ints:
         return row_kinds(problem, rows)
@@ -168,7 +170,7 @@ class SnooperWork:
         known = source.n >= 2 if source.table is not None else source.normal is not None and self._form() is not None
         if rule is None or not known:
             return None
-        channel = linear_channel(self._stand_in(), mask, numbers, source.table)
+        channel = linear_channel(self._placeholder_belief(), mask, numbers, source.table)
         if channel is None or channel.location == "known":
             return channel
         # Rows that moved or were drawn: only a rule that treats them alike, and one record at most in the target.
@@ -189,18 +191,18 @@ class SnooperWork:
         if np.any((weights != 0) & ~there) or not np.all(there.any(axis=0)):
             # Nothing is released that the rule could use.
             return Value.exact(np.inf)
-        pulled = pull(channel, weights)
+        estimate = linear_estimate(channel, weights)
         if source.table is not None:
-            truth = self.truth_at_hand
-            centre = np.einsum("nij,nj->i", pulled.records, source.table) + rule.constant()
+            truth = self.known_truth
+            centre = np.einsum("nij,nj->i", estimate.records, source.table) + rule.constant()
             check_sizes(len(centre), len(truth), rule)
-            return self._expected(centre - truth, pulled.noise)
+            return self._expected(centre - truth, estimate.noise)
         form = self._form()
         assert form is not None
         check_sizes(source.k, len(form.constant), rule)
         total: Any = 0.0
         for share, shaped in self._places(form, channel):
-            mean, covariance = error_law(self.user.belief, pulled, shaped, rule)
+            mean, covariance = error_law(self.user.belief, estimate, shaped, rule)
             total = total + share * self._expected(mean, covariance).value
         return Value.exact(total)
 
@@ -236,7 +238,7 @@ class SnooperWork:
     def _form(self) -> LinearForm | None:
         return form_of(self.user.belief, self.user.target)
 
-    def _stand_in(self) -> NormalBelief:
+    def _placeholder_belief(self) -> NormalBelief:
         """A belief that has the size and the columns of the data; its law is not used."""
         source = self.source
         if source.normal is not None:
@@ -245,10 +247,10 @@ class SnooperWork:
 
     # -- by simulation -----------------------------------------------------------------------------------------
 
-    def simulate(self, masks: Sequence[Mask], count: int, seed: Any, tell: Any) -> Value:
+    def simulate(self, masks: Sequence[Mask], count: int, seed: Any, on_progress: Any) -> Value:
         """Expected loss by releases that are drawn, and its standard error."""
         self._check_flat(masks, seed)
-        losses, correction = self._losses(masks, count, seed, tell)
+        losses, correction = self._losses(masks, count, seed, on_progress)
         lost = np.isnan(losses)
         for mask, without in zip(masks, lost.sum(axis=1).tolist(), strict=True):
             if 0 < without < count:
@@ -290,7 +292,7 @@ class SnooperWork:
             )
 
     def _losses(
-        self, masks: Sequence[Mask], count: int, seed: Any, tell: Any, shift: float = 0.0
+        self, masks: Sequence[Mask], count: int, seed: Any, on_progress: Any, shift: float = 0.0
     ) -> tuple[Array, Array]:
         """Loss in every replicate, (masks, replicates), and what is to be taken off their mean."""
         source = self.source
@@ -317,23 +319,23 @@ class SnooperWork:
             for members in noises.values():
                 draws = members[0][1].draw(source.n, source.k, block)
                 for i, noise in members:
-                    found[i].append(self._look(NoisyValues(noise, drawn.records, draws), index))
+                    found[i].append(self._estimates(NoisyValues(noise, drawn.records, draws), index))
             for i in others:
                 each = zip(drawn.records, drawn.records[:, 0] if index is None else index, block, strict=True)
-                found[i].append(np.stack([self._look_once(masks[i], x, at[None], s) for x, at, s in each]))
-            if tell is not None:
-                tell(min(start + step, count) / count)
+                found[i].append(np.stack([self._estimates_once(masks[i], x, at[None], s) for x, at, s in each]))
+            if on_progress is not None:
+                on_progress(min(start + step, count) / count)
         return self.costs(np.stack([np.concatenate(part) for part in found]), np.concatenate(truths))
 
-    def _look(self, released: Released, index: Ints | None) -> Array:
+    def _estimates(self, released: Released, index: Ints | None) -> Array:
         """Estimates from complete releases; ``index`` is where the target's record stands, for a rule that needs it."""
         if self.sampling_variance:
             return mean_moments(released.values)
         if index is not None:
             return np.asarray(np.take_along_axis(released.values, index[:, None, :], axis=1)[:, 0])
-        return self.rule.look(released, self.source.vector)
+        return self.rule.estimates(released, self.source.vector)
 
-    def _look_once(self, mask: Mask, x: Array, index: Ints, seeds: Seeds) -> Array:
+    def _estimates_once(self, mask: Mask, x: Array, index: Ints, seeds: Seeds) -> Array:
         """The estimate from one release of any mask."""
         rng = as_generator(seeds[1])
         if self.rule.as_released:
@@ -344,7 +346,7 @@ class SnooperWork:
         release = mask.release(self.source.frame(x), rng)
         values = released_rows(release, len(x), f"The rule {self.rule!r}")[None]
         if self.sampling_variance or self.rule.by_index:
-            return self._look(Released(values), index)[0]
+            return self._estimates(Released(values), index)[0]
         return self.rule.of(values)[0]
 
     def _rows_of_rank(self, records: Array) -> Ints:
@@ -378,10 +380,10 @@ class SnooperWork:
             return np.empty((len(drawn.records), 0))
         if self.source.table is None:
             return truth_of(self.user.target, drawn)
-        return np.broadcast_to(self.truth_at_hand, (len(drawn.records), len(self.truth_at_hand)))
+        return np.broadcast_to(self.known_truth, (len(drawn.records), len(self.known_truth)))
 
     @cached_property
-    def truth_at_hand(self) -> Array:
+    def known_truth(self) -> Array:
         """The target in the records at hand, (m,)."""
         assert self.source.table is not None
         return truth_of(self.user.target, DrawnRecords(self.source.table[None]))[0]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...channels.steps import About, AddNoise, ClipTo, NoiseKind, resolve
+from ...channels.steps import AddNoise, ClipTo, FileFacts, NoiseKind, resolve
 from ...errors import InputError
 from ...masks.base import Mask
 from ...posteriors.base import as_weight_matrix
@@ -33,7 +33,7 @@ class EntryNoise:
     @classmethod
     def of(cls, mask: Mask, source: Source) -> EntryNoise | None:
         """What a mask does, if it is that alone and does not depend on records still to be drawn; else None."""
-        found = resolve(mask, About(source.n, source.columns))
+        found = resolve(mask, FileFacts(source.n, source.columns))
         if not found or not isinstance(found[0].step, AddNoise) or found[0].step.common:
             return None
         step, every = found[0].step, tuple(range(source.k))

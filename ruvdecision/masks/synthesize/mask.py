@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from ...checks import Columns, Seed, as_generator, check_choice, check_columns, check_integer, checked
+from ...checks import RELEASES, Columns, Seed, as_generator, check_choice, check_columns, check_integer, checked
 from ...errors import InputError
 from ..base import Mask
 from ..columns import apart, as_columns, kind_of, rank_columns, refuse_missing
@@ -109,7 +109,7 @@ class Synthesize(Mask):
     def releases(self, data: Any, rng: Seed = None) -> list[Any]:
         """Give back ``copies`` independent releases, each of the kind that came in."""
         frame = Frame.of(data)
-        return [self._draw(frame, stream).unwrap() for stream in as_generator(rng).spawn(self.copies)]
+        return [self._draw(frame, stream).unwrap() for stream in as_generator(rng, RELEASES).spawn(self.copies)]
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         # The same stream as the first copy, so that release(data, 1) is releases(data, 1)[0].

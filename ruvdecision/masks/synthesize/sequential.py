@@ -242,14 +242,16 @@ def _leaves(task: ColumnTask, rows: Ints, min_leaf: int, rng: np.random.Generato
 
     # The seed only decides between splits of equal gain, but those are common in small leaves.
     seed = int(rng.integers(0, 2**31 - 1))
-    x = task.original[rows]
+    # Trees look at single precision: far from zero different values would be equal.
+    centre, scale = task.original.mean(axis=0), np.ptp(task.original, axis=0)
+    x, drawn = ((part - centre) / np.where(scale > 0, scale, 1.0) for part in (task.original[rows], task.synthetic))
     if task.codes is None:
         y = ordered_values(task.column).astype(np.float64)
         y = (y - y.mean()) / (float(standard_deviations(y)) or 1.0)
         tree = DecisionTreeRegressor(min_samples_leaf=min_leaf, random_state=seed).fit(x, y[rows])
     else:
         tree = DecisionTreeClassifier(min_samples_leaf=min_leaf, random_state=seed).fit(x, task.codes[rows])
-    return np.asarray(tree.apply(x), dtype=np.int64), np.asarray(tree.apply(task.synthetic), dtype=np.int64)
+    return np.asarray(tree.apply(x), dtype=np.int64), np.asarray(tree.apply(drawn), dtype=np.int64)
 
 
 def _members(leaf: Ints, fallen: Ints, u: Array) -> Ints:

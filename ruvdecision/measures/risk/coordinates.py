@@ -97,7 +97,9 @@ class Space:
 
     def _floats(self, table: pd.DataFrame) -> Array:
         which = "the original" if table is self.original else "the release"
-        part = frames.numeric(self.who, table[self.numbers], which) if self.numbers else np.zeros((len(table), 0))
+        part = np.zeros((len(table), 0))
+        if self.numbers:
+            part = frames.differences(self.who, table[self.numbers], self.original[self.numbers], which)
         if not self.times:
             return part
         return np.concatenate(
@@ -140,7 +142,7 @@ class Space:
             return frames.seconds(column, self.original[label])
         if isinstance(column.dtype, pd.CategoricalDtype):
             return column.cat.codes.to_numpy()
-        return frames.vector(self.who, column)
+        return frames.differences(self.who, column.to_frame(), self.original[[label]])[:, 0]
 
 
 def grow(points: Array) -> BoxTree:

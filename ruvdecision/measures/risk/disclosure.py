@@ -15,6 +15,7 @@ from ...errors import InputError
 from ...protocols import Array
 from .. import frames
 from ..base import Measured
+from ..missing import COMPLETE
 from ..utility.cluster import METHODS, check_cluster_count, cluster_labels
 from .coordinates import Space, distinct
 from .linkage import DISTANCES
@@ -30,6 +31,8 @@ class _AfterLinkage(PairedMeasure):
     or one of their categories at random.
     """
 
+    missing_choices: ClassVar[tuple[str, ...]] = COMPLETE
+
     unknown: Hashable = checked(None, frames.one_name, required=True)
     known: frames.Names = checked(None, frames.as_names)
     distance: str = checked("standardised", check_choice, options=DISTANCES)
@@ -41,7 +44,7 @@ class _AfterLinkage(PairedMeasure):
 
     def uses(self, original: pd.DataFrame) -> frames.Labels:
         """The known columns and then the unknown one."""
-        return frames.pick_apart(self.name, ("known", self.known), ("unknown", self.unknown), original)
+        return frames.pick_apart(self.name, original, ("known", self.known), ("unknown", self.unknown))
 
     def begin(self, original: pd.DataFrame) -> tuple[Space, pd.Series]:
         """Scales of the known columns and the truth."""

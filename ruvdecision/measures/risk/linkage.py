@@ -201,21 +201,40 @@ class RecordLinkage(PairedMeasure):
 
 
 def _assignment(who: str, asking: Array, asked: Array) -> tuple[frames.Ints, frames.Ints, Array]:
-    if max(len(asking), len(asked)) > MOST_ASSIGNED:
-        raise UnsupportedError(
-            f"{who} with one_to_one holds the matrix of all distances and stops at {MOST_ASSIGNED} records",
-            f"{len(asking)} and {len(asked)} records",
-            "Use one_to_one=False, or link a sample",
-        )
+    check_assigned(who, len(asking), len(asked))
     cost = cdist(asking, asked, "sqeuclidean") if asking.shape[1] else np.zeros((len(asking), len(asked)))
     who_, whom = linear_sum_assignment(cost)
     return who_, whom, cost[who_, whom]
 
 
+def check_assigned(who: str, n: int, m: int, what: str = "distances") -> None:
+    """Raise an error for files that are too long for a one-to-one assignment."""
+    if max(n, m) > MOST_ASSIGNED:
+        raise UnsupportedError(
+            f"{who} with one_to_one holds the matrix of all {what} and stops at {MOST_ASSIGNED} records",
+            f"{n} and {m} records",
+            "Use one_to_one=False, or link a sample",
+        )
+
+
 def _assigned_shares(who: str, asking: Array, asked: Array, mine: frames.Ints, own: frames.Ints) -> Array:
-    """Expected correct links when equal rows exchange their partners at random: any such exchange is as good."""
     row, linked, _ = _assignment(who, asking, asked)
-    kinds_a, kinds_b = _kinds(asking), _kinds(asked)
+    return exchanged_shares(row, linked, _kinds(asking), _kinds(asked), mine, own)
+
+
+def exchanged_shares(
+    row: frames.Ints,
+    linked: frames.Ints,
+    kinds_a: frames.Ints,
+    kinds_b: frames.Ints,
+    mine: frames.Ints,
+    own: frames.Ints,
+) -> Array:
+    """Expected correct links when equal rows exchange their partners at random: any such exchange is as good.
+
+    ``row`` is assigned to ``linked``; ``kinds`` number the different rows of both files, and ``mine`` and ``own`` are
+    the true pairs.
+    """
     size_a, size_b = np.bincount(kinds_a), np.bincount(kinds_b)
     width = len(size_b)
     links = kinds_a[row].astype(np.int64) * width + kinds_b[linked]

@@ -3,17 +3,60 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from ...errors import InputError
+from ...data.read import read_data
+from ...errors import InputError, kind_of
 from ...masks.frame import Frame
 from ...protocols import Array
 from .. import frames
 from ..base import Measure, Prepared
 from ..frames import Data, Ints
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class OtherFile:
+    """A file beside original and release that a measure is given: a holdout, a population. Shown by its size alone."""
+
+    frame: Frame
+
+    @classmethod
+    def of(cls, name: str, data: Any) -> OtherFile:
+        """Data of any kind, or the file that a path names."""
+        if isinstance(data, OtherFile):
+            return data
+        if not isinstance(data, (pd.DataFrame, pd.Series, np.ndarray, list, tuple, str, Path, Frame)):
+            raise InputError(f"{name} must be a file of records", kind_of(data), f"Give {name} as a DataFrame or path")
+        return cls(Frame.of(read_data(data) if isinstance(data, (str, Path)) else data))
+
+    def table(self, who: str, name: str, columns: frames.Labels) -> pd.DataFrame:
+        """The named columns, which must be there."""
+        frame = self.frame
+        if frame.kind != "frame" and frame.table.shape[1] == len(columns):
+            return frame.table.set_axis(columns, axis=1)
+        lost = [str(c) for c in columns if c not in frame.table.columns]
+        if lost:
+            raise InputError(f"{who} needs the same columns in {name}", f"not there: {', '.join(lost)}", "Add them")
+        return frame.table[columns]
+
+    def taken(self, who: str, name: str, columns: frames.Labels, missing: str) -> pd.DataFrame:
+        """The same with missing values refused, or rows with one left out, where the measure does so."""
+        table = self.table(who, name, columns)
+        incomplete = frames.missing_rows(table)
+        if missing == "raise":
+            frames.refuse_missing(who, name, table, incomplete)
+        if missing != "omit" or incomplete is None:
+            return table
+        if incomplete.all():
+            raise frames.no_row(who, f"{len(table)} rows of {name}, each with a missing value")
+        return table[~incomplete]
+
+    def __repr__(self) -> str:
+        return f"{self.frame.n:,} records"
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,7 +79,7 @@ class RecordMeasure(Measure):
         found = prepared(released).records
         assert found is not None
         records = np.asarray(found, dtype=np.float64)
-        if self.nan_policy != "omit":
+        if self.missing != "omit":
             return records
         followed = prepared.original if self.follows == "original" else prepared.columns.of(Frame.of(released))
         missing = frames.missing_rows(followed)

@@ -1,4 +1,4 @@
-"""Risk from rare combinations of keys: k-anonymity, l-diversity, sample uniques and minimal sample uniques.
+"""Risk from rare combinations of keys: k-anonymity, sample uniques and minimal sample uniques.
 
 All look at the release alone. The models that go from the sample to the population are in `population_uniques`.
 """
@@ -6,31 +6,37 @@ All look at the release alone. The models that go from the sample to the populat
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable
+import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from ...checks import check_choice, check_integer, check_number, checked
+from ...checks import check_integer, check_number, checked
 from ...errors import UnsupportedError
+from ...masks.frame import Frame
 from ...masks.localsuppress import key_matches
 from ...protocols import Array
 from .. import frames
 from ..base import Measured, SummedMeasure
-from ..frames import Ints, Names
+from ..frames import Data, Flags, Ints, Names
+from ..kernels import minimal_uniques
+from ..missing import FILLED, KEYED
 from ..sums import Counts
 from ..tables import cells
 from .records import RecordMeasure
+
+MOST_BITS = 2**33
+"""Sets of columns times records for which one bit each is held."""
 
 
 @dataclass(frozen=True, repr=False)
 class KeyMeasure(RecordMeasure):
     """A risk from the key columns of the release; the original only says which columns there are."""
 
-    policies: ClassVar[tuple[str, ...]] = ("raise", "omit", "category")
+    missing_choices: ClassVar[tuple[str, ...]] = FILLED
+    own_missing: ClassVar[tuple[str, ...]] = ("category",)
     release_only: ClassVar[bool] = True
 
     keys: Names = checked(None, frames.as_names)
@@ -40,15 +46,31 @@ class KeyMeasure(RecordMeasure):
 
 
 @dataclass(frozen=True, repr=False)
-class _CountedKeys(KeyMeasure, SummedMeasure):
+class CountedKeys(KeyMeasure, SummedMeasure):
     """A risk from how often each combination of keys occurs, which files in pieces can say, too."""
 
     def partial(self, piece: pd.DataFrame, plan: None, which: str) -> Counts:
+        if self.missing == "wildcard" and frames.missing_rows(piece) is not None:
+            what = f"{self.name} with wildcards compares every record with every other, which is no sum over records"
+            raise UnsupportedError(what, do='Leave chunksize= out, or write missing="category"')
         return Counts.of(piece)
 
 
 @dataclass(frozen=True, repr=False)
-class KAnonymity(_CountedKeys):
+class _MatchedKeys(CountedKeys):
+    """A risk from how many records agree with each record; a missing key agrees with everything by default."""
+
+    missing_choices: ClassVar[tuple[str, ...]] = KEYED
+    own_missing: ClassVar[tuple[str, ...]] = ("wildcard", "category")
+
+    def sizes(self, released: pd.DataFrame) -> Ints:
+        """How many records agree with each record, itself included."""
+        wild = self.missing == "wildcard" and frames.missing_rows(released) is not None
+        return np.asarray(key_matches(released)) if wild else cells.class_sizes(released)[0]
+
+
+@dataclass(frozen=True, repr=False)
+class KAnonymity(_MatchedKeys):
     """The smallest number of released records that share a combination of keys, k.
 
     A file is k-anonymous if every record agrees on the keys with at least k - 1 others. It protects identities in the
@@ -59,9 +81,9 @@ class KAnonymity(_CountedKeys):
     ----------
     keys : names, optional
         The columns that an intruder knows; all by default.
-    nan_policy : "raise", "omit", "category" or "wildcard"
-        ``"category"``: missing is a value of its own. ``"wildcard"``: it agrees with every value, as after local
-        suppression (`LocalSuppress`).
+    missing : "wildcard", "category", "impute", "omit" or "raise"
+        ``"wildcard"``: a missing key agrees with every value, as after local suppression (`LocalSuppress`): more blanks
+        never raise the risk. ``"category"``: missing is a value of its own.
 
     Notes
     -----
@@ -78,22 +100,13 @@ class KAnonymity(_CountedKeys):
     direction: ClassVar[str] = "higher"
     range: ClassVar[tuple[float, float]] = (1.0, np.inf)
     reference: ClassVar[str] = "Sweeney (2002); Winkler (2004), section 5"
-    policies: ClassVar[tuple[str, ...]] = ("raise", "omit", "category", "wildcard")
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Count."""
-        each, sizes = cells.class_sizes(released)
-        if self.nan_policy == "wildcard":
-            each = np.asarray(key_matches(released))
+        each = self.sizes(released)
         records = 1.0 / each
-        parts = {"combinations": float(len(sizes)), "expected": float(records.sum())}
+        parts = {"combinations": float(cells.joint_codes(released)[1]), "expected": float(records.sum())}
         return Measured(float(each.min()), parts=parts, records=records)
-
-    def partial(self, piece: pd.DataFrame, plan: None, which: str) -> Counts:
-        if self.nan_policy == "wildcard":
-            what = f"{self.name} with wildcards compares every record with every other, which is no sum over records"
-            raise UnsupportedError(what, do='Leave chunksize= out, or write nan_policy="category"')
-        return super().partial(piece, plan, which)
 
     def total(self, original: None, released: Counts, plan: None) -> Measured:
         sizes = released.count
@@ -101,87 +114,7 @@ class KAnonymity(_CountedKeys):
 
 
 @dataclass(frozen=True, repr=False)
-class LDiversity(_CountedKeys):
-    """The least diversity of a sensitive column among records that share a combination of keys, l.
-
-    ``"distinct"``: the number of different values. ``"entropy"``: the exponential of their entropy. ``"recursive"``:
-    the largest l such that the most frequent value is rarer than ``c`` times all from the l-th most frequent on; 0 if
-    none is. With l = 1 a link, right or wrong, gives the value away. `per_record` gives the largest share that a value
-    has among the records that agree with this one: an intruder's best guess is right that often.
-
-    Parameters
-    ----------
-    sensitive : name
-        The column to protect.
-    keys : names, optional
-        The columns that an intruder knows; all others by default.
-    kind : "distinct", "entropy" or "recursive"
-    c : float
-        The constant of recursive diversity.
-
-    Examples
-    --------
-    >>> file = pd.DataFrame({"age": [1, 1, 2, 2], "ill": ["a", "b", "a", "a"]})
-    >>> float(LDiversity("ill")(file, file))
-    1.0
-    """
-
-    label: ClassVar[str] = "l_diversity"
-    direction: ClassVar[str] = "higher"
-    reference: ClassVar[str] = "Machanavajjhala, Kifer, Gehrke and Venkitasubramaniam (2007)"
-
-    # The sensitive column comes first for the caller; dataclass order is by inheritance, so __init__ is written out.
-    sensitive: Hashable = checked(None, frames.one_name, required=True)
-    kind: str = checked("distinct", check_choice, options=("distinct", "entropy", "recursive"))
-    c: float = checked(1.0, check_number, low=0, open_low=True)
-
-    def __init__(
-        self,
-        sensitive: Hashable = None,
-        keys: Names = None,
-        kind: str = "distinct",
-        c: float = 1.0,
-        *,
-        name: str = "",
-        nan_policy: str = "raise",
-    ) -> None:
-        self.__dict__.update(sensitive=sensitive, keys=keys, kind=kind, c=c, name=name, nan_policy=nan_policy)
-        self.__post_init__()
-
-    def uses(self, original: pd.DataFrame) -> frames.Labels:
-        """The keys and then the sensitive column."""
-        return frames.pick_apart(self.name, ("keys", self.keys), ("sensitive", self.sensitive), original)
-
-    def compare(self, state: None, released: pd.DataFrame) -> Measured:
-        """Diversity of every combination, and the least."""
-        return self._least(released, np.ones(len(released)))
-
-    def total(self, original: None, released: Counts, plan: None) -> Measured:
-        found = self._least(released.rows, released.count)
-        return Measured(float(found), parts=found.parts)
-
-    def _least(self, released: pd.DataFrame, often: Array) -> Measured:
-        (group,), groups = cells.joint_codes(released.iloc[:, :-1])
-        (value,), values = cells.joint_codes(released.iloc[:, -1:])
-        pair, where_pair = np.unique(group * values + value, return_inverse=True)
-        counts = np.bincount(where_pair.reshape(-1), weights=often).astype(np.int64)
-        where = pair // values
-        size = np.bincount(group, weights=often, minlength=groups)
-        share = counts / size[where]
-        if self.kind == "distinct":
-            diversity = np.bincount(where, minlength=groups).astype(np.float64)
-        elif self.kind == "entropy":
-            diversity = np.exp(-np.bincount(where, weights=share * np.log(share), minlength=groups))
-        else:
-            diversity = _recursive(where, counts, groups, self.c)
-        top = np.zeros(groups)
-        np.maximum.at(top, where, share)
-        parts = {"combinations": float(groups), "mean": float(np.average(diversity[group], weights=often))}
-        return Measured(float(diversity.min()), parts=parts, records=top[group])
-
-
-@dataclass(frozen=True, repr=False)
-class SampleUniques(_CountedKeys):
+class SampleUniques(_MatchedKeys):
     """How many released records are the only one with their combination of keys.
 
     A sample unique need not be unique in the population. With ten keys or more nearly every record of a real file is
@@ -207,7 +140,7 @@ class SampleUniques(_CountedKeys):
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Count."""
-        unique = (cells.class_sizes(released)[0] == 1).astype(np.float64)
+        unique = (self.sizes(released) == 1).astype(np.float64)
         return _number_or_share(self.share, float(unique.sum()), len(unique), records=unique)
 
     def total(self, original: None, released: Counts, plan: None) -> Measured:
@@ -221,7 +154,8 @@ class SpecialUniques(KeyMeasure):
     A set of columns is a minimal sample unique of a record if the record is the only one with its values on them, and
     is not on any smaller part of them. The smaller the set and the more such sets, the easier the record is to find.
     `per_record` gives the SUDA score: the sum, over a record's minimal sample uniques of k columns, of the product of
-    (columns - i) for i from k to ``largest``. Elliot, Manning and Ford (2002).
+    (columns - i) for i from k to ``largest``; with ``largest`` the number of keys that is sdcMicro's (columns - k)!.
+    Elliot, Manning and Ford (2002).
 
     Parameters
     ----------
@@ -231,10 +165,20 @@ class SpecialUniques(KeyMeasure):
         The largest set that is looked at. All sets up to this size are; their number grows fast with the keys.
     share : bool
         Give the share of records instead of their number.
+    fraction : float
+        The sampling fraction that DIS-SUDA takes for granted.
+    missing : "wildcard", "category", "pairwise", "impute", "omit" or "raise"
+        ``"wildcard"``: a missing key agrees with every value. ``"pairwise"``: on each set only records without a
+        missing value there are compared, as in sdcMicro; blanks may then make others unique. In both a missing key is
+        in no minimal unique.
 
     Notes
     -----
-    ``parts`` has the number of minimal sample uniques per size, ``table`` how often each column takes part in one.
+    ``parts`` has the number of minimal sample uniques per size; ``DIS`` and ``DIS largest``, the sum and the largest of
+    the DIS-SUDA scores (`dis`), estimates of the probability that a match with the record is right which spread
+    Skinner and Elliot's over the records by their scores; and each column's ``contribution``, the percentage of all
+    scores that comes from sets with it (they do not add up to 100). ``table`` has the same per column,
+    `level_contributions` per value of each column.
 
     Examples
     --------
@@ -245,39 +189,128 @@ class SpecialUniques(KeyMeasure):
 
     label: ClassVar[str] = "special_uniques"
     reference: ClassVar[str] = "Elliot, Manning and Ford (2002); Winkler (2004), section 4"
+    missing_choices: ClassVar[tuple[str, ...]] = (*KEYED[:2], "pairwise", *KEYED[2:])
+    own_missing: ClassVar[tuple[str, ...]] = ("wildcard", "category", "pairwise")
 
     largest: int = checked(3, check_integer, low=1)
     share: bool = False
+    fraction: float = checked(0.01, check_number, low=0, high=1, open_low=True)
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Look at all sets of columns, small ones first."""
+        found = self._search(released)
+        score, total = found.score, found.score.sum()
+        dis = self._dis(released, score)
+        worth = 100.0 * found.worth.sum(axis=0) / total if total else np.zeros(released.shape[1])
+        parts = {f"size {k + 1}": float(count) for k, count in enumerate(found.sizes)}
+        parts |= {"DIS": float(dis.sum()), "DIS largest": float(dis.max())}
+        parts |= {f"contribution {c}": float(w) for c, w in zip(released.columns, worth, strict=True)}
+        table = pd.DataFrame({"minimal uniques": found.taking, "contribution": worth}, index=released.columns)
+        return _number_or_share(self.share, float((score > 0).sum()), len(score), parts, table, score)
+
+    def dis(self, original: Data, released: Data) -> Array:
+        """DIS-SUDA score of each released record: how likely a match with it is right. Confidential."""
+        used = self.prepare(original).columns.of(Frame.of(released))
+        return self._dis(used, self._search(used).score)
+
+    def level_contributions(self, original: Data, released: Data) -> pd.DataFrame:
+        """Records, those with a minimal unique, and the contribution of each value of each column. Confidential."""
+        used = self.prepare(original).columns.of(Frame.of(released))
+        found, rows = self._search(used), []
+        for j, label in enumerate(used.columns):
+            each = pd.DataFrame({"records": 1, "special": found.worth[:, j] > 0, "contribution": found.worth[:, j]})
+            by_level = each.groupby(used[label].to_numpy(), dropna=False).sum()
+            by_level["contribution"] *= 100.0 / max(float(found.score.sum()), 1.0)
+            rows.append(by_level)
+        return pd.concat(rows, keys=used.columns, names=["column", "level"])
+
+    def _search(self, released: pd.DataFrame) -> _SpecialUniques:
+        """Minimal sample uniques of every record."""
         (codes,), _ = cells.common_codes(released)
+        holes = released.isna().to_numpy() if self.missing in ("wildcard", "pairwise") else None
+        if holes is not None and not holes.any():
+            holes = None
         n, p = codes.shape
-        most = min(self.largest, p)
         top = min(self.largest, p - 1)
-        score, any_, parts = np.zeros(n), np.zeros(n, dtype=bool), {}
-        taking = np.zeros(p, dtype=np.int64)
+        deep = min(self.largest, p)
+        worths = np.array([float(math.prod(p - i for i in range(k, top + 1))) for k in range(deep + 1)])
+        if holes is None or self.missing == "pairwise":
+            found = self._search_depth_first(codes if holes is None else np.where(holes, -1, codes), worths)
+            if found is not None:
+                return found
+        score, worth, taking, sizes = np.zeros(n), np.zeros((n, p)), np.zeros(p, dtype=np.int64), list[int]()
         # Uniqueness on a set implies it on every larger one, so only sets that are one smaller need a look.
-        before: dict[tuple[int, ...], NDArray[np.bool_]] = {(): np.full(n, n == 1)}
-        for k in range(1, most + 1):
-            now, found = {}, 0
-            worth = float(np.prod([p - i for i in range(k, top + 1)])) if k <= top else 1.0
+        before: dict[tuple[int, ...], Flags] = {(): np.full(n, n == 1)}
+        for k in range(1, min(self.largest, p) + 1):
+            now, number = {}, 0
+            each = float(worths[k])
             for chosen in itertools.combinations(range(p), k):
-                (joint,), size = cells.merge([codes[:, chosen]])
-                unique = np.bincount(joint, minlength=size)[joint] == 1
+                unique = self._alone(released, codes, holes, chosen)
                 now[chosen] = unique
                 minimal = unique.copy()
                 for part in itertools.combinations(chosen, k - 1):
                     minimal &= ~before[part]
-                count = int(minimal.sum())
-                found += count
-                taking[list(chosen)] += count
-                score += worth * minimal
-                any_ |= minimal
-            parts[f"size {k}"] = float(found)
+                rows = np.flatnonzero(minimal)
+                number += len(rows)
+                taking[list(chosen)] += len(rows)
+                score[rows] += each
+                worth[np.ix_(rows, list(chosen))] += each
+            sizes.append(number)
             before = now
-        table = pd.DataFrame({"minimal uniques": taking}, index=released.columns)
-        return _number_or_share(self.share, float(any_.sum()), n, parts, table, score)
+        return _SpecialUniques(score, worth, taking, sizes)
+
+    @staticmethod
+    def _search_depth_first(codes: Ints, worths: Array) -> _SpecialUniques | None:
+        """The same by one bit per set of columns and record, where those are not too many."""
+        p, deep = codes.shape[1], len(worths) - 1
+        # Records that share all keys are alone nowhere: one of them stands for all.
+        (joint,), _ = cells.merge([codes + 1])
+        _, first, which, many = np.unique(joint, return_index=True, return_inverse=True, return_counts=True)
+        offsets = np.cumsum([0] + [math.comb(p, k) for k in range(deep + 1)])
+        if len(first) * int(offsets[-1]) > MOST_BITS:
+            return None
+        binomial = np.array([[math.comb(a, b) for b in range(deep + 1)] for a in range(p)], dtype=np.int64)
+        # Columns with many values first: records are alone sooner, and leave the search.
+        order = np.argsort(-codes.max(axis=0), kind="stable")
+        rows = np.ascontiguousarray(codes[first].T[order], dtype=np.int32)
+        weight = np.minimum(many, 2).astype(np.int32)
+        found = minimal_uniques(rows, int(codes.max(initial=0)) + 1, weight, worths, offsets, binomial)
+        back, which = np.argsort(order), which.reshape(-1)
+        return _SpecialUniques(found[0][which], found[1][which][:, back], found[2][back], found[3][1:].tolist())
+
+    def _alone(self, released: pd.DataFrame, codes: Ints, holes: Flags | None, chosen: tuple[int, ...]) -> Flags:
+        """Which records are unique on a set of columns."""
+        blank = None if holes is None else holes[:, chosen].any(axis=1)
+        if blank is None or not blank.any():
+            (joint,), size = cells.merge([codes[:, chosen]])
+            return np.asarray(np.bincount(joint, minlength=size)[joint] == 1)
+        if self.missing == "wildcard":
+            return np.asarray(key_matches(released.iloc[:, list(chosen)]) == 1)
+        found = np.zeros(len(codes), dtype=bool)
+        if not blank.all():
+            (joint,), size = cells.merge([codes[~blank][:, chosen]])
+            found[~blank] = np.bincount(joint, minlength=size)[joint] == 1
+        return found
+
+    def _dis(self, released: pd.DataFrame, score: Array) -> Array:
+        """DIS-SUDA, with the constants of the SUDA software."""
+        wild = self.missing == "wildcard" and frames.missing_rows(released) is not None
+        size = np.asarray(key_matches(released)) if wild else cells.class_sizes(released)[0]
+        paired, power = float((size == 2).sum()), 1.0 + (8.0 - released.shape[1]) / 20.0
+        there = score > 0
+        raised = score[there] ** power
+        dis = np.zeros(len(score))
+        dis[there] = 1.0 / (1.0 + paired * (1.0 - self.fraction) / (self.fraction * raised * (1.0 / raised).sum()))
+        return dis
+
+
+class _SpecialUniques(NamedTuple):
+    """Scores of the records, what each column adds to them, minimal uniques that each takes part in, and by size."""
+
+    score: Array
+    worth: Array
+    taking: Ints
+    sizes: list[int]
 
 
 def _number_or_share(
@@ -290,16 +323,3 @@ def _number_or_share(
 ) -> Measured:
     both = {"number": number, "share": number / rows}
     return Measured(both["share" if share else "number"], 0.0, (parts or {}) | both, table, records)
-
-
-def _recursive(where: Ints, counts: Ints, groups: int, c: float) -> Array:
-    """Largest l with r1 < c (r_l + ... + r_m), counts r in falling order, for each group."""
-    diversity = np.zeros(groups)
-    order = np.lexsort((-counts, where))
-    edges = np.append(np.flatnonzero(np.diff(where[order], prepend=-1)), len(order))
-    for g in range(groups):
-        r = counts[order[edges[g] : edges[g + 1]]]
-        tails = np.cumsum(r[::-1])[::-1]
-        fine = np.flatnonzero(r[0] < c * tails)
-        diversity[g] = fine[-1] + 1 if len(fine) else 0
-    return diversity

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
@@ -26,9 +28,12 @@ def common_codes(*tables: pd.DataFrame) -> tuple[list[Ints], list[int]]:
     first = tables[0]
     codes = [np.empty(t.shape, dtype=np.int64) for t in tables]
     levels = []
+    whole = all(isinstance(d, np.dtype) and d.kind in "ib" for t in tables for d in t.dtypes)
+    matrix = np.concatenate([t[first.columns].to_numpy() for t in tables]) if whole else None
     for j, label in enumerate(first.columns):
-        columns = [t[label] for t in tables]
-        found, size = _by_category(columns) or _by_value(columns)
+        known = None if matrix is None else _by_integer(matrix[:, j])
+        columns = [t[label] for t in tables] if known is None else []
+        found, size = known or _by_category(columns) or _by_value(columns)
         levels.append(size)
         at = 0
         for part in codes:
@@ -48,6 +53,16 @@ def _by_value(columns: Sequence[pd.Series]) -> tuple[Ints, int]:
     return found, len(unique)
 
 
+def _by_integer(values: NDArray[Any]) -> tuple[Ints, int] | None:
+    """The same for integers that lie close together, which need no search; None for others."""
+    if len(values) == 0 or values.dtype.kind not in "iub":
+        return None
+    low, high = int(values.min()), int(values.max())
+    if high - low >= 4 * len(values) + 64:
+        return None
+    return renumber(values.astype(np.int64) - low, high - low + 1)
+
+
 def _by_category(columns: Sequence[pd.Series]) -> tuple[Ints, int] | None:
     """The same for categories with the same type of values, each category looked at once; None for other columns."""
     dtypes = [c.dtype for c in columns]
@@ -61,10 +76,10 @@ def _by_category(columns: Sequence[pd.Series]) -> tuple[Ints, int] | None:
         own = np.append(places[at : at + len(dtype.categories)], len(unique))
         parts.append(own[column.cat.codes.to_numpy()])
         at += len(dtype.categories)
-    return _renumber(np.concatenate(parts), len(unique) + 1)
+    return renumber(np.concatenate(parts), len(unique) + 1)
 
 
-def _renumber(codes: Ints, size: int) -> tuple[Ints, int]:
+def renumber(codes: Ints, size: int) -> tuple[Ints, int]:
     """Codes below ``size`` without those that nobody has, in the same order, and how many are left."""
     there = np.bincount(codes, minlength=size) > 0
     return (np.cumsum(there) - 1)[codes], int(there.sum())
@@ -79,7 +94,7 @@ def merge(codes: Sequence[Ints]) -> tuple[list[Ints], int]:
         many = int(stacked[:, j].max(initial=0)) + 1
         joint, cells = joint * many + stacked[:, j], cells * many
         if cells <= 4 * len(stacked):
-            joint, cells = _renumber(joint, cells)  # counting is quicker than sorting
+            joint, cells = renumber(joint, cells)  # counting is quicker than sorting
         else:
             joint = np.unique(joint, return_inverse=True)[1].reshape(-1)
             cells = int(joint.max(initial=-1)) + 1

@@ -17,6 +17,7 @@ from ...errors import InputError
 from ...protocols import Array
 from ..base import Measured, SummedMeasure
 from ..frames import Names, as_names
+from ..missing import FILLED
 from ..sums import Counts
 from . import cells
 
@@ -95,7 +96,8 @@ def pearson_c(table: ArrayLike) -> float:
 class _CountedMeasure(SummedMeasure):
     """A comparison of how often rows occur in two files."""
 
-    policies: ClassVar[tuple[str, ...]] = ("raise", "omit", "category")
+    missing_choices: ClassVar[tuple[str, ...]] = FILLED
+    own_missing: ClassVar[tuple[str, ...]] = ("category",)
 
     def begin(self, original: pd.DataFrame) -> Counts:
         # The rows of a whole file need not be put together.

@@ -18,6 +18,7 @@ from ...errors import InputError
 from ...protocols import Array
 from .. import frames
 from ..base import Measure, Measured
+from ..missing import FILLED
 from . import cells
 
 
@@ -111,7 +112,8 @@ class LogLinearLoss(Measure):
 
     label: ClassVar[str] = "loglinear_loss"
     reference: ClassVar[str] = "Bishop, Fienberg and Holland (1975); Winkler (2004), section 5"
-    policies: ClassVar[tuple[str, ...]] = ("raise", "omit", "category")
+    missing_choices: ClassVar[tuple[str, ...]] = FILLED
+    own_missing: ClassVar[tuple[str, ...]] = ("category",)
 
     columns: frames.Names = checked(None, frames.as_names)
     margins: Any = checked(2, lambda name, m: m if isinstance(m, (list, tuple)) else check_integer(name, m, low=1))

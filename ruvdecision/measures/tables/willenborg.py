@@ -25,6 +25,7 @@ from ...errors import InputError, UnsupportedError, kind_of
 from ...protocols import Array
 from .. import frames
 from ..base import Measured, SummedMeasure, mean_or_function
+from ..missing import COMPLETE, FILLED
 from ..risk.records import PairedMeasure, RecordPairs
 from ..sums import ColumnMoments, moments_of, sound_covariance
 from . import cells
@@ -59,7 +60,8 @@ class EntropyLoss(PairedMeasure):
     label: ClassVar[str] = "entropy_loss"
     role: ClassVar[str] = "utility"
     reference: ClassVar[str] = "Willenborg and de Waal (2000), Elements of Statistical Disclosure Control"
-    policies: ClassVar[tuple[str, ...]] = ("raise", "omit", "category")
+    missing_choices: ClassVar[tuple[str, ...]] = FILLED
+    own_missing: ClassVar[tuple[str, ...]] = ("category",)
 
     columns: frames.Names = checked(None, frames.as_names)
     transition: Mapping[Hashable, pd.DataFrame] | None = None
@@ -126,6 +128,7 @@ class VarianceInflation(SummedMeasure):
     label: ClassVar[str] = "variance_ratio"
     direction: ClassVar[str] = "higher"
     reference: ClassVar[str] = "Willenborg and de Waal (2000); Winkler (2004), section 5"
+    missing_choices: ClassVar[tuple[str, ...]] = COMPLETE
 
     columns: frames.Names = checked(None, frames.as_names)
     statistic: Any = checked("mean", mean_or_function)

@@ -11,12 +11,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from ...checks import check_integer, check_number, checked
+from ...checks import as_generator, check_integer, check_number, checked
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
 from ..base import Measure, Measured, SummedMeasure
 from ..frames import Ints, Names, as_names, numeric, refuse_constant, varying_spreads
 from ..kernels import sum_distances
+from ..missing import IMPUTED
 from ..sums import ColumnMoments, definite_covariance, moments_of, sound_covariance
 from .cdf import step_differences
 
@@ -29,6 +30,8 @@ KEPT = 20_000_000
 @dataclass(frozen=True, repr=False)
 class _Cloud(Measure):
     """Numeric columns in units of the original's standard deviations."""
+
+    missing_choices: ClassVar[tuple[str, ...]] = IMPUTED
 
     columns: Names = checked(None, as_names)
     standardise: bool = True
@@ -152,7 +155,7 @@ class SlicedWasserstein(_Cloud):
 
     def begin(self, original: pd.DataFrame) -> tuple[Array, list[Array] | None, Array, Array]:
         values, units = self.units(original)
-        directions = np.random.default_rng(self.seed).standard_normal((values.shape[1], self.projections))
+        directions = as_generator(self.seed).standard_normal((values.shape[1], self.projections))
         directions /= np.linalg.norm(directions, axis=0)
         across = np.ascontiguousarray(values.T)
         kept = list(_projected(across, directions)) if len(values) * self.projections <= KEPT else None
@@ -192,6 +195,7 @@ class IL1s(SummedMeasure):
     label: ClassVar[str] = "IL1s"
     reference: ClassVar[str] = "Yancey, Winkler and Creecy (2002); Mateo-Sanz, Sebe and Domingo-Ferrer (2004)"
     matched: ClassVar[bool] = True
+    missing_choices: ClassVar[tuple[str, ...]] = IMPUTED
 
     def begin(self, original: pd.DataFrame) -> tuple[Array, Array, list[str]]:
         values = numeric(self.name, original)
@@ -244,6 +248,7 @@ class Eigenvalues(SummedMeasure):
 
     label: ClassVar[str] = "eigenvalues"
     reference: ClassVar[str] = "Templ and Meindl (2008); sdcMicro's dUtility"
+    missing_choices: ClassVar[tuple[str, ...]] = IMPUTED
 
     def begin(self, original: pd.DataFrame) -> Array:
         moments = moments_of(self.name, original, "the original")
@@ -307,6 +312,7 @@ class Mahalanobis(SummedMeasure):
     label: ClassVar[str] = "Mahalanobis"
     reference: ClassVar[str] = "Templ and Meindl (2008)"
     matched: ClassVar[bool] = True
+    missing_choices: ClassVar[tuple[str, ...]] = IMPUTED
 
     def begin(self, original: pd.DataFrame) -> tuple[Array, _Whitening]:
         white = _Whitening.of(self.name, moments_of(self.name, original, "the original"))

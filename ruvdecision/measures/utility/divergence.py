@@ -17,6 +17,7 @@ from ...errors import InputError, UnsupportedError
 from ...protocols import Array
 from ..base import Measure, Measured, SummedMeasure
 from ..frames import Ints, Names, as_names, numeric
+from ..missing import IMPUTED
 from ..sums import ColumnMoments, definite_covariance, is_singular, moments_of, sound_covariance
 
 UNDER = ("original", "released", "both")
@@ -57,6 +58,7 @@ class NormalKL(SummedMeasure):
 
     label: ClassVar[str] = "KL"
     reference: ClassVar[str] = "Karr, Kohnen, Oganian, Reiter and Sanil (2006), eqs. 6 and 15"
+    missing_choices: ClassVar[tuple[str, ...]] = IMPUTED
 
     def begin(self, original: pd.DataFrame) -> ColumnMoments:
         moments = moments_of(self.name, original, "the original")
@@ -77,6 +79,8 @@ class NormalKL(SummedMeasure):
 @dataclass(frozen=True, repr=False)
 class _Density(Measure):
     """Kernel densities of both files on one grid, for one to three variables."""
+
+    missing_choices: ClassVar[tuple[str, ...]] = IMPUTED
 
     columns: Names = checked(None, as_names)
     bandwidth: float | None = checked(None, check_number, low=0, open_low=True)

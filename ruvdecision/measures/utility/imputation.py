@@ -101,6 +101,7 @@ class ImputationLoss(Measure):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Little and Liu (2002); Winkler (2004), section 5, with three misprints put right"
     takes_copies: ClassVar[bool] = True
+    missing_choices: ClassVar[tuple[str, ...]] = ("omit", "raise")
 
     columns: Names = checked(None, frames.as_names)
     statistic: Any = checked("mean", mean_or_function)
@@ -144,4 +145,4 @@ class _Copies(Prepared):
             raise InputError(f"{measure.name} takes two imputed copies or more", len(copies), "Release more copies")
         complete = [self.columns.complete(copy, self.columns.incomplete(copy, "a copy")) for copy in copies]
         omitted = sum(map(len, copies)) - sum(map(len, complete))
-        return self.columns.result(measure.compare(self.state, complete), omitted)
+        return self.columns.result(measure.compare(self.state, complete), omitted, omitted > 0)

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from scipy import linalg, special
 
-from ...checks import check_choice, check_integer, check_number, checked
+from ...checks import as_generator, check_choice, check_integer, check_number, checked
 from ...errors import InputError
 from ...numerics.glm import logistic
 from ...protocols import Array
@@ -104,7 +104,7 @@ class _PropensityMeasure(Measure):
         return Measured(parts[self.statistic], error, parts)
 
     def _permuted(self, plan: Any, source: Flags) -> tuple[float, float, float]:
-        rng = np.random.default_rng(self.seed)
+        rng = as_generator(self.seed)
         shuffled = [rng.permutation(source) for _ in range(self.permutations)]
         c = float(source.mean())
         with ThreadPoolExecutor(max_workers=2) as workers:

@@ -14,7 +14,7 @@ from ruvdecision.beliefs.finite import FiniteBelief
 from ruvdecision.beliefs.normal import NormalBelief
 from ruvdecision.beliefs.table.belief import TableBelief
 from ruvdecision.channels.likelihood.laws import noise_law
-from ruvdecision.channels.steps import About
+from ruvdecision.channels.steps import FileFacts
 from ruvdecision.engines import pick
 from ruvdecision.engines.identity.boxes import log_box
 from ruvdecision.engines.identity.coarse_rows import CoarseRows
@@ -411,7 +411,7 @@ def test_boxes_against_scipy(k):
 
 @pytest.mark.parametrize("kind", [{"kind": "laplace"}, {"kind": "t", "df": 5.0}, {"kind": "mixture"}])
 def test_laws_of_noise_integrate_to_one(kind):
-    law = noise_law(Noise(sd=0.7, **kind).steps(About(1, (0,)), np.array([[0.7]]))[0].kind, np.array([0.7]))
+    law = noise_law(Noise(sd=0.7, **kind).steps(FileFacts(1, (0,)), np.array([[0.7]]))[0].kind, np.array([0.7]))
     for variance in (0.0, 1e-4, 0.3, 50.0):
         reach = 400 * (0.7 + np.sqrt(variance))
         total = integrate.quad(

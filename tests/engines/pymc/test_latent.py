@@ -89,7 +89,7 @@ def agree(belief: PyMCBelief, mask: Mask, data: pd.DataFrame, targets, losses=LO
     for target in targets:
         user = User(belief, target, Quadratic())
         point = ENGINE.point(user, mask, release)
-        assert point.route.startswith("records sampled too")
+        assert point.marginalization.startswith("records sampled too")
         assert point.rhat < 1.02
         right = Exact().posterior(User(EXACT[k], target, Quadratic()), mask, release)
         found = point.posteriors[0]
@@ -178,8 +178,8 @@ def test_bounded_entries_of_a_joint_model_against_the_integrated_route(joint: Py
     for target in (Record(0), Record(3)):
         latent = ENGINE.point(User(joint, target, Quadratic()), mask, release)
         whole = ENGINE.point(User(scalar, target, Quadratic()), mask, release)
-        assert latent.route.startswith("records sampled too")
-        assert whole.route == "integrated over nodes"
+        assert latent.marginalization.startswith("records sampled too")
+        assert whole.marginalization == "integrated over nodes"
         gap = latent.values[0].value - whole.values[0].value
         assert abs(gap) <= 4 * np.hypot(latent.values[0].error, whole.values[0].error)
         files = latent.chains.values[ALL].reshape(-1, N)

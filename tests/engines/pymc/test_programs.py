@@ -12,7 +12,7 @@ from ruvdecision.beliefs.pymc import PyMCBelief, cheap_mode, quiet, quiet_pymc
 from ruvdecision.channels.likelihood import observe
 from ruvdecision.engines.pymc.data import observed_in
 from ruvdecision.engines.pymc.model import compiled_model
-from ruvdecision.engines.pymc.nodes import Frames
+from ruvdecision.engines.pymc.nodes import LaplaceBoxes
 from ruvdecision.engines.pymc.programs import Program, _forgiving, vectorised
 from ruvdecision.masks import Clip, Noise, Round, Subsample, Suppress
 from ruvdecision.masks.frame import Frame, Numbers
@@ -141,18 +141,18 @@ def test_lengths_that_do_not_fit_are_refused() -> None:
 
 def test_a_product_grid_is_laid_out_as_its_points_are() -> None:
     roots = np.array([[[2.0, 0.0], [0.5, 1.5]], [[1.0, 0.0], [-0.2, 0.7]]])
-    frames = Frames(RNG.normal(size=(2, 2)), roots, np.full((2, 2), -9.0), np.full((2, 2), 9.0))
+    boxes = LaplaceBoxes(RNG.normal(size=(2, 2)), roots, np.full((2, 2), -9.0), np.full((2, 2), 9.0))
     z = [RNG.normal(size=(2, 3)), RNG.normal(size=(2, 4))]
     points = np.stack(np.broadcast_arrays(z[0][:, :, None], z[1][:, None, :]), axis=-1).reshape(2, -1, 2)
-    found = frames.over([z[0][:, :, None], z[1][:, None, :]], (3, 4))
-    np.testing.assert_allclose(found.reshape(2, -1, 2), frames.u(points), rtol=1e-14)
+    found = boxes.over([z[0][:, :, None], z[1][:, None, :]], (3, 4))
+    np.testing.assert_allclose(found.reshape(2, -1, 2), boxes.u(points), rtol=1e-14)
 
 
 def test_groups_of_releases_hold_each_release_once() -> None:
     count = 300
     high = RNG.uniform(8.6, 30.0, (count, 2))
-    frames = Frames(np.zeros((count, 2)), np.tile(np.eye(2), (count, 1, 1)), -high, high)
-    groups = frames.sorted()
+    boxes = LaplaceBoxes(np.zeros((count, 2)), np.tile(np.eye(2), (count, 1, 1)), -high, high)
+    groups = boxes.sorted()
     assert sorted(i for members, _ in groups for i in members) == list(range(count))
     assert len(groups) > 4
 

@@ -126,7 +126,7 @@ def test_known_variance_is_the_exact_study(beliefs, target, loss):
     np.testing.assert_allclose(found.uncertainty, truth.uncertainty, rtol=1e-9)
     assert found.before == pytest.approx(truth.before, rel=1e-9)
     assert np.all(np.array(found.diagnostics["node_error"]) <= 1e-8)
-    assert all(found.diagnostics["converged"]) and set(found.diagnostics["route"]) == {"closed form"}
+    assert all(found.diagnostics["converged"]) and set(found.diagnostics["marginalization"]) == {"closed form"}
 
 
 def test_posteriors_are_those_of_the_exact_engine(beliefs):
@@ -416,13 +416,13 @@ def test_replicates_and_planning(beliefs):
 
 def test_users_are_solved_together_and_progress_is_told(beliefs):
     users = [User(beliefs["mean_and_sd"], t, Quadratic()) for t in (Record(0), Parameter("sigma"))]
-    told = []
+    shares_done = []
     problem = Problem(tuple(users), Batch([Noise(sd=1.0), Topcode(at=1.5)]), DATA, seed=SEED)
-    both = Quadrature().plan(problem).run(tell=told.append)
+    both = Quadrature().plan(problem).run(on_progress=shares_done.append)
     alone = [Quadrature().solve(u, [Noise(sd=1.0), Topcode(at=1.5)], data=DATA, seed=SEED) for u in users]
     for a, b in zip(both, alone, strict=True):
         np.testing.assert_allclose(a.uncertainty, b.uncertainty, rtol=1e-9)
-    assert told[-1] == pytest.approx(1.0) and len({*both[0].diagnostics["route"]}) == 2
+    assert shares_done[-1] == pytest.approx(1.0) and len({*both[0].diagnostics["marginalization"]}) == 2
 
 
 def test_any_loss_and_listed_estimates(beliefs):

@@ -102,12 +102,18 @@ EXACT = {1: NormalBelief(N, VARIANCE, prior_variance=DOUBT), 3: NormalBelief(N, 
 
 
 def agree(
-    exact: User, sampled: User, mask: Mask, data: pd.DataFrame, losses=LOSSES, route: str = "", engine: Sampling = QUICK
+    exact: User,
+    sampled: User,
+    mask: Mask,
+    data: pd.DataFrame,
+    losses=LOSSES,
+    marginalization: str = "",
+    engine: Sampling = QUICK,
 ) -> None:
     """U of both for each loss within four Monte Carlo errors, from one run of the sampler."""
     release = mask.release(data, 11)
     point = engine.point(sampled, mask, release)
-    assert route in point.route
+    assert marginalization in point.marginalization
     assert point.rhat < 1.02
     right = Exact().posterior(exact, mask, release)
     for name, loss in losses.items():
@@ -137,17 +143,19 @@ def agree(
 )
 def test_one_variable_in_closed_form(scalar: PyMCBelief, mask: Mask, target: object) -> None:
     user, same = User(EXACT[1], target, Quadratic()), User(scalar, target, Quadratic())
-    agree(user, same, mask, ONE, route="nothing is released" if mask == Suppress() else "closed form")
+    agree(user, same, mask, ONE, marginalization="nothing is released" if mask == Suppress() else "closed form")
 
 
 @pytest.mark.parametrize("target", [Record(0), Record(4), Parameter("mu")], ids=str)
 def test_a_subsample_says_who_is_in_it(scalar: PyMCBelief, target: object) -> None:
     mask = Subsample(size=4) | Noise(variance=1.0)
-    agree(User(EXACT[1], target, Quadratic()), User(scalar, target, Quadratic()), mask, ONE, route="closed form")
+    agree(
+        User(EXACT[1], target, Quadratic()), User(scalar, target, Quadratic()), mask, ONE, marginalization="closed form"
+    )
 
 
 @pytest.mark.parametrize(
-    ("mask", "target", "route"),
+    ("mask", "target", "marginalization"),
     [
         (Noise(covariance=0.7 * S1), Record(0), "closed form, rows"),
         (Noise(covariance=0.7 * S1), Parameter("mu"), "closed form, rows"),
@@ -158,9 +166,9 @@ def test_a_subsample_says_who_is_in_it(scalar: PyMCBelief, target: object) -> No
     ],
     ids=str,
 )
-def test_three_variables_in_closed_form(vector: PyMCBelief, mask: Mask, target: object, route: str) -> None:
+def test_three_variables_in_closed_form(vector: PyMCBelief, mask: Mask, target: object, marginalization: str) -> None:
     losses = LOSSES if target != Parameter("mu") else {k: LOSSES[k] for k in ("quadratic", "absolute")}
-    agree(User(EXACT[3], target, Quadratic()), User(vector, target, Quadratic()), mask, THREE, losses, route)
+    agree(User(EXACT[3], target, Quadratic()), User(vector, target, Quadratic()), mask, THREE, losses, marginalization)
 
 
 def test_the_density_of_draws_in_three_dimensions(vector: PyMCBelief) -> None:
@@ -198,7 +206,7 @@ def test_exact_and_sampled_maps_are_one_map(scalar: PyMCBelief) -> None:
         assert np.all(gap <= 4 * getattr(sampled, who).error), who
     table = sampled.to_dataframe()
     assert set(table["engine"]) == {"sampling"}
-    assert {"intruder_rhat", "intruder_ess_bulk", "intruder_how", "intruder_route"} <= set(table.columns)
+    assert {"intruder_rhat", "intruder_ess_bulk", "intruder_how", "intruder_marginalization"} <= set(table.columns)
     assert np.all(table["utility_error"] > 0)
 
 
@@ -232,7 +240,7 @@ def rounded(y, x):
 
 
 @pytest.mark.parametrize(
-    ("mask", "noise", "route"),
+    ("mask", "noise", "marginalization"),
     [
         (Noise(sd=0.8), gaussian, "integrated on a shared grid"),
         (Noise(sd=0.8, kind="laplace"), laplace, "integrated over nodes"),
@@ -240,14 +248,16 @@ def rounded(y, x):
     ],
     ids=["grid", "laplace", "round"],
 )
-def test_integrated_routes_against_quadrature(incomes: PyMCBelief, mask: Mask, noise: object, route: str) -> None:
+def test_integrated_routes_against_quadrature(
+    incomes: PyMCBelief, mask: Mask, noise: object, marginalization: str
+) -> None:
     data = pd.DataFrame({0: [0.7, 2.3, 1.2, 0.4]})
     release = mask.release(data, 5)
     mu, weight = marginal_law(release.to_numpy()[:, 0], noise)
     mean = weight @ mu
     variance = weight @ (mu - mean) ** 2
     point = QUICK.point(User(incomes, Parameter("mu"), Quadratic()), mask, release)
-    assert point.route == route
+    assert point.marginalization == marginalization
     assert point.integration_error < 0.02
     value, error = point.values[0]
     assert abs(value - variance) <= 4 * error + 1e-3 * variance  # the grid's own step
@@ -281,7 +291,7 @@ def test_the_same_release_by_nodes_and_in_closed_form(scalar: PyMCBelief) -> Non
     """Rounding to a very fine base is as good as no mask; to a coarse one it is an interval around each record."""
     release = Round(base=0.5).release(ONE, 1)
     point = QUICK.point(User(scalar, Parameter("mu"), Quadratic()), Round(base=0.5), release)
-    assert point.route == "integrated over nodes"
+    assert point.marginalization == "integrated over nodes"
     grid = np.linspace(-4, 5, 2001)
     logs = stats.norm.logpdf(grid, 0, np.sqrt(DOUBT))
     for y in release.to_numpy()[:, 0]:

@@ -147,7 +147,7 @@ def test_a_release_that_fails_marks_its_point(unknowns, monkeypatch):
     settle = Settled.of.__func__
 
     def fails_for_rounding(posteriors, users, tolerance):
-        if posteriors.lines:
+        if posteriors.support_maps:
             raise InputError("The grid is too coarse", "a test", "Nothing")
         return settle(Settled, posteriors, users, tolerance)
 

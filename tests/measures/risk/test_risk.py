@@ -20,12 +20,14 @@ from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
 from ruvdecision.errors import InputError, UnsupportedError
+from ruvdecision.measures.risk import uniqueness
 from ruvdecision.measures.risk.disclosure import (
     AttributeDisclosure,
     ClusteringAttack,
     IntervalDisclosure,
     IntruderError,
 )
+from ruvdecision.measures.risk.diversity import LDiversity
 from ruvdecision.measures.risk.fellegi_sunter import AgreementMixture, FellegiSunter, fit_mixture
 from ruvdecision.measures.risk.linkage import RecordLinkage
 from ruvdecision.measures.risk.neighbours import BoxTree, nearest, own_share
@@ -35,7 +37,7 @@ from ruvdecision.measures.risk.population_uniques import (
     PoissonGammaUniques,
     fit_pitman,
 )
-from ruvdecision.measures.risk.uniqueness import KAnonymity, LDiversity, SampleUniques, SpecialUniques
+from ruvdecision.measures.risk.uniqueness import KAnonymity, SampleUniques, SpecialUniques
 
 approx = pytest.approx
 BACK = "original to released"
@@ -310,10 +312,10 @@ def test_missing_values_are_refused_or_left_out() -> None:
     x = pd.DataFrame({"a": [0.0, 1.0, np.nan, 9.0], "b": [1.0, 2.0, 3.0, 4.0]}, index=list("wxyz"))
     y = pd.DataFrame({"a": [0.0, np.nan, 2.0, 9.0], "b": [1.0, 2.0, 3.0, 4.0]}, index=range(4))
     with pytest.raises(InputError, match="columns a"):
-        RecordLinkage()(x, y)
-    value = RecordLinkage(nan_policy="omit")(x, y)
+        RecordLinkage(missing="raise")(x, y)
+    value = RecordLinkage(missing="omit")(x, y)
     assert value == 1.0 and value.parts["omitted"] == 1
-    shares = RecordLinkage(nan_policy="omit").per_record(x, y)
+    shares = RecordLinkage(missing="omit").per_record(x, y)
     assert shares[[0, 3]].tolist() == [1.0, 1.0] and np.isnan(shares[[1, 2]]).all()
     assert RecordLinkage(known="b")(x, y) == 1.0
 
@@ -329,7 +331,7 @@ def test_missing_values_are_refused_or_left_out() -> None:
         ({"draws": 0}, "draws"),
         ({"seed": "x"}, "seed"),
         ({"known": []}, "at least one"),
-        ({"nan_policy": "guess"}, "nan_policy"),
+        ({"missing": "guess"}, "missing"),
     ],
 )
 def test_bad_settings(arguments: dict[str, object], words: str) -> None:
@@ -457,6 +459,48 @@ def test_fellegi_sunter_takes_categories_and_units() -> None:
     assert FellegiSunter(tolerance={"age": 1.0})(x.iloc[order], y.iloc[order]) == approx(float(one), abs=1e-9)
     renamed = FellegiSunter(tolerance={"age": 1.0})(x, y.assign(town=y["town"].replace("a", "new")))
     assert renamed < one  # an unseen category agrees with nobody
+
+
+def test_fellegi_sunter_within_a_share() -> None:
+    x, y = pd.DataFrame({"pay": [100.0, 200.0, -50.0, 0.0]}), pd.DataFrame({"pay": [105.0, 189.0, -52.5, 0.0]})
+    order, first, last = FellegiSunter(tolerance_share=0.05)._agreement(x, y)
+    found = [sorted(order[a:b].tolist()) for a, b in zip(first[0], last[0], strict=True)]
+    assert found == [[0], [], [2], [3]]  # 189 is 5.5 % below 200
+    assert FellegiSunter(tolerance_share={"pay": 0.06})._agreement(x, y)[2][0, 1] == 4
+    with pytest.raises(InputError, match="numeric column"):
+        FellegiSunter(tolerance_share={"town": 0.1})(x.assign(town="a"), y.assign(town="a"))
+
+
+@settings(max_examples=10)
+@given(st.integers(0, 10**6))
+def test_fellegi_sunter_one_to_one_is_the_best_of_all_assignments(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x = pd.DataFrame({"a": rng.normal(size=6), "b": rng.integers(0, 3, 6).astype(str)})
+    y = x.assign(a=x["a"] + rng.normal(0, 0.1, 6))
+    measure = FellegiSunter(one_to_one=True, tolerance_sd=0.3)
+    value = measure(x, y)
+    fit = AgreementMixture(value.table["m"].to_numpy(), value.table["u"].to_numpy(), value.parts["prevalence"])
+    near = np.abs(y["a"].to_numpy()[:, None] - x["a"].to_numpy()) <= 0.3 * x["a"].std()
+    same = y["b"].to_numpy()[:, None] == x["b"].to_numpy()
+    weights = fit.weights((near + 2 * same).reshape(-1)).reshape(6, 6)
+    totals = {p: weights[range(6), p].sum() for p in itertools.permutations(range(6))}
+    top = max(totals.values())
+    shares = [np.mean(np.array(p) == range(6)) for p, total in totals.items() if total > top - 1e-9]
+    assert min(shares) - 1e-12 <= value <= max(shares) + 1e-12
+
+
+def test_fellegi_sunter_takes_names_that_are_nearly_equal() -> None:
+    fuzz = pytest.importorskip("rapidfuzz")
+    x = pd.DataFrame({"name": ["MARTHA", "DWAYNE", "DIXON", "SMITH"]})
+    y = pd.DataFrame({"name": ["MARHTA", "DUANE", "DICKSONX", None]})
+    measure = FellegiSunter(similar=0.84)
+    order, first, last = measure._agreement(x, y)
+    found = [order[a:b].tolist() for a, b in zip(first[0], last[0], strict=True)]
+    score = fuzz.distance.JaroWinkler.similarity
+    assert found == [[j for j in range(4) if n and score(n, x["name"][j]) >= 0.84] for n in y["name"]]
+    assert found[:2] == [[0], [1]]  # Winkler's examples: .961, .84
+    with pytest.raises(InputError, match="column of text"):
+        FellegiSunter(similar={"age": 0.9})(x.assign(age=1.0), x.assign(age=1.0))
 
 
 def test_fellegi_sunter_bad_input() -> None:
@@ -604,9 +648,9 @@ def test_counts_are_those_of_groupby(seed: int, n: int) -> None:
     assert SampleUniques()(table, table) == (sizes == 1).sum()
     assert SampleUniques(share=True)(table, table) == approx((sizes == 1).mean())
     distinct = table.groupby(["a", "c"])["b"].nunique().min()
-    assert LDiversity("b")(table, table) == distinct
+    assert LDiversity(target="b")(table, table) == distinct
     spread = table.groupby(["a", "c"])["b"].apply(lambda s: np.exp(stats.entropy(s.value_counts())))
-    assert LDiversity("b", kind="entropy")(table, table) == approx(spread.min())
+    assert LDiversity(target="b", kind="entropy")(table, table) == approx(spread.min())
     order = rng.permutation(n)
     assert KAnonymity()(table.iloc[order], table.iloc[order]) == sizes.min()
 
@@ -615,18 +659,18 @@ def test_recursive_diversity_by_hand() -> None:
     table = pd.DataFrame({"k": ["x"] * 10, "s": ["a"] * 4 + ["b"] * 3 + ["c"] * 2 + ["d"]})
     # r = 4, 3, 2, 1: 4 < c (r_l + ... + r_m), tails 10, 6, 3, 1.
     for c, expected in ((1.0, 2), (1.5, 3), (0.5, 1), (5.0, 4), (0.3, 0)):
-        assert LDiversity("s", kind="recursive", c=c)(table, table) == expected
-    assert LDiversity("s").per_record(table, table).tolist() == [0.4] * 10
+        assert LDiversity(target="s", kind="recursive", c=c)(table, table) == expected
+    assert LDiversity(target="s").per_record(table, table).tolist() == [0.4] * 10
 
 
 def test_missing_keys() -> None:
     table = pd.DataFrame({"a": ["x", "x", None, "y"], "b": [1, 1, 1, 2]})
     with pytest.raises(InputError, match="missing values in the release"):
-        KAnonymity()(table, table)
-    assert KAnonymity()(table, table.fillna("x")) == 1.0  # the original's gaps do not matter
-    assert KAnonymity(nan_policy="category").per_record(table, table).tolist() == [0.5, 0.5, 1.0, 1.0]
-    np.testing.assert_allclose(KAnonymity(nan_policy="wildcard").per_record(table, table), [1 / 3, 1 / 3, 1 / 3, 1.0])
-    omitted = KAnonymity(nan_policy="omit").per_record(table, table)
+        KAnonymity(missing="raise")(table, table)
+    assert KAnonymity(missing="raise")(table, table.fillna("x")) == 1.0  # the original's gaps do not matter
+    assert KAnonymity(missing="category").per_record(table, table).tolist() == [0.5, 0.5, 1.0, 1.0]
+    np.testing.assert_allclose(KAnonymity(missing="wildcard").per_record(table, table), [1 / 3, 1 / 3, 1 / 3, 1.0])
+    omitted = KAnonymity(missing="omit").per_record(table, table)
     assert omitted[[0, 1, 3]].tolist() == [0.5, 0.5, 1.0] and np.isnan(omitted[2])
 
 
@@ -668,14 +712,14 @@ def test_scores_of_the_suda_manual() -> None:
 
 def test_uniqueness_bad_input() -> None:
     x = pd.DataFrame({"a": [1, 2], "b": [1, 1]})
-    with pytest.raises(InputError, match="sensitive must name"):
+    with pytest.raises(InputError, match="target must name"):
         LDiversity(None)
-    with pytest.raises(InputError, match="in keys and be sensitive"):
-        LDiversity("a", keys=["a"])(x, x)
+    with pytest.raises(InputError, match="in keys and be target"):
+        LDiversity(["a"], "a")(x, x)
     with pytest.raises(InputError, match="keys must name some column"):
-        LDiversity("a")(x[["a"]], x[["a"]])
+        LDiversity(target="a")(x[["a"]], x[["a"]])
     with pytest.raises(InputError, match="kind"):
-        LDiversity("a", kind="t")
+        LDiversity(target="a", kind="t")
     with pytest.raises(InputError, match="largest"):
         SpecialUniques(largest=0)
     with pytest.raises(InputError, match="names a column"):
@@ -872,7 +916,7 @@ def test_population_models_at_their_borders() -> None:
     "measure",
     [
         RecordLinkage(), FellegiSunter(), AttributeDisclosure("a"), IntruderError("a"), IntervalDisclosure(), ClusteringAttack(),
-        KAnonymity(), LDiversity("a"), SampleUniques(), SpecialUniques(), PoissonGammaUniques(population=99),
+        KAnonymity(), LDiversity(target="a"), SampleUniques(), SpecialUniques(), PoissonGammaUniques(population=99),
         LogLinearUniques(population=99),
     ],
     ids=lambda m: type(m).__name__,
@@ -888,3 +932,20 @@ def test_every_risk_measure_keeps_the_contract(measure) -> None:
     assert float(pickle.loads(pickle.dumps(measure))(x, y)) == float(value)
     order = rng.permutation(30)
     assert measure(x.iloc[order], y.iloc[order]) == approx(float(value), rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("missing", ["category", "pairwise"])
+@pytest.mark.parametrize(
+    ("n", "p", "largest"), [(1, 3, 3), (2, 3, 3), (65, 2, 1), (130, 7, 2), (200, 6, 6), (90, 8, 5)]
+)
+def test_the_search_by_bits_finds_what_the_search_by_sets_finds(monkeypatch, n, p, largest, missing) -> None:
+    rng = np.random.default_rng(n)
+    keys = pd.DataFrame({f"k{j}": rng.zipf(1.5, n).clip(max=rng.integers(2, 30)).astype(float) for j in range(p)})
+    keys = keys.mask(rng.random(keys.shape) < 0.05)
+    measure = SpecialUniques(largest=largest, missing=missing)
+    quick = measure._search(keys)
+    monkeypatch.setattr(uniqueness, "MOST_BITS", -1)
+    slow = measure._search(keys)
+    np.testing.assert_array_equal(quick.score, slow.score)
+    np.testing.assert_array_equal(quick.worth, slow.worth)
+    assert (quick.taking.tolist(), quick.sizes) == (slow.taking.tolist(), slow.sizes)

@@ -153,9 +153,9 @@ def test_unseen_categories_and_missing_values_are_kept() -> None:
     assert TotalVariation()(["a", "a", "b"], ["a", "c", "c"]) == approx(2 / 3)
     x, y = pd.DataFrame({"k": ["a", "a", "b", "b"]}), pd.DataFrame({"k": ["a", None, "b", None]})
     with pytest.raises(InputError, match="columns k"):
-        TotalVariation()(x, y)
-    assert TotalVariation(nan_policy="category")(x, y) == 0.5
-    omitted = TotalVariation(nan_policy="omit")(x, y)
+        TotalVariation(missing="raise")(x, y)
+    assert TotalVariation(missing="category")(x, y) == 0.5
+    omitted = TotalVariation(missing="omit")(x, y)
     assert omitted == 0 and omitted.parts["omitted"] == 2
 
 
@@ -405,9 +405,7 @@ def test_imputation_loss() -> None:
     more = [x + rng.standard_normal(2) * 0.2 for _ in range(100)]
     assert ImputationLoss()(x, more) < value  # it goes to zero with the number of copies, whatever the model
     holes = [c.mask(c > 2.2) for c in copies]
-    assert ImputationLoss(nan_policy="omit")(x, holes).parts["omitted"] == sum(
-        c.isna().any(axis=1).sum() for c in holes
-    )
+    assert ImputationLoss(missing="omit")(x, holes).parts["omitted"] == sum(c.isna().any(axis=1).sum() for c in holes)
 
 
 def test_bad_imputations() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -950,10 +951,15 @@ def test_missing_values_never_pass_in_silence(measure):
     original, released = sample()
     holes = released.copy()
     holes.loc[3, "b"] = np.nan
+    strict = replace(measure, missing="raise")
     with pytest.raises(InputError, match=r"missing values in the release.*columns b"):
-        measure(original, holes)
+        strict(original, holes)
     with pytest.raises(InputError, match="missing values in the original"):
-        measure(holes, original)
+        strict(holes, original)
+    for choice in measure.missing_choices[:-1]:
+        taking = replace(measure, missing=choice)
+        values = taking(original, holes), taking(holes, original), taking(original, released)
+        assert [v.missing for v in values] == [choice, choice, ""] and np.isfinite(values).all()
     with pytest.raises(InputError, match="finite"):
         measure(original, released.replace({"b": {released.b[5]: np.inf}}))
 
@@ -962,13 +968,13 @@ def test_missing_rows_are_left_out_when_asked():
     original, released = sample()
     holes = released.copy()
     holes.loc[3, "b"] = np.nan
-    value = NormalKL(nan_policy="omit")(original, holes)
+    value = NormalKL(missing="omit")(original, holes)
     assert value == approx(NormalKL()(original, released.drop(index=3))) and value.parts["omitted"] == 1
-    pair = IL1s(nan_policy="omit")(original, holes)
+    pair = IL1s(missing="omit")(original, holes)
     assert pair == approx(IL1s()(original.drop(index=3), released.drop(index=3)))
-    assert IL1s(nan_policy="omit")(original, released).parts["omitted"] == 0
+    assert IL1s(missing="omit")(original, released).parts["omitted"] == 0
     with pytest.raises(InputError, match="no complete row"):
-        NormalKL(nan_policy="omit")(original, released.assign(a=np.nan))
+        NormalKL(missing="omit")(original, released.assign(a=np.nan))
 
 
 def test_files_that_do_not_match():
@@ -1048,7 +1054,7 @@ def test_formulas_that_cannot_be_read(formula):
         lambda: EllipsoidOverlap("y ~ x", method="guess"),
         lambda: EllipsoidOverlap("y ~ x", draws=1),
         lambda: NormalKL(under="me"),
-        lambda: NormalKL(nan_policy="drop"),
+        lambda: NormalKL(missing="drop"),
         lambda: NormalKL(columns=[]),
         lambda: NormalKL(name=3),
         lambda: DensityKL(bandwidth=0),

@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class TargetTable:
     """A target as a function of the state, the records of some rows, and perhaps a new record.
 
     ``weights[s]`` maps every combination of those records (rows) to the target's values (columns), and holds the chance
@@ -32,7 +32,7 @@ class Plan:
     values: Array
     weights: tuple[csr_array, ...]
 
-    def spread(self, state: int, law: Array, evidence: list[Array]) -> tuple[Ints, Array]:
+    def joint_law(self, state: int, law: Array, evidence: list[Array]) -> tuple[Ints, Array]:
         """Chance of every combination of the rows' outputs together with the target values, in one state.
 
         Gives back the positions of the values that the state allows, and the chances ``(combinations, positions)``.
@@ -41,12 +41,12 @@ class Plan:
         shows output o when its record is outcome i.
         """
         # Outcomes that the state excludes are left out, which matters when there are many of them.
-        seen = np.flatnonzero(law)
+        possible = np.flatnonzero(law)
         combined, pick = np.ones((1, 1)), np.zeros(1, dtype=np.int64)
         for e in evidence:
-            part = (law[seen, None] * e[seen]).T
+            part = (law[possible, None] * e[possible]).T
             combined = (combined[:, None, :, None] * part[None, :, None, :]).reshape(len(combined) * len(part), -1)
-            pick = (pick[:, None] * len(law) + seen).reshape(-1)
+            pick = (pick[:, None] * len(law) + possible).reshape(-1)
         chosen = self.weights[state][pick].tocoo()
         columns, place = np.unique(chosen.col, return_inverse=True)
         part = csr_array((chosen.data, (chosen.row, place.reshape(-1))), shape=(len(pick), len(columns)))
@@ -54,13 +54,13 @@ class Plan:
 
 
 @dataclass(frozen=True, eq=False)
-class AveragePlan:
+class AverageTable:
     """The average of all records, or a function of it: it depends on how many records have each outcome."""
 
     counts: Ints
     values: Array
 
-    def spread(self, chances: Array) -> Array:
+    def counts_law(self, chances: Array) -> Array:
         """Law of the counts when record r has outcome i with ``chances[..., r, i]``, shape (..., counts)."""
         lead, (n, size) = chances.shape[:-2], chances.shape[-2:]
         grid = np.zeros((*lead, *(n + 1,) * (size - 1)))
@@ -113,7 +113,7 @@ class _Averages(Files):
         return self.means
 
 
-def plan_of(belief: FiniteBelief, target: BaseTarget, limit: int) -> Plan | AveragePlan:
+def target_table(belief: FiniteBelief, target: BaseTarget, limit: int) -> TargetTable | AverageTable:
     """Find what a target depends on; refuse if that is too much."""
     n, size = belief.records, len(belief.levels)
     if target.only(Kind.AVERAGE) and n > 1:
@@ -124,7 +124,7 @@ def plan_of(belief: FiniteBelief, target: BaseTarget, limit: int) -> Plan | Aver
                 "Use Enumeration(limit=...) with a larger limit, fewer outcomes or fewer records",
             )
         counts = compositions(n, size)
-        return AveragePlan(counts, target.in_files(_Averages(counts @ belief.levels.numbers / n)))
+        return AverageTable(counts, target.in_files(_Averages(counts @ belief.levels.numbers / n)))
     rows, new = target.rows_in(n).tolist(), target.asks(Kind.NEW)
     states = len(belief.states)
     tracked = len(rows) + new
@@ -146,7 +146,7 @@ def plan_of(belief: FiniteBelief, target: BaseTarget, limit: int) -> Plan | Aver
         chance = np.tile(belief.law[s], drawn) if new else np.ones(combinations)
         source = np.repeat(np.arange(drawn), size) if new else np.arange(combinations)
         weights.append(csr_array((chance, (source, place[s])), shape=(drawn, len(values))))
-    return Plan(tuple(rows), values, tuple(weights))
+    return TargetTable(tuple(rows), values, tuple(weights))
 
 
 def codes_of(belief: FiniteBelief, data: Data) -> Ints:

@@ -1,0 +1,209 @@
+"""Whether a release keeps close to the records that it was made from, beside records that it has never seen.
+
+A synthetic file of any length may copy records without pairing them. How near is near? Records of the same population
+that took no part, the holdout, say it: a release that is as near to them as to the original tells nothing about who is
+in the original.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from scipy.spatial import cKDTree
+
+from ...checks import check_choice, checked
+from ...protocols import Array
+from .. import frames
+from ..base import Measured
+from ..frames import Flags, Names
+from ..missing import fill, with_missing
+from .coordinates import Space
+from .records import OtherFile, RecordMeasure
+
+DISTANCES = ("standardised", "mahalanobis")
+NEAR = 0.05
+"""The share of originals that are this near to their own neighbour: how near is near without a holdout."""
+MEAN_MAXIMUM = 0.8687311606361591
+"""Mean of Kolmogorov's law, sqrt(pi / 2) log 2."""
+
+
+@dataclass(frozen=True, repr=False)
+class _InSpace(RecordMeasure):
+    """A risk from distances between original, release and holdout; columns as in `RecordLinkage`."""
+
+    missing_choices: ClassVar[tuple[str, ...]] = ("category", "omit", "raise")
+    own_missing: ClassVar[tuple[str, ...]] = ("category",)
+
+    def _places(self, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Array, Array, Array]:
+        """Coordinates of the original, the release and the holdout, which may be empty."""
+        mine: Any = self
+        held = released.iloc[:0]
+        if mine.holdout is not None:
+            held = mine.holdout.taken(self.name, "the holdout", list(original.columns), self.missing)
+            for label in original.columns:
+                frames.refuse_mixed(self.name, original[label], held[label])
+        tables = [original, released, held]
+        lacking = list(dict.fromkeys(c for t in tables for c in with_missing(t)))
+        original, released, held = (fill(self.missing, original, t, lacking) for t in tables)
+        both = pd.concat([released, held], ignore_index=True) if len(held) else released
+        left, right, _ = Space(self.name, mine.distance, original).coordinates(None, both)
+        if left.shape[1] == 0:
+            left, right = np.zeros((len(left), 1)), np.zeros((len(right), 1))
+        return left, right[: len(released)], right[len(released) :]
+
+
+@dataclass(frozen=True, repr=False)
+class ClosestRecord(_InSpace):
+    """Share of released records that lie closer to an original record than to any record of a holdout.
+
+    Of a release that tells nothing about who is in the original this is the original's share of both files together
+    (``parts["baseline"]``); of one that repeats originals it is 1. Without a holdout: the share of released records
+    nearer to an original than 5 % of the originals are to their own nearest neighbour; the baseline is then 0.05, as of
+    another sample of the same size. `per_record` gives 1 for such released records.
+
+    Parameters
+    ----------
+    known : list of column names, optional
+        The columns that make the distance; all by default.
+    holdout : DataFrame, array or path, optional
+        Records of the same population from which the release was not made.
+    distance : "standardised" or "mahalanobis"
+        As in `RecordLinkage`.
+
+    Notes
+    -----
+    ``error`` is the standard error over released records. ``parts``: ``baseline``, ``excess`` over it, the 5 % quantile
+    and the median of the distance to the closest record (``DCR 5%``, ``DCR median``), the 5 % quantile of its ratio to
+    the second closest (``NNDR 5%``), the share of exact ``copies``, and the same for the holdout (``holdout DCR 5%``).
+    Distances are in the original's standard deviations.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> train, held = rng.normal(size=(200, 2)), rng.normal(size=(200, 2))
+    >>> value = ClosestRecord(holdout=held)(train, train + 0.01)
+    >>> bool(value > 0.95), value.parts["baseline"]
+    (True, 0.5)
+    """
+
+    label: ClassVar[str] = "closest_record"
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    reference: ClassVar[str] = "Platzer and Reutterer (2021), Frontiers in Big Data 4; Zhao, Kunar et al. (2021)"
+
+    known: Names = checked(None, frames.as_names)
+    holdout: Any = checked(None, OtherFile.of)
+    distance: str = checked("standardised", check_choice, options=DISTANCES)
+
+    def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
+        """Find neighbours and compare."""
+        left, points, held = self._places(state, released)
+        near, parts = _two_nearest(cKDTree(left), points)
+        if self.holdout is None:
+            own, baseline = _distances(cKDTree(left), left)[:, -1], NEAR
+            bound = np.quantile(own, NEAR, method="inverted_cdf") if len(left) > 1 else 0.0
+            # Distances of categories are often the same: those at the bound count as far as the originals' do.
+            tied = (NEAR - (own < bound).mean()) / (own == bound).mean() if len(left) > 1 else 1.0
+            closer = np.where(near == bound, tied, near < bound)
+        else:
+            other, more = _two_nearest(cKDTree(held), points)
+            baseline = len(left) / (len(left) + len(held))
+            closer = np.where(_tied(near, other), baseline, near < other)
+            parts |= {f"holdout {name}": value for name, value in more.items()}
+        value = float(closer.mean())
+        error = float(closer.std(ddof=1) / np.sqrt(len(closer))) if len(closer) > 1 else 0.0
+        return Measured(value, error, {"baseline": baseline, "excess": value - baseline} | parts, records=closer)
+
+
+@dataclass(frozen=True, repr=False)
+class Membership(_InSpace):
+    """How well an intruder tells who is in the original by the distance to the closest released record.
+
+    He holds the records of people, half of whom are in the file, and takes those for members to whom a released record
+    is near. The value is the area under his receiver operating characteristic: the probability that a member lies
+    nearer to the release than somebody of the holdout does; 0.5 is guessing. `per_record` gives each original's.
+
+    Parameters
+    ----------
+    known, distance
+        As in `ClosestRecord`.
+    holdout : DataFrame, array or path
+        Records of the same population that are not in the original, and from which the release was not made.
+
+    Notes
+    -----
+    ``error`` is DeLong's standard error. ``parts``: ``advantage``, the largest difference of true and false positive
+    rates over all thresholds, its binomial standard error ``advantage_error``, and ``advantage_chance``, its mean if
+    nothing can be told (a maximum is never 0).
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> train, held = rng.normal(size=(200, 2)), rng.normal(size=(200, 2))
+    >>> bool(Membership(holdout=held)(train, train + 0.01) > 0.95)
+    True
+    """
+
+    label: ClassVar[str] = "membership"
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    reference: ClassVar[str] = "Shokri et al. (2017); Hilprecht et al. (2019); DeLong, DeLong and Clarke-Pearson (1988)"
+
+    known: Names = checked(None, frames.as_names)
+    holdout: Any = checked(None, OtherFile.of, required=True)
+    distance: str = checked("standardised", check_choice, options=DISTANCES)
+
+    @property
+    def follows(self) -> str:
+        """The members."""
+        return "original"
+
+    def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
+        """Find neighbours and rank."""
+        left, points, held = self._places(state, released)
+        tree = cKDTree(points)
+        inside, outside = (_distances(tree, x)[:, 0] for x in (left, held))
+        n, m = len(inside), len(outside)
+        each, other = 1.0 - _below(outside, inside), _below(inside, outside)
+        errors = [np.var(v, ddof=1) / len(v) if len(v) > 1 else 0.0 for v in (each, other)]
+        at = np.unique(np.concatenate([inside, outside]))
+        hit, miss = (np.searchsorted(np.sort(x), at, side="right") / len(x) for x in (inside, outside))
+        best = int(np.argmax(hit - miss))
+        spread = hit[best] * (1 - hit[best]) / n + miss[best] * (1 - miss[best]) / m
+        parts = {
+            "advantage": float(hit[best] - miss[best]),
+            "advantage_error": float(np.sqrt(spread)),
+            "advantage_chance": float(min(MEAN_MAXIMUM * np.sqrt((n + m) / (n * m)), 1.0)),
+        }
+        return Measured(float(each.mean()), float(np.sqrt(sum(errors))), parts, records=each)
+
+
+def _distances(tree: cKDTree, points: Array) -> Array:
+    """Distances to the closest and to the second closest point, the same where there is one point only."""
+    found = tree.query(points, k=[1, min(2, tree.n)])[0]
+    return np.asarray(found, dtype=np.float64)
+
+
+def _two_nearest(tree: cKDTree, points: Array) -> tuple[Array, dict[str, float]]:
+    """Distance of each point to its closest one, and the usual figures."""
+    first, second = _distances(tree, points).T
+    ratio = np.divide(first, second, out=np.ones(len(first)), where=second > 0)
+    parts = {
+        "DCR 5%": float(np.quantile(first, NEAR)),
+        "DCR median": float(np.median(first)),
+        "NNDR 5%": float(np.quantile(ratio, NEAR)),
+        "copies": float((first == 0).mean()),
+    }
+    return first, parts
+
+
+def _tied(a: Array, b: Array) -> Flags:
+    """Where two distances differ by rounding at most."""
+    return np.asarray(np.abs(a - b) <= 1e-9 * np.maximum(a, b))
+
+
+def _below(sample: Array, at: Array) -> Array:
+    """Share of a sample below each value, those equal to it counted half."""
+    ranked = np.sort(sample)
+    return (np.searchsorted(ranked, at, "left") + np.searchsorted(ranked, at, "right")) / (2.0 * len(ranked))

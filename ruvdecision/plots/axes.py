@@ -1,0 +1,120 @@
+"""What an axis shows: one rule for every picture of a map.
+
+An axis shows the region of decision: threshold, frontier and choice, and the other releases as far as they do not press
+that region into a corner; how many lie outside is said. It is logarithmic only where a ratio means something (values of
+one unit, all of them above zero) and the region spans more than a factor of `LOG_FROM`. A measure between 0 and 1 keeps
+these ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..errors import InputError
+from ..maps.scores import Column, Gain, Negative, NegativeLog, RelativeGain, Score
+from ..protocols import Array
+
+LOG_FROM = 30.0
+"""Positive values that span more than this factor are drawn on a logarithmic axis."""
+ROUNDING = 1e-12
+"""Values below this share of the largest are rounding, and count as zero."""
+CORNER = 0.15
+"""If the region of decision takes less than this share of an axis, the axis shows that region alone."""
+DECADES = 12.0
+"""A logarithmic axis is no longer than this."""
+NO_RATIO = (Gain, RelativeGain, Negative, NegativeLog)
+"""Scores whose zero is a matter of convention: twice as much means nothing."""
+LARGEST = 1e200
+"""What is larger is drawn at the edge."""
+
+
+def spans(values: Array) -> bool:
+    """Whether values are positive and span so much that a logarithmic axis shows them better."""
+    return bool(values.min() > ROUNDING * values.max() and values.max() > LOG_FROM * values.min())
+
+
+@dataclass(frozen=True)
+class Window:
+    """The ends of an axis, and whether it is logarithmic."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    def outside(self, values: Array) -> Array:
+        """Which finite values are not shown."""
+        return np.isfinite(values) & ((values < self.low) | (values > self.high))
+
+
+def window(
+    name: str,
+    values: ArrayLike,
+    region: ArrayLike = (),
+    *,
+    score: Score | Column | None = None,
+    log: str | bool = "auto",
+    margin: float = 0.07,
+) -> Window:
+    """The window of an axis.
+
+    Parameters
+    ----------
+    name : str
+        ``"x"`` or ``"y"``.
+    values : array
+        What is drawn; infinite entries stand at the edge and get some room there.
+    region : array
+        What must be seen: threshold, frontier and choice. All of the values if it is empty.
+    score : Score or Column, optional
+        What the values are, for scales without ratios (gains) and for measures between 0 and 1.
+    log : "auto", True, False, "x", "y"
+        Whether the axis is logarithmic; "auto" goes by the rule above.
+    margin : float
+        Room at both ends, as a share of the axis.
+    """
+    drawn = np.asarray(values, dtype=float)
+    room = (margin, 2 * margin if np.any(np.isposinf(drawn)) else margin)
+    known = drawn[np.isfinite(drawn)]
+    if known.size == 0:
+        return Window(0.0, 1.0)
+    core = np.asarray(region, dtype=float)
+    core = core[np.isfinite(core)]
+    core = core if core.size else known
+    top = float(np.max(np.abs(core)))
+    core = np.where(np.abs(core) <= ROUNDING * top, 0.0, core)
+    asked = log is True or log == name
+    if asked and known.min() <= 0:
+        raise InputError(f"A logarithmic {name} axis needs positive values", float(known.min()), 'Use log="auto"')
+    if not asked and _share(score, np.append(known, core)):
+        return Window(-0.03, 1.03)
+    wanted = log == "auto" and core.min() > 0 and not isinstance(score, NO_RATIO)
+    if asked or (wanted and core.max() > LOG_FROM * core.min()):
+        positive = known[known > 0]
+        low, high = _ends(np.log10(positive), np.log10(core[core > 0]), room)
+        low = max(low, high - DECADES) if not asked else low
+        bottom, ceiling = -np.log10(LARGEST), np.log10(LARGEST)
+        return Window(float(10 ** max(low, bottom)), float(10 ** min(high, ceiling)), True)
+    low, high = _ends(np.clip(known, -LARGEST, LARGEST), np.clip(core, -LARGEST, LARGEST), room)
+    return Window(max(low, -LARGEST), min(high, LARGEST))
+
+
+def _ends(known: Array, core: Array, room: tuple[float, float]) -> tuple[float, float]:
+    """The ends of everything, or of the region alone where that would be pressed into a corner."""
+    low, high = (float(f([f(known), f(core)])) for f in (np.min, np.max))
+    span, within = high - low, float(np.max(core) - np.min(core))
+    if 0 < within < CORNER * span:
+        low, high = max(low, float(np.min(core)) - within / 2), min(high, float(np.max(core)) + within / 2)
+        span = high - low
+    if span <= 1e-9 * max(abs(low), abs(high)):
+        span = abs(high) or 1.0
+    return low - room[0] * span, high + room[1] * span
+
+
+def _share(score: Score | Column | None, values: Array) -> bool:
+    """Whether values are those of a measure between 0 and 1."""
+    if not isinstance(score, Column) or score.score is not None:
+        return False
+    return bool(values.min() >= 0 and 0.2 <= values.max() <= 1 + ROUNDING)
