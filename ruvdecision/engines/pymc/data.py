@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from ...beliefs.pymc import PyMCBelief
 from ...channels.likelihood import ReleaseLikelihood, observe, observe_numbers
@@ -17,7 +15,7 @@ from ...errors import InputError
 from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...protocols import Array, Value
-from ...running.replication import over_replicates, replicate_error, replicate_seeds
+from ...running.replication import replicate_error, replicate_seeds
 from ...targets import BaseTarget
 from ..base import Problem
 from .model import CompiledModel, compiled_model
@@ -89,7 +87,7 @@ class Replicate(NamedTuple):
 
     number: int
     observed: list[ReleaseLikelihood | None]
-    """None where a mask gives the same release as in the first replicate."""
+    """None where enough releases of a mask were looked at."""
     seed: np.random.SeedSequence
     """For whatever is drawn after the releases."""
 
@@ -98,37 +96,32 @@ def replicates_of(problem: Problem, compiled: CompiledModel, tally: Tally) -> It
     """The releases of every replicate; without data the files are drawn from the belief."""
     belief = problem.user.belief
     records = records_of(belief, problem.data)
-    first: list[bytes] = []
     for r, (for_data, for_mask, seed) in enumerate(replicate_seeds(problem.seed)):
-        if r > 1 and r == tally.count:
+        if r and r >= tally.counts.max():
             return
         file = records if records is not None else drawn_records(belief, for_data)
-        released = [mask.apply(Frame.of(file), as_generator(for_mask)) for mask in problem.masks]
-        prints = [_print(one) for one in released]
-        same = np.array([r > 0 and p == f for p, f in zip(prints, first or prints, strict=True)])
-        first = first or prints
-        if r == 1:
-            tally.fixed = same
-        elif r > 1:
-            tally.fixed &= same
-        if r == tally.count:
-            return  # one more was only drawn to see whether it is another
-        tally.repeat(r, same)
-        found = zip(problem.masks, released, same, strict=True)
-        yield Replicate(r, [None if s else _observed(m, one, compiled) for m, one, s in found], seed)
+        sources = [as_generator(for_mask) for _ in problem.masks]
+        released = [mask.apply(Frame.of(file), rng) for mask, rng in zip(problem.masks, sources, strict=True)]
+        if r == 0:
+            # Random numbers that were not asked for, in a file that is given or of which nothing is released.
+            fresh = as_generator(for_mask).bit_generator.state
+            still = [rng.bit_generator.state == fresh for rng in sources]
+            tally.fixed = np.array(still) & [records is not None or _empty(one) for one in released]
+            tally.counts[tally.fixed] = 1
+        wanted = zip(problem.masks, released, tally.counts > r, strict=True)
+        yield Replicate(r, [_observed(m, one, compiled) if more else None for m, one, more in wanted], seed)
 
 
-def _print(released: Frame) -> bytes:
-    """What tells one release from another."""
-    table = released.numbers() if released.plain else released.unwrap()
-    return pickle.dumps((np.asarray(table), np.asarray(released.labels.index)))
+def _empty(released: Frame) -> bool:
+    return released.plain and bool(np.isnan(released.numbers()).all())
 
 
 class Tally:
     """Uncertainties of every user and mask over the replicates, and what they come to."""
 
     def __init__(self, users: int, masks: int, count: int) -> None:
-        self.count = count
+        self.counts = np.full(masks, count)
+        """Releases of each mask that are looked at. They depend on nobody but the mask."""
         self.value, self.error = np.full((2, count, users, masks), np.nan)
         self.source = np.zeros((count, masks), dtype=int)
         """Numbers of the draws or nodes: entries with the same number share their error."""
@@ -142,50 +135,32 @@ class Tally:
             self.value[r, u, i], self.error[r, u, i] = float(found.value), float(found.error)
         self.source[r, i], self.finished[r, i] = source, True
 
-    def repeat(self, r: int, same: NDArray[np.bool_]) -> None:
-        """What was found in the first replicate is found again."""
-        for array in (self.value, self.error, self.source, self.finished):
-            array[r, ..., same] = array[0, ..., same]
-
-    def alike(self) -> bool:
-        """Whether all replicates so far have the same uncertainties, up to rounding."""
-        done = self.value[self.finished.all(axis=1)]
+    def end_alike(self, r: int) -> None:
+        """Look at no more releases of masks after which all uncertainties are the same, up to rounding."""
+        done = self.value[: r + 1]
         with np.errstate(invalid="ignore"):
-            return bool(np.all(np.ptp(done, axis=0) <= 1e-9 * np.abs(done).max(axis=0)))
-
-    def end_at(self, count: int) -> None:
-        """Let it be fewer replicates."""
-        self.count = min(self.count, count)
-        self.value, self.error, self.source, self.finished = (
-            a[: self.count] for a in (self.value, self.error, self.source, self.finished)
-        )
+            alike = np.all(np.ptp(done, axis=0) <= 1e-9 * np.abs(done).max(axis=0), axis=0)
+        self.counts = np.where(alike, np.minimum(self.counts, r + 1), self.counts)
 
     def averages(self) -> list[Value]:
         """Mean over the replicates and its error, of each user for every mask.
 
         The spread between replicates contains errors within them that are independent; of A sources of error among R
         replicates the rest is a share (R - A) / (A (R - 1)). One release that another draw would change has no error.
+        A release that failed is left out, and marked by the engine.
         """
-        count = self.count
-        if count == 1:
-            error = np.where(self.fixed, self.error[0], np.nan)
-            return [Value(*pair) for pair in zip(self.value[0], error, strict=True)]
-        sources = np.array([len(set(column)) for column in self.source.T.tolist()])
-        share = (count - sources) / (sources * (count - 1))
-        found = []
-        for value, error in zip(np.moveaxis(self.value, 1, 0), np.moveaxis(self.error, 1, 0), strict=True):
-            mean, spread = over_replicates(value), np.where(self.fixed, 0.0, replicate_error(value))
-            within = np.sqrt(share * np.mean(np.square(error), axis=0))
-            for i in np.flatnonzero(np.isnan(mean)):
-                # A release that failed marks its point; the others tell what they can.
-                there = ~np.isnan(value[:, i])
-                if there.sum() > 1:
-                    mean[i], spread[i] = value[there, i].mean(), replicate_error(value[there, i])
-                    within[i] = np.sqrt(share[i] * np.mean(np.square(error[there, i])))
-            found.append(Value(mean, np.hypot(spread, within)))
-        return found
-
-    @property
-    def releases(self) -> list[int]:
-        """How many different releases stand behind each number."""
-        return np.where(self.fixed, 1, self.count).tolist()  # type: ignore[no-any-return]
+        _, users, masks = self.value.shape
+        mean, error = np.full((2, users, masks), np.nan)
+        for i, count in enumerate(self.counts):
+            value, within = self.value[:count, :, i], self.error[:count, :, i]
+            there = ~np.isnan(value).any(axis=1)
+            value, within, left = value[there], within[there], int(there.sum())
+            if left:
+                mean[:, i] = value.mean(axis=0)
+            if self.fixed[i] and left:
+                error[:, i] = within[0]
+            elif left > 1:
+                sources = len(set(self.source[:count, i][there].tolist()))
+                share = (left - sources) / (sources * (left - 1))
+                error[:, i] = np.hypot(replicate_error(value), np.sqrt(share * np.mean(np.square(within), axis=0)))
+        return [Value(*pair) for pair in zip(mean, error, strict=True)]

@@ -220,7 +220,6 @@ class CompiledModel(BuiltModel):
         """Log density of each entry at ``nodes`` of shape ``(K, *shape)``, ``(S, K, *shape)``."""
         nodes = np.asarray(nodes).astype(self.x.dtype)
         found = self._density([theta[rv.name] for rv in self.free], [nodes])[0]
-        self.add_work(count_of(theta) * nodes.size)
         return np.broadcast_to(found, (count_of(theta), *nodes.shape))
 
     def entry_log_density(self, theta: Theta, x: Array, column: int = 0) -> Array:
@@ -228,15 +227,6 @@ class CompiledModel(BuiltModel):
         one = self.single or self
         logs = one.log_density(theta, np.broadcast_to(x.reshape((-1,) + (1,) * len(one.shape)), (len(x), *one.shape)))
         return logs if one.scalar else logs[..., column]
-
-    @property
-    def work(self) -> int:
-        """How many densities of entries were looked at so far: a measure of cost that is the same on any machine."""
-        return int(self.cache.get("work", 0))
-
-    def add_work(self, densities: int) -> None:
-        """Count what was done."""
-        self.cache["work"] = self.work + densities
 
     # -- one record stands for all ---------------------------------------------------------------------
 

@@ -25,9 +25,7 @@ REFINEMENTS = 5
 """Times that the records' nodes are made finer before their error is taken as it is."""
 CLOSE = 1e-10
 HALVINGS, FEW_HALVINGS = 4, 3
-MIXTURE, CURVE = 200, 2_000_000
-"""Densities that a loss takes, about, for each node of a mixture of normal laws, and for a curve."""
-MOST_NODES = 20_000
+MOST_NODES = 80_000
 """Nodes of one release where each takes a law of a record."""
 ROUGH = 1e-5
 """Tolerance where records are summed over nodes, which makes every parameter point dear."""
@@ -53,8 +51,6 @@ class NodeSolver:
         if moments is None:
             return self._each(lambda i: self._of_records(user, i)[0])
         means, variances = moments
-        if not _second_order(user):
-            self.posteriors.core.add_work(MIXTURE * means.size)
         return _judged(
             [_of_mixtures(user, means[:, some], variances[:, some], weights) for some, weights in self.nodes.parts]
         )
@@ -160,7 +156,6 @@ class NodeSolver:
     def _of_records(self, user: User, release: int) -> tuple[Value, Posterior]:
         """Uncertainty about records by averages of their laws, and the average itself."""
         laws = self._points(release).averages(user.target, self.nodes.weightings(release))
-        self.posteriors.core.add_work(CURVE)
         found = [user.loss.uncertainty(law, user.actions) for law in laws]
         # Laws narrower than the distance of the nodes leave a comb, whose error falls slowly and by fits and starts.
         value = _judged([f.value for f in found], caution=10.0)

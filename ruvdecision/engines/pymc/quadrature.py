@@ -30,8 +30,6 @@ PLANNED = 32
 """Files drawn from the belief where there are no data and nothing else was asked for."""
 RELEASES, FEWEST = 100, 8
 """Releases of given data where nothing else was asked for, and how few they may become where they are dear."""
-BUDGET = 150_000_000
-"""Densities of records that all releases of a family of masks may take together."""
 TOGETHER = 512
 """Releases that are looked at in one go."""
 ALIKE = 3
@@ -61,7 +59,8 @@ class Quadrature(BaseEngine):
         Sample a release whose nodes do not settle, instead of marking it; ``engine="auto"`` does.
 
     Unless ``replicates`` says otherwise U is averaged over 100 releases of the data, or over 32 files drawn from the
-    belief; over fewer, 8 at least, where records that are not normal make them dear. The map says how many.
+    belief. A fifth of them will do for records that are not normal, two fifths for two parameters, 8 at least; the map
+    says how many.
 
     Examples
     --------
@@ -128,8 +127,8 @@ class Quadrature(BaseEngine):
     ) -> list[Solution]:
         users, masks = problem.users, problem.masks
         compiled = compiled_model(users[0].belief, size_of(users[0].belief, problem))
-        tally = Tally(len(users), len(masks), problem.replicates or (PLANNED if problem.data is None else RELEASES))
-        spent = (compiled.single or compiled).work
+        count = problem.replicates or (PLANNED if problem.data is None else RELEASES)
+        tally = Tally(len(users), len(masks), count)
         nodes, rough, marginalizations = np.zeros(len(masks), dtype=int), np.zeros(len(masks)), [""] * len(masks)
         trouble: list[dict[str, int]] = [{} for _ in masks]
         sampled: dict[int, Point] = {}
@@ -137,7 +136,7 @@ class Quadrature(BaseEngine):
         waiting: list[tuple[int, int, ReleaseLikelihood, np.random.SeedSequence]] = []
         for r, observed, seed in replicates_of(problem, compiled, tally):
             waiting += [(r, i, release, seed) for i, release in enumerate(observed) if release is not None]
-            if ALIKE <= r < tally.count - 1 and len(waiting) < TOGETHER:
+            if ALIKE <= r < tally.counts.max() - 1 and len(waiting) < TOGETHER:
                 continue
             # The spread of several releases is far larger than what finer nodes would add.
             tolerance = max(self.tolerance, AVERAGED) if r >= ALIKE else self.tolerance
@@ -159,15 +158,14 @@ class Quadrature(BaseEngine):
                         tally.add(at, i, [Value(v.value[k], v.error[k]) for v in found.values])
                         marginalizations[i], nodes[i] = posteriors.how, max(nodes[i], found.nodes[k])
                         rough[i] = max(rough[i], found.record_error[k])
+                        if problem.replicates is None:
+                            dear = (5 if posteriors.support_maps else 1) * (2.5 if compiled.size > 1 else 1)
+                            tally.counts[i] = min(tally.counts[i], max(FEWEST, int(count / dear)))
             waiting = []
-            if problem.replicates is None:
-                cost = (compiled.single or compiled).work - spent
-                if r == 0 and cost:
-                    tally.end_at(max(FEWEST, BUDGET // cost))
-                if r == ALIKE - 1 and tally.alike():
-                    tally.end_at(ALIKE)  # the uncertainty does not depend on the release
+            if problem.replicates is None and r == ALIKE - 1:
+                tally.end_alike(r)
             if on_progress is not None:
-                on_progress((r + 1) / tally.count)
+                on_progress((r + 1) / tally.counts.max())
         with np.errstate(invalid="ignore"):
             doubt = np.nanmax(tally.error / np.maximum(np.abs(tally.value), 1e-300), axis=(0, 1), initial=0.0)
         bad = [i for i, words in enumerate(trouble) if words]
@@ -181,11 +179,11 @@ class Quadrature(BaseEngine):
             "nodes": nodes.tolist(),
             "node_error": doubt.tolist(),
             "integration_error": rough.tolist(),
-            "releases": tally.releases,
+            "releases": tally.counts.tolist(),
         }
         if bad:
             diagnostics["trouble"] = [
-                "; ".join(f"{what} ({k} of {tally.count} releases)" for what, k in words.items()) for words in trouble
+                "; ".join(f"{what} ({k} of {count} releases)" for what, k in words.items()) for words in trouble
             ]
         before = self._before(compiled, users)
         names = ["sampling" if i in sampled else self.name for i in range(len(masks))]

@@ -155,7 +155,7 @@ class Sampling(BaseEngine):
             if not interruptible or not tally.finished.any():
                 raise
             # Whole replicates count; of the first one those masks that are finished.
-            tally.end_at(max(1, int(np.sum(tally.finished.all(axis=1)))))
+            tally.counts[:] = max(1, int(np.sum(tally.finished.all(axis=1))))
         return tally.solutions(sampler.before, self.name)
 
     def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
@@ -207,7 +207,7 @@ class _Tally(Tally):
     @property
     def done(self) -> NDArray[np.bool_]:
         """Which masks have a point in every replicate."""
-        return np.asarray(self.finished.all(axis=0))
+        return np.array([done[:count].all() for done, count in zip(self.finished.T, self.counts, strict=True)])
 
     def solutions(self, before: Sequence[float], name: str) -> list[Solution]:
         columns = self._columns()
@@ -223,7 +223,7 @@ class _Tally(Tally):
         for own in self.points:
             for key, entry in _summary(own).items():
                 found.setdefault(key, []).append(entry)
-        found["releases"] = self.releases
+        found["releases"] = self.counts.tolist()
         if not done.all():
             found["unfinished"] = [not d for d in done]
         return found
