@@ -166,7 +166,7 @@ def render_report(
     '# Pilot'
     """
     check_choice("format", format, FORMATS)
-    extras = {"sensitivity": sensitivity, "limit": limit, "record_risk": record_risk, "seed": seed}
+    extras: dict[str, Any] = {"sensitivity": sensitivity, "limit": limit, "record_risk": record_risk, "seed": seed}
     return _document(rumap, max_risk, title=title, notes=notes, date=date, rule=rule, **extras).render(format)
 
 
@@ -200,10 +200,11 @@ def _document(
     if date is not None and not isinstance(date, str):
         raise InputError("date must be text or a date", date, "Write date=datetime.date.today()")
     max_risk = None if max_risk is None else check_number("max_risk", max_risk, infinite=True)
-    shown = {"rule": rule, "seed": check_flag("seed", seed, "Write seed=True to give the seed itself")}
+    shown: dict[str, Any] = {"rule": rule, "seed": check_flag("seed", seed, "Write seed=True to give the seed itself")}
     heading = title if title is not None and title.strip() else "Which release to give out: risk and utility"
     parts = {name: _shared_out(name, given, list(maps)) for name, given in analyses.items()}
-    extras = {str(k): Extras(**{name: found.get(k) for name, found in parts.items()}, **shown) for k in maps}
+    beside = {k: shown | {name: found.get(k) for name, found in parts.items()} for k in maps}
+    extras = {str(k): Extras(**given) for k, given in beside.items()}
     return compose({str(k): m for k, m in maps.items()}, max_risk, heading, _sentences(lines), date, extras)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import io
 import json
@@ -228,7 +229,7 @@ def spoilt(rng: random.Random) -> bytes:
             if isinstance(where, dict) and rng.random() < 0.2:
                 del where[key]
             else:
-                where[key] = rng.choice(JUNK)
+                where[key] = copy.deepcopy(rng.choice(JUNK))
             if not meta:
                 break
         if rng.random() < 0.3:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -62,7 +62,9 @@ def observed_in(mask: Mask, records: Frame, compiled: CompiledModel, seed: Seed)
     return _observed(mask, mask.apply(Frame.of(records), as_generator(seed)), compiled)
 
 
-def _observed(mask: Mask, released: Frame, compiled: CompiledModel) -> ReleaseLikelihood:
+def _observed(mask: Mask, released: Any, compiled: CompiledModel) -> ReleaseLikelihood:
+    if isinstance(released, tuple):
+        return observe(mask, tuple(frame.unwrap() for frame in released), compiled.n)
     if released.plain:
         # No table is made of a release that only goes back through its mask.
         return observe_numbers(mask, released.numbers(), released.columns, released.labels.index, compiled.n)
@@ -75,11 +77,14 @@ def observed_release(
     """The model for as many records as a release is about, and what the release tells."""
     if release is None:
         raise InputError(f"A {what} needs a release", None, "Pass what mask.release(data, rng) gave back")
-    frame = Frame.of(release)
-    n = belief.size if belief.size is not None else frame.n
+    files = (
+        [Frame.of(one) for one in release] if mask.side_by_side and isinstance(release, tuple) else [Frame.of(release)]
+    )
+    n = belief.size if belief.size is not None else max(frame.n for frame in files)
     compiled = compiled_model(belief, n)
     belief.check_names(target, n)
-    return compiled, observe(mask, frame.table if frame.kind in ("frame", "series") else release, n)
+    given = [frame.table if frame.kind in ("frame", "series") else frame.unwrap() for frame in files]
+    return compiled, observe(mask, tuple(given) if mask.side_by_side else given[0], n)
 
 
 class Replicate(NamedTuple):
@@ -112,7 +117,10 @@ def replicates_of(problem: Problem, compiled: CompiledModel, tally: Tally) -> It
         yield Replicate(r, [_observed(m, one, compiled) if more else None for m, one, more in wanted], seed)
 
 
-def _empty(released: Frame) -> bool:
+def _empty(released: Any) -> bool:
+    """Whether nothing is released."""
+    if isinstance(released, tuple):
+        return all(map(_empty, released))
     return released.plain and bool(np.isnan(released.numbers()).all())
 
 

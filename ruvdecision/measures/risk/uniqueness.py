@@ -254,7 +254,7 @@ class SpecialUniques(KeyMeasure):
                 number += len(rows)
                 taking[list(chosen)] += len(rows)
                 score[rows] += each
-                worth[np.ix_(rows, list(chosen))] += each
+                worth[rows[:, None], list(chosen)] += each
             sizes.append(number)
             before = now
         return _SpecialUniques(score, worth, taking, sizes)
