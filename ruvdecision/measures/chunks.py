@@ -57,6 +57,10 @@ class ChunkedComparison(Findings):
                 f"{', '.join(foreign)} cannot read files in pieces, being no sum over records",
                 do="Leave chunksize= out, or leave these measures out",
             )
+        grouped = ", ".join(m.name for m in self.measures if m.by is not None)
+        if grouped:
+            what = f"{grouped} by groups looks at whole files"
+            raise UnsupportedError(what, do="Leave chunksize= out, or leave by= out")
         self.original = _source(data, key, chunksize, "the original")
         named = ", ".join(m.name for m in self.measures if m.matched)
         if key is not None and named:

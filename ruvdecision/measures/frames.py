@@ -151,6 +151,10 @@ def refuse_missing(who: str, which: str, table: pd.DataFrame, missing: Flags | N
     )
 
 
+class PairingError(InputError):
+    """Records cannot be paired: the files have other numbers of rows, and nothing says whose they are."""
+
+
 def no_row(who: str, got: str) -> InputError:
     """The error of a file or of pairs without a complete row."""
     return InputError(f"{who} has no complete row left", got, "Choose columns with fewer missing values")
@@ -229,6 +233,19 @@ def differences(who: str, table: pd.DataFrame, original: pd.DataFrame, which: st
 def vector(who: str, column: pd.Series, which: str = "the original") -> Array:
     """One column as a float vector, refused as in `numeric`."""
     return numeric(who, column.to_frame(), which)[:, 0]
+
+
+def with_gaps(who: str, column: pd.Series, original: pd.Series, which: str = "the original") -> Array:
+    """Numbers, or times as seconds since the original's first, as floats, NaN where they are missing.
+
+    A column without any value may be of any kind.
+    """
+    values, known = np.full(len(column), np.nan), column.notna().to_numpy(dtype=bool)
+    if known.any():
+        refuse_mixed(who, original, column)
+        there = column[known]
+        values[known] = seconds(there, original) if is_time(column) else vector(who, there, which)
+    return values
 
 
 def spreads(values: Array) -> Array:

@@ -392,6 +392,147 @@ def grow_tree(
     return leaf, leaves
 
 
+@compiled()
+def grow_classes(
+    values: Array,
+    order: Ints,
+    levels: Ints,
+    labels: Array,
+    min_split: int,
+    min_leaf: int,
+    max_depth: int,
+    cp: float,
+) -> tuple[Ints, int]:
+    """Leaf number of every record in rpart's classification tree of two classes: splits by Gini, cp by errors.
+
+    As `grow_tree`, but ``values`` of a variable with ``levels`` are categories 0, 1, ..., cut into two sets by the
+    share of the class in them; ties of gain go to the first variable. A node is left when it cannot lower the number of
+    misclassified records by cp of the root's per split. rpart's recursion (Therneau and Atkinson 2019): the left side
+    is grown first, and bounds what the right side must gain.
+    """
+    p, n = values.shape
+    order = order.copy()
+    room = np.empty(n, dtype=np.int64)
+    left_side = np.zeros(n, dtype=np.bool_)
+    most = 2 * (n // max(min_leaf, 1)) + 3
+    begin, end, depth = np.zeros(most, dtype=np.int64), np.zeros(most, dtype=np.int64), np.zeros(most, dtype=np.int64)
+    child, splits, stage = np.full(most, -1, dtype=np.int64), np.zeros(most, dtype=np.int64), np.zeros(most)
+    risk, below, complexity = np.zeros(most), np.zeros(most), np.zeros(most)
+    stack = np.zeros(most, dtype=np.int64)
+    widest = max(levels.max(), 1)
+    size, hits, rank = np.zeros(widest), np.zeros(widest), np.zeros(widest, dtype=np.int64)
+    end[0] = n
+    hit = labels.sum()
+    complexity[0] = min(hit, n - hit)
+    alpha = cp * complexity[0]
+    count, top = 1, 1
+    while top > 0:
+        node = stack[top - 1]
+        a, b = begin[node], end[node]
+        m = b - a
+        if stage[node] == 0:
+            total = labels[order[0, a:b]].sum()
+            risk[node] = below[node] = min(total, m - total)
+            enough = min(risk[node], complexity[node])
+            best, feature, cut = 1e-12 * n, -1, 0
+            if m >= min_split and enough > alpha and depth[node] < max_depth:
+                for d in range(p):
+                    passed = 0.0
+                    if levels[d] == 0:
+                        for k in range(a, b - min_leaf):
+                            i = order[d, k]
+                            passed += labels[i]
+                            small = k - a + 1
+                            if small >= min_leaf and values[d, i] < values[d, order[d, k + 1]]:
+                                difference = passed * m - total * small
+                                gain = difference * difference / (m * float(small) * (m - small))
+                                if gain > best * (1 + 1e-12):
+                                    best, feature, cut = gain, d, k + 1
+                        continue
+                    size[:] = 0.0
+                    hits[:] = 0.0
+                    for k in range(a, b):
+                        level = int(values[d, order[d, k]])
+                        size[level] += 1
+                        hits[level] += labels[order[d, k]]
+                    sorted_ = np.argsort(hits / np.maximum(size, 1e-9), kind="mergesort")
+                    small = 0.0
+                    for level in sorted_:
+                        small += size[level]
+                        passed += hits[level]
+                        if size[level] > 0 and small >= min_leaf and m - small >= min_leaf:
+                            difference = passed * m - total * small
+                            gain = difference * difference / (m * small * (m - small))
+                            if gain > best * (1 + 1e-12):
+                                best, feature, cut = gain, d, a + int(small)
+                                rank[:] = 1
+                                for other in sorted_:
+                                    rank[other] = 0
+                                    if other == level:
+                                        break
+            complexity[node] = enough if feature >= 0 else alpha
+            if feature < 0:
+                top -= 1
+                continue
+            for k in range(a, b):
+                i = order[feature, k]
+                left_side[i] = k < cut if levels[feature] == 0 else rank[int(values[feature, i])] == 0
+            for d in range(p):
+                low, high = a, 0
+                for k in range(a, b):
+                    i = order[d, k]
+                    if left_side[i]:
+                        order[d, low] = i
+                        low += 1
+                    else:
+                        room[high] = i
+                        high += 1
+                for k in range(high):
+                    order[d, low + k] = room[k]
+            child[node] = count
+            begin[count], end[count], begin[count + 1], end[count + 1] = a, cut, cut, b
+            depth[count] = depth[count + 1] = depth[node] + 1
+            complexity[count] = enough - alpha
+            stack[top] = count
+            count += 2
+        elif stage[node] == 1:
+            left = child[node]
+            gained = max((risk[node] - below[left]) / (splits[left] + 1), risk[node] - risk[left])
+            complexity[left + 1] = min(gained, complexity[node]) - alpha
+            stack[top] = left + 1
+        else:
+            left, right = child[node], child[node] + 1
+            loss, cuts = below[left] + below[right], splits[left] + splits[right]
+            first, second = (left, right) if complexity[right] > complexity[left] else (right, left)
+            # The side whose splits gain least collapses first, then perhaps the other.
+            if (risk[node] - loss) / (cuts + 1) > complexity[first]:
+                loss, cuts = risk[first] + below[second], splits[second]
+                if (risk[node] - loss) / (cuts + 1) > complexity[second]:
+                    loss, cuts = risk[first] + risk[second], 0
+            complexity[node] = (risk[node] - loss) / (cuts + 1)
+            if complexity[node] <= alpha:
+                child[node] = -1
+            else:
+                below[node], splits[node] = loss, cuts + 1
+            top -= 1
+            continue
+        stage[node] += 1
+        top += 1
+    leaf, leaves = np.empty(n, dtype=np.int64), 0
+    stack[0], top = 0, 1
+    while top > 0:
+        top -= 1
+        node = stack[top]
+        if child[node] >= 0:
+            stack[top], stack[top + 1] = child[node] + 1, child[node]
+            top += 2
+        else:
+            for k in range(begin[node], end[node]):
+                leaf[order[0, k]] = leaves
+            leaves += 1
+    return leaf, leaves
+
+
 @compiled(fastmath=frozenset({"nnan", "ninf", "nsz", "contract", "reassoc"}))
 def sum_distances(first: Array, second: Array, same: bool) -> float:
     """Sum of Euclidean distances over all pairs of columns; with ``same`` each is computed once and counted twice."""

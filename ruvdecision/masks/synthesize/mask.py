@@ -33,8 +33,9 @@ KNOWS = {
 class Synthesize(Mask):
     """Replace columns by values drawn from a model that was fitted to them.
 
-    Missing and infinite values are refused by name. Columns that are neither synthesised nor given stay as they
-    are and play no part. The release has as many records as the file; its rows belong to nobody.
+    "regression" and "cart" synthesise missing values as they occur in the file: first whether a value is missing, then
+    the value. Other methods refuse them by name, and all refuse infinite values. Columns that are neither synthesised
+    nor given stay as they are and play no part. The release has as many records as the file; its rows belong to nobody.
 
     Parameters
     ----------
@@ -121,10 +122,11 @@ class Synthesize(Mask):
         if frame.n < 2:
             do = "One record cannot be synthesised without showing it"
             raise InputError(f"{who} needs at least two records", frame.n, do)
-        refuse_missing(who, frame.table.iloc[:, [*chosen, *given]])
+        sequential = self.method in ("regression", "cart")
+        refuse_missing(who, frame.table.iloc[:, [*chosen, *given]], only_infinite=sequential)
         if self.method == "normal":
             return self._normal(frame, chosen, given, rng)
-        if self.method in ("regression", "cart"):
+        if sequential:
             linear = self.method == "regression"
             model = regression if linear else cart(self.min_leaf or 5)
             order = self._order(frame, chosen)

@@ -20,6 +20,7 @@ from ...protocols import Array
 from .. import frames
 from ..base import Measured
 from ..frames import Ints
+from ..missing import KNOWN
 from ..tables import cells
 from .linkage import PerColumn, by_column, check_assigned, exchanged_shares
 from .records import PairedMeasure, RecordPairs
@@ -131,6 +132,9 @@ class FellegiSunter(PairedMeasure):
 
     Notes
     -----
+    Missing values, ``missing="pairwise"``: a missing value agrees with nothing, which is the same for all originals
+    where a released record has a blank.
+
     ``records`` gives each released record's share. ``parts`` holds the prevalence, and ``expected``: the mean
     posterior probability of the chosen links, which an intruder can compute without the truth. ``table`` has m, u and
     the weight of agreement per column. All pairs are counted, none is stored: time grows with the number of agreeing
@@ -146,6 +150,9 @@ class FellegiSunter(PairedMeasure):
     label: ClassVar[str] = "fellegi_sunter"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Fellegi and Sunter (1969); Winkler (2004), section 4"
+
+    missing_choices: ClassVar[tuple[str, ...]] = KNOWN
+    own_missing: ClassVar[tuple[str, ...]] = ("pairwise",)
 
     known: frames.Names = checked(None, frames.as_names)
     tolerance_sd: PerColumn = checked(0.05, lambda name, value: 0.0 if value is None else by_column(name, value))
@@ -242,11 +249,11 @@ class FellegiSunter(PairedMeasure):
         wanted = self.similar.get(label) if isinstance(self.similar, Mapping) else self.similar
         if wanted is not None and not frames.is_number(a):
             return _similar(self.name, a, b, wanted)
-        left, right, width = self._column(label, a, b)
-        order = np.argsort(left, kind="stable")
-        ranked = left[order]
         share = self.tolerance_share
         share = share.get(label) if isinstance(share, Mapping) else share
+        left, right, width = self._column(label, a, b, share)
+        order = np.argsort(left, kind="stable")
+        ranked = left[order]
         if share is not None and frames.is_number(a):
             ends = right / (1.0 + share), right / (1.0 - share)
             low, high, room = np.minimum(*ends), np.maximum(*ends), 1e-12 * np.abs(right)
@@ -256,19 +263,25 @@ class FellegiSunter(PairedMeasure):
             room = width * 1e-9 + 1e-12 * np.abs(right) * (width > 0)
         return order, np.searchsorted(ranked, low - room, "left"), np.searchsorted(ranked, high + room, "right")
 
-    def _column(self, label: Hashable, a: pd.Series, b: pd.Series) -> tuple[Array, Array, float]:
-        frames.refuse_mixed(self.name, a, b)
+    def _column(self, label: Hashable, a: pd.Series, b: pd.Series, share: float | None) -> tuple[Array, Array, float]:
+        if b.notna().any():
+            frames.refuse_mixed(self.name, a, b)
         if not frames.is_number(a):
             first, second, _ = frames.joined_codes(a, b)
-            return first.astype(np.float64), second.astype(np.float64), 0.0
-        one = a.to_frame()
-        left = frames.differences(self.name, one, one)[:, 0]
-        right = frames.differences(self.name, b.to_frame(), one, "the release")[:, 0]
+            left, right = (np.where(c < 0, np.nan, c) for c in (first, second))
+            return left, right, 0.0
+        left, right = frames.with_gaps(self.name, a, a), frames.with_gaps(self.name, b, a, "the release")
+        if share is None:
+            # Far from zero floats are coarse: whole numbers beyond 2^53 must stay apart.
+            there = a.dropna().to_frame()
+            left[~np.isnan(left)] = frames.differences(self.name, there, there)[:, 0]
+            right[~np.isnan(right)] = frames.differences(self.name, b.dropna().to_frame(), there, "the release")[:, 0]
         if isinstance(self.tolerance, Mapping) and label in self.tolerance:
             return left, right, self.tolerance[label]
         size = self.tolerance_sd
         size = size.get(label, 0.05) if isinstance(size, Mapping) else size or 0.0
-        return left, right, size * float(frames.spreads(left))
+        there = left[~np.isnan(left)]
+        return left, right, size * float(frames.spreads(there)) if len(there) else 0.0
 
 
 def _similar(who: str, a: pd.Series, b: pd.Series, wanted: float) -> tuple[Ints, Ints, Ints]:
@@ -279,7 +292,8 @@ def _similar(who: str, a: pd.Series, b: pd.Series, wanted: float) -> tuple[Ints,
         raise UnsupportedError(
             f"{who} needs rapidfuzz for similar texts", do="pip install 'ruvdecision[names]'"
         ) from None
-    frames.refuse_mixed(who, a, b)
+    if b.notna().any():
+        frames.refuse_mixed(who, a, b)
     ours, theirs = frames.categories_of(a), frames.categories_of(b)
     code = ours.codes(a)
     order = np.argsort(code, kind="stable")
