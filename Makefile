@@ -26,13 +26,13 @@ TESTS ?=
 BENCH = $(if $(wildcard .venv-bench/.ready),.venv-bench/bin/python,$(BIN)/python)
 BENCH_ARGS ?=
 
-.PHONY: help setup demo test test-long lint format bench bench-quick bench-peers docs notebooks build clean
+.PHONY: help setup demo test test-long lint audit format bench bench-quick bench-peers docs notebooks build clean
 
 help:
 	@echo "make demo    run the first study and draw its map into out/"
 	@echo "make test    run the tests (CI=true includes the slow ones)"
 	@echo "make test-long  run every test, the long campaigns too"
-	@echo "make lint    check style and types"
+	@echo "make lint    check style and types, list licences, and look for known weaknesses where the network allows it"
 	@echo "make format  put the code into the house style"
 	@echo "make bench   print our times as ratios against the alternatives, load large files and maps, keep benchmarks/RESULTS.md"
 	@echo "make bench-quick  the same at small sizes, kept in out/"
@@ -70,6 +70,19 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@$(BIN)/python .ci/licences.py
+	@$(MAKE) --no-print-directory audit
+
+# Known weaknesses of what is installed. The list of them is on the network: without one that is said, and nothing fails.
+audit: setup
+	@if ! $(PYTHON) -c 'import urllib.request as u; u.urlopen("https://pypi.org/pypi/pip/json", timeout=5)' >/dev/null 2>&1; then \
+	  echo "pip-audit was not run: pypi.org cannot be reached from here"; \
+	else \
+	  { test -x .venv-audit/bin/pip-audit || { $(PYTHON) -m venv --clear .venv-audit \
+	    && .venv-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit; }; } \
+	  && .venv-audit/bin/pip-audit --progress-spinner off \
+	    --path "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"; \
+	fi
 
 format: setup
 	$(BIN)/ruff check --fix-only --quiet .
@@ -112,5 +125,5 @@ build: setup
 	$(BIN)/python -m build --outdir dist .
 
 clean:
-	rm -rf .venv .venv3?? .venvmin .venvwheel .venv-bench .venv-anonymeter $(VENV) out dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv3?? .venvmin .venvwheel .venv-bench .venv-anonymeter .venv-audit $(VENV) out dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

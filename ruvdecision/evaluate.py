@@ -18,8 +18,8 @@ from .masks.base import Batch, Mask, check_mask
 from .protocols import Engine, Measure, Posterior
 from .running.fingerprint import fingerprint_attr
 from .running.progress import Bar
-from .running.run import root_seed
-from .users.panel import Panel
+from .running.run import root_seed, seed_attrs
+from .users.panel import Panel, error_scale
 from .users.user import Snooper, User
 
 Role = User | Snooper | Panel
@@ -174,7 +174,7 @@ def evaluate(
     if empirical is not None:
         columns |= empirical.columns()
         risk, utility = empirical.axis("risk", risk), empirical.axis("utility", utility)
-        notes += tuple(empirical.notes)
+        notes += (*empirical.notes, *empirical.no_numbers())
     draws = {user: {at: found[i] for at, i in enumerate(done) if i in found} for user, found in kept.items()}
     return RUMap.build(
         masks=candidates,
@@ -186,15 +186,26 @@ def evaluate(
         utility=utility,
         columns=columns,
         attrs={
-            "seed": str(root.entropy),
+            **seed_attrs(root),
             "replicates": "default" if replicates is None else replicates,
             "data": "given" if data is not None else "none",
             **({} if data is None else fingerprint_attr(data)),
+            **_file_facts(roles[0].leaves[0][1].belief),
             **{role.name: role.describe() for role in roles},
+            **{f"{role.name}_error_scale": list(s) for role in roles if (s := error_scale(role.user)) is not None},
             **({"partial": "yes"} if stopped else {}),
             **({} if empirical is None else empirical.describe()),
         },
     )
+
+
+def _file_facts(belief: Any) -> dict[str, Any]:
+    """Number of records and names of columns, for a mask in words."""
+    names = getattr(belief, "columns", None)
+    # A belief of any number of records knows of none before there are data.
+    records = None if getattr(belief, "size", 0) is None else getattr(belief, "records", None)
+    found = {"file_records": records} if isinstance(records, int) else {}
+    return found | ({"file_columns": [str(name) for name in names]} if names else {})
 
 
 def posterior(user: User, mask: Mask, release: Any = None, *, engine: Engine | str = "auto") -> Posterior:
@@ -213,7 +224,7 @@ def posterior(user: User, mask: Mask, release: Any = None, *, engine: Engine | s
     if not isinstance(user, (User, Snooper)):
         raise InputError("A posterior is a User's", user, "Write ruv.User(belief, ruv.Record(0), ruv.Quadratic())")
     check_mask("mask", mask)
-    return plan_for(engine, Problem.of(user, [mask])).posterior(mask, release)
+    return plan_for(engine, Problem.of(user, [mask], release=release)).posterior(mask, release)
 
 
 def check_masks(masks: Sequence[Mask] | Mask) -> Batch:

@@ -20,10 +20,11 @@ from .maps.columns import Labels, tell_apart
 from .maps.rumap import Provenance, RUMap
 from .maps.scores import Column
 from .masks.base import Mask
-from .measures.comparison import Comparison, check_measures, check_releases
+from .measures.battery import BATTERIES, panel
+from .measures.comparison import Comparison, check_measures, check_releases, read
 from .protocols import Measure
 from .running.progress import Bar
-from .running.run import root_seed
+from .running.run import root_seed, seed_attrs
 
 ABSENT = {"risk": "no measure of risk", "utility": "no measure of utility"}
 """Name of the column of NaN that stands in where no measure has the role."""
@@ -31,10 +32,10 @@ ABSENT = {"risk": "no measure of risk", "utility": "no measure of utility"}
 
 def measure(
     data: Any,
-    masks: Sequence[Mask] | Mask | None = None,
+    masks: Mapping[str, Mask] | Sequence[Mask] | Mask | None = None,
     *,
     releases: Mapping[str, Any] | None = None,
-    measures: Sequence[Measure],
+    measures: Sequence[Measure] | str | None = None,
     replicates: int = 1,
     seed: Seed = None,
     key: Hashable = None,
@@ -52,13 +53,15 @@ def measure(
     ----------
     data : DataFrame, array or path
         The original records, one row per respondent; a path names a CSV, parquet, Stata, SPSS or SAS file.
-    masks : list of masks, optional
-        Techniques to apply to the data.
+    masks : list of masks, or mapping from name to mask, optional
+        Techniques to apply to the data, under their own names or those that you give them.
     releases : mapping from name to DataFrame, array or path, optional
         Releases that were made elsewhere. Without ``key`` row i of a release is the record of row i of the data. A list
         of data sets is one release of several imputed copies; measures are averaged over them.
-    measures : list of measures
-        Each gives a column under its name, and its standard error under ``<name>_error``.
+    measures : list of measures, "risk", "utility" or "all", optional
+        Each gives a column under its name, and its standard error under ``<name>_error``. Unless they are named: record
+        linkage (and for releases with other numbers of rows, replicated uniques) and `GeneralUtility`. A word runs
+        every measure of that role that suits the data; the map's notes say what was left out, and why.
     replicates : int, default 1
         How often each mask is applied. Values are averaged; their error is the standard error over replicates, or the
         measure's own where that is larger. One replicate shows no spread: the error is then the measure's own.
@@ -110,12 +113,23 @@ def measure(
         raise InputError(
             "measure needs masks or releases", "neither", "Write measure(data, masks) or measure(data, releases={...})"
         )
-    candidates = () if masks is None else check_masks(masks)
+    given = list(masks.values()) if isinstance(masks, Mapping) else masks
+    candidates = () if given is None else check_masks(given)
     made = check_releases(releases)
     labels = tell_apart([str(m) for m in candidates])
+    if isinstance(masks, Mapping):
+        labels = [str(name).strip() for name in masks]
+        if len(set(labels)) != len(labels) or not all(labels):
+            raise InputError("Masks need names that differ", [str(name) for name in masks], "Give each its own name")
     twice = sorted(set(labels) & set(made))
     if twice:
         raise InputError("A release has the name of a mask", twice, "Give it another name")
+    if measures is None or (isinstance(measures, str) and measures in BATTERIES):
+        if chunksize is not None:
+            do = "Write measures=[ruv.measures.NormalKL()], for example"
+            raise InputError("Files in pieces need measures that are named", f"measures={measures!r}", do)
+        data = read(data, "the original").unwrap()
+        measures = panel(measures, len(data))
     chosen = check_measures(measures)
     if not parts:
         # A misspelt name should not cost the work.
@@ -134,8 +148,8 @@ def measure(
 
             comparison = ChunkedComparison(chosen, data, key, chunksize)
             interrupted = comparison.apply(candidates, made, executor, bar.update, checkpoint=checkpoint)
-    techniques, notes = [*(m.technique for m in candidates), *made], list(comparison.notes)
-    names, shown = [*labels, *made], [*candidates, *(None for _ in made)]
+    techniques = [*(m.technique for m in candidates), *made]
+    names, shown, notes = [*labels, *made], [*candidates, *(None for _ in made)], []
     if interrupted:
         rows = comparison.finished()
         if not rows:
@@ -143,7 +157,10 @@ def measure(
         notes.insert(0, f"Stopped before the end: {len(rows)} of {count} releases were finished.")
         names, shown, techniques = ([part[i] for i in rows] for part in (names, shown, techniques))
         count = len(rows)
+    comparison.settle(names)
+    notes += comparison.notes
     columns = comparison.columns(parts)
+    notes += comparison.no_numbers()
     _check_axes(risk, utility, list(columns))
     axes = {role: comparison.axis(role, given) for role, given in (("risk", risk), ("utility", utility))}
     for role, axis in axes.items():
@@ -159,7 +176,7 @@ def measure(
         utility=axes["utility"],
         columns=columns,
         attrs={
-            "seed": str(root.entropy),
+            **seed_attrs(root),
             "replicates": replicates if candidates else 0,
             **comparison.describe(),
             **({"partial": "yes"} if interrupted else {}),

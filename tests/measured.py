@@ -104,6 +104,7 @@ def settings(name: str, columns: list[Any]) -> Iterator[dict[str, Any]]:
             {},
             {"known": some, "tolerance_sd": 0, "iterations": 3},
             {"tolerance_sd": 1.0, "start_m": 0.5},
+            {"tolerance_share": 0.05, "one_to_one": True},
         ],
         "ImputationLoss": [{}, {"statistic": two_numbers}],
         "IntervalDisclosure": [{}, {"width_rank": 0.1, "across": "any"}, {"width_sd": 0, "across": "mean"}],
@@ -135,6 +136,7 @@ def settings(name: str, columns: list[Any]) -> Iterator[dict[str, Any]]:
         ],
         "KMap": [{"population": PEOPLE, "keys": [first]}, {"population": PEOPLE, "missing": "category"}],
         "DeltaPresence": [{"population": PEOPLE, "keys": [first]}, {"population": PEOPLE, "missing": "category"}],
+        "PopulationUniques": [{"population": PEOPLE, "keys": [first]}],
         "Disclosure": [{"keys": first, "target": last}, {"keys": some}, {"keys": last, "missing": "category"}],
         "ReplicatedUniques": [{}, {"keys": some, "share": True}],
         "ClosestRecord": [{}, {"known": some, "distance": "mahalanobis"}],
@@ -192,7 +194,7 @@ def required(kind: type, columns: list[Any]) -> dict[str, Any]:
         "household": columns[-1],
         "population": 100,
     }
-    if kind.__name__ in ("KMap", "DeltaPresence", "Membership"):
+    if kind.__name__ in ("KMap", "DeltaPresence", "PopulationUniques", "Membership"):
         fill |= {"population": PEOPLE, "holdout": PEOPLE}
     return {f.name: fill[f.name] for f in fields(kind) if f.name in fill}
 

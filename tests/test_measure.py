@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import decimal
+import fractions
 import pickle
 import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,6 +18,7 @@ from hypothesis import given, settings, strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import ruvdecision as ruv
+from ruvdecision.checks import as_seed_sequence
 from ruvdecision.cli.measure_names import known_measures
 from ruvdecision.data.read import KINDS, read_data
 from ruvdecision.decide import frontier, not_dominated, undominated
@@ -86,7 +90,7 @@ class Preparing:
 def test_columns_are_what_each_measure_says_of_each_replicate(data):
     measures = [RecordLinkage(known=["a", "b"]), IntervalOverlap(MODEL), EllipsoidOverlap(MODEL), NormalKL()]
     rumap = measure(data, MASKS, measures=measures, replicates=4, seed=7)
-    seeds = [s[1] for s in replicate_seeds(np.random.SeedSequence(7), 4)]
+    seeds = [s[1] for s in replicate_seeds(as_seed_sequence(7), 4)]
     for i, mask in enumerate(MASKS):
         by_hand = np.array([[m(data, mask.release(data, s)) for m in measures] for s in seeds])
         for j, m in enumerate(measures):
@@ -189,7 +193,7 @@ def test_kinds_of_data_agree(data):
     assert one.columns["KL"][0] == pytest.approx(
         float(
             NormalKL()(
-                data["a"], ruv.Noise(sd=0.1).release(data["a"], next(replicate_seeds(np.random.SeedSequence(1), 1))[1])
+                data["a"], ruv.Noise(sd=0.1).release(data["a"], next(replicate_seeds(as_seed_sequence(1), 1))[1])
             )
         )
     )
@@ -367,7 +371,6 @@ def test_imputed_copies_are_one_release(data):
             "x: KL needs the same columns in both files; got not in the release: b",
         ),
         (lambda d: {"releases": {"x": d.assign(extra=1)}}, "not in the original: extra"),
-        (lambda d: {"releases": {"x": d.assign(a=np.nan)}}, "x: KL cannot take missing values"),
         (lambda d: {"releases": {"x": "no_such.csv"}}, "x: There is no such data file; got no_such.csv"),
         (lambda d: {"releases": {"x": d}, "replicates": 0}, "replicates must be"),
         (lambda d: {"releases": {"x": d}, "risk": 3}, "score must be"),
@@ -669,6 +672,7 @@ SETTINGS = {
     "HouseholdRisk": {"keys": ["kind"], "household": "cell"},
     "SkinnerElliot": {"keys": ["kind", "group", "cell"], "population": 1200},
     "KMap": {"keys": ["kind"], "population": pd.DataFrame({"kind": list("pqrpqr")})},
+    "PopulationUniques": {"keys": ["kind"], "population": pd.DataFrame({"kind": list("pqrpqr")})},
     "DeltaPresence": {"keys": ["kind"], "population": pd.DataFrame({"kind": list("pqrpqr")})},
     "Disclosure": {"keys": ["kind", "cell"], "target": "group"},
     "ReplicatedUniques": {"keys": ["kind", "cell"]},
@@ -775,3 +779,52 @@ def test_releases_made_elsewhere_are_measured_by_workers_too(data, tmp_path):
         together = measure(data, releases=releases, measures=[NormalKL(), IntervalOverlap(MODEL)], executor=pool)
     for name, values in alone.columns.items():
         assert_array_equal(values, together.columns[name])
+
+
+# -- measures of somebody's own, and odd files ---------------------------------------------------------
+
+
+class Own:
+    name, role = "own", "utility"
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __call__(self, original: Any, released: Any) -> Any:
+        return self.value
+
+
+@pytest.mark.parametrize("value", [None, "0.5", 1 + 2j, np.complex128(1), [0.5], np.array([0.5, 1.0]), pd.NA, object()])
+def test_a_measure_of_ones_own_must_give_a_number(data, value):
+    with pytest.raises(InputError, match="The measure own must give back one number; got"):
+        measure(data, MASKS, measures=[RecordLinkage(), Own(value)])
+    with pytest.raises(InputError, match="The measure own must give back one number; got"):
+        measure(data, releases={"r": data}, measures=[RecordLinkage(), Own(value)])
+
+
+def test_a_measure_that_gives_no_number_says_so(data):
+    rumap = measure(data, MASKS, measures=[RecordLinkage(), Own(np.nan)])
+    assert f"own is not a number (NaN) for {len(MASKS)} of {len(MASKS)} releases." in rumap.notes
+    assert not any("NaN" in note for note in measure(data, MASKS, measures=[RecordLinkage(), Own(0.5)]).notes)
+
+
+@pytest.mark.parametrize(
+    "value", [decimal.Decimal("0.5"), 0.5, np.float32(0.5), np.array(0.5), fractions.Fraction(1, 2)]
+)
+def test_numbers_of_every_kind_are_numbers(data, value):
+    rumap = measure(data, MASKS[:1], measures=[RecordLinkage(), Own(value)])
+    assert rumap.columns["own"].tolist() == [0.5]
+    threshold = decimal.Decimal(str(float(rumap.risk[0]) + 1))
+    assert rumap.choose(max_risk=threshold).utility == 0.5
+    assert "The chosen release" in rumap.report("report.md", max_risk=threshold, overwrite=True).read_text()
+
+
+def test_columns_of_lists_are_refused_by_name(data, tmp_path):
+    nested = data.assign(l=[[i] for i in range(len(data))], d=[{"x": i} for i in range(len(data))])
+    nested.to_parquet(tmp_path / "nested.parquet")
+    for item in (RecordLinkage(), NormalKL(), ruv.measures.KAnonymity(keys=["l"]), ruv.measures.Marginals()):
+        with pytest.raises(InputError, match=r"one value per record; got lists or the like in l"):
+            item(nested, nested)
+        with pytest.raises(InputError, match=r"one value per record; got lists or the like in l"):
+            measure(tmp_path / "nested.parquet", releases={"r": nested}, measures=[item])
+    assert measure(nested, releases={"r": nested}, measures=[RecordLinkage(known=["a"])]).columns["linkage"][0] > 0.9

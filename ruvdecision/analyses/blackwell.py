@@ -26,7 +26,7 @@ from ..engines.finite.whole_file import PossibleFiles, file_matrix
 from ..engines.normal.releases import channel_of
 from ..errors import InputError, RuvError, UnsupportedError
 from ..masks.base import Chain, Mask, check_mask
-from ..masks.rows import Release, Suppress
+from ..masks.rows import UNMASKED, Suppress
 from ..protocols import Array, Belief
 
 Ints = NDArray[np.int64]
@@ -211,7 +211,7 @@ def _follows(a: Mask, b: Mask) -> bool:
 
 
 def _plain_steps(mask: Mask) -> list[Mask]:
-    return [s for s in mask.parts if not isinstance(s, Release)]
+    return [s for s in mask.parts if s != UNMASKED]
 
 
 def _forgets(step: Mask) -> bool:
@@ -258,7 +258,7 @@ def _linear(a: Mask, b: Mask, belief: NormalBelief) -> bool:
 
 def _channel(mask: Mask, belief: NormalBelief) -> tuple[Array, Array]:
     channel: LinearChannel = channel_of(belief, mask)
-    if channel.location != "known":
+    if channel.location != "known" or channel.open_samples:
         raise UnsupportedError(
             f"{mask} moves or drops rows at random, which is no linear channel", do="Compare the masks before that step"
         )
@@ -294,7 +294,7 @@ def _finite(a: Mask, b: Mask, belief: FiniteBelief) -> bool:
         return _whole(whole, belief)
     first, second = FiniteChannel.of(belief, a), FiniteChannel.of(belief, b)
     for channel, mask in ((first, a), (second, b)):
-        if not channel.ordered or channel.sampled:
+        if not channel.ordered or channel.sampled or channel.open_samples:
             raise UnsupportedError(f"{mask} moves or drops rows at random", do="Compare the masks before that step")
     live = belief.marginal > 0
     # Rows are masked apart, so that a file's release refines another's if every row's does, and only then.

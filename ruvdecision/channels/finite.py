@@ -12,13 +12,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..checks import as_float_array
-from ..errors import InputError, UnsupportedError
+from ..errors import InputError, UnsupportedError, kind_of
 from ..numerics.semidefinite import symmetric_root
 from ..protocols import Array
+from .samples import Samples, partitions_of, sample_sizes
 from .steps import (
     TOLERANCE,
     AddNoise,
     ClipTo,
+    Copy,
     Cut,
     Drop,
     Entrywise,
@@ -27,6 +29,7 @@ from .steps import (
     Matrix,
     Opaque,
     PermuteRows,
+    Resolved,
     RoundTo,
     SampleRows,
     Step,
@@ -92,7 +95,42 @@ class Kernel:
 
     def levels(self) -> Array:
         """Outputs as numbers, missing where nothing is released."""
-        return np.array([[np.nan if v is None else float(v) for v in output] for output in self.outputs])
+        return np.array([self.numbers(output) for output in self.outputs])
+
+    def numbers(self, entries: Sequence[Any]) -> list[float]:
+        """Entries as numbers, missing where there is none; names, which only stand beside noise, by their place."""
+        found = []
+        for i, v in enumerate(entries):
+            if isinstance(v, str):
+                names = list(dict.fromkeys(o[i] for o in self.outputs))
+                found.append(float(names.index(v)) if v in names else -1.0)
+            else:
+                found.append(np.nan if v is None or v is pd.NA else float(v))
+        return found
+
+    def copied(self, order: Ints) -> Kernel:
+        """The same with columns side by side in this order."""
+        noise = None if self.noise is None else self.noise[order[:, None], order]
+        return replace(self, outputs=tuple(tuple(o[i] for i in order) for o in self.outputs), noise=noise)
+
+    def on_a_line(self) -> tuple[Array, float, list[Ints]] | None:
+        """Levels of one number that tells all that the noisy columns do, its standard deviation, and the outputs apart.
+
+        Outputs that differ beside the noise are told apart. None if there is no such number.
+        """
+        if self.noise is None:
+            return None
+        noisy = np.flatnonzero(np.diag(self.noise) > 0)
+        levels = self.levels()
+        if len(noisy) > 1 and not np.all(levels[:, noisy] == levels[:, noisy[:1]]):
+            return None
+        part = self.noise[np.ix_(noisy, noisy)]
+        if len(noisy) > 1 and not np.linalg.eigvalsh(part)[0] > 1e-12 * np.max(np.diag(part)):
+            return None
+        rest = np.delete(np.nan_to_num(levels, nan=np.inf), noisy, axis=1)
+        label = np.unique(rest, axis=0, return_inverse=True)[1].reshape(-1)
+        sd = float(np.sqrt(1.0 / np.linalg.inv(part).sum()))
+        return levels[:, noisy[0]], sd, [np.flatnonzero(label == i) for i in range(int(label.max()) + 1)]
 
     def merged(self) -> Kernel:
         """The same law with equal outputs put together."""
@@ -135,7 +173,8 @@ class Kernel:
         if self.blank:
             return self
         width = len(self.outputs[0])
-        if not all(v is None or isinstance(v, float) for output in self.outputs for v in output):
+        noisy = np.flatnonzero(np.diag(covariance) > 0)
+        if not all(output[i] is None or isinstance(output[i], float) for output in self.outputs for i in noisy):
             raise UnsupportedError(
                 "Noise needs numbers, and the records are labels", do="Use Stochastic for categories"
             )
@@ -156,7 +195,7 @@ class Kernel:
             with np.errstate(divide="ignore"):
                 log_evidence = np.log(found)
         else:
-            numbers = as_float_array("The release", [np.nan if v is None else v for v in key])
+            numbers = as_float_array("The release", self.numbers(key))
             log_evidence = self.log_evidence_with_noise(numbers[None])[0]
         if not np.any(log_evidence > -np.inf):
             raise InputError(
@@ -213,23 +252,44 @@ class FiniteChannel:
     kept: int
     """How many rows are released, drawn at random if fewer than all."""
     ordered: bool = True
+    releases: int = 1
+    open_samples: tuple[Resolved, ...] = ()
+    """The steps, where single releases hold samples of their own and this channel takes the first rows for them."""
 
     @classmethod
-    def of(cls, belief: FiniteRecords, mask: MaskLike, covariance: Array | None = None) -> FiniteChannel:
+    def of(
+        cls, belief: FiniteRecords, mask: MaskLike, covariance: Array | None = None, samples: Samples | None = None
+    ) -> FiniteChannel:
         """Follow a mask step by step.
 
-        ``covariance`` is the records', for noise that is a share of it; the belief's if not given.
+        ``covariance`` is the records', for noise that is a share of it; the belief's if not given. ``samples`` are the
+        rows that samples of single releases hold, where there are several.
         """
         n, names = belief.records, [_tuple(v) for v in belief.levels.names]
         channel = cls((Kernel(np.eye(len(names)), tuple(names)),), np.zeros(n, dtype=np.int64), n)
-        for step, part, _ in resolve(mask, cls.about(belief, covariance)):
+        found = resolve(mask, cls.about(belief, covariance))
+        for (step, part, _), rows in zip(found, partitions_of(found, n, samples), strict=True):
             if type(step) not in FINITE:
                 why = f": {step.why}" if isinstance(step, Opaque) else ""
                 raise UnsupportedError(
                     f"Enumeration cannot invert {part}{why}", do=step.do or f"Finite beliefs know {KNOWN}"
                 )
-            channel = FINITE[type(step)](channel, step, part)
-        return channel
+            own = step if step.release is None else replace(step, rows=rows)
+            channel = FINITE[type(step)](channel, own, part)
+        for step, part, _ in found:
+            if isinstance(step, PermuteRows) and step.release is not None:
+                channel.check_order(step.columns, part)
+        open_ = samples is None and bool(sample_sizes(found))
+        return replace(channel, open_samples=tuple(found) if open_ else ())
+
+    def check_order(self, columns: Sequence[int], mask: MaskLike) -> None:
+        """Raise if other releases tell of single rows beside a shuffled one."""
+        if any(v is not None for k in self.kernels for o in k.outputs for i, v in enumerate(o) if i not in columns):
+            raise UnsupportedError(
+                f"{mask} in one release, beside another that tells of single rows, has too many cases: "
+                "which rows belong together is not known",
+                do="Put Shuffle() before both: Shuffle() | (a & b)",
+            )
 
     @staticmethod
     def about(belief: FiniteRecords, covariance: Array | None = None) -> FileFacts:
@@ -246,6 +306,12 @@ class FiniteChannel:
         names = [_tuple(v) for v in belief.levels.names]
         kernel = Kernel(np.eye(len(names)), tuple(names)).hide(range(len(names[0])))
         return cls((kernel,), np.zeros(belief.records, dtype=np.int64), belief.records)
+
+    def copied(self, step: Copy) -> FiniteChannel:
+        """Put columns side by side several times, for as many releases."""
+        order = step.order_of(len(self.kernels[0].outputs[0]))
+        more = self.releases + step.times - 1
+        return replace(self, kernels=tuple(k.copied(order) for k in self.kernels), releases=more)
 
     def split(self, step: Step, mask: MaskLike, change: Callable[[Kernel, int], Kernel]) -> FiniteChannel:
         """Change kernels: ``change`` gets a kernel and the label of its rows. Rows treated alike share a kernel."""
@@ -315,6 +381,7 @@ class FiniteChannel:
 
     def read(self, release: Any) -> Slots:
         """Turn a release into evidence. A frame's or series' index says whose record it is."""
+        release = self.side_by_side(release)
         if isinstance(release, (pd.DataFrame, pd.Series)):
             frame, labels = pd.DataFrame(release), np.asarray(release.index)
         else:
@@ -344,6 +411,42 @@ class FiniteChannel:
             kinds.append(kind)
         return Slots(np.array(evidence), rows, np.array(kinds, dtype=np.int64))
 
+    def files(self, release: Any) -> list[pd.DataFrame]:
+        """The file of each of several releases."""
+        if not isinstance(release, (tuple, list)) or len(release) != self.releases:
+            raise InputError(
+                f"The mask makes {self.releases} releases",
+                kind_of(release),
+                "Pass what mask.release(data, rng) gave back, a tuple",
+            )
+        return [pd.DataFrame(one) for one in release]
+
+    def samples_held(self, release: Any) -> Samples:
+        """Which rows the samples of single releases hold, told by their labels."""
+        files, found = self.files(release), {}
+        for first in sample_sizes(self.open_samples):
+            labels = np.asarray(files[first // (len(self.kernels[0].outputs[0]) // self.releases)].index)
+            whole = pd.api.types.is_integer_dtype(labels.dtype) and ((labels >= 0) & (labels < len(self.kinds))).all()
+            if not whole or isinstance(release[0], np.ndarray):
+                raise InputError(
+                    "A sample must tell which rows it holds",
+                    "a release without row numbers",
+                    "Release a DataFrame with its rows numbered from 0 as index",
+                )
+            found[first] = labels.astype(np.int64)
+        return found
+
+    def side_by_side(self, release: Any) -> Any:
+        """Several releases as one file, with blanks where one of them does not have a row; a single one as it is."""
+        if self.releases == 1:
+            return release
+        files = [f.set_axis([(i, j) for j in range(f.shape[1])], axis=1) for i, f in enumerate(self.files(release))]
+        whole = [f for f in files if len(f) == self.kept]
+        if not self.ordered or self.sampled or not whole:
+            return pd.concat([f.reset_index(drop=True) if not self.ordered else f for f in files], axis=1)
+        index = pd.RangeIndex(self.kept)
+        return pd.concat([f.set_axis(index) if len(f) == self.kept else f.reindex(index) for f in files], axis=1)
+
     def _kind_of(self, entry: Sequence[Any]) -> int:
         """Which kernel a record without a name went through: suppressed rows show by their missing values."""
         hidden = tuple(_plain(v) is None for v in entry)
@@ -358,7 +461,7 @@ class FiniteChannel:
 # -- reading steps -----------------------------------------------------------------------------------------
 
 
-def _drop(channel: FiniteChannel, step: Drop, mask: MaskLike) -> FiniteChannel:
+def _drop(channel: FiniteChannel, step: Drop | SampleRows, mask: MaskLike) -> FiniteChannel:
     hides = step.rows is None
     return channel.split(step, mask, lambda kernel, label: kernel.hide(step.columns) if hides or label == 1 else kernel)
 
@@ -382,7 +485,7 @@ def _entries(channel: FiniteChannel, step: Entrywise, mask: MaskLike) -> FiniteC
     """Each entry of an output by itself; entries that are not released stay so."""
 
     def change(kernel: Kernel, label: int) -> Kernel:
-        _refuse_noise(kernel, mask)
+        _refuse_noise(kernel, mask, step.columns)
         known: dict[tuple[int, Hashable], Transitions] = {}
         laws = []
         for output in kernel.outputs:
@@ -410,8 +513,10 @@ def _records(channel: FiniteChannel, step: Matrix, mask: MaskLike) -> FiniteChan
         return _entries(channel, step, mask)
 
     def change(kernel: Kernel, label: int) -> Kernel:
-        _refuse_noise(kernel, mask)
-        open_ = [o for o in kernel.outputs if any(v is not None for v in o)]
+        width = len(kernel.outputs[0])
+        at = slice(0, width) if step.release is None else slice(step.columns[0], step.columns[-1] + 1)
+        _refuse_noise(kernel, mask, range(at.start, at.stop))
+        open_ = list(dict.fromkeys(o[at] for o in kernel.outputs if any(v is not None for v in o[at])))
         if not open_:
             return kernel
         place = {_tuple(v): i for i, v in enumerate(step.inputs or open_)}
@@ -423,12 +528,13 @@ def _records(channel: FiniteChannel, step: Matrix, mask: MaskLike) -> FiniteChan
                 "Give one row per outcome of the belief, in its order",
             )
         laws: list[list[tuple[Output, float]]] = []
-        for output in kernel.outputs:
+        for whole in kernel.outputs:
+            before, output, after = whole[: at.start], whole[at], whole[at.stop :]
             if all(v is None for v in output):
-                laws.append([(tuple(None for _ in released[0]), 1.0)])
+                laws.append([((*before, *(None for _ in released[0]), *after), 1.0)])
             elif output in place:
                 row = step.matrix[place[output]]
-                laws.append([(out, float(p)) for out, p in zip(released, row, strict=True)])
+                laws.append([((*before, *out, *after), float(p)) for out, p in zip(released, row, strict=True)])
             else:
                 raise InputError(
                     f"{mask.technique} has no row for what the masks before it release",
@@ -440,8 +546,8 @@ def _records(channel: FiniteChannel, step: Matrix, mask: MaskLike) -> FiniteChan
     return channel.split(step, mask, change)
 
 
-def _refuse_noise(kernel: Kernel, mask: MaskLike) -> None:
-    if kernel.noise is not None:
+def _refuse_noise(kernel: Kernel, mask: MaskLike, columns: Sequence[int]) -> None:
+    if kernel.noise is not None and np.any(np.diag(kernel.noise)[list(columns)] > 0):
         raise UnsupportedError(
             f"Enumeration cannot invert {mask}: noise makes a continuum of categories",
             do=f"Put {mask.technique} before Noise",
@@ -455,7 +561,10 @@ FINITE: dict[type[Step], Callable[[FiniteChannel, Any, Any], FiniteChannel]] = {
     RoundTo: _entries,
     Cut: _entries,
     Matrix: _records,
-    SampleRows: lambda channel, step, mask: replace(channel, kept=step.kept),
+    Copy: lambda channel, step, mask: channel.copied(step),
+    SampleRows: lambda channel, step, mask: (
+        replace(channel, kept=step.kept) if step.release is None else _drop(channel, step, mask)
+    ),
     PermuteRows: lambda channel, step, mask: replace(channel, ordered=False),
 }
 """What each step does to a channel; other steps cannot be inverted by enumeration."""

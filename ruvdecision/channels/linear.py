@@ -21,14 +21,17 @@ from numpy.typing import NDArray
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from .layout import BlockShape, Layout
+from .samples import Samples, partitions_of, sample_sizes
 from .steps import (
     AddNoise,
     AverageRows,
+    Copy,
     Drop,
     FileFacts,
     MaskLike,
     OwnLaw,
     PermuteRows,
+    Resolved,
     SampleRows,
     Step,
     resolve,
@@ -46,7 +49,9 @@ class Block:
     """What the channel does to one shape of block. Leading axes of the arrays run over the masks of a family.
 
     Coordinates are cell by cell, column by column. ``b`` and ``r`` act on the normalised means of the cells,
-    ``w`` and ``rw`` on each contrast within a cell.
+    ``w`` and ``rw`` on each contrast within a cell. Several releases stand side by side as further columns: ``b`` has
+    shape (..., cells * width, cells * columns), ``w`` (..., cells, width, columns), and what is said of columns holds
+    for all of the width.
     """
 
     shape: BlockShape
@@ -61,7 +66,7 @@ class Block:
     plain: bool = True
     """True while ``b`` is the identity, which allows formulas that lose no digits."""
     loads: tuple[Array, ...] = ()
-    """How each common draw enters, shape (..., cells * columns, columns)."""
+    """How each common draw enters, shape (..., cells * width, columns)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +93,16 @@ class LinearChannel:
     noisy_since_average: bool = False
     scrambled: bool = False
     wiped: NDArray[np.bool_] | None = None
-    """Shape (masks or 1, columns): columns that infinite noise has wiped out, or None."""
+    """Shape (masks or 1, width): columns that infinite noise has wiped out, or None."""
+    window: tuple[int, ...] | None = None
+    """Which columns the current step is about, where there are several releases."""
+    open_samples: tuple[Resolved, ...] = ()
+    """The steps, where single releases hold samples of their own and this channel takes the first rows for them."""
+
+    @property
+    def width(self) -> int:
+        """Number of columns that are released, those of several releases side by side."""
+        return int(self.blocks[0].released.shape[1])
 
     @classmethod
     def identity(cls, layout: Layout, columns: int) -> LinearChannel:
@@ -115,18 +129,56 @@ class LinearChannel:
         return cls(layout, columns, tuple(blocks))
 
     @classmethod
-    def of(cls, mask: MaskLike, about: FileFacts, numbers: Array | None = None) -> LinearChannel:
-        """The channel of a family: one of its masks, and the numbers of all. Steps that are not linear are refused."""
+    def of(
+        cls, mask: MaskLike, about: FileFacts, numbers: Array | None = None, samples: Samples | None = None
+    ) -> LinearChannel:
+        """The channel of a family: one of its masks, and the numbers of all. Steps that are not linear are refused.
+
+        ``samples`` are the rows that samples of single releases hold, where there are several.
+        """
         found = resolve(mask, about, numbers)
         for step, part, _ in found:
             _check_linear(step, part)
-        layout = Layout.of([None if f.step.rows is None else f.step.rows.padded(about.n) for f in found], about.n)
-        channel = cls.identity(layout, about.k)
+        channel = cls.identity(Layout.of(partitions_of(found, about.n, samples), about.n), about.k)
         for stage, (step, part, _) in enumerate(found):
-            channel = LINEAR[type(step)](replace(channel, stage=stage), step, part)
-        return channel
+            window = step.columns if step.release is not None and isinstance(step, WHOLE) else None
+            channel = LINEAR[type(step)](replace(channel, stage=stage, window=window), step, part)
+        for step, part, _ in found:
+            if isinstance(step, PermuteRows) and step.release is not None:
+                channel.check_order(step.columns, part)
+        open_ = samples is None and bool(sample_sizes(found))
+        return replace(channel, window=None, open_samples=tuple(found) if open_ else ())
 
     # -- what steps do -------------------------------------------------------------------------------
+
+    def copy(self, step: Copy) -> LinearChannel:
+        """Put columns side by side several times, for as many releases."""
+        order = step.order_of(self.width)
+        blocks = []
+        for block in self.blocks:
+            at = (np.arange(len(block.shape.sizes))[:, None] * self.width + order).reshape(-1)
+            blocks.append(
+                replace(
+                    block,
+                    b=block.b[:, at],
+                    r=block.r[:, at[:, None], at],
+                    w=block.w[:, :, order],
+                    rw=block.rw[:, :, order[:, None], order],
+                    released=block.released[:, order],
+                    contrasts_released=block.contrasts_released[:, order],
+                    plain=False,
+                    loads=tuple(load[:, at] for load in block.loads),
+                )
+            )
+        return replace(
+            self, blocks=tuple(blocks), wiped=None if self.wiped is None else self.wiped[:, order], scrambled=False
+        )
+
+    def _at(self, columns: Sequence[int] | None) -> tuple[int, ...]:
+        """Positions of columns; of all that the step is about if none are named."""
+        if columns is None:
+            return tuple(range(self.width)) if self.window is None else self.window
+        return tuple(columns) if self.window is None else tuple(self.window[c] for c in columns)
 
     def add_noise(
         self, covariance: Array, *, common: bool = False, columns: Sequence[int] | None = None
@@ -142,9 +194,10 @@ class LinearChannel:
                 "Noise after shuffled groups hides which rows belong together, which has no closed form",
                 do="Put Shuffle() before Microaggregate, or the noise before both",
             )
-        if columns is not None and tuple(columns) != tuple(range(self.columns)):
-            at, part = np.array(columns, dtype=np.int64), covariance
-            covariance = np.zeros((*part.shape[:-2], self.columns, self.columns))
+        chosen = self._at(columns)
+        if chosen != tuple(range(self.width)):
+            at, part = np.array(chosen, dtype=np.int64), covariance
+            covariance = np.zeros((*part.shape[:-2], self.width, self.width))
             covariance[..., at[:, None], at] = part
         kinds = covariance if covariance.ndim == 4 else covariance[:, None]
         covariance = kinds[:, 0]
@@ -160,10 +213,9 @@ class LinearChannel:
             c = len(block.shape.sizes)
             b, r, w, rw, loads, plain = block.b, block.r, block.w, block.rw, block.loads, block.plain
             if common:
-                loads = (
-                    *loads,
-                    np.asarray(np.kron(block.shape.roots[:, None], np.eye(self.columns))[None], dtype=np.float64),
-                )
+                entry = np.zeros((self.width, self.columns))
+                entry[self._own_release(chosen), np.arange(self.columns)] = 1.0
+                loads = (*loads, np.asarray(np.kron(block.shape.roots[:, None], entry)[None], dtype=np.float64))
             else:
                 each = kinds[:, block.shape.labels[self.stage]] if kinds.shape[1] > 1 else kinds
                 r = r + _on_diagonal(each, c)
@@ -179,7 +231,10 @@ class LinearChannel:
                 loads = tuple(load * many[:, :, None] for load in loads)
                 plain = False
             blocks.append(replace(block, b=b, r=r, w=w, rw=rw, loads=loads, plain=plain))
-        draws = (*self.common, covariance) if common else self.common
+        draws = self.common
+        if common:
+            own = self._own_release(chosen)
+            draws = (*draws, covariance[:, own[:, None], own])
         return replace(
             self,
             blocks=tuple(blocks),
@@ -188,6 +243,10 @@ class LinearChannel:
             wiped=wiped if np.any(wiped) else None,
         )
 
+    def _own_release(self, columns: Sequence[int]) -> NDArray[np.int64]:
+        """All columns of the release to which some belong."""
+        return columns[0] // self.columns * self.columns + np.arange(self.columns)
+
     def average(self, columns: Sequence[int] | None = None) -> LinearChannel:
         """Replace every entry of the columns by the mean of its group (over the entries still in the file)."""
         partition = self.layout.partitions[self.stage]
@@ -195,8 +254,8 @@ class LinearChannel:
             raise UnsupportedError(
                 "Groups after shuffled groups have no closed form", do="Put Shuffle() first in the chain"
             )
-        k = self.columns
-        chosen = np.isin(np.arange(k), np.arange(k) if columns is None else list(columns))
+        k = self.width
+        chosen = np.isin(np.arange(k), self._at(columns))
         blocks = []
         for block in self.blocks:
             labels, sizes = block.shape.labels[self.stage], block.shape.sizes
@@ -231,18 +290,20 @@ class LinearChannel:
             )
         return replace(self, blocks=tuple(blocks), noisy_since_average=False)
 
-    def drop(self, columns: Sequence[int], label: int | None = None) -> LinearChannel:
+    def drop(self, columns: Sequence[int] | None = None, label: int | None = None) -> LinearChannel:
         """Take columns out of the file, in all rows or in those with one label."""
         blocks = []
         for block in self.blocks:
             released = block.released.copy()
             rows = np.ones(len(released), dtype=bool) if label is None else block.shape.labels[self.stage] == label
-            released[np.flatnonzero(rows)[:, None], np.array(list(columns), dtype=np.int64)] = False
+            released[np.flatnonzero(rows)[:, None], np.array(self._at(columns), dtype=np.int64)] = False
             blocks.append(replace(block, released=released))
         return replace(self, blocks=tuple(blocks))
 
     def keep_sample(self) -> LinearChannel:
         """Leave out the rows that a random sample did not take."""
+        if self.window is not None:
+            return self.drop(label=1)
         for p in self.layout.partitions[: self.stage]:
             if p is not None and not p.ties_all and not p.drawn:
                 raise UnsupportedError(
@@ -253,11 +314,13 @@ class LinearChannel:
             raise UnsupportedError(
                 "A sample of shuffled groups has no closed form", do="Put Subsample first in the chain"
             )
-        channel = self.drop(range(self.columns), label=1)
+        channel = self.drop(label=1)
         return replace(channel, location="drawn" if self.location == "known" else self.location)
 
     def shuffle(self) -> LinearChannel:
         """Forget which row is whose."""
+        if self.window is not None:
+            return replace(self, location="unknown")
         scrambled = self.scrambled
         for p in self.layout.partitions[: self.stage]:
             if p is None or p.ties_all or p.drawn:
@@ -271,6 +334,19 @@ class LinearChannel:
             )
         return replace(self, location="unknown", scrambled=scrambled)
 
+    def check_order(self, columns: Sequence[int], mask: MaskLike) -> None:
+        """Raise if other releases tell of single rows beside a shuffled one, or its rows were treated differently."""
+        block, sizes = self.blocks[0], self.blocks[0].shape.sizes
+        one = block.shape.count == 1 and len(sizes) == 1
+        alike = len(self.blocks) == 1 and (one or np.array_equal(sizes, [1]))
+        shows = block.released & (block.contrasts_released | (not one))
+        if not alike or np.delete(shows, list(columns), axis=1).any():
+            raise UnsupportedError(
+                f"{mask} in one release, beside another that tells of single rows, has no closed form: "
+                "which rows belong together is not known",
+                do="Release averages of all rows beside it, or put Shuffle() before both: Shuffle() | (a & b)",
+            )
+
     def plain_noise(self) -> Array | None:
         """Variance of each mask's noise if one column goes out with equal normal noise, in any order; else None.
 
@@ -279,7 +355,14 @@ class LinearChannel:
         if self.columns != 1 or self.common or any(p is not None for p in self.layout.partitions):
             return None
         block = self.blocks[0]
-        return np.where((block.b[:, 0, 0] != 0) & block.released[0, 0], block.r[:, 0, 0], np.inf)
+        variance = np.diagonal(block.r, axis1=-2, axis2=-1)
+        each = np.where((block.b[:, :, 0] != 0) & block.released[0], variance, np.inf)
+        if self.width == 1:
+            return each[:, 0]
+        if np.any(block.r[:, ~np.eye(self.width, dtype=bool)]):
+            return None
+        with np.errstate(divide="ignore"):
+            return np.asarray(1.0 / np.sum(1.0 / each, axis=-1))
 
     # -- for small files -----------------------------------------------------------------------------
 
@@ -289,30 +372,32 @@ class LinearChannel:
         Entries are record by record, column by column. Entries that are not in the file have a zero row in A
         and a zero row and column in R.
         """
-        n, k = self.layout.n, self.columns
-        if n * k > LARGEST_BLOCK:
-            raise InputError(f"A dense channel holds at most {LARGEST_BLOCK} entries", n * k, "Use fewer records")
+        n, k, width = self.layout.n, self.columns, self.width
+        if n * width > LARGEST_BLOCK:
+            raise InputError(f"A dense channel holds at most {LARGEST_BLOCK} entries", n * width, "Use fewer records")
         pick = lambda x: x[min(member, len(x) - 1)]  # noqa: E731
         shape, copy, cell = self.layout.rows()
-        a, noise = np.zeros((n, k, n, k)), np.zeros((n, k, n, k))
-        loads, released = np.zeros((len(self.common), n, k, k)), np.empty((n, k), dtype=bool)
+        a, noise = np.zeros((n, width, n, k)), np.zeros((n, width, n, width))
+        loads, released = np.zeros((len(self.common), n, width, k)), np.empty((n, width), dtype=bool)
         for t, block in enumerate(self.blocks):
             rows = np.flatnonzero(shape == t)
             c, sizes = cell[rows], block.shape.sizes[cell[rows]]
             tied = copy[rows][:, None] == copy[rows]
             weight = tied / np.sqrt(np.outer(sizes, sizes))
             contrast = tied * (c[:, None] == c) * (np.eye(len(rows)) - 1.0 / sizes)
-            cells, every = (len(block.shape.sizes), k) * 2, np.arange(k)
+            cells, every = len(block.shape.sizes), np.arange(width)
             between, within = weight[:, None, :, None], contrast[:, None, :, None]
             informative = pick(block.w) * block.contrasts_released[:, :, None]
             for out, means, each in ((a, block.b, informative), (noise, block.r, pick(block.rw))):
-                of_means = pick(means).reshape(cells)[np.ix_(c, every, c, every)]
-                out[np.ix_(rows, every, rows, every)] = of_means * between + each[c][:, :, None, :] * within
+                own = np.arange(out.shape[-1])
+                of_means = pick(means).reshape(cells, width, cells, -1)[np.ix_(c, every, c, own)]
+                out[np.ix_(rows, every, rows, own)] = of_means * between + each[c][:, :, None, :] * within
             for load, values in zip(loads, block.loads, strict=True):
-                load[rows] = pick(values).reshape(-1, k, k)[c] / block.shape.roots[c][:, None, None]
+                load[rows] = pick(values).reshape(-1, width, k)[c] / block.shape.roots[c][:, None, None]
             released[rows] = block.released[c]
-        matrix, total, there = a.reshape(n * k, n * k), noise.reshape(n * k, n * k), released.reshape(-1)
-        for load, covariance in zip(loads.reshape(-1, n * k, k), self.common, strict=True):
+        size, there = n * width, released.reshape(-1)
+        matrix, total = a.reshape(size, n * k), noise.reshape(size, size)
+        for load, covariance in zip(loads.reshape(-1, size, k), self.common, strict=True):
             total = total + load @ pick(covariance) @ load.T
         return matrix * there[:, None], total * np.outer(there, there)
 
@@ -340,6 +425,9 @@ def _without(covariance: Array, gone: NDArray[np.bool_]) -> Array:
     return covariance * keep[:, :, None] * keep[:, None, :]
 
 
+WHOLE = (OwnLaw, SampleRows, PermuteRows)
+"""Steps of a whole release: they name columns only where there are several."""
+
 # -- reading steps -----------------------------------------------------------------------------------------
 
 
@@ -364,6 +452,7 @@ def _noise(channel: LinearChannel, step: AddNoise, mask: MaskLike) -> LinearChan
 LINEAR: dict[type[Step], Callable[[LinearChannel, Any, Any], LinearChannel]] = {
     Drop: lambda channel, step, mask: channel.drop(step.columns, label=None if step.rows is None else 1),
     AddNoise: _noise,
+    Copy: lambda channel, step, mask: channel.copy(step),
     AverageRows: lambda channel, step, mask: channel if step.rows is None else channel.average(step.columns),
     SampleRows: lambda channel, step, mask: channel if step.rows is None else channel.keep_sample(),
     PermuteRows: lambda channel, step, mask: channel.shuffle(),

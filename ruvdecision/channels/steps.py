@@ -71,6 +71,8 @@ class Step:
 
     columns: tuple[int, ...] = ()
     rows: Partition | None = None
+    release: int | None = None
+    """The first column of the release to which the step belongs, where there are several; see `Copy`."""
 
     @property
     def not_linear(self) -> str | None:
@@ -91,6 +93,16 @@ class Step:
     def named(self) -> bool:
         """Whether what is released are names and not numbers."""
         return False
+
+    @property
+    def more(self) -> int:
+        """How many columns it adds."""
+        return 0
+
+    def on_copy(self, first: int, k: int) -> Step:
+        """The same step on a copy of the file's k columns that begins at a position; see `Copy`."""
+        columns = self.columns or range(0 if self.release is None else self.release, k)
+        return replace(self, columns=tuple(first + j for j in columns), release=first + (self.release or 0))
 
     def after(self, about: FileFacts) -> FileFacts:
         """What is known of the file that comes out."""
@@ -163,6 +175,25 @@ class AverageRows(Step):
             count = np.bincount(label, weights=there[:, j])
             out[:, j] = np.where(there[:, j], (total / np.maximum(count, 1))[label], np.nan)
         return out
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Copy(Step):
+    """The columns stand side by side ``times`` times: what several releases of one file start from.
+
+    The steps of each release follow on its own copy; those that sample or permute rows name its columns too.
+    """
+
+    times: int
+
+    @property
+    def more(self) -> int:
+        return len(self.columns) * (self.times - 1)
+
+    def order_of(self, width: int) -> Ints:
+        """Which of the columns before stands at each place after."""
+        end = self.columns[-1] + 1
+        return np.array([*range(end), *self.columns * (self.times - 1), *range(end, width)], dtype=np.int64)
 
 
 # -- noise -----------------------------------------------------------------------------------------------
@@ -584,6 +615,10 @@ class MaskLike(Protocol):
     @property
     def parts(self) -> Sequence[Any]: ...
     @property
+    def side_by_side(self) -> Sequence[Any]: ...
+    @property
+    def file_count(self) -> int: ...
+    @property
     def technique(self) -> str: ...
     @property
     def numbers(self) -> tuple[float, ...]: ...
@@ -601,12 +636,12 @@ def resolve(mask: MaskLike, about: FileFacts, numbers: Array | None = None) -> l
     """The steps of a mask or chain, in order; ``numbers`` has one row per mask of the family."""
     if numbers is None:
         numbers = np.array([mask.numbers], dtype=np.float64)
-    found, start = [], 0
+    found: list[Resolved] = []
+    start = 0
     for part in mask.parts:
         stop = start + len(part.numbers)
-        for step in part.steps(about, numbers[:, start:stop]):
-            found.append(Resolved(step, part, about))
-            about = step.after(about)
+        about = about_after(found, about)
+        found += part.resolved(about, numbers[:, start:stop])
         start = stop
     return found
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from .._version import __version__
 from ..errors import RuvError, said, traced
 from .commands import add_explore, add_models, add_run
-from .measure import add_measure
+from .measure import add_measure, in_options, measure
 from .options import Parser, UsageError
 from .results import complain
 
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     >>> main(["run", "no_such_study.py"])
     2
     """
-    debug = False
+    debug, options = False, argparse.Namespace(command=None)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that cannot show ± shows ? and not an error
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RuvError as error:
         if debug:
             sys.stderr.write(traced(error))
-        return complain(str(error))
+        return complain(in_options(str(error)) if options.command is measure else str(error))
     except KeyboardInterrupt as error:
         if debug:
             sys.stderr.write(traced(error))

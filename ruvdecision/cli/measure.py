@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
+from ..measures.missing import CHOICES
 from .options import Commands, add_ending_options, add_result_options, add_running_options, count, executor_of
-from .results import Results, check_out, progress_line
+from .results import Results, check_out, check_picture, progress_line
 
 if TYPE_CHECKING:
     from ..maps.rumap import RUMap
@@ -28,7 +30,7 @@ def add_measure(commands: Commands) -> None:
         "released",
         metavar="RELEASED",
         nargs="+",
-        help="released files, rows in the order of the original unless --key is given",
+        help="released files, or NAME=FILE; rows in the order of the original unless --key is given",
     )
     listed: dict[str, Any] = {"action": "append", "default": []}
     comparer.add_argument("--known", metavar="A,B", help="columns that the intruder knows (default: all)", **listed)
@@ -39,16 +41,19 @@ def add_measure(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="NAMES",
-        help='measures, "linkage,IO,KL,Cluster(clusters=50)" (default: linkage, and IO and EO with --model or else '
-        "pMSE)",
+        help='measures, "linkage,IO,KL,Cluster(clusters=50)"; or risk, utility, all: every one that suits the file '
+        "(default: linkage, and IO and EO with --model or else general utility)",
     )
     whole = "columns for measures of the whole file (default: all)"
     comparer.add_argument("--columns", metavar="A,B", help=whole, **listed)
     comparer.add_argument(
         "--missing",
-        choices=("raise", "omit", "category"),
-        help="what to do about missing values, where a measure can (default: raise)",
+        choices=CHOICES,
+        help="how to take missing values (default: as suits each measure); a measure that cannot says so",
     )
+    comparer.add_argument("--sep", metavar="S", help="what separates columns in CSV files (default: recognised)")
+    comparer.add_argument("--decimal", metavar="D", help="the decimal sign in CSV files (default: recognised)")
+    comparer.add_argument("--encoding", metavar="E", help="the encoding of CSV files, e.g. latin-1 (default: UTF-8)")
     comparer.add_argument("--key", metavar="COLUMN", help="the column that says whose record a row is")
     comparer.add_argument(
         "--risk", metavar="NAME", help="the measure on the risk axis (default: the first measure of risk)"
@@ -57,6 +62,9 @@ def add_measure(commands: Commands) -> None:
         "--utility", metavar="NAME", help="the measure on the utility axis (default: the first measure of utility)"
     )
     add_result_options(comparer)
+    comparer.add_argument(
+        "--plot", metavar="FILE", nargs="?", const="", help="write the map to a .png, .pdf or .svg file; alone: show it"
+    )
     add_running_options(comparer)
     comparer.add_argument(
         "--chunksize",
@@ -75,25 +83,36 @@ def measure(options: argparse.Namespace) -> int:
     from ..studies import Outcome, Study
     from .measure_names import spell_measures, split_names
 
-    measures = spell_measures(
-        options.measures,
-        known=split_names(options.known),
-        models=options.model,
-        columns=split_names(options.columns),
-        missing=options.missing,
-    )
+    def spell(rows: int) -> list[Any]:
+        return spell_measures(
+            options.measures,
+            known=split_names(options.known),
+            models=options.model,
+            columns=split_names(options.columns),
+            missing=options.missing,
+            rows=rows,
+        )
+
+    spell(0)  # a slip in a name should not cost the reading
     names = _release_names(options.released)
-    out = check_out(options)
-    for path in (options.original, *options.released):
+    out, picture = check_out(options), check_picture(options)
+    for path in (options.original, *names.values()):
         check_file(path)  # all of them, before the first is read
+    how = {k: getattr(options, k) for k in ("sep", "decimal", "encoding") if getattr(options, k) is not None}
+    if how and options.chunksize is not None:
+        given = ", ".join(f"--{k}" for k in how)
+        raise InputError(
+            f"--chunksize recognises how files are written and takes no {given}", do="Leave one of them out"
+        )
     with progress_line(options.quiet) as say:
         say(f"reading {options.original}")
-        original = read_data(options.original) if options.chunksize is None else options.original
+        original = read_data(options.original, **how) if options.chunksize is None else options.original
+        releases = {name: read_data(path, **how) for name, path in names.items()} if how else names
         with executor_of(options) as executor:
             rumap = compare(
                 original,
-                releases=names,
-                measures=measures,
+                releases=releases,
+                measures=spell(0 if options.chunksize else len(original)),
                 key=options.key,
                 risk=options.risk,
                 utility=options.utility,
@@ -106,12 +125,29 @@ def measure(options: argparse.Namespace) -> int:
         outcome = Outcome(Study(Path(options.original), text, lambda: rumap), rumap, {"map": rumap})
         results = Results(outcome, options.max_risk, options)
         results.write(out, say)
+        results.draw(picture)
         notes = [] if options.quiet else [*_frontier_lines(rumap), *rumap.notes]
     return results.show(notes)
 
 
-def _release_names(paths: Sequence[str]) -> dict[str, str]:
-    """Names of releases: the file's name without its ending where that is enough to tell them apart."""
+def _release_names(given: Sequence[str]) -> dict[str, str]:
+    """Names of releases: as given, NAME=FILE, or the file's name without its ending where that tells them apart."""
+    pairs = [text.partition("=")[::2] if "=" in text and not Path(text).exists() else ("", text) for text in given]
+    named = [(name.strip(), path) for name, path in pairs if name.strip()]
+    if len({name for name, _ in named}) != len(named):
+        raise InputError("Two releases have the same name", ", ".join(n for n, _ in named), "Give each its own")
+    rest = _short_names([path for name, path in pairs if not name.strip()])
+    both = [name for name, _ in named if name in rest]
+    if both:
+        raise InputError("Two releases have the same name", ", ".join(both), "Give each its own, NAME=FILE")
+    found = {path: name for name, path in (*rest.items(), *named)}
+    if len(found) != len(given):
+        raise InputError("A released file is listed twice", ", ".join(given), "List it once")
+    return {found[path]: path for _, path in pairs}
+
+
+def _short_names(paths: Sequence[str]) -> dict[str, str]:
+    """Files by their names without endings where that is enough to tell them apart."""
     if len(set(paths)) != len(paths):
         raise InputError(
             "A released file is listed twice",
@@ -141,3 +177,33 @@ def _frontier_lines(rumap: RUMap) -> list[str]:
     if len(measures) > 2:
         lines.append(f"Frontier of {', '.join(measures)}: {', '.join(rumap.frontier(columns=measures).releases)}")
     return lines
+
+
+#: How the command line says what Python's arguments say.
+SAYINGS = (
+    (r"\b(?:known|keys)=\[\.\.\.\]", "--known A,B"),
+    (r"\bcolumns=\[\.\.\.\]", "--columns A,B"),
+    (r"\bmeasures=\[[^]]*\]", "--measures NAMES"),
+    (r"\bmissing=['\"](\w+)['\"]", r"--missing \1"),
+    (r"\b(?:write )?missing= another choice", "give another --missing"),
+    (r"\bencoding='([\w-]+)'", r"--encoding \1"),
+    (r"\bchunksize=", "--chunksize"),
+    (r"\bLeave (risk|utility|key|columns|known|model) out\b", r"Leave --\1 out"),
+    (
+        r"Set the respondents' key as the index of both files",
+        "Say which column tells whose record a row is: --key COLUMN",
+    ),
+    (r"Sort it, released\.loc\S+, or drop its labels, \S+", "Sort its rows as the original's, or give --key COLUMN"),
+    (r"Write releases=\{.*\}", "List the released files"),
+)
+
+
+def in_options(text: str) -> str:
+    """An error's text with the command line's options instead of Python's arguments.
+
+    >>> in_options("Choose the numeric ones with columns=[...], or convert these.")
+    'Choose the numeric ones with --columns A,B, or convert these.'
+    """
+    for pattern, words in SAYINGS:
+        text = re.sub(pattern, words, text)
+    return text

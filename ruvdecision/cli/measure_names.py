@@ -13,6 +13,7 @@ from typing import Any
 from .. import measures
 from ..checks import suggest
 from ..errors import InputError
+from ..measures.battery import BATTERIES, panel
 
 
 def spell_measures(
@@ -22,14 +23,15 @@ def spell_measures(
     models: Sequence[str] = (),
     columns: Sequence[str] = (),
     missing: str | None = None,
+    rows: int = 0,
 ) -> list[Any]:
     """Make measures from their spelling: a column's or a class's name, with arguments in brackets where wanted.
 
     Parameters
     ----------
     texts : list of str
-        Each may hold several, separated by commas. Without any: linkage; IO and EO where there is a model, pMSE
-        otherwise.
+        Each may hold several, separated by commas. Without any: linkage, IO and EO where there is a model, the default
+        panel otherwise. One of "risk", "utility" and "all" alone is a battery of all that suit the file.
     known : list of str
         Columns that the intruder knows, for measures with an argument ``known`` or ``keys``.
     models : list of str
@@ -37,7 +39,9 @@ def spell_measures(
     columns : list of str
         Columns to compare, for measures with an argument ``columns``.
     missing : str, optional
-        What to do about missing values, ``missing`` of every measure.
+        How to take missing values, ``missing`` of every measure; one that cannot refuses by name.
+    rows : int
+        Size of the file, for a battery.
 
     Examples
     --------
@@ -48,18 +52,23 @@ def spell_measures(
         if any(not text.strip(" ,") for text in given):
             raise InputError(f"--{option} is empty", ", ".join(map(repr, given)), "Write it out, or leave it out")
     words = [word for text in texts for word in _split(text)]
-    if not words:
-        words = ["linkage", "IO", "EO"] if models else ["linkage", "pMSE"]
+    if not words and models:
+        words = ["linkage", "IO", "EO"]
     model = models[0] if len(models) == 1 else list(models)
     offered = {"known": list(known), "keys": list(known), "model": model, "columns": list(columns)}
-    made = [_make(word, {k: v for k, v in offered.items() if v}, missing) for word in words]
+    given = {k: v for k, v in offered.items() if v}
+    if not words or (len(words) == 1 and words[0] in BATTERIES):
+        name = words[0] if words else None
+        made = panel(name, rows, lambda kind: _make(kind.__name__, given, missing))
+    else:
+        made = [_make(word, given, missing) for word in words]
     taken = {f.name for item in made for f in dataclasses.fields(item)}
     for option, names in {"known": {"known", "keys"}, "model": {"model"}, "columns": {"columns"}}.items():
         if offered[option] and not taken & names:
             # An option that changes nothing would make the caller believe that it did.
             raise InputError(
                 f"No measure has a use for --{option}",
-                ", ".join(words),
+                ", ".join(item.name for item in made),
                 f"Leave --{option} out, or add a measure that takes it",
             )
     return made
@@ -137,6 +146,8 @@ def _arguments(kind: Any, text: str) -> dict[str, Any]:
     takes = inspect.signature(kind).parameters
     places = [name for name, p in takes.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
     names = list(takes)
+    if "allow_code" in settings:
+        raise InputError("A formula on the command line is never code", "allow_code", "Leave it out, or use Python")
     strange = [k for k in settings if k not in names]
     if strange:
         raise InputError(f"{kind.__name__} has no argument of that name", strange[0], suggest(strange[0], names))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 import warnings
@@ -94,6 +95,26 @@ class Results:
         found = write_files(files, overwrite=options.force, folders=True, do=FREE)
         self.written = [Path(options.out) / place.relative_to(out) for place in found]
 
+    def draw(self, picture: Path | None) -> None:
+        """Write the map to a file of its own, or show it in a window."""
+        if self.options.plot is None:
+            return
+        (rumap,) = self.outcome.maps.values()
+        if picture is None:
+            from ..maps.show import readable
+            from ..plots.theme import show_windows
+
+            readable(rumap).plot(max_risk=self.max_risk)
+            show_windows()
+            return
+        from ..plots.theme import use_files_only
+
+        use_files_only()
+        found = write_files(
+            {picture: _picture(rumap, self.max_risk, picture.suffix)}, overwrite=self.options.force, do=FREE
+        )
+        self.written = [*self.written, *(Path(self.options.plot) for _ in found)]
+
     def _spoken(self) -> list[str]:
         """The study's notes for the report. If they fail, that is said when they are printed; files are worth more."""
         try:
@@ -116,6 +137,9 @@ class Results:
                 _print_table(rumap, choice, name if panel else None, rest)
             if choice is not None:
                 line(f"{name}: {choice}" if panel else str(choice))
+                if not quiet:
+                    for text in ([f"In words: {choice.order}."] if choice.order else []) + list(choice.meaning):
+                        line(f"  {text}")
         if not quiet:
             unasked = ["No threshold was given: add --max-risk T to choose a release."] * (self.max_risk is None)
             wrote = ["Wrote " + ", ".join(map(str, self.written))] if self.written else []
@@ -152,6 +176,22 @@ def check_out(options: argparse.Namespace) -> Path | None:
     return out
 
 
+def check_picture(options: argparse.Namespace) -> Path | None:
+    """The file of --plot; None where it is to be shown. What cannot be is refused before any work."""
+    if not options.plot:
+        if options.plot is not None:
+            from ..plots.theme import has_window
+
+            if not has_window():
+                raise InputError("--plot alone shows the map, and there is no window", None, "Write --plot map.png")
+        return None
+    place = Path(os.path.abspath(options.plot))
+    if place.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise InputError("--plot writes .png, .pdf or .svg", options.plot, "Write --plot map.png")
+    check_places([place], overwrite=options.force, do=FREE)
+    return place
+
+
 def _check_places(out: Path, places: Sequence[Path], options: argparse.Namespace) -> None:
     nearest = out
     while not os.path.lexists(nearest) and nearest != nearest.parent:
@@ -162,13 +202,22 @@ def _check_places(out: Path, places: Sequence[Path], options: argparse.Namespace
 
 
 def _png(rumap: RUMap, max_risk: float | None) -> bytes:
+    return _picture(rumap, max_risk, ".png")
+
+
+def _picture(rumap: RUMap, max_risk: float | None, ending: str) -> bytes:
     from ..maps.show import readable
     from ..plots.theme import as_png
 
     with warnings.catch_warnings():
         # A letter that the font lacks is drawn as a box; the table and the report have it.
         warnings.filterwarnings("ignore", message=r"(?s)Glyph .* missing from")
-        return as_png(readable(rumap).plot(max_risk=max_risk).figure, dpi=150)
+        figure = readable(rumap).plot(max_risk=max_risk).figure
+        if ending.lower() == ".png":
+            return as_png(figure, dpi=150)
+        made = io.BytesIO()
+        figure.savefig(made, format=ending[1:].lower(), bbox_inches="tight")
+        return made.getvalue()
 
 
 # -- text ----------------------------------------------------------------------------------------------

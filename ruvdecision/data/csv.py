@@ -26,9 +26,11 @@ _GROUPED = r"\s*[+-]?(\d+|\d{1,3}([,.'\u00a0\u202f]\d{3})+)([.,]\d+)?\s*"
 _SEPARATOR = r"\d[,.'\u00a0\u202f]\d{3}(?!\d)"
 
 
-def read_csv(file: Path) -> pd.DataFrame:
-    """All of a CSV file."""
-    return _stripped(_survey(file, None)[1].last)
+def read_csv(
+    file: Path, sep: str | None = None, decimal: str | None = None, encoding: str | None = None
+) -> pd.DataFrame:
+    """All of a CSV file; what is not given is recognised."""
+    return _stripped(_survey(file, None, sep, decimal, encoding)[1].last)
 
 
 def csv_pieces(file: Path, size: int) -> Iterator[pd.DataFrame]:
@@ -50,10 +52,16 @@ def _plan(file: Path, size: int, *_stamp: int) -> tuple[dict[str, Any], dict[Has
     return settings, {name: column.type for name, column in survey.columns.items()}
 
 
-def _survey(file: Path, size: int | None) -> tuple[dict[str, Any], _Survey]:
-    settings = _settings(file)
+def _survey(
+    file: Path, size: int | None, sep: str | None = None, decimal: str | None = None, encoding: str | None = None
+) -> tuple[dict[str, Any], _Survey]:
+    settings = _settings(file, sep, encoding or "utf-8-sig") | ({} if decimal is None else {"decimal": decimal})
     survey = _Survey.of(_parse(file, settings, size))
-    if settings["sep"] == ";" and any(column.has_text and column.commas for column in survey.columns.values()):
+    if (
+        decimal is None
+        and settings["sep"] == ";"
+        and any(column.has_text and column.commas for column in survey.columns.values())
+    ):
         settings["decimal"] = ","
         survey = _Survey.of(_parse(file, settings, size))
     grouped = [str(name) for name, column in survey.columns.items() if column.numbers and column.grouped]
@@ -63,7 +71,7 @@ def _survey(file: Path, size: int | None) -> tuple[dict[str, Any], _Survey]:
     # Before version 3 pandas drops entries of a long row without a word where a piece begins with it.
     long = size is not None and int(pd.__version__.split(".")[0]) < 3
     if survey.gaps or long:
-        _check_rows(file, settings["sep"], long)
+        _check_rows(file, settings["sep"], settings["encoding"], long)
     return settings, survey
 
 
@@ -151,9 +159,9 @@ def _strict() -> Iterator[None]:
         yield
 
 
-def _settings(file: Path) -> dict[str, Any]:
+def _settings(file: Path, sep: str | None, encoding: str) -> dict[str, Any]:
     """How pandas should read a CSV file, from its first line."""
-    names, separator = _header(file)
+    names, separator = _header(file, sep, encoding)
     if _is_record(names):
         do = "Write the names of its columns in the first line"
         raise InputError(f"The first line of {file} holds numbers", "no names of columns", do)
@@ -166,7 +174,7 @@ def _settings(file: Path) -> dict[str, Any]:
         raise InputError(f"{file} has columns without a name", f"columns {unnamed}", "Name them in the first line")
     # All of a column at once (not low_memory): pandas would guess the types of a long one in parts.
     label = 0 if unnamed else False
-    return {"sep": separator, "decimal": ".", "encoding": "utf-8-sig", "index_col": label, "low_memory": False}
+    return {"sep": separator, "decimal": ".", "encoding": encoding, "index_col": label, "low_memory": False}
 
 
 def _is_record(names: Sequence[str]) -> bool:
@@ -182,14 +190,14 @@ def _is_record(names: Sequence[str]) -> bool:
     return bool(whole) and len(whole) == len(given) and any(int(a) >= int(b) for a, b in itertools.pairwise(whole))
 
 
-def _header(file: Path) -> tuple[list[str], str]:
-    """The names in the first line, and the separator that occurs most often there."""
-    with _opened(file) as lines:
+def _header(file: Path, sep: str | None, encoding: str) -> tuple[list[str], str]:
+    """The names in the first line, and the separator: as given, or the one that occurs most often there."""
+    with _opened(file, encoding) as lines:
         line = next((line for line in iter(lines.readline, "") if line.strip()), "")
         if "\0" in line:
             raise InputError(f"{file} is not a text file", "NUL bytes", "Save it as UTF-8")
         bare = re.sub(r'"[^"]*"', "", line)
-        separator = max(",;\t|", key=bare.count)
+        separator = sep or max(",;\t|", key=bare.count)
         try:
             # A name in quotes may go on in the next line.
             names = next(csv.reader(itertools.chain([line], lines), delimiter=separator), []) if line else []
@@ -200,18 +208,18 @@ def _header(file: Path) -> tuple[list[str], str]:
 
 
 @contextmanager
-def _opened(file: Path) -> Iterator[IO[str]]:
-    with get_handle(file, "r", encoding="utf-8-sig", compression="infer") as opened:
+def _opened(file: Path, encoding: str) -> Iterator[IO[str]]:
+    with get_handle(file, "r", encoding=encoding, compression="infer") as opened:
         yield opened.handle  # type: ignore[misc]
 
 
-def _check_rows(file: Path, separator: str, long: bool) -> None:
+def _check_rows(file: Path, separator: str, encoding: str, long: bool) -> None:
     """Refuse rows that end too early, as a line that was cut off, which pandas fills up in silence.
 
     ``long`` rows are refused too.
     """
     short = []
-    with _opened(file) as lines:
+    with _opened(file, encoding) as lines:
         rows = csv.reader(lines, delimiter=separator)
         try:
             names = next((row for row in rows if "".join(row).strip()), [])

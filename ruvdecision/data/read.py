@@ -5,6 +5,7 @@ What fails is said in one clear line.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import os
 import re
@@ -17,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..checks import check_integer
+from ..checks import check_integer, check_text
 from ..errors import InputError, UnsupportedError
 from .csv import csv_pieces, read_csv
 
@@ -36,7 +37,9 @@ NEEDED = {"parquet": "pyarrow", "SPSS": "pyreadstat", "SAS": "pyreadstat"}
 _PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 
 
-def read_data(path: Any) -> pd.DataFrame:
+def read_data(
+    path: Any, *, sep: str | None = None, decimal: str | None = None, encoding: str | None = None
+) -> pd.DataFrame:
     r"""Read a data file into a DataFrame; its name's ending says which kind it is.
 
     CSV files (also compressed) may separate their columns by commas, semicolons, tabs or bars; the header line decides.
@@ -48,6 +51,10 @@ def read_data(path: Any) -> pd.DataFrame:
     ----------
     path : str or Path
         The file.
+    sep, decimal : str, optional
+        One letter each, for CSV files whose separator or decimal sign is not recognised.
+    encoding : str, optional
+        Of the text of a CSV file, such as "latin-1"; UTF-8 unless given.
 
     Examples
     --------
@@ -56,8 +63,12 @@ def read_data(path: Any) -> pd.DataFrame:
     [1.5, 2.5]
     """
     file, kind = check_file(path)
-    with reading(file, kind):
-        table = _READERS[kind](file)
+    how = {"sep": sep, "decimal": decimal, "encoding": encoding}
+    how = {name: check_csv(name, value) for name, value in how.items() if value is not None}
+    if how and kind != "CSV":
+        raise InputError(f"{', '.join(how)} are for CSV files", f"{file.name}, which is {kind}", "Leave them out")
+    with reading(file, kind, encoding):
+        table = _READERS[kind](file, **how)
     if len(table) == 0 or table.shape[1] == 0:
         raise InputError(
             f"{file} has no records", f"{len(table)} rows and {table.shape[1]} columns", "Give one row per respondent"
@@ -129,8 +140,22 @@ def check_file(path: Any) -> tuple[Path, str]:
     return file, _kind(file)
 
 
+def check_csv(name: str, value: str) -> str:
+    """A separator or decimal sign of one letter, or an encoding that Python knows."""
+    if name == "encoding":
+        try:
+            found = codecs.lookup(check_text(name, value, "Write encoding='latin-1'")).name
+            return "utf-8-sig" if found == "utf-8" else found
+        except LookupError:
+            raise InputError("There is no such encoding", value, "Write utf-8, latin-1 or cp1252") from None
+    found = {"\\t": "\t", "tab": "\t"}.get(value, value)
+    if not isinstance(found, str) or len(found) != 1:
+        raise InputError(f"{name} must be one letter", value, "Write ';' or ',', for example; tab is 'tab'")
+    return found
+
+
 @contextmanager
-def reading(file: Path, kind: str) -> Iterator[None]:
+def reading(file: Path, kind: str, encoding: str | None = None) -> Iterator[None]:
     """Turn what goes wrong while a file is read into one clear line, which never quotes what is in it."""
     if file.stat().st_size == 0:
         raise InputError(f"{file} is empty", "0 bytes", "Check how it was written")
@@ -139,7 +164,8 @@ def reading(file: Path, kind: str) -> Iterator[None]:
     except (InputError, UnsupportedError):
         raise
     except UnicodeDecodeError:
-        raise InputError(f"{file} is not encoded as UTF-8", "other bytes", "Save it as UTF-8") from None
+        do = "Save it as UTF-8, or say its encoding: encoding='latin-1'"
+        raise InputError(f"{file} is not encoded as {encoding or 'UTF-8'}", "other bytes", do) from None
     except pd.errors.EmptyDataError:
         raise InputError(f"{file} is empty", "no line with names", "Check how it was written") from None
     except pd.errors.ParserWarning:
@@ -235,7 +261,7 @@ def _read_sas(file: Path) -> pd.DataFrame:
         return pd.read_sas(file, format="xport", encoding="latin-1")
 
 
-_READERS: dict[str, Callable[[Path], pd.DataFrame]] = {
+_READERS: dict[str, Callable[..., pd.DataFrame]] = {
     "CSV": read_csv,
     "parquet": pd.read_parquet,
     "Stata": _read_stata,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..channels.steps import FileFacts
+from ..channels.words import in_words
 from ..checks import check_flag, check_number
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
-from ..maps.show import ReleaseRow
+from ..maps.show import ReleaseRow, unsettled
 from ..protocols import Array
 from .criteria import PLAIN, Columns, Criterion, ExpectedLoss, Tier, check_criterion, check_map, directions, first
 from .dominance import snapped
@@ -151,6 +153,8 @@ def choose(
         criterion.says(float(value[best])),
         float(value[best]),
         left_out,
+        _order(rumap, best),
+        tuple(_typical(rumap, best)),
     )
 
 
@@ -181,6 +185,10 @@ class Choice:
     """What the criterion takes the most (or least) of: utility, weighted sum, expected loss or first column."""
     left_out: int = 0
     """How many releases were left out because their sampler did not converge."""
+    order: str = ""
+    """What to do, in words: "add normal noise with variance 2 to income, then publish the average of all records"."""
+    meaning: tuple[str, ...] = ()
+    """What risk and utility mean in the data's own unit: how far each user's estimate is typically off."""
 
     @property
     def release(self) -> str:
@@ -233,11 +241,15 @@ class Choice:
             remarks.append("another release dominates it")
         elif self.on_frontier < 0.95:
             remarks.append(f"it is truly on the frontier with probability {_chance(self.on_frontier)}")
+        if self.row.one_release:
+            remarks.append("its numbers are of one release: without an error, as another draw would give others")
         if not self.row.converged:
-            remarks.append("its sampler did not converge")
+            remarks.append(f"its {unsettled(self.row.engine)}")
         if self.left_out:
             plural = "s" * (self.left_out > 1)
-            remarks.append(f"{self.left_out} release{plural} left out, as the sampler did not converge")
+            remarks.append(
+                f"{self.left_out} release{plural} left out, as {'they' if plural else 'it'} did not converge"
+            )
         if self.row.mask is None and self.row.parameters:
             remarks.append("its mask is not stored in the map")
         return tuple(remarks)
@@ -262,6 +274,33 @@ class Choice:
         other = self.next_best
         where = f"risk {_number(other.risk)}, utility {_number(other.utility)}"
         return f"{text}; the next best allowed is {other.release} with {where}."
+
+
+def _order(rumap: RUMap, i: int) -> str:
+    """What the mask of a release does, in words."""
+    mask = None if rumap.masks is None else rumap.masks[i]
+    if mask is None:
+        return ""
+    names = rumap.attrs.get("file_columns")
+    facts = FileFacts(
+        int(rumap.attrs.get("file_records") or 2), tuple(names) if isinstance(names, list) and names else (0,)
+    )
+    return in_words(mask, facts)
+
+
+def _typical(rumap: RUMap, i: int) -> Iterator[str]:
+    """How far each user's estimate is typically off, before and after."""
+    unit = f" {rumap.attrs['unit']}" if rumap.attrs.get("unit") else ""
+    for who in rumap.uncertainties:
+        after, before = rumap.typical_error(who), rumap.typical_error(who, before=True)
+        if after is None or not np.isfinite(after.value[i]):
+            continue
+        text = f"The {who}'s estimate is typically off by {_number(after.value[i], 3)}{unit}"
+        start = np.nan if before is None else float(before.value[i])
+        if np.isfinite(start) and start > 0:
+            share = 100 * after.value[i] / start
+            text += f", {share:.3g} % of the {_number(start, 3)}{unit} before any release"
+        yield text + "."
 
 
 def _ranked(rumap: RUMap, criterion: Criterion, errors: Errors) -> tuple[list[Tier], Array]:
@@ -303,7 +342,10 @@ def _nearest_miss(rumap: RUMap, threshold: float, confidence: float | None, chan
     else:
         i = int(np.nanargmin(rumap.risk))
         over = float(rumap.risk[i]) - threshold
-        share = f", {100 * over / abs(threshold):.3g} %" if threshold else ""
+        ratio = float(rumap.risk[i]) / threshold if threshold > 0 else np.inf
+        share = f", {100 * (ratio - 1):.3g} %"
+        if ratio > 2:
+            share = f", {ratio:,.3g} times the threshold" if np.isfinite(ratio) else ""
         miss = f"with risk {_number(rumap.risk[i], 6)} ({_number(over, 3)} above{share})"
         do = "Raise max_risk, or add masks that release less, such as Suppress()"
         if rumap.masks is not None and str(rumap.masks[i]) == "Suppress()":

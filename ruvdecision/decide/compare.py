@@ -349,7 +349,8 @@ def _change(old: float, new: float) -> str:
     if old == new:
         return "the same"
     share = float(_share(np.asarray(old), np.asarray(new)))
-    if not np.isfinite(share) or np.isinf(old) or np.isinf(new) or abs(share) > 100:
+    # A percentage means something for positive numbers that are not far apart; otherwise both are given.
+    if not np.isfinite(share) or np.isinf(new) or min(old, new) <= 0 or not -0.9 <= share <= 10:
         return f"{old:.4g} → {new:.4g}".replace("inf", "∞").replace("-", "−")
     percent = 100 * share
     text = f"{percent:+.0f}" if abs(percent) >= 9.95 else f"{percent:+.2g}"

@@ -2,13 +2,14 @@
 
 An engine derives from `BaseEngine` and writes three methods: `prepare` looks whether it can and gives back what it
 built on the way, or a `Refusal`; `run` solves the problem with that; `posterior` gives the law of the target after one
-release. Problems that no engine knows, of users who want every record, whose belief is not the agency's or who do not
-know the mask, are rewritten into problems that engines know, whichever engine is asked (`REWRITES`).
+release. Problems that no engine knows, of users who want every record, who already know something, whose belief is not
+the agency's or who do not know the mask, are rewritten into problems that engines know, whichever engine is asked
+(`rewritten`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from importlib import import_module
@@ -87,6 +88,8 @@ class Problem:
     data: Any = None
     replicates: int | None = None
     seed: np.random.SeedSequence | None = None
+    release: Any = None
+    """The release whose posterior is asked for; like data, it tells how many records there are."""
     cache: dict[tuple[object, int], Any] = field(default_factory=dict, repr=False)
     """What engines built of these masks and data, by engine and belief; users with one belief share it."""
 
@@ -187,6 +190,11 @@ class Plan:
     def shares(self) -> bool:
         """Whether users with one belief are solved together."""
         return self.engine.shares
+
+    @property
+    def group(self) -> Hashable:
+        """Plans of one group may be solved together, if they share."""
+        return id(self.problem.user.belief), type(self.engine)
 
     @property
     def always_cut(self) -> bool:
@@ -350,6 +358,9 @@ class BaseEngine:
         asked = question_of(problem.user)
         if asked is not self.answers:
             return Refusal(f"{type(self).__name__} {UNFIT[asked]}", "Use engine='auto'", Missing.USER)
+        several = next((mask for mask in problem.masks if mask.side_by_side), None)
+        if several is not None and asked in ONE_RELEASE:
+            return Refusal(f"{several} makes several releases, and {ONE_RELEASE[asked]}", "Ask for each by itself")
         try:
             built = self.prepare(problem)
         except UnsupportedError as error:
@@ -392,6 +403,10 @@ ORDER: Mapping[Question, tuple[Place, ...]] = {
 }
 """Engines in the order of preference."""
 NAMES = {"exact": EXACT, "enumeration": ENUMERATION, "quadrature": QUADRATURE, "sampling": SAMPLING}
+ONE_RELEASE = {
+    Question.ROW: "which row is whose is asked of one",
+    Question.RULE: "a snooper's rule looks at one",
+}
 UNFIT = {
     Question.POSTERIOR: "does not give the posterior of a target",
     Question.ROW: "does not have the target Identity",
@@ -440,6 +455,8 @@ def rewritten(choice: Any, problem: Problem) -> Plan | Refusal | None:
     user = problem.user
     if user.target.asks_each:
         place = ("every_record", "EveryRecord")
+    elif user.knows is not None:
+        place = ("already_knows", "AlreadyKnows")
     elif not user.plain:
         place = ("wrong_belief", "WrongBelief")
     else:

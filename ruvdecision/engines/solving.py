@@ -178,8 +178,7 @@ def _jobs(plans: Sequence[Plan]) -> list[list[int]]:
     """Users who share their posterior draws are solved together: one belief, one engine that can."""
     found: dict[Any, list[int]] = {}
     for i, plan in enumerate(plans):
-        key = (id(plan.problem.user.belief), type(plan.engine)) if plan.shares else i
-        found.setdefault(key, []).append(i)
+        found.setdefault(plan.group if plan.shares else i, []).append(i)
     return list(found.values())
 
 

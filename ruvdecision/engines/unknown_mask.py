@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import as_generator
 from ..errors import InputError
 from ..masks.base import Batch, Mask
 from ..protocols import Array, Posterior
@@ -49,7 +50,7 @@ class UnknownMask(Rewrite):
             raise InputError(
                 "What an unknown mask was depends on what is released", None, "Pass release=mask.release(data, rng)"
             )
-        return self.mixture(mask).after(release, np.random.default_rng(0))
+        return self.mixture(mask).after(release, as_generator(0))
 
     def posteriors(self, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
         mixture = self.mixture(mask)

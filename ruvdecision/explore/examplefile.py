@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ..beliefs.normal import NormalBelief
-from ..checks import as_generator, as_seed_sequence
+from ..checks import as_generator
 from ..engines.base import Problem, plan_for
 from ..errors import RuvError
 from ..maps.show import number
@@ -92,9 +92,8 @@ def panel_of(who: str, user: Any, mask: Any, made: tuple[Any, Any], example: int
             return BeliefPanel(
                 who, title, words="This posterior is sampled, which takes too long to draw while you look."
             )
-        # One child of the example's seed whatever the mask: common random numbers, and none that the file was drawn
-        # with.
-        release = mask.release(records, as_seed_sequence(example).spawn(1)[0])
+        # One seed whatever the mask: common random numbers; a release has none that the file was drawn with.
+        release = mask.release(records, example)
         posterior = plan.posterior(mask, release)
         estimate = np.ravel(np.asarray(user.loss.estimate(posterior, user.actions), dtype=float))
         after = float(user.loss.uncertainty(posterior, user.actions).value)

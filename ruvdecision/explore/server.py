@@ -7,6 +7,7 @@ marks as coming from another site. A link to the page itself may come from anywh
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import ipaddress
 import os
@@ -130,6 +131,7 @@ class _HTTP(ThreadingHTTPServer):
         self.address_family = family
         self.desk = desk
         self._room = threading.BoundedSemaphore(MOST)
+        self._silent: dict[Any, None] = {}  # connections that have not said yet what they want, the oldest first
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
@@ -138,16 +140,30 @@ class _HTTP(ThreadingHTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        # A browser opens a handful of connections. One who opens hundreds and says nothing should not eat up threads.
-        if self._room.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        # A browser opens a handful of connections. One who opens hundreds and says nothing, or a letter a minute,
+        # should neither eat up threads nor shut others out: the one that has been silent for longest makes room.
+        if not self._room.acquire(blocking=False):
+            for oldest in list(self._silent)[:1]:
+                self.silent(oldest, False)
+                with contextlib.suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)
+            if not self._room.acquire(timeout=1.0):
+                self.shutdown_request(request)
+                return
+        self.silent(request, True)
+        super().process_request(request, client_address)
+
+    def silent(self, request: Any, waiting: bool) -> None:
+        """Note that a connection waits to be told something, or has been."""
+        self._silent.pop(request, None)
+        if waiting:
+            self._silent[request] = None
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self.silent(request, False)
             self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -165,6 +181,10 @@ class _Handler(BaseHTTPRequestHandler):
     # An answer is small and somebody waits for it.
     disable_nagle_algorithm = True
     wbufsize = -1
+
+    def handle_one_request(self) -> None:
+        self.server.silent(self.connection, True)
+        super().handle_one_request()
 
     def do_GET(self) -> None:
         self._answer(post=False)
@@ -184,6 +204,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(say(f"This request cannot be answered: {HTTPStatus(code).phrase.lower()}.", code))
 
     def _answer(self, *, post: bool) -> None:
+        self.server.silent(self.connection, False)
         if post or self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
             # Requests carry all they say in their address. A body is neither wanted nor read, nor taken for the next
             # request.

@@ -9,7 +9,6 @@ import numpy as np
 from scipy import special
 
 from ..beliefs.normal import NormalBelief
-from ..checks import as_seed_sequence
 from ..losses import Quadratic
 from ..maps.show import number
 from ..masks.rows import Shuffle
@@ -112,7 +111,7 @@ def _ranked(values: Mapping[str, Any], mask: Any, made: Any, example: int, order
     if mask.variance == 0:
         law = Law(words, Gaussian.scalar(truth, 0.0), prior, truth, truth)
         return BeliefPanel("intruder", words, (law,), f"Without noise the file gives the record away.{flat}")
-    release = mask.release(made[1], as_seed_sequence(example).spawn(1)[0])
+    release = mask.release(made[1], example)
     posterior = TabulatedRankPosterior(release, order, values["variance"], float(mask.variance), values["prior"])
     estimate, spread = posterior.mean(), posterior.var()
     said = f"In this example the best estimate is {number(estimate, 4)} and the truth {number(truth, 4)}"

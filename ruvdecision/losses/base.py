@@ -46,6 +46,29 @@ class BayesLoss:
         """Weights of the components, if a loss has any: most have a field of this name."""
         return 1.0
 
+    @property
+    def unit(self) -> str:
+        """What the loss is measured in: "units" of the target, "squared units", ...; a unit of its own otherwise."""
+        return f"the loss {type(self).__name__}"
+
+    @property
+    def error_power(self) -> float | None:
+        """The power that makes a typical error, in the target's unit, of an expected loss; None if there is none."""
+        return None
+
+    @property
+    def error_scale(self) -> tuple[float, float] | None:
+        """Weight and power: ``(U / weight) ** power`` is a typical error of the estimate, in the target's own unit.
+
+        None for losses that are no distance, and for weights that differ between components.
+
+        >>> from ruvdecision import Quadratic
+        >>> Quadratic().error_scale
+        (1.0, 0.5)
+        """
+        weight = self.weights
+        return None if self.error_power is None or isinstance(weight, tuple) else (float(weight), self.error_power)
+
     def __post_init__(self) -> None:
         check_fields(self)
 

@@ -43,6 +43,7 @@ class CustomLoss(BayesLoss):
     12.0
     """
 
+    unit = "a loss of the user's own"
     function: Callable[[Any, Any], Any]
     name: str | None = None
     location_free: bool = False

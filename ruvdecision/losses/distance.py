@@ -37,6 +37,8 @@ class Quadratic(BayesLoss):
     array(2.)
     """
 
+    unit = "squared units"
+    error_power = 0.5
     separable = True
     second_order = True
 
@@ -83,6 +85,8 @@ class Absolute(Componentwise):
     np.float64(1.3)
     """
 
+    unit = "units"
+    error_power = 1.0
     weights: Weights = checked(1.0, check_weights)
 
     def each(self, estimate: Array, truth: Array) -> Array:
@@ -114,6 +118,14 @@ class Power(Componentwise):
     p: float = checked(MISSING, check_number, low=0.0, open_low=True)
     weights: Weights = checked(1.0, check_weights)
 
+    @property
+    def unit(self) -> str:
+        return {1.0: "units", 2.0: "squared units"}.get(float(self.p), f"units to the power {self.p:g}")
+
+    @property
+    def error_power(self) -> float:
+        return 1.0 / self.p
+
     def each(self, estimate: Array, truth: Array) -> Array:
         return np.asarray(np.abs(estimate - truth) ** self.p)
 
@@ -142,6 +154,7 @@ class Huber(Componentwise):
     Closed form for normals, FORMULAS section 1. Where several estimates are equally good the lowest is given.
     """
 
+    unit = "squared units"
     delta: float = checked(1.0, check_number, low=0.0, open_low=True)
     weights: Weights = checked(1.0, check_weights)
 
@@ -173,6 +186,7 @@ class Pinball(Componentwise):
     The estimate is the q-quantile; U = s phi(z_q) for a normal.
     """
 
+    unit = "units"
     q: float = checked(MISSING, check_number, low=0.0, high=1.0, open_low=True, open_high=True)
     weights: Weights = checked(1.0, check_weights)
 
@@ -254,6 +268,7 @@ class ZeroOne(BayesLoss):
         One for all components, or one each.
     """
 
+    unit = "a probability"
     tolerance: Weights = checked(0.0, _check_tolerance)
 
     def __call__(self, estimate: ArrayLike, truth: ArrayLike, *, vector: bool | None = None) -> Array:

@@ -29,6 +29,7 @@ class LogScore(BayesLoss):
     0.693147181
     """
 
+    unit = "nats"
     needs_density = True
 
     def __call__(self, estimate: Any, truth: ArrayLike, *, vector: bool | None = None) -> Array:
@@ -83,6 +84,7 @@ class KullbackLeibler(BayesLoss):
     0.562335
     """
 
+    unit = "nats"
     location_free = False
 
     entropy: bool = True
@@ -127,6 +129,7 @@ class CRPS(Componentwise):
     components are added, a bound. FORMULAS section 1.
     """
 
+    unit = "units"
     weights: Weights = checked(1.0, check_weights)
 
     def __call__(self, estimate: Any, truth: ArrayLike, *, vector: bool | None = None) -> Array:
@@ -166,6 +169,7 @@ class IntervalScore(Componentwise):
         The coverage 1 - alpha.
     """
 
+    unit = "units"
     level: float = checked(0.9, check_number, low=0.0, high=1.0, open_low=True, open_high=True)
     weights: Weights = checked(1.0, check_weights)
 

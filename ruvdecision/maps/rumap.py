@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._version import __version__
-from ..checks import check_index, is_single, suggest
+from ..checks import check_index, check_text, is_single, suggest
 from ..errors import InputError
 from ..protocols import Array, Value
 from ..users.panel import Panel
@@ -229,6 +229,10 @@ class RUMap:
         """The same map with one column more (or another one of that name)."""
         return replace(self, columns=MappingProxyType({**self.columns, name: as_column(name, values)}))
 
+    def with_unit(self, unit: str) -> RUMap:
+        """The same map, whose typical errors are told in this unit: "dollars", "kg"."""
+        return replace(self, attrs=MappingProxyType({**self.attrs, "unit": check_text("unit", unit, "Name the unit")}))
+
     @staticmethod
     def concat(maps: Iterable[RUMap], names: Sequence[str] | None = None) -> RUMap:
         """Put maps one below the other.
@@ -398,9 +402,28 @@ class RUMap:
         """The scientist's expected loss after each release; NaN in a map without a scientist."""
         return np.full(self.size, np.nan) if self.scientist is None else self.scientist.value
 
+    def typical_error(self, user: str, before: bool = False) -> Value | None:
+        """A typical error of a user's estimate in the data's own unit, after each release or ``before`` any of them.
+
+        The root of U for a squared error, U itself for an absolute one. None where the loss is no distance, and in a
+        map that does not know it.
+
+        >>> rumap = RUMap.build(labels=["a"], intruder=[4.0], scientist=[1.0], attrs={"intruder_error_scale": [1, 0.5]})
+        >>> rumap.typical_error("intruder").value
+        array([2.])
+        """
+        scale, found = self.attrs.get(f"{user}_error_scale"), self.uncertainties.get(user)
+        if not isinstance(scale, list) or len(scale) != 2 or found is None:
+            return None
+        weight, power = scale
+        u = Value.exact(self.before[user == "scientist"]) if before else found
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = (u.value / weight) ** power
+            return Value(value, np.where(u.error > 0, power * value / u.value * u.error, 0.0))
+
     @cached_property
     def converged(self) -> NDArray[np.bool_]:
-        """False where a sampler did not converge."""
+        """False where a sampler did not converge, or nodes did not settle."""
         good = np.ones(self.size, dtype=bool)
         for name, values in self.columns.items():
             if name == "converged" or name.endswith("_converged"):
@@ -408,6 +431,15 @@ class RUMap:
                 numeric = values.dtype.kind in "biuf"
                 good &= np.asarray(values, dtype=float) != 0 if numeric else ~np.isin(values, ["False", "false", "no"])
         return good
+
+    @cached_property
+    def one_release(self) -> NDArray[np.bool_]:
+        """True where a number is that of one drawn release, which has no error: another draw would give another."""
+        found = np.zeros(self.size, dtype=bool)
+        for name, values in self.columns.items():
+            if name.endswith("_releases"):
+                found |= np.asarray(values, dtype=float) == 1
+        return found & (np.isnan(self.risk_error) | np.isnan(self.utility_error))
 
     @cached_property
     def dataset(self) -> xr.Dataset:
@@ -656,7 +688,7 @@ class RUMap:
         """Write a report of the map and the choice, HTML or Markdown, over one that exists only if ``overwrite=True``.
 
         ``options`` are ``title``, ``notes``, ``format``, ``date``, ``sensitivity``, ``limit``, ``record_risk``,
-        ``rule``, ``figures`` and ``overwrite``; see `ruvdecision.report.write_report`.
+        ``rule``, ``seed``, ``figures`` and ``overwrite``; see `ruvdecision.report.write_report`.
         """
         from ..report import write_report
 
@@ -734,6 +766,7 @@ class RUMap:
             MappingProxyType({k: v[i].item() for k, v in self.columns.items()}),
             bool(self.converged[i]),
             i,
+            bool(self.one_release[i]),
         )
 
     def __getstate__(self) -> dict[str, Any]:

@@ -28,7 +28,7 @@ import numpy as np
 
 from .. import masks
 from ..data.write import check_places, write_files
-from ..errors import InputError, UnsupportedError
+from ..errors import InputError, RuvError, UnsupportedError
 from ..protocols import Array, Value
 from ..running.encoding import Json, pack, unpack
 from .columns import Entries, Labels
@@ -40,10 +40,16 @@ if TYPE_CHECKING:
     import xarray as xr
 
 FORMAT = 2
+_ODD = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, MemoryError)
 _OURS = ("before", "mask_spec", "score_risk", "score_utility")
 _SAFE = re.compile(r"[A-Za-z_][A-Za-z0-9_.+@-]*")
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _SEAL = re.compile(rb"\nruvdecision sha256 ([0-9a-f]{64})\n\Z")
+_FILTERS = {1, 2, 3}
+"""What other programs may have packed numbers with: deflate, shuffle and a checksum. HDF5 loads others as plugins."""
+_ROOM = 2**26
+"""Bytes that a small file may become in memory; a large one may become 64 times its own."""
+_ARRAY = re.compile(r"[<>|=]?(?:[biuf]\d{1,2}|U\d+)")
 _SEAL_LENGTH = len(b"\nruvdecision sha256 \n") + 64
 
 
@@ -113,38 +119,27 @@ def from_bytes(content: bytes, name: str = "the file") -> RUMap:
     try:
         # Not through xarray, which warns about files of others and looks at more than a map needs.
         with h5py.File(io.BytesIO(content), "r") as opened:
-            described = opened.attrs.get("ruvdecision_map")
-            stored = (
-                {str(k): _array(v) for k, v in opened.items() if isinstance(v, h5py.Dataset)}
-                if isinstance(described, str)
-                else {}
-            )
-    except (
-        OSError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RuntimeError,
-        ArithmeticError,
-        MemoryError,
-    ) as problem:
-        raise InputError("The file is not a map", f"{name}: {type(problem).__name__}", do) from problem
-    if not isinstance(described, str):
-        raise InputError("The file is not a map of ruvdecision", name, do)
-    try:
-        meta = json.loads(described)
-        version = meta["format"]
-        if isinstance(version, int) and version > FORMAT:
-            got = f"{name}, format {version}; this version reads formats 1 to {FORMAT}"
-            raise UnsupportedError("The map was saved by a newer version", got, "Update ruvdecision")
-        if not isinstance(version, int) or version < 1:
-            raise TypeError("its format is not a number from 1 on")
+            described = _contents(opened)
+            if described is None:
+                raise InputError("The file is not a map of ruvdecision", name, do)
+            meta = json.loads(described)
+            version = meta["format"]
+            if type(version) is int and version > FORMAT:
+                got = f"{name}, format {version}; this version reads formats 1 to {FORMAT}"
+                raise UnsupportedError("The map was saved by a newer version", got, "Update ruvdecision")
+            if type(version) is not int or version < 1:
+                raise TypeError("its format is not a number from 1 on")
+            stored = _Reader(opened, max(_ROOM, 64 * len(content)), len(content)).read(_check_meta(meta))
         return _from_file(meta, stored)
-    except (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as problem:
-        raise InputError(
-            "The map file is damaged", f"{name}: {type(problem).__name__} {problem}", "Save the map again"
-        ) from None
+    except RuvError as problem:
+        if isinstance(problem, UnsupportedError) or problem.do == do:
+            raise
+        raise InputError("The map file is damaged", f"{name}: {problem.what}", "Save the map again") from None
+    except _ODD as problem:
+        if isinstance(problem, (OSError, RuntimeError)) and not isinstance(problem, RecursionError):
+            raise InputError("The file is not a map", f"{name}: {type(problem).__name__}", do) from problem
+        got = f"{name}: {type(problem).__name__} {_clip(problem)}"
+        raise InputError("The map file is damaged", got, "Save the map again") from None
 
 
 def fingerprint(rumap: RUMap) -> str:
@@ -177,14 +172,115 @@ def fingerprint(rumap: RUMap) -> str:
     return state.hexdigest()
 
 
-def _array(variable: h5py.Dataset) -> Entries:
-    """A variable of a file as it was before xarray wrote it."""
+def _contents(opened: h5py.File) -> str | None:
+    """The table of contents, one text; None if there is none."""
     import h5py
 
-    if h5py.check_string_dtype(variable.dtype) is not None:
-        return np.asarray(variable.asstr()[()], dtype=object)
-    values = np.asarray(variable[()])
-    return values.astype(bool) if variable.attrs.get("dtype") == "bool" else values
+    if "ruvdecision_map" not in opened.attrs:
+        return None
+    entry = opened.attrs.get_id("ruvdecision_map")
+    if entry.shape != () or h5py.check_string_dtype(entry.dtype) is None:
+        return None
+    text = opened.attrs["ruvdecision_map"]
+    return text if isinstance(text, str) else None
+
+
+def _check_meta(meta: dict[str, Any]) -> dict[str, Any]:
+    """The table of contents, made of what it should be made of."""
+    lists = {"parameters": str, "columns": str, "notes": str, "users": bool, "attrs": list}
+    for name, kind in lists.items():
+        if not isinstance(meta[name], list) or not all(isinstance(x, kind) for x in meta[name]):
+            raise TypeError(f"its {name} are no list")
+    given = [*meta["names"].items(), *((x, x) for x in meta.get("escaped", ())), *((k, "") for k, _ in meta["attrs"])]
+    if not all(isinstance(x, str) for pair in given for x in pair):
+        raise TypeError("its names are not text")
+    if len(meta["users"]) != 2 or not isinstance(meta["masks"], bool):
+        raise TypeError("it does not say whose it is")
+    if not all(isinstance(meta[role], dict) for role in ("risk", "utility")):
+        raise TypeError("it does not say what it is made of")
+    return meta
+
+
+class _Reader:
+    """Reads the variables that the table of contents lists, each after a look at what it is and how large.
+
+    A file may name other files as the place of its data, link to them, or be small and yet claim billions of entries.
+    """
+
+    def __init__(self, opened: h5py.File, room: int, size: int) -> None:
+        self.opened, self.room, self.block = opened, room, max(64, _ROOM // max(size, 1))
+
+    def read(self, meta: dict[str, Any]) -> dict[str, Entries]:
+        true = {v: k for k, v in meta["names"].items()}
+        texts = {"release", "technique", "engine", *meta.get("escaped", ())}
+        numbers = [
+            f"{w}_{end}"
+            for w, has in zip(("intruder", "scientist"), meta["users"], strict=True)
+            if has
+            for end in ("uncertainty", "error")
+        ]
+        listed = dict.fromkeys([*("release", "technique", "engine"), *numbers, *meta["parameters"], *meta["columns"]])
+        n = self._dataset(true.get("release", "release")).size
+        kinds = {k: "O" if k in texts else "biuf" if k in numbers else "biufO" for k in listed}
+        found = {(at := true.get(k, k)): self._variable(at, (n,), kinds[k]) for k in listed}
+        found["before"] = self._variable("before", (2, n), "f")
+        if meta["masks"]:
+            found["mask_spec"] = self._variable("mask_spec", (n,), "O")
+        for role in ("risk", "utility"):
+            if meta[role].get("tabulated") and (name := f"score_{role}") in self.opened:
+                nodes = self._dataset(name).size // 3
+                found[name] = self._variable(name, (3, min(nodes, n)), "f")
+        return found
+
+    def _dataset(self, name: str) -> h5py.Dataset:
+        import h5py
+
+        if not isinstance(self.opened.get(name, getlink=True), h5py.HardLink) or "/" in name:
+            raise LookupError(f"{name!r} is no variable of its own")
+        variable = self.opened[name]
+        if not isinstance(variable, h5py.Dataset):
+            raise LookupError(f"{name!r} is no variable")
+        made = variable.id.get_create_plist()
+        if made.get_external_count() or variable.is_virtual:
+            raise LookupError(f"{name!r} lies in another file")
+        if any(made.get_filter(i)[0] not in _FILTERS for i in range(made.get_nfilters())):
+            raise LookupError(f"{name!r} is packed in a way that is not known")
+        return variable
+
+    def _variable(self, name: str, shape: tuple[int, ...], kinds: str) -> Entries:
+        """A variable as it was before xarray wrote it."""
+        import h5py
+
+        variable = self._dataset(name)
+        text = h5py.check_string_dtype(variable.dtype) is not None
+        kind = "O" if text else variable.dtype.kind
+        if variable.shape != shape or kind not in kinds or (kind == "O") != text:
+            raise TypeError(f"{name!r} is not of the kind and length that it should have")
+        self._take(variable.size * variable.dtype.itemsize, name)
+        if not text:
+            values = np.asarray(variable[()])
+            return values.astype(bool) if _is_bool(variable) else values
+        entries, longest = np.empty(shape, dtype=object), 0
+        for start in range(0, shape[0], self.block):  # many entries of a file can be one and the same long text
+            part = slice(start, start + self.block)
+            entries[part] = variable.asstr()[part]
+            lengths = [len(x) for x in entries[part]]
+            longest = max([longest, *lengths])
+            self._take(sum(lengths), name)
+        if 4 * longest * len(entries) > self.room:  # numpy gives every entry the room of the longest
+            raise MemoryError(f"{name!r} is too large")
+        return entries
+
+    def _take(self, size: int, name: str) -> None:
+        self.room -= size
+        if self.room < 0:
+            raise MemoryError(f"{name!r} is too large for a file of this size")
+
+
+def _is_bool(variable: h5py.Dataset) -> bool:
+    if "dtype" not in variable.attrs or variable.attrs.get_id("dtype").shape != ():
+        return False
+    return bool(variable.attrs["dtype"] == "bool")
 
 
 def encode(value: object) -> Json:
@@ -210,7 +306,11 @@ def _encode_other(value: object) -> Json:
 
 def _decode_other(stored: dict[str, Any]) -> Any:
     if "array" in stored:
-        return np.array(decode(stored["array"]), dtype=np.dtype(stored["dtype"])).reshape(stored["shape"])
+        if not isinstance(stored["dtype"], str) or not _ARRAY.fullmatch(stored["dtype"]):
+            raise TypeError("an array of an unknown kind")
+        # Text is as wide as it is: a width that a file claims could be gigabytes.
+        kind = str if "U" in stored["dtype"] else np.dtype(stored["dtype"])
+        return np.array(decode(stored["array"]), dtype=kind).reshape(stored["shape"])
     name = stored["mask"]
     known = getattr(masks, name, None) if name in dir(masks) else None
     if not (isinstance(known, type) and issubclass(known, masks.Mask)):
@@ -320,10 +420,12 @@ def _mask(label: str, spec: str, notes: list[str]) -> masks.Mask | None:
     if not spec:
         return None
     try:
-        mask: masks.Mask = decode(json.loads(spec))
+        mask = decode(json.loads(spec))
+        if not isinstance(mask, masks.Mask):
+            raise TypeError("it is no mask")
         return mask
-    except (LookupError, TypeError, ValueError) as problem:
-        notes.append(f"The mask {_clip(label)} was not restored: {type(problem).__name__} {problem}")
+    except (RuvError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError, MemoryError) as problem:
+        notes.append(f"The mask {_clip(label)} was not restored: {type(problem).__name__} {_clip(problem)}")
         return None
 
 

@@ -1,4 +1,4 @@
-"""What every mask shares: releasing data of any kind, composing with ``|``, and saying its parameters.
+"""What every mask shares: releasing data of any kind, composing with ``|`` and ``&``, and saying its parameters.
 
 A mask only masks. It gives back data, never a risk. To add one, write a frozen dataclass that derives
 from `Mask` and says its `steps`: every engine that can take the steps takes the mask, in chains too. A mask
@@ -16,8 +16,8 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ..channels.steps import FileFacts, Opaque, OwnLaw, Step
-from ..checks import Seed, as_generator, check_fields
+from ..channels.steps import Copy, FileFacts, Opaque, OwnLaw, Resolved, Step, resolve
+from ..checks import RELEASES, Seed, as_generator, as_tuple, check_fields
 from ..errors import InputError, UnsupportedError, kind_of
 from ..protocols import Array
 from .applying import about_frame, apply_step
@@ -56,10 +56,11 @@ class Mask:
         numpy Generator. Give none for a file that leaves the agency: what was drawn from a known seed can be drawn
         again and taken off.
         """
-        return self.apply(Frame.of(data), as_generator(rng)).unwrap()
+        found = self.apply(Frame.of(data), as_generator(rng, RELEASES))
+        return tuple(frame.unwrap() for frame in found) if isinstance(found, tuple) else found.unwrap()
 
-    def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
-        """Mask a `Frame`: step by step, unless a mask has a way of its own."""
+    def apply(self, frame: Frame, rng: np.random.Generator) -> Any:
+        """Mask a `Frame`: step by step, unless a mask has a way of its own. Several releases are a tuple."""
         return self._step_by_step(frame, rng)[0]
 
     def tracked(self, frame: Frame, rng: np.random.Generator) -> tuple[Frame, Ints]:
@@ -102,7 +103,19 @@ class Mask:
             raise InputError(
                 "Only masks compose with |", type(other).__name__, "Write Noise(variance=2) | Microaggregate(groups=1)"
             )
+        *before, last = self.parts
+        if isinstance(last, Joint):
+            # Each of several releases goes through what follows, by itself.
+            both = Joint(tuple(mask | other for mask in last.masks))
+            return Chain((*before, both)) if before else both
         return Chain(self.parts + other.parts)
+
+    def __and__(self, other: Mask) -> Joint:
+        if not isinstance(other, Mask):
+            raise InputError(
+                "Only masks compose with &", type(other).__name__, "Write Noise(variance=2) & Round(base=5)"
+            )
+        return Joint((self, other))
 
     def refines(self, other: Mask, belief: Any = None, *, records: int | None = None, columns: int = 1) -> bool:
         """Whether this release tells all that the other one does; see `ruvdecision.analyses.blackwell.refines`."""
@@ -116,6 +129,30 @@ class Mask:
     def parts(self) -> tuple[Mask, ...]:
         """The masks that are applied one after the other."""
         return (self,)
+
+    @property
+    def side_by_side(self) -> tuple[Mask, ...]:
+        """The masks of several releases that are made side by side; none if there is one release."""
+        return ()
+
+    @property
+    def file_count(self) -> int:
+        """How many files are released."""
+        return sum(mask.file_count for mask in self.side_by_side) or 1
+
+    @property
+    def leaves(self) -> tuple[Mask, ...]:
+        """The masks that this one is put together of, by whatever sign."""
+        return (self,)
+
+    def of_leaves(self, leaves: Iterator[Mask]) -> Mask:
+        """The same put together of others."""
+        return next(leaves)
+
+    @property
+    def told(self) -> Mask | None:
+        """What else is released, by a mask that is no secret; only engines put such releases together."""
+        return None
 
     @property
     def technique(self) -> str:
@@ -174,18 +211,86 @@ class Mask:
             return [OwnLaw(columns=about.positions(None), rows=rows, mask=self, numbers=numbers)]
         return [Opaque(why=self.opaque)]
 
+    def resolved(self, about: FileFacts, numbers: Array) -> list[Resolved]:
+        """The steps, each with its mask and what is known of the file before it."""
+        found = []
+        for step in self.steps(about, numbers):
+            found.append(Resolved(step, self, about))
+            about = step.after(about)
+        return found
+
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Chain(Mask):
-    """Masks applied one after the other, left to right; made by ``|``."""
+class Several(Mask):
+    """Masks put together: what chains and joint releases share."""
 
     masks: tuple[Mask, ...]
+    sign: ClassVar[str]
+
+    def __iter__(self) -> Iterator[Mask]:
+        return iter(self.masks)
+
+    @property
+    def technique(self) -> str:
+        return f" {self.sign} ".join(self._shown(m, m.technique) for m in self.masks)
+
+    def settings(self) -> dict[str, Any]:
+        return {"masks": self.masks}
+
+    def parameters(self) -> dict[str, Any]:
+        """Parameters of every mask; a name that comes again gets a number, ``variance_2``."""
+        merged: dict[str, Any] = {}
+        for mask in self.masks:
+            for name, value in mask.parameters().items():
+                key, count = name, 1
+                while key in merged:
+                    count += 1
+                    key = f"{name}_{count}"
+                merged[key] = value
+        return merged
+
+    def __repr__(self) -> str:
+        return f" {self.sign} ".join(self._shown(m, repr(m)) for m in self.masks)
+
+    @property
+    def leaves(self) -> tuple[Mask, ...]:
+        return tuple(chain.from_iterable(m.leaves for m in self.masks))
+
+    def of_leaves(self, leaves: Iterator[Mask]) -> Mask:
+        return dataclasses.replace(self, masks=tuple(m.of_leaves(leaves) for m in self.masks))
+
+    def _shown(self, mask: Mask, text: str) -> str:
+        """A mask inside the others: what is put together by another sign stands in brackets."""
+        return f"({text})" if isinstance(mask, Several) else text
+
+    @property
+    def family(self) -> Hashable:  # type: ignore[override]
+        found = self.__dict__.get("_family")
+        if found is None:
+            found = self.__dict__["_family"] = (type(self), *[m.family for m in self.masks])
+        return found
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        found = self.__dict__.get("_numbers")
+        if found is None:
+            found = self.__dict__["_numbers"] = tuple(chain.from_iterable([m.numbers for m in self.masks]))
+        return found
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Chain(Several):
+    """Masks applied one after the other, left to right; made by ``|``."""
+
+    sign = "|"
 
     def __post_init__(self) -> None:
         steps: list[Mask] = []
-        for mask in self.masks:
+        for mask in as_tuple(self.masks):
             if not isinstance(mask, Mask):
                 raise InputError("A chain needs masks", kind_of(mask), "Write mask_a | mask_b")
+            if steps and steps[-1].side_by_side:
+                raise InputError("Several releases can only end a chain", mask, "Write (a & b) | c, which masks each")
             steps += mask.parts
         if not steps:
             raise InputError("A chain needs masks", "none", "Write mask_a | mask_b")
@@ -195,7 +300,11 @@ class Chain(Mask):
     def parts(self) -> tuple[Mask, ...]:
         return self.masks
 
-    def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
+    @property
+    def side_by_side(self) -> tuple[Mask, ...]:
+        return self.masks[-1].side_by_side
+
+    def apply(self, frame: Frame, rng: np.random.Generator) -> Any:
         return self.tracked(frame, rng)[0]
 
     def tracked(self, frame: Frame, rng: np.random.Generator) -> tuple[Frame, Ints]:
@@ -209,44 +318,67 @@ class Chain(Mask):
                 before, frame, rows = frame, after, rows[order]
         return frame, rows
 
-    def __iter__(self) -> Iterator[Mask]:
-        return iter(self.masks)
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Joint(Several):
+    """Several releases of the same records, each by its own mask and independent given the records; made by ``&``.
+
+    ``release`` gives a tuple with one file per mask, in their order, each drawn from a stream of its own. After a chain
+    all start from what the chain gives, ``Round(base=5) | (Noise(sd=1) & Noise(sd=2))``; before a mask each is masked
+    by itself: ``(a & b) | c`` is ``(a | c) & (b | c)``.
+
+    >>> from ruvdecision.masks import Noise, Round
+    >>> both = Noise(sd=0.1) & Round(base=5)
+    >>> both
+    Noise(sd=0.1) & Round(base=5)
+    >>> noisy, rounded = both.release([1.0, 8.0], 1)
+    >>> rounded
+    array([ 0., 10.])
+    """
+
+    sign = "&"
+
+    def __post_init__(self) -> None:
+        found: list[Mask] = []
+        for mask in as_tuple(self.masks):
+            if not isinstance(mask, Mask):
+                raise InputError("Joint releases need masks", kind_of(mask), "Write mask_a & mask_b")
+            found += mask.masks if isinstance(mask, Joint) else (mask,)
+        if len(found) < 2:
+            raise InputError("Joint releases need at least two masks", len(found), "Write mask_a & mask_b")
+        object.__setattr__(self, "masks", tuple(found))
 
     @property
-    def technique(self) -> str:
-        return " | ".join(m.technique for m in self.masks)
+    def side_by_side(self) -> tuple[Mask, ...]:
+        return self.masks
 
-    def settings(self) -> dict[str, Any]:
-        return {"masks": self.masks}
+    def apply(self, frame: Frame, rng: np.random.Generator) -> tuple[Frame, ...]:
+        """One file per release; those of a mask that makes several stand in its place."""
+        found = [mask.apply(frame, stream) for mask, stream in zip(self.masks, rng.spawn(len(self.masks)), strict=True)]
+        return tuple(chain.from_iterable(f if isinstance(f, tuple) else (f,) for f in found))
 
-    def parameters(self) -> dict[str, Any]:
-        """Parameters of every step; a name that comes again gets a number, ``variance_2``."""
-        merged: dict[str, Any] = {}
+    def tracked(self, frame: Frame, rng: np.random.Generator) -> tuple[Any, Ints]:
+        return self.apply(frame, rng), np.arange(frame.n)
+
+    def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
+        return [found.step for found in self.resolved(about, numbers)]
+
+    def resolved(self, about: FileFacts, numbers: Array) -> list[Resolved]:
+        """A copy of the columns for each release, and the steps of each on its own copy."""
+        found = [Resolved(Copy(columns=about.positions(None), times=len(self.masks)), self, about)]
+        start = first = 0
         for mask in self.masks:
-            for name, value in mask.parameters().items():
-                key, count = name, 1
-                while key in merged:
-                    count += 1
-                    key = f"{name}_{count}"
-                merged[key] = value
-        return merged
-
-    def __repr__(self) -> str:
-        return " | ".join(map(repr, self.masks))
-
-    @property
-    def family(self) -> Hashable:  # type: ignore[override]
-        found = self.__dict__.get("_family")
-        if found is None:
-            found = self.__dict__["_family"] = (Chain, *[m.family for m in self.masks])
+            stop = start + len(mask.numbers)
+            inner = resolve(mask, about, numbers[:, start:stop])
+            found += [Resolved(f.step.on_copy(first, about.k), f.mask, f.about) for f in inner]
+            start, first = stop, first + about.k + sum(f.step.more for f in inner)
         return found
 
-    @property
-    def numbers(self) -> tuple[float, ...]:
-        found = self.__dict__.get("_numbers")
-        if found is None:
-            found = self.__dict__["_numbers"] = tuple(chain.from_iterable([m.numbers for m in self.masks]))
-        return found
+    def publish(self, table: Any) -> Any:
+        """Cells and margins that any of the masks publishes."""
+        from .cells import published_together
+
+        return published_together(self.masks, table)
 
 
 class Family(NamedTuple):

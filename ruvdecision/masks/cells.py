@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -175,11 +176,24 @@ def publish(mask: Mask, table: Any) -> PublishedTable:
     array([[nan,  2.],
            [ 3., nan]])
     """
-    counts = as_counts(table)
-    current: PublishedTable | Array = counts
+    current = table if isinstance(table, PublishedTable) else as_counts(table)
     for part in mask.parts:
         current = part.publish(current)
-    return current if isinstance(current, PublishedTable) else PublishedTable(counts, {}, int(counts.sum()))
+    return current if isinstance(current, PublishedTable) else PublishedTable(current, {}, int(current.sum()))
+
+
+def published_together(masks: Sequence[Mask], table: Any) -> PublishedTable:
+    """What several masks publish of one table, side by side.
+
+    >>> (SuppressCells([(0, 0)]) & SuppressCells([(0, 0), (1, 1)])).publish([[1, 2], [3, 4]]).cells
+    array([[nan,  2.],
+           [ 3.,  4.]])
+    """
+    found = [publish(mask, table) for mask in masks]
+    cells = found[0].cells
+    for other in found[1:]:
+        cells = np.where(np.isnan(cells), other.cells, cells)
+    return PublishedTable(cells, {k: v for one in found for k, v in one.margins.items()}, found[0].total)
 
 
 def as_counts(data: Any, *, missing: bool = False) -> Array:

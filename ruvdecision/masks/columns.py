@@ -257,16 +257,16 @@ def per_column(name: str, value: Any, k: int) -> Array:
     return np.array(np.broadcast_to(given, (k,)))
 
 
-def refuse_missing(who: str, part: pd.DataFrame) -> None:
-    """Raise an error that names the columns with missing or infinite values."""
+def refuse_missing(who: str, part: pd.DataFrame, *, only_infinite: bool = False) -> None:
+    """Raise an error that names the columns with missing or infinite values, or with infinite ones only."""
 
     def infinite(c: pd.Series) -> bool:
         return kind_of(c) == "number" and bool(np.isinf(c.to_numpy(dtype=np.float64, na_value=0.0)).any())
 
-    named = [c for c in part.columns if part[c].isna().any() or infinite(part[c])]
+    named = [c for c in part.columns if (part[c].isna().any() and not only_infinite) or infinite(part[c])]
     if named:
         raise InputError(
-            f"{who} cannot take missing or infinite values",
+            f"{who} cannot take {'' if only_infinite else 'missing or '}infinite values",
             f"some in columns {named}",
             "Fill or drop them first, or leave those columns out with columns=[...]",
         )

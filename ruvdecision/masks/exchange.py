@@ -142,12 +142,13 @@ class RankSwap(Mask):
                     f"{column.dtype} in {frame.columns[i]!r}",
                     "Leave it out with columns=[...], or make it an ordered category",
                 )
-            refuse_missing("RankSwap", frame.table.iloc[:, [i]])
-            orders[i] = stable_order(ordered_values(column))
+            refuse_missing("RankSwap", frame.table.iloc[:, [i]], only_infinite=True)
+            known = np.flatnonzero(column.notna())
+            orders[i] = known[stable_order(ordered_values(column.iloc[known]))]
         sources = {}
         for i, order in orders.items():
-            sources[i] = np.empty(frame.n, dtype=np.int64)
-            sources[i][order] = order[rank_partners(rng.random(frame.n), self.window(frame.n))]
+            sources[i] = np.arange(frame.n)  # a missing value stays where it is
+            sources[i][order] = order[rank_partners(rng.random(len(order)), self.window(len(order)))]
         return frame.moved(sources)
 
 
@@ -213,7 +214,7 @@ class Resample(Mask):
     columns : names or positions, optional
         Numeric columns to resample, all of them if not given. Missing values are refused.
 
-    >>> Resample(times=1).release([3.0, 1.0, 2.0], 3)
+    >>> Resample(times=1).release([3.0, 1.0, 2.0], 5)
     array([3., 1., 1.])
     """
 

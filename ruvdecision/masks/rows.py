@@ -17,17 +17,59 @@ from .columns import as_columns
 
 
 @dataclass(frozen=True, repr=False)
-class Release(Mask):
-    """No mask: the original records go out unaltered.
+class _Entries(Mask):
+    """A mask of the entries in some columns and rows."""
+
+    columns: Columns = checked(None, as_columns, empty=True)
+    rows: Any = checked(None, as_columns, empty=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("columns", "rows"):
+            if getattr(self, name) == ():
+                do = f"Leave {name} out to name all of them, or use Release() or Suppress()"
+                raise InputError(f"{name} must not be empty", [], do)
+        if self.rows is not None:
+            object.__setattr__(self, "rows", tuple(check_integer("rows", r) for r in self.rows))
+
+    def _named_rows(self, n: int, inside: int, outside: int) -> Partition:
+        """These labels for the named rows and for the others."""
+        labels = np.full(n, outside, dtype=np.int64)
+        labels[[check_index("rows", r, n) for r in self.rows]] = inside
+        return Partition.of(labels, joins=False)
+
+
+@dataclass(frozen=True, repr=False)
+class Release(_Entries):
+    """The original records go out unaltered: all of them, or those of the named columns and rows and nothing else.
+
+    What is not released becomes missing, as with `Suppress`; rows and columns stay in place. A user who knows some
+    records is ``User(..., knows=Release(rows=[1, 2]))``.
+
+    Parameters
+    ----------
+    columns : name, position or list of them, optional
+        Columns to release; all of them if not given.
+    rows : position or list of them, optional
+        Rows to release, counted from 0; all of them if not given.
 
     >>> Release().release([1.0, 2.0])
     array([1., 2.])
+    >>> Release(rows=[1]).release([1.0, 2.0])
+    array([nan,  2.])
     """
 
     def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
-        return []
+        given, steps = about.positions(self.columns), list[Step]()
+        if len(given) < about.k:
+            steps.append(Drop(columns=tuple(j for j in range(about.k) if j not in given)))
+        if self.rows is not None:
+            steps.append(Drop(columns=given, rows=self._named_rows(about.n, inside=0, outside=1)))
+        return steps
 
     def publish(self, table: Any) -> Any:
+        if self != UNMASKED:
+            raise UnsupportedError(f"{self} releases a part of a file", do="Use SuppressCells with a TableBelief")
         return table
 
 
@@ -36,7 +78,7 @@ UNMASKED = Release()
 
 
 @dataclass(frozen=True, repr=False)
-class Suppress(Mask):
+class Suppress(_Entries):
     """Release nothing, or nothing of the named columns and rows.
 
     Suppressed entries become missing values; rows and columns stay in place. In a DataFrame integers become nullable
@@ -53,24 +95,8 @@ class Suppress(Mask):
     array([nan,  2.])
     """
 
-    columns: Columns = checked(None, as_columns, empty=True)
-    rows: Any = checked(None, as_columns, empty=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("columns", "rows"):
-            if getattr(self, name) == ():
-                do = f"Leave {name} out to suppress all of them, or use Release()"
-                raise InputError(f"{name} must not be empty", [], do)
-        if self.rows is not None:
-            object.__setattr__(self, "rows", tuple(check_integer("rows", r) for r in self.rows))
-
     def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
-        rows = None
-        if self.rows is not None:
-            labels = np.zeros(about.n, dtype=np.int64)
-            labels[[check_index("rows", r, about.n) for r in self.rows]] = 1
-            rows = Partition.of(labels, joins=False)
+        rows = None if self.rows is None else self._named_rows(about.n, inside=1, outside=0)
         return [Drop(columns=about.positions(self.columns), rows=rows)]
 
     def publish(self, table: Any) -> Any:

@@ -1,6 +1,7 @@
 """Empirical risk and utility of a release and its original, imported when first used."""
 
 from .base import Measure as Measure, Measured as Measured
+from .battery import panel as panel
 from .fits.estimates import Correlations as Correlations, Means as Means, Quantiles as Quantiles, Statistic as Statistic
 from .fits.regression import Linear as Linear, Logistic as Logistic, Poisson as Poisson
 from .risk.attribution import Disclosure as Disclosure, ReplicatedUniques as ReplicatedUniques
@@ -18,7 +19,11 @@ from .risk.individual import (
     IndividualRisk as IndividualRisk,
     SkinnerElliot as SkinnerElliot,
 )
-from .risk.known_population import DeltaPresence as DeltaPresence, KMap as KMap
+from .risk.known_population import (
+    DeltaPresence as DeltaPresence,
+    KMap as KMap,
+    PopulationUniques as PopulationUniques,
+)
 from .risk.linkage import RecordLinkage as RecordLinkage
 from .risk.population_uniques import (
     LogLinearUniques as LogLinearUniques,
@@ -51,6 +56,7 @@ from .utility.distance import (
     Wasserstein as Wasserstein,
 )
 from .utility.divergence import DensityKL as DensityKL, InformationLoss as InformationLoss, NormalKL as NormalKL
+from .utility.general import GeneralUtility as GeneralUtility
 from .utility.imputation import ImputationLoss as ImputationLoss, Imputed as Imputed, little_liu as little_liu
 from .utility.marginals import Marginals as Marginals, Pairwise as Pairwise
 from .utility.overlap import (

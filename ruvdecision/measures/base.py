@@ -7,7 +7,7 @@ and `compare`. Everything else, from reading data to missing values, is done her
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from ..checks import check_fields
-from ..errors import InputError
+from ..errors import InputError, RuvError, UnsupportedError
 from ..masks.frame import Frame
 from ..protocols import Array
 from . import frames
@@ -129,6 +129,8 @@ class Measure:
 
     name: str = field(default="", kw_only=True)
     missing: str = field(default="", kw_only=True)
+    by: Hashable = field(default=None, kw_only=True, metadata={"check": frames.one_name, "required": False})
+    """A column whose values part the records: ``parts`` and ``table`` then have the measure of every part as well."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -167,6 +169,10 @@ class Measure:
 
     def prepare(self, original: Data) -> Prepared:
         """Do once what depends on the original alone; the result is called with one release after another."""
+        return self.prepared(original) if self.by is None else PreparedByGroup(self, original)
+
+    def prepared(self, original: Data) -> Prepared:
+        """The same for all records together."""
         return Prepared(self, original)
 
     @property
@@ -229,12 +235,15 @@ class UsedColumns:
 
     def __init__(self, measure: Measure, original: pd.DataFrame) -> None:
         self.who, self.missing, self.own = measure.name, measure.missing, measure.missing in measure.own_missing
+        self.asked = measure.missing != measure.missing_choices[0]
         self.every = list(original.columns)
         self.chosen = measure.uses(original)
 
     def of(self, data: Frame) -> pd.DataFrame:
         """The used columns of a file, in the original's order."""
-        return frames.align(self.who, self.chosen, self.every, data)
+        table = frames.align(self.who, self.chosen, self.every, data)
+        frames.refuse_lists(self.who, table)
+        return table
 
     def incomplete(self, table: pd.DataFrame, which: str) -> Flags | None:
         """Rows with a missing value, None if there are none; missing values are refused if they must be."""
@@ -265,13 +274,18 @@ class UsedColumns:
         """The measure's number, with how missing values were taken if some were met, and how many rows left out."""
         measured = Measured.of(value)
         measured.missing = self.missing if met else ""
-        if self.missing == "omit":
+        if self.missing == "omit" and (met or self.asked):
             measured.parts["omitted"] = float(omitted)
         return measured
 
 
 class Prepared:
     """A measure together with what it computed from the original; call it with a release."""
+
+    quiet = False
+    """True where somebody else tells of records that were left out though a release protects them: a map's notes."""
+    paired: ClassVar[bool] = False
+    """True if rows of the two files are the same record, by position or label."""
 
     def __init__(self, measure: Measure, original: Data) -> None:
         frame = Frame.of(original)
@@ -301,17 +315,16 @@ class Prepared:
         measure, columns, frame = self.measure, self.columns, Frame.of(released)
         table = columns.of(replace(frame, table=self.arranged(frame)))
         if measure.matched and len(table) != len(self.original):
-            raise InputError(
+            raise frames.PairingError(
                 f"{measure.name} compares record by record and needs as many rows in both files",
                 f"{len(self.original)} in the original and {len(table)} in the release",
                 "Release every record, or use a measure that does not match records",
             )
         incomplete, state, lacking = columns.incomplete(table, "the release"), self.state, self.lacking
         met = self.incomplete is not None or incomplete is not None
+        blanked = 0
         if columns.missing == "omit":
-            blanked = (0 if incomplete is None else int(incomplete.sum())) - self.before
-            if measure.role == "risk" and blanked > 0:
-                warn_omitted(measure.name, blanked + self.before, len(table), blanked)
+            blanked = max((0 if incomplete is None else int(incomplete.sum())) - self.before, 0)
             if measure.matched:
                 incomplete = frames.either(self.incomplete, incomplete)
                 if incomplete is not None and (self.incomplete is None or bool((incomplete != self.incomplete).any())):
@@ -322,11 +335,68 @@ class Prepared:
             if columns.missing == "category" and not columns.own and len(lacking) > len(self.lacking):
                 state = self._begin(None, lacking)  # both files get the same indicators
         value = measure.compare(state, self._taken(columns.complete(table, incomplete), lacking))
-        return columns.result(value, 0 if incomplete is None else int(incomplete.sum()), met)
+        found = columns.result(value, 0 if incomplete is None else int(incomplete.sum()), met)
+        if blanked and measure.role == "risk":
+            found.parts["blanked"] = float(blanked)
+            if not self.quiet:
+                warn_omitted(measure.name, blanked + self.before, len(table), blanked)
+        return found
 
     def arranged(self, frame: Frame) -> pd.DataFrame:
         """The table of a file with its rows labelled as the measure wants them; the original comes first."""
         return frame.table
+
+
+class PreparedByGroup(Prepared):
+    """A measure of all records, and of each group of them that shares a value of a column.
+
+    Each file is parted by its own values, but pairs of records stay together: they are in the original's group.
+    """
+
+    def __init__(self, measure: Measure, original: Data) -> None:
+        frame, plain = Frame.of(original), replace(measure, by=None)
+        if measure.takes_copies:
+            raise UnsupportedError(f"{measure.name} cannot be taken by groups", f"by={measure.by!r}", "Leave by= out")
+        self.measure, self.labels = measure, frame.table.index
+        self.by = frames.pick(measure.name, (measure.by,), frame.table)[0]
+        # A column that parts the records is not one of those that are compared, unless it is named.
+        self.drop = [self.by] if plain.uses(frame.table) is None and frame.table.shape[1] > 1 else []
+        self.whole = plain.prepared(frame.table.drop(columns=self.drop))
+        self.columns, self.original = self.whole.columns, self.whole.original
+        self.groups: dict[str, tuple[pd.Index, Prepared | RuvError]] = {}
+        for level, part in frame.table.groupby(self.by, sort=True, dropna=False, observed=True):
+            self.groups[str(level)] = part.index, _tried(self._of(plain, level).prepared, part.drop(columns=self.drop))
+
+    def _of(self, plain: Measure, level: Hashable) -> Measure:
+        """The measure of one group: another file that it is given is parted, too."""
+        files = {f.name: getattr(plain, f.name) for f in fields(plain)}
+        return replace(plain, **{k: v.part(self.by, level) for k, v in files.items() if hasattr(v, "part")})
+
+    def __call__(self, released: Data) -> Measured:
+        table = Frame.of(released).table
+        frames.pick(self.measure.name, (self.by,), table)
+        whole = self.whole(table.drop(columns=self.drop))
+        if self.whole.paired and len(table) == len(self.labels):
+            table = table.set_axis(self.labels, axis=0)
+        own = table[self.by].astype(str)
+        rows: dict[str, dict[str, Any]] = {}
+        for level, (labels, prepared) in self.groups.items():
+            part = table[table.index.isin(labels) if self.whole.paired else own == level].drop(columns=self.drop)
+            found = _tried(prepared, part) if callable(prepared) else prepared
+            measured = Measured.of(np.nan if isinstance(found, RuvError) else found)
+            why = str(found) if isinstance(found, RuvError) else ""
+            rows[level] = {"value": float(measured), "error": measured.error, "records": len(part), "note": why}
+        groups = pd.DataFrame(rows).T.rename_axis(self.by)
+        parts = whole.parts | {f"{self.by}={level}": row["value"] for level, row in rows.items()}
+        return Measured(float(whole), whole.error, parts, groups, whole.records, whole.missing)
+
+
+def _tried(call: Callable[..., Any], part: pd.DataFrame) -> Any:
+    """What a call gives, or its error: a group may be too small for a measure."""
+    try:
+        return call(part)
+    except RuvError as error:
+        return error
 
 
 def mean_or_function(name: str, value: Any) -> Any:

@@ -57,6 +57,10 @@ class ChunkedComparison(Findings):
                 f"{', '.join(foreign)} cannot read files in pieces, being no sum over records",
                 do="Leave chunksize= out, or leave these measures out",
             )
+        grouped = ", ".join(m.name for m in self.measures if m.by is not None)
+        if grouped:
+            what = f"{grouped} by groups looks at whole files"
+            raise UnsupportedError(what, do="Leave chunksize= out, or leave by= out")
         self.original = _source(data, key, chunksize, "the original")
         named = ", ".join(m.name for m in self.measures if m.matched)
         if key is not None and named:
@@ -209,7 +213,7 @@ class _ChunkedWork:
 def _compare(shared: _ChunkedWork, name: str, parts: Sequence[_Source]) -> list[list[Finding]]:
     """Measure one release, or each of its copies. Must stay importable: workers look it up by name."""
     with about(name):
-        return [[Finding.of(value) for _, value in sorted(_measure(shared, part).items())] for part in parts]
+        return [[Finding.of(value, "") for _, value in sorted(_measure(shared, part).items())] for part in parts]
 
 
 def _measure(shared: _ChunkedWork, release: _Source) -> dict[int, Measured]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..checks import as_generator, is_single, suggest
+from ..checks import as_generator, is_flag, is_single, one_number, suggest
 from ..data.read import check_file, file_digest, read_data
-from ..errors import InputError, RuvError, kind_of
+from ..errors import InputError, RuvError, UnsupportedError, kind_of
 from ..maps.columns import check_name
 from ..maps.scores import Column
 from ..masks.base import Mask
@@ -30,8 +30,24 @@ from ..running.fingerprint import fingerprint_attr
 from ..running.replication import replicate_seeds
 from ..running.run import Task, run
 from .base import Measured, Prepared
+from .frames import is_number
+from .identifiers import Identifiers
 
 ROLES = ("risk", "utility")
+
+
+class Panel(list[Any]):
+    """Measures that are tried: one that does not suit the data or a release is left out, and the map says why.
+
+    ``notes`` say what was left out before, ``catches`` which errors leave a measure out; others are raised.
+    """
+
+    def __init__(
+        self, measures: Iterable[Any] = (), notes: Sequence[str] = (), catches: type[RuvError] = RuvError
+    ) -> None:
+        super().__init__(measures)
+        self.notes = [*getattr(measures, "notes", ()), *notes]
+        self.catches = getattr(measures, "catches", catches)
 
 
 class Finding(NamedTuple):
@@ -40,12 +56,25 @@ class Finding(NamedTuple):
     value: float
     error: float
     parts: dict[str, float]
+    missing: str = ""
+    """How missing values were taken, if there were any."""
+    refusal: str = ""
+    """Why there is no number: a measure of a `Panel` is left out where it does not suit a file."""
 
     @classmethod
-    def of(cls, result: float) -> Finding:
-        """A number without what belongs to single records; a plain one has no error and no parts."""
-        measured = Measured.of(result)
-        return cls(float(measured), measured.error, measured.parts)
+    def of(cls, result: Any, who: str = "") -> Finding:
+        """A number without what belongs to single records; a plain one has no error and no parts.
+
+        >>> Finding.of(0.5, "mine")
+        Finding(value=0.5, error=0.0, parts={}, missing='', refusal='')
+        """
+        if isinstance(result, Measured):
+            return cls(float(result), result.error, result.parts, result.missing)
+        value = 1.0 * result if is_flag(result) else one_number(result)
+        if value is None:
+            do = "Give back a float, or ruv.measures.Measured(value, error)"
+            raise InputError(f"The measure {who} must give back one number", kind_of(result), do)
+        return cls(value, 0.0, {})
 
 
 class Findings:
@@ -67,12 +96,19 @@ class Findings:
 
     def __init__(self, measures: Sequence[Measure] | Measure) -> None:
         self.measures = check_measures(measures)
+        self.lenient: type[RuvError] | None = getattr(measures, "catches", None)
         self.found: list[list[list[Finding]]] = []
-        self.notes: list[str] = []
+        self.notes: list[str] = list(getattr(measures, "notes", ()))
 
     def describe(self) -> dict[str, Any]:
         """What a map's ``attrs`` should say: settings, no record."""
         return {"measures": [repr(m) for m in self.measures], "better": {m.name: better_end(m) for m in self.measures}}
+
+    def no_numbers(self) -> list[str]:
+        """A note for each measure that gave NaN somewhere."""
+        counts = [sum(any(np.isnan(r[j].value) for r in x) for x in self.found) for j in range(len(self.measures))]
+        pairs, size = zip(self.measures, counts, strict=True), len(self.found)
+        return [f"{m.name} is not a number (NaN) for {k} of {size} releases." for m, k in pairs if k]
 
     def finished(self) -> list[int]:
         """Positions of the releases that were measured; the others are left out from then on."""
@@ -100,7 +136,7 @@ class Findings:
         given back as it is.
         """
         if given is None:
-            given = next((m.name for m in self.measures if m.role == role), None)
+            given = self._first(role)
         item = next((m for m in self.measures if isinstance(given, str) and m.name == given), None)
         if item is None:
             return given
@@ -109,6 +145,39 @@ class Findings:
         observed = self.columns()[item.name]
         lowest = min(float(getattr(item, "range", (0.0, np.inf))[0]), float(np.fmin.reduce(observed)))
         return Column(item.name, "negative" if lowest < 0 else "reciprocal")
+
+    def _first(self, role: str) -> str | None:
+        """The first measure of a role; of a panel the first that has a number for every release."""
+        names = [(j, m.name) for j, m in enumerate(self.measures) if m.role == role]
+        whole = [name for j, name in names if not any(r[j].refusal for release in self.found for r in release)]
+        return next(iter([*whole, *(name for _, name in names)]), None)
+
+    def settle(self, releases: Sequence[str]) -> None:
+        """Take out the measures of a panel that no release suits, and tell of missing values and of what was left out.
+
+        ``releases`` are the names of those that `found` has.
+        """
+        for j in reversed(range(len(self.measures) if self.lenient else 0)):
+            each = [next((r[j].refusal for r in release if r[j].refusal), "") for release in self.found]
+            if not any(each):
+                continue
+            name, everywhere = self.measures[j].name, all(each) and len(self.measures) > 1
+            where = "" if everywhere else f" for {', '.join(n for n, e in zip(releases, each, strict=True) if e)}"
+            self.notes.append(f"{name} was left out{where}: {next(filter(None, each))}.")
+            if everywhere:
+                self.measures = self.measures[:j] + self.measures[j + 1 :]
+                self.found = [[r[:j] + r[j + 1 :] for r in release] for release in self.found]
+        self.notes += _about_missing([m.name for m in self.measures], self.found)
+        places: dict[str, list[str]] = {}
+        for name, release in zip(releases, self.found, strict=True):
+            for label in dict.fromkeys(k for r in release for extra in r[len(self.measures) :] for k in extra.parts):
+                places.setdefault(label, []).append(name)
+        for label, names in places.items():
+            where = "every release" if len(names) == len(releases) else ", ".join(names)
+            self.notes.append(
+                f"Warning: {label} is different for every record and unchanged in {where}: it identifies records. "
+                "Leave it out of the release, or name it as the key."
+            )
 
 
 class Comparison(Findings):
@@ -130,10 +199,25 @@ class Comparison(Findings):
         frame = read(data, "the original")
         self.original = _settled(frame if key is None else keyed(frame, key, "the original"))
         given = self.original.unwrap()
-        # A measure of somebody's own may have a call only, and then does all of its work each time.
-        self.prepared: list[Callable[[Any], float]] = [
-            m.prepare(given) if hasattr(m, "prepare") else functools.partial(m, given) for m in self.measures
-        ]
+        self.prepared: list[Callable[[Any], float]] = []
+        for item in list(self.measures):
+            if self.lenient and any(getattr(item, name, None) is not None for name in ("columns", "known", "keys")):
+                item.uses(self.original.table)  # a misspelt name is an error, and no reason to leave a measure out
+            try:
+                made, ready = prepare(item, given, self.original if self.lenient else None)
+            except RuvError as error:
+                if self.lenient is None or not isinstance(error, self.lenient):
+                    raise
+                self.notes.append(f"{item.name} was left out: {error.what}.")
+                self.measures = [m for m in self.measures if m is not item]
+                continue
+            self.measures = [made if m is item else m for m in self.measures]
+            self.prepared.append(ready)
+        self.identifiers = Identifiers(self.original.table)
+        if self.identifiers.columns:
+            self.prepared.append(self.identifiers)  # what it says stands behind the measures
+        if not self.measures:
+            raise InputError("No measure suits the data", "; ".join(self.notes), "Name measures=[...]")
 
     def apply(
         self,
@@ -154,8 +238,12 @@ class Comparison(Findings):
             self.notes.append(
                 "Masks were applied once: errors do not show how much another application would change the numbers."
             )
+        several = next((mask for mask in masks if mask.side_by_side), None)
+        if several is not None:
+            what = "A measure compares one release with the original; this mask makes several"
+            raise UnsupportedError(what, str(several), "Measure each by itself")
         seeds = [s[1] for s in replicate_seeds(root, replicates)]
-        shared = _ComparisonWork(self.prepared, self.original, list(masks), seeds, self.key)
+        shared = _ComparisonWork(self.prepared, self.original, list(masks), seeds, self.key, self.lenient)
         # Blocks of replicates: some dozens of tasks keep workers busy and lose little when a run is killed.
         block = max(1, min(replicates, -(-replicates * len(masks) // 64)))
         starts = range(0, replicates, block)
@@ -187,7 +275,7 @@ class Comparison(Findings):
 
     def add(self, name: str, release: Any) -> None:
         """Measure a release that was made elsewhere."""
-        shared = _ComparisonWork(self.prepared, self.original, [], [], self.key)
+        shared = _ComparisonWork(self.prepared, self.original, [], [], self.key, self.lenient)
         self.found.append(_made_elsewhere(shared, name, release))
 
     def describe(self) -> dict[str, Any]:
@@ -198,10 +286,11 @@ class Comparison(Findings):
 
 def check_measures(measures: Any) -> list[Any]:
     """The measures, each with a name of its own, a role and a call."""
-    several, do = not is_single(measures), "Write measures=[ruv.measures.RecordLinkage(), ruv.measures.NormalKL()]"
+    several = not is_single(measures)
+    do = 'Write measures=[ruv.measures.RecordLinkage(), ruv.measures.NormalKL()], or "risk", "utility" or "all"'
     if isinstance(measures, (str, Mapping)) or not (several or callable(measures)):
         raise InputError("measures must be a list of measures", kind_of(measures), do)
-    chosen = list(measures) if several else [measures]
+    chosen = [measures] if not several else Panel(measures) if isinstance(measures, Panel) else list(measures)
     if not chosen:
         raise InputError("measures must not be empty", [], do)
     for i, item in enumerate(chosen):
@@ -219,6 +308,42 @@ def check_measures(measures: Any) -> list[Any]:
         do = 'Give one another name, name="..."'
         raise InputError("Two measures want the same column", ", ".join(dict.fromkeys(taken)), do)
     return chosen
+
+
+def prepare(item: Any, data: Any, frame: Frame | None) -> tuple[Any, Callable[[Any], float]]:
+    """A measure with its work on the original done; one of a panel that wants numbers is given the numeric columns."""
+    if not hasattr(item, "prepare"):
+        # A measure of somebody's own may have a call only, and then does all of its work each time.
+        return item, functools.partial(item, data)
+    try:
+        ready = item.prepare(data)
+    except RuvError:
+        numbers = [] if frame is None else [c for c in frame.columns if is_number(frame.table[c])]
+        if not numbers or len(numbers) == len(frame.columns) or getattr(item, "columns", 0) is not None:  # type: ignore[union-attr]
+            raise
+        item = replace(item, columns=tuple(numbers))
+        ready = item.prepare(data)
+    if isinstance(ready, Prepared):
+        ready.quiet = True
+    return item, ready
+
+
+def _about_missing(names: Sequence[str], found: Sequence[Sequence[Sequence[Finding]]]) -> list[str]:
+    """How the measures took missing values, and how many records they left out."""
+    notes, words = [], {}
+    for j, name in enumerate(names):
+        mine = [r[j] for release in found for r in release]
+        word = next((f.missing for f in mine if f.missing), "")
+        if word:
+            words[name] = word
+        omitted, blanked = (int(max((f.parts.get(k, 0.0) for f in mine), default=0)) for k in ("omitted", "blanked"))
+        if omitted:
+            more = f", {blanked} of them blanked by the release: the records that it protects" if blanked else ""
+            notes.append(f"{name} left out up to {omitted} records for missing values{more}.")
+    if words:
+        each = [f"{', '.join(n for n in words if words[n] == w)} as {w}" for w in dict.fromkeys(words.values())]
+        notes.insert(0, f"Missing values were taken by {'; '.join(each)}.")
+    return notes
 
 
 def better_end(item: Any) -> str:
@@ -261,13 +386,24 @@ class _ComparisonWork:
     masks: Sequence[Mask]
     seeds: Sequence[np.random.SeedSequence]
     key: Hashable
+    lenient: type[RuvError] | None = None
     steady: dict[int, list[Finding]] = field(default_factory=dict)
     """Outcomes of masks that take no random number: they are measured once per worker."""
     recent: dict[int, tuple[Any, list[Finding]]] = field(default_factory=dict)
     """The last release of the last mask, with its outcomes."""
 
     def compare(self, released: Any) -> list[Finding]:
-        return [Finding.of(p(released)) for p in self.prepared]
+        return [self.ask(p, released) for p in self.prepared]
+
+    def ask(self, prepared: Any, released: Any) -> Finding:
+        """What one measure says; one of a panel may say why it says nothing."""
+        measure = getattr(prepared, "measure", None) or getattr(prepared, "func", prepared)
+        try:
+            return Finding.of(prepared(released), getattr(measure, "name", ""))
+        except RuvError as error:
+            if self.lenient is None or not isinstance(error, self.lenient):
+                raise
+            return Finding(np.nan, np.nan, {}, refusal=error.what)
 
 
 def _mask_block(shared: _ComparisonWork, i: int, start: int, stop: int) -> list[list[Finding]]:
@@ -300,12 +436,12 @@ def _made_elsewhere(shared: _ComparisonWork, name: str, release: Any) -> list[li
         copies = [match(shared.original, copy, shared.key) for copy in copies_of(release)]
         # A measure of one release is averaged over the copies, as an analyst does with imputed data.
         together = {
-            j: Finding.of(p(copies))
+            j: shared.ask(p, copies)
             for j, p in enumerate(shared.prepared)
             if is_copies(release) and isinstance(p, Prepared) and p.measure.takes_copies
         }
         return [
-            [together[j] if j in together else Finding.of(p(copy)) for j, p in enumerate(shared.prepared)]
+            [together[j] if j in together else shared.ask(p, copy) for j, p in enumerate(shared.prepared)]
             for copy in copies
         ]
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import check_columns, is_single
+from ..checks import check_columns, is_label, is_single
 from ..errors import InputError
 from ..masks.frame import Frame
 from ..protocols import Array
@@ -105,6 +105,18 @@ def align(who: str, chosen: Labels | None, every: Labels, data: Frame) -> pd.Dat
     return table.take([table.columns.get_loc(label) for label in wanted], axis=1)
 
 
+def refuse_lists(who: str, table: pd.DataFrame) -> None:
+    """Raise an error for columns whose entries are lists or dictionaries, as files of nested data have them."""
+    nested = [
+        str(c) for c, column in table.items() if column.dtype == object and not all(map(is_label, column.iloc[:100]))
+    ]
+    if nested:
+        do = "Leave it out, or make columns of what is in it"
+        raise InputError(
+            f"{who} needs columns with one value per record", f"lists or the like in {', '.join(nested)}", do
+        )
+
+
 # -- missing values ------------------------------------------------------------------------------------
 
 
@@ -137,6 +149,10 @@ def refuse_missing(who: str, which: str, table: pd.DataFrame, missing: Flags | N
         f"{int(missing.sum())} rows with some, in columns {', '.join(named)}",
         "Fill them first, leave the columns out, or write missing= another choice",
     )
+
+
+class PairingError(InputError):
+    """Records cannot be paired: the files have other numbers of rows, and nothing says whose they are."""
 
 
 def no_row(who: str, got: str) -> InputError:
@@ -195,9 +211,41 @@ def numeric(who: str, table: pd.DataFrame, which: str = "the original") -> Array
     return values
 
 
+def differences(who: str, table: pd.DataFrame, original: pd.DataFrame, which: str = "the original") -> Array:
+    """Columns of numbers less the original's smallest, as floats: whole numbers beyond 2^53 stay apart.
+
+    What is compared should not depend on where zero is: far from it floats, and rooms for their rounding, are coarse.
+    """
+    values, least = numeric(who, table, which), numeric(who, original).min(axis=0, initial=np.inf)
+    out = values - np.where(np.isfinite(least), least, 0.0)
+    ends = np.abs(values).max(axis=0, initial=0.0)
+    for j in np.flatnonzero(np.maximum(ends, np.abs(least)) >= 2.0**53):
+        column, other = table.iloc[:, j], original.iloc[:, j]
+        if len(other) and pd.api.types.is_integer_dtype(other.dtype):
+            base = int(other.min())
+            if pd.api.types.is_integer_dtype(column.dtype):
+                out[:, j] = [int(x) - base for x in column.tolist()]
+            else:
+                out[:, j] = (values[:, j] - float(base)) + float(int(float(base)) - base)
+    return out
+
+
 def vector(who: str, column: pd.Series, which: str = "the original") -> Array:
     """One column as a float vector, refused as in `numeric`."""
     return numeric(who, column.to_frame(), which)[:, 0]
+
+
+def with_gaps(who: str, column: pd.Series, original: pd.Series, which: str = "the original") -> Array:
+    """Numbers, or times as seconds since the original's first, as floats, NaN where they are missing.
+
+    A column without any value may be of any kind.
+    """
+    values, known = np.full(len(column), np.nan), column.notna().to_numpy(dtype=bool)
+    if known.any():
+        refuse_mixed(who, original, column)
+        there = column[known]
+        values[known] = seconds(there, original) if is_time(column) else vector(who, there, which)
+    return values
 
 
 def spreads(values: Array) -> Array:

@@ -392,6 +392,147 @@ def grow_tree(
     return leaf, leaves
 
 
+@compiled()
+def grow_classes(
+    values: Array,
+    order: Ints,
+    levels: Ints,
+    labels: Array,
+    min_split: int,
+    min_leaf: int,
+    max_depth: int,
+    cp: float,
+) -> tuple[Ints, int]:
+    """Leaf number of every record in rpart's classification tree of two classes: splits by Gini, cp by errors.
+
+    As `grow_tree`, but ``values`` of a variable with ``levels`` are categories 0, 1, ..., cut into two sets by the
+    share of the class in them; ties of gain go to the first variable. A node is left when it cannot lower the number of
+    misclassified records by cp of the root's per split. rpart's recursion (Therneau and Atkinson 2019): the left side
+    is grown first, and bounds what the right side must gain.
+    """
+    p, n = values.shape
+    order = order.copy()
+    room = np.empty(n, dtype=np.int64)
+    left_side = np.zeros(n, dtype=np.bool_)
+    most = 2 * (n // max(min_leaf, 1)) + 3
+    begin, end, depth = np.zeros(most, dtype=np.int64), np.zeros(most, dtype=np.int64), np.zeros(most, dtype=np.int64)
+    child, splits, stage = np.full(most, -1, dtype=np.int64), np.zeros(most, dtype=np.int64), np.zeros(most)
+    risk, below, complexity = np.zeros(most), np.zeros(most), np.zeros(most)
+    stack = np.zeros(most, dtype=np.int64)
+    widest = max(levels.max(), 1)
+    size, hits, rank = np.zeros(widest), np.zeros(widest), np.zeros(widest, dtype=np.int64)
+    end[0] = n
+    hit = labels.sum()
+    complexity[0] = min(hit, n - hit)
+    alpha = cp * complexity[0]
+    count, top = 1, 1
+    while top > 0:
+        node = stack[top - 1]
+        a, b = begin[node], end[node]
+        m = b - a
+        if stage[node] == 0:
+            total = labels[order[0, a:b]].sum()
+            risk[node] = below[node] = min(total, m - total)
+            enough = min(risk[node], complexity[node])
+            best, feature, cut = 1e-12 * n, -1, 0
+            if m >= min_split and enough > alpha and depth[node] < max_depth:
+                for d in range(p):
+                    passed = 0.0
+                    if levels[d] == 0:
+                        for k in range(a, b - min_leaf):
+                            i = order[d, k]
+                            passed += labels[i]
+                            small = k - a + 1
+                            if small >= min_leaf and values[d, i] < values[d, order[d, k + 1]]:
+                                difference = passed * m - total * small
+                                gain = difference * difference / (m * float(small) * (m - small))
+                                if gain > best * (1 + 1e-12):
+                                    best, feature, cut = gain, d, k + 1
+                        continue
+                    size[:] = 0.0
+                    hits[:] = 0.0
+                    for k in range(a, b):
+                        level = int(values[d, order[d, k]])
+                        size[level] += 1
+                        hits[level] += labels[order[d, k]]
+                    sorted_ = np.argsort(hits / np.maximum(size, 1e-9), kind="mergesort")
+                    small = 0.0
+                    for level in sorted_:
+                        small += size[level]
+                        passed += hits[level]
+                        if size[level] > 0 and small >= min_leaf and m - small >= min_leaf:
+                            difference = passed * m - total * small
+                            gain = difference * difference / (m * small * (m - small))
+                            if gain > best * (1 + 1e-12):
+                                best, feature, cut = gain, d, a + int(small)
+                                rank[:] = 1
+                                for other in sorted_:
+                                    rank[other] = 0
+                                    if other == level:
+                                        break
+            complexity[node] = enough if feature >= 0 else alpha
+            if feature < 0:
+                top -= 1
+                continue
+            for k in range(a, b):
+                i = order[feature, k]
+                left_side[i] = k < cut if levels[feature] == 0 else rank[int(values[feature, i])] == 0
+            for d in range(p):
+                low, high = a, 0
+                for k in range(a, b):
+                    i = order[d, k]
+                    if left_side[i]:
+                        order[d, low] = i
+                        low += 1
+                    else:
+                        room[high] = i
+                        high += 1
+                for k in range(high):
+                    order[d, low + k] = room[k]
+            child[node] = count
+            begin[count], end[count], begin[count + 1], end[count + 1] = a, cut, cut, b
+            depth[count] = depth[count + 1] = depth[node] + 1
+            complexity[count] = enough - alpha
+            stack[top] = count
+            count += 2
+        elif stage[node] == 1:
+            left = child[node]
+            gained = max((risk[node] - below[left]) / (splits[left] + 1), risk[node] - risk[left])
+            complexity[left + 1] = min(gained, complexity[node]) - alpha
+            stack[top] = left + 1
+        else:
+            left, right = child[node], child[node] + 1
+            loss, cuts = below[left] + below[right], splits[left] + splits[right]
+            first, second = (left, right) if complexity[right] > complexity[left] else (right, left)
+            # The side whose splits gain least collapses first, then perhaps the other.
+            if (risk[node] - loss) / (cuts + 1) > complexity[first]:
+                loss, cuts = risk[first] + below[second], splits[second]
+                if (risk[node] - loss) / (cuts + 1) > complexity[second]:
+                    loss, cuts = risk[first] + risk[second], 0
+            complexity[node] = (risk[node] - loss) / (cuts + 1)
+            if complexity[node] <= alpha:
+                child[node] = -1
+            else:
+                below[node], splits[node] = loss, cuts + 1
+            top -= 1
+            continue
+        stage[node] += 1
+        top += 1
+    leaf, leaves = np.empty(n, dtype=np.int64), 0
+    stack[0], top = 0, 1
+    while top > 0:
+        top -= 1
+        node = stack[top]
+        if child[node] >= 0:
+            stack[top], stack[top + 1] = child[node] + 1, child[node]
+            top += 2
+        else:
+            for k in range(begin[node], end[node]):
+                leaf[order[0, k]] = leaves
+            leaves += 1
+    return leaf, leaves
+
+
 @compiled(fastmath=frozenset({"nnan", "ninf", "nsz", "contract", "reassoc"}))
 def sum_distances(first: Array, second: Array, same: bool) -> float:
     """Sum of Euclidean distances over all pairs of columns; with ``same`` each is computed once and counted twice."""
@@ -418,3 +559,130 @@ def sum_distances(first: Array, second: Array, same: bool) -> float:
                 part += np.sqrt(square[j])
             total += part
     return 2.0 * total if same else total
+
+
+def _rank(chosen: Ints, size: int, skip: int, offsets: Ints, binomial: Ints) -> int:
+    """Place of a set of columns among all, without its column at ``skip``: by size, then in colexicographic order."""
+    at = offsets[size] if skip >= size else offsets[size - 1]
+    i = 0
+    for j in range(size):
+        if j != skip:
+            i += 1
+            at += binomial[chosen[j], i]
+    return at
+
+
+@compiled(_popcount, _rank)
+def minimal_uniques(
+    codes: NDArray[np.int32], levels: int, weight: NDArray[np.int32], worths: Array, offsets: Ints, binomial: Ints
+) -> tuple[Array, Array, Ints, Ints]:
+    """Scores of records by their minimal sample uniques, what each column adds, its number of them, and theirs by size.
+
+    ``codes`` is (columns, records), from 0 to ``levels`` - 1, and -1 for what is not there; records differ, and
+    ``weight`` is 2 for one that stands for several. ``worths[k]`` is what a minimal unique of k columns counts. Sets
+    are visited depth first: each splits the groups of the set that it extends, and a record that is alone leaves the
+    search, for it is alone on every larger set. Who is alone is kept as one bit per set and record, from which those
+    that are alone on no part of a set are read.
+    """
+    p, n = codes.shape
+    deep = len(worths) - 1
+    words = (n + 63) // 64
+    one = np.uint64(1)
+    alone = np.zeros((offsets[deep + 1], words), dtype=np.uint64)
+    fresh = np.zeros(offsets[deep + 1], dtype=np.bool_)  # whether a set makes somebody alone
+    blank = np.zeros((p, words), dtype=np.uint64)
+    for c in range(p):
+        for r in range(n):
+            if codes[c, r] < 0:
+                blank[c, r >> 6] |= one << np.uint64(r & 63)
+    live = np.empty((deep + 1, n), dtype=np.int32)  # records that are not alone, group by group
+    ends = np.empty((deep + 1, n), dtype=np.int32)  # where each of their groups ends
+    groups = np.zeros(deep + 1, dtype=np.int64)
+    live[0] = np.arange(n)
+    ends[0, 0] = n
+    groups[0] = 1
+    if n == 1:
+        groups[0] = 0
+        if weight[0] == 1:
+            alone[0, 0] = one
+    count = np.zeros(levels, dtype=np.int32)
+    kinds = np.zeros(levels, dtype=np.int32)
+    place = np.full(levels, -1, dtype=np.int32)
+    chosen = np.full(deep + 1, -1, dtype=np.int64)
+    score, worth = np.zeros(n), np.zeros((n, p))
+    taking, sizes = np.zeros(p, dtype=np.int64), np.zeros(deep + 1, dtype=np.int64)
+    k = 1
+    while k > 0:
+        chosen[k - 1] += 1
+        if chosen[k - 1] == p:
+            k -= 1
+            continue
+        c = chosen[k - 1]
+        here = _rank(chosen, k, k, offsets, binomial)
+        above = _rank(chosen, k, k - 1, offsets, binomial)
+        for w in range(words):
+            alone[here, w] = alone[above, w] & ~blank[c, w]
+        column, made, filled, start = codes[c], 0, 0, 0
+        for g in range(groups[k - 1]):
+            end = ends[k - 1, g]
+            for t in range(start, end):
+                r = live[k - 1, t]
+                if column[r] >= 0:
+                    count[column[r]] += weight[r]
+                    kinds[column[r]] += 1
+            for t in range(start, end):
+                r = live[k - 1, t]
+                v = column[r]
+                if v >= 0 and count[v] == 1:
+                    alone[here, r >> 6] |= one << np.uint64(r & 63)
+                    fresh[here] = True
+                elif v >= 0 and kinds[v] > 1:
+                    if place[v] < 0:
+                        place[v] = filled
+                        filled += kinds[v]
+                        ends[k, made] = filled
+                        made += 1
+                    live[k, place[v]] = r
+                    place[v] += 1
+            for t in range(start, end):
+                v = column[live[k - 1, t]]
+                if v >= 0:
+                    count[v] = 0
+                    kinds[v] = 0
+                    place[v] = -1
+            start = end
+        groups[k] = made
+        if k < deep:
+            chosen[k] = c
+            k += 1
+    parts = np.empty(deep, dtype=np.int64)
+    for k in range(1, deep + 1):
+        for j in range(k):
+            chosen[j] = j
+        while True:
+            here = _rank(chosen, k, k, offsets, binomial)
+            for j in range(k):
+                parts[j] = _rank(chosen, k, j, offsets, binomial)
+            for w in range(words if fresh[here] else 0):
+                left = alone[here, w]
+                for j in range(k - 1, -1, -1):
+                    if left:
+                        left &= ~alone[parts[j], w]
+                while left:
+                    bit = left & (~left + one)
+                    r = w * 64 + int(_popcount(bit - one))
+                    left ^= bit
+                    score[r] += worths[k]
+                    sizes[k] += 1
+                    for j in range(k):
+                        worth[r, chosen[j]] += worths[k]
+                        taking[chosen[j]] += 1
+            j = k - 1
+            while j >= 0 and chosen[j] == p - k + j:
+                j -= 1
+            if j < 0:
+                break
+            chosen[j] += 1
+            for i in range(j + 1, k):
+                chosen[i] = chosen[i - 1] + 1
+    return score, worth, taking, sizes

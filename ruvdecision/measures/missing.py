@@ -18,7 +18,8 @@ is its default, and a caller writes ``missing="omit"`` for another. ``own_missin
 out itself: `begin` and `compare` then get tables with their missing values (as NaN, None, NaT). All others are carried
 out before, by `fill`, and the measure never sees a missing value. The usual sets are below: `FILLED` for tables and for
 models that tell files apart (default: own category or indicator), `KEYED` for risks from keys (default: wildcard),
-`PAIRED` for distances, `IMPUTED` for moments and densities, `COMPLETE` for regressions::
+`PAIRED` (or `KNOWN`, without indicators) for distances, `IMPUTED` for moments and densities, `COMPLETE` for
+regressions::
 
     class MyRisk(KeyMeasure):
         missing_choices: ClassVar[tuple[str, ...]] = missing.KEYED
@@ -48,6 +49,7 @@ CHOICES = ("category", "wildcard", "pairwise", "impute", "omit", "raise")
 FILLED = ("category", "impute", "omit", "raise")
 KEYED = ("wildcard", "category", "impute", "omit", "raise")
 PAIRED = ("pairwise", "category", "impute", "omit", "raise")
+KNOWN = ("pairwise", "impute", "omit", "raise")
 IMPUTED = ("impute", "omit", "raise")
 COMPLETE = ("omit", "impute", "raise")
 
@@ -57,7 +59,7 @@ MISSING = "(missing)"
 
 def check_missing(who: str, value: object, takes: Sequence[str]) -> str:
     """The choice, or the measure's default for ""; an error tells a misspelt word from one that the measure refuses."""
-    if value == "":
+    if isinstance(value, str) and not value:
         return takes[0]
     if not isinstance(value, str) or value not in CHOICES:
         what = f"missing must be one of {', '.join(map(repr, CHOICES))}"
@@ -110,7 +112,7 @@ def warn_omitted(who: str, omitted: int, rows: int, blanked: int) -> None:
         f"{who} left out {omitted} of {rows} records for missing values, {blanked} more than in the original: records "
         "that the release blanked to protect them. Another choice of missing= keeps them"
     )
-    warnings.warn(text, OmittedWarning, stacklevel=4)
+    warnings.warn(text, OmittedWarning, stacklevel=3)
 
 
 class OmittedWarning(UserWarning):

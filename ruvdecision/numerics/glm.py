@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg, special
 
+from ..errors import ConvergenceError
 from ..protocols import Array
 
 
@@ -102,9 +103,10 @@ logistic, poisson = Likelihood("logistic"), Likelihood("Poisson")
 def _factor(information: Array) -> tuple[Array, bool]:
     """Cholesky factor; records without weight may have left a singular matrix, which a touch on the diagonal mends."""
     touch, size = 0.0, float(np.trace(information)) / len(information)
-    while True:
+    for _ in range(40):  # tenfold each time: at the end the matrix is nothing to it
         try:
             found = linalg.cho_factor(information + touch * np.eye(len(information)), check_finite=False)
             return found  # type: ignore[no-any-return]
         except linalg.LinAlgError:
             touch = max(10 * touch, 1e-12 * size + 1e-300)
+    raise ConvergenceError("The information of a regression has no root", do="Look for values that are no numbers")

@@ -49,6 +49,10 @@ GAUSS = np.zeros(21)
 GAUSS[1::2] = gauss_legendre(10)[1]
 
 
+LEAST = 1e-10 * float(np.finfo(float).tiny)
+"""An error that no refinement mends: so close to zero numbers have a few digits only."""
+
+
 def gauss_kronrod(values: Array, half: Array) -> tuple[Array, Array, Array]:
     """Kronrod's sum over each panel, its error by QUADPACK's rule, and its size.
 
@@ -78,7 +82,8 @@ def adaptive(
 
     f takes nodes of shape ``(points,) + shape`` and gives back the same shape. Panels are shared by the whole
     array of integrals, their places are not. The error is zero once the rule has converged. ``absolute`` is an error of
-    the whole integral that does not matter; a panel may have its share of it.
+    the whole integral that does not matter; a panel may have its share of it. After ``rounds`` halvings or ``budget``
+    panels it ends, and what is lacking is the error.
 
     SciPy's `quad_vec` and `cubature` take one region for all integrals; laws of a batch need panels and kinks of their
     own.
@@ -96,7 +101,7 @@ def adaptive(
         used += len(low)
         kronrod, error, size = gauss_kronrod(values, half)
         scale = settled + np.sum(size, axis=0)
-        allowed = relative * scale
+        allowed = np.maximum(relative * scale, LEAST)
         if absolute:
             # A kink keeps the two rules apart, but only in its own ever shorter panel.
             allowed = np.maximum(allowed, absolute * np.maximum(2 * half / span, 1e-3))

@@ -173,6 +173,14 @@ def root_of_inverse(b: Array, lower: Array, r: Array) -> Array:
     return np.where((s > 1e-12 * s[..., :1])[..., None, :], u, 0.0) / (np.where(s > 0, s, 1.0)[..., None, :] * size)
 
 
+def null_rows(factor: Array) -> Array:
+    """Combinations of the rows of a factor F that vanish, a row each: those of y that F F' = Cov(y) leaves exact."""
+    size = np.sqrt(np.sum(np.square(factor), axis=-1, keepdims=True))
+    size = np.where(size > 0, size, 1.0)
+    u, s, _ = np.linalg.svd(factor / size)
+    return np.asarray((u[:, int(np.sum(s > 1e-12 * s[:1])) :] / size).T)
+
+
 def through(x: Array, lower: Array) -> Array:
     """X' W W'; a direction that X does not have is left out, not kept as rounding error times a large number."""
     turned = np.swapaxes(x, -1, -2)

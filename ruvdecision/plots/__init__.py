@@ -8,6 +8,7 @@ from .knowledge import knowledge
 from .map import limit, rumap
 from .posterior import posteriors
 from .record_risk import publishing, record_risk
+from .tables import tables
 from .theme import theme
 from .tornado import tornado
 
@@ -20,6 +21,7 @@ __all__ = [
     "publishing",
     "record_risk",
     "rumap",
+    "tables",
     "theme",
     "tornado",
     "uncertainty",

@@ -515,7 +515,7 @@ def _write(
         labeller.keep_clear(np.array([x - dx, x + dx]), np.array([y, y]))
         labeller.keep_clear(np.array([x, x]), np.array([y - dy, y + dy]))
     if chosen is not None:
-        text = _wrap(chosen.release, 30) + f"\nrisk {chosen.risk:.4g}, utility {chosen.utility:.4g}"
+        text = _wrap(chosen.release, 30) + f"\nrisk {chosen.risk:.3g}, utility {chosen.utility:.3g}"
         labeller.call_out(text, chosen.utility, chosen.risk)
     if max_risk is not None and np.isfinite(max_risk):
         labeller.on_line(f"threshold {max_risk:.4g}", max_risk)

@@ -14,7 +14,7 @@ import numpy as np
 from ..checks import Seed, as_generator, as_seed_sequence, check_flag, check_number
 from ..errors import InputError, RuvError
 from ..evaluate import check_masks, posterior
-from ..masks import Suppress
+from ..masks import Mask, Suppress
 from ..protocols import Array
 from ..running.replication import replicate_seeds
 from .theme import Style, axes_on, bare, look_of, plain, points
@@ -150,13 +150,20 @@ def _releases(user: Any, masks: Any, data: Any, release: Any, seed: Seed) -> tup
     first, second = next(iter(replicate_seeds(as_seed_sequence(seed), 1)))[:2]
     records = user.belief.draw(as_generator(first)) if data is None else data
     # Every mask gets the same random numbers, so that posteriors differ by the masks alone.
-    return [mask.release(records, as_generator(second)) for mask in masks], records
+    return [_with_knowledge(user, mask).release(records, as_generator(second)) for mask in masks], records
+
+
+def _with_knowledge(user: Any, mask: Mask) -> Mask:
+    """What the user gets to see: the release, and what he already knows."""
+    return mask if user.knows is None else mask & user.knows
 
 
 def _prior(user: Any, records: Any, release: Any, engine: Any) -> Any:
     """The law of the target when nothing is released; None where it has none, as under a flat prior."""
     nothing = Suppress()
-    for given in ([nothing.release(records if records is not None else release, 0)], []):
+    known = () if user.knows is None else tuple(release)[-user.knows.file_count :]
+    blank = nothing.release(records if records is not None else known[0] if known else release, 0)
+    for given in ([(blank, *known) if known else blank], []):
         with contextlib.suppress(RuvError):
             law = posterior(user, nothing, *given, engine=engine)
             if np.isfinite(np.asarray(law.var())).all():

@@ -5,6 +5,7 @@ matplotlib is imported when something is drawn, and nothing here calls ``show()`
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from ..checks import check_number
 from ..errors import InputError
 from ..maps.show import cut
 from .axes import spans
-from .theme import Style, fresh_axes, look_of, name_axes, plain, threshold
+from .theme import Style, fresh_axes, look_of, name_axes, plain, points, threshold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 LINES = ("-", "--", ":", "-.")
 LONGEST = 44
 """Longest label in a legend."""
+FEW = 12
+"""So many distinct risks are drawn one by one."""
 MOST = 12
 """Most curves that one drawing can hold and still be read."""
 
@@ -68,6 +71,7 @@ def record_risk(
         raise InputError("Groups are drawn for one release", f"{len(places)} releases", "Choose one with release=")
     if len(places) > MOST:
         raise InputError(f"At most {MOST} releases can be told apart", len(places), "Choose one with release=")
+    max_risk = None if max_risk is None else check_number("max_risk", max_risk)
     ax = fresh_axes(ax, (7.2, 4.4))
     look = look_of(ax)
     risk = found.risk
@@ -79,7 +83,7 @@ def record_risk(
     if log:
         ax.set_xscale("log")
     if len(places) == 1:
-        _histogram(ax, found, places[0], by_group, log)
+        _histogram(ax, found, places[0], by_group, log, max_risk)
     else:
         for j, i in enumerate(places):
             x = np.sort(risk[i][np.isfinite(risk[i])])
@@ -96,7 +100,7 @@ def record_risk(
     ax.set_title(title, fontsize="medium")
     ax.set_xlabel(f"risk of a record ({found.score.words('intruder')})   ← better")
     if max_risk is not None:
-        threshold(ax, check_number("max_risk", max_risk), upright=True)
+        threshold(ax, max_risk, upright=True)
     return ax
 
 
@@ -152,30 +156,52 @@ def publishing(price: PublishingPrice, ax: Axes | None = None, *, max_risk: floa
     return ax
 
 
-def _histogram(ax: Axes, found: RecordRisk, place: int, by_group: bool, log: bool) -> None:
-    """How many records have which risk under one release."""
+def _histogram(ax: Axes, found: RecordRisk, place: int, by_group: bool, log: bool, max_risk: float | None) -> None:
+    """How many records have which risk under one release.
+
+    Few distinct risks are dots at their places. Otherwise an edge of the bars stands at the threshold, so that no bar
+    holds records on both sides of it.
+    """
+    import pandas as pd
+
     look = look_of(ax)
     risk = found.risk[place]
     finite = np.isfinite(risk)
-    low, high = float(risk[finite].min()), float(risk[finite].max())
-    if high - low <= 1e-9 * max(abs(high), 1e-300):
-        # All alike: one bar of some width.
-        low, high = low - 0.05 * abs(low) - 1e-12, high + 0.05 * abs(high) + 1e-12
-        edges = np.array([low, high])
-    else:
-        bins = min(50, max(5, int(np.sqrt(finite.sum()))))
-        edges = np.geomspace(low, high, bins + 1) if log else np.linspace(low, high, bins + 1)
-        edges[0], edges[-1] = low, high  # rounding must not leave the ends out
-    if not by_group or found.groups is None:
-        ax.hist(risk[finite], bins=edges.tolist(), color=look.colours[0], edgecolor=look.paper, linewidth=0.4)
-    else:
-        import pandas as pd
-
+    grouped = by_group and found.groups is not None
+    codes, names = np.zeros(risk.size, dtype=int), ["records"]
+    if grouped:
         codes, names = pd.factorize(pd.Series(found.groups).astype(str), sort=True)
-        parts = [risk[finite & (codes == c)] for c in range(len(names))]
-        colours = [look.colours[c % len(look.colours)] for c in range(len(names))]
-        bars: Style = {"bins": edges.tolist(), "edgecolor": look.paper, "linewidth": 0.4}
-        ax.hist(parts, stacked=True, color=colours, label=[_short(str(n)) for n in names], **bars)
+    parts = [risk[finite & (codes == c)] for c in range(len(names))]
+    colours = [look.colours[c % len(look.colours)] for c in range(len(names))]
+    labels = [_short(str(n)) if grouped else "_" for n in names]
+    shown = risk[finite]
+    # Risks that differ by rounding alone are one.
+    distinct = np.unique(np.array([float(f"{x:.9g}") for x in np.unique(shown)]))
+    if distinct.size <= FEW:
+        for part, colour, label in zip(parts, colours, labels, strict=True):
+            at, count = np.unique(np.array([float(f"{x:.9g}") for x in part]), return_counts=True)
+            ax.vlines(at, 0, count, color=colour, lw=1.2, alpha=0.6)
+            points(ax, at, count, "o", 7, colour, label=label)
+        ax.set_ylim(bottom=0)
+        ax.margins(x=0.1)
+    else:
+        low, high = float(shown.min()), float(shown.max())
+        bins = min(50, max(5, int(np.sqrt(shown.size))))
+        cut_at = [max_risk] if max_risk is not None and low < max_risk < high else []
+        grid = np.geomspace if log else np.linspace
+        ends = [low, *cut_at, high]
+        place_on = np.log if log else (lambda x: x)
+        pieces = []
+        for a, b in pairwise(ends):
+            share = (place_on(b) - place_on(a)) / (place_on(high) - place_on(low))
+            piece = grid(a, b, max(1, round(bins * share)) + 1)
+            piece[0], piece[-1] = a, b  # rounding must not leave the ends out
+            pieces.append(piece[:-1])
+        # A record at the threshold meets it: it belongs to the bar below.
+        edges = np.append(np.concatenate(pieces), high)
+        edges[np.isin(edges, cut_at)] = np.nextafter(edges[np.isin(edges, cut_at)], np.inf)
+        ax.hist(parts, bins=edges.tolist(), stacked=True, color=colours, label=labels, edgecolor=look.paper, lw=0.4)
+    if grouped:
         ax.legend(fontsize="small")
     ax.set_ylabel("records")
 

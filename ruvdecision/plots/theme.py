@@ -119,6 +119,20 @@ def axes_on(style: str | None, ax: Axes | None, size: tuple[float, float]) -> It
         yield ax if ax is not None else make(size).subplots()
 
 
+def has_window() -> bool:
+    """Whether a figure can be shown on the screen."""
+    import matplotlib as mpl
+
+    return mpl.get_backend().lower() not in ("agg", "pdf", "svg", "ps", "cairo", "template")
+
+
+def show_windows() -> None:
+    """Show the figures that are open, until they are closed: for the command line, never for a function that draws."""
+    import matplotlib.pyplot as plt
+
+    plt.show()
+
+
 def use_files_only() -> None:
     """Draw into files and open no window, in any thread, unless the caller has set matplotlib up already."""
     if "matplotlib.pyplot" not in sys.modules:

@@ -15,7 +15,7 @@ from typing import Any
 from ..analyses.limit import Limit
 from ..analyses.record_risk import RecordRisk
 from ..analyses.sensitivity import Sensitivity
-from ..checks import check_choice, suggest
+from ..checks import check_choice, check_flag, check_number, suggest
 from ..data.write import as_place, check_places, write_files
 from ..errors import InputError, kind_of
 from ..maps.rumap import RUMap
@@ -43,6 +43,7 @@ def write_report(
     limit: Limit | Mapping[str, Limit] | None = None,
     record_risk: RecordRisk | Mapping[str, RecordRisk] | None = None,
     rule: Mapping[str, Any] | None = None,
+    seed: bool = False,
     figures: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
 ) -> Path:
@@ -79,6 +80,8 @@ def write_report(
         Adds the risk of every record; records are named by their position and never by a value.
     rule : mapping, optional
         Further arguments of `choose` that the choice was made with, ``{"confidence": 0.95}``.
+    seed : bool, default False
+        Give the seed itself. Who knows it can draw the map's random numbers again, so a report has a digest of it.
     figures : str or Path, optional
         A directory (made if it is not there) for every picture of the report as SVG and PDF, for papers.
     overwrite : bool, default False
@@ -95,7 +98,7 @@ def write_report(
     target = as_place(path)
     _format(target, format)
     check_places([target], overwrite=overwrite)
-    options = {"title": title, "notes": notes, "date": date, "sensitivity": sensitivity, "limit": limit}
+    options = {"title": title, "notes": notes, "date": date, "sensitivity": sensitivity, "limit": limit, "seed": seed}
     files = report_files(
         rumap, target, max_risk, format=format, figures=figures, record_risk=record_risk, rule=rule, **options
     )
@@ -154,6 +157,7 @@ def render_report(
     limit: Limit | Mapping[str, Limit] | None = None,
     record_risk: RecordRisk | Mapping[str, RecordRisk] | None = None,
     rule: Mapping[str, Any] | None = None,
+    seed: bool = False,
 ) -> str:
     """The report of a map as text; see `write_report`.
 
@@ -162,7 +166,7 @@ def render_report(
     '# Pilot'
     """
     check_choice("format", format, FORMATS)
-    extras = {"sensitivity": sensitivity, "limit": limit, "record_risk": record_risk}
+    extras: dict[str, Any] = {"sensitivity": sensitivity, "limit": limit, "record_risk": record_risk, "seed": seed}
     return _document(rumap, max_risk, title=title, notes=notes, date=date, rule=rule, **extras).render(format)
 
 
@@ -174,6 +178,7 @@ def _document(
     notes: str | Sequence[str] = (),
     date: str | datetime.date | None = "today",
     rule: Mapping[str, Any] | None = None,
+    seed: bool = False,
     **analyses: Any,
 ) -> Document:
     """The report before it has a format; ``analyses`` are the sensitivity, the limit and the risk of every record."""
@@ -194,9 +199,12 @@ def _document(
         date = date.isoformat()
     if date is not None and not isinstance(date, str):
         raise InputError("date must be text or a date", date, "Write date=datetime.date.today()")
+    max_risk = None if max_risk is None else check_number("max_risk", max_risk, infinite=True)
+    shown: dict[str, Any] = {"rule": rule, "seed": check_flag("seed", seed, "Write seed=True to give the seed itself")}
     heading = title if title is not None and title.strip() else "Which release to give out: risk and utility"
     parts = {name: _shared_out(name, given, list(maps)) for name, given in analyses.items()}
-    extras = {str(k): Extras(**{name: found.get(k) for name, found in parts.items()}, rule=rule) for k in maps}
+    beside = {k: shown | {name: found.get(k) for name, found in parts.items()} for k in maps}
+    extras = {str(k): Extras(**given) for k, given in beside.items()}
     return compose({str(k): m for k, m in maps.items()}, max_risk, heading, _sentences(lines), date, extras)
 
 

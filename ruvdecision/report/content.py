@@ -6,6 +6,7 @@ the study itself had to say.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from ..maps.rumap import RUMap
 from ..maps.show import HEADS, better, counted, cut, entry, evenly, number, user_columns
 from ..maps.storage import fingerprint
 from ..plots.map import Positions
+from ..running.fingerprint import fingerprint_data
 from .diagnostics import Flags, diagnostics, doubtful, is_diagnostic
 from .document import Document, Fold, Heading, Items, Paragraph, Picture, ReportBlock, Table, TableRow, Terms
 from .extras import Extras, reasons, sections, sureness
@@ -29,6 +31,8 @@ from .users import users
 OPEN, EXCERPT = 40, 20
 #: Rows of the releases that are not on the frontier; more of them are left out, evenly.
 REST = 200
+#: Digits of a seed that nobody finds by trying: fresh ones have about 38.
+LONG = 24
 #: Libraries whose versions a map may hold.
 LIBRARIES = ("ruvdecision", "python", "numpy", "scipy", "pymc", "arviz", "pytensor", "nutpie")
 
@@ -95,6 +99,14 @@ def _decide(rumap: RUMap, max_risk: float | None, rule: Mapping[str, Any] | None
     return _Decision(str(choice), choice)
 
 
+def _plainly(choice: Choice | None) -> list[ReportBlock]:
+    """The decision in words and in the data's own unit, for readers who do not read Python."""
+    if choice is None or not (choice.order or choice.meaning):
+        return []
+    order = f"Decision: {choice.order}." if choice.order else ""
+    return [Paragraph(" ".join([*([order] if order else []), *choice.meaning]))]
+
+
 def _decisions(decisions: Mapping[str, _Decision], max_risk: float | None) -> Table:
     rows = []
     for name, decision in decisions.items():
@@ -147,6 +159,7 @@ def _chapter(
     order = np.flatnonzero(front)
     order = order[np.lexsort((rumap.utility[order], rumap.risk[order]))]
     blocks: list[ReportBlock] = [
+        *_plainly(decision.choice),
         Paragraph(decision.sentence, decision.kind),
         Items(_circumstances(rumap, decision.choice, front)),
     ]
@@ -172,7 +185,7 @@ def _chapter(
         section(title, name, parts)
     section("Diagnostics", "diagnostics", diagnostics(rumap, decision.choice))
     section("Remarks on the map", "remarks", [Items(rumap.notes)] if rumap.notes else [])
-    section("Record", "record", [Terms(_record(rumap))])
+    section("Record", "record", [Terms(_record(rumap, extras.seed))])
     return blocks
 
 
@@ -289,7 +302,7 @@ def _table(rumap: RUMap, rows: Positions, choice: Choice | None, caption: str, c
 # -- the record ----------------------------------------------------------------------------------------
 
 
-def _record(rumap: RUMap) -> list[tuple[str, str]]:
+def _record(rumap: RUMap, seed: bool) -> list[tuple[str, str]]:
     """Where the numbers come from. A map's attributes are its maker's; long ones are cut."""
     known = {str(k): _text(v) for k, v in rumap.attrs.items() if v is not None}
     if rumap.attrs.get("replicates") in (0, "default"):
@@ -299,10 +312,23 @@ def _record(rumap: RUMap) -> list[tuple[str, str]]:
     if taken:
         what = "a hash of the confidential records with a key that the agency keeps: it tells nothing without the key"
         pairs.append(("fingerprint of the data", f"{taken} ({what}, and with it whether other records are the same)"))
-    placed = (*LIBRARIES, "intruder", "scientist", "better")  # they have their own places
+    if "seed" in known and not seed:
+        known["seed"] = _seed_digest(known["seed"])
+    placed = (*LIBRARIES, "intruder", "scientist", "better", "seed_means")  # they have their own places
     pairs += [(k.replace("_", " "), text) for k, text in known.items() if text and k not in placed]
     versions = ", ".join(f"{k} {known[k]}" for k in LIBRARIES if k in known)
     return [*pairs, ("versions", versions or "not known")]
+
+
+def _seed_digest(seed: str) -> str:
+    """What names a seed without giving it. A short one could be found from a plain hash by trying."""
+    keyed = fingerprint_data(seed)
+    if keyed or len(seed) >= LONG:
+        digest = keyed or f"sha256 {hashlib.sha256(f'ruvdecision seed {seed}'.encode()).hexdigest()[:32]}"
+        return f"kept in the map; its digest is {digest}"
+    return (
+        "kept in the map; no digest, because a short seed could be found from one: set RUVDECISION_KEY for a keyed one"
+    )
 
 
 def _text(entry: object) -> str:

@@ -36,12 +36,13 @@ RISKIEST = 10
 
 @dataclass(frozen=True)
 class Extras:
-    """What was done beside the map: a `Sensitivity`, a `Limit`, a `RecordRisk`, and further arguments of `choose`."""
+    """What was done beside the map, further arguments of `choose`, and whether the seed is shown."""
 
     sensitivity: Sensitivity | None = None
     limit: Limit | None = None
     record_risk: RecordRisk | None = None
     rule: Mapping[str, Any] | None = None
+    seed: bool = False
 
     def __post_init__(self) -> None:
         kinds: dict[str, tuple[type, str]] = {

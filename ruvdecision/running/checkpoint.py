@@ -8,6 +8,9 @@ A checkpoint belongs to the settings and the data of a study, to the versions of
 below it, and to the source text of every imported module that is neither the standard library nor installed. The
 manifest has salted digests of them (see `ruvdecision.running.digests`); if one
 differs the checkpoint is refused, and the error says which.
+
+It belongs to whoever runs it, too: a directory of somebody else, one that others can write to, and one that holds links
+are refused. A seed that it keeps counts only beside a manifest, which nobody can write who has not got the data.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from .._version import __version__
+from ..checks import as_seed_sequence
 from ..data.write import UNFINISHED, nameable, place_files, unfinished
 from ..errors import InputError, RuvError
 from .digests import digest, sources
@@ -34,10 +38,13 @@ from .encoding import decode, encode
 
 FORMAT = "ruvdecision checkpoint, schema 3"
 LIBRARIES = ("numpy", "scipy", "pandas")
+SALT = 16
 OURS = ("lock", "seed.json", "tasks")
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, RecursionError)
+UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError)
 
 _OPEN: set[str] = set()
+_FRESH: dict[str, np.random.SeedSequence] = {}
+"""Seeds of runs that were given none and have no manifest yet, by directory."""
 
 
 class Checkpoint:
@@ -103,22 +110,29 @@ class Checkpoint:
     def _compare(self, path: Path) -> None:
         """Write the manifest of a new checkpoint, or refuse one that was made by another study."""
         if not path.exists():
-            salt = secrets.token_bytes(16)
+            salt = secrets.token_bytes(SALT)
             manifest = {"format": FORMAT, "software": _software(), "salt": salt.hex(), **self._digests(salt)}
+            files = {path: f"{json.dumps(manifest, indent=1)}\n".encode()}
+            fresh = _FRESH.pop(str(self.directory.resolve()), None)
+            if fresh is not None:
+                # As text: JSON readers elsewhere may not know numbers of 128 bits.
+                files[self.directory / "seed.json"] = json.dumps({"entropy": str(fresh.entropy)}).encode()
             with _writing(self.directory, self.count):
                 # After a power cut a lost task is done again, but a lost manifest would lose all.
-                place_files({path: f"{json.dumps(manifest, indent=1)}\n".encode()}, overwrite=True, durable=True)
+                place_files(files, overwrite=True, durable=True)
             return
         try:
             manifest = json.loads(path.read_text("utf-8"))
-            kind, salt = manifest["format"], bytes.fromhex(manifest["salt"])
-            software, parts, texts = (dict(manifest[name]) for name in ("software", "parts", "sources"))
+            kind, salt = str(manifest["format"])[:80], bytes.fromhex(manifest["salt"])
+            software, parts, texts = (manifest[name] for name in ("software", "parts", "sources"))
+            if kind == FORMAT and (len(salt) != SALT or not all(isinstance(x, dict) for x in (software, parts, texts))):
+                raise ValueError("odd")
         except UNREADABLE:
             what = f"The manifest of the checkpoint {self.directory} cannot be read"
             raise InputError(what, path.name, "Name another directory") from None
         if kind != FORMAT:
             do = f"This version reads {FORMAT}; name another directory"
-            raise InputError(f"{self.directory} is a checkpoint of another kind", str(kind), do)
+            raise InputError(f"{self.directory} is a checkpoint of another kind", kind, do)
         ours = self._digests(salt)
         other = sorted(name for name in {*ours["parts"], *parts} if ours["parts"].get(name) != parts.get(name))
         # A module that only one of the two runs has imported so far is not needed by what both have.
@@ -149,7 +163,7 @@ class Checkpoint:
 
 
 def kept_seed(directory: str | os.PathLike[str]) -> np.random.SeedSequence:
-    """The seed of a run that was given none: a new one, which the checkpoint keeps for the next time.
+    """The seed of a run that was given none: a new one, which the checkpoint keeps with its manifest for the next time.
 
     >>> kept_seed("unseeded").entropy == kept_seed("unseeded").entropy
     True
@@ -157,22 +171,13 @@ def kept_seed(directory: str | os.PathLike[str]) -> np.random.SeedSequence:
     folder = as_directory(directory)
     _refuse_strangers(folder)
     path = folder / "seed.json"
+    if not (folder / "manifest.json").exists() or not path.exists():
+        return _FRESH.setdefault(str(folder.resolve()), as_seed_sequence(None))
     try:
-        return np.random.SeedSequence(int(json.loads(path.read_text("utf-8"))["entropy"]))
-    except FileNotFoundError:
-        pass
+        return as_seed_sequence(int(json.loads(path.read_text("utf-8"))["entropy"]))
     except UNREADABLE:
         what = f"The seed of the checkpoint {folder} cannot be read"
         raise InputError(what, path.name, "Name another directory") from None
-    fresh = np.random.SeedSequence()
-    with _writing(folder, 0):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            # As text: JSON readers elsewhere may not know numbers of 128 bits.
-            place_files({path: json.dumps({"entropy": str(fresh.entropy)}).encode()}, durable=True)
-        except FileExistsError:
-            return kept_seed(directory)  # another run was first, and its seed counts
-    return fresh
 
 
 def as_directory(value: str | os.PathLike[str]) -> Path:
@@ -187,14 +192,44 @@ def as_directory(value: str | os.PathLike[str]) -> Path:
 
 
 def _refuse_strangers(directory: Path) -> None:
-    """Refuse a file, and a directory that holds something else."""
-    if directory.exists() and not directory.is_dir():
+    """Refuse a file, a directory that holds something else, and one that others have, or had, a hand in."""
+    if not directory.exists():
+        return
+    if not directory.is_dir():
         raise InputError("checkpoint must be a directory", f"the file {directory}", "Name another place")
-    if directory.is_dir() and not (directory / "manifest.json").exists():
-        strangers = [p.name for p in directory.iterdir() if p.name not in OURS and not p.name.startswith(UNFINISHED)]
-        if strangers:
-            do = "Name an empty directory, or one that does not exist"
-            raise InputError(f"{directory} is not a checkpoint", f"a directory with {len(strangers)} other files", do)
+    try:
+        if not (directory / "manifest.json").exists():
+            found = (p.name for p in directory.iterdir())
+            strangers = [name for name in found if name not in OURS and not name.startswith(UNFINISHED)]
+            if strangers:
+                got, do = f"a directory with {len(strangers)} other files", "Name an empty directory, or a new one"
+                raise InputError(f"{directory} is not a checkpoint", got, do)
+        _refuse_others(directory)
+    except OSError as error:
+        got = error.strerror or type(error).__name__
+        raise InputError(f"The checkpoint {directory} cannot be read", got, "Name another directory") from None
+
+
+def _refuse_others(directory: Path) -> None:
+    own = os.geteuid() if hasattr(os, "geteuid") else None
+    about = directory.stat()
+    if own is not None and about.st_uid != own:
+        raise InputError(
+            f"The checkpoint {directory} belongs to another user", f"user {about.st_uid}", "Name a new one"
+        )
+    if own is not None and about.st_mode & 0o022:
+        if any(directory.iterdir()):
+            got, do = "a directory that others can write to", f"Look at what is in it, then chmod 700 {directory}"
+            raise InputError(f"The checkpoint {directory} is open to others", got, do)
+        directory.chmod(0o700)
+    for folder in [directory, *directory.glob("tasks")]:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                of_kind = entry.is_dir if folder is directory and entry.name == "tasks" else entry.is_file
+                theirs = own is not None and entry.stat(follow_symlinks=False).st_uid != own
+                if theirs or not of_kind(follow_symlinks=False):
+                    got = f"{entry.name}, a link or a file of another user"
+                    raise InputError(f"The checkpoint {directory} holds what no run puts there", got, "Name a new one")
 
 
 @contextlib.contextmanager

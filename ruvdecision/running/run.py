@@ -15,6 +15,7 @@ import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -30,6 +31,11 @@ AHEAD = 4
 
 STUDIES = "ruvdecision_study_"
 """How the names of study modules begin; they are made from files, and no worker can import them."""
+
+SEED_MEANS = (
+    "Makes this map again. Whoever knows a seed can draw the same random numbers and take noise off: release files "
+    "that leave the agency without one, mask.release(data)."
+)
 
 
 @dataclass(frozen=True)
@@ -120,6 +126,11 @@ def root_seed(seed: Seed, checkpoint: str | os.PathLike[str] | None = None) -> n
     return as_seed_sequence(seed) if seed is not None or checkpoint is None else kept_seed(checkpoint)
 
 
+def seed_attrs(root: np.random.SeedSequence) -> dict[str, str]:
+    """The seed as attributes of a map, with what it means. A report, which leaves the room, gives a digest of it."""
+    return {"seed": str(root.entropy), "seed_means": SEED_MEANS}
+
+
 def _work(
     tasks: Sequence[Task],
     found: Sequence[tuple[Any] | None],
@@ -173,11 +184,17 @@ def _elsewhere(
             # How many workers there are is known from who has answered.
             while waiting and len(flying) < AHEAD * max(os.cpu_count() or 1, len(workers)):
                 i, carried = waiting.popleft()
-                flying[executor.submit(call, token, i, carried, pack((tasks[i].function, tasks[i].arguments)))] = i
-            for future in wait(flying, return_when=FIRST_COMPLETED).done:
+                work = pack((tasks[i].function, tasks[i].arguments))
+                with _or_broken():
+                    flying[executor.submit(call, token, i, carried, work)] = i
+            with _or_broken():
+                done = wait(flying, return_when=FIRST_COMPLETED).done
+            for future in done:
                 i, error = flying.pop(future), future.exception()
                 if isinstance(error, (BrokenExecutor, KeyboardInterrupt)):
                     raise error
+                if isinstance(error, OSError) and _of_scheduler(executor, error):
+                    raise BrokenExecutor(type(error).__name__) from error
                 if i in carriers:
                     carriers.remove(i)
                     lacking.clear()
@@ -208,8 +225,8 @@ def _elsewhere(
     except (BrokenExecutor, CancelledError) as error:
         yield from _finished(flying)
         raise RuvError(
-            "The executor broke: a worker of it may have been killed, or have run out of memory",
-            type(error).__name__,
+            "The executor broke: a worker may have been killed or out of memory, or the scheduler is gone",
+            type(error.__cause__ or error).__name__,
             "Run it again with a new executor, perhaps with fewer workers; with checkpoint= it goes on where it was",
         ) from error
     except KeyboardInterrupt:
@@ -219,6 +236,26 @@ def _elsewhere(
         for future in flying:
             future.cancel()
         del _SHARED[token]
+
+
+@contextmanager
+def _or_broken() -> Iterator[None]:
+    """What goes wrong between us and the workers is an executor that broke."""
+    try:
+        yield
+    except BrokenExecutor:
+        raise
+    except (OSError, RuntimeError) as error:
+        raise BrokenExecutor(type(error).__name__) from error
+
+
+def _of_scheduler(executor: Executor, error: BaseException) -> bool:
+    """Whether an error of dask's comes from a scheduler that cannot be reached, not from a task on a worker."""
+    trace, on_worker = error.__traceback__, False
+    while trace is not None:
+        on_worker |= trace.tb_frame.f_code.co_name == call.__name__
+        trace = trace.tb_next
+    return type(executor).__module__.startswith("distributed") and not on_worker
 
 
 def _finished(flying: Mapping[Future[Reply], int]) -> Iterator[tuple[int, Any]]:

@@ -26,6 +26,8 @@ from ..masks.coarsen import Clip
 from ..masks.frame import Frame
 from ..masks.noise import Noise
 from ..protocols import Array, Value
+from ..running.replication import replicate_seeds
+from ..running.run import seed_attrs
 from ..targets import BaseTarget, Maximum, Minimum, Parameter, Percentile, is_target
 from ..users.rules import Ranked, Row
 from ..users.user import Snooper
@@ -126,7 +128,7 @@ def empirical(
     solved = {}
     if "simulate" in methods:
         deviations = np.sqrt(grid)[:, None] * np.sqrt(factor)
-        solved["simulate"] = _simulate(works, deviations, bounds, replicates, root)
+        solved["simulate"] = _simulate(works, deviations, bounds, replicates, next(replicate_seeds(root))[1])
     if "exact" in methods:
         solved["exact"] = _exact(works, masks)
     order = [(i, m) for i in range(len(curves)) for m in methods]
@@ -158,7 +160,7 @@ def empirical(
             "rank": repeat([works[1 + i].rank for i, _ in order]),
         },
         attrs={
-            "seed": str(root.entropy),
+            **seed_attrs(root),
             "replicates": replicates if "simulate" in solved else 0,
             "data": "given",
             "records": len(x),

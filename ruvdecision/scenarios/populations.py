@@ -97,11 +97,9 @@ class Masked:
         def gap(y: float) -> float:
             return float(self.cdf(y)) - p if p <= 0.5 else (1 - p) - float(self.sf(y))
 
-        low, high = start - step, start + step
-        while gap(low) > 0:
-            low -= step
-        while gap(high) < 0:
-            high += step
+        low, high, width = start - step, start + step, step
+        while gap(low) > 0 or gap(high) < 0:  # twice as far each time: at infinity it ends
+            low, high, width = low - width, high + width, 2 * width
         return float(optimize.brentq(gap, low, high, xtol=1e-13 * step, rtol=1e-14))
 
     # -- snoopers ------------------------------------------------------------------------------------------

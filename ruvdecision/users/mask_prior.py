@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 from itertools import product
-from operator import or_
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -127,9 +126,13 @@ class MaskPrior:
 
         ``scale`` is the variance of a record under the user's belief, ``records`` the size of the file.
         """
+        if mask.told is not None:
+            own, weights = self.candidates(mask.side_by_side[0], scale, records)
+            return tuple(replace(mask, masks=(m, mask.told)) for m in own), weights  # type: ignore[call-arg]
         if self.masks is not None:
             return self.masks, self._weights(len(self.masks))
-        noisy = [i for i, part in enumerate(mask.parts) if part.resized(1.0, 1.0) is not part]
+        leaves = list(mask.leaves)
+        noisy = [i for i, part in enumerate(leaves) if part.resized(1.0, 1.0) is not part]
         if not noisy:
             return (mask,), np.ones(1)
         sizes, weights = self.grid(scale, records)
@@ -141,10 +144,10 @@ class MaskPrior:
             sizes, weights = replace(self, points=max(2, int(LARGEST ** (1 / len(noisy))))).grid(scale, records)
         found, chances = [], []
         for choice in product(range(len(sizes)), repeat=len(noisy)):
-            parts = list(mask.parts)
+            parts = list(leaves)
             for i, c in zip(noisy, choice, strict=True):
                 parts[i] = parts[i].resized(float(sizes[c]), scale)
-            found.append(reduce(or_, parts))
+            found.append(mask.of_leaves(iter(parts)))
             chances.append(float(np.prod(weights[list(choice)])))
         return tuple(found), np.array(chances)
 

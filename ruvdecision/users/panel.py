@@ -34,19 +34,6 @@ LossLike = Loss | Callable[[Any, Any], Any]
 ROLES = ("intruder", "scientist")
 NEAR = 4.0
 """Members within this many standard errors of the worst may be the worst."""
-UNITS = {
-    "Quadratic": "squared units",
-    "Huber": "squared units",
-    "Absolute": "units",
-    "Pinball": "units",
-    "CRPS": "units",
-    "IntervalScore": "units",
-    "ZeroOne": "a probability",
-    "LogScore": "nats",
-    "KullbackLeibler": "nats",
-    "CustomLoss": "a loss of the user's own",
-}
-"""What the losses are measured in; any other loss is its own unit."""
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -363,11 +350,17 @@ def _unit_of(member: Role) -> str:
         if member.unit is not None or callable(member.combine):
             return "a unit of its own"
         return _unit_of(member.members[0])
-    kind = type(member.loss).__name__
-    if kind == "Power":
-        p = member.loss.p
-        return {1.0: "units", 2.0: "squared units"}.get(float(p), f"units to the power {p:g}")
-    return UNITS.get(kind, f"the loss {kind}")
+    return getattr(member.loss, "unit", f"the loss {type(member.loss).__name__}")
+
+
+def error_scale(role: Role) -> tuple[float, float] | None:
+    """Weight and power that make a typical error of a role's U (`BayesLoss.error_scale`); None if there is no one."""
+    if isinstance(role, Panel):
+        found = {error_scale(member) for member in role.members}
+        plain = role.unit is None and not callable(role.combine)
+        return found.pop() if len(found) == 1 and plain else None
+    scale: tuple[float, float] | None = getattr(role.loss, "error_scale", None)
+    return scale
 
 
 def _names(members: Sequence[Role], given: Sequence[str] | None) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ..checks import as_float_array, check_choice, check_fields, check_finite, check_flag, check_text, checked
 from ..errors import InputError, kind_of
 from ..losses import Quadratic, as_loss
+from ..masks.base import Mask, check_mask
 from ..targets import BaseTarget, Kind, is_target
 from .mask_prior import MaskPrior, MaskPriorLike, as_mask_prior
 from .rules import Row, Rule, as_rule
@@ -35,6 +36,9 @@ class SingleUser:
     def plain(self) -> bool:
         """Whether the belief is the agency's and the mask is known; nobody asks that of a rule."""
         return True
+
+    knows: Mask | None = None
+    """What is already known; a rule looks at the release alone."""
 
     def replace(self, change: Callable[[Self], Self]) -> Self:
         """The user, changed."""
@@ -71,6 +75,12 @@ class User(SingleUser):
         say his uncertainty is stands in the map's column ``intruder_believed`` or ``scientist_believed``.)
     mask_prior : MaskPrior, list of masks, list of variances or scipy distribution, optional
         See `MaskPrior`; log-uniform around the variance of a record if not given.
+    knows : Mask, optional
+        What the user has already observed of the same records, said as the mask that would release it:
+        ``Release(rows=[1, 2, 3])`` for records that he knows, ``Microaggregate(groups=1)`` for their mean,
+        ``Noise(sd=2)`` for a noisy copy, ``a & b`` for both. U0 is then U given that knowledge alone. With data, what
+        he knows is computed from the data, drawn anew for every replicate. `ruvdecision.posterior` takes what
+        ``(mask & knows).release(data, rng)`` gives: the release and what is known.
 
     Examples
     --------
@@ -89,6 +99,7 @@ class User(SingleUser):
     truth: Any = None
     knows_mask: bool = True
     mask_prior: Any = None
+    knows: Mask | None = None
 
     if TYPE_CHECKING:
         # What may be given. The fields stay open: engines ask a belief, target or loss for more than every one must
@@ -103,6 +114,7 @@ class User(SingleUser):
             truth: Belief | None = None,
             knows_mask: bool = True,
             mask_prior: MaskPriorLike | None = None,
+            knows: Mask | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -135,6 +147,8 @@ class User(SingleUser):
                 what = "mask_prior is for a user who does not know the mask"
                 raise InputError(what, "knows_mask=True", "Give knows_mask=False too")
             put("mask_prior", as_mask_prior(self.mask_prior))
+        if self.knows is not None:
+            check_mask("knows", self.knows)
 
     @property
     def plain(self) -> bool:
@@ -151,7 +165,7 @@ class User(SingleUser):
 
     def describe(self) -> str:
         """One sentence about the user."""
-        limits = known = truth = ""
+        limits = known = truth = already = ""
         if isinstance(self.actions, str):
             limits = " and may only name values of the target"
         elif self.actions is not None:
@@ -160,8 +174,10 @@ class User(SingleUser):
             known = f" The size of the noise is not told: {(self.mask_prior or MaskPrior()).describe()}."
         if self.truth is not None:
             truth = f" The loss is averaged over the agency's belief, {described(self.truth)}."
+        if self.knows is not None:
+            already = f" What {self.knows} releases of the same records is already known."
         wants = f"believes {described(self.belief)}, wants {self.target.describe()}"
-        return f"{self.name or 'The user'} {wants} and pays {self.loss}{limits}.{known}{truth}"
+        return f"{self.name or 'The user'} {wants} and pays {self.loss}{limits}.{already}{known}{truth}"
 
 
 @dataclass(frozen=True)

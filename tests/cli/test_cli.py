@@ -588,3 +588,32 @@ def test_a_reader_that_goes_away_costs_no_files(study: Path, tmp_path: Path) -> 
     assert process.wait(timeout=60) == 1
     assert err == ""
     assert sorted(p.name for p in out.iterdir()) == ["map.csv", "map.nc", "map.png", "report.html"]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "import ruvdecision",
+        "from ruvdecision.cli import main; main(['--help'])",
+        "from ruvdecision.cli import main; main(['--version'])",
+        "from ruvdecision.cli import main; main(['measure', '--help'])",
+        "from ruvdecision.cli import main; assert main(['measure', '--nonsense']) == 2",
+        "from ruvdecision.cli import main; assert main(['nonsense']) == 2",
+    ],
+)
+def test_nothing_heavy_is_imported_before_work_begins(script: str) -> None:
+    heavy = "import sys; print([n for n in ('numpy', 'pandas', 'scipy', 'xarray', 'matplotlib') if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", f"{script}; {heavy}"], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
+
+
+def test_functions_that_have_the_names_of_their_modules() -> None:
+    """Whoever imports the module first, the package's name is the function."""
+    script = (
+        "import ruvdecision.evaluate, ruvdecision.measure; import ruvdecision as ruv; from ruvdecision import measure\n"
+    )
+    script += (
+        "import ruvdecision.analyses.worth; print(ruv.evaluate.__name__, ruv.measure.__name__, measure is ruv.measure)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.split() == ["evaluate", "measure", "True"], done.stderr

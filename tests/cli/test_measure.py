@@ -16,11 +16,11 @@ from ruvdecision.maps.rumap import RUMap
 from ruvdecision.measures import (
     Cluster,
     EllipsoidOverlap,
+    GeneralUtility,
     IntervalOverlap,
     KAnonymity,
     Measure,
     NormalKL,
-    Propensity,
     RecordLinkage,
 )
 
@@ -168,10 +168,39 @@ def test_names_of_releases(files, capsys, original):
 
 def test_missing_values(files, capsys, original):
     original.assign(tax=original["tax"].where(original["tax"] > -1)).to_csv("holes.csv", index=False)
-    message = fails(capsys, "original.csv", "holes.csv", "--measures", "KL", "--columns", "income,tax")
+    chosen = ("original.csv", "holes.csv", "--measures", "KL", "--columns", "income,tax", "--missing")
+    message = fails(capsys, *chosen, "raise")
     assert "holes: KL cannot take missing values in the release" in message
-    assert "tax" in message
-    assert run("original.csv", "holes.csv", "--measures", "KL", "--columns", "income,tax", "--missing", "omit") == 0
+    assert "tax" in message and "--missing" in message
+    assert run(*chosen, "omit") == 0
+    assert "KL cannot take missing values as 'wildcard'; got --missing wildcard" in fails(capsys, *chosen, "wildcard")
+
+
+def test_words_of_the_command_line(files, capsys, original, tmp_path):
+    """Names for files, how CSV files are written, a battery, a picture; errors name options and not arguments."""
+    table = original.assign(region=original["region"].replace("south", "süd"))
+    table.to_csv("german.csv", sep="~", decimal=",", encoding="latin-1", index=False)
+    read = ("--sep", "~", "--decimal", ",", "--encoding", "latin-1")
+    assert run("german.csv", "A=german.csv", "--plot", "map.svg", *read) == 0
+    shown = capsys.readouterr().out
+    assert "A" in shown and "id is different for every record and unchanged in every release" in shown
+    assert (tmp_path / "map.svg").read_bytes()[:5] == b"<?xml"
+    assert "--encoding latin-1" in fails(capsys, "german.csv", "german.csv")
+    assert "--force" in fails(capsys, "original.csv", "same.csv", "--plot", "map.svg")
+    assert ".png, .pdf or .svg" in fails(capsys, "original.csv", "same.csv", "--plot", "map.txt")
+    assert "--columns A,B" in fails(capsys, "original.csv", "same.csv", "--measures", "KL")
+    assert "--chunksize" in fails(capsys, "original.csv", "same.csv", "--sep", ",", "--chunksize", "10")
+    original.to_csv("semicolons.csv", sep=";", decimal=",", index=False)
+    assert run("semicolons.csv", "same.csv", "--measures", "utility", "--columns", "income,age,tax") == 0
+    assert "Left out because they need arguments: " in capsys.readouterr().out
+
+
+def test_a_destroyed_file_is_not_recommended(files, capsys, original):
+    means = original.assign(**{c: original[c].mean() for c in [*NUMBERS, "id"]}, region="north")
+    means.to_csv("means.csv", index=False)
+    ruv.Noise(sd=2.0, columns=[*NUMBERS, "id"]).release(original, 1).to_csv("noise2.csv", index=False)
+    assert run("original.csv", "means.csv", "noise2.csv", "--max-risk", "1") == 0
+    assert "Release noise2" in capsys.readouterr().out
 
 
 def test_errors_in_one_line(files, capsys, original):
@@ -193,7 +222,9 @@ def test_errors_in_one_line(files, capsys, original):
         capsys, "original.csv", "short.csv"
     )
     original.head(20).to_csv("few.csv", index=False)
-    assert "few: linkage cannot tell whose rows were released" in fails(capsys, "original.csv", "few.csv")
+    assert "few: linkage cannot tell whose rows were released" in fails(
+        capsys, "original.csv", "few.csv", "--measures", "linkage,pMSE"
+    )
     assert "No release has risk at most 0.001" in fails(capsys, "original.csv", "same.csv", "--max-risk", 0.001)
     assert "The risk names a column that is not there; got nothing" in fails(
         capsys, "original.csv", "same.csv", "--risk", "nothing"
@@ -228,7 +259,7 @@ def test_spelling():
         IntervalOverlap("y ~ a"),
         EllipsoidOverlap("y ~ a"),
     ]
-    assert spell_measures([]) == [RecordLinkage(), Propensity()]
+    assert spell_measures([])[:: len(spell_measures([])) - 1] == [RecordLinkage(), GeneralUtility()]
     assert spell_measures(["IO"], models=["y ~ a", "y ~ b"]) == [IntervalOverlap(["y ~ a", "y ~ b"])]
     assert spell_measures(['IO("y ~ a", level=0.9)'], models=["z ~ b"]) == [IntervalOverlap("y ~ a", level=0.9)]
     assert spell_measures(["k-anonymity"], known=["a"], missing="omit") == [KAnonymity(keys=["a"], missing="omit")]

@@ -123,6 +123,19 @@ def test_the_wheel_is_the_package_and_nothing_else(archives: tuple[Path, Path]) 
     assert commands.split() == ["[console_scripts]", "ruvdecision", "=", "ruvdecision.cli:main"]
 
 
+def test_two_builds_are_the_same_bytes(archives: tuple[Path, Path], tmp_path: Path) -> None:
+    """Built again from another place, at another time, from files of another date."""
+    with tarfile.open(archives[1]) as source:
+        source.extractall(tmp_path, filter="data")
+    (tree,) = tmp_path.iterdir()
+    for path in tree.rglob("*"):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    command = [sys.executable, "-m", "build", "--outdir", tmp_path / "dist", tree]
+    subprocess.run([str(part) for part in command], check=True, capture_output=True)
+    for archive in archives:
+        assert (tmp_path / "dist" / archive.name).read_bytes() == archive.read_bytes(), archive.name
+
+
 def test_the_source_archive_is_all_that_the_tests_need(archives: tuple[Path, Path]) -> None:
     with tarfile.open(archives[1]) as source:
         held = {name.split("/", 1)[1] for name in source.getnames() if "/" in name}

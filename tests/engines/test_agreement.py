@@ -191,6 +191,47 @@ def normal_cases() -> dict[str, Case]:
     return cases
 
 
+def knowing_cases() -> dict[str, Case]:
+    """Two releases, and what a user already knows: the same question asked as one or the other."""
+    cases = {}
+    known = ruv.Release(rows=[0, 2])
+    pairs = {
+        "noise twice": (NOISE, ruv.Noise(variance=4.0)),
+        "noise and average": (NOISE, AVERAGE),
+        "noise and records": (NOISE, known),
+        "average and records": (ruv.Noise(variance=1.0) | AVERAGE, known),
+    }
+    for (how, (first, second)), (aim, target) in itertools.product(pairs.items(), TARGETS.items()):
+        for belief, size in ((ONE, "one variable"), (TWO, "two variables")):
+            user = ruv.User(belief, target, ruv.Quadratic())
+            informed = ruv.User(belief, target, ruv.Quadratic(), knows=second)
+            ways = [(user, first & second), (user, second & first), (informed, first)]
+            cases[f"{size}, {aim}, {how}"] = Case(ways, NORMAL)
+    user = ruv.User(COIN, ruv.Record(0), ruv.Quadratic())
+    change, other = ruv.Stochastic(TOSS), ruv.Release(rows=[1])
+    informed = ruv.User(COIN, ruv.Record(0), ruv.Quadratic(), knows=other)
+    cases["coin, changed answers and a record"] = Case([(user, change & other), (informed, change)], FINITE)
+    for how, (first, second) in pairs.items():
+        if how == "average and records":
+            continue
+        for aim in ("record", "mean"):
+            ways = [(ruv.User(b, TARGETS[aim], ruv.Quadratic()), first & second) for b in (SCALAR, ONE)]
+            ways.append((ruv.User(SCALAR, TARGETS[aim], ruv.Quadratic(), knows=second), first))
+            engines = ("sampling",) if how == "noise and average" else MODEL
+            cases[f"PyMC, {aim}, {how}"] = Case(ways, engines, FILE, replicates=3, slow=True)
+    for how, mask in {
+        "noise and round": ruv.Noise(sd=0.5) & ruv.Round(base=1),
+        "round, then noise twice": ruv.Round(base=0.5) | (ruv.Noise(sd=0.5) & ruv.Noise(sd=1.0)),
+        "topcode and records": ruv.Topcode(at=1.0) & ruv.Release(rows=[2]),
+    }.items():
+        user = ruv.User(INCOMES, ruv.Parameter("mu"), ruv.Absolute())
+        cases[f"PyMC, incomes, {how}"] = Case([(user, mask)], MODEL, EARNED, replicates=3, slow=True)
+    change = ruv.PRAM(TOSS, columns=[0], categories=[0, 1])
+    ways = [(ruv.User(COINS, ruv.Parameter("theta"), ruv.Quadratic()), change & ruv.Release(rows=[1]))]
+    cases["PyMC, coins, changed answers and a record"] = Case(ways, MODEL, TOSSED, slow=True)
+    return cases
+
+
 # -- ranks, snoopers and rows --------------------------------------------------------------------------------
 
 
@@ -459,7 +500,14 @@ def model_cases() -> dict[str, Case]:
 
 
 CASES = (
-    normal_cases() | rank_cases() | snooper_cases() | identity_cases() | finite_cases() | table_cases() | model_cases()
+    normal_cases()
+    | knowing_cases()
+    | rank_cases()
+    | snooper_cases()
+    | identity_cases()
+    | finite_cases()
+    | table_cases()
+    | model_cases()
 )
 
 
@@ -515,6 +563,26 @@ RELEASES: dict[str, tuple[list[tuple[Any, Any]], Any, tuple[str, ...]]] = {
             for belief in (BETA, COINS)
         ],
         TOSSED[:, None],
+        ("enumeration", "quadrature", "sampling"),
+    ),
+    "a mean behind two releases": (
+        [
+            (ruv.User(belief, ruv.Parameter("mu"), ruv.Quadratic(), knows=knows), mask)
+            for belief in (ONE, SCALAR)
+            for knows, mask in ((None, NOISE & ruv.Release(rows=[0, 2])), (ruv.Release(rows=[0, 2]), NOISE))
+        ],
+        (NOISE & ruv.Release(rows=[0, 2])).release(FILE, 1),
+        ("exact", "quadrature", "sampling"),
+    ),
+    "a chance behind changed answers and a record": (
+        [
+            (
+                ruv.User(belief, ruv.Parameter("theta"), ruv.Quadratic()),
+                ruv.PRAM(TOSS, columns=[0], categories=[0, 1]) & ruv.Release(rows=[1]),
+            )
+            for belief in (BETA, COINS)
+        ],
+        (TOSSED[:, None], np.array([[np.nan], [0.0], [np.nan], [np.nan]])),
         ("enumeration", "quadrature", "sampling"),
     ),
     "a chance behind noise": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import http.client
 import json
@@ -26,7 +27,7 @@ from hypothesis import given, settings, strategies as st
 from ruvdecision import cli, explore as package
 from ruvdecision.beliefs import FiniteBelief, NormalBelief
 from ruvdecision.errors import InfeasibleError, InputError
-from ruvdecision.explore import LESSONS, Server, open_server
+from ruvdecision.explore import LESSONS, Server, open_server, server as server_module
 from ruvdecision.explore.axes import Scale, labels
 from ruvdecision.explore.background import Runner
 from ruvdecision.explore.controls import Pick, Slider, Switch, read_values
@@ -267,7 +268,7 @@ def test_the_same_example_is_the_same_file_whatever_the_mask() -> None:
     assert few.truth == many.truth == pytest.approx(float(draw_example(belief, 3)[1][2]))
     assert few.truth != panels(Noise(variance=0.5), 4)[0].laws[0].truth
     # Common random numbers: the noise scales with its sd.
-    release = [Noise(variance=v).release(np.zeros(6), np.random.SeedSequence(3).spawn(1)[0]) for v in (0.5, 0.9)]
+    release = [Noise(variance=v).release(np.zeros(6), 3) for v in (0.5, 0.9)]
     assert release[1] == pytest.approx(release[0] * np.sqrt(0.9 / 0.5), rel=1e-12)
 
 
@@ -1078,3 +1079,20 @@ def _close_figures() -> None:
     import matplotlib.pyplot as plt
 
     plt.close("all")
+
+
+def test_many_silent_connections_shut_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a request each: as many as there is room for, and more."""
+    monkeypatch.setattr(server_module, "MOST", 8)
+    with Server(LESSONS, port=0) as server:
+        silent = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(12)]
+        try:
+            for connection in silent:
+                with contextlib.suppress(OSError):  # the oldest have made room already
+                    connection.sendall(b"GET / HTTP/1.1\r\nHost: ")
+            for _ in range(3):
+                with urllib.request.urlopen(server.url, timeout=20) as answer:
+                    assert answer.status == 200
+        finally:
+            for connection in silent:
+                connection.close()

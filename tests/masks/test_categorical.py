@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+from ruvdecision.checks import RELEASES, as_generator
 from ruvdecision.errors import InfeasibleError, InputError
 from ruvdecision.masks.frame import Frame
 from ruvdecision.masks.localsuppress import LocalSuppress, key_matches
@@ -61,7 +62,7 @@ def test_pram_keeps_types_index_and_seed_and_picks_categorical_columns() -> None
     assert_array_equal(released.index, data.index)
     assert [c for c in data if not released[c].equals(data[c])] == ["c", "s", "b"]
     assert released["s"].isna().tolist() == data["s"].isna().tolist()
-    pd.testing.assert_frame_equal(released, pickle.loads(pickle.dumps(mask)).release(data, np.random.default_rng(3)))
+    pd.testing.assert_frame_equal(released, pickle.loads(pickle.dumps(mask)).release(data, as_generator(3, RELEASES)))
 
 
 def test_a_column_is_treated_alike_whichever_others_are() -> None:

@@ -26,6 +26,7 @@ import ruvdecision as ruv
 from ruvdecision import masks
 from ruvdecision.channels.linear import LinearChannel
 from ruvdecision.channels.steps import FileFacts
+from ruvdecision.checks import RELEASES, as_seed_sequence
 from ruvdecision.errors import RuvError, UnsupportedError
 from ruvdecision.masks.localsuppress import key_matches
 
@@ -487,11 +488,11 @@ def test_a_seed_fixes_a_release_and_nothing_else_does(name: str) -> None:
     mask, data = VARIANTS[name], SUITED[name]
     state = np.random.get_state()  # noqa: NPY002
     want = pd.DataFrame(np.asarray(mask.release(data, 5)))
-    for seed in (5, np.int64(5), np.random.SeedSequence(5), np.random.default_rng(5)):
+    sequence = as_seed_sequence(5, RELEASES)
+    for seed in (5, np.int64(5), sequence, np.random.default_rng(sequence)):
         tried("masks")
         pd.testing.assert_frame_equal(pd.DataFrame(np.asarray(mask.release(data, seed))), want, check_exact=True)
     assert all(np.array_equal(a, b) for a, b in zip(state, np.random.get_state(), strict=True))  # noqa: NPY002
-    sequence = np.random.SeedSequence(5)
     mask.release(data, sequence)
     pd.testing.assert_frame_equal(pd.DataFrame(np.asarray(mask.release(data, sequence))), want, check_exact=True)
     for wrong in (-1, 1.5, "1", True, [1], object):
@@ -607,8 +608,8 @@ def test_a_file_that_is_moved_gives_a_release_that_is_moved() -> None:
     x = np.round(numbers() * 2.0**20) / 2.0**20  # so that moving rounds nothing
     for name, make in SHIFTED.items():
         for shift in (1024.0, -1024.0):
-            want = make(0.0).release(x, 3)
-            got = attempt(lambda data: make(shift).release(data, 3), x + shift, kind="masks")  # noqa: B023
+            want = make(0.0).release(x, 4)
+            got = attempt(lambda data: make(shift).release(data, 4), x + shift, kind="masks")  # noqa: B023
             np.testing.assert_allclose(np.asarray(got) - shift, want, rtol=0, atol=1e-8, err_msg=name)
 
 
@@ -841,3 +842,9 @@ def test_what_refines_leaves_no_user_more_uncertain() -> None:
             if finer:
                 assert (u[:, i] <= u[:, j] + 1e-9).all(), (one, other)
     assert decided > 50
+
+
+@pytest.mark.parametrize("given", [None, 3, "abc", (), (None,), [3], object()])
+def test_a_chain_of_no_masks(given: Any) -> None:
+    with pytest.raises(RuvError, match="A chain needs masks"):
+        masks.Chain(given)

@@ -15,6 +15,7 @@ from scipy import stats
 
 from ruvdecision.channels.linear import LinearChannel
 from ruvdecision.channels.steps import FileFacts
+from ruvdecision.checks import RELEASES, as_generator
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.masks import Clip, MomentNoise, ResidualNoise
 from ruvdecision.masks.coarsen import Bottomcode, Round, Topcode
@@ -128,7 +129,7 @@ def test_every_kind_of_data_comes_back_as_its_kind(mask):
     assert list(series.index) == list(range(5, 17))
     assert list(vector) == list(matrix[:, 0]) == list(series)
     other = mask.release(x, 4)
-    again = mask.release(x, np.random.default_rng(np.random.SeedSequence(3)))
+    again = mask.release(x, as_generator(3, RELEASES))
     assert list(vector) == list(again)
     assert other.shape == (12,)
 
@@ -533,7 +534,7 @@ def test_noise_matches_what_the_step_before_took_away():
     averaged = step.release(x)
     e = (step | ResidualNoise()).release(x, 6) - averaged
     # The same draws, given the covariance of X - Mic(X) by hand.
-    stream = np.random.default_rng(6).spawn(2)[1]
+    stream = as_generator(6, RELEASES).spawn(2)[1]
     by_hand = Noise(covariance=np.cov((x - averaged).T)).release(averaged, stream) - averaged
     np.testing.assert_allclose(e, by_hand, atol=1e-12)
     long = (Noise(sd=0.1) | step | ResidualNoise()).release(x, 6)

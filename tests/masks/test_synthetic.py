@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from ruvdecision.beliefs.normal import NormalBelief
+from ruvdecision.checks import RELEASES, as_generator
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.masks.applying import draw_categories as pick
 from ruvdecision.masks.columns import rank_columns
@@ -93,7 +94,7 @@ def test_every_method_keeps_shape_types_and_input(mask) -> None:
 def test_every_method_is_fixed_by_its_seed_and_survives_pickling(mask) -> None:
     data = people(40)
     first = mask.release(data, 3)
-    pd.testing.assert_frame_equal(first, pickle.loads(pickle.dumps(mask)).release(data, np.random.default_rng(3)))
+    pd.testing.assert_frame_equal(first, pickle.loads(pickle.dumps(mask)).release(data, as_generator(3, RELEASES)))
     assert not first.equals(mask.release(data, 4))
 
 
@@ -741,3 +742,12 @@ def test_without_scikit_learn_the_error_names_the_way_out(monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "sklearn.tree", None)
     with pytest.raises(UnsupportedError, match="Install scikit-learn"):
         Synthesize(method="cart").release(np.arange(8.0).reshape(4, 2), 1)
+
+
+def test_trees_see_columns_that_lie_far_from_zero() -> None:
+    """scikit-learn's trees look at single precision, in which 1e9 + x is 1e9."""
+    x = np.random.default_rng(1).normal(size=200)
+    mask = Synthesize(method="cart", columns=["y"], min_leaf=5)
+    near, far = (mask.release(pd.DataFrame({"x": x + shift, "y": x}), 1)["y"].to_numpy() for shift in (0.0, 1e9))
+    assert np.corrcoef(near, x)[0, 1] > 0.9
+    assert np.corrcoef(far, x)[0, 1] > 0.9

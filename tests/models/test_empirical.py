@@ -229,3 +229,21 @@ def test_notes_of_woo(small_woo):
     notes = small_woo.notes()
     assert len([line for line in notes if line.startswith(("sym", "non"))]) == 80
     assert any("of 791" in line or "Of 791 pairs" in line for line in notes)
+
+
+# -- Winkler, population uniques -----------------------------------------------------------------------
+
+
+def test_models_of_population_uniques_cannot_tell_populations_apart():
+    study, winkler = module("winkler_uniques")
+    rumap = study.run(n=400, size=6000, seed=2).maps["map"]
+    columns = rumap.columns
+    assert (columns["counted, alone"] == columns["sample uniques"]).all() and not columns["counted, crowded"].any()
+    for name in winkler.MODELS:
+        assert np.abs(columns[name] - columns["counted, alone"]).max() > 0.2
+    # Keys are drawn apart from one another, which is this model's assumption.
+    assert np.abs(columns["log-linear"] - columns["counted, random"]).max() < 0.06
+    assert columns["log-linear"].max() > 0.1
+    said = list(winkler.notes(rumap))
+    assert len(said) == len(rumap.releases) + 5 and "Pitman is off by" in said[-2]
+    assert winkler.figure(rumap, 0.01).axes

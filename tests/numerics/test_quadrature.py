@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
+from ruvdecision.errors import ConvergenceError
+from ruvdecision.numerics.glm import _factor
 from ruvdecision.numerics.quadrature import GAUSS, KRONROD, NODES, adaptive, gauss_legendre, gauss_normal
 
 
@@ -44,3 +46,25 @@ def test_kronrod_rule_is_exact_for_polynomials():
         assert KRONROD @ NODES**n == pytest.approx(2 / (n + 1), rel=1e-14)
     for n in range(0, 20, 2):
         assert GAUSS @ NODES**n == pytest.approx(2 / (n + 1), rel=1e-14)
+
+
+@pytest.mark.parametrize("size", [1e-320, 1e-310, 1e-300, 1.0, 1e300])
+@pytest.mark.parametrize("kind", ["constant", "square"])
+def test_an_integral_of_any_size_ends_after_a_few_panels(size, kind):
+    """Close to zero no refinement can agree to 13 digits, because numbers there do not have them."""
+    asked = []
+
+    def f(x):
+        asked.append(x.size)
+        return size * (np.ones_like(x) if kind == "constant" else x**2)
+
+    found = adaptive(f, np.linspace(-3.0, 3.0, 13))
+    assert sum(asked) <= 21 * 12 * 3
+    assert found.value == pytest.approx(
+        size * (6.0 if kind == "constant" else 18.0), rel=1e-3 if size < 1e-300 else 1e-12
+    )
+
+
+def test_the_root_of_a_matrix_that_has_none_is_not_looked_for_for_ever():
+    with pytest.raises(ConvergenceError, match="no root"):
+        _factor(-np.eye(2))

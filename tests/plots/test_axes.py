@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import ruvdecision as ruv
+from ruvdecision.analyses.record_risk import RecordRisk
 from ruvdecision.maps.scores import Column, as_score
 from ruvdecision.plots.axes import window
 
@@ -78,3 +79,29 @@ def test_how_many_lie_outside_is_said():
     low, high = ax.get_ylim()
     count = int(np.sum((rumap.risk < low) | (rumap.risk > high)))
     assert count > 0 and away == [f"outside the picture: {count} of 4"]
+
+
+def risks(values):
+    """The risks of records, as given."""
+    u = 1 / np.array([values])
+    rows, error = np.arange(u.size), np.zeros(u.shape)
+    masks = (ruv.Noise(variance=1.0),)
+    return RecordRisk(masks, rows, u, error, np.full(u.shape, np.nan), as_score("reciprocal"), None, ("exact",), "")
+
+
+def test_few_distinct_risks_are_drawn_where_they_are():
+    found = risks([0.538] * 10 + [0.2] * 5)
+    ax = ruv.plots.record_risk(found, 0, max_risk=0.6)
+    assert not ax.patches
+    drawn = np.concatenate([line.get_xydata() for line in ax.get_lines() if line.get_marker() == "o"])
+    np.testing.assert_allclose(drawn, [[0.2, 5], [0.538, 10]])
+
+
+def test_no_bar_holds_records_on_both_sides_of_the_threshold():
+    values = np.linspace(0.1, 1.0, 200)
+    found = risks(values)
+    ax = ruv.plots.record_risk(found, 0, max_risk=0.6)
+    bars = [(p.get_x(), p.get_x() + p.get_width(), p.get_height()) for p in ax.patches]
+    assert not [b for b in bars if b[0] < 0.6 - 1e-9 and b[1] > 0.6 + 1e-9]
+    below = sum(height for _, right, height in bars if right <= 0.6 + 1e-9)
+    assert below == np.sum(values <= 0.6)

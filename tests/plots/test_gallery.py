@@ -7,6 +7,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.stats
 from hypothesis import given, settings, strategies as st
@@ -24,6 +25,7 @@ from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Absolute, LogScore, Quadratic, ZeroOne
 from ruvdecision.maps import Labels, RUMap
 from ruvdecision.masks import Microaggregate, Noise, Release, Suppress
+from ruvdecision.measures import TableUtility
 from ruvdecision.plots.gallery import _across
 from ruvdecision.plots.theme import DARK, LIGHT, look_of, theme
 from ruvdecision.protocols import Value
@@ -480,3 +482,19 @@ def test_axes_of_the_callers_are_used() -> None:
     with pytest.raises(InputError, match="new figure"):
         plots.uncertainty(example(), "variance", axes[1], style="dark")
     assert plt.get_fignums() == [figure.number]
+
+
+def test_tables_of_pairs() -> None:
+    x = pd.DataFrame({"a": list("uuvv") * 5, "b": list("pqpq") * 5, "c": range(20)})
+    y = x.assign(c=list(range(10)) * 2)
+    found = TableUtility(way=[1, 2], groups=2)(x, y)
+    ax = plots.tables(found, title="all pairs")
+    drawn = ax.images[0].get_array()
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["a", "b", "c"] and found.table is not None
+    assert (
+        drawn[0, 2] == drawn[2, 0] == found.table.loc["a x c", "S_pMSE"]
+        and drawn[2, 2] == found.table.loc["c", "S_pMSE"]
+    )
+    for bad in ((TableUtility()(x, y),), (found, "S_nothing")):
+        with pytest.raises(InputError):
+            plots.tables(*bad)

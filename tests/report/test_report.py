@@ -180,7 +180,7 @@ def test_the_papers_choice_is_the_first_thing_said(tmp_path: Path) -> None:
         f"sha256 {fingerprint(rumap)}",
     ):
         assert words in html.unescape(text)
-    assert "<dt>seed</dt><dd>1</dd>" in text
+    assert "<dt>seed</dt><dd>kept in the map; its digest is blake2b" in text
     assert f"numpy {np.__version__}" in text
     (drawing,) = page.all("svg")
     assert "The threshold is a horizontal line at risk 0.5." in str(drawing["aria-label"])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
+import stat
 import subprocess
 import sys
 import textwrap
@@ -512,3 +514,104 @@ def test_a_partial_map_after_ctrl_c(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_solution_with_other_numbers_is_another_result() -> None:
     outcome = Finding(0.5, 0.1, {})
     assert encode(outcome) != encode(outcome._replace(value=np.nextafter(0.5, 1)))
+
+
+# -- directories that somebody prepared ----------------------------------------------------------------
+
+
+def test_a_link_in_a_checkpoint_is_not_followed(tmp_path: Path) -> None:
+    folder, victim = tmp_path / "run", tmp_path / "victim"
+    run(tasks(2), shared=tmp_path / "log", checkpoint=folder)
+    victim.write_text("precious")
+    for place in (next((folder / "tasks").iterdir()), folder / "seed.json", folder / "lock", folder / "tasks" / "new"):
+        kept = place.read_bytes() if place.exists() else None
+        place.unlink(missing_ok=True)
+        place.symlink_to(victim)
+        with pytest.raises(InputError, match="holds what no run puts there"):
+            run(tasks(2), shared=tmp_path / "log", checkpoint=folder)
+        place.unlink()
+        if kept is not None:
+            place.write_bytes(kept)
+    assert victim.read_text() == "precious"
+    os.rename(folder / "tasks", tmp_path / "elsewhere")
+    (folder / "tasks").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="holds what no run puts there"):
+        run(tasks(2), shared=tmp_path / "log", checkpoint=folder)
+    os.unlink(folder / "tasks")
+    os.mkfifo(folder / "tasks")  # to open it would be to wait for ever
+    with pytest.raises(InputError, match="holds what no run puts there"):
+        run(tasks(2), shared=tmp_path / "log", checkpoint=folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="this system knows no owners")
+def test_a_checkpoint_belongs_to_whoever_runs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "run"
+    run(tasks(1), shared=tmp_path / "log", checkpoint=folder)
+    folder.chmod(0o777)
+    with pytest.raises(InputError, match="open to others"):
+        run(tasks(1), shared=tmp_path / "log", checkpoint=folder)
+    folder.chmod(0o700)
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new").chmod(0o775)
+    run(tasks(1), shared=tmp_path / "log", checkpoint=tmp_path / "new")
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+    me = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+    with pytest.raises(InputError, match="belongs to another user"):
+        run(tasks(1), shared=tmp_path / "log", checkpoint=folder)
+    with pytest.raises(InputError, match="belongs to another user"):
+        measure(data(), MASKS, measures=MEASURES, checkpoint=folder)
+
+
+def test_a_planted_seed_is_not_used(tmp_path: Path) -> None:
+    """Who plants the seed of a run knows its noise. Beside a manifest it could not have been planted without the data."""
+    folder = tmp_path / "run"
+    folder.mkdir(mode=0o700)
+    (folder / "seed.json").write_text('{"entropy": "417"}')
+    first = measure(data(), MASKS, measures=MEASURES, checkpoint=folder)
+    assert first.attrs["seed"] != "417"
+    assert measure(data(), MASKS, measures=MEASURES, checkpoint=folder).attrs["seed"] == first.attrs["seed"]
+    (folder / "seed.json").write_text('{"entropy": "417"}')
+    with pytest.raises(InputError, match="other seed"):
+        measure(data(), MASKS, measures=MEASURES, checkpoint=folder)
+
+
+ODD = ["null", "3", "[]", "{}", '"x"', "{", "\ud800".encode("utf-8", "surrogatepass"), "[" * 100_000, "1e400", "\0"]
+ODD += ['{"entropy": 1e400}', '{"entropy": -1}', '{"entropy": []}', '{"entropy": "' + "9" * 6000 + '"}']
+
+
+def odd_manifests(folder: Path) -> list[Any]:
+    good = json.loads((folder / "manifest.json").read_text())
+    junk = [None, 3, [], {}, "x", [[1, 2]], 1e400, "00" * 5000, {"a": {"b": 1}}, {"class": "os.system"}]
+    # No source in common is no reason to refuse.
+    changed = [good | {n: x} for n in good for x in junk if not (n == "sources" and isinstance(x, dict))]
+    return [
+        *ODD,
+        *(json.dumps(item) for item in changed),
+        *(json.dumps({k: good[k] for k in good if k != n}) for n in good),
+    ]
+
+
+def test_odd_manifests_seeds_and_tasks_end_in_one_line(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+
+    def again() -> Any:
+        return measure(data(), MASKS[:1], measures=MEASURES, checkpoint=folder)
+
+    first = again()
+    for name, texts in (("manifest.json", odd_manifests(folder)), ("seed.json", ODD)):
+        good = (folder / name).read_bytes()
+        for text in texts:
+            (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+            with pytest.raises(InputError):
+                again()
+        (folder / name).write_bytes(good)
+    task = next((folder / "tasks").iterdir())
+    key = json.loads(task.read_text().partition("\n")[2])["tuple"][0]
+    for text in ["{", '{"dtype": "V9", "shape": [1], "bytes": "", "order": "C", "scalar": false}', '{"class": "os"}']:
+        content = f'{{"tuple": ["{key}", {text}]}}'
+        task.write_text(f"{module._check(content)}\n{content}")
+        with contextlib.suppress(RuvError):
+            again()  # done again, or refused
+    task.unlink()
+    assert_array_equal(again().columns["KL"], first.columns["KL"])

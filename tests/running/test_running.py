@@ -13,6 +13,7 @@ import textwrap
 import time
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import places
@@ -479,3 +480,39 @@ def test_the_command_line_works_on_dask(cluster, tmp_path: Path, capsys: pytest.
     alone = capsys.readouterr().out
     assert main(["run", str(path), "--dask", cluster.scheduler.address]) == 0
     assert capsys.readouterr().out == alone
+
+
+# -- a scheduler that is gone ----------------------------------------------------------------------------
+
+
+class Gone(Executor):
+    """Does some tasks, and then cannot be reached."""
+
+    def __init__(self, left: int, error: BaseException, when: str) -> None:
+        self.left, self.error, self.when = left, error, when
+
+    def submit(self, function: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        if self.left == 0 and self.when == "submit":
+            raise self.error
+        if self.left == 0:
+            future.set_exception(self.error)
+        else:
+            self.left -= 1
+            future.set_result(function(*args, **kwargs))
+        return future
+
+
+Gone.__module__ = "distributed.cfexecutor"
+
+
+@pytest.mark.parametrize("error", [OSError("Timed out"), ConnectionRefusedError("refused"), RuntimeError("shutdown")])
+@pytest.mark.parametrize("when", ["submit", "result"])
+def test_a_scheduler_that_dies_is_one_line_and_the_run_goes_on_later(tmp_path, error, when) -> None:
+    if when == "result" and not isinstance(error, OSError):
+        pytest.skip("an error of a task")
+    tasks = [Task(f"task {i}", pow, (i,)) for i in range(12)]
+    with pytest.raises(RuvError, match=f"the scheduler is gone; got {type(error).__name__}.* goes on where it was"):
+        run(tasks, shared=2, executor=Gone(5, error, when), checkpoint=tmp_path / "run")
+    assert len(list((tmp_path / "run" / "tasks").iterdir())) >= 4
+    assert run(tasks, shared=2, checkpoint=tmp_path / "run").results == [2**i for i in range(12)]

@@ -13,11 +13,13 @@ from hypothesis import given, settings, strategies as st
 from numpy.testing import assert_allclose
 
 from ruvdecision import plots
+from ruvdecision.checks import as_seed_sequence
 from ruvdecision.engines.rules import clipped_noise as incomes
 from ruvdecision.errors import InputError
 from ruvdecision.evaluate import evaluate
 from ruvdecision.maps import Labels, RUMap
 from ruvdecision.masks import Clip, Noise
+from ruvdecision.running.replication import replicate_seeds
 from ruvdecision.scenarios import Curve, empirical, map_curves
 from ruvdecision.targets import Maximum, Minimum, OrderStatistic, Percentile, Record
 from ruvdecision.users.user import Snooper
@@ -63,7 +65,7 @@ def test_one_pass_gives_what_two_loops_give():
     rumap = empirical(X, GRID, targets, replicates=40, seed=12, lower=0, upper=90, where=X > 20, times=2)
     # The same stream: one generator, replicate by replicate. The loop starts it again for every noise variance.
     for v in GRID:
-        rng = np.random.default_rng(np.random.SeedSequence(12))
+        rng = np.random.default_rng(next(replicate_seeds(as_seed_sequence(12)))[1])
         told = plain_loop(X, [v], ranks, 40, rng, 0, 90, [np.where(X > 20, 2 * v, v)])[0]
         for state, column in (("index", 0), ("position", 1)):
             here = rumap.select(knowledge=state, variance=v)

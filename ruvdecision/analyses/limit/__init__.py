@@ -263,6 +263,9 @@ def _solver(intruder: User, scientist: User, statistic: str, states: int | None)
         if not user.plain:
             what = f"The limit needs a user who knows the mechanism and believes what is true; {name} does not"
             raise UnsupportedError(what, do="Leave out truth= and knows_mask=")
+        if user.knows is not None:
+            what = f"The limit of releases beside {user.knows} is not available; {name} already knows that"
+            raise UnsupportedError(what, do="Leave out knows=, put what is known into the belief, or evaluate masks")
         if user.target.asks_row:
             what = "The limit is about values, and Identity asks for a row of the release"
             raise UnsupportedError(what, do="Ask for Record(j)")

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...checks import (
     as_float_array,
+    as_generator,
     check_fields,
     check_index,
     check_integer,
@@ -264,9 +265,7 @@ class TableBelief:
         if target.verbatim:
             return TablePosterior(self.system, [self._cell(i) for i in range(prod(self.shape))], self.seed)
         if self.system.exact:
-            return Drawn(
-                self.values_of(target, self.system.sample(DRAWN, np.random.default_rng([self.seed, 2]))), discrete=True
-            )
+            return Drawn(self.values_of(target, self.system.sample(DRAWN, as_generator(self.seed, 2))), discrete=True)
         tables, weights = self.system.weighted
         return Drawn(self.values_of(target, tables), weights, discrete=True)
 
@@ -498,7 +497,7 @@ class TablePosterior(BasePosterior):
     @cached_property
     def _tables(self) -> Drawn:
         if self.completions.exact:
-            return Drawn(self.completions.sample(DRAWN, np.random.default_rng([self.seed, 3])), discrete=True)
+            return Drawn(self.completions.sample(DRAWN, as_generator(self.seed, 3)), discrete=True)
         return Drawn(*self.completions.weighted, discrete=True)
 
     def _apart(self, question: Callable[[Posterior, Array], Value], at: ArrayLike) -> Value:

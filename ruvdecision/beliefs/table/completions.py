@@ -23,6 +23,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import betaln, gammaln
 
+from ...checks import as_generator
 from ...errors import UnsupportedError
 from ...numerics.counts import compositions
 from ...protocols import Array, Value
@@ -318,7 +319,7 @@ class Completions:
     @cached_property
     def weighted(self) -> tuple[Ints, Array]:
         """Weighted draws of whole tables and their weights, the largest being one, for systems that are not exact."""
-        rng = np.random.default_rng([self.seed, 1])
+        rng = as_generator(self.seed, 1)
         rough = [p.weighted(rng) for p in self.parts if p.lattice is None]
         size = min((len(x) for x, _ in rough), default=self.draws)
         tables = np.broadcast_to(self.known, (size, len(self.known))).copy()

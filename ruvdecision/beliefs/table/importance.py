@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ...checks import as_generator
 from ...errors import UnsupportedError
 from ...protocols import Array, Value
 from .lattice import log_weight
@@ -49,7 +50,7 @@ class ImportanceSample:
 
     @cached_property
     def _drawn(self) -> tuple[Ints, Array]:
-        rng = np.random.default_rng(self.seed)
+        rng = as_generator(self.seed)
         size = max(1, min(self.draws, CHUNK // (4 * self.matrix.shape[1])))
         values, log_chances = [], []
         for start in range(0, self.draws, size):

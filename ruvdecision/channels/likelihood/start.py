@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from functools import reduce
+from operator import or_
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,11 +13,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ...checks import check_integer
-from ...errors import InputError
+from ...errors import InputError, kind_of
 from ...protocols import Array
-from ..steps import MaskLike
+from ..steps import FileFacts, MaskLike, SampleRows, resolve
 from .base import Ints, Observation
 from .entries import Joined, Known, KnownLabels, nothing, split
+from .product import beside
 from .reader import read
 from .release import ReleaseLikelihood
 
@@ -42,6 +46,8 @@ def observe(mask: MaskLike, release: Released, n: int, columns: Sequence[Hashabl
     (array([1., 4.]), array([4., 4.]))
     """
     n = check_integer("n", n, low=1)
+    if mask.side_by_side:
+        return _several(mask, release, n, columns)
     table, index = _table(release, columns)
     _refuse_longer(len(table), n)
     if index is None:
@@ -70,6 +76,37 @@ def observe_numbers(
     _refuse_longer(len(values), n)
     columns = tuple(_numbers(values[:, j]) for j in range(values.shape[1]))
     return _through(mask, ReleaseLikelihood(columns, names=tuple(names), index=_places(index), total=n))
+
+
+def _several(mask: MaskLike, release: Any, n: int, columns: Sequence[Hashable] | None) -> ReleaseLikelihood:
+    """What several releases tell: each goes back through its own mask, and all together through what came before."""
+    *before, last = mask.parts
+    if not isinstance(release, (tuple, list)) or len(release) != mask.file_count:
+        raise InputError(
+            f"The mask makes {mask.file_count} releases",
+            kind_of(release),
+            "Pass what mask.release(data, rng) gave back, a tuple",
+        )
+    files, rows = list(release), None
+    if before:
+        found = [_table(one, columns) for one in files]
+        steps = resolve(reduce(or_, before), FileFacts(n, tuple(found[0][0].columns)))
+        if any(isinstance(f.step, SampleRows) and f.step.rows is not None for f in steps):
+            # A sample that all releases start from: they are about its rows.
+            rows = found[0][1]
+            if rows is None:
+                raise InputError("A sample must tell which rows it holds", "an array", "Release a DataFrame")
+            files = [table.reset_index(drop=True) for table, _ in found]
+    start, told = 0, []
+    for part in last.side_by_side:
+        own = files[start : start + part.file_count]
+        told.append(observe(part, own[0] if len(own) == 1 else tuple(own), n if rows is None else len(rows), columns))
+        start += part.file_count
+    observed = reduce(beside, told)
+    if not before:
+        return observed
+    index = np.arange(n) if rows is None else rows
+    return _through(reduce(or_, before), replace(observed, index=index, total=n))
 
 
 def _refuse_longer(rows: int, n: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,14 +12,17 @@ import numpy as np
 from ...beliefs.finite import FiniteBelief
 from ...beliefs.table.belief import TableBelief
 from ...channels.finite import FiniteChannel, Slots
+from ...channels.samples import sample_cases
 from ...checks import check_integer
 from ...errors import InputError, UnsupportedError
 from ...losses import Componentwise, CustomLoss, Quadratic, ZeroOne
 from ...masks.base import Mask
+from ...masks.rows import NOTHING
 from ...numerics.quadrature import adaptive
 from ...posteriors import Finite
 from ...protocols import Array, Posterior, Solution, Value
 from ...running.replication import REPLICATES, replicate_error, replicate_seeds
+from ...targets import Kind
 from ...users.user import User
 from ..base import (
     WHOLE_FILE,
@@ -94,10 +97,10 @@ class Enumeration(BaseEngine):
         codes = None if data is None else codes_of(belief, data)
         found = []
         for i, mask in enumerate(problem.masks):
-            found.append(self._expected(user, built[id(mask)], codes, problem.replicates, problem.seed))
+            found.append(self._expected(problem, mask, built[id(mask)], codes))
             if on_progress is not None:
                 on_progress((i + 1) / len(problem.masks))
-        before = self._expected(user, FiniteChannel.silent(belief), None, problem.replicates, problem.seed)[0]
+        before = self._expected(problem, NOTHING, FiniteChannel.silent(belief), None)[0]
         value, error = (np.array([float(v[i]) for v, _ in found]) for i in (0, 1))
         names = [n for _, n in found]
         return [Solution(value, error, float(before.value), names, averaged=AVERAGED in names)]
@@ -113,7 +116,7 @@ class Enumeration(BaseEngine):
         reason = self.refuses(user, [mask])
         if reason is not None and release is None:
             raise reason.error()
-        channel = FiniteChannel.of(belief, mask)
+        channel = _channel(belief, mask, None, release)
         law = self._law(user, channel)
         if release is None:
             if not all(k.silent for k in channel.kernels):
@@ -132,8 +135,10 @@ class Enumeration(BaseEngine):
         if isinstance(belief, TableBelief):
             yield from super().posteriors(problem, mask, releases)
             return
-        law = self._law(user, FiniteChannel.of(belief, mask, sample_covariance(belief, problem.data)))
+        scale = sample_covariance(belief, problem.data)
+        same = self._law(user, FiniteChannel.of(belief, mask, scale))
         for release in releases:
+            law = self._law(user, _channel(belief, mask, scale, release)) if same.channel.open_samples else same
             posterior = Finite(law.table.values, law.after(law.channel.read(release)))
             yield Evidence(posterior, partial(law.density, release))
 
@@ -160,13 +165,14 @@ class Enumeration(BaseEngine):
     def _law(self, user: User, channel: FiniteChannel) -> FiniteLaw:
         return FiniteLaw(user.belief, target_table(user.belief, user.target, self.limit), channel, self.limit)
 
-    def _expected(
-        self, user: User, channel: FiniteChannel, codes: Any, replicates: int | None, seed: Any
-    ) -> tuple[Value, str]:
+    def _expected(self, problem: Problem, mask: Mask, channel: FiniteChannel, codes: Any) -> tuple[Value, str]:
+        user, replicates, seed = problem.user, problem.replicates, problem.seed
+        if channel.open_samples:
+            return self._over_samples(problem, mask, channel, codes)
         law = self._law(user, channel)
         if channel.continuous:
-            if codes is None and len(channel.kinds) == 1 and law.one_number:
-                return _over_the_line(user, law), self.name
+            if codes is None and law.one_record and (line := channel.kernels[0].on_a_line()) is not None:
+                return _over_the_line(user, law, *line), self.name
             return self._drawn(user, law, codes, replicates, seed), AVERAGED
         if codes is not None and channel.sampled:
             return self._drawn(user, law, codes, replicates, seed), AVERAGED
@@ -187,6 +193,24 @@ class Enumeration(BaseEngine):
         each = uncertainty_of(user, law.table.values, outputs.joint / chance[:, None])
         # Errors of separate posteriors may hang together, so they are added and not averaged out.
         return Value(np.asarray(outputs.weights @ each.value), np.asarray(outputs.weights @ each.error)), self.name
+
+    def _over_samples(self, problem: Problem, mask: Mask, channel: FiniteChannel, codes: Any) -> tuple[Value, str]:
+        """Average over who is in the samples of single releases."""
+        user, belief, n = problem.user, problem.user.belief, len(channel.kinds)
+        followed = range(n) if codes is not None else user.target.rows_in(n).tolist()
+        if codes is None and user.target.only(Kind.AVERAGE):
+            followed = []
+        count = REPLICATES if problem.replicates is None else problem.replicates
+        cases, complete = sample_cases(channel.open_samples, n, followed, count, problem.seed)
+        scale = sample_covariance(belief, problem.data)
+        found = [
+            self._expected(problem, mask, FiniteChannel.of(belief, mask, scale, samples), codes) for _, samples in cases
+        ]
+        weights = np.array([w for w, _ in cases])
+        value, error = (np.array([float(v[i]) for v, _ in found]) for i in (0, 1))
+        spread = 0.0 if complete or count == 1 else float(replicate_error(value))
+        total = Value(np.asarray(weights @ value), np.asarray(np.hypot(weights @ error, spread)))
+        return total, AVERAGED if not complete or any(name == AVERAGED for _, name in found) else self.name
 
     def _drawn(self, user: User, law: FiniteLaw, codes: Any, replicates: int | None, seed: Any) -> Value:
         """Average over drawn releases, with the same random numbers for every mask."""
@@ -212,28 +236,48 @@ def uncertainty_of(user: User, values: Array, chances: Array) -> Value:
     )
 
 
-def _over_the_line(user: User, law: FiniteLaw) -> Value:
-    """Expected uncertainty when one number goes out with noise: integrate U(y) p(y) over the release y."""
-    kernel = law.channel.kernels[0]
-    assert kernel.noise is not None and isinstance(law.table, TargetTable)
-    sd = float(np.sqrt(kernel.noise[0, 0]))
+def _channel(belief: FiniteBelief, mask: Mask, scale: Array | None, release: Any) -> FiniteChannel:
+    """The channel of a mask, with what a release tells of who is in its samples."""
+    channel = FiniteChannel.of(belief, mask, scale)
+    if release is None or not channel.open_samples:
+        return channel
+    return FiniteChannel.of(belief, mask, scale, channel.samples_held(release))
+
+
+def _over_the_line(user: User, law: FiniteLaw, levels: Array, sd: float, groups: Sequence[Ints]) -> Value:
+    """Expected uncertainty when one number goes out with noise: integrate U(y) p(y) over the release y.
+
+    ``groups`` are outputs that what stands beside that number tells apart.
+    """
+    assert isinstance(law.table, TargetTable)
     # Chance of the target's values together with each output, before the noise.
     joint = law.outputs_before_noise()
-    live = joint.sum(axis=1) > 0
-    levels, joint = kernel.levels()[live, 0], joint[live]
-
-    def integrand(y: Array) -> Array:
-        log_density = -0.5 * ((y[:, None] - levels) / sd) ** 2
-        top = log_density.max(axis=1, keepdims=True)
-        share = np.exp(log_density - top) @ joint
-        chance = share.sum(axis=1)
-        density = chance * np.exp(top[:, 0]) / (sd * np.sqrt(2 * np.pi))
-        return np.asarray(density * uncertainty_of(user, law.table.values, share / chance[:, None]).value)
-
     steps = sd * np.array([-13.0, -8.0, -5.0, -3.0, -1.5, 0.0, 1.5, 3.0, 5.0, 8.0, 13.0])
-    breaks = np.unique((levels[:, None] + steps).reshape(-1))
     scale = max(float(uncertainty_of(user, law.table.values, joint.sum(axis=0, keepdims=True)).value[0]), 1e-300)
-    return adaptive(integrand, breaks, absolute=1e-11 * abs(scale), budget=100_000)
+    total = Value(np.zeros(()), np.zeros(()))
+    for group in groups:
+        live = group[joint[group].sum(axis=1) > 0]
+        if not len(live):
+            continue
+        if np.isnan(levels[live]).any():  # nothing goes out of this one
+            chance = joint[live].sum()
+            each = uncertainty_of(user, law.table.values, joint[live].sum(axis=0, keepdims=True) / chance)
+            part = Value(chance * each.value[0], chance * each.error[0])
+        else:
+            integrand = partial(_density_times_uncertainty, user, law.table.values, levels[live], sd, joint[live])
+            breaks = np.unique((levels[live, None] + steps).reshape(-1))
+            part = adaptive(integrand, breaks, absolute=1e-11 * abs(scale), budget=100_000)
+        total = Value(total.value + part.value, total.error + part.error)
+    return total
+
+
+def _density_times_uncertainty(user: User, values: Array, levels: Array, sd: float, joint: Array, y: Array) -> Array:
+    log_density = -0.5 * ((y[:, None] - levels) / sd) ** 2
+    top = log_density.max(axis=1, keepdims=True)
+    share = np.exp(log_density - top) @ joint
+    chance = share.sum(axis=1)
+    density = chance * np.exp(top[:, 0]) / (sd * np.sqrt(2 * np.pi))
+    return np.asarray(density * uncertainty_of(user, values, share / chance[:, None]).value)
 
 
 def check_loss(user: User) -> None:

@@ -147,7 +147,7 @@ class FiniteLaw:
         None if impossible.
         """
         channel = self.channel
-        frame = pd.DataFrame(release).to_numpy(dtype=object)
+        frame = pd.DataFrame(channel.side_by_side(release)).to_numpy(dtype=object)
         if channel.ordered and not channel.sampled and all(k.noise is not None for k in channel.kernels):
             return self._log_joint_of_numbers(frame)
         try:
@@ -161,7 +161,7 @@ class FiniteLaw:
                 continue
             # Evidence is kept relative to the nearest output; across masks the size of the density counts.
             noisy = np.diag(kernel.noise) > 0
-            values = np.array([np.nan if pd.isna(v) else float(v) for v in frame[slot]])
+            values = np.array(kernel.numbers([None if pd.isna(v) else v for v in frame[slot]]))
             offset += float(kernel.log_densities(values[None])[0].max())
             offset -= 0.5 * float(np.linalg.slogdet(2 * np.pi * kernel.noise[np.ix_(noisy, noisy)])[1])
             rank += float(noisy.sum())
@@ -242,11 +242,12 @@ class FiniteLaw:
     @property
     def one_number(self) -> bool:
         """Whether the release is one number with noise and the target follows from at most that record."""
-        return (
-            isinstance(self.table, TargetTable)
-            and len(self.channel.kinds) == 1
-            and len(self.channel.kernels[0].outputs[0]) == 1
-        )
+        return self.one_record and len(self.channel.kernels[0].outputs[0]) == 1
+
+    @property
+    def one_record(self) -> bool:
+        """Whether the file is one record, and the target follows from at most that."""
+        return isinstance(self.table, TargetTable) and len(self.channel.kinds) == 1
 
     def outputs_before_noise(self) -> Array:
         """Chance of each output of the only record (rows) together with the target's values (columns)."""

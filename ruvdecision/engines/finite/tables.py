@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...beliefs.table.belief import LISTED, TableBelief, TablePosterior
-from ...errors import InputError, UnsupportedError
+from ...errors import InputError, UnsupportedError, kind_of
 from ...masks.base import Mask
 from ...masks.cells import PublishedTable, ReleasedCells, as_counts, publish
 from ...posteriors import Finite
@@ -45,6 +45,10 @@ def after_release(belief: TableBelief, mask: Mask, release: Any) -> TableBelief:
             return belief
         raise InputError(
             f"The posterior after {mask} depends on what is released", None, "Pass release=mask.publish(table)"
+        )
+    if mask.side_by_side and not isinstance(release, PublishedTable):
+        raise InputError(
+            "Several releases of a table are published together", kind_of(release), "Pass publish(mask, table)"
         )
     if isinstance(release, PublishedTable) or not shown.margins:
         return belief.given(release)

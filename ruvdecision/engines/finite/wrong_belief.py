@@ -19,6 +19,7 @@ from scipy.special import logsumexp
 
 from ...beliefs.finite import FiniteBelief
 from ...channels.finite import FiniteChannel, Kernel, Slots, record_covariance
+from ...channels.samples import refuse_open_samples
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...numerics.quadrature import adaptive
@@ -80,6 +81,7 @@ class FinitePair:
             size = 1.0 if self.belief.levels.labelled else float(np.mean(np.diag(record_covariance(self.belief))))
             self.masks, self.prior = prior.candidates(mask, size, self.belief.records)
         self.actual = FiniteChannel.of(self.truth, mask, scale)
+        refuse_open_samples(self.actual, "users who are wrong or in the dark about the mask")
         # The noise is what it is: where its size is a share of the records' covariance, both sides take the agency's.
         share = scale if scale is not None or self.truth.levels.labelled else record_covariance(self.truth)
         self.channels = [FiniteChannel.of(self.belief, m, share) for m in self.masks]

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...channels.linear import Block
+from ...errors import UnsupportedError
 from ...protocols import Array
 from ...targets import Kind, Term
 from .conditioning import Conditioned, cell_sums, present
@@ -46,6 +47,7 @@ class AffineMeans:
     """
 
     def __init__(self, given: Conditioned, parts: Sequence[Term]) -> None:
+        _refuse_undone(given)
         self.given, self.parts = given, tuple(parts)
         self.places = _places(given, self.parts)
         self.size = sum(p.size for p in self.places)
@@ -73,8 +75,8 @@ class AffineMeans:
         self.constant = np.concatenate([np.broadcast_to(c, lead + c.shape[1:]) for c in constants], axis=1)
 
     def coordinates(self, release: Array) -> Array:
-        """The numbers that the means look at, from released values ``(n, k)`` in the channel's order of rows."""
-        given, k = self.given, self.given.k
+        """The numbers that the means look at, from released values ``(n, width)`` in the channel's order of rows."""
+        given = self.given
         values = np.nan_to_num(release, nan=0.0, posinf=0.0, neginf=0.0)
         z = np.empty(self.size)
         means = block_sums(given, values)
@@ -83,7 +85,7 @@ class AffineMeans:
             roots, observed = given.channel.blocks[p.shape].shape.roots, given.blocks[p.shape].observed
             table = means[p.shape]
             if p.cell is not None:
-                z[at] = values[p.row] - table[p.copy or 0].reshape(-1, k)[p.cell] / roots[p.cell]
+                z[at] = values[p.row] - table[p.copy or 0].reshape(-1, given.width)[p.cell] / roots[p.cell]
             elif p.copy is not None:
                 z[at] = table[p.copy][observed]
             else:
@@ -198,7 +200,10 @@ def block_covariance(given: Conditioned, shape: int) -> Array:
 
 
 def contrast_covariance(given: Conditioned, shape: int, cell: int) -> Array:
-    """Covariance of one contrast within a cell of the release, zero in columns where none shows; (masks or 1, k, k)."""
+    """Covariance of one contrast within a cell of the release, zero in columns where none shows.
+
+    Shape (masks or 1, width, width).
+    """
     block = given.channel.blocks[shape]
     w = block.w[:, cell] * (block.contrasts_released[cell] & block.released[cell])[:, None]
     released = np.where(block.released[cell], 1.0, 0.0)
@@ -208,15 +213,14 @@ def contrast_covariance(given: Conditioned, shape: int, cell: int) -> Array:
 
 
 def block_sums(given: Conditioned, values: Array) -> list[Array]:
-    """Normalised means of the cells of every block, one table ``(blocks, cells * k)`` per shape."""
-    k = given.k
+    """Normalised means of the cells of every block, one table ``(blocks, cells * width)`` per shape."""
     shape, copy, cell = given.channel.layout.rows()
     found = []
     for t, block in enumerate(given.channel.blocks):
         cells = len(block.shape.sizes)
         mine = shape == t
         total = cell_sums(values[mine], copy[mine], cell[mine], (block.shape.count, cells))
-        found.append((total / block.shape.roots[:, None]).reshape(-1, cells * k))
+        found.append((total / block.shape.roots[:, None]).reshape(-1, cells * given.width))
     return found
 
 
@@ -248,18 +252,27 @@ def _places(given: Conditioned, parts: Sequence[Term]) -> list[_Place]:
         found.append(_Place(t, copy, start=start, size=len(given.blocks[t].observed)))
         start += found[-1].size
     for t, copy, cell, row in within:
-        found.append(_Place(t, copy, cell, row, start, given.k))
-        start += given.k
+        found.append(_Place(t, copy, cell, row, start, given.width))
+        start += given.width
     return found
 
 
+def _refuse_undone(given: Conditioned) -> None:
+    if given.undone is not None:
+        raise UnsupportedError(
+            "Noise(common=True) in one release, undone by another, is not available for users who are wrong or in the "
+            "dark about the mask",
+            do="Leave out truth= and knows_mask=",
+        )
+
+
 def _contrast_gain(given: Conditioned, block: Block, cell: int) -> Array:
-    """How a record's distance from the mean of its cell is taken, over all k columns."""
+    """How a record's distance from the mean of its cell is taken, over all columns that are released."""
     observed = given._contrast_columns(block, cell)
     if len(observed) == 0:
-        return np.zeros((1, given.k, given.k))
+        return np.zeros((1, given.k, given.width))
     gain = given._contrast_gain(block, cell, observed)[0]
-    wide = np.zeros(gain.shape[:-1] + (given.k,))
+    wide = np.zeros(gain.shape[:-1] + (given.width,))
     wide[..., observed] = gain
     return wide
 
@@ -284,10 +297,11 @@ class Density(NamedTuple):
 
 
 def log_density(given: Conditioned, values: Array) -> Density:
-    """Log density of released values ``(n, k)`` for every mask of a family; minus infinity where they cannot be.
+    """Log density of released values ``(n, width)`` for every mask of a family; minus infinity where they cannot be.
 
     Under a flat prior it is the density up to a constant that all masks share.
     """
+    _refuse_undone(given)
     missing = np.isnan(values)
     there = present(given.channel)
     wiped = given.channel.wiped
@@ -339,11 +353,11 @@ def _latents(given: Conditioned, prior: Array, information: Array, score: Array)
 
 def _within(given: Conditioned, t: int, cell: int, values: Array, table: Array) -> tuple[Array, Array]:
     """Log density of the distances from the cells' means, over all blocks of one shape."""
-    block, k = given.channel.blocks[t], given.k
+    block = given.channel.blocks[t]
     shape, copy, at = given.channel.layout.rows()
     rows = np.flatnonzero((shape == t) & (at == cell))
     size, root = int(block.shape.sizes[cell]), float(block.shape.roots[cell])
-    off = values[rows] - table[copy[rows]].reshape(len(rows), -1, k)[:, cell] / root
+    off = values[rows] - table[copy[rows]].reshape(len(rows), -1, given.width)[:, cell] / root
     shown = block.released[cell]
     covariance = contrast_covariance(given, t, cell)[:, shown][:, :, shown]
     return _normal(

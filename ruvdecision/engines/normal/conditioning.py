@@ -29,6 +29,7 @@ from ...numerics.semidefinite import (
     fill_diagonal,
     joseph,
     not_negative,
+    null_rows,
     parallel,
     pseudo_inverse,
     root,
@@ -43,7 +44,7 @@ from ...numerics.semidefinite import (
 )
 from ...protocols import Array
 from ...targets import Kind, Term
-from .latents import ExchangeableLaw, latent_law
+from .latents import ExchangeableLaw, common_covariance, latent_law
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,12 +76,14 @@ class Conditioned:
 
     def __init__(self, belief: NormalBelief, channel: LinearChannel) -> None:
         self.belief, self.channel = belief, channel
-        self.k, self.n = belief.k, belief.records
+        self.k, self.n, self.width = belief.k, belief.records, channel.width
         self.latents = self.k * (1 + len(channel.common))
         self._units = units(belief.record_covariance)
         self.blocks = [self._solve(block) for block in channel.blocks]
+        self.undone = self._undone()
+        draws = None if self.undone is None else self.undone[1]
         self.cov, self.unidentified = latent_law(
-            belief.mu_covariance, channel.common, self.blocks, [b.shape for b in channel.blocks], self.k
+            belief.mu_covariance, channel.common, self.blocks, [b.shape for b in channel.blocks], self.k, draws
         )
         self._exchangeable = ExchangeableLaw.of(channel, belief.record_covariance, belief.mu_covariance, self.blocks)
 
@@ -120,10 +123,12 @@ class Conditioned:
         r = block.r[:, observed[:, None], observed]
         unit = np.tile(self._units, c)
         mean_observation, reduction = None, None
-        if not (block.plain or c == 1) and alike and len(b) == 1:
-            # Cells that were averaged together repeat each other: what is left of the file without repetitions.
-            reduction = without_repeats(b[0], r, unit[observed], unit)
-        if block.plain or c == 1 or reduction is not None:
+        direct = block.plain or (c == 1 and self.width == k)
+        if not direct and alike and len(b) == 1:
+            # Cells that were averaged together and several releases repeat each other: the file without repetitions.
+            released = np.tile(unit, self.width // k)[observed]
+            reduction = without_repeats(b[0], r, released, unit)
+        if direct or reduction is not None:
             shown, noise, loaded = (
                 (b, r, loading)
                 if reduction is None
@@ -135,6 +140,9 @@ class Conditioned:
             mean_observation = (loaded[..., :k], total) if alike else None
             if reduction is not None:
                 gain, weight = gain @ reduction, weight @ reduction
+                if self.width > k:
+                    # What an exact release leaves to a noisy one is nothing, and not the rounding error of that.
+                    gain = snap(gain, unit[:, None] / released)
         else:
             lower = root_of_inverse(b, self._root(), r)
             gain, weight = q @ through(b, lower), through(loading, lower)
@@ -149,12 +157,47 @@ class Conditioned:
         mean = block.b[:, observed, :] @ mean_part
         parts, alike = [mean], True
         for load in block.loads:
-            entered = np.broadcast_to(load, (max(len(load), 1), len(mean_part), self.k))[:, observed]
+            entered = np.broadcast_to(load, (max(len(load), 1), *load.shape[-2:]))[:, observed]
             same = bool(np.all(np.abs(entered - mean) <= 1e-12 * float(block.shape.roots.max())))
             parts.append(mean if same else entered)
             alike = alike and same
         lead = np.broadcast_shapes(*(p.shape[:1] for p in parts))
         return np.concatenate([np.broadcast_to(p, lead + p.shape[1:]) for p in parts], axis=-1), alike
+
+    def _undone(self) -> tuple[list[Array], Array] | None:
+        """What several releases tell exactly of common draws: by one as it is and one with such noise it is undone.
+
+        For the first mask the map from what is observed of each shape of block to the draws' mean, and for all masks
+        their covariance. None if nothing is told exactly.
+        """
+        k, common = self.k, self.channel.common
+        if not common or self.width == k:
+            return None
+        prior = common_covariance(common, k)
+        arrays = [
+            prior,
+            *(x for block in self.channel.blocks for x in (block.b, block.r)),
+            *(s.loading for s in self.blocks),
+        ]
+        lead = max(map(len, arrays))
+        maps: list[Array] = []
+        covariance, found = np.broadcast_to(prior, (lead, *prior.shape[1:])).copy(), False
+        for member in range(lead):
+            pick = lambda x, i=member: x[min(i, len(x) - 1)]  # noqa: E731
+            views = []
+            for block, solved in zip(self.channel.blocks, self.blocks, strict=True):
+                at = solved.observed
+                signal = (pick(block.b)[at].reshape(len(at), -1, k) @ self._root()).reshape(len(at), -1)
+                views.append(null_rows(np.concatenate([signal, root(pick(block.r)[at[:, None], at])], axis=1)))
+            told = np.concatenate([view @ pick(s.loading)[:, k:] for view, s in zip(views, self.blocks, strict=True)])
+            own = covariance[member]
+            gain = own @ told.T @ pseudo_inverse(told @ own @ told.T) if len(told) else np.zeros((len(own), 0))
+            found = found or bool(np.abs(told).max(initial=0.0) > 1e-12)
+            covariance[member] = joseph(snap(np.eye(len(own)) - gain @ told), own, gain, np.zeros((len(told),) * 2))
+            if not maps:
+                stops = np.cumsum([len(view) for view in views])[:-1]
+                maps = [g @ view for g, view in zip(np.split(gain, stops, axis=1), views, strict=True)]
+        return (maps, covariance) if found else None
 
     def _root(self) -> Array:
         """A root of the covariance of a record."""
@@ -317,10 +360,20 @@ class Conditioned:
     def _contrast_gain(self, block: Block, cell: int, observed: Any) -> tuple[Array, Array, Array]:
         w = (block.w[:, cell] * block.contrasts_released[cell][:, None])[:, observed]
         noise = block.rw[:, cell][:, observed[:, None], observed]
+        if self.width > self.k and len(w) == 1:
+            # Several releases may repeat each other.
+            unit = np.tile(self._units, self.width // self.k)[observed]
+            reduction = without_repeats(w[0], noise, unit, self._units)
+            shown = reduction @ w
+            across = self.belief.record_covariance @ np.swapaxes(shown, -1, -2)
+            gain = divide(across, shown @ across + square(reduction @ root(noise))) @ reduction
+            return snap(gain, self._units[:, None] / unit), w, noise
         total = w @ self.belief.record_covariance @ np.swapaxes(w, -1, -2) + noise
         across = self.belief.record_covariance @ np.swapaxes(w, -1, -2)
         return (
-            divide(across, total) if block.contrasts_released[cell][observed].all() else across @ pseudo_inverse(total),
+            divide(across, total)
+            if block.contrasts_released[cell][observed].all() and self.width == self.k
+            else across @ pseudo_inverse(total),
             w,
             noise,
         )
@@ -361,16 +414,25 @@ class _Means:
         prior = np.zeros(given.latents)
         if given.belief.mu_covariance is not None:
             prior[:k] = given.belief.mu_mean
+        if given.undone is not None:
+            tables = [self._table(release, t) for t in range(len(given.blocks))]
+            # Every block of a shape tells the same of a common draw.
+            for move, (y, _) in zip(given.undone[0], tables, strict=True):
+                prior[k:] += move @ y.mean(axis=0)
         score = np.zeros(given.latents)
         for t, (block, solved) in enumerate(zip(given.channel.blocks, given.blocks, strict=True)):
-            c, count = len(block.shape.sizes), block.shape.count
-            mine = self.shape == t
-            total = cell_sums(release[mine], self.copy[mine], self.cell[mine], (count, c))
+            y, total = self._table(release, t)
             self.sums.append(total)
-            y = (total / block.shape.roots[:, None]).reshape(count, c * k)[:, solved.observed]
-            score += solved.weight[0] @ (y.sum(axis=0) - count * (solved.loading[0] @ prior))
+            score += solved.weight[0] @ (y.sum(axis=0) - block.shape.count * (solved.loading[0] @ prior))
         self.latent = prior + given.cov[0] @ score
         self.release = release
+
+    def _table(self, release: Array, t: int) -> tuple[Array, Array]:
+        """Observed coordinates of the blocks of one shape, a row each, and the sums of their cells."""
+        shape, mine = self.given.channel.blocks[t].shape, self.shape == t
+        size = (shape.count, len(shape.sizes))
+        total = cell_sums(release[mine], self.copy[mine], self.cell[mine], size)
+        return (total / shape.roots[:, None]).reshape(shape.count, -1)[:, self.given.blocks[t].observed], total
 
     def records(self) -> Array:
         """Posterior mean of every record, shape (n, k)."""
@@ -379,7 +441,7 @@ class _Means:
         for t, (block, solved) in enumerate(zip(given.channel.blocks, given.blocks, strict=True)):
             c, count = len(block.shape.sizes), block.shape.count
             sums, roots = self.sums[t], block.shape.roots
-            y = (sums / roots[:, None]).reshape(count, c * k)[:, solved.observed]
+            y = (sums / roots[:, None]).reshape(count, -1)[:, solved.observed]
             centre = np.kron(roots, self.latent[:k])
             means = centre + (y - solved.loading[0] @ self.latent) @ solved.gain[0].T
             means = means.reshape(count, c, k) / roots[:, None]
@@ -422,9 +484,9 @@ def cell_sums(values: Array, copy: Any, cell: Any, size: tuple[int, int]) -> Arr
 
 
 def present(channel: LinearChannel) -> NDArray[np.bool_]:
-    """Which entries are in the file, shape (n, k)."""
+    """Which entries are in the file, shape (n, width)."""
     shape, _, cell = channel.layout.rows()
-    found = np.empty((channel.layout.n, channel.columns), dtype=bool)
+    found = np.empty((channel.layout.n, channel.width), dtype=bool)
     for t, block in enumerate(channel.blocks):
         mine = shape == t
         found[mine] = block.released[cell[mine]]

@@ -12,6 +12,7 @@ import pandas as pd
 
 from ...beliefs.normal import NormalBelief
 from ...channels.linear import LinearChannel
+from ...channels.samples import sample_cases
 from ...checks import as_generator
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
@@ -49,7 +50,7 @@ from .forms import (
     posterior_given,
 )
 from .mixture import NormalMixture
-from .releases import as_records, channel_of, moved, released, rows_alike
+from .releases import as_records, channel_of, moved, released, rows_alike, samples_held
 from .wrong_belief import NormalPair
 
 AVERAGED = "exact, averaged over releases"
@@ -157,13 +158,14 @@ class Exact(BaseEngine):
         """
         belief = _belief(user)
         given = Conditioned(belief, channel_of(belief, mask))
-        if release is None and given.channel.location != "known" and user.target.places_records:
+        placed = given.channel.location != "known" and user.target.places_records
+        if release is None and (placed or given.channel.open_samples):
             raise InputError(
                 f"The posterior after {mask} depends on what is released", None, "Pass release=mask.release(data, rng)"
             )
         if release is None:
             return posterior_given(user, given, None, as_generator(0))
-        values, place = released(belief, given.channel, release)
+        given, values, place = _read(given, mask, release)
         return posterior_given(replace(user, target=moved(user.target, place)), given, values, as_generator(0))
 
     def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
@@ -171,10 +173,10 @@ class Exact(BaseEngine):
         table = None if problem.data is None else as_records(belief, problem.data)
         given = Conditioned(belief, channel_of(belief, mask, data=table))
         for (_, _, for_draws), release in zip(replicate_seeds(problem.seed), releases, strict=False):
-            values, place = released(belief, given.channel, release)
+            this, values, place = _read(given, mask, release, table)
             mine = replace(user, target=moved(user.target, place))
-            posterior = posterior_given(mine, given, values, np.random.default_rng(for_draws))
-            yield Evidence(posterior, partial(_density, given, values))
+            posterior = posterior_given(mine, this, values, np.random.default_rng(for_draws))
+            yield Evidence(posterior, partial(_density, this, values))
 
     # -- every record --------------------------------------------------------------------------------
 
@@ -184,7 +186,7 @@ class Exact(BaseEngine):
         user = problem.user
         form = form_of(user.belief, user.target.aimed_at(0))
         (channel,) = built.channels.values()
-        if form is None or len(form.terms) != 1 or channel.location == "unknown":
+        if form is None or len(form.terms) != 1 or channel.location == "unknown" or channel.open_samples:
             return None
         averaged = user.actions is not None or not user.loss.location_free
         if averaged:
@@ -269,6 +271,13 @@ class Exact(BaseEngine):
         """Uncertainty of a family's members, and whether it had to be averaged over drawn releases."""
         count, user, form = len(family), asked.user, asked.form
         place = given.channel.location if asked.placed else "known"
+        if given.channel.open_samples:
+            easy = asked.free or (
+                data is None and form is not None and form.number and user.belief.mu_covariance is not None
+            )
+            if asked.whole or (form is not None and easy):
+                return self._over_samples(problem, asked, family, given, data), False
+            return self._simulate(problem, family, data, on_progress), True
         if asked.whole:
             return self._all_records(user, given, count), False
         if form is not None and place == "unknown":
@@ -282,6 +291,27 @@ class Exact(BaseEngine):
             if data is None and form.number and user.belief.mu_covariance is not None:
                 return self._over_means(user, given, form, place, count), False
         return self._simulate(problem, family, data, on_progress), True
+
+    def _over_samples(
+        self, problem: Problem, asked: _Asked, family: Sequence[Mask], given: Conditioned, data: Array | None
+    ) -> Value:
+        """Average over who is in the samples of single releases."""
+        belief, numbers = given.belief, np.array([mask.numbers for mask in family], dtype=np.float64)
+        terms = () if asked.form is None else asked.form.terms
+        followed = sorted({t.row % given.n for t in terms if t.kind is Kind.RECORD})
+        count = REPLICATES if problem.replicates is None else problem.replicates
+        cases, complete = sample_cases(given.channel.open_samples, given.n, followed, count, problem.seed)
+        each = []
+        for _, samples in cases:
+            this = Conditioned(belief, channel_of(belief, family[0], numbers, data, samples))
+            each.append(self._family(problem, asked, family, this, data)[0])
+        total = _weighted([(w, value) for (w, _), value in zip(cases, each, strict=True)])
+        if complete:
+            return total
+        spread = (
+            replicate_error(np.stack([value.value for value in each])) if count > 1 else np.full(len(family), np.nan)
+        )
+        return Value(total.value, np.hypot(total.error, spread))
 
     def _over_places(self, user: User, given: Conditioned, form: LinearForm, place: str) -> Value:
         """Average over where the record may lie, for a sample whose rows are told."""
@@ -366,10 +396,9 @@ class Exact(BaseEngine):
             # A frame keeps the row numbers, which tell who is in a sample.
             records = pd.DataFrame(belief.draw(np.random.default_rng(for_data)) if data is None else data)
             for i, (mask, single) in enumerate(zip(family, singles, strict=True)):
-                release = mask.release(records, for_mask)
-                values, place = released(belief, single.channel, release)
+                this, values, place = _read(single, mask, mask.release(records, for_mask), data)
                 mine = user if single.channel.location != "drawn" else replace(user, target=moved(user.target, place))
-                posterior = posterior_given(mine, single, values, np.random.default_rng(for_draws))
+                posterior = posterior_given(mine, this, values, np.random.default_rng(for_draws))
                 result = user.loss.uncertainty(posterior, user.actions)
                 uncertainties[r, i], within[r, i] = float(result.value), float(result.error)
             if on_progress is not None:
@@ -399,6 +428,15 @@ def _by_place(given: Conditioned, form: LinearForm, rows: Ints) -> tuple[list[Ar
     kinds, which = np.unique(np.stack([shape, cell])[:, rows], axis=1, return_inverse=True)
     matrix = None if form.plain else form.matrix
     return [given.record_covariance(int(t), int(c), matrix) for t, c in kinds.T], which.reshape(-1)
+
+
+def _read(given: Conditioned, mask: Mask, release: Any, data: Array | None = None) -> tuple[Conditioned, Array, Ints]:
+    """The belief given what a release tells of its samples, its values, and where each record stands in them."""
+    belief, channel = given.belief, given.channel
+    if channel.open_samples:
+        held = samples_held(belief, channel, release)
+        given = Conditioned(belief, channel_of(belief, mask, data=data, samples=held))
+    return given, *released(belief, given.channel, release)
 
 
 def _density(given: Conditioned, values: Array) -> tuple[float, float]:

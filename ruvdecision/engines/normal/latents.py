@@ -20,16 +20,22 @@ from ...targets import Kind, Term
 
 
 def latent_law(
-    prior_covariance: Array | None, common: Sequence[Array], blocks: Sequence[Any], counts: Sequence[Any], k: int
+    prior_covariance: Array | None,
+    common: Sequence[Array],
+    blocks: Sequence[Any],
+    counts: Sequence[Any],
+    k: int,
+    draws: Array | None = None,
 ) -> tuple[Array, Any]:
     """Cov(h | release), and which latents the release leaves entirely open under a flat prior.
 
-    ``blocks`` are solved shapes of block, ``counts`` their shapes with how many there are of each.
+    ``blocks`` are solved shapes of block, ``counts`` their shapes with how many there are of each. ``draws`` is the
+    joint covariance of the common draws where releases tell exactly of them.
     """
     informative = [(s, c) for s, c in zip(blocks, counts, strict=True) if len(s.observed)]
     loadings = [s.loading for s, _ in informative]
     if not all(np.array_equal(v[..., :k], v[..., i : i + k]) for v in loadings for i in range(k, v.shape[-1], k)):
-        return _joint_law(prior_covariance, common, informative, k)
+        return _joint_law(prior_covariance, common_covariance(common, k) if draws is None else draws, informative, k)
     if prior_covariance is None:
         total, unidentified = _flat_prior_law(informative, k)
         # Nothing is known of the mean beforehand, so that nothing is learnt about the noise: the mean is the sum less
@@ -100,18 +106,23 @@ def _observes_mean(loading: Array, shape: Any, k: int) -> bool:
     return len(shape.sizes) == 1 and loading.shape[-2] == k and bool(np.all(loading == shape.roots[0] * np.eye(k)))
 
 
+def common_covariance(common: Sequence[Array], k: int) -> Array:
+    """Joint covariance of the common draws, which are independent; shape (masks or 1, draws * k, draws * k)."""
+    noise = np.zeros((*np.broadcast_shapes((1,), *(c.shape[:1] for c in common)), len(common) * k, len(common) * k))
+    for i, covariance in enumerate(common):
+        noise[:, i * k : i * k + k, i * k : i * k + k] = covariance
+    return noise
+
+
 def _joint_law(
-    prior_covariance: Array | None, common: Sequence[Array], informative: Sequence[tuple[Any, Any]], k: int
+    prior_covariance: Array | None, noise: Array, informative: Sequence[tuple[Any, Any]], k: int
 ) -> tuple[Array, Any]:
-    """The latents together, where a common draw enters unlike the mean."""
-    d = k * (1 + len(common))
+    """The latents together, where a common draw enters unlike the mean; ``noise`` is the draws' joint covariance."""
+    d = k + noise.shape[-1]
     information = symmetric(
         sum((shape.count * (s.weight @ s.loading) for s, shape in informative), np.zeros((1, d, d)))
     )
-    lead = np.broadcast_shapes(information.shape[:1], *(c.shape[:1] for c in common))
-    noise = np.zeros(lead + (d - k, d - k))
-    for i, covariance in enumerate(common):
-        noise[:, i * k : i * k + k, i * k : i * k + k] = covariance
+    lead = np.broadcast_shapes(information.shape[:1], noise.shape[:1])
     if prior_covariance is not None:
         prior = np.zeros(lead + (d, d))
         prior[:, :k, :k] = prior_covariance
@@ -190,6 +201,8 @@ class ExchangeableLaw:
     ) -> ExchangeableLaw | None:
         """The law, or None where records are treated differently."""
         first = channel.blocks[0]
+        if channel.width > channel.columns:
+            return None
         if prior_covariance is None and not (first.plain and first.released.all()):
             return None
         for block, solved in zip(channel.blocks, blocks, strict=True):

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...channels.samples import refuse_open_samples
 from ...errors import UnsupportedError
 from ...masks.base import Batch, Mask
 from ...posteriors import Drawn, Gaussian, Mixture
@@ -66,6 +67,7 @@ class NormalMixture:
         ]
         self.table = table
         self.channel = self.families[0][1].channel
+        refuse_open_samples(self.channel, "users who do not know the mask")
         if any(given.channel.location != self.channel.location for _, given in self.families):
             raise UnsupportedError(
                 "The masks that the user thinks possible must all keep the order of the rows, or all lose it",

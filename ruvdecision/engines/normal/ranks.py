@@ -12,6 +12,7 @@ import pandas as pd
 
 from ...beliefs.normal import NormalBelief
 from ...channels.linear import LinearChannel
+from ...channels.samples import refuse_open_samples
 from ...channels.steps import FileFacts, PermuteRows, resolve
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
@@ -169,7 +170,8 @@ class Ranks(BaseEngine):
 
     def _channel(self, belief: NormalBelief, mask: Mask, data: Any) -> LinearChannel:
         channel = channel_of(belief, mask, data=None if data is None else as_records(belief, data))
-        if channel.scrambled:
+        refuse_open_samples(channel, "order statistics")
+        if channel.scrambled or (channel.location == "unknown" and channel.width > channel.columns):
             raise UnsupportedError(
                 "Shuffled groups hide which rows belong together, so their records cannot be drawn",
                 str(mask),

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from ...beliefs.normal import NormalBelief
 from ...channels.layout import Layout, Partition
 from ...channels.linear import LinearChannel
+from ...channels.samples import Samples, row_classes, sample_sizes
 from ...channels.steps import FileFacts
-from ...errors import InputError, UnsupportedError
+from ...errors import InputError, UnsupportedError, kind_of
 from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...protocols import Array
@@ -21,7 +22,11 @@ Ints = NDArray[np.int64]
 
 
 def channel_of(
-    belief: NormalBelief, mask: Mask, numbers: Array | None = None, data: Array | None = None
+    belief: NormalBelief,
+    mask: Mask,
+    numbers: Array | None = None,
+    data: Array | None = None,
+    samples: Samples | None = None,
 ) -> LinearChannel:
     """The channel of a mask, or of a family: one of its masks, and the numbers of all of them."""
     covariance = belief.record_covariance
@@ -29,7 +34,7 @@ def channel_of(
         covariance = np.atleast_2d(np.cov(data, rowvar=False))
     about = FileFacts(belief.records, tuple(belief.columns or range(belief.k)), covariance)
     own = np.array([mask.numbers], dtype=np.float64) if numbers is None else numbers
-    return LinearChannel.of(mask, about, own)
+    return LinearChannel.of(mask, about, own, samples)
 
 
 def linear_channel(
@@ -45,6 +50,9 @@ def linear_channel(
 
 def rows_alike(channel: LinearChannel, rows: Ints) -> list[Ints] | None:
     """Labels of rows: rows with the same ones are treated alike. None if each is a case of its own."""
+    if channel.open_samples:
+        classes = row_classes(channel.open_samples, channel.layout.n)
+        return None if classes is None else [classes[rows]]
     if channel.location == "known":
         shape, _, cell = channel.layout.rows()
         return [shape[rows], cell[rows]]
@@ -73,23 +81,65 @@ def as_records(belief: NormalBelief, data: Any) -> Array:
 
 
 def released(belief: NormalBelief, channel: LinearChannel, release: Any) -> tuple[Array, Ints]:
-    """A release as an n by k matrix in the channel's order of rows, and where each record stands in that order.
+    """A release as a matrix of n rows in the channel's order, and where each record stands in that order.
 
-    The channel puts the rows of a random sample first. Which they are is told by the labels of the release.
+    The channel puts the rows of a random sample first. Which they are is told by the labels of the release. Several
+    releases stand side by side, each row in its place unless one sample was taken before them all.
     """
-    frame = Frame.of(release)
-    values, _ = frame.numeric("A release", missing=True)
+    found = [_numbers(belief, one) for one in release_files(belief, channel, release)]
     n = belief.records
+    if channel.location != "drawn":
+        values = np.concatenate([_filled(frame, v, n, len(found) > 1) for frame, v in found], axis=1)
+        return _regrouped(channel, values) if channel.scrambled else values, np.arange(n)
+    kept = _rows_held(found[0][0], n)
+    order = np.concatenate([kept, np.setdiff1d(np.arange(n), kept)])
+    place = np.empty(n, dtype=np.int64)
+    place[order] = np.arange(n)
+    values = np.concatenate([v for _, v in found], axis=1)
+    return np.concatenate([values, np.full((n - len(kept), values.shape[1]), np.nan)]), place
+
+
+def release_files(belief: NormalBelief, channel: LinearChannel, release: Any) -> list[Any]:
+    """The file of every release: one, or as many as the mask makes."""
+    count = channel.width // belief.k
+    if count == 1:
+        return [release]
+    if not isinstance(release, (tuple, list)) or len(release) != count:
+        raise InputError(
+            f"The mask makes {count} releases", kind_of(release), "Pass what mask.release(data, rng) gave back, a tuple"
+        )
+    return list(release)
+
+
+def samples_held(belief: NormalBelief, channel: LinearChannel, release: Any) -> Samples:
+    """Which rows the samples of single releases hold, told by their labels."""
+    files, sizes = release_files(belief, channel, release), sample_sizes(channel.open_samples)
+    return {first: _rows_held(Frame.of(files[first // belief.k]), belief.records) for first in sizes}
+
+
+def _numbers(belief: NormalBelief, release: Any) -> tuple[Frame, Array]:
+    frame, n = Frame.of(release), belief.records
+    values, _ = frame.numeric("A release", missing=True)
     if values.shape[1] != belief.k or values.shape[0] > n:
         raise InputError(
             f"The release must have {belief.k} columns and at most {n} rows",
             f"shape {values.shape}",
             "Pass what mask.release(data, rng) gave back",
         )
-    if channel.location != "drawn":
-        if values.shape[0] < n:
-            values = np.concatenate([values, np.full((n - values.shape[0], belief.k), np.nan)])
-        return _regrouped(channel, values) if channel.scrambled else values, np.arange(n)
+    return frame, values
+
+
+def _filled(frame: Frame, values: Array, n: int, by_label: bool) -> Array:
+    """Values of n rows; those that are not in the file are missing."""
+    if len(values) == n:
+        return values
+    full = np.full((n, values.shape[1]), np.nan)
+    full[_rows_held(frame, n) if by_label else slice(len(values))] = values
+    return full
+
+
+def _rows_held(frame: Frame, n: int) -> Ints:
+    """Row numbers of a sample."""
     kept = frame.table.index.to_numpy()
     if (
         frame.kind not in ("frame", "series")
@@ -102,10 +152,7 @@ def released(belief: NormalBelief, channel: LinearChannel, release: Any) -> tupl
             "a release without row numbers",
             "Release a DataFrame with its rows numbered from 0 as index",
         )
-    order = np.concatenate([kept, np.setdiff1d(np.arange(n), kept)])
-    place = np.empty(n, dtype=np.int64)
-    place[order] = np.arange(n)
-    return np.concatenate([values, np.full((n - len(kept), belief.k), np.nan)]), place
+    return kept.astype(np.int64)
 
 
 def _regrouped(channel: LinearChannel, values: Array) -> Array:

@@ -68,6 +68,8 @@ class NormalPair:
         if own.actions is not None or not loss.location_free or target.ranked:
             return None
         mine, theirs = (Conditioned(u.belief, channel_of(u.belief, mask, numbers)) for u in (own, self.agency))
+        if mine.channel.open_samples or mine.undone is not None:
+            return None
         place = mine.channel.location if target.places_records else "known"
         second = getattr(loss, "second_order", False)
         if target.is_a(Kind.FILE):

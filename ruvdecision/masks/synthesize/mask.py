@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from ...checks import Columns, Seed, as_generator, check_choice, check_columns, check_integer, checked
+from ...checks import RELEASES, Columns, Seed, as_generator, check_choice, check_columns, check_integer, checked
 from ...errors import InputError
 from ..base import Mask
 from ..columns import apart, as_columns, kind_of, rank_columns, refuse_missing
@@ -33,8 +33,9 @@ KNOWS = {
 class Synthesize(Mask):
     """Replace columns by values drawn from a model that was fitted to them.
 
-    Missing and infinite values are refused by name. Columns that are neither synthesised nor given stay as they
-    are and play no part. The release has as many records as the file; its rows belong to nobody.
+    "regression" and "cart" synthesise missing values as they occur in the file: first whether a value is missing, then
+    the value. Other methods refuse them by name, and all refuse infinite values. Columns that are neither synthesised
+    nor given stay as they are and play no part. The release has as many records as the file; its rows belong to nobody.
 
     Parameters
     ----------
@@ -109,7 +110,7 @@ class Synthesize(Mask):
     def releases(self, data: Any, rng: Seed = None) -> list[Any]:
         """Give back ``copies`` independent releases, each of the kind that came in."""
         frame = Frame.of(data)
-        return [self._draw(frame, stream).unwrap() for stream in as_generator(rng).spawn(self.copies)]
+        return [self._draw(frame, stream).unwrap() for stream in as_generator(rng, RELEASES).spawn(self.copies)]
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         # The same stream as the first copy, so that release(data, 1) is releases(data, 1)[0].
@@ -121,10 +122,11 @@ class Synthesize(Mask):
         if frame.n < 2:
             do = "One record cannot be synthesised without showing it"
             raise InputError(f"{who} needs at least two records", frame.n, do)
-        refuse_missing(who, frame.table.iloc[:, [*chosen, *given]])
+        sequential = self.method in ("regression", "cart")
+        refuse_missing(who, frame.table.iloc[:, [*chosen, *given]], only_infinite=sequential)
         if self.method == "normal":
             return self._normal(frame, chosen, given, rng)
-        if self.method in ("regression", "cart"):
+        if sequential:
             linear = self.method == "regression"
             model = regression if linear else cart(self.min_leaf or 5)
             order = self._order(frame, chosen)

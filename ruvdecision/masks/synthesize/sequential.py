@@ -22,11 +22,14 @@ class ColumnTask:
     """What a model for one column gets: the column, and its predictors in the original and the synthetic file."""
 
     column: pd.Series
+    """The values that are known."""
     kind: str
     codes: Ints | None
     """Category of each record, None for numbers and dates."""
     original: Array
+    """Predictors of these records."""
     synthetic: Array
+    """Predictors of the records to draw, as many as the file has."""
     proper: bool
 
 
@@ -50,6 +53,10 @@ def draw_sequential(
     predictors. It is applied to the given columns and the *synthetic* ones before it, so the product of the
     conditional laws is the joint law. Raghunathan, Reiter and Rubin (2003); Reiter (2005) for trees.
     ``corner`` leaves the first category of each predictor out, as regression wants it.
+
+    Missing values are synthesised, too: whether a value is missing is drawn first, by the same model for a category,
+    and the value from a model of the records that have one. As a predictor, missing is a category of its own; a number
+    is at its mean, with an indicator beside it.
     """
     table, n = frame.table, frame.n
     encoders = {i: Encoder.of(table.iloc[:, i], corner=corner) for i in [*given, *order[:-1]]}
@@ -59,20 +66,26 @@ def draw_sequential(
     drawn: dict[int, Any] = {}
     for i, stream in zip(order, rng.spawn(len(order)), strict=True):
         column = table.iloc[:, i]
-        kind = kind_of(column)
-        task = ColumnTask(
-            column,
-            kind,
-            _categories_of(column)[0] if kind in ("category", "boolean") else None,
-            np.hstack([np.zeros((n, 0)), *(blocks[j] for j in before)]),
-            np.hstack([np.zeros((n, 0)), *(synthetic[j] for j in before)]),
-            proper,
-        )
-        drawn[i] = model(task, stream)
+        x, new = (np.hstack([np.zeros((n, 0)), *(part[j] for j in before)]) for part in (blocks, synthetic))
+        known = column.notna().to_numpy(dtype=bool)
+        if not known.any():
+            drawn[i] = column.array  # nothing to draw from
+        elif known.all():
+            drawn[i] = model(_task(column, x, new, proper), stream)
+        else:
+            lost = np.asarray(model(_task(pd.Series(~known, name=column.name), x, new, proper), stream.spawn(1)[0]))
+            values = model(_task(column[known], x[known], new, proper), stream)
+            drawn[i] = pd.Series(values).mask(lost.astype(bool)).astype(column.dtype).array
         if i in encoders:
             synthetic[i] = encoders[i](pd.Series(drawn[i]))
         before.append(i)
     return frame.put(drawn)
+
+
+def _task(column: pd.Series, original: Array, synthetic: Array, proper: bool) -> ColumnTask:
+    kind = kind_of(column)
+    codes = _categories_of(column)[0] if kind in ("category", "boolean") else None
+    return ColumnTask(column, kind, codes, original, synthetic, proper)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,22 +96,29 @@ class Encoder:
     scale: float = 1.0
     levels: pd.Index | None = None
     corner: bool = False
+    gaps: bool = False
+    """Whether the original has missing values, which have an indicator of their own."""
 
     @classmethod
     def of(cls, column: pd.Series, *, corner: bool) -> Encoder:
         """Fit to the original column."""
-        kind = kind_of(column)
+        kind, gaps = kind_of(column), bool(column.isna().any())
         if kind in ("category", "boolean"):
-            return cls(levels=pd.Index(_categories_of(column)[1]), corner=corner)
-        x = ordered_values(column).astype(np.float64)
-        return cls(float(x.mean()), float(standard_deviations(x)) or np.inf)
+            return cls(levels=pd.Index(_categories_of(column)[1]), corner=corner, gaps=gaps)
+        known = column.dropna()
+        x = ordered_values(known).astype(np.float64) if len(known) else np.zeros(1)
+        return cls(float(x.mean()), float(standard_deviations(x)) or np.inf, gaps=gaps)
 
     def __call__(self, column: pd.Series) -> Array:
+        lost = column.isna().to_numpy(dtype=bool)[:, None]
         if self.levels is None:
             # A constant column has infinite scale here, which makes it zero: it says nothing.
-            return ((ordered_values(column).astype(np.float64) - self.centre) / self.scale)[:, None]
-        codes = np.asarray(self.levels.get_indexer(pd.Index(column)))
-        return (codes[:, None] == np.arange(1 if self.corner else 0, len(self.levels))).astype(np.float64)
+            block = np.zeros((len(column), 1))
+            block[~lost[:, 0], 0] = (ordered_values(column[~lost[:, 0]]).astype(np.float64) - self.centre) / self.scale
+        else:
+            codes = np.asarray(self.levels.get_indexer(pd.Index(column)))
+            block = (codes[:, None] == np.arange(1 if self.corner else 0, len(self.levels))).astype(np.float64)
+        return np.hstack([block, lost]) if self.gaps else block
 
 
 def _categories_of(column: pd.Series) -> tuple[Ints, Any]:
@@ -152,7 +172,7 @@ def _linear(task: ColumnTask, rng: np.random.Generator) -> Array:
         level, along = error[0] / np.sqrt(n), along + error[1:]
     new = task.synthetic - task.original.mean(axis=0)
     mean = level + np.einsum("ij,j->i", new, _slopes(r, along))
-    return np.asarray(centre + scale * (mean + np.sqrt(variance) * rng.standard_normal(n)))
+    return np.asarray(centre + scale * (mean + np.sqrt(variance) * rng.standard_normal(len(mean))))
 
 
 def _slopes(r: Array, along: Array) -> Array:
@@ -165,15 +185,15 @@ def _slopes(r: Array, along: Array) -> Array:
 
 
 def _categories(task: ColumnTask, codes: Ints, rng: np.random.Generator) -> Any:
-    n, k = len(codes), int(codes.max()) + 1
+    n, m, k = len(codes), len(task.synthetic), int(codes.max()) + 1
     first = np.unique(codes, return_index=True)[1]
     rows = rng.integers(0, n, size=n) if task.proper else np.arange(n)
     if task.original.shape[1] == 0:
         share = np.bincount(codes[rows], minlength=k) / n
-        chance = np.broadcast_to(share, (n, k))
+        chance = np.broadcast_to(share, (m, k))
     else:
         chance = fit_logistic(task.original[rows], codes[rows], k)(task.synthetic)
-    return task.column.array.take(first[draw_categories(chance, rng.random(n))])
+    return task.column.array.take(first[draw_categories(chance, rng.random(m))])
 
 
 def fit_logistic(x: Array, codes: Ints, k: int) -> Callable[[Array], Array]:
@@ -218,14 +238,14 @@ def cart(min_leaf: int) -> Model:
     """
 
     def model(task: ColumnTask, rng: np.random.Generator) -> Any:
-        n = len(task.column)
+        n, m = len(task.column), len(task.synthetic)
         least = min(min_leaf, n)
         rows = rng.integers(0, n, size=n) if task.proper else np.arange(n)
         if task.original.shape[1] == 0:
-            donors = rows[rng.integers(0, n, size=n)]
+            donors = rows[rng.integers(0, n, size=m)]
         else:
             leaf, fallen = _leaves(task, rows, least, rng)
-            donors = rows[_members(leaf, fallen, rng.random(n))]
+            donors = rows[_members(leaf, fallen, rng.random(m))]
         return task.column.array.take(donors)
 
     return model
@@ -242,14 +262,16 @@ def _leaves(task: ColumnTask, rows: Ints, min_leaf: int, rng: np.random.Generato
 
     # The seed only decides between splits of equal gain, but those are common in small leaves.
     seed = int(rng.integers(0, 2**31 - 1))
-    x = task.original[rows]
+    # Trees look at single precision: far from zero different values would be equal.
+    centre, scale = task.original.mean(axis=0), np.ptp(task.original, axis=0)
+    x, drawn = ((part - centre) / np.where(scale > 0, scale, 1.0) for part in (task.original[rows], task.synthetic))
     if task.codes is None:
         y = ordered_values(task.column).astype(np.float64)
         y = (y - y.mean()) / (float(standard_deviations(y)) or 1.0)
         tree = DecisionTreeRegressor(min_samples_leaf=min_leaf, random_state=seed).fit(x, y[rows])
     else:
         tree = DecisionTreeClassifier(min_samples_leaf=min_leaf, random_state=seed).fit(x, task.codes[rows])
-    return np.asarray(tree.apply(x), dtype=np.int64), np.asarray(tree.apply(task.synthetic), dtype=np.int64)
+    return np.asarray(tree.apply(x), dtype=np.int64), np.asarray(tree.apply(drawn), dtype=np.int64)
 
 
 def _members(leaf: Ints, fallen: Ints, u: Array) -> Ints:

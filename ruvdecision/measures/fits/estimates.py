@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from ...checks import check_fields, check_integer, check_number, checked, is_single
+from ...checks import as_generator, check_fields, check_integer, check_number, checked, is_single
 from ...errors import InputError
 from ...protocols import Array
 from ..frames import Names, as_names, enough_rows, numeric, pick, refuse_constant, refuse_vanishing
@@ -217,7 +217,7 @@ class Statistic(_Estimates):
             got = f"shape {estimate.shape}, {int(np.sum(~np.isfinite(estimate)))} not finite"
             what = f"The function must give finite numbers for {which}"
             raise InputError(what, got, "Give back a number or a vector")
-        rng = np.random.default_rng(self.seed)
+        rng = as_generator(self.seed)
         samples = [ask(values[rng.integers(0, n, n)]) for _ in range(self.draws)]
         odd = next((s.size for s in samples if s.shape != estimate.shape), None)
         if odd is not None:

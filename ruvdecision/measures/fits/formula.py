@@ -6,8 +6,11 @@ formulaic's own matrix costs several times a whole fit (benchmarks/bench_measure
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Container, Hashable, Iterable
+import warnings
+from collections.abc import Container, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations
@@ -23,6 +26,20 @@ from ..frames import ColumnCategories, categories_of, is_number, vector
 
 CALL = re.compile(r"""([CQ])\(\s*(?:`([^`]+)`|"([^"]+)"|'([^']+)'|(\w+))\s*\)""")
 """A column inside C(...), which makes it a category, or Q(...), which lets it have any name."""
+
+ELEMENTWISE = ("log", "log2", "log10", "log1p", "exp", "exp2", "expm1", "sqrt", "cbrt", "square", "abs", "sign")
+"""Functions of one column, as they are or after ``np.``."""
+
+SPREADING = ("poly", "bs", "cr", "cs", "cc")
+"""Transforms that make several columns of one."""
+
+TRANSFORMS = ("C", "I", "Q", "center", "scale", "standardize", *SPREADING, *ELEMENTWISE)
+CODINGS = (*(f"contr.{name}" for name in ("treatment", "sum", "helmert", "diff", "poly", "SAS")), "Treatment")
+"""How the indicators of a category are coded, inside C(...)."""
+
+MOST_COLUMNS, MOST_PRODUCTS = 100, 1_000_000
+OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.BitAnd, ast.BitOr, ast.BitXor)
+COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 @dataclass(frozen=True)
@@ -94,8 +111,8 @@ class Design:
 
     def _side(self, spec: Any, table: pd.DataFrame) -> Array:
         try:
-            with np.errstate(all="ignore"):  # what is not finite is refused by name later
-                return np.asarray(spec.get_model_matrix(self._leveled(table)), dtype=np.float64)
+            with _silently():
+                return np.asarray(spec.get_model_matrix(self._leveled(table), context=_functions()), dtype=np.float64)
         except Exception as error:
             raise _cannot(self.formula.text, error) from None
 
@@ -107,21 +124,27 @@ class Design:
         return table.assign(**coded) if coded else table
 
 
-def read(text: str, table: pd.DataFrame) -> ParsedFormula:
-    """Read a formula against a table's columns; unknown names are an error that lists what is near."""
+def read(text: str, table: pd.DataFrame, *, allow_code: bool = False) -> ParsedFormula:
+    """Read a formula against a table's columns; unknown names are an error that lists what is near.
+
+    A formula has columns, operators and the `TRANSFORMS`. Whatever else Python would run is refused by name, unless
+    ``allow_code``.
+    """
     if not isinstance(text, str) or text.count("~") != 1 or not all(side.strip() for side in text.split("~")):
         raise InputError("A formula has a response and predictors", text, 'Write "y ~ a + b"')
-    return _read(text, tuple(table.columns))
+    return _read(text, tuple(table.columns), allow_code)
 
 
 @lru_cache(maxsize=64)
-def _read(text: str, columns: tuple[Hashable, ...]) -> ParsedFormula:
+def _read(text: str, columns: tuple[Hashable, ...], allow_code: bool) -> ParsedFormula:
     # A map reads the same formula for every release and measure.
     # A column that is called by a number must not pass for one.
     known = {_spelled(str(c)): c for c in reversed(columns)}
     spelled = re.sub(r"`(\d+)`", lambda quoted: f"`{_spelled(quoted[1])}`", text)
     from formulaic import Formula
 
+    if not allow_code:
+        _refuse_code(text, len(columns))
     try:
         # A dot means every column but the response.
         available = [_spelled(str(c)) for c in columns]
@@ -129,7 +152,7 @@ def _read(text: str, columns: tuple[Hashable, ...]) -> ParsedFormula:
         left, right = (
             [[(f.expr, f.eval_method.value) for f in t.factors] for t in side] for side in (parsed.lhs, parsed.rhs)
         )
-        needed = {str(v) for v in parsed.required_variables}
+        needed = {str(v) for v in parsed.required_variables} - set(ELEMENTWISE)
     except Exception as error:
         do = f'Write it like "y ~ a + b" ({type(error).__name__}: {str(error)[:80]})'
         raise InputError("The formula cannot be read", text, do) from None
@@ -153,6 +176,82 @@ def _read(text: str, columns: tuple[Hashable, ...]) -> ParsedFormula:
         raise InputError("A formula needs at least one coefficient", text, 'Write "y ~ a + b"')
     factors = frozenset(column for term in terms for column, category in term if category)  # type: ignore[misc]
     return ParsedFormula(text, variables, response[0], plain, intercept, factors)
+
+
+def _refuse_code(text: str, columns: int) -> None:
+    """Refuse what is more than columns, operators and transforms, before formulaic evaluates any of it.
+
+    Formulaic runs what it takes for Python with all that Python can do, some of it while it looks for variables.
+    """
+    from formulaic.parser.algos.tokenize import tokenize
+    from formulaic.utils.code import sanitize_variable_names
+
+    odd: str | None = None
+    try:
+        tokens = [(str(t.kind.value), str(t.token)) for t in tokenize(text)]
+        for kind, token in tokens:
+            if kind == "value":
+                ast.literal_eval(token)
+            elif kind == "python" and odd is None:
+                odd = _odd(ast.parse(sanitize_variable_names(token, {}, {}), mode="eval").body)
+    except Exception as error:
+        do = f'Write it like "y ~ a + b" ({failure(error)})'
+        raise InputError("The formula cannot be read", text, do) from None
+    if odd is not None:
+        do = f"Use columns, operators and {', '.join(TRANSFORMS)}; from Python, allow_code=True lets a formula be code"
+        raise InputError("A formula may not run code", odd[:60], do)
+    # (a + b) ** 9 and a * b * c are written out as products before anybody can count them.
+    size, stars = sum(columns if token == "." else kind in ("name", "python") for kind, token in tokens), 0
+    products = 1.0
+    for (kind, token), (_, after) in zip(tokens, [*tokens[1:], ("", "")], strict=True):
+        if kind == "operator" and token in ("**", "^"):
+            products *= float(size) ** (min(int(after), 50) if after.isdigit() else 50)
+        elif kind == "operator":
+            stars += token.count("*")
+    if products * 2.0**stars > MOST_PRODUCTS:
+        raise InputError("The formula has too many products of columns", text, "Write out those that you want")
+
+
+def _odd(node: ast.expr) -> str | None:
+    """The first part of an expression that is neither a column, a number, an operator nor a transform; None if none."""
+    parts: list[ast.expr] = []
+    match node:
+        case ast.Name() | ast.Constant(value=bool() | int() | float() | str() | None):
+            return None
+        case ast.Attribute() if ast.unparse(node) in CODINGS:
+            return None
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            pass
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert(), operand=operand):
+            parts = [operand]
+        case ast.BinOp(op=op, left=left, right=right) if isinstance(op, OPERATORS):
+            texts = any(isinstance(n, (ast.List, ast.Tuple, ast.Constant)) and not _is_figure(n) for n in (left, right))
+            # 9 ** 9 ** 9 and "a" * 10 ** 9 never end.
+            if texts or (isinstance(op, ast.Pow) and not any(isinstance(n, ast.Name) for n in ast.walk(node))):
+                return ast.unparse(node)
+            parts = [left, right]
+        case ast.Compare(left=left, ops=ops, comparators=others) if all(isinstance(op, COMPARISONS) for op in ops):
+            parts = [left, *others]
+        case ast.Call(func=function, args=args, keywords=keywords):
+            name = ast.unparse(function)
+            short = name.removeprefix("np.")
+            figures = [n for part in [*args, *(k.value for k in keywords)] for n in ast.walk(part) if _is_figure(n)]
+            if short in ELEMENTWISE:
+                wrong = len(args) != 1 or bool(keywords)  # a second argument would be written to
+            elif name in SPREADING:
+                wrong = any(abs(n.value) > MOST_COLUMNS for n in figures if isinstance(n.value, int))  # type: ignore[attr-defined]
+            else:
+                wrong = name not in (*TRANSFORMS, *CODINGS)
+            if wrong or any(k.arg is None or k.arg.startswith("_") for k in keywords):
+                return ast.unparse(node) if name in TRANSFORMS or short in ELEMENTWISE else name
+            parts = [*args, *(k.value for k in keywords)]
+        case _:
+            return ast.unparse(node)
+    return next(filter(None, map(_odd, parts)), None)
+
+
+def _is_figure(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float))
 
 
 def _spelled(name: str) -> str:
@@ -228,15 +327,30 @@ def _rich_design(formula: ParsedFormula, levels: dict[Hashable, ColumnCategories
     bare = Design(formula, levels, ())
     text = formula.text
     try:
-        with np.errstate(all="ignore"):
+        with _silently():
             matrices = Formula(text).get_model_matrix(
-                bare._leveled(table), na_action="raise", context={"np": np}, ensure_full_rank=True
+                bare._leveled(table), na_action="raise", context=_functions(), ensure_full_rank=True
             )
     except Exception as error:
         raise _cannot(text, error) from None
     if np.asarray(matrices.lhs).shape[1] != 1:
         raise InputError("The response must be one number per record", text, "Give a numeric response")
     return Design(formula, levels, tuple(map(str, matrices.rhs.columns)), matrices.model_spec)
+
+
+def _functions() -> dict[str, Any]:
+    return {"np": np, **{name: getattr(np, name) for name in ELEMENTWISE}}
+
+
+@contextmanager
+def _silently() -> Iterator[None]:
+    """No word of what is not finite, which is refused by name later, and none of categories, which are records."""
+    from formulaic.errors import DataMismatchWarning
+
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("error", DataMismatchWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
 
 
 def without_levels(names: Iterable[str]) -> str:
@@ -249,6 +363,9 @@ def without_levels(names: Iterable[str]) -> str:
 
 
 def _cannot(text: str, error: Exception) -> InputError:
+    if isinstance(error, Warning):
+        what = "The formula names levels, and others occur in the data"
+        return InputError(what, text, "Name all levels of the category, or recode it first")
     # What formulaic says may quote values.
     return InputError("The formula cannot be evaluated", text, f"formulaic fails with {failure(error)}")
 

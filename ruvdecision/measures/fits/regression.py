@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import linalg
 
+from ...checks import check_fields
 from ...errors import InputError, UnsupportedError
 from ...numerics.glm import Likelihood, logistic, poisson
 from ...protocols import Array
@@ -52,6 +53,9 @@ class Linear:
 
     Assumes independent normal errors of equal variance: the estimates then have a t law with n - p degrees of freedom.
 
+    A formula has columns, operators and named transforms (C, I, Q, log, sqrt, exp, poly, scale, center, splines, ...).
+    With ``allow_code=True`` it may be any Python that formulaic runs: give that to no formula from elsewhere.
+
     Examples
     --------
     >>> data = pd.DataFrame({"x": [0, 1, 2, 3], "y": [0, 1, 1, 3]})
@@ -60,19 +64,24 @@ class Linear:
     """
 
     formula: str
+    allow_code: bool = field(default=False, kw_only=True, repr=False)
     kind: ClassVar[str] = "linear"
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not isinstance(self.formula, str):
             raise InputError("A formula is text", self.formula, 'Write "y ~ a + b"')
 
     def variables(self, table: pd.DataFrame) -> list[Hashable]:
         """The columns that the model looks at."""
-        return list(read(self.formula, table).variables)
+        return list(self._read(table).variables)
+
+    def _read(self, table: pd.DataFrame) -> ParsedFormula:
+        return read(self.formula, table, allow_code=self.allow_code)
 
     def start(self, original: pd.DataFrame) -> Started:
         """Read the formula and fit the original."""
-        formula = read(self.formula, original)
+        formula = self._read(original)
         plan = design(formula, original)
         return Started(self, formula, plan, original, self._fit(plan, original, "the original"))
 
@@ -98,7 +107,7 @@ class Linear:
 
     def survey(self, piece: pd.DataFrame) -> FileKinds:
         """The kinds of the variables, and the categories that occur in this piece."""
-        formula = read(self.formula, piece)
+        formula = self._read(piece)
         if self.kind != "linear":
             do = "Leave chunksize= out, or use a formula for least squares"
             raise UnsupportedError(f"A {self.kind} regression is not made of sums over records ({self.formula})", do=do)
@@ -109,7 +118,7 @@ class Linear:
     def settle(self, original: FileKinds, released: FileKinds) -> Design:
         """One design for both files, with the categories of both; the same that whole files would be given."""
         first, second = original.example(), released.example()
-        formula = read(self.formula, first)
+        formula = self._read(first)
         plan = design(formula, first)
         if any(set(categories_of(second[v]).values) != set(levels.values) for v, levels in plan.levels.items()):
             plan = design(formula, first, second)

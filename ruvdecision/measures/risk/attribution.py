@@ -141,8 +141,8 @@ class Disclosure(_KeysInBoth):
         """Look every combination of keys up, for each target."""
         names: Any = self.keys
         keys = list(state.columns[: len(names)])
-        labels = cells.joint_codes(state[keys], released[keys])
-        found = KeysLookedUp.of(*labels[0], labels[1])
+        (ours, theirs), size = cells.joint_codes(state[keys], released[keys])
+        found = KeysLookedUp.of(ours, theirs, size)
         targets = [c for c in state.columns if c not in keys]
         results = {}
         for label in targets:

@@ -18,7 +18,7 @@ from ...checks import check_choice, checked
 from ...protocols import Array
 from .. import frames
 from ..base import Measured
-from ..frames import Names
+from ..frames import Flags, Names
 from ..missing import fill, with_missing
 from .coordinates import Space
 from .records import OtherFile, RecordMeasure
@@ -198,9 +198,9 @@ def _two_nearest(tree: cKDTree, points: Array) -> tuple[Array, dict[str, float]]
     return first, parts
 
 
-def _tied(a: Array, b: Array) -> Array:
+def _tied(a: Array, b: Array) -> Flags:
     """Where two distances differ by rounding at most."""
-    return np.abs(a - b) <= 1e-9 * np.maximum(a, b)
+    return np.asarray(np.abs(a - b) <= 1e-9 * np.maximum(a, b))
 
 
 def _below(sample: Array, at: Array) -> Array:

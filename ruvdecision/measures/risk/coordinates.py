@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,21 @@ from scipy.stats import rankdata
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
 from .. import frames
-from .neighbours import BoxTree
+from .neighbours import BoxTree, Links, nearest_known
+
+
+class Gapped(NamedTuple):
+    """One file's coordinates where some are not known."""
+
+    points: Array
+    """Coordinates; at the original's mean where they are not known."""
+    known: frames.Flags
+    extra: Array
+    """What a coordinate that is not known adds to a squared distance: the original's variance of its column."""
+
+    def links(self, asked: Gapped, own: frames.Ints) -> Links:
+        """The nearest records of another file; ``own`` is a record that is likely near."""
+        return nearest_known(self.points, self.known, asked.points, asked.extra, own)
 
 
 class Space:
@@ -51,6 +66,58 @@ class Space:
             self._tree = grow(self._left)
         return self._tree
 
+    def gapped(self, known: pd.DataFrame | None, released: pd.DataFrame) -> tuple[Gapped, Gapped] | None:
+        """Both files with their gaps; None if nothing is missing in either.
+
+        **Pairwise**: a record that asks is compared on the columns that it knows. Where the other record does not know
+        one, the squared distance is the mean over the original's values: that to their mean, plus their variance (1 for
+        standardised columns and for categories alike).
+        """
+        left = self.original if known is None else known
+        if frames.missing_rows(left) is None and frames.missing_rows(released) is None:
+            return None
+        if self.distance == "mahalanobis":
+            what = f"{self.who} has no pairwise rule for Mahalanobis distances"
+            raise UnsupportedError(what, "missing values", 'Write missing="impute" or distance="standardised"')
+        sides: tuple[list[Array], list[Array]] = ([], [])
+        extra = []
+        for label in left.columns:
+            blocks, spread = self._block(label, left[label], released[label])
+            for side, block in zip(sides, blocks, strict=True):
+                side.append(block)
+            extra += [spread] + [0.0] * (blocks[0].shape[1] - 1) if blocks[0].shape[1] else []
+        points = [np.concatenate(side, axis=1) for side in sides]
+        there = [~np.isnan(side) for side in points]
+        middle = np.where(there[0], points[0], 0.0).sum(axis=0) / np.maximum(there[0].sum(axis=0), 1)
+        first, second = (
+            Gapped(np.where(t, p, middle), t, np.where(t, 0.0, extra)) for p, t in zip(points, there, strict=True)
+        )
+        return first, second
+
+    def _block(self, label: Hashable, left: pd.Series, right: pd.Series) -> tuple[tuple[Array, Array], float]:
+        """Coordinates of one column in both files, NaN where it is missing, and its variance in the original."""
+        if label in self.categories and self.distance != "rank":
+            blocks = self._indicators(label, left, right)
+            for block, column in zip(blocks, (left, right), strict=True):
+                block[column.isna().to_numpy(dtype=bool)] = np.nan
+            return blocks, 1.0
+        values = [self._values(label, c, which) for c, which in ((left, "the original"), (right, "the release"))]
+        own = self._values(label, self.original[label], "the original")
+        spread = float(frames.spreads(own[~np.isnan(own)])) if np.isfinite(own).any() else 0.0
+        if spread == 0:
+            return (np.zeros((len(left), 0)), np.zeros((len(right), 0))), 0.0
+        if self.distance == "rank":
+            ranks = [rankdata(v, nan_policy="omit") / max(int(np.isfinite(v).sum()), 1) for v in values]
+            return (ranks[0][:, None], ranks[1][:, None]), 1 / 12
+        return (values[0][:, None] / spread, values[1][:, None] / spread), 1.0
+
+    def _values(self, label: Hashable, column: pd.Series, which: str) -> Array:
+        """A column with an order as numbers, NaN where it is missing."""
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            codes = column.cat.codes.to_numpy().astype(np.float64)
+            return np.where(codes < 0, np.nan, codes)
+        return frames.with_gaps(self.who, column, self.original[label], which)
+
     def coordinates(self, known: pd.DataFrame | None, released: pd.DataFrame) -> tuple[Array, Array, bool]:
         """Coordinates of the intruder's file and of the release; True if the former depend on the original alone."""
         for label in self.original.columns:
@@ -70,8 +137,8 @@ class Space:
 
     def _affine(self) -> Array | None:
         """Matrix that turns numeric columns into coordinates; None for ranks."""
-        if self.distance == "rank":
-            return None
+        if self.distance == "rank" or frames.missing_rows(self.original) is not None:
+            return None  # ranks need none, and files with gaps are scaled column by column
         values = self._floats(self.original)
         if len(values) < 2:
             return np.zeros((values.shape[1], 0))
@@ -97,7 +164,9 @@ class Space:
 
     def _floats(self, table: pd.DataFrame) -> Array:
         which = "the original" if table is self.original else "the release"
-        part = frames.numeric(self.who, table[self.numbers], which) if self.numbers else np.zeros((len(table), 0))
+        part = np.zeros((len(table), 0))
+        if self.numbers:
+            part = frames.differences(self.who, table[self.numbers], self.original[self.numbers], which)
         if not self.times:
             return part
         return np.concatenate(
@@ -116,7 +185,8 @@ class Space:
         """One coordinate per category; a mismatch costs 2 / (1 - sum p^2), with mean 2 over two random originals."""
         column = self.original[label]
         base = frames.categories_of(column)
-        shares = np.bincount(base.codes(column), minlength=len(base)) / len(column)
+        codes = base.codes(column)
+        shares = np.bincount(codes[codes >= 0], minlength=len(base)) / max(int(np.sum(codes >= 0)), 1)
         differ = 1.0 - float(shares @ shares)
         if differ <= 0:
             return np.zeros((len(left), 0)), np.zeros((len(right), 0))
@@ -140,7 +210,7 @@ class Space:
             return frames.seconds(column, self.original[label])
         if isinstance(column.dtype, pd.CategoricalDtype):
             return column.cat.codes.to_numpy()
-        return frames.vector(self.who, column)
+        return frames.differences(self.who, column.to_frame(), self.original[[label]])[:, 0]
 
 
 def grow(points: Array) -> BoxTree:

@@ -15,9 +15,9 @@ from ...errors import InputError
 from ...protocols import Array
 from .. import frames
 from ..base import Measured
-from ..missing import COMPLETE
+from ..missing import IMPUTED, KNOWN
 from ..utility.cluster import METHODS, check_cluster_count, cluster_labels
-from .coordinates import Space, distinct
+from .coordinates import Gapped, Space, distinct
 from .linkage import DISTANCES
 from .neighbours import BoxTree, Links, nearest
 from .records import PairedMeasure, RecordPairs
@@ -28,10 +28,12 @@ class _AfterLinkage(PairedMeasure):
     """An intruder who knows some columns reads another one off the released records nearest to what he knows.
 
     He links original to released. Where several released records are equally near he takes the mean of their numbers,
-    or one of their categories at random.
+    or one of their categories at random. Missing values, ``missing="pairwise"``: he links as in `RecordLinkage`;
+    records whose unknown value is missing have nothing to lose and no number, and a blank tells him nothing.
     """
 
-    missing_choices: ClassVar[tuple[str, ...]] = COMPLETE
+    missing_choices: ClassVar[tuple[str, ...]] = KNOWN
+    own_missing: ClassVar[tuple[str, ...]] = ("pairwise",)
 
     unknown: Hashable = checked(None, frames.one_name, required=True)
     known: frames.Names = checked(None, frames.as_names)
@@ -54,18 +56,25 @@ class _AfterLinkage(PairedMeasure):
         """Link, and look up the unknown column."""
         space, truth = state
         pairs = RecordPairs.of(self.name, space.original, released)
-        left, right, _ = space.coordinates(None, released.iloc[:, :-1])
-        if left.shape[1] == 0:
-            left, right = np.zeros((len(left), 1)), np.zeros((len(right), 1))
+        pairs = pairs.where(self.name, truth.notna().to_numpy(dtype=bool))
         column = released.iloc[:, -1]
-        frames.refuse_mixed(self.name, truth, column)
         number = frames.is_number(truth) and not pd.api.types.is_bool_dtype(truth.dtype)
         a: NDArray[Any]
         b: NDArray[Any]
         if number:
-            a, b = frames.vector(self.name, truth), frames.vector(self.name, column, "the release")
+            a = frames.with_gaps(self.name, truth, truth)
+            b = frames.with_gaps(self.name, column, truth, "the release")
         else:
+            if column.notna().any():
+                frames.refuse_mixed(self.name, truth, column)
             a, b, _ = frames.joined_codes(truth, column)
+        gapped = space.gapped(None, released.iloc[:, :-1])
+        if gapped is not None:
+            asking = Gapped(*(part[pairs.original] for part in gapped[0]))
+            return _Reading(a, b, np.arange(len(b)), asking.links(gapped[1], pairs.released), pairs, number)
+        left, right, _ = space.coordinates(None, released.iloc[:, :-1])
+        if left.shape[1] == 0:
+            left, right = np.zeros((len(left), 1)), np.zeros((len(right), 1))
         points, places = distinct(right)
         links = nearest(BoxTree.of(points), left[pairs.original])
         return _Reading(a, b, np.arange(len(b)) if places is None else places, links, pairs, number)
@@ -89,14 +98,23 @@ class _Reading:
         return self.truth[self.pairs.original]
 
     def means(self) -> Array:
-        """Mean released value over the links of each original."""
-        return self._total(np.bincount(self.places, weights=self.values)) / self._total(np.bincount(self.places))
+        """Mean released value over the links of each original; the file's mean where all of them are blank."""
+        known = ~np.isnan(self.values)
+        count = self._total(np.bincount(self.places, weights=known))
+        total = self._total(np.bincount(self.places, weights=np.where(known, self.values, 0.0)))
+        return np.divide(total, count, out=np.full(len(count), self.middle), where=count > 0)
+
+    @property
+    def middle(self) -> float:
+        """The mean of the released values; of the true ones if all are blank."""
+        known = self.values[~np.isnan(self.values)]
+        return float(known.mean() if len(known) else self.mine.mean())
 
     def hits(self) -> Array:
         """Share of the links of each original that have its true category."""
-        width = int(max(self.truth.max(), self.values.max())) + 1
-        cells, counts = np.unique(self.places * width + self.values, return_counts=True)
-        wanted = self.links.points * width + np.repeat(self.mine, self.links.counts)
+        width = int(max(self.truth.max(), self.values.max())) + 2
+        cells, counts = np.unique(self.places * width + self.values + 1, return_counts=True)  # a blank has code -1
+        wanted = self.links.points * width + np.repeat(self.mine, self.links.counts) + 1
         at = np.minimum(np.searchsorted(cells, wanted), len(cells) - 1)
         right = np.where(cells[at] == wanted, counts[at], 0)
         return np.add.reduceat(right, self.links.edges[:-1]) / self._total(np.bincount(self.places))
@@ -142,13 +160,13 @@ class AttributeDisclosure(_AfterLinkage):
         """Link, read, compare."""
         read = self._read(state, released)
         if read.number:
-            near = self.within_sd * _sd(read.truth) * (1 + 1e-9)
+            near = self.within_sd * _sd(read.truth[~np.isnan(read.truth)]) * (1 + 1e-9)
             right = (np.abs(read.means() - read.mine) <= near).astype(np.float64)
-            chance = float((np.abs(read.values.mean() - read.mine) <= near).mean())
+            chance = float((np.abs(read.middle - read.mine) <= near).mean())
         else:
             right = read.hits()
-            shares = np.bincount(read.values, minlength=read.truth.max() + 1) / len(read.values)
-            chance = float(shares[read.mine].mean())
+            shares = np.bincount(read.values + 1, minlength=read.truth.max() + 2) / len(read.values)
+            chance = float(shares[read.mine + 1].mean())
         return Measured(float(right.mean()), parts={"chance": chance}, records=read.pairs.along_original(right))
 
 
@@ -188,7 +206,7 @@ class IntruderError(_AfterLinkage):
             )
         off = np.abs(read.means() - read.mine)
         error = float(np.sqrt(np.mean(off**2)))
-        sd = _sd(read.truth)
+        sd = _sd(read.truth[~np.isnan(read.truth)])
         if sd == 0:
             what = f"{self.name} needs an unknown column that varies"
             raise InputError(what, f"{self.unknown} is constant", "Choose another column")
@@ -201,7 +219,8 @@ class IntervalDisclosure(PairedMeasure):
 
     Needs no linkage: it says how well the release gives away a record that the intruder has found already. The interval
     is the released value plus or minus ``width_sd`` of the original's standard deviations (SDID), or runs between the
-    released values whose ranks are ``width_rank`` of the file below and above.
+    released values whose ranks are ``width_rank`` of the file below and above. Missing values, ``missing="pairwise"``:
+    a value that the original lacks does not count, and a blank in the release gives nothing away.
 
     Parameters
     ----------
@@ -213,6 +232,8 @@ class IntervalDisclosure(PairedMeasure):
         Half-width in ranks, as a share of the file.
     across : "all", "any" or "mean"
         A record counts if all its columns, or any of them, lie inside; or with the share of them that do.
+    spread_of : "original" or "released"
+        Whose standard deviations; those of the release give sdcMicro's ``dRisk``.
 
     Examples
     --------
@@ -226,10 +247,14 @@ class IntervalDisclosure(PairedMeasure):
         "Mateo-Sanz, Sebe and Domingo-Ferrer (2004), Outlier protection in continuous microdata masking"
     )
 
+    missing_choices: ClassVar[tuple[str, ...]] = KNOWN
+    own_missing: ClassVar[tuple[str, ...]] = ("pairwise",)
+
     columns: frames.Names = checked(None, frames.as_names)
     width_sd: float | None = checked(None, check_number, low=0)
     width_rank: float | None = checked(None, check_number, low=0, high=1)
     across: str = checked("all", check_choice, options=("all", "any", "mean"))
+    spread_of: str = checked("original", check_choice, options=("original", "released"))
 
     def __post_init__(self) -> None:
         if self.width_sd is not None and self.width_rank is not None:
@@ -245,27 +270,33 @@ class IntervalDisclosure(PairedMeasure):
 
     def begin(self, original: pd.DataFrame) -> tuple[pd.DataFrame, Array]:
         """The original as numbers."""
-        return original, frames.numeric(self.name, original)
+        return original, _with_gaps(self.name, original, original)
 
     def compare(self, state: tuple[pd.DataFrame, Array], released: pd.DataFrame) -> Measured:
         """Count the originals inside."""
         table, values = state
         pairs = RecordPairs.of(self.name, table, released)
-        masked = frames.numeric(self.name, released, "the release")
+        masked = _with_gaps(self.name, released, table)
         truth, shown = values[pairs.original], masked[pairs.released]
         if self.width_sd is not None:
-            inside = np.abs(truth - shown) <= self.width_sd * frames.spreads(values) * (1 + 1e-9)
+            wide = values if self.spread_of == "original" else masked
+            spread = np.array([frames.spreads(v[~np.isnan(v)]) if not np.isnan(v).all() else 0.0 for v in wide.T])
+            inside = np.abs(truth - shown) <= self.width_sd * spread * (1 + 1e-9)
         else:
-            steps = int((self.width_rank or 0.0) * len(masked) + 1e-9)
-            inside = np.empty(truth.shape, dtype=bool)
+            inside = np.zeros(truth.shape, dtype=bool)
             for j in range(masked.shape[1]):
-                ranked = np.sort(masked[:, j])
+                ranked = np.sort(masked[~np.isnan(masked[:, j]), j])
+                steps = int((self.width_rank or 0.0) * len(ranked) + 1e-9)
+                if not len(ranked):
+                    continue
                 low = ranked[np.maximum(np.searchsorted(ranked, shown[:, j], "left") - steps, 0)]
                 high = ranked[np.minimum(np.searchsorted(ranked, shown[:, j], "right") - 1 + steps, len(ranked) - 1)]
-                inside[:, j] = (low <= truth[:, j]) & (truth[:, j] <= high)
-        share = inside.mean(axis=1)
+                inside[:, j] = (low <= truth[:, j]) & (truth[:, j] <= high) & ~np.isnan(shown[:, j])
+        count = (~np.isnan(truth)).sum(axis=1)
+        share = inside.sum(axis=1) / np.maximum(count, 1)
         risk = {"all": share == 1.0, "any": share > 0.0, "mean": share}[self.across].astype(np.float64)
-        parts = {str(c): float(v) for c, v in zip(table.columns, inside.mean(axis=0), strict=True)}
+        rates = inside.sum(axis=0) / np.maximum((~np.isnan(truth)).sum(axis=0), 1)
+        parts = {str(c): float(v) for c, v in zip(table.columns, rates, strict=True)}
         return Measured(float(risk.mean()), parts=parts, records=pairs.along_released(risk))
 
 
@@ -297,6 +328,7 @@ class ClusteringAttack(PairedMeasure):
     label: ClassVar[str] = "clustering_attack"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Bacher, Brand and Bender (2002); Winkler (2004), section 4"
+    missing_choices: ClassVar[tuple[str, ...]] = IMPUTED
 
     known: frames.Names = checked(None, frames.as_names)
     clusters: int | None = checked(None, check_integer, low=1)
@@ -332,3 +364,10 @@ class ClusteringAttack(PairedMeasure):
 
 def _sd(values: Array) -> float:
     return float(frames.spreads(values))
+
+
+def _with_gaps(who: str, table: pd.DataFrame, original: pd.DataFrame) -> Array:
+    """Numeric columns as floats, NaN where they are missing."""
+    frames.numeric(who, original.iloc[:0])  # refuses what is not a number, by name
+    which = "the original" if table is original else "the release"
+    return np.stack([frames.with_gaps(who, table[c], original[c], which) for c in original.columns], axis=1)

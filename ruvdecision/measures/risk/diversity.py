@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from ...checks import check_choice, check_number, checked
 from ...masks.columns import has_order, ordered_values
@@ -33,7 +34,7 @@ class ValuesInClasses(NamedTuple):
     where: Ints
     """Class of each entry."""
     value: Ints
-    count: Array
+    counts: Array
     size: Array
     """Records of each class."""
 
@@ -43,17 +44,17 @@ class ValuesInClasses(NamedTuple):
         (row,), classes = cells.joint_codes(table)
         values = int(value.max(initial=0)) + 1
         pair, place = np.unique(row * values + value, return_inverse=True)
-        count = np.bincount(place.reshape(-1), weights=often)
-        return cls(row, pair // values, pair % values, count, np.bincount(row, weights=often, minlength=classes))
+        counts, size = np.bincount(place.reshape(-1), weights=often), np.bincount(row, weights=often, minlength=classes)
+        return cls(row, pair // values, pair % values, counts.astype(np.float64), size.astype(np.float64))
 
     @property
     def share(self) -> Array:
         """Share of each value in its class."""
-        return self.count / self.size[self.where]
+        return self.counts / self.size[self.where]
 
-    def total(self, amounts: Array) -> Array:
+    def total(self, amounts: NDArray[Any]) -> Array:
         """Sums of amounts by class."""
-        return np.bincount(self.where, weights=amounts, minlength=len(self.size))
+        return np.bincount(self.where, weights=amounts, minlength=len(self.size)).astype(np.float64)
 
 
 @dataclass(frozen=True, repr=False)
@@ -128,12 +129,12 @@ class LDiversity(_TargetInClasses):
             return found, np.bincount(found.where, minlength=len(found.size)).astype(np.float64)
         if self.kind == "entropy":
             return found, np.exp(-found.total(found.share * np.log(found.share)))
-        order = np.lexsort((-found.count, found.where))
-        where, count = found.where[order], found.count[order]
+        order = np.lexsort((-found.counts, found.where))
+        where, count = found.where[order], found.counts[order]
         start = np.searchsorted(where, np.arange(len(found.size)))
         before = np.cumsum(count) - count
         tail = found.size[where] - (before - before[start][where])
-        return found, np.bincount(where, weights=count[start][where] < self.c * tail, minlength=len(found.size))
+        return found, found._replace(where=where).total(count[start][where] < self.c * tail)
 
     def _worst(self, released: pd.DataFrame, often: Array) -> Measured:
         found, each = self._classes(released, often)

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from scipy.optimize import linear_sum_assignment
 from scipy.special import expit
 
 from ...checks import check_integer, check_number, checked, suggest
@@ -19,7 +20,9 @@ from ...protocols import Array
 from .. import frames
 from ..base import Measured
 from ..frames import Ints
-from .linkage import PerColumn, by_column
+from ..missing import KNOWN
+from ..tables import cells
+from .linkage import PerColumn, by_column, check_assigned, exchanged_shares
 from .records import PairedMeasure, RecordPairs
 
 MOST_COLUMNS = 20
@@ -113,6 +116,15 @@ class FellegiSunter(PairedMeasure):
         Two numbers agree if they differ by at most this many of the original's standard deviations.
     tolerance : mapping from column to number, optional
         The same in the column's own unit; it goes before ``tolerance_sd``. Categories agree if they are equal.
+    tolerance_share : number or mapping from column to number, optional
+        Two numbers agree if they differ by at most this share of the original's, such as 0.05 for 5 %; it goes before
+        ``tolerance_sd``.
+    similar : number or mapping from column to number, optional
+        Texts agree if their Jaro-Winkler similarity is at least this much, such as 0.9; 1 asks for equal ones. Needs
+        rapidfuzz, the extra ``names``.
+    one_to_one : bool
+        Link all records at once so that no two share a partner and the sum of weights is largest. Holds the matrix of
+        all weights. Rows that are equal within a file share their partners; other ties are settled by the solver.
     start_m : float
         Agreement probability of matches that EM starts from.
     iterations : int
@@ -120,6 +132,9 @@ class FellegiSunter(PairedMeasure):
 
     Notes
     -----
+    Missing values, ``missing="pairwise"``: a missing value agrees with nothing, which is the same for all originals
+    where a released record has a blank.
+
     ``records`` gives each released record's share. ``parts`` holds the prevalence, and ``expected``: the mean
     posterior probability of the chosen links, which an intruder can compute without the truth. ``table`` has m, u and
     the weight of agreement per column. All pairs are counted, none is stored: time grows with the number of agreeing
@@ -136,9 +151,15 @@ class FellegiSunter(PairedMeasure):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Fellegi and Sunter (1969); Winkler (2004), section 4"
 
+    missing_choices: ClassVar[tuple[str, ...]] = KNOWN
+    own_missing: ClassVar[tuple[str, ...]] = ("pairwise",)
+
     known: frames.Names = checked(None, frames.as_names)
     tolerance_sd: PerColumn = checked(0.05, lambda name, value: 0.0 if value is None else by_column(name, value))
     tolerance: PerColumn = checked(None, by_column)
+    tolerance_share: PerColumn = checked(None, lambda name, value: by_column(name, value, high=1.0 - 1e-9))
+    similar: PerColumn = checked(None, by_column, high=1.0)
+    one_to_one: bool = False
     start_m: float = checked(0.9, check_number, low=0, high=1, open_low=True, open_high=True)
     iterations: int = checked(200, check_integer, low=0)
 
@@ -153,11 +174,16 @@ class FellegiSunter(PairedMeasure):
         if original.shape[1] > MOST_COLUMNS:
             what = f"{self.name} counts 2^columns patterns and takes at most {MOST_COLUMNS} columns"
             raise UnsupportedError(what, original.shape[1], "Choose some with known=[...]")
-        for value in (self.tolerance_sd, self.tolerance):
+        numbers = {c: frames.is_number(original[c]) for c in original.columns}
+        for value in (self.tolerance_sd, self.tolerance, self.tolerance_share):
             for k in value if isinstance(value, Mapping) else ():
-                if k not in original.columns or not frames.is_number(original[k]):
-                    do = suggest(str(k), [str(c) for c in original.columns if frames.is_number(original[c])])
+                if not numbers.get(k, False):
+                    do = suggest(str(k), [str(c) for c, number in numbers.items() if number])
                     raise InputError("A tolerance is for a numeric column that is compared", str(k), do)
+        for k in self.similar if isinstance(self.similar, Mapping) else ():
+            if numbers.get(k, True):
+                do = suggest(str(k), [str(c) for c, number in numbers.items() if not number])
+                raise InputError("similar is for a column of text that is compared", str(k), do)
         return original
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
@@ -184,51 +210,111 @@ class FellegiSunter(PairedMeasure):
         self, original: pd.DataFrame, released: pd.DataFrame, own: Ints
     ) -> tuple[AgreementMixture, Array, Ints]:
         """The fitted mixture, and per released record its own original's share of the best links and their pattern."""
-        task = self._agreement(original, released)
-        counts = pattern_counts(*task)
-        prevalence = min(1.0 / len(original), 0.5)
+        task, n = self._agreement(original, released), len(original)
+        counts = pattern_counts(*task, n)
+        prevalence = min(1.0 / n, 0.5)
         fit = fit_mixture(counts, prevalence=prevalence, m=self.start_m, iterations=self.iterations)
         # Patterns that do not occur are never looked up.
         occurring = np.flatnonzero(counts)
         weights = np.full(len(counts), -np.inf)
         weights[occurring] = fit.weights(occurring)
-        return fit, *best_links(*task, weights, own)
+        if not self.one_to_one:
+            return fit, *best_links(*task, weights, own, n)
+        check_assigned(self.name, len(released), n, "weights")
+        patterns = all_patterns(*task, n)
+        # Ties are many, and the solver settles them by the order of rows: let values alone give that.
+        columns = [self._column(c, original[c], released[c])[:2] for c in original.columns]
+        ours, theirs = (np.lexsort(side) for side in zip(*columns, strict=True))
+        rows, linked = linear_sum_assignment(weights[patterns[np.ix_(theirs, ours)]], maximize=True)
+        rows, linked = theirs[rows], ours[linked]
+        known, share, best = own >= 0, np.zeros(len(released)), np.zeros(len(released), dtype=np.int64)
+        (kinds_b, kinds_a), _ = cells.joint_codes(released, original)
+        share[known] = exchanged_shares(rows, linked, kinds_b, kinds_a, np.flatnonzero(known), own[known])
+        best[rows] = patterns[rows, linked]
+        return fit, share, best
 
     def _agreement(self, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Ints, Ints, Ints]:
-        """Per column: originals in order, and for each released record the stretch of them that agrees with it."""
-        p = original.shape[1]
-        order = np.empty((p, len(original)), dtype=np.int64)
-        first = np.empty((p, len(released)), dtype=np.int64)
-        last = np.empty((p, len(released)), dtype=np.int64)
+        """Lists of originals, and per column and released record the stretch of them that agrees with it."""
+        shape, members, at = (original.shape[1], len(released)), [], 0
+        first, last = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.int64)
         for j, label in enumerate(original.columns):
-            a, b, width = self._column(label, original[label], released[label])
-            order[j] = np.argsort(a, kind="stable")
-            ranked = a[order[j]]
-            # The room lets a difference of exactly the tolerance agree, in whatever unit it is written.
-            room = width * 1e-9 + 1e-12 * (np.abs(b) if width else 0.0)
-            first[j] = np.searchsorted(ranked, b - width - room, side="left")
-            last[j] = np.searchsorted(ranked, b + width + room, side="right")
-        return order, first, last
+            listed, low, high = self._agreeing(label, original[label], released[label])
+            members.append(listed)
+            first[j], last[j] = low + at, high + at
+            at += len(listed)
+        return np.concatenate(members), first, last
 
-    def _column(self, label: Hashable, a: pd.Series, b: pd.Series) -> tuple[Array, Array, float]:
-        frames.refuse_mixed(self.name, a, b)
+    def _agreeing(self, label: Hashable, a: pd.Series, b: pd.Series) -> tuple[Ints, Ints, Ints]:
+        """The same for one column."""
+        wanted = self.similar.get(label) if isinstance(self.similar, Mapping) else self.similar
+        if wanted is not None and not frames.is_number(a):
+            return _similar(self.name, a, b, wanted)
+        share = self.tolerance_share
+        share = share.get(label) if isinstance(share, Mapping) else share
+        left, right, width = self._column(label, a, b, share)
+        order = np.argsort(left, kind="stable")
+        ranked = left[order]
+        if share is not None and frames.is_number(a):
+            ends = right / (1.0 + share), right / (1.0 - share)
+            low, high, room = np.minimum(*ends), np.maximum(*ends), 1e-12 * np.abs(right)
+        else:
+            # The room lets a difference of exactly the tolerance agree, in whatever unit it is written.
+            low, high = right - width, right + width
+            room = width * 1e-9 + 1e-12 * np.abs(right) * (width > 0)
+        return order, np.searchsorted(ranked, low - room, "left"), np.searchsorted(ranked, high + room, "right")
+
+    def _column(self, label: Hashable, a: pd.Series, b: pd.Series, share: float | None) -> tuple[Array, Array, float]:
+        if b.notna().any():
+            frames.refuse_mixed(self.name, a, b)
         if not frames.is_number(a):
             first, second, _ = frames.joined_codes(a, b)
-            return first.astype(np.float64), second.astype(np.float64), 0.0
-        left, right = frames.vector(self.name, a), frames.vector(self.name, b, "the release")
+            left, right = (np.where(c < 0, np.nan, c) for c in (first, second))
+            return left, right, 0.0
+        left, right = frames.with_gaps(self.name, a, a), frames.with_gaps(self.name, b, a, "the release")
+        if share is None:
+            # Far from zero floats are coarse: whole numbers beyond 2^53 must stay apart.
+            there = a.dropna().to_frame()
+            left[~np.isnan(left)] = frames.differences(self.name, there, there)[:, 0]
+            right[~np.isnan(right)] = frames.differences(self.name, b.dropna().to_frame(), there, "the release")[:, 0]
         if isinstance(self.tolerance, Mapping) and label in self.tolerance:
             return left, right, self.tolerance[label]
         size = self.tolerance_sd
         size = size.get(label, 0.05) if isinstance(size, Mapping) else size or 0.0
-        return left, right, size * float(frames.spreads(left))
+        there = left[~np.isnan(left)]
+        return left, right, size * float(frames.spreads(there)) if len(there) else 0.0
 
 
-def _agree(order: Ints, first: Ints, last: Ints, i: int, code: Ints, touched: Ints) -> int:
+def _similar(who: str, a: pd.Series, b: pd.Series, wanted: float) -> tuple[Ints, Ints, Ints]:
+    """Originals whose text is similar to each released one: each pair of different texts is looked at once."""
+    try:
+        from rapidfuzz import distance, process
+    except ImportError:
+        raise UnsupportedError(
+            f"{who} needs rapidfuzz for similar texts", do="pip install 'ruvdecision[names]'"
+        ) from None
+    if b.notna().any():
+        frames.refuse_mixed(who, a, b)
+    ours, theirs = frames.categories_of(a), frames.categories_of(b)
+    code = ours.codes(a)
+    order = np.argsort(code, kind="stable")
+    edges = np.searchsorted(code[order], np.arange(len(ours) + 1))
+    texts, listed, sizes = [str(v) for v in ours.values], [], []
+    for value in theirs.values:
+        near = process.cdist([str(value)], texts, scorer=distance.JaroWinkler.similarity, score_cutoff=wanted)[0]
+        found = [order[edges[c] : edges[c + 1]] for c in np.flatnonzero(near >= max(wanted, 1e-9))]
+        listed += found
+        sizes.append(sum(map(len, found)))
+    ends = np.append(0, np.cumsum(sizes)).astype(np.int64)
+    released = theirs.codes(b)
+    return np.concatenate([*listed, order[:0]]), ends[released], np.where(released < 0, ends[-1], ends[released + 1])
+
+
+def _agree(members: Ints, first: Ints, last: Ints, i: int, code: Ints, touched: Ints) -> int:
     """Agreement pattern of released record i with each original, and how many originals agree somewhere."""
     size = 0
-    for j in range(len(order)):
+    for j in range(len(first)):
         for t in range(first[j, i], last[j, i]):
-            k = order[j, t]
+            k = members[t]
             if code[k] == 0:
                 touched[size] = k
                 size += 1
@@ -237,14 +323,13 @@ def _agree(order: Ints, first: Ints, last: Ints, i: int, code: Ints, touched: In
 
 
 @compiled(_agree)
-def pattern_counts(order: Ints, first: Ints, last: Ints) -> Ints:
+def pattern_counts(members: Ints, first: Ints, last: Ints, n: int) -> Ints:
     """Pairs with each agreement pattern. Only pairs that agree somewhere are touched."""
-    p, n = order.shape
-    counts = np.zeros(1 << p, dtype=np.int64)
+    counts = np.zeros(1 << len(first), dtype=np.int64)
     code = np.zeros(n, dtype=np.int64)
     touched = np.empty(n, dtype=np.int64)
     for i in range(first.shape[1]):
-        size = _agree(order, first, last, i, code, touched)
+        size = _agree(members, first, last, i, code, touched)
         counts[0] += n - size
         for t in range(size):
             counts[code[touched[t]]] += 1
@@ -253,15 +338,25 @@ def pattern_counts(order: Ints, first: Ints, last: Ints) -> Ints:
 
 
 @compiled(_agree)
-def best_links(order: Ints, first: Ints, last: Ints, weight: Array, own: Ints) -> tuple[Array, Ints]:
+def all_patterns(members: Ints, first: Ints, last: Ints, n: int) -> Ints:
+    """Agreement pattern of every released record with every original."""
+    patterns = np.zeros((first.shape[1], n), dtype=np.int64)
+    touched = np.empty(n, dtype=np.int64)
+    for i in range(first.shape[1]):
+        _agree(members, first, last, i, patterns[i], touched)
+    return patterns
+
+
+@compiled(_agree)
+def best_links(members: Ints, first: Ints, last: Ints, weight: Array, own: Ints, n: int) -> tuple[Array, Ints]:
     """Own record's share of the largest weight, and the pattern with that weight, per released record."""
-    n, m = order.shape[1], first.shape[1]
+    m = first.shape[1]
     code = np.zeros(n, dtype=np.int64)
     touched = np.empty(n, dtype=np.int64)
     share = np.zeros(m)
     pattern = np.zeros(m, dtype=np.int64)
     for i in range(m):
-        size = _agree(order, first, last, i, code, touched)
+        size = _agree(members, first, last, i, code, touched)
         best = weight[0] if size < n else -np.inf
         for t in range(size):
             c = code[touched[t]]

@@ -36,10 +36,10 @@ class _InPopulation(KeyMeasure):
         f, big = np.bincount(ours, minlength=size), np.bincount(theirs, minlength=size)
         if self.missing != "wildcard" or not (released.isna().any(axis=None) or people.isna().any(axis=None)):
             return f[ours].astype(float), big[ours].astype(float), f[theirs] / big[theirs]
-        ours = np.arange(len(released) + len(people)) < len(released)
+        mine = np.arange(len(released) + len(people)) < len(released)
         both = pd.concat([released, people], ignore_index=True)
-        f, big = (key_matches(both, weights=which.astype(np.float64)) for which in (ours, ~ours))
-        return f[ours], big[ours], f[~ours] / big[~ours]
+        f, big = (key_matches(both, weights=which.astype(np.float64)) for which in (mine, ~mine))
+        return f[mine], big[mine], f[~mine] / big[~mine]
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,6 +90,37 @@ class KMap(_InPopulation):
         }
         k = float(people[there].min()) if there.any() else float(self.population.frame.n)
         return Measured(k, parts=parts, records=risk)
+
+
+@dataclass(frozen=True, repr=False)
+class PopulationUniques(_InPopulation):
+    """Share of released records that are unique in the file and in the population, counted.
+
+    What `PoissonGammaUniques`, `LogLinearUniques` and `PitmanUniques` estimate, on the same scale. `per_record` gives 1
+    for such a record: it says which, as the models cannot.
+
+    Parameters
+    ----------
+    keys, population
+        As in `KMap`.
+
+    Examples
+    --------
+    >>> people = pd.DataFrame({"age": [1, 1, 1, 2, 2, 3]})
+    >>> float(PopulationUniques("age", population=people)(people.iloc[[0, 5]], people.iloc[[0, 5]]))
+    0.5
+    """
+
+    label: ClassVar[str] = "population_uniques"
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    reference: ClassVar[str] = "Winkler (2004), section 4"
+
+    def compare(self, state: None, released: pd.DataFrame) -> Measured:
+        """Count."""
+        f, people, _ = self._counts(released)
+        both = ((f == 1) & (people == 1)).astype(np.float64)
+        parts = {"sample uniques": float((f == 1).sum()), "population uniques": float(both.sum())}
+        return Measured(float(both.mean()), parts=parts, records=both)
 
 
 @dataclass(frozen=True, repr=False)

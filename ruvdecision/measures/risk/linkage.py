@@ -17,7 +17,8 @@ from ...masks.frame import Frame
 from ...protocols import Array
 from .. import frames
 from ..base import Measured
-from .coordinates import Space, grow
+from ..missing import PAIRED
+from .coordinates import Gapped, Space, grow
 from .neighbours import BoxTree, nearest, own_share
 from .records import PairedMeasure, RecordPairs
 
@@ -73,6 +74,10 @@ class RecordLinkage(PairedMeasure):
 
     Notes
     -----
+    **Missing values**, ``missing="pairwise"``: a record looks for its neighbour by the columns that it knows. Where the
+    other record does not know one, the distance is the mean over the original's values of that column. A record that is
+    blank everywhere is as near to all: its share is 1/n.
+
     `per_record` gives the share of each record of the file that looks for neighbours, NaN for records without a partner
     in the other file or left out for missing values. Reference: Domingo-Ferrer and Torra (2001).
 
@@ -87,6 +92,8 @@ class RecordLinkage(PairedMeasure):
     label: ClassVar[str] = "linkage"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Domingo-Ferrer and Torra (2001); Winkler (2004), section 4"
+    missing_choices: ClassVar[tuple[str, ...]] = PAIRED
+    own_missing: ClassVar[tuple[str, ...]] = ("pairwise",)
 
     known: frames.Names = checked(None, frames.as_names)
     distance: str = checked("standardised", check_choice, options=DISTANCES)
@@ -119,6 +126,10 @@ class RecordLinkage(PairedMeasure):
         pairs = RecordPairs.of(self.name, state.original, released)
         shares = []
         for known in self._knowledge(state):
+            gapped = state.gapped(known, released) if self.missing == "pairwise" else None
+            if gapped is not None:
+                shares.append(self._shares_known(*gapped, pairs))
+                continue
             left, right, fixed = state.coordinates(known, released)
             tree = state.tree if fixed and self.link == LINKS[0] and not self.one_to_one else None
             shares.append(self._shares(left, right, pairs, tree))
@@ -151,6 +162,17 @@ class RecordLinkage(PairedMeasure):
         row = np.repeat(np.arange(len(asking)), found.counts)
         weight, distance = 1.0 / found.counts[row], found.distance[row]
         return pd.DataFrame({"row": rows[row], "linked": linked[found.points], "weight": weight, "distance": distance})
+
+    def _shares_known(self, left: Gapped, right: Gapped, pairs: RecordPairs) -> Array:
+        """As `_shares`, where some values are missing."""
+        if self.one_to_one:
+            what = f"{self.name} has no pairwise rule for one_to_one"
+            raise UnsupportedError(what, "missing values", 'Write missing="impute", or one_to_one=False')
+        sides = [(right, pairs.released), (left, pairs.original)]
+        (ours, mine), (theirs, own) = sides if self.link == LINKS[0] else reversed(sides)
+        links = Gapped(*(part[mine] for part in ours)).links(theirs, own)
+        row = np.repeat(np.arange(len(mine)), links.counts)
+        return np.bincount(row[links.points == own[row]], minlength=len(mine)) / links.counts
 
     def _shares(self, left: Array, right: Array, pairs: RecordPairs, tree: BoxTree | None) -> Array:
         """Share of the own record in each asking record's link, over the pairs."""
@@ -201,21 +223,40 @@ class RecordLinkage(PairedMeasure):
 
 
 def _assignment(who: str, asking: Array, asked: Array) -> tuple[frames.Ints, frames.Ints, Array]:
-    if max(len(asking), len(asked)) > MOST_ASSIGNED:
-        raise UnsupportedError(
-            f"{who} with one_to_one holds the matrix of all distances and stops at {MOST_ASSIGNED} records",
-            f"{len(asking)} and {len(asked)} records",
-            "Use one_to_one=False, or link a sample",
-        )
+    check_assigned(who, len(asking), len(asked))
     cost = cdist(asking, asked, "sqeuclidean") if asking.shape[1] else np.zeros((len(asking), len(asked)))
     who_, whom = linear_sum_assignment(cost)
     return who_, whom, cost[who_, whom]
 
 
+def check_assigned(who: str, n: int, m: int, what: str = "distances") -> None:
+    """Raise an error for files that are too long for a one-to-one assignment."""
+    if max(n, m) > MOST_ASSIGNED:
+        raise UnsupportedError(
+            f"{who} with one_to_one holds the matrix of all {what} and stops at {MOST_ASSIGNED} records",
+            f"{n} and {m} records",
+            "Use one_to_one=False, or link a sample",
+        )
+
+
 def _assigned_shares(who: str, asking: Array, asked: Array, mine: frames.Ints, own: frames.Ints) -> Array:
-    """Expected correct links when equal rows exchange their partners at random: any such exchange is as good."""
     row, linked, _ = _assignment(who, asking, asked)
-    kinds_a, kinds_b = _kinds(asking), _kinds(asked)
+    return exchanged_shares(row, linked, _kinds(asking), _kinds(asked), mine, own)
+
+
+def exchanged_shares(
+    row: frames.Ints,
+    linked: frames.Ints,
+    kinds_a: frames.Ints,
+    kinds_b: frames.Ints,
+    mine: frames.Ints,
+    own: frames.Ints,
+) -> Array:
+    """Expected correct links when equal rows exchange their partners at random: any such exchange is as good.
+
+    ``row`` is assigned to ``linked``; ``kinds`` number the different rows of both files, and ``mine`` and ``own`` are
+    the true pairs.
+    """
     size_a, size_b = np.bincount(kinds_a), np.bincount(kinds_b)
     width = len(size_b)
     links = kinds_a[row].astype(np.int64) * width + kinds_b[linked]
@@ -241,6 +282,7 @@ def _misreported(column: pd.Series, rate: float, rng: np.random.Generator) -> pd
     if len(levels) > 1:
         moved = (codes + rng.integers(1, len(levels), size=len(codes))) % len(levels)
         codes = np.where(wrong, moved, codes)
+    codes = np.where(column.isna(), -1, codes)
     values = pd.Series(pd.Categorical.from_codes(codes, categories=levels.values), index=column.index)
     return values.astype(column.dtype)
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...numerics.compiled import compiled
 from ...protocols import Array
-from ..frames import Ints
+from ..frames import Flags, Ints
 
 LEAF = 8
 """Points in a leaf, which is scanned one coordinate after the other; empty places hold a point at infinity."""
@@ -139,6 +139,15 @@ def nearest(tree: BoxTree, queries: Array) -> Links:
     # The order of the leaves means nothing to a caller: the order of the file does.
     ties[asked] = counts
     return Links(np.append(0, np.cumsum(ties)), points[np.lexsort((points, query))], distance)
+
+
+def nearest_known(asking: Array, known: Flags, asked: Array, extra: Array, guess: Ints) -> Links:
+    """All points at the least distance of each query, over the coordinates that the query knows.
+
+    ``extra`` is added to the squared distance for each coordinate of a point; ``guess`` is a point that is likely near,
+    per query. Time grows with the number of pairs, and each is left as soon as it is too far.
+    """
+    return Links(*across_gaps(asking, known, asked, extra, guess, _rooms(asking)))
 
 
 def _rooms(queries: Array) -> Array:
@@ -354,3 +363,41 @@ def least(queries: Array, guess: Array, order: Ints, room: Array, tree: Boxes) -
             leaf, top = _next_leaf(q, axis, cut, box, outer, stack, top)
         first[i], ties[i], distance[i] = place, count, np.sqrt(best)
     return first, ties, distance
+
+
+def _known_square(q: Array, known: Flags, z: Array, extra: Array, outer: float) -> float:
+    """Squared distance over the coordinates that the query knows, or more than ``outer``."""
+    total = 0.0
+    for k in range(len(q)):
+        if known[k]:
+            d = q[k] - z[k]
+            total += d * d + extra[k]
+            if total > outer:
+                break
+    return total
+
+
+@compiled(_known_square)
+def across_gaps(
+    asking: Array, known: Flags, asked: Array, extra: Array, guess: Ints, room: Array
+) -> tuple[Ints, Ints, Array]:
+    """Edges, points and least distances of `nearest_known`."""
+    m, n = len(asking), len(asked)
+    distance, edges = np.empty(m), np.zeros(m + 1, dtype=np.int64)
+    found = np.empty(2 * m + n, dtype=np.int64)
+    for i in range(m):
+        best = _known_square(asking[i], known[i], asked[guess[i]], extra[guess[i]], np.inf)
+        for j in range(n):
+            best = min(best, _known_square(asking[i], known[i], asked[j], extra[j], best))
+        outer = (np.sqrt(best) * (1.0 + ROOM) + room[i]) ** 2
+        at = edges[i]
+        if at + n > len(found):
+            more = np.empty(2 * len(found) + n, dtype=np.int64)
+            more[:at] = found[:at]
+            found = more
+        for j in range(n):
+            if _known_square(asking[i], known[i], asked[j], extra[j], outer) <= outer:
+                found[at] = j
+                at += 1
+        distance[i], edges[i + 1] = np.sqrt(best), at
+    return edges, found[: edges[m]], distance

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,7 +16,7 @@ from ...masks.frame import Frame
 from ...protocols import Array
 from .. import frames
 from ..base import Measure, Prepared
-from ..frames import Data, Ints
+from ..frames import Data, Flags, Ints
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -42,6 +43,14 @@ class OtherFile:
         if lost:
             raise InputError(f"{who} needs the same columns in {name}", f"not there: {', '.join(lost)}", "Add them")
         return frame.table[columns]
+
+    def part(self, column: Hashable, level: Hashable) -> OtherFile:
+        """The records of one group; all where the file does not have the column."""
+        table = self.frame.table
+        if column not in table.columns:
+            return self
+        own = table[column].astype(str) == str(level)
+        return OtherFile(Frame(table[own] if own.any() else table, self.frame.kind))
 
     def taken(self, who: str, name: str, columns: frames.Labels, missing: str) -> pd.DataFrame:
         """The same with missing values refused, or rows with one left out, where the measure does so."""
@@ -95,13 +104,15 @@ class PairedMeasure(RecordMeasure):
     in the original, so that rows left out for missing values do not break the pairs.
     """
 
-    def prepare(self, original: Data) -> Prepared:
+    def prepared(self, original: Data) -> Prepared:
         """Do once what depends on the original alone."""
         return _Paired(self, original)
 
 
 class _Paired(Prepared):
     """A prepared measure that renames the rows of both files to positions in the original."""
+
+    paired: ClassVar[bool] = True
 
     def arranged(self, frame: Frame) -> pd.DataFrame:
         return frame.table.set_axis(self._places(frame), axis=0)
@@ -115,14 +126,14 @@ class _Paired(Prepared):
         do = "Set the respondents' key as the index of both files"
         if m > n:
             what = f"{who} pairs records and cannot take a release with more rows than the original"
-            raise InputError(what, sizes, "Release each record at most once")
+            raise frames.PairingError(what, sizes, "Release each record at most once")
         if not (self.labels.is_unique and index.is_unique):
-            raise InputError(f"{who} needs unique row labels to pair files of different lengths", sizes, do)
+            raise frames.PairingError(f"{who} needs unique row labels to pair files of different lengths", sizes, do)
         places = self.labels.get_indexer(index)
         # Labels 0 to m - 1 are what a file has that was read without a key; they say nothing about who is who.
         unkeyed = isinstance(index, pd.RangeIndex) and index.equals(pd.RangeIndex(m))
         if unkeyed or (places < 0).any():
-            raise InputError(f"{who} cannot tell whose rows were released", sizes, do)
+            raise frames.PairingError(f"{who} cannot tell whose rows were released", sizes, do)
         return pd.Index(places)
 
 
@@ -147,6 +158,15 @@ class RecordPairs:
         if len(kept) == 0:
             raise frames.no_row(who, "no complete pair")
         return cls(where[kept].astype(np.int64), kept, rows)
+
+    def where(self, who: str, known: Flags) -> RecordPairs:
+        """The pairs whose original is among these."""
+        if known.all():
+            return self
+        kept = known[self.original]
+        if not kept.any():
+            raise frames.no_row(who, "no pair whose original is known")
+        return RecordPairs(self.original[kept], self.released[kept], self.rows)
 
     def along_original(self, risk: Array) -> Array:
         """One entry per original, NaN for those without a partner."""

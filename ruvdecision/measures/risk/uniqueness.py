@@ -6,6 +6,7 @@ All look at the release alone. The models that go from the sample to the populat
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -20,10 +21,14 @@ from ...protocols import Array
 from .. import frames
 from ..base import Measured, SummedMeasure
 from ..frames import Data, Flags, Ints, Names
+from ..kernels import minimal_uniques
 from ..missing import FILLED, KEYED
 from ..sums import Counts
 from ..tables import cells
 from .records import RecordMeasure
+
+MOST_BITS = 2**33
+"""Sets of columns times records for which one bit each is held."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -227,12 +232,18 @@ class SpecialUniques(KeyMeasure):
             holes = None
         n, p = codes.shape
         top = min(self.largest, p - 1)
-        score, worth, taking, sizes = np.zeros(n), np.zeros((n, p)), np.zeros(p, dtype=np.int64), []
+        deep = min(self.largest, p)
+        worths = np.array([float(math.prod(p - i for i in range(k, top + 1))) for k in range(deep + 1)])
+        if holes is None or self.missing == "pairwise":
+            found = self._search_depth_first(codes if holes is None else np.where(holes, -1, codes), worths)
+            if found is not None:
+                return found
+        score, worth, taking, sizes = np.zeros(n), np.zeros((n, p)), np.zeros(p, dtype=np.int64), list[int]()
         # Uniqueness on a set implies it on every larger one, so only sets that are one smaller need a look.
         before: dict[tuple[int, ...], Flags] = {(): np.full(n, n == 1)}
         for k in range(1, min(self.largest, p) + 1):
             now, number = {}, 0
-            each = float(np.prod([p - i for i in range(k, top + 1)])) if k <= top else 1.0
+            each = float(worths[k])
             for chosen in itertools.combinations(range(p), k):
                 unique = self._alone(released, codes, holes, chosen)
                 now[chosen] = unique
@@ -243,10 +254,29 @@ class SpecialUniques(KeyMeasure):
                 number += len(rows)
                 taking[list(chosen)] += len(rows)
                 score[rows] += each
-                worth[np.ix_(rows, chosen)] += each
+                worth[rows[:, None], list(chosen)] += each
             sizes.append(number)
             before = now
         return _SpecialUniques(score, worth, taking, sizes)
+
+    @staticmethod
+    def _search_depth_first(codes: Ints, worths: Array) -> _SpecialUniques | None:
+        """The same by one bit per set of columns and record, where those are not too many."""
+        p, deep = codes.shape[1], len(worths) - 1
+        # Records that share all keys are alone nowhere: one of them stands for all.
+        (joint,), _ = cells.merge([codes + 1])
+        _, first, which, many = np.unique(joint, return_index=True, return_inverse=True, return_counts=True)
+        offsets = np.cumsum([0] + [math.comb(p, k) for k in range(deep + 1)])
+        if len(first) * int(offsets[-1]) > MOST_BITS:
+            return None
+        binomial = np.array([[math.comb(a, b) for b in range(deep + 1)] for a in range(p)], dtype=np.int64)
+        # Columns with many values first: records are alone sooner, and leave the search.
+        order = np.argsort(-codes.max(axis=0), kind="stable")
+        rows = np.ascontiguousarray(codes[first].T[order], dtype=np.int32)
+        weight = np.minimum(many, 2).astype(np.int32)
+        found = minimal_uniques(rows, int(codes.max(initial=0)) + 1, weight, worths, offsets, binomial)
+        back, which = np.argsort(order), which.reshape(-1)
+        return _SpecialUniques(found[0][which], found[1][which][:, back], found[2][back], found[3][1:].tolist())
 
     def _alone(self, released: pd.DataFrame, codes: Ints, holes: Flags | None, chosen: tuple[int, ...]) -> Flags:
         """Which records are unique on a set of columns."""

@@ -10,14 +10,15 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from scipy import special
 
-from ...checks import check_integer, check_number, checked
+from ...checks import as_generator, check_integer, check_number, checked
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
 from ..base import Measure, Measured, SummedMeasure
-from ..frames import Ints, Names, as_names, numeric, refuse_constant, varying_spreads
+from ..frames import Ints, Names, as_names, no_row, numeric, refuse_constant, varying_spreads, with_gaps
 from ..kernels import sum_distances
-from ..missing import IMPUTED
+from ..missing import IMPUTED, KNOWN
 from ..sums import ColumnMoments, definite_covariance, moments_of, sound_covariance
 from .cdf import step_differences
 
@@ -155,7 +156,7 @@ class SlicedWasserstein(_Cloud):
 
     def begin(self, original: pd.DataFrame) -> tuple[Array, list[Array] | None, Array, Array]:
         values, units = self.units(original)
-        directions = np.random.default_rng(self.seed).standard_normal((values.shape[1], self.projections))
+        directions = as_generator(self.seed).standard_normal((values.shape[1], self.projections))
         directions /= np.linalg.norm(directions, axis=0)
         across = np.ascontiguousarray(values.T)
         kept = list(_projected(across, directions)) if len(values) * self.projections <= KEPT else None
@@ -181,13 +182,16 @@ class SlicedWasserstein(_Cloud):
 class IL1s(SummedMeasure):
     """IL1s: the mean over records and variables of |x - y| / (sqrt(2) S), S the variable's original standard deviation.
 
-    Compares each record with its own masked version. Yancey, Winkler and Creecy (2002). R's sdcMicro multiplies by
-    sqrt(2) where the definition divides; its number, twice as large, is ``parts["sdcMicro"]``.
+    Compares each record with its own masked version. Yancey, Winkler and Creecy (2002). R's sdcMicro calls this number
+    ``IL1old``, and the *sum* over records and variables, which grows with the file, ``IL1s``: ``parts["sdcMicro"]``.
+    ``parts["IL1"]`` is its ``IL1``: the sum of 100 |x - y| / |x|, values x = 0 left out. Missing values,
+    ``missing="pairwise"``: every entry that both files know counts.
 
     Examples
     --------
-    >>> round(IL1s()([0, 2], [1, 2]), 6)
-    0.25
+    >>> value = IL1s()([0, 2], [1, 2])
+    >>> round(value, 6), round(value.parts["sdcMicro"], 6)
+    (0.25, 0.5)
     """
 
     columns: Names = checked(None, as_names)
@@ -195,29 +199,52 @@ class IL1s(SummedMeasure):
     label: ClassVar[str] = "IL1s"
     reference: ClassVar[str] = "Yancey, Winkler and Creecy (2002); Mateo-Sanz, Sebe and Domingo-Ferrer (2004)"
     matched: ClassVar[bool] = True
-    missing_choices: ClassVar[tuple[str, ...]] = IMPUTED
+    missing_choices: ClassVar[tuple[str, ...]] = KNOWN
+    own_missing: ClassVar[tuple[str, ...]] = ("pairwise",)
 
-    def begin(self, original: pd.DataFrame) -> tuple[Array, Array, list[str]]:
-        values = numeric(self.name, original)
-        return values, varying_spreads(self.name, values, original.columns), [str(c) for c in original.columns]
+    def begin(self, original: pd.DataFrame) -> tuple[pd.DataFrame, Array, list[str]]:
+        numeric(self.name, original.iloc[:0])
+        spread = [varying_spreads(self.name, numeric(self.name, original[[c]].dropna()), [c])[0] for c in original]
+        return original, np.array(spread), [str(c) for c in original.columns]
 
-    def compare(self, state: tuple[Array, Array, list[str]], released: pd.DataFrame) -> Measured:
-        first, spread, names = state
-        return self._made_of(np.abs(numeric(self.name, released, "the release") - first).mean(axis=0) / spread, names)
+    def compare(self, state: tuple[pd.DataFrame, Array, list[str]], released: pd.DataFrame) -> Measured:
+        original, spread, names = state
+        if (original.isna() | released.isna().to_numpy()).all().any():
+            raise no_row(self.name, "a column that no record has in both files")
+        sums = []
+        for c in original.columns:
+            x, y = (
+                with_gaps(self.name, original[c], original[c]),
+                with_gaps(self.name, released[c], original[c], "the release"),
+            )
+            both = ~np.isnan(x) & ~np.isnan(y)
+            sums.append((both.sum(), *_changes(x[both], y[both]).sum(axis=0)))
+        count, change, percent = np.array(sums).T
+        return self._made_of(count, change / count / spread, percent, names)
 
     def partial(self, piece: pd.DataFrame, plan: None, which: str) -> ColumnMoments:
         return moments_of(self.name, piece, which)
 
     def paired(self, original: pd.DataFrame, released: pd.DataFrame, sums: ColumnMoments) -> ColumnMoments:
-        return ColumnMoments.of(np.abs(numeric(self.name, released, "the release") - numeric(self.name, original)))
+        x, y = numeric(self.name, original), numeric(self.name, released, "the release")
+        return ColumnMoments.of(np.hstack([_changes(x[:, [j]], y[:, [j]]) for j in range(x.shape[1])]))
 
     def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
-        return self._made_of(released.mean / _varying(self.name, original, "the original"), original.names)
+        spread = _varying(self.name, original, "the original")
+        count = np.full(len(spread), original.n)
+        return self._made_of(count, released.mean[::2] / spread, released.mean[1::2] * count, original.names)
 
-    def _made_of(self, change: Array, names: Sequence[str]) -> Measured:
+    def _made_of(self, count: Array, change: Array, percent: Array, names: Sequence[str]) -> Measured:
         each = change / np.sqrt(2)
-        value = float(each.mean())
-        return Measured(value, parts={"sdcMicro": 2 * value, **dict(zip(names, each.tolist(), strict=True))})
+        parts = {"sdcMicro": float(each @ count), "IL1": float(percent.sum())}
+        return Measured(float(each.mean()), parts=parts | dict(zip(names, each.tolist(), strict=True)))
+
+
+def _changes(x: Array, y: Array) -> Array:
+    """|x - y| and 100 |x - y| / |x| side by side, the latter 0 where x is."""
+    gap, size = np.abs(x - y), np.abs(x)
+    percent = np.divide(100 * gap, size, out=np.zeros_like(gap), where=size > 0)
+    return np.stack([gap, percent], axis=-1).reshape(len(x), -1)
 
 
 @dataclass(frozen=True, repr=False)
@@ -232,7 +259,7 @@ class Eigenvalues(SummedMeasure):
     columns : names, optional
         Numeric columns.
     robust : bool
-        Minimum covariance determinant estimates of the standardised data, by scikit-learn, instead of correlations.
+        Minimum covariance determinant estimates of the standardised data instead of correlations.
     seed : int
         Where the search for the robust estimate starts.
 
@@ -280,15 +307,24 @@ class Eigenvalues(SummedMeasure):
         return np.asarray(np.linalg.eigvalsh(self._determinant(scaled, which))[::-1])
 
     def _determinant(self, scaled: Array, which: str) -> Array:
-        """Minimum covariance determinant; half of the records must span all columns."""
+        """Minimum covariance determinant, half of the records, then of those within the 97.5 % ellipsoid.
+
+        The search is scikit-learn's; factors for consistency under the normal are those of R's covMcd.
+        """
         from sklearn.covariance import MinCovDet
 
         with warnings.catch_warnings():
             # scikit-learn warns where the half that it chose is degenerate, and goes on with what it has.
             warnings.simplefilter("error")
             try:
-                return np.asarray(MinCovDet(random_state=self.seed).fit(scaled).covariance_)
-            except (UserWarning, RuntimeWarning, ValueError):
+                fit = MinCovDet(random_state=self.seed).fit(scaled)
+                n, p = scaled.shape
+                half = (n + p + 1) // 2
+                raw = fit.raw_covariance_ * (half / (half - 1) * _consistent(half / n, p))
+                away = scaled - fit.raw_location_
+                near = np.einsum("ij,ij->i", away, np.linalg.solve(raw, away.T).T) < special.chdtri(p, 0.025)
+                return np.cov(scaled[near].T).reshape(p, p) * _consistent(float(near.mean()), p)
+            except (UserWarning, RuntimeWarning, ValueError, ZeroDivisionError):
                 what = "Robust eigenvalues need columns that vary in any half of the records, none a function of others"
                 sizes = f"{scaled.shape[0]} rows, {scaled.shape[1]} columns in {which}"
                 raise InputError(what, sizes, "Write robust=False, or use fewer columns") from None
@@ -351,6 +387,13 @@ class _Whitening:
 
     def __call__(self, table: pd.DataFrame, which: str) -> Array:
         return np.asarray(np.linalg.solve(self.root, (numeric(self.who, table, which) - self.mean).T))
+
+
+def _consistent(share: float, p: int) -> float:
+    """Normal variance over that of the innermost share of p normal variables."""
+    if share >= 1:
+        return 1.0
+    return share / float(special.gammainc(p / 2 + 1, special.chdtri(p, 1 - share) / 2))
 
 
 def wasserstein(first: ArrayLike, second: ArrayLike, order: float = 1.0) -> float:

@@ -106,7 +106,7 @@ class ImputationLoss(Measure):
     columns: Names = checked(None, frames.as_names)
     statistic: Any = checked("mean", mean_or_function)
 
-    def prepare(self, original: Data) -> Prepared:
+    def prepared(self, original: Data) -> Prepared:
         """Remember the original's columns."""
         return _Copies(self, original)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, ClassVar
 
@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import linalg, special
 
-from ...checks import check_choice, check_integer, check_number, check_vector, checked
+from ...checks import as_generator, check_choice, check_integer, check_number, check_vector, checked
 from ...errors import InputError, UnsupportedError
 from ...numerics import generalised_chi2
 from ...protocols import Array
@@ -30,6 +30,7 @@ class _Overlap(SummedMeasure):
     model: Any = None
     weights: Any = None
     level: float = checked(0.95, check_number, low=0, high=1, open_low=True, open_high=True)
+    allow_code: bool = field(default=False, kw_only=True)
 
     direction: ClassVar[str] = "higher"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
@@ -51,8 +52,8 @@ class _Overlap(SummedMeasure):
             who = type(self).__name__
             raise InputError(f"{who} needs a model", "none", f'Write {who}("y ~ a + b")')
         if isinstance(given, Mapping):
-            return {str(k): _as_model(m) for k, m in given.items()}
-        models = [_as_model(m) for m in (given if isinstance(given, (list, tuple)) else [given])]
+            return {str(k): _as_model(m, self.allow_code) for k, m in given.items()}
+        models = [_as_model(m, self.allow_code) for m in (given if isinstance(given, (list, tuple)) else [given])]
         names = [str(m) for m in models]
         return {n if names.count(n) == 1 else f"{n} ({i + 1})": models[i] for i, n in enumerate(names)}
 
@@ -110,6 +111,8 @@ class IntervalOverlap(_Overlap):
         Confidence level of the intervals.
     kind : "probability" or "length"
         Whether the value is the mean I_k or the mean J_k; both are in ``parts``.
+    allow_code : bool, default False
+        Let formulas be code, and not only columns, operators and named transforms; see `Linear`.
     penalty : float
         Taken off I_k (or J_k) where the intervals do not touch, times their gap in units of the original interval's
         length: intervals that miss by much then count less than those that miss by little (section 2.2, last remark).
@@ -217,7 +220,7 @@ class EllipsoidOverlap(_Overlap):
             elif self.method == "exact":
                 halves, errors = ellipsoid_overlap(first, second, self.level), (0.0, 0.0)
             else:
-                rng = np.random.default_rng(self.seed)
+                rng = as_generator(self.seed)
                 (one, e_one), (two, e_two) = (
                     _drawn(f, g, self.level, self.draws, rng) for f, g in ((second, first), (first, second))
                 )
@@ -421,9 +424,9 @@ def _summable(model: Any) -> Any:
     return model
 
 
-def _as_model(given: Any) -> Any:
+def _as_model(given: Any, allow_code: bool) -> Any:
     if isinstance(given, str):
-        return Linear(given)
+        return Linear(given, allow_code=allow_code)
     if hasattr(given, "start") and hasattr(given, "variables") and not isinstance(given, type):
         return given
     raise InputError(

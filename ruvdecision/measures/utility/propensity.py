@@ -15,14 +15,15 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 from scipy import linalg, special
+from scipy.stats import rankdata
 
-from ...checks import check_choice, check_integer, check_number, checked
+from ...checks import as_generator, check_choice, check_integer, check_number, checked
 from ...errors import InputError
 from ...numerics.glm import logistic
 from ...protocols import Array
 from ..base import Measure, Measured, one_thread
-from ..frames import Flags, Ints, Names, as_names, encode
-from ..kernels import grow_tree
+from ..frames import Flags, Ints, Names, as_names, encode, is_number, is_time, joined_codes, refuse_mixed
+from ..kernels import grow_classes, grow_tree
 from .cdf import kolmogorov
 from .cluster import check_cluster_count, linkage_cut, pool
 
@@ -30,6 +31,8 @@ STATISTICS = ("pMSE", "U", "ratio", "z", "SPECKS")
 RANGES = {"pMSE": (0.0, 0.25), "U": (0.0, np.inf), "ratio": (0.0, np.inf), "z": (-np.inf, np.inf), "SPECKS": (0.0, 1.0)}
 
 
+ROUNDED = 1e-9
+"""A score that is nearer to the release's share than this is equal to it."""
 WOO = "Karr, Oganian, Reiter and Woo, New measures of data utility"
 
 
@@ -78,20 +81,25 @@ class _PropensityMeasure(Measure):
         """Expectation and standard deviation of pMSE when both files are samples of one population."""
         return None
 
+    def encoded(self, original: pd.DataFrame, released: pd.DataFrame) -> Any:
+        """Both files together, as `plan` takes them."""
+        return np.concatenate(encode(self.name, original, released)[:2])
+
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
-        first, second, _ = encode(self.name, state, released)
-        source = np.arange(len(first) + len(second)) >= len(first)
+        source = np.arange(len(state) + len(released)) >= len(state)
         n, c = len(source), float(source.mean())
         with one_thread():
-            plan = self.plan(np.concatenate([first, second]))
+            plan = self.plan(self.encoded(state, released))
             scores, slopes = self.scores(plan, source)
-            value = float(((scores - c) ** 2).sum())
+            gap = scores - c
+            value = float(np.square(np.where(np.abs(gap) < ROUNDED, 0.0, gap)).sum())
             if self.null == "permutation":
                 law: tuple[float, float, float] | None = self._permuted(plan, source)
             else:
                 closed = self.closed_null(slopes, n, c)
                 law = None if closed is None else (*closed, 0.0)
         parts = {"U": value, "pMSE": value / n, "SPECKS": _separation(scores, source), "coefficients": float(slopes)}
+        parts |= _told_apart(scores, source)
         error = 0.0
         if law is not None:
             mean, sd, mean_error = law
@@ -104,7 +112,7 @@ class _PropensityMeasure(Measure):
         return Measured(parts[self.statistic], error, parts)
 
     def _permuted(self, plan: Any, source: Flags) -> tuple[float, float, float]:
-        rng = np.random.default_rng(self.seed)
+        rng = as_generator(self.seed)
         shuffled = [rng.permutation(source) for _ in range(self.permutations)]
         c = float(source.mean())
         with ThreadPoolExecutor(max_workers=2) as workers:
@@ -119,8 +127,9 @@ class Propensity(_PropensityMeasure):
 
     Parameters
     ----------
-    degree : 1, 2, 3, "I" or "II"
-        All monomials up to that degree. "I" is Woo's model I, the full quadratic; "II" her model II, which adds cubes
+    degree : 1, 2, 3, "products", "I" or "II"
+        All monomials up to that degree. "products" are those of two different columns, without squares: synthpop's
+        ``maxorder=1``. "I" is Woo's model I, the full quadratic; "II" her model II, which adds cubes
         and products of two squares, of the raw variables because it is not invariant to their origin.
     columns : names, optional
         Numeric columns stay numbers; others become indicators.
@@ -144,7 +153,7 @@ class Propensity(_PropensityMeasure):
     0.5
     """
 
-    degree: int | str = checked(1, _check_degree, options=(1, 2, 3, "I", "II"))
+    degree: int | str = checked(1, _check_degree, options=(1, 2, 3, "products", "I", "II"))
 
     label: ClassVar[str] = "pMSE"
     reference: ClassVar[str] = f"{WOO}, eq. 2.5; Snoke et al. (2018)"
@@ -163,17 +172,23 @@ class Propensity(_PropensityMeasure):
 
 @dataclass(frozen=True, repr=False)
 class TreePropensity(_PropensityMeasure):
-    """pMSE of a classification tree (CART) with the meaning of rpart's cp.
+    """pMSE of a tree (CART) with the meaning of rpart's cp, for a regression tree or a classification tree.
 
-    Grown by squared error of the file label and pruned to the subtree that minimises error + cp R(root) per leaf,
-    R(root) = N c(1 - c). That is the exact minimiser; rpart's own recursion sometimes prunes more.
+    Both are grown by the squared error of the file label, which for two files is Gini's index. They differ in what cp
+    counts. ``"anova"``: squared error; the tree is pruned to the subtree that minimises error + cp R(root) per leaf,
+    R(root) = N c(1 - c), the exact minimiser (rpart's recursion sometimes prunes more). ``"class"``: misclassified
+    records, R(root) = N min(c, 1 - c), by rpart's own recursion; the tree of synthpop's ``utility.gen``. With the same
+    cp a classification tree of files of equal size is larger, and finds differences that a regression tree cuts off.
 
     Parameters
     ----------
+    kind : "anova" or "class"
+        rpart's method. Categories are cut into two sets by "class", and split off one by one by "anova".
     cp : float
         Complexity parameter: a split must lower the error by this share of the root's.
     min_split, min_leaf, max_depth : int
-        A node needs ``min_split`` records to be split, a leaf holds at least ``min_leaf``; rpart's defaults.
+        A node needs ``min_split`` records to be split, a leaf holds at least ``min_leaf``; rpart's defaults. synthpop
+        writes 15 and 5.
     null : "none" or "permutation"
         A large tree finds differences between equal files too; there is no formula for how many.
     columns, statistic, permutations, seed
@@ -191,6 +206,7 @@ class TreePropensity(_PropensityMeasure):
     """
 
     null: str = "none"
+    kind: str = checked("anova", check_choice, options=("anova", "class"))
     cp: float = checked(0.001, check_number, low=0)
     min_split: int = checked(20, check_integer, low=2)
     min_leaf: int = checked(7, check_integer, low=1)
@@ -200,13 +216,33 @@ class TreePropensity(_PropensityMeasure):
     reference: ClassVar[str] = f"{WOO}, eq. 2.5; Breiman et al. (1984)"
     nulls: ClassVar[tuple[str, ...]] = ("none", "permutation")
 
-    def plan(self, pooled: Array) -> tuple[Array, Ints]:
-        values = np.ascontiguousarray(pooled.T)
-        return values, np.ascontiguousarray(np.argsort(values, axis=1, kind="stable"))
+    def encoded(self, original: pd.DataFrame, released: pd.DataFrame) -> Any:
+        if self.kind == "anova":
+            return super().encoded(original, released)
+        parts, levels = [], []
+        for label in original.columns:
+            a, b = original[label], released[label]
+            categories = not (is_number(a) or is_time(a))
+            both = joined_codes(a, b)[:2] if categories else encode(self.name, a.to_frame(), b.to_frame())[:2]
+            refuse_mixed(self.name, a, b)
+            parts.append(np.concatenate([np.reshape(v, -1) for v in both]).astype(np.float64))
+            levels.append(int(parts[-1].max()) + 1 if categories else 0)
+        return np.stack(parts, axis=1), np.array(levels, dtype=np.int64)
 
-    def scores(self, plan: tuple[Array, Ints], source: Flags) -> tuple[Array, int]:
-        scores, leaves = tree_scores(*plan, source, self.cp, self.min_split, self.min_leaf, self.max_depth)
-        return scores, leaves - 1
+    def plan(self, pooled: Any) -> tuple[Array, Ints, Ints | None]:
+        values, levels = pooled if self.kind == "class" else (pooled, None)
+        values = np.ascontiguousarray(values.T)
+        return values, np.ascontiguousarray(np.argsort(values, axis=1, kind="stable")), levels
+
+    def scores(self, plan: tuple[Array, Ints, Ints | None], source: Flags) -> tuple[Array, int]:
+        values, order, levels = plan
+        limits = self.min_split, self.min_leaf, self.max_depth
+        if levels is None:
+            scores, leaves = tree_scores(values, order, source, self.cp, *limits)
+            return scores, leaves - 1
+        y = np.asarray(source, dtype=np.float64)
+        leaf, leaves = grow_classes(values, order, levels, y, *limits, self.cp)
+        return (np.bincount(leaf, weights=y) / np.bincount(leaf))[leaf], int(leaves) - 1
 
 
 @dataclass(frozen=True, repr=False)
@@ -282,6 +318,15 @@ def _separation(scores: Array, source: Flags) -> float:
     return kolmogorov(np.sort(scores[source]), np.sort(scores[~source]))
 
 
+def _told_apart(scores: Array, source: Flags) -> dict[str, float]:
+    """PO50, the percentage of records on the right side of 0.5, beyond 50, and Mann and Whitney's U of the scores."""
+    scores = np.round(scores, 9)
+    right = np.where(source, scores > 0.5, scores <= 0.5).mean()
+    m = int(source.sum())
+    above = float(rankdata(scores)[source].sum()) - m * (m + 1) / 2
+    return {"PO50": 100 * float(right) - 50, "Mann-Whitney": above}
+
+
 def _over(a: float, b: float) -> float:
     return a / b if b > 0 else (np.inf if a > 0 else 0.0)
 
@@ -290,7 +335,7 @@ def _over(a: float, b: float) -> float:
 
 
 def polynomial(values: Array, degree: int | str) -> Array:
-    """Monomials of the columns without the constant: all up to a degree, or those of Woo's models "I" and "II".
+    """Monomials of the columns without the constant: up to a degree, "products", or of Woo's models "I" and "II".
 
     >>> polynomial(np.array([[2.0, 3.0]]), 2).tolist()
     [[2.0, 3.0, 4.0, 6.0, 9.0]]
@@ -358,6 +403,8 @@ def _monomials(rows: Array, degree: int | str) -> Array:
     p, n = rows.shape
     top = 2 if isinstance(degree, str) else degree
     terms: list[tuple[int, ...]] = [t for d in range(1, top + 1) for t in combinations_with_replacement(range(p), d)]
+    if degree == "products":
+        terms = [t for t in terms if len(set(t)) == len(t)]
     if degree == "II":
         terms += [(i, i, j, j) for i in range(p) for j in range(i + 1, p)] + [(i, i, i) for i in range(p)]
     out = np.empty((len(terms) + 1, n))

@@ -22,8 +22,10 @@ from ..base import Measure, Measured
 from ..frames import Ints, Names
 from ..tables import cells
 
-KINDS = ("pMSE", "S_pMSE", "VW", "S_VW", "FT", "S_FT", "JSD", "S_JSD", "G", "S_G", "SPECKS", "PO50", "U")
-KINDS += ("MabsDD", "WMabsDD", "S_WMabsDD", "dBhatt")
+KINDS = (
+    *("pMSE", "S_pMSE", "VW", "S_VW", "FT", "S_FT", "JSD", "S_JSD", "G", "S_G", "SPECKS", "PO50", "U"),
+    *("MabsDD", "WMabsDD", "S_WMabsDD", "dBhatt"),
+)
 
 
 def table_measures(original: Array, released: Array, cells_in_all: float | None = None) -> dict[str, float]:
@@ -170,8 +172,8 @@ class TableUtility(Measure):
             if levels > 4 * len(codes):
                 codes = np.unique(codes, return_inverse=True)[1].reshape(-1)
                 levels = int(codes.max()) + 1
-        counts = (np.bincount(part, minlength=levels) for part in (codes[:n], codes[n:]))
-        return table_measures(*counts, every)
+        d, s = (np.bincount(part, minlength=levels).astype(np.float64) for part in (codes[:n], codes[n:]))
+        return table_measures(d, s, every)
 
     def _column(self, label: Hashable, a: pd.Series, b: pd.Series) -> tuple[Ints, int]:
         """Codes of a column, the original's and then the release's, and the number of levels."""

@@ -185,3 +185,44 @@ def test_replicated_uniques(entry: str) -> None:
     wanted.pop("pct")
     agree(value.parts, wanted)
     assert float(value) == wanted["replicated_uniques"]
+
+
+@pytest.mark.parametrize("entry", ids(r"dRisk(\.k01)?$"))
+def test_intervals_around_released_values(entry: str) -> None:
+    file, _, kind = entry.partition(".")
+    name, columns = {
+        "td3": ("testdata.csv", ["expend", "income", "savings"]),
+        "francdat3": ("francdat.csv", ["Num1", "Num2", "Num3"]),
+        "sd4": ("sd4num_orig.csv", ["age", "height", "weight", "bmi"]),
+    }[file.partition("_")[0]]
+    measure = measures.IntervalDisclosure(
+        columns, width_sd=0.01 if kind.endswith("k01") else 0.05, spread_of="released"
+    )
+    assert float(measure(read(name), read(f"{file}.csv"))) == pytest.approx(ENTRIES[entry], rel=1e-9)
+
+
+@pytest.mark.parametrize("entry", ids(r"modRisk\.(default|PML|IPF)"))
+def test_sdcmicro_takes_the_rate_of_the_sample_for_that_of_the_population(entry: str) -> None:
+    """Its gr1 and gr2 follow from our rates mu if mu stands for mu / p; `LogLinearUniques` takes mu / p, which is right.
+
+    A cell of the population with mean lambda = mu / p leaves (1 - p) lambda people outside the sample. (Simulated
+    populations confirm `LogLinearUniques` in test_risk.) gr1 and gr2 are divided by the number of non-empty cells.
+    """
+    name, keys, _ = FILES[entry.partition(".")[0]]
+    x = read(name)[keys]
+    n, p = len(x), 0.01
+    sizes = x.groupby(keys)[keys[0]].transform("size")
+    cells = len(x.drop_duplicates())
+    mu = n * np.prod([x[k].map(x[k].value_counts(normalize=True)) for k in keys], axis=0)[sizes == 1]
+    theirs = {
+        "gr1": np.exp(-(1 - p) * mu).sum() / cells,
+        "gr2": (-np.expm1(-(1 - p) * mu) / ((1 - p) * mu)).sum() / cells,
+    }
+    agree(theirs, ENTRIES[entry], 1e-7)
+    value = measures.LogLinearUniques(keys, population=round(n / p))(x, x)
+    left = (1 - p) * mu / p
+    assert value.parts["expected uniques"] == pytest.approx(np.exp(-left).sum(), rel=1e-9)
+    assert value.parts["expected matches"] == pytest.approx((-np.expm1(-left) / left).sum(), rel=1e-9)
+    if entry.startswith("td7"):
+        assert value.parts["expected uniques"] == pytest.approx(5.47, abs=0.005)
+        assert value.parts["expected matches"] == pytest.approx(14.92, abs=0.005)

@@ -9,7 +9,15 @@ from hypothesis import given, settings, strategies as st
 from scipy.stats import nbinom
 
 from ruvdecision.errors import InputError
-from ruvdecision.measures import DeltaPresence, HouseholdRisk, IndividualRisk, KMap, SkinnerElliot, SpecialUniques
+from ruvdecision.measures import (
+    DeltaPresence,
+    HouseholdRisk,
+    IndividualRisk,
+    KMap,
+    PopulationUniques,
+    SkinnerElliot,
+    SpecialUniques,
+)
 from ruvdecision.measures.risk.individual import individual_risk
 
 approx = pytest.approx
@@ -133,6 +141,8 @@ def test_known_population_by_brute_force(seed: int, n: int, share: float) -> Non
     assert value.parts["population uniques"] == (big == 1).sum() and value.parts["unmatched"] == 0
     if (f == 1).any():
         assert value.parts["unique match"] == approx((f == 1).sum() / big[f == 1].sum())
+    uniques = PopulationUniques(population=people)(release, release)
+    assert uniques.records.tolist() == ((f == 1) & (big == 1)).astype(float).tolist()
     present = DeltaPresence(population=people)(release, release)
     assert present.records == approx(np.minimum(f / big, 1)) and float(present) == approx(min((f / big).max(), 1))
 

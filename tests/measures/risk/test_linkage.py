@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from measured import two_columns
 
 from ruvdecision.measures import (
+    FellegiSunter,
     RecordLinkage,
 )
 
@@ -39,3 +41,40 @@ def test_one_far_record_makes_no_ties_of_the_others(link: str) -> None:
     # The other kernel, which finds all neighbours, agrees.
     found = measure.links(x, far)
     assert found["linked"][found["row"] > 0].tolist() == brute[1:].tolist()
+
+
+# -- far from zero ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["int64", "uint64", "Int64", "int64[pyarrow]"])
+@pytest.mark.parametrize("measure", [RecordLinkage(), RecordLinkage(distance="rank"), FellegiSunter(tolerance_sd=0.0)])
+def test_whole_numbers_beyond_53_bits_are_told_apart(measure, kind) -> None:
+    """As floats 2^60 + i is 2^60 for every i up to 64."""
+    if "pyarrow" in kind:
+        pytest.importorskip("pyarrow")
+    data = pd.DataFrame({"id": pd.Series([2**60 + i for i in range(50)], dtype=kind)})
+    assert measure(data, data) == pytest.approx(1.0)
+    assert measure(data - 2**60, data - 2**60) == pytest.approx(1.0)
+    mixed = data.astype("int64")["id"].to_numpy()
+    near = pd.DataFrame({"id": np.where(np.arange(50) % 2, mixed, np.roll(mixed, 1))})
+    small = measure(pd.DataFrame({"id": np.arange(50)}), near - 2**60)
+    assert measure(pd.DataFrame({"id": mixed}), near) == pytest.approx(float(small))
+
+
+def test_whole_numbers_at_the_ends_of_their_range() -> None:
+    for ends in ([-(2**63), 2**63 - 1, 0], [2**64 - 1, 2**64 - 2, 2**64 - 3]):
+        data = pd.DataFrame({"id": ends})
+        assert RecordLinkage()(data, data) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("offset", [1e6, 1e8, 1e10])
+@pytest.mark.parametrize(
+    "measure", [RecordLinkage(), RecordLinkage(distance="mahalanobis"), FellegiSunter(tolerance_sd=1e-4)]
+)
+def test_a_large_offset_makes_no_ties(measure, offset: float) -> None:
+    rng = np.random.default_rng(1)
+    original = pd.DataFrame(np.round(rng.normal(size=(300, 2)) * 2**14) / 2**14, columns=["a", "b"])
+    released = original + np.round(rng.normal(size=(300, 2)) * 2**12) / 2**14 / 100
+    expected = float(measure(original, released))
+    assert float(measure(original + offset, released + offset)) == pytest.approx(expected, abs=0.01)
+    assert float(measure(original + offset, original + offset)) == pytest.approx(float(measure(original, original)))

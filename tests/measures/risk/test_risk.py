@@ -20,6 +20,7 @@ from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
 from ruvdecision.errors import InputError, UnsupportedError
+from ruvdecision.measures.risk import uniqueness
 from ruvdecision.measures.risk.disclosure import (
     AttributeDisclosure,
     ClusteringAttack,
@@ -460,6 +461,48 @@ def test_fellegi_sunter_takes_categories_and_units() -> None:
     assert renamed < one  # an unseen category agrees with nobody
 
 
+def test_fellegi_sunter_within_a_share() -> None:
+    x, y = pd.DataFrame({"pay": [100.0, 200.0, -50.0, 0.0]}), pd.DataFrame({"pay": [105.0, 189.0, -52.5, 0.0]})
+    order, first, last = FellegiSunter(tolerance_share=0.05)._agreement(x, y)
+    found = [sorted(order[a:b].tolist()) for a, b in zip(first[0], last[0], strict=True)]
+    assert found == [[0], [], [2], [3]]  # 189 is 5.5 % below 200
+    assert FellegiSunter(tolerance_share={"pay": 0.06})._agreement(x, y)[2][0, 1] == 4
+    with pytest.raises(InputError, match="numeric column"):
+        FellegiSunter(tolerance_share={"town": 0.1})(x.assign(town="a"), y.assign(town="a"))
+
+
+@settings(max_examples=10)
+@given(st.integers(0, 10**6))
+def test_fellegi_sunter_one_to_one_is_the_best_of_all_assignments(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    x = pd.DataFrame({"a": rng.normal(size=6), "b": rng.integers(0, 3, 6).astype(str)})
+    y = x.assign(a=x["a"] + rng.normal(0, 0.1, 6))
+    measure = FellegiSunter(one_to_one=True, tolerance_sd=0.3)
+    value = measure(x, y)
+    fit = AgreementMixture(value.table["m"].to_numpy(), value.table["u"].to_numpy(), value.parts["prevalence"])
+    near = np.abs(y["a"].to_numpy()[:, None] - x["a"].to_numpy()) <= 0.3 * x["a"].std()
+    same = y["b"].to_numpy()[:, None] == x["b"].to_numpy()
+    weights = fit.weights((near + 2 * same).reshape(-1)).reshape(6, 6)
+    totals = {p: weights[range(6), p].sum() for p in itertools.permutations(range(6))}
+    top = max(totals.values())
+    shares = [np.mean(np.array(p) == range(6)) for p, total in totals.items() if total > top - 1e-9]
+    assert min(shares) - 1e-12 <= value <= max(shares) + 1e-12
+
+
+def test_fellegi_sunter_takes_names_that_are_nearly_equal() -> None:
+    fuzz = pytest.importorskip("rapidfuzz")
+    x = pd.DataFrame({"name": ["MARTHA", "DWAYNE", "DIXON", "SMITH"]})
+    y = pd.DataFrame({"name": ["MARHTA", "DUANE", "DICKSONX", None]})
+    measure = FellegiSunter(similar=0.84)
+    order, first, last = measure._agreement(x, y)
+    found = [order[a:b].tolist() for a, b in zip(first[0], last[0], strict=True)]
+    score = fuzz.distance.JaroWinkler.similarity
+    assert found == [[j for j in range(4) if n and score(n, x["name"][j]) >= 0.84] for n in y["name"]]
+    assert found[:2] == [[0], [1]]  # Winkler's examples: .961, .84
+    with pytest.raises(InputError, match="column of text"):
+        FellegiSunter(similar={"age": 0.9})(x.assign(age=1.0), x.assign(age=1.0))
+
+
 def test_fellegi_sunter_bad_input() -> None:
     x = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]})
     for arguments, words in (
@@ -889,3 +932,20 @@ def test_every_risk_measure_keeps_the_contract(measure) -> None:
     assert float(pickle.loads(pickle.dumps(measure))(x, y)) == float(value)
     order = rng.permutation(30)
     assert measure(x.iloc[order], y.iloc[order]) == approx(float(value), rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("missing", ["category", "pairwise"])
+@pytest.mark.parametrize(
+    ("n", "p", "largest"), [(1, 3, 3), (2, 3, 3), (65, 2, 1), (130, 7, 2), (200, 6, 6), (90, 8, 5)]
+)
+def test_the_search_by_bits_finds_what_the_search_by_sets_finds(monkeypatch, n, p, largest, missing) -> None:
+    rng = np.random.default_rng(n)
+    keys = pd.DataFrame({f"k{j}": rng.zipf(1.5, n).clip(max=rng.integers(2, 30)).astype(float) for j in range(p)})
+    keys = keys.mask(rng.random(keys.shape) < 0.05)
+    measure = SpecialUniques(largest=largest, missing=missing)
+    quick = measure._search(keys)
+    monkeypatch.setattr(uniqueness, "MOST_BITS", -1)
+    slow = measure._search(keys)
+    np.testing.assert_array_equal(quick.score, slow.score)
+    np.testing.assert_array_equal(quick.worth, slow.worth)
+    assert (quick.taking.tolist(), quick.sizes) == (slow.taking.tolist(), slow.sizes)

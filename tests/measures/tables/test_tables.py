@@ -419,7 +419,7 @@ def test_bad_imputations() -> None:
         with pytest.raises(InputError, match=words):
             ImputationLoss()(x, given_)
     with pytest.raises(InputError, match="missing"):
-        ImputationLoss()(x, [x, x.assign(a=[1.0, np.nan])])
+        ImputationLoss(missing="raise")(x, [x, x.assign(a=[1.0, np.nan])])
     with pytest.raises(InputError, match="Return a pair"):
         ImputationLoss(statistic=lambda t: 3.0)(x, [x, x])
     with pytest.raises(InputError, match="statistic"):

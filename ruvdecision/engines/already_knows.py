@@ -1,0 +1,104 @@
+"""The rewrite for users who already know something of the records: every release comes with it.
+
+A mask m becomes ``m & known``, and U before the release is U after ``known`` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..masks.base import Batch, Joint, Mask
+from ..masks.rows import NOTHING
+from ..protocols import Posterior, Solution
+from .base import Evidence, Ints, Missing, Plan, Problem, ProgressCallback, Refusal, Rewrite, plan_for
+
+
+@dataclass(frozen=True, repr=False)
+class Informed(Joint):
+    """A release, and what a user knows beside it: even where the mask is not told, that is."""
+
+    def __post_init__(self) -> None:
+        """The two stay apart, whatever they are made of."""
+
+    @property
+    def told(self) -> Mask:
+        return self.masks[1]
+
+
+@dataclass(frozen=True, eq=False)
+class AlreadyKnows(Rewrite):
+    """Uncertainty of a user for whom a release adds to what he knows."""
+
+    inner: Plan = field(kw_only=True)
+    """That of a user without knowledge, for releases that come with it."""
+
+    @classmethod
+    def of(cls, choice: Any, problem: Problem) -> AlreadyKnows | Refusal:
+        """The plan where the posteriors are computed by an engine that is chosen."""
+        if problem.user.target.asks_row:
+            what = "Which row is whose is not available for a user who already knows something of the records"
+            return Refusal(what, "Leave out knows=, or ask for Record(j)", Missing.TARGET)
+        inner = plan_for(choice, _told(problem))
+        return cls(inner.engine, problem, asked=choice, inner=inner)
+
+    @property
+    def group(self) -> Hashable:
+        return *self.inner.group, id(self.problem.user.knows)  # type: ignore[misc]
+
+    @property
+    def shares(self) -> bool:  # type: ignore[override]
+        return self.inner.shares
+
+    @property
+    def always_cut(self) -> bool:  # type: ignore[override]
+        return self.inner.always_cut
+
+    @property
+    def planned(self) -> bool:  # type: ignore[override]
+        return self.inner.planned
+
+    @property
+    def pieces(self) -> list[list[int]]:
+        return self.inner.pieces
+
+    def again(self, replicates: int | None, seed: Any) -> Plan:
+        problem = replace(self.problem, replicates=replicates, seed=seed)
+        return replace(self, problem=problem, inner=self.inner.again(replicates, seed))
+
+    def together(self, users: Sequence[Any]) -> Plan:
+        inner = self.inner.together([replace(user, knows=None) for user in users])
+        return replace(self, problem=replace(self.problem, users=tuple(users)), inner=inner)
+
+    def run(
+        self,
+        piece: Sequence[int] | None = None,
+        on_progress: ProgressCallback | None = None,
+        interruptible: bool = False,
+    ) -> list[Solution]:
+        start = replace(self.inner.problem, masks=Batch([_with(NOTHING, self.problem)]), cache={})
+        before = plan_for(self.asked, start.of_user(start.user)).together(start.users).run()
+        after = self.inner.run(piece, on_progress, interruptible)
+        return [a._replace(before=float(b.uncertainty[0])) for a, b in zip(after, before, strict=True)]
+
+    def posterior(self, mask: Mask, release: Any = None) -> Posterior:
+        return self.inner.posterior(_with(mask, self.problem), release)
+
+    def posteriors(self, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
+        return self.inner.posteriors(_with(mask, self.problem), releases)
+
+    def every_row(self, problem: Problem, rows: Ints, on_progress: ProgressCallback | None = None) -> Solution | None:
+        return None
+
+    def row_kinds(self, problem: Problem, rows: Ints) -> Ints:
+        return self.inner.row_kinds(self.inner.problem, rows)
+
+
+def _with(mask: Mask, problem: Problem) -> Mask:
+    return Informed((mask, problem.user.knows))
+
+
+def _told(problem: Problem) -> Problem:
+    users = tuple(replace(user, knows=None) for user in problem.users)
+    return replace(problem, users=users, masks=Batch(_with(mask, problem) for mask in problem.masks), cache={})

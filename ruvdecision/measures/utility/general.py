@@ -1,0 +1,247 @@
+"""General utility: does a release keep means, spreads, tails and dependence? One number between 0 and 1."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from ...checks import checked
+from ...protocols import Array
+from ..base import Measure, Measured, one_thread
+from ..frames import Ints, Names, as_names, categories_of, is_number, is_time, spreads, with_gaps
+from .cdf import kolmogorov
+
+LEVELS = (0.05, 0.01)
+"""Shares of the records that count as a tail."""
+FEW = 10
+"""A tail needs so many records to be judged, and a category half as many to stand for itself."""
+ROWS = 20_000
+"""Records whose groups are counted together at a time."""
+
+
+@dataclass(frozen=True, repr=False)
+class GeneralUtility(Measure):
+    """How much of the original a release keeps: 1 as good as another sample of the population, 0 as bad as nothing.
+
+    The mean of two scores between 0 and 1. **Margins**, over the columns that vary. A number's score is the geometric
+    mean of four: *shape*, 1 minus the Kolmogorov-Smirnov distance; *mean*, exp(-shift in standard deviations);
+    *spread*, the smaller standard deviation over the larger; *tails*, the smaller share over the larger of the records
+    beyond the original's outer 5 % and 1 %. A category's score is the geometric mean of 1 minus the total variation and
+    of the smaller diversity 1 - sum p^2 over the larger. Either is multiplied by 1 minus the change of the share of
+    missing values. **Dependence**: each column is cut into groups (numbers at the original's quantiles, missing values
+    apart); d = P(a, b) - P(a) P(b) is what each pair of groups has beyond independence, and the score is
+    1 - sum |d - d'| / sum |d| over all pairs of columns. Without dependence in the original the margins are all.
+
+    Differences are counted as far as they are larger than two samples of the same population show (twice the standard
+    error). A file without variation has spread 0 and no dependence, whatever its values: its score is 0, and no other
+    file has less. The score depends on the two files alone, not on the order of rows or columns, and the release may
+    have any number of rows. Dependence between three columns that no two of them show is not seen: see
+    `TreePropensity`.
+
+    Parameters
+    ----------
+    columns : names, optional
+        Columns of any kind; all by default.
+
+    Notes
+    -----
+    ``parts`` has margins, dependence and the mean shape, mean, spread and tails; ``table`` the scores of each column.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> a, b = rng.multivariate_normal([0, 0], [[1, 0.7], [0.7, 1]], size=(2, 1000))
+    >>> utility = GeneralUtility()
+    >>> round(utility(a, b), 1), round(utility(a, a + rng.normal(size=a.shape)), 1), utility(a, 0 * a)
+    (1.0, 0.6, 0.0)
+    """
+
+    columns: Names = checked(None, as_names)
+
+    label: ClassVar[str] = "general utility"
+    direction: ClassVar[str] = "higher"
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    reference: ClassVar[str] = "in the spirit of Snoke et al. (2018) and Domingo-Ferrer and Torra (2001)"
+    own_missing: ClassVar[tuple[str, ...]] = ("category",)
+
+    def begin(self, original: pd.DataFrame) -> tuple[int, dict[Hashable, _Column], Array]:
+        groups = 5 if len(original) >= 1000 else 3 if len(original) >= 200 else 2
+        columns: dict[Hashable, _Column] = {
+            label: (_Number if is_number(column) or is_time(column) else _Category)(self.name, column, groups)
+            for label, column in original.items()
+        }
+        return (
+            len(original),
+            columns,
+            _joint(columns, [columns[c].judge(v, "the original")[1] for c, v in original.items()]),
+        )
+
+    def compare(self, state: tuple[int, dict[Hashable, _Column], Array], released: pd.DataFrame) -> Measured:
+        n, columns, before = state
+        judged = {str(c): column.judge(released[c], "the release") for c, column in columns.items()}
+        rows = {name: scores for name, (scores, _) in judged.items() if scores}
+        found = pd.DataFrame.from_dict(rows, orient="index")
+        value = margins = float(found["score"].mean()) if rows else 1.0
+        parts = {"margins": margins, **found.drop(columns="score", errors="ignore").mean().to_dict()}
+        after = _joint(columns, [codes for _, codes in judged.values()])
+        dependence = _dependence(before, after, [c.size for c in columns.values()], 1 / n + 1 / len(released))
+        if dependence is not None:
+            parts["dependence"], value = dependence, (margins + dependence) / 2
+        return Measured(value, parts=parts, table=found if rows else None)
+
+
+class _Column:
+    """One column of the original: what a release's column is judged by, and the groups that it is cut into."""
+
+    size: int
+    """Number of groups, that of missing values included."""
+
+    def judge(self, column: pd.Series, which: str) -> tuple[dict[str, float], Ints]:
+        """The scores of a column (none if the original has nothing to keep), and the group of each record."""
+        raise NotImplementedError
+
+
+class _Number(_Column):
+    """A number or a time."""
+
+    def __init__(self, who: str, column: pd.Series, groups: int) -> None:
+        self.who, self.column, self.rows = who, column.iloc[:0] if is_number(column) else column, len(column)
+        values = with_gaps(who, column, column)
+        self.x = x = np.sort(values[~np.isnan(values)])
+        self.n, self.sd = len(x), float(spreads(x)) if len(x) else 0.0
+        self.mean = float(x.mean()) if len(x) else 0.0
+        # The fourth moment says how well a sample tells a standard deviation; heavy tails hardly do.
+        self.wide = max(float(np.mean(((x - self.mean) / self.sd) ** 4)) - 1, 0.0) if self.sd > 0 else 0.0
+        # Between two values, so that a little noise does not carry a value that many records share across.
+        steps = np.flatnonzero(x[1:] > x[:-1])
+        wanted = np.arange(1, groups) / groups * self.n
+        near = np.unique(np.searchsorted(steps[:-1] + 1, wanted)) if len(steps) else steps
+        self.cuts = (x[steps[near]] + x[steps[near] + 1]) / 2
+        self.size = len(self.cuts) + 2
+        self.tails = [
+            (sign, (side[below - 1] + side[below]) / 2, below / self.n)
+            for sign, side in ((1, x), (-1, -x[::-1]))
+            for level in LEVELS
+            if level * self.n >= FEW and (below := int(np.searchsorted(side, side[int(level * self.n)]))) >= FEW / 2
+        ]
+
+    def judge(self, column: pd.Series, which: str) -> tuple[dict[str, float], Ints]:
+        values = with_gaps(self.who, column, self.column, which)
+        known = ~np.isnan(values)
+        codes = np.where(known, np.searchsorted(self.cuts, values), self.size - 1)
+        y, rows = np.sort(values[known]), len(values)
+        lost = _kept(abs(len(y) / rows - self.n / self.rows), self.n / self.rows, 1 / rows + 1 / self.rows)
+        if self.sd == 0:
+            same = self.n == 0 or (len(y) > 0 and bool(y[0] == y[-1] == self.x[0]))
+            return {} if same and lost == 1 else {"score": lost * float(same)}, codes
+        if not len(y):
+            return dict.fromkeys(("shape", "mean", "spread", "score"), 0.0), codes
+        noise = np.sqrt(1 / self.n + 1 / len(y))
+        sd = float(spreads(y))
+        scores = {
+            "shape": 1 - min(max(kolmogorov(self.x, y) - 1.36 * noise, 0.0) / max(1 - 1.36 * noise, 1e-9), 1.0),
+            "mean": float(np.exp(-max(abs(float(y.mean()) - self.mean) / self.sd - 2 * noise, 0.0))),
+            "spread": _alike(sd, self.sd, np.sqrt(self.wide) * noise),
+        }
+        if self.tails:
+            scores["tails"] = float(np.mean([self._tail(y, *tail) for tail in self.tails]))
+        return scores | {"score": lost * float(np.prod(list(scores.values()))) ** (1 / len(scores))}, codes
+
+    def _tail(self, y: Array, sign: int, edge: float, share: float) -> float:
+        beyond = np.searchsorted(y, edge) if sign > 0 else len(y) - np.searchsorted(y, -edge, side="right")
+        noise = 2 * np.sqrt((1 - share) / share * (1 / self.n + 1 / len(y)))
+        return _alike(max(float(beyond), 0.5) / len(y), share, noise)
+
+
+class _Category(_Column):
+    """A column that is no number; categories that are too rare to be judged share a group."""
+
+    def __init__(self, who: str, column: pd.Series, groups: int) -> None:
+        self.levels = categories_of(column)
+        codes = self.levels.codes(column)
+        counts = np.bincount(codes[codes >= 0], minlength=len(self.levels))
+        kept = counts >= FEW / 2
+        # Categories that only the release has are rare, too; missing values have the last group.
+        self.size, self.rows = int(kept.sum()) + 2, len(column)
+        self.place = np.append(np.where(kept, np.cumsum(kept) - 1, self.size - 2), self.size - 2)
+        self.share, self.all = self._shares(column), counts / max(int(counts.sum()), 1)
+
+    def _codes(self, column: pd.Series) -> Ints:
+        return np.where(column.notna(), self.place[self.levels.codes(column)], self.size - 1)
+
+    def _shares(self, column: pd.Series) -> Array:
+        return np.bincount(self._codes(column), minlength=self.size) / len(column)
+
+    def judge(self, column: pd.Series, which: str) -> tuple[dict[str, float], Ints]:
+        codes, p, q = self._codes(column), self.share, self._shares(column)
+        v = 1 / self.rows + 1 / len(codes)
+        lost = _kept(abs(p[-1] - q[-1]), p[-1], v)
+        known, there = 1 - p[-1], 1 - q[-1]
+        if known == 0:
+            return {} if lost == 1 else {"score": lost}, codes
+        if there == 0:
+            return dict.fromkeys(("shape", "spread", "score"), 0.0), codes
+        p, q, v = p[:-1] / known, q[:-1] / there, v / known
+        distance = 0.5 * float(np.abs(p - q).sum())
+        if self.all.max() == 1:
+            return {} if distance == 0 and lost == 1 else {"score": lost * (1 - distance)}, codes
+        # Twice the standard error: of the sum of |p - q| / 2, and of the logarithm of the diversity.
+        sd = np.sqrt(p * (1 - p) * v)
+        noise = 0.4 * float(sd.sum()) + 0.6 * float(np.sqrt(sd @ sd))
+        same = float(self.all @ self.all)
+        wide = 4 * np.sqrt(max(float((self.all**3).sum()) - same**2, 0.0) * v) / (1 - same)
+        often = column.value_counts(normalize=True).to_numpy(dtype=np.float64)
+        scores = {
+            "shape": 1 - min(max(distance - noise, 0.0) / max(1 - noise, 1e-9), 1.0),
+            "spread": _alike(1 - float(often @ often) if often[0] < 1 else 0.0, 1 - same, wide),
+        }
+        return scores | {"score": lost * float(np.sqrt(scores["shape"] * scores["spread"]))}, codes
+
+
+def _alike(a: float, b: float, noise: float) -> float:
+    """The smaller over the larger, as far as their logarithms differ by more than noise."""
+    return float(np.exp(-max(abs(np.log(a / b)) - noise, 0.0))) if a > 0 else 0.0
+
+
+def _kept(change: float, share: float, v: float) -> float:
+    """1 minus the change of a share, as far as it is more than noise."""
+    return 1 - max(float(change) - 2 * np.sqrt(max(share * (1 - share), 0.0) * v), 0.0)
+
+
+def _joint(columns: dict[Hashable, _Column], codes: list[Ints]) -> Array:
+    """P(a, b) of all pairs of groups of all columns, one block per pair of columns; P(a) stands on the diagonal."""
+    sizes = [c.size for c in columns.values()]
+    start = np.cumsum([0, *sizes])
+    rows = len(codes[0])
+    total = np.zeros((start[-1], start[-1]))
+    with one_thread():
+        for first in range(0, rows, ROWS):
+            part = np.stack([c[first : first + ROWS] for c in codes], axis=1) + start[:-1]
+            member = np.zeros((len(part), start[-1]), dtype=np.float32)
+            member[np.arange(len(part))[:, None], part] = 1
+            total += member.T @ member
+    return total / max(rows, 1)
+
+
+def _dependence(before: Array, after: Array, sizes: list[int], v: float) -> float | None:
+    """How much of what the groups have beyond independence is kept; None if that is no more than noise."""
+    start = np.cumsum([0, *sizes[:-1]])
+
+    def beyond(joint: Array) -> Array:
+        return joint - np.outer(np.diag(joint), np.diag(joint))
+
+    def blocks(cells: Array) -> Array:
+        sums = np.add.reduceat(np.add.reduceat(cells, start, axis=0), start, axis=1)
+        return sums[np.triu_indices(len(sizes), 1)] / 2
+
+    share = np.diag(before)
+    spread = np.sqrt(np.maximum(share * (1 - share), 0))
+    first, second = beyond(before), beyond(after)
+    noise = blocks(np.outer(spread, spread)) * 2 * np.sqrt(v)
+    whole = np.maximum(blocks(np.abs(first)) - noise, 0).sum()
+    lost = np.maximum(blocks(np.abs(first - second)) - noise, 0).sum()
+    return None if whole <= 0 else float(max(1 - lost / whole, 0.0))

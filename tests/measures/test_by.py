@@ -1,0 +1,77 @@
+"""Measures by groups of records: the parts are what the measure says of the groups alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from edges import attempt
+from measured import instances, names
+
+import ruvdecision as ruv
+from ruvdecision.errors import InputError, RuvError, UnsupportedError
+from ruvdecision.measures import ImputationLoss, IndividualRisk, KMap, NormalKL, RecordLinkage
+
+
+def files() -> tuple[pd.DataFrame, pd.DataFrame]:
+    rng = np.random.default_rng(4)
+    original = pd.DataFrame(rng.normal(size=(40, 3)).round(1), columns=list("abc"))
+    original["region"] = np.repeat(["N", "S"], [25, 15])
+    return original, original.assign(a=original["a"] + rng.normal(0, 0.3, 40))
+
+
+def test_parts_are_the_measures_of_the_groups() -> None:
+    original, released = files()
+    for make in (NormalKL, RecordLinkage):
+        plain, found = make(), make(by="region")(original, released)
+        for level in "NS":
+            own = [t[t["region"] == level].drop(columns="region") for t in (original, released)]
+            assert found.parts[f"region={level}"] == pytest.approx(float(plain(*own)))
+        assert found.table is not None and found.table["records"].tolist() == [25, 15]
+    whole = RecordLinkage(known=list("abc"))(original, released)
+    assert float(found) == float(whole)
+    assert RecordLinkage(by="region").per_record(original, released).tolist() == whole.records.tolist()
+
+
+def test_pairs_stay_together_where_the_group_was_masked() -> None:
+    original, released = files()
+    moved = released.assign(region=released["region"].to_numpy()[::-1])
+    measure = RecordLinkage(known=list("abc"), by="region")
+    assert measure(original, moved).parts == measure(original, released).parts
+
+
+def test_another_file_is_parted_too() -> None:
+    people = pd.DataFrame({"age": [1, 1, 2, 2], "region": list("NSNN")})
+    value = KMap("age", population=people, by="region")(people.iloc[[0, 1, 2]], people.iloc[[0, 1, 2]])
+    assert float(value) == 2 and value.parts["region=N"] == 1 and value.parts["region=S"] == 1
+
+
+def test_a_group_that_is_too_small_says_why() -> None:
+    original, released = files()
+    original.loc[0, "region"] = released.loc[0, "region"] = "tiny"
+    value = NormalKL(columns=list("abc"), by="region")(original, released)
+    assert np.isnan(value.parts["region=tiny"]) and value.table is not None and value.table.loc["tiny", "note"]
+    rumap = ruv.measure(original, releases={"x": released}, measures=[IndividualRisk("a", by="region")], parts=True)
+    assert "individual_risk.region=S" in rumap.columns
+
+
+@pytest.mark.parametrize("name", [n for n in names() if n != "ImputationLoss"])
+def test_every_measure_takes_groups(name: str) -> None:
+    original, released = (t.round(0) for t in files())
+    plain = instances(name, original[list("abc")])[0]()
+    grouped = type(plain)(**{**{k: v for k, v in plain.settings().items() if k != "name"}, "by": "region"})
+    without = attempt(plain, original[list("abc")], released[list("abc")], kind="groups")
+    found = attempt(grouped, original, released, kind="groups")
+    assert isinstance(without, RuvError) or isinstance(found, RuvError) or "region=N" in found.parts
+
+
+def test_bad_input(tmp_path) -> None:
+    original, released = files()
+    with pytest.raises(InputError, match="names a column"):
+        NormalKL(by="town")(original, released)
+    with pytest.raises(UnsupportedError, match="by groups"):
+        ImputationLoss(by="region")(original, [released, released])
+    original.to_csv(tmp_path / "x.csv", index=False)
+    path = str(tmp_path / "x.csv")
+    with pytest.raises(UnsupportedError, match="whole files"):
+        ruv.measure(path, releases={"x": path}, measures=[NormalKL(columns=["a"], by="region")], chunksize=10)
