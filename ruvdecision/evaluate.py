@@ -202,7 +202,8 @@ def evaluate(
 def _file_facts(belief: Any) -> dict[str, Any]:
     """Number of records and names of columns, for a mask in words."""
     names = getattr(belief, "columns", None)
-    records = getattr(belief, "records", None)
+    # A belief of any number of records knows of none before there are data.
+    records = None if getattr(belief, "size", 0) is None else getattr(belief, "records", None)
     found = {"file_records": records} if isinstance(records, int) else {}
     return found | ({"file_columns": [str(name) for name in names]} if names else {})
 
@@ -223,7 +224,7 @@ def posterior(user: User, mask: Mask, release: Any = None, *, engine: Engine | s
     if not isinstance(user, (User, Snooper)):
         raise InputError("A posterior is a User's", user, "Write ruv.User(belief, ruv.Record(0), ruv.Quadratic())")
     check_mask("mask", mask)
-    return plan_for(engine, Problem.of(user, [mask])).posterior(mask, release)
+    return plan_for(engine, Problem.of(user, [mask], release=release)).posterior(mask, release)
 
 
 def check_masks(masks: Sequence[Mask] | Mask) -> Batch:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import logging
+import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from ..checks import check_integer, check_text
-from ..errors import InputError
+from ..errors import ConvergenceError, InputError
 from ..protocols import Array
 from ..targets import BaseTarget, Kind
 
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
     from pytensor.compile.function.types import Function
     from pytensor.compile.mode import Mode
     from pytensor.tensor.variable import TensorVariable
+
+CHAINS, DRAWS = 4, 1000
+"""Of the draws given what a model observes."""
 
 
 @dataclass(frozen=True, init=False, eq=False)
@@ -45,6 +51,9 @@ class PyMCBelief:
     The model must not contain the release: the mask adds its own likelihood. Where the records are independent given
     the parameters (most models), they are integrated out and only the parameters are sampled; put ``x`` last, and write
     it as one distribution with ``shape=n`` (or dims), so that this can be seen.
+
+    What the user knows besides (a pilot survey as ``observed=``, a `pymc.Potential` on a parameter or on the total) is
+    part of the belief: the uncertainty before any release, planned files and `draw` are given it too.
 
     Examples
     --------
@@ -124,8 +133,9 @@ class PyMCBelief:
         try:
             model = self.builder(n)
         except Exception as error:
-            do = "Call the builder yourself to see where; it must work for any number of records"
-            raise InputError(f"The builder fails for {n} records", f"{type(error).__name__}: {error}", do) from error
+            do = "Call the builder yourself to see where; arrays in it must have a row for each record"
+            got = f"{type(error).__name__}: {error}{_line_of(error, self.builder)}"
+            raise InputError(f"The builder fails for {n} records", got, do) from error
         if not isinstance(model, pm.Model):
             raise InputError(
                 "The builder must give back a pymc.Model", type(model).__name__, "End it with `return model`"
@@ -153,7 +163,7 @@ class PyMCBelief:
                 raise InputError(f"There are {n} records", term.row, "Count rows from 0")
 
     def draw(self, rng: np.random.Generator) -> Array:
-        """Draw a data set of ``size`` records from the belief: parameters from the prior, then records."""
+        """Draw a data set of ``size`` records from the belief: parameters, given what it observes, then records."""
         return self.draw_with_parameters(rng)[0]
 
     def draw_with_parameters(self, rng: np.random.Generator) -> tuple[Array, dict[str, Array]]:
@@ -228,6 +238,8 @@ class BuiltModel:
                 f"shape {shape}",
                 "Write shape=n, or shape=(n, k) for k variables, with the n that the builder is given",
             )
+        if free:
+            _check_lengths(x, shape)
         kind = _kind(model, x, shape) if free else "joint"
         return cls(belief, n, model, x, shape, kind, np.dtype(x.dtype).kind in "iub", order)
 
@@ -293,11 +305,16 @@ class BuiltModel:
 
     @property
     def improper(self) -> bool:
-        """True if some prior is flat."""
-        return bool(self.flat)
+        """True if some prior is flat, and nothing that the model observes makes up for it."""
+        return bool(self.flat) and not self.informed
+
+    @cached_property
+    def informed(self) -> bool:
+        """Whether the model knows more than its priors: observed variables or Potentials."""
+        return bool(self.model.observed_RVs or self.model.potentials)
 
     def _refuse_flat(self) -> None:
-        if self.flat:
+        if self.improper:
             raise InputError(
                 "A flat prior has no law to draw from", ", ".join(self.flat), "Give it a proper prior, or pass data="
             )
@@ -351,18 +368,79 @@ class BuiltModel:
         return {v.name: np.stack([row[v.name] for row in rows]) for v in self.free}
 
     @cached_property
+    def known(self) -> dict[str, Array]:
+        """Draws given what the model observes, ``(CHAINS, DRAWS) + shape`` of every named quantity.
+
+        The records are among them where something that is observed depends on them.
+        """
+        pm = quiet_pymc()
+        model, x, tied = self.belief.build(self.n), self.belief.variable, self.kind == "joint"
+        if tied and self.discrete:
+            what, do = "Discrete records that something observed depends on cannot be drawn", "Sum them out"
+            raise InputError(what, x, do)
+        with quiet():
+            if not tied:
+                zeros = np.zeros(self.shape, dtype=self.x.dtype)
+                model = keeping_starts(model, lambda m: pm.do(m, {x: zeros}))
+            fast = importlib.util.find_spec("nutpie") is not None and not model.discrete_value_vars
+            trace = pm.sample(
+                DRAWS,
+                tune=DRAWS,
+                chains=CHAINS,
+                cores=1,
+                random_seed=20_000,
+                nuts_sampler="nutpie" if fast else "pymc",
+                model=model,
+                progressbar=False,
+                compute_convergence_checks=False,
+            )["posterior"]
+        names = (*self.names, x) if tied else self.names
+        found = {name: np.asarray(trace[name].values) for name in names}
+        # Chains that disagree about a mean by more than their own spread have not found the law.
+        for name, values in found.items():
+            apart, within = values.mean(axis=1).std(axis=0, ddof=1), values.std(axis=1).mean(axis=0)
+            if np.any(apart > 0.3 * within + 1e-12 * np.abs(values).max()):
+                do = "Reparametrise the model; pm.sample(builder(n)) shows where it has trouble"
+                raise ConvergenceError("The model, given what it observes, cannot be sampled", name, do)
+        return found
+
+    @cached_property
     def prior_draws(self) -> dict[str, Array]:
-        """Draws from the prior for what is known before any release, the same whoever asks."""
+        """Draws of the free parameters before any release, the same whoever asks: given what the model observes."""
+        if self.informed:
+            return {v.name: _flat(self.known[v.name]) for v in self.free}
         return self.prior(20_000, np.random.default_rng(20_000))
 
     def draw(self, rng: np.random.Generator) -> tuple[Array, dict[str, Array]]:
-        """Parameters from the prior and records from them: ``(records, parameters)``."""
+        """Parameters as they are believed before any release and records from them: ``(records, parameters)``."""
+        if self.informed:
+            place = int(rng.integers(CHAINS * DRAWS))
+            found = {name: _flat(values)[place] for name, values in self.known.items()}
+            records = found.pop(self.belief.variable, None)
+            return self.records_given(found, rng) if records is None else records, found
         function = self._forward
         _reseed(function, rng)
         with quiet():
-            found = function()
-        records = np.asarray(found[0])
-        return records, {v.name: np.asarray(a) for v, a in zip((*self.free, *self.derived), found[1:], strict=True)}
+            records, *rest = (np.asarray(a) for a in function())
+        return records, {v.name: a for v, a in zip((*self.free, *self.derived), rest, strict=True)}
+
+    def records_given(self, parameters: dict[str, Array], rng: np.random.Generator) -> Array:
+        """Another file that these parameters give."""
+        _reseed(self._given, rng)
+        with quiet():
+            return np.asarray(self._given(*(np.asarray(parameters[v.name], dtype=v.dtype) for v in self.free))[0])
+
+    @cached_property
+    def _given(self) -> Function:
+        from pymc.pytensorf import compile as compile_forward
+        from pytensor.graph.replace import clone_replace
+
+        inputs = [rv.type(name=rv.name) for rv in self.free]
+        known = dict(zip(self.free, inputs, strict=True))
+        known |= {rv: self.model.rvs_to_values[rv] for rv in self.model.observed_RVs}
+        with quiet():
+            graph = clone_replace([self.x], known)
+            return compile_forward(inputs, graph, mode=cheap_mode(), random_seed=0, on_unused_input="ignore")
 
 
 def quiet_pymc() -> ModuleType:
@@ -382,7 +460,17 @@ class _Quiet(warnings.catch_warnings):
     def __enter__(self) -> Any:
         log = super().__enter__()
         warnings.simplefilter("ignore")
+        # PyMC logs what it does at every run; a map has its own progress bar.
+        names = ("pymc", "pymc.sampling.mcmc", "pymc.stats.convergence", "nutpie")
+        self.levels = [(logger, logger.level) for logger in map(logging.getLogger, names)]
+        for logger, _ in self.levels:
+            logger.setLevel(logging.CRITICAL)
         return log
+
+    def __exit__(self, *about: Any) -> None:
+        for logger, level in self.levels:
+            logger.setLevel(level)
+        super().__exit__(*about)
 
 
 def cheap_mode() -> Mode:
@@ -405,6 +493,18 @@ def keeping_starts(model: Model, change: Callable[[Model], Model]) -> Model:
     return found
 
 
+def _flat(values: Array) -> Array:
+    """Draws of all chains in a row."""
+    return values.reshape(-1, *values.shape[2:])
+
+
+def _line_of(error: Exception, builder: Callable[..., Any]) -> str:
+    """The builder's own line at which an error arose, in words."""
+    file = getattr(getattr(builder, "__code__", None), "co_filename", None)
+    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return f" (line {lines[-1].lineno}: {lines[-1].line})" if lines else ""
+
+
 def _reseed(function: Function, rng: np.random.Generator) -> None:
     from pymc.pytensorf import reseed_rngs
 
@@ -415,6 +515,21 @@ def _reseed(function: Function, rng: np.random.Generator) -> None:
 def _shape(variable: TensorVariable) -> tuple[int, ...]:
     known = variable.type.shape
     return tuple(int(s) for s in (known if None not in known else variable.shape.eval(mode=cheap_mode())))
+
+
+def _check_lengths(x: TensorVariable, shape: tuple[int, ...]) -> None:
+    """Refuse parameters of the records' law that are for another number of records."""
+    op = x.owner.op
+    if getattr(op, "ndim_supp", 1) != 0 or not hasattr(op, "dist_params"):
+        return
+    for parameter in op.dist_params(x.owner):
+        for own, wanted in zip(parameter.type.shape[::-1], shape[::-1], strict=False):
+            if own not in (None, 1, wanted):
+                raise InputError(
+                    f"The law of {x.name!r} has a parameter of length {own} for {shape[0]} records",
+                    f"{parameter.name or parameter.owner}"[:80],
+                    "Give a file of that length, or cut arrays in the builder to the n that it is given: z[:n]",
+                )
 
 
 def _kind(model: Model, x: TensorVariable, shape: tuple[int, ...]) -> str:

@@ -14,7 +14,7 @@ from ..channels.words import in_words
 from ..checks import check_flag, check_number
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
-from ..maps.show import ReleaseRow
+from ..maps.show import ReleaseRow, unsettled
 from ..protocols import Array
 from .criteria import PLAIN, Columns, Criterion, ExpectedLoss, Tier, check_criterion, check_map, directions, first
 from .dominance import snapped
@@ -241,11 +241,15 @@ class Choice:
             remarks.append("another release dominates it")
         elif self.on_frontier < 0.95:
             remarks.append(f"it is truly on the frontier with probability {_chance(self.on_frontier)}")
+        if self.row.one_release:
+            remarks.append("its numbers are of one release: without an error, as another draw would give others")
         if not self.row.converged:
-            remarks.append("its sampler did not converge")
+            remarks.append(f"its {unsettled(self.row.engine)}")
         if self.left_out:
             plural = "s" * (self.left_out > 1)
-            remarks.append(f"{self.left_out} release{plural} left out, as the sampler did not converge")
+            remarks.append(
+                f"{self.left_out} release{plural} left out, as {'they' if plural else 'it'} did not converge"
+            )
         if self.row.mask is None and self.row.parameters:
             remarks.append("its mask is not stored in the map")
         return tuple(remarks)

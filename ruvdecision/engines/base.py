@@ -88,6 +88,8 @@ class Problem:
     data: Any = None
     replicates: int | None = None
     seed: np.random.SeedSequence | None = None
+    release: Any = None
+    """The release whose posterior is asked for; like data, it tells how many records there are."""
     cache: dict[tuple[object, int], Any] = field(default_factory=dict, repr=False)
     """What engines built of these masks and data, by engine and belief; users with one belief share it."""
 

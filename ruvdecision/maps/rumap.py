@@ -423,7 +423,7 @@ class RUMap:
 
     @cached_property
     def converged(self) -> NDArray[np.bool_]:
-        """False where a sampler did not converge."""
+        """False where a sampler did not converge, or nodes did not settle."""
         good = np.ones(self.size, dtype=bool)
         for name, values in self.columns.items():
             if name == "converged" or name.endswith("_converged"):
@@ -431,6 +431,15 @@ class RUMap:
                 numeric = values.dtype.kind in "biuf"
                 good &= np.asarray(values, dtype=float) != 0 if numeric else ~np.isin(values, ["False", "false", "no"])
         return good
+
+    @cached_property
+    def one_release(self) -> NDArray[np.bool_]:
+        """True where a number is that of one drawn release, which has no error: another draw would give another."""
+        found = np.zeros(self.size, dtype=bool)
+        for name, values in self.columns.items():
+            if name.endswith("_releases"):
+                found |= np.asarray(values, dtype=float) == 1
+        return found & (np.isnan(self.risk_error) | np.isnan(self.utility_error))
 
     @cached_property
     def dataset(self) -> xr.Dataset:
@@ -757,6 +766,7 @@ class RUMap:
             MappingProxyType({k: v[i].item() for k, v in self.columns.items()}),
             bool(self.converged[i]),
             i,
+            bool(self.one_release[i]),
         )
 
     def __getstate__(self) -> dict[str, Any]:

@@ -145,6 +145,7 @@ class ReleaseRow:
     columns: Mapping[str, Any]
     converged: bool
     position: int
+    one_release: bool = False
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("__"):
@@ -160,6 +161,11 @@ class ReleaseRow:
 
     def __str__(self) -> str:
         return f"{self.release}: risk {short(self.risk)}, utility {short(self.utility)}"
+
+
+def unsettled(engine: str) -> str:
+    """Why a number is not to be trusted: its sampler or its nodes."""
+    return "nodes did not settle" if engine == "quadrature" else "sampler did not converge"
 
 
 def as_text_table(rumap: RUMap) -> str:
@@ -199,6 +205,10 @@ def _summary(rumap: RUMap) -> tuple[str, list[str], list[tuple[str, str, str]]]:
     lines = [f"{a.role} {_range(rumap.column(a.role).value)}: {a.score.words(a.who)}" for a in axes]
     bad = int(np.sum(~rumap.converged))
     lines += [f"{counted(bad, 'release')} did not converge"] if bad else []
+    alone = int(np.sum(rumap.one_release))
+    lines += [f"one release behind each of {counted(alone, 'point')}: no error, another draw gives another"] * (
+        alone > 0
+    )
     lines += rumap.notes
     known = bool(np.any(~np.isnan(rumap.risk) & ~np.isnan(rumap.utility)))
     best = rumap.frontier() if known else rumap

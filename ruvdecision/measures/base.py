@@ -378,7 +378,8 @@ class PreparedByGroup(Prepared):
         whole = self.whole(table.drop(columns=self.drop))
         if self.whole.paired and len(table) == len(self.labels):
             table = table.set_axis(self.labels, axis=0)
-        own, rows = table[self.by].astype(str), {}
+        own = table[self.by].astype(str)
+        rows: dict[str, dict[str, Any]] = {}
         for level, (labels, prepared) in self.groups.items():
             part = table[table.index.isin(labels) if self.whole.paired else own == level].drop(columns=self.drop)
             found = _tried(prepared, part) if callable(prepared) else prepared

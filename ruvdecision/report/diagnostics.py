@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..decide import Choice
 from ..maps.rumap import RUMap
-from ..maps.show import counted, cut, number
+from ..maps.show import counted, cut, number, unsettled
 from ..protocols import Array
 from .document import Items, Paragraph, ReportBlock, Table, TableRow
 
@@ -48,7 +48,9 @@ def doubts(rumap: RUMap) -> dict[int, list[str]]:
         reasons = []
         if not rumap.converged[i]:
             shown = [f"{k} {number(float(rumap.columns[k][i]), 4)}" for k, rows in bad.items() if rows[i]]
-            reasons.append("its sampler did not converge" + (f" ({', '.join(shown)})" if shown else ""))
+            reasons.append(f"its {unsettled(rumap.engine[i])}" + (f" ({', '.join(shown)})" if shown else ""))
+        if rumap.one_release[i]:
+            reasons.append("its numbers are of one release")
         for role, values, errors, share in axes:
             if np.isnan(values[i]):
                 reasons.append(f"it has no {role}")

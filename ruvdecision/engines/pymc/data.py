@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,16 +14,19 @@ from ...checks import Seed, as_generator
 from ...errors import InputError
 from ...masks.base import Mask
 from ...masks.frame import Frame
-from ...protocols import Array
-from ...running.replication import replicate_seeds
+from ...protocols import Array, Value
+from ...running.replication import replicate_error, replicate_seeds
 from ...targets import BaseTarget
 from ..base import Problem
 from .model import CompiledModel, compiled_model
 
 
-def size_of(belief: PyMCBelief, data: object) -> int:
-    """Number of records: that of the data, or what the belief says."""
-    return belief.records if data is None else Frame.of(data).n
+def size_of(belief: PyMCBelief, problem: Problem) -> int:
+    """Number of records: what the belief says, or that of the data or the release."""
+    told = problem.data if problem.data is not None else problem.release
+    return (
+        Frame.of(told).n if told is not None and (problem.data is not None or belief.size is None) else belief.records
+    )
 
 
 def records_of(belief: PyMCBelief, data: object) -> Frame | None:
@@ -56,7 +59,10 @@ def drawn_records(belief: PyMCBelief, seed: Seed) -> Frame:
 
 def observed_in(mask: Mask, records: Frame, compiled: CompiledModel, seed: Seed) -> ReleaseLikelihood:
     """What a release of the records tells."""
-    released = mask.apply(Frame.of(records), as_generator(seed))
+    return _observed(mask, mask.apply(Frame.of(records), as_generator(seed)), compiled)
+
+
+def _observed(mask: Mask, released: Any, compiled: CompiledModel) -> ReleaseLikelihood:
     if isinstance(released, tuple):
         return observe(mask, tuple(frame.unwrap() for frame in released), compiled.n)
     if released.plain:
@@ -85,15 +91,84 @@ class Replicate(NamedTuple):
     """One file with a release by each mask."""
 
     number: int
-    observed: list[ReleaseLikelihood]
+    observed: list[ReleaseLikelihood | None]
+    """None where enough releases of a mask were looked at."""
     seed: np.random.SeedSequence
     """For whatever is drawn after the releases."""
 
 
-def replicates_of(problem: Problem, compiled: CompiledModel, count: int) -> Iterator[Replicate]:
+def replicates_of(problem: Problem, compiled: CompiledModel, tally: Tally) -> Iterator[Replicate]:
     """The releases of every replicate; without data the files are drawn from the belief."""
     belief = problem.user.belief
     records = records_of(belief, problem.data)
-    for r, (for_data, for_mask, seed) in enumerate(replicate_seeds(problem.seed, count)):
+    for r, (for_data, for_mask, seed) in enumerate(replicate_seeds(problem.seed)):
+        if r and r >= tally.counts.max():
+            return
         file = records if records is not None else drawn_records(belief, for_data)
-        yield Replicate(r, [observed_in(mask, file, compiled, for_mask) for mask in problem.masks], seed)
+        sources = [as_generator(for_mask) for _ in problem.masks]
+        released = [mask.apply(Frame.of(file), rng) for mask, rng in zip(problem.masks, sources, strict=True)]
+        if r == 0:
+            # Random numbers that were not asked for, in a file that is given or of which nothing is released.
+            fresh = as_generator(for_mask).bit_generator.state
+            still = [rng.bit_generator.state == fresh for rng in sources]
+            tally.fixed = np.array(still) & [records is not None or _empty(one) for one in released]
+            tally.counts[tally.fixed] = 1
+        wanted = zip(problem.masks, released, tally.counts > r, strict=True)
+        yield Replicate(r, [_observed(m, one, compiled) if more else None for m, one, more in wanted], seed)
+
+
+def _empty(released: Any) -> bool:
+    """Whether nothing is released."""
+    if isinstance(released, tuple):
+        return all(map(_empty, released))
+    return released.plain and bool(np.isnan(released.numbers()).all())
+
+
+class Tally:
+    """Uncertainties of every user and mask over the replicates, and what they come to."""
+
+    def __init__(self, users: int, masks: int, count: int) -> None:
+        self.counts = np.full(masks, count)
+        """Releases of each mask that are looked at. They depend on nobody but the mask."""
+        self.value, self.error = np.full((2, count, users, masks), np.nan)
+        self.source = np.zeros((count, masks), dtype=int)
+        """Numbers of the draws or nodes: entries with the same number share their error."""
+        self.finished = np.zeros((count, masks), dtype=bool)
+        self.fixed = np.zeros(masks, dtype=bool)
+        """Masks that give the same release again and again."""
+
+    def add(self, r: int, i: int, values: Sequence[Value], source: int = 0) -> None:
+        """Uncertainties of all users after one release."""
+        for u, found in enumerate(values):
+            self.value[r, u, i], self.error[r, u, i] = float(found.value), float(found.error)
+        self.source[r, i], self.finished[r, i] = source, True
+
+    def end_alike(self, r: int) -> None:
+        """Look at no more releases of masks after which all uncertainties are the same, up to rounding."""
+        done = self.value[: r + 1]
+        with np.errstate(invalid="ignore"):
+            alike = np.all(np.ptp(done, axis=0) <= 1e-9 * np.abs(done).max(axis=0), axis=0)
+        self.counts = np.where(alike, np.minimum(self.counts, r + 1), self.counts)
+
+    def averages(self) -> list[Value]:
+        """Mean over the replicates and its error, of each user for every mask.
+
+        The spread between replicates contains errors within them that are independent; of A sources of error among R
+        replicates the rest is a share (R - A) / (A (R - 1)). One release that another draw would change has no error.
+        A release that failed is left out, and marked by the engine.
+        """
+        _, users, masks = self.value.shape
+        mean, error = np.full((2, users, masks), np.nan)
+        for i, count in enumerate(self.counts):
+            value, within = self.value[:count, :, i], self.error[:count, :, i]
+            there = ~np.isnan(value).any(axis=1)
+            value, within, left = value[there], within[there], int(there.sum())
+            if left:
+                mean[:, i] = value.mean(axis=0)
+            if self.fixed[i] and left:
+                error[:, i] = within[0]
+            elif left > 1:
+                sources = len(set(self.source[:count, i][there].tolist()))
+                share = (left - sources) / (sources * (left - 1))
+                error[:, i] = np.hypot(replicate_error(value), np.sqrt(share * np.mean(np.square(within), axis=0)))
+        return [Value(*pair) for pair in zip(mean, error, strict=True)]

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...beliefs.pymc import CHAINS
 from ...channels.likelihood import ReleaseLikelihood, Uninformative
 from ...checks import as_generator
-from ...errors import InputError, UnsupportedError
+from ...errors import InputError, RuvError, UnsupportedError
 from ...protocols import Array, Posterior, Value
 from ..base import ProgressCallback
 from .latent import Latent
@@ -33,6 +34,8 @@ CLOSE = 0.02
 """Largest error of the log likelihood that integrating the records over a grid may leave."""
 CHECKED = 100
 """Draws at which the grid is checked."""
+NO_PARAMETERS = {"": np.zeros((CHAINS, 1000))}
+"""Draws of a model without parameters: all alike, one for each draw of a record."""
 RECENT = 16
 """Sampled releases whose draws a compiled model remembers."""
 
@@ -57,6 +60,9 @@ class Point:
     trouble: str = ""
     budget: str = ""
     integration_error: float = 0.0
+    source: int = 0
+    """Number of the draws: points with the same one share their Monte Carlo error."""
+    failure: RuvError | None = None
 
     def light(self) -> Point:
         """The numbers without the draws."""
@@ -132,6 +138,8 @@ class ReleaseSampler:
     def __init__(self, settings: Sampling, compiled: CompiledModel, users: Sequence[User]) -> None:
         self.settings, self.compiled, self.users = settings, compiled, users
         self.core = compiled.single or compiled
+        self.anchors: dict[int, ReleaseDraws] = {}
+        """Draws for the releases of each mask, for those of other replicates."""
         self.kind = "pymc" if not compiled.continuous else choose_sampler(settings.sampler)
         if not compiled.continuous and settings.sampler == "nutpie":
             raise InputError(
@@ -143,37 +151,71 @@ class ReleaseSampler:
     # -- a row of releases -----------------------------------------------------------------------------
 
     def points(
-        self, observed: Sequence[ReleaseLikelihood], seed: np.random.SeedSequence, on_progress: ProgressCallback
+        self, observed: Sequence[ReleaseLikelihood | None], seed: np.random.SeedSequence, on_progress: ProgressCallback
     ) -> Iterator[tuple[int, Point]]:
-        """One point per release, from the last to the first: weights travel from wide posteriors to narrow ones."""
+        """One point per release that there is, from the last to the first.
+
+        Weights travel from wide posteriors to narrow ones, and from the same mask's release in another replicate.
+        """
         number = int(seed.generate_state(1)[0] % (2**31 - 1))
-        reasons = [what_ties_records(self.compiled, release) for release in observed]
-        free = [release for release, reason in zip(observed, reasons, strict=True) if not reason]
+        told = {i: r for i, r in enumerate(observed) if r is not None}
+        reasons = {i: what_ties_records(self.compiled, release) for i, release in told.items()}
+        empty = {i for i, release in told.items() if self._nothing(release)}
+        free = [release for i, release in told.items() if not reasons[i] and i not in empty]
         grids: tuple[RecordGrid, ...] | None = None
         if any(marginal_kind(self.compiled, release).on_grid for release in free):
             # The first release of the row is the least noisy: it tells best where records lie.
             grids = tuple(find_grid(self.compiled, column, j) for j, column in enumerate(free[0].columns))
         anchor: ReleaseDraws | None = None
-        for done, i in enumerate(reversed(range(len(observed)))):
-            if reasons[i]:
-                point = self._latent(observed[i], reasons[i], number)
-            else:
-                likelihood = marginal_likelihood(self.compiled, observed[i], grids)
-                near = self._reused(anchor, likelihood)
-                if near is None:
-                    point, anchor, grids = self._sampled(likelihood, grids, number)
+        for done, i in enumerate(sorted(told, reverse=True)):
+            try:
+                if i in empty:
+                    point = self.nothing
+                elif reasons[i]:
+                    point = self._latent(told[i], reasons[i], number)
                 else:
-                    point = near
-            on_progress((done + 1) / len(observed), f"R-hat {point.rhat:.3f}" if np.isfinite(point.rhat) else "")
+                    likelihood = marginal_likelihood(self.compiled, told[i], grids)
+                    near = self._reused([anchor, self.anchors.get(i)], likelihood)
+                    if near is None:
+                        point, anchor, grids = self._sampled(likelihood, grids, number)
+                        self.anchors[i] = anchor
+                    else:
+                        point = near
+            except UnsupportedError:
+                raise
+            except RuvError as error:
+                point = self._failed(error)
+            on_progress((done + 1) / len(told), f"R-hat {point.rhat:.3f}" if np.isfinite(point.rhat) else "")
             yield i, point
 
-    def _reused(self, anchor: ReleaseDraws | None, likelihood: MarginalLikelihood) -> Point | None:
-        """The point from a neighbour's draws, if they will do."""
-        if anchor is None or type(anchor.likelihood) is not type(likelihood) or not self.settings.reuse:
-            return None
-        near = anchor.reweighted(likelihood)
-        point = self._summarise(near) if near.khat < GOOD_KHAT else None
-        return point if point is not None and point.converged and not self._too_rough(point) else None
+    def _failed(self, error: RuvError) -> Point:
+        """The point of a release that cannot be sampled: it is marked, and does not end the map."""
+        missing = [Value(np.array(np.nan), np.array(np.nan)) for _ in self.users]
+        numbers = (np.nan, np.nan, np.nan, 0, np.nan, 0)
+        return Point(missing, (), None, None, "failed", "", *numbers, trouble=error.what, failure=error)
+
+    def after(self, observed: ReleaseLikelihood, seed: np.random.SeedSequence) -> Point:
+        """The point of one release."""
+        ((_, point),) = self.points([observed], seed, lambda *_: None)
+        if point.failure is not None:
+            raise point.failure
+        return point
+
+    def _nothing(self, observed: ReleaseLikelihood) -> bool:
+        """Whether a release tells nothing, and what is known without it can be drawn."""
+        bare = observed.joint is None and observed.averages is None and not self.compiled.improper
+        return bare and all(np.all(column.uninformative) for column in observed.columns)
+
+    def _reused(self, anchors: Sequence[ReleaseDraws | None], likelihood: MarginalLikelihood) -> Point | None:
+        """The point from the draws of a neighbour, the first whose will do."""
+        for anchor in anchors if self.settings.reuse else ():
+            if anchor is None or type(anchor.likelihood) is not type(likelihood):
+                continue
+            near = anchor.reweighted(likelihood)
+            point = self._summarise(near) if near.khat < GOOD_KHAT else None
+            if point is not None and point.converged and not self._too_rough(point):
+                return point
+        return None
 
     def _sampled(
         self, likelihood: MarginalLikelihood, grids: tuple[RecordGrid, ...] | None, number: int
@@ -189,6 +231,8 @@ class ReleaseSampler:
         return point, release, grids
 
     def _drawn(self, likelihood: MarginalLikelihood, number: int) -> ReleaseDraws:
+        if not self.core.free:
+            return ReleaseDraws.of(likelihood, Chains(NO_PARAMETERS, 0, CHAINS, 1000))
         return ReleaseDraws.of(likelihood, self._remembered(self._sampler(likelihood), likelihood.data, number))
 
     def _extend(self, release: ReleaseDraws, number: int) -> tuple[Point, ReleaseDraws]:
@@ -268,7 +312,17 @@ class ReleaseSampler:
     ) -> Point:
         values = [user.loss.uncertainty(p, user.actions) for user, p in zip(self.users, posteriors, strict=True)]
         return Point(
-            values, posteriors, chains, None, how, marginalization, *found, chains.divergences, np.nan, chains.count
+            values,
+            posteriors,
+            chains,
+            None,
+            how,
+            marginalization,
+            *found,
+            chains.divergences,
+            np.nan,
+            chains.count,
+            source=chains.number,
         )
 
     @property
@@ -300,25 +354,40 @@ class ReleaseSampler:
 
     # -- before any release ------------------------------------------------------------------------------
 
-    def before(self, user: User) -> float:
-        """Uncertainty before any release, from the prior; missing where the prior is flat."""
-        if self.compiled.improper:
-            return np.nan
+    @property
+    def before(self) -> list[float]:
+        """Uncertainty of every user before any release; missing where the prior is flat, or nothing settles."""
+        try:
+            return [np.nan if self.compiled.improper else float(v.value) for v in self.nothing.values]
+        except RuvError:
+            return [np.nan] * len(self.users)
+
+    @cached_property
+    def nothing(self) -> Point:
+        """What is known without a release: from draws of the belief, given what the model observes."""
         n, k = self.compiled.n, self.compiled.k
         uninformative = ReleaseLikelihood(tuple(Uninformative(n) for _ in range(k)))
-        if self.compiled.kind == "joint":
-            law = Latent(self.compiled, uninformative, "").prior_law(user.target)
-        else:
-            theta, weights = self.core.prior_draws, None
-            elementwise = self.compiled.kind == "elementwise"
-            support_maps = find_support_maps(self.compiled, theta, uninformative.columns) if elementwise else ()
-            if elementwise:
-                theta = {key: v[:2000] for key, v in theta.items()}
-            if self.settings.prior_power != 1:
-                weights, _ = smooth_weights((self.settings.prior_power - 1) * self.core.log_prior_density(theta))
-            rng = as_generator(12345)
-            law = ParameterPoints(self.compiled, uninformative, support_maps, theta, weights, rng=rng).law(user.target)
-        return float(user.loss.uncertainty(law, user.actions).value)
+        model = self.compiled
+        how = "sampled before any release" if model.informed else "drawn from the prior"
+        if model.kind == "joint":
+            latent = Latent(self.compiled, uninformative, "nothing is released")
+            chains = latent.prior_chains()
+            return replace(self._latent_point(latent, chains), how=how)
+        draws = {name: v.reshape(CHAINS, -1, *v.shape[1:]) for name, v in model.prior_draws.items()} or NO_PARAMETERS
+        elementwise = self.compiled.kind == "elementwise"
+        if elementwise:
+            draws = {name: v[:, : 2000 // CHAINS] for name, v in draws.items()}
+        chains = Chains(draws, 0, CHAINS, len(next(iter(draws.values()))[0]))
+        found = diagnose(chains) if model.informed else Diagnosis(1.0, float(chains.count), float(chains.count))
+        theta, weights, khat = chains.theta, None, np.nan
+        if self.settings.prior_power != 1:
+            weights, khat = smooth_weights((self.settings.prior_power - 1) * self.core.log_prior_density(theta))
+        support_maps = find_support_maps(self.compiled, theta, uninformative.columns) if elementwise else ()
+        rng = as_generator(12345)
+        points = ParameterPoints(self.compiled, uninformative, support_maps, theta, weights, chains.chains, rng=rng)
+        posteriors = [points.law(user.target) for user in self.users]
+        point = self._point(posteriors, chains, found, how, "nothing is released")
+        return diagnose_point(replace(point, weights=weights, khat=khat))
 
 
 def diagnose_point(point: Point) -> Point:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...beliefs.pymc import keeping_starts, quiet
+from ...beliefs.pymc import CHAINS, keeping_starts, quiet
 from ...channels.likelihood import ReleaseLikelihood, tensor_math
 from ...errors import UnsupportedError
 from ...posteriors import Drawn
@@ -316,13 +316,19 @@ class Latent:
         shape = (chains.chains, chains.draws)
         return Drawn(found.reshape(shape + found.shape[1:]), chains=chains.chains)
 
-    def prior_law(self, target: BaseTarget) -> Posterior:
-        """The target before any release, from draws of the belief."""
-        rng = np.random.default_rng(20_000)
-        rows = [self.compiled.draw(rng) for _ in range(FORWARD)]
-        files = np.stack([records.reshape(self.compiled.n, self.compiled.k) for records, _ in rows])
-        values = {name: np.stack([p[name] for _, p in rows]) for name in self.compiled.names}
-        return Drawn(self._values(target, values, files))
+    def prior_chains(self) -> Chains:
+        """Draws of parameters and records before any release, given what the model observes."""
+        compiled, shape = self.compiled, (self.compiled.n, self.compiled.k)
+        names = [rv.name for rv in compiled.free]
+        if compiled.informed:
+            draws, files = {name: compiled.known[name] for name in names}, compiled.known[compiled.belief.variable]
+        else:
+            rng = np.random.default_rng(20_000)
+            rows = [compiled.draw(rng) for _ in range(FORWARD)]
+            files = _by_chains([records for records, _ in rows])
+            draws = {name: _by_chains([found[name] for _, found in rows]) for name in names}
+        files = files.reshape(*files.shape[:2], *shape).astype(float)
+        return Chains({**draws, ALL: files}, 0, *files.shape[:2])
 
     def _values(self, target: BaseTarget, values: Mapping[str, Array], files: Array) -> Array:
         if target.asks(Kind.NEW):
@@ -331,3 +337,8 @@ class Latent:
                 do="Add the new record to the model as a variable and ask for it by Parameter(name)",
             )
         return finite_values(target, Files(files[..., 0] if self.compiled.scalar else files, values))
+
+
+def _by_chains(rows: list[Array]) -> Array:
+    """Independent draws, laid as chains."""
+    return np.stack(rows).reshape(CHAINS, -1, *np.shape(rows[0]))

@@ -24,7 +24,9 @@ NEGLIGIBLE = 1e-13
 REFINEMENTS = 5
 """Times that the records' nodes are made finer before their error is taken as it is."""
 CLOSE = 1e-10
-HALVINGS, FEW_HALVINGS = 4, 2
+HALVINGS, FEW_HALVINGS = 4, 3
+MOST_NODES = 80_000
+"""Nodes of one release where each takes a law of a record."""
 ROUGH = 1e-5
 """Tolerance where records are summed over nodes, which makes every parameter point dear."""
 
@@ -47,7 +49,7 @@ class NodeSolver:
             return _judged([_quadratic(user.loss, values[:, some], weights) for some, weights in self.nodes.parts])
         moments = None if self._numbers is None else self._moments(self._numbers, target)
         if moments is None:
-            return self._each(lambda i: self._of_records(user, i))
+            return self._each(lambda i: self._of_records(user, i)[0])
         means, variances = moments
         return _judged(
             [_of_mixtures(user, means[:, some], variances[:, some], weights) for some, weights in self.nodes.parts]
@@ -58,8 +60,12 @@ class NodeSolver:
         if user.target.only(Kind.PARAMETER):
             law, error = self._parameter_law(user, 0)
             return law, error or 0.0
-        value, error = (float(a[0]) for a in self.uncertainty(user))
-        law = self._points(0).law(user.target, density=_needs_density(user.loss))
+        if self._numbers is None or self._moments(self._numbers, user.target) is None:
+            (value, error), law = self._of_records(user, 0)
+        else:
+            value, error = self.uncertainty(user)
+            law = self._points(0).law(user.target, density=_needs_density(user.loss))
+        value, error = float(np.ravel(value)[0]), float(np.ravel(error)[0])
         return law, error / abs(value) if value and np.isfinite(value) else 0.0
 
     # -- functions of the parameters -------------------------------------------------------------------
@@ -147,12 +153,13 @@ class NodeSolver:
             return numbers.moments(target) if target.is_a(Kind.NEW) else None
         return numbers.moments(target)
 
-    def _of_records(self, user: User, release: int) -> Value:
+    def _of_records(self, user: User, release: int) -> tuple[Value, Posterior]:
+        """Uncertainty about records by averages of their laws, and the average itself."""
         laws = self._points(release).averages(user.target, self.nodes.weightings(release))
         found = [user.loss.uncertainty(law, user.actions) for law in laws]
         # Laws narrower than the distance of the nodes leave a comb, whose error falls slowly and by fits and starts.
         value = _judged([f.value for f in found], caution=10.0)
-        return Value(value.value, value.error + found[0].error)
+        return Value(value.value, value.error + found[0].error), laws[0]
 
     def _points(self, release: int) -> ParameterPoints:
         own, weights = self.posteriors, self.nodes.weights[release]
@@ -186,10 +193,9 @@ class Settled:
         count = len(posteriors)
         answers = [Value(np.zeros(count), np.full(count, np.inf)) for _ in users]
         used = np.zeros(count, dtype=int)
-        tolerance, halvings = (
-            (max(tolerance, ROUGH), FEW_HALVINGS) if posteriors.support_maps else (tolerance, HALVINGS)
-        )
-        for todo, steps in boxes.sorted():
+        dear = bool(posteriors.support_maps)
+        tolerance, halvings = (max(tolerance, ROUGH), FEW_HALVINGS) if dear else (tolerance, HALVINGS)
+        for todo, steps in boxes.sorted(dear):
             for halving in range(halvings):
                 some, part = posteriors.take(todo), boxes.take(todo)
                 try:
@@ -202,7 +208,7 @@ class Settled:
                 solver = NodeSolver(some, part, nodes)
                 answers = [_better(a, todo, solver.uncertainty(user)) for a, user in zip(answers, users, strict=True)]
                 todo = [i for i in todo if any(a.error[i] > tolerance * abs(a.value[i]) for a in answers)]
-                if not todo or not boxes.size:
+                if not todo or not boxes.size or _too_dear(posteriors, nodes):
                     break
         share = np.where(node_error > NEGLIGIBLE, node_error, 0.0)
         # A share of an infinite value says nothing.
@@ -213,7 +219,7 @@ class Settled:
 def settled_law(posteriors: LogPosteriors, user: User, tolerance: float) -> Posterior:
     """Posterior of a user's target after one release, by nodes that settle what the user's loss asks of it."""
     posteriors, boxes, _ = _settle_records(posteriors)
-    ((_, steps),) = boxes.sorted()
+    ((_, steps),) = boxes.sorted(bool(posteriors.support_maps))
     for halving in range(FEW_HALVINGS if posteriors.support_maps else HALVINGS):
         try:
             nodes = place_nodes(posteriors, boxes, tuple(step / 2**halving for step in steps))
@@ -222,14 +228,19 @@ def settled_law(posteriors: LogPosteriors, user: User, tolerance: float) -> Post
                 raise
             break
         law, error = NodeSolver(posteriors, boxes, nodes).law(user)
-        if error <= max(tolerance, ROUGH) or user.target.only(Kind.PARAMETER):
+        if error <= max(tolerance, ROUGH) or user.target.only(Kind.PARAMETER) or _too_dear(posteriors, nodes):
             break
     # What is left of the error goes with the law; the law of point masses and normal parts has no place for it.
     return law.less_certain(error) if isinstance(law, Curve) and error > NEGLIGIBLE else law
 
 
+def _too_dear(posteriors: LogPosteriors, nodes: Nodes) -> bool:
+    """Whether nodes of half the step would cost more than a release may; what is left of the error stays in the map."""
+    return bool(posteriors.support_maps) and nodes.weights.size * 2 ** nodes.whole.shape[-1] > MOST_NODES
+
+
 def _settle_records(posteriors: LogPosteriors) -> tuple[LogPosteriors, LaplaceBoxes, Array]:
-    """Boxes of the posteriors, with the records' own nodes made fine enough first."""
+    """LaplaceBoxes of the posteriors, with the records' own nodes made fine enough first."""
     boxes, node_error = _find_boxes(posteriors), np.zeros(len(posteriors))
     if not posteriors.support_maps:
         return posteriors, boxes, node_error

@@ -55,6 +55,8 @@ class LaplaceBoxes:
 
     def u(self, z: Array) -> Array:
         """Parameters at points ``(S, d)``, the same for every release, or ``(L, S, d)``: ``(L, S, d)``."""
+        if not self.size:
+            return np.zeros((len(self.modes), *z.shape[-2:]))
         parts = []
         for i in range(self.size):
             # Two products at most: faster than any general one.
@@ -76,10 +78,11 @@ class LaplaceBoxes:
         own = list(some)
         return LaplaceBoxes(self.modes[own], self.roots[own], self.low[own], self.high[own])
 
-    def sorted(self) -> list[tuple[list[int], tuple[float, ...]]]:
+    def sorted(self, dear: bool = False) -> list[tuple[list[int], tuple[float, ...]]]:
         """Releases in groups, with the steps that suit them: posteriors with a long tail need finer ones along it.
 
-        Groups are small enough for their nodes to stay in the processor's cache.
+        Groups are small enough for their nodes to stay in the processor's cache. Where nodes are ``dear`` they are few
+        at first.
         """
         wide = np.maximum(-self.low, self.high) > WIDE
         groups: dict[tuple[bool, ...], list[int]] = {}
@@ -87,7 +90,7 @@ class LaplaceBoxes:
             groups.setdefault(tuple(row), []).append(i)
         found = []
         for key, members in groups.items():
-            steps = tuple(STEP / 4 if far else STEP for far in key)
+            steps = tuple(STEP / (2 if dear else 4) if far else STEP for far in key)
             widths = np.minimum((self.high - self.low)[members].max(axis=0), 2 * WIDE)
             places = max(1, int(np.prod(widths / np.array(steps))))
             count = -(-len(members) // max(1, BLOCK // places))

@@ -6,12 +6,12 @@ A model is compiled once and given new data.
 from __future__ import annotations
 
 import importlib.util
-import logging
 import shutil
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
+from itertools import count as counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +32,8 @@ class Chains:
     divergences: int
     chains: int
     draws: int
+    number: int = field(default_factory=counter().__next__)
+    """Releases whose draws have the same number share their Monte Carlo error."""
 
     @property
     def theta(self) -> dict[str, Array]:
@@ -97,7 +99,7 @@ class Sampler:
     ) -> Chains:
         """Draw from the posterior of the parameters for a release."""
         named = {f"{self.prefix}{k}": v for k, v in data.items()}
-        with quiet(), _silent_loggers():
+        with quiet():
             try:
                 trace = (self._nutpie if self.kind == "nutpie" else self._pymc)(
                     named, draws, tune, chains, seed, accept
@@ -170,27 +172,25 @@ def no_compiler_notice(kind: str) -> None:
 
 
 def diagnose(chains: Chains) -> Diagnosis:
-    """Largest R-hat, least bulk and tail effective sample size over all parameters."""
-    if not chains.values:
+    """Largest R-hat, least bulk and tail effective sample size over all numbers that vary.
+
+    What the model knows already (a record that is observed) is the same in all draws, and has none.
+    """
+    flat = [v.reshape(*v.shape[:2], -1) for v in chains.values.values()]
+    numbers = np.concatenate([v[:, :, np.ptp(v, axis=(0, 1)) > 0] for v in flat], axis=2) if flat else np.empty(0)
+    if not numbers.size:
         return Diagnosis(1.0, float(chains.count), float(chains.count))
     import xarray as xr
 
     az = quiet_arviz()
-    named = lambda values: xr.Dataset(  # noqa: E731
-        {k: (("chain", "draw", *(f"{k}_{i}" for i in range(v.ndim - 2))), v) for k, v in values.items()}
-    )
-    data, half = named(chains.values), chains.draws // 2
+    named = lambda values: xr.Dataset({"x": (("chain", "draw", "number"), values)})  # noqa: E731
+    data, half = named(numbers), chains.draws // 2
     # One chain is compared with itself: its first half with its second.
-    parts = (
-        data
-        if chains.chains > 1
-        else named({k: v[:, : 2 * half].reshape(2, half, *v.shape[2:]) for k, v in chains.values.items()})
-    )
+    parts = data if chains.chains > 1 else named(numbers[:, : 2 * half].reshape(2, half, -1))
     with quiet(), np.errstate(all="ignore"):
         rhat = az.rhat(parts) if half > 3 else None
-        bulk, tail = az.ess(data, method="bulk"), az.ess(data, method="tail")
-    largest = lambda d, f: float(f([f(v.values) for v in d.data_vars.values()]))  # noqa: E731
-    return Diagnosis(np.nan if rhat is None else largest(rhat, np.max), largest(bulk, np.min), largest(tail, np.min))
+        bulk, tail = (float(np.min(az.ess(data, method=method)["x"].values)) for method in ("bulk", "tail"))
+    return Diagnosis(np.nan if rhat is None else float(np.max(rhat["x"].values)), bulk, tail)
 
 
 def smooth_weights(logs: Array) -> tuple[Array, float]:
@@ -222,22 +222,6 @@ def quiet_arviz() -> Any:
     with quiet():
         import arviz
     return arviz
-
-
-class _silent_loggers:
-    """PyMC logs what it does at every run; a map has its own progress bar."""
-
-    def __enter__(self) -> None:
-        self.loggers = [
-            logging.getLogger(name) for name in ("pymc", "pymc.sampling.mcmc", "pymc.stats.convergence", "nutpie")
-        ]
-        self.levels = [logger.level for logger in self.loggers]
-        for logger in self.loggers:
-            logger.setLevel(logging.CRITICAL)
-
-    def __exit__(self, *_: object) -> None:
-        for logger, level in zip(self.loggers, self.levels, strict=True):
-            logger.setLevel(level)
 
 
 def _broken(error: Exception) -> InputError:

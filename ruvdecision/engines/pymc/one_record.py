@@ -36,7 +36,7 @@ SEARCH_POINTS, FIRST_SEARCH_POINTS = 400, 1600
 """Points of a search for where the mass is."""
 SOME = 100
 """Parameter points that are looked at for it."""
-POINTS = 256
+POINTS = 1024
 MOST_POINTS = 13_000
 WORK = 16_000_000
 """Densities after which no finer points are tried."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...beliefs.pymc import cheap_mode, quiet
+from ...errors import InputError
 from ...protocols import Array
 
 if TYPE_CHECKING:
@@ -57,7 +58,12 @@ class vectorised:
         ready = [np.ascontiguousarray(p).astype(t, copy=False) for p, t in zip(points, self.types, strict=True)]
         more = [np.asarray(e, dtype=t) for e, t in zip(extra, self.extra, strict=True)]
         with quiet(), np.errstate(all="ignore"):
-            return self.function(*ready, *more)  # type: ignore[no-any-return]
+            try:
+                return self.function(*ready, *more)  # type: ignore[no-any-return]
+            except (ValueError, IndexError, AssertionError) as error:
+                do = "Check the lengths of the arrays in the builder: one entry for each of its n records"
+                first = str(error).strip().splitlines()[0][:200] if str(error).strip() else ""
+                raise InputError("The model cannot be evaluated", f"{type(error).__name__}: {first}", do) from error
 
 
 def _program(inputs: Sequence[Variable], outputs: Sequence[Variable], stable: bool) -> Program | None:

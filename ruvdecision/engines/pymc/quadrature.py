@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ...beliefs.pymc import PyMCBelief
 from ...channels.likelihood import ReleaseLikelihood, Uninformative
-from ...checks import check_number
-from ...errors import ConvergenceError, InputError, UnsupportedError
+from ...checks import check_flag, check_number
+from ...errors import ConvergenceError, InputError, RuvError, UnsupportedError
 from ...masks.base import Mask
-from ...protocols import Posterior, Solution
-from ...running.replication import over_replicates, replicate_error
+from ...protocols import Posterior, Solution, Value
 from ...targets import BaseTarget, Kind
 from ...users.user import User
 from ..base import BaseEngine, Missing, Problem, ProgressCallback, Refusal
-from .data import drawn_records, observed_in, observed_release, records_of, replicates_of, size_of
-from .log_posterior import log_posteriors
+from .data import Tally, drawn_records, observed_in, observed_release, records_of, replicates_of, size_of
+from .draws import Point, ReleaseSampler
+from .log_posterior import LogPosteriors, log_posteriors
 from .model import CompiledModel, compiled_model
 from .node_uncertainty import Settled, settled_law
 from .normal_records import LINEAR
+from .sampling import Sampling
 from .targets import MOST_NUMBERS, widths_of
 
 SAMPLE = "Use engine=ruv.Sampling()"
 PLANNED = 32
 """Files drawn from the belief where there are no data and nothing else was asked for."""
+RELEASES, FEWEST = 100, 8
+"""Releases of given data where nothing else was asked for, and how few they may become where they are dear."""
+TOGETHER = 512
+"""Releases that are looked at in one go."""
+ALIKE = 3
+"""Releases after which it is seen whether their uncertainties differ at all."""
+AVERAGED = 1e-4
+"""Tolerance after these."""
 PARAMETERS = 2
 
 
@@ -46,8 +55,12 @@ class Quadrature(BaseEngine):
         Relative error of an uncertainty that is worth finer nodes, three times at most. The error that is left is in
         the map.
 
-    With data one release is looked at unless ``replicates`` says otherwise; without data files are drawn from the
-    belief.
+    fallback : bool
+        Sample a release whose nodes do not settle, instead of marking it; ``engine="auto"`` does.
+
+    Unless ``replicates`` says otherwise U is averaged over 100 releases of the data, or over 32 files drawn from the
+    belief. A fifth of them will do for records that are not normal, two fifths for two parameters, 8 at least; the map
+    says how many.
 
     Examples
     --------
@@ -56,11 +69,20 @@ class Quadrature(BaseEngine):
     """
 
     tolerance: float = 1e-9
+    fallback: bool = False
     name = "quadrature"
     shares = always_cut = planned = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tolerance", check_number("tolerance", self.tolerance, low=0, open_low=True))
+        check_flag("fallback", self.fallback, "Say whether a release that does not settle is sampled")
+
+    @classmethod
+    def where(cls, asked: BaseEngine | None) -> BaseEngine:
+        return super().where(asked) if asked is not None else cls(fallback=True)
+
+    def __repr__(self) -> str:
+        return f"Quadrature(tolerance={self.tolerance!r}{', fallback=True' if self.fallback else ''})"
 
     # -- the engine's contract -----------------------------------------------------------------------
 
@@ -69,21 +91,24 @@ class Quadrature(BaseEngine):
 
     def _refuses(self, user: User, problem: Problem) -> Refusal | None:
         """None if the model has few parameters, and every mask's law and the target's are known without drawing."""
-        belief, data, masks = user.belief, problem.data, problem.masks
+        belief, masks = user.belief, problem.masks
         if not isinstance(belief, PyMCBelief):
             return Refusal("Quadrature needs a PyMCBelief", "Use engine='auto'", Missing.BELIEF)
-        planned = data is None and belief.size is None
-        compiled = compiled_model(belief, 2 if planned else size_of(belief, data))
+        compiled = compiled_model(belief, size_of(belief, problem))
         belief.check_names(user.target, compiled.n)
         reason = _refuses_model(compiled) or _refuses_target(compiled, user.target)
-        if reason is not None or planned:
+        if reason is not None:
             return reason
-        records = records_of(belief, data)
         try:
-            if records is None:
-                records = drawn_records(belief, 0)
-            for family in masks.families:
-                observed = observed_in(masks[family.positions[0]], records, compiled, np.random.SeedSequence(0))
+            if problem.release is not None:
+                _, observed = observed_release(belief, user.target, masks[0], problem.release, "posterior")
+                releases = [observed]
+            else:
+                records = records_of(belief, problem.data)
+                records = drawn_records(belief, 0) if records is None else records
+                some = (masks[family.positions[0]] for family in masks.families)
+                releases = [observed_in(mask, records, compiled, np.random.SeedSequence(0)) for mask in some]
+            for observed in releases:
                 log_posteriors(compiled, [observed])
                 reason = _refuses_release(compiled, user.target, observed)
                 if reason is not None:
@@ -101,36 +126,69 @@ class Quadrature(BaseEngine):
         self, problem: Problem, built: None, on_progress: ProgressCallback | None = None, interruptible: bool = False
     ) -> list[Solution]:
         users, masks = problem.users, problem.masks
-        compiled = compiled_model(users[0].belief, size_of(users[0].belief, problem.data))
-        count = problem.replicates or (PLANNED if problem.data is None else 1)
-        value, error = np.empty((2, count, len(users), len(masks)))
+        compiled = compiled_model(users[0].belief, size_of(users[0].belief, problem))
+        count = problem.replicates or (PLANNED if problem.data is None else RELEASES)
+        tally = Tally(len(users), len(masks), count)
         nodes, rough, marginalizations = np.zeros(len(masks), dtype=int), np.zeros(len(masks)), [""] * len(masks)
-        for r, observed, _ in replicates_of(problem, compiled, count):
-            done = 0
-            for places, posteriors in log_posteriors(compiled, observed):
-                settled = Settled.of(posteriors, users, self.tolerance)
-                for i, answer in enumerate(settled.values):
-                    value[r, i, places], error[r, i, places] = answer
-                nodes[places] = np.maximum(nodes[places], settled.nodes)
-                rough[places] = np.maximum(rough[places], settled.record_error)
-                for place in places:
-                    marginalizations[place] = posteriors.how
-                done += len(places)
-                if on_progress is not None:
-                    on_progress((r + done / len(masks)) / count)
-        errors = replicate_error(value) if count > 1 else error[0]
+        trouble: list[dict[str, int]] = [{} for _ in masks]
+        sampled: dict[int, Point] = {}
+        sampler = ReleaseSampler(Sampling(), compiled, users) if self.fallback else None
+        waiting: list[tuple[int, int, ReleaseLikelihood, np.random.SeedSequence]] = []
+        for r, observed, seed in replicates_of(problem, compiled, tally):
+            waiting += [(r, i, release, seed) for i, release in enumerate(observed) if release is not None]
+            if ALIKE <= r < tally.counts.max() - 1 and len(waiting) < TOGETHER:
+                continue
+            # The spread of several releases is far larger than what finer nodes would add.
+            tolerance = max(self.tolerance, AVERAGED) if r >= ALIKE else self.tolerance
+            for group, posteriors in log_posteriors(compiled, [release for _, _, release, _ in waiting]):
+                for some, found in _each_settled(posteriors, users, tolerance):
+                    own = [waiting[group[k]] for k in some]
+                    if isinstance(found, UnsupportedError) and sampler is None:
+                        raise found
+                    if isinstance(found, RuvError):
+                        ((at, i, release, for_draws),) = own
+                        point = None if sampler is None else _sampled(sampler, release, for_draws)
+                        if point is None:
+                            trouble[i][found.what] = trouble[i].get(found.what, 0) + 1
+                        else:
+                            tally.add(at, i, point.values, 1 + point.source)
+                            sampled[i] = point if i not in sampled or point.trouble else sampled[i]
+                        continue
+                    for k, (at, i, _, _) in enumerate(own):
+                        tally.add(at, i, [Value(v.value[k], v.error[k]) for v in found.values])
+                        marginalizations[i], nodes[i] = posteriors.how, max(nodes[i], found.nodes[k])
+                        rough[i] = max(rough[i], found.record_error[k])
+                        if problem.replicates is None:
+                            dear = (5 if posteriors.support_maps else 1) * (2.5 if compiled.size > 1 else 1)
+                            tally.counts[i] = min(tally.counts[i], max(FEWEST, int(count / dear)))
+            waiting = []
+            if problem.replicates is None and r == ALIKE - 1:
+                tally.end_alike(r)
+            if on_progress is not None:
+                on_progress((r + 1) / tally.counts.max())
+        with np.errstate(invalid="ignore"):
+            doubt = np.nanmax(tally.error / np.maximum(np.abs(tally.value), 1e-300), axis=(0, 1), initial=0.0)
+        bad = [i for i, words in enumerate(trouble) if words]
         diagnostics = {
-            "converged": [bool(e <= 1e-4) for e in np.max(error / np.maximum(np.abs(value), 1e-300), axis=(0, 1))],
-            "how": ["integrated"] * len(masks),
+            "converged": [
+                i not in bad and (sampled[i].converged if i in sampled else bool(doubt[i] <= 1e-4))
+                for i in range(len(masks))
+            ],
+            "how": ["sampled" if i in sampled else "integrated" for i in range(len(masks))],
             "marginalization": marginalizations,
             "nodes": nodes.tolist(),
+            "node_error": doubt.tolist(),
             "integration_error": rough.tolist(),
+            "releases": tally.counts.tolist(),
         }
+        if bad:
+            diagnostics["trouble"] = [
+                "; ".join(f"{what} ({k} of {count} releases)" for what, k in words.items()) for words in trouble
+            ]
         before = self._before(compiled, users)
-        return [
-            Solution(over_replicates(value[:, i]), errors[i], before[i], self.name, diagnostics)
-            for i in range(len(users))
-        ]
+        names = ["sampling" if i in sampled else self.name for i in range(len(masks))]
+        engine = self.name if not sampled else names
+        return [Solution(*value, before[i], engine, diagnostics) for i, value in enumerate(tally.averages())]
 
     def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior of the user's target after one release; its nodes settle what the user's loss asks of it."""
@@ -143,7 +201,14 @@ class Quadrature(BaseEngine):
         if reason is not None:
             raise reason.error()
         ((_, posteriors),) = log_posteriors(compiled, [observed])
-        return settled_law(posteriors, user, self.tolerance)
+        try:
+            return settled_law(posteriors, user, self.tolerance)
+        except RuvError:
+            sampler = ReleaseSampler(Sampling(), compiled, [user])
+            point = _sampled(sampler, observed, np.random.SeedSequence(0)) if self.fallback else None
+            if point is None:
+                raise
+            return point.posteriors[0]
 
     # -- before any release ----------------------------------------------------------------------------
 
@@ -166,6 +231,30 @@ class Quadrature(BaseEngine):
         except (InputError, UnsupportedError):
             # A prior so wide that its moments are beyond numbers, or a density that only the release makes simple.
             return missing
+
+
+def _each_settled(
+    posteriors: LogPosteriors, users: Sequence[User], tolerance: float
+) -> Iterator[tuple[list[int], Settled | RuvError]]:
+    """Uncertainties after all releases at once; one by one, with what is wrong, if that fails for some of them."""
+    every = list(range(len(posteriors)))
+    try:
+        yield every, Settled.of(posteriors, users, tolerance)
+    except RuvError as error:
+        if len(every) == 1:
+            yield every, error
+            return
+        for i in every:
+            for _, found in _each_settled(posteriors.take([i]), users, tolerance):
+                yield [i], found
+
+
+def _sampled(sampler: ReleaseSampler, observed: ReleaseLikelihood, seed: np.random.SeedSequence) -> Point | None:
+    """What sampling finds where nodes do not settle; None if it cannot either."""
+    try:
+        return sampler.after(observed, seed)
+    except RuvError:
+        return None
 
 
 def _refuses_model(compiled: CompiledModel) -> Refusal | None:

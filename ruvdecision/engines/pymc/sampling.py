@@ -15,10 +15,9 @@ from ...checks import check_choice, check_flag, check_integer, check_list, check
 from ...errors import ConvergenceError, InputError
 from ...masks.base import Mask
 from ...protocols import Posterior, Solution
-from ...running.replication import over_replicates, replicate_error
 from ...users.user import User
 from ..base import BaseEngine, Missing, Problem, ProgressCallback, Refusal
-from .data import observed_release, records_of, replicates_of, size_of
+from .data import Tally, observed_release, records_of, replicates_of, size_of
 from .draws import Point, ReleaseSampler
 from .model import compiled_model
 
@@ -26,8 +25,8 @@ BLOCK = 8
 """Neighbours in a grid that share draws. Blocks do not depend on each other, whoever works on them."""
 STRONGEST = 1000.0
 """The largest power of a prior or likelihood; beyond it one draw would have all the weight."""
-PLANNED = 8
-"""Files drawn from the belief where there are no data and nothing else was asked for."""
+RELEASES = 8
+"""Releases of the data, or files drawn from the belief, where nothing else was asked for."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ class Sampling(BaseEngine):
             if not isinstance(user.belief, PyMCBelief):
                 return Refusal("Sampling needs a PyMCBelief", "Use engine='auto'", Missing.BELIEF)
             records_of(user.belief, problem.data)  # data that do not fit are said before any compiling
-            user.belief.check_names(user.target, size_of(user.belief, problem.data))
+            user.belief.check_names(user.target, size_of(user.belief, problem))
         return None
 
     def pieces(self, problem: Problem) -> list[list[int]]:
@@ -138,25 +137,26 @@ class Sampling(BaseEngine):
     ) -> list[Solution]:
         users, masks = problem.users, problem.masks
         belief = users[0].belief
-        n = size_of(belief, problem.data)
-        count = problem.replicates or (PLANNED if problem.data is None else 1)
+        n = size_of(belief, problem)
         compiled = compiled_model(belief, n)
         for user in users:
             belief.check_names(user.target, n)
         sampler = ReleaseSampler(self, compiled, users)
+        count = problem.replicates or RELEASES
         tally = _Tally(users, masks, count)
         try:
             with threadpool_limits(1):
-                for r, observed, for_draws in replicates_of(problem, compiled, count):
+                for r, observed, for_draws in replicates_of(problem, compiled, tally):
                     step = lambda done, note="", r=r: on_progress((r + done) / count, note) if on_progress else None  # noqa: E731
                     for i, point in sampler.points(observed, for_draws, step):
                         self._check(point, masks[i])
-                        tally.add(r, i, point, self._kept(masks[i]))
+                        tally.put(r, i, point, self._kept(masks[i]))
         except KeyboardInterrupt:
-            if not interruptible or not tally.done.any():
+            if not interruptible or not tally.finished.any():
                 raise
-        before = [sampler.before(user) for user in users]
-        return tally.solutions(before, self.name)
+            # Whole replicates count; of the first one those masks that are finished.
+            tally.counts[:] = max(1, int(np.sum(tally.finished.all(axis=1))))
+        return tally.solutions(sampler.before, self.name)
 
     def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior of the user's target after one release."""
@@ -170,7 +170,7 @@ class Sampling(BaseEngine):
         sampler = ReleaseSampler(self, compiled, [user])
         with threadpool_limits(1):
             seed = np.random.SeedSequence(0) if seed is None else seed
-            ((_, point),) = sampler.points([observed], seed, lambda *_: None)
+            point = sampler.after(observed, seed)
         self._check(point, mask)
         return point
 
@@ -190,47 +190,40 @@ class Sampling(BaseEngine):
         )
 
 
-class _Tally:
-    """Sums over replicates, point by point."""
+class _Tally(Tally):
+    """Sums over replicates with the diagnostics of every point."""
 
     def __init__(self, users: Sequence[User], masks: Sequence[Mask], count: int) -> None:
-        self.users, self.masks, self.count = users, masks, count
-        self.value = np.full((count, len(users), len(masks)), np.nan)
-        self.error = np.full_like(self.value, np.nan)
-        self.points: list[list[Point | None]] = [[None] * len(masks) for _ in range(count)]
+        super().__init__(len(users), len(masks), count)
+        self.points: list[list[Point]] = [[] for _ in masks]
         self.kept: dict[int, Any] = {}
 
-    def add(self, r: int, i: int, point: Point, keep: bool) -> None:
-        for u, found in enumerate(point.values):
-            self.value[r, u, i], self.error[r, u, i] = float(found.value), float(found.error)
-        if keep and r == 0:
+    def put(self, r: int, i: int, point: Point, keep: bool) -> None:
+        self.add(r, i, point.values, point.source)
+        if keep and r == 0 and point.chains is not None:
             self.kept[i] = point.dataset()
-        self.points[r][i] = point.light()
+        self.points[i].append(point.light())
 
     @property
     def done(self) -> NDArray[np.bool_]:
         """Which masks have a point in every replicate."""
-        return ~np.isnan(self.value).any(axis=(0, 1))
+        return np.array([done[:count].all() for done, count in zip(self.finished.T, self.counts, strict=True)])
 
     def solutions(self, before: Sequence[float], name: str) -> list[Solution]:
-        many = self.count > 1
-        with np.errstate(invalid="ignore"):
-            value = over_replicates(self.value)
-            # The spread between replicates contains the error within them.
-            error = replicate_error(self.value) if many else self.error[0]
         columns = self._columns()
-        return [
-            Solution(value[u], error[u], before[u], name, columns, self.kept if u == 0 else {})
-            for u in range(len(self.users))
-        ]
+        with np.errstate(invalid="ignore"):
+            return [
+                Solution(*value, before[u], name, columns, self.kept if u == 0 else {})
+                for u, value in enumerate(self.averages())
+            ]
 
     def _columns(self) -> dict[str, Any]:
         found: dict[str, list[Any]] = {}
         done = self.done
-        for i in range(len(self.masks)):
-            own = [row[i] for row in self.points if row[i] is not None]
-            for key, entry in _summary(own).items():  # type: ignore[arg-type]
+        for own in self.points:
+            for key, entry in _summary(own).items():
                 found.setdefault(key, []).append(entry)
+        found["releases"] = self.counts.tolist()
         if not done.all():
             found["unfinished"] = [not d for d in done]
         return found
@@ -239,7 +232,7 @@ class _Tally:
 def _summary(points: list[Point]) -> dict[str, Any]:
     """Diagnostics of a release over its replicates: the worst of each."""
     worst = lambda name, f: float(f([getattr(p, name) for p in points])) if points else np.nan  # noqa: E731
-    words = lambda name: ", ".join(dict.fromkeys(getattr(p, name) for p in points))  # noqa: E731
+    words = lambda name: ", ".join(dict.fromkeys(getattr(p, name) for p in points if getattr(p, name)))  # noqa: E731
     return {
         "converged": bool(points) and all(p.converged for p in points),
         "rhat": worst("rhat", np.max),
@@ -252,4 +245,5 @@ def _summary(points: list[Point]) -> dict[str, Any]:
         "marginalization": words("marginalization"),
         "budget": words("budget"),
         "integration_error": worst("integration_error", np.max),
+        "trouble": words("trouble"),
     }

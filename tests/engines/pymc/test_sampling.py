@@ -143,7 +143,7 @@ def agree(
 )
 def test_one_variable_in_closed_form(scalar: PyMCBelief, mask: Mask, target: object) -> None:
     user, same = User(EXACT[1], target, Quadratic()), User(scalar, target, Quadratic())
-    agree(user, same, mask, ONE, marginalization="closed form")
+    agree(user, same, mask, ONE, marginalization="nothing is released" if mask == Suppress() else "closed form")
 
 
 @pytest.mark.parametrize("target", [Record(0), Record(4), Parameter("mu")], ids=str)
@@ -429,7 +429,7 @@ def test_reused_draws_agree_with_fresh_ones(unknowns: PyMCBelief) -> None:
         evaluate(masks, **users, data=data, engine=Sampling(chains=2, reuse=r), seed=1).to_dataframe()
         for r in (True, False)
     )
-    assert "reweighted" in set(reused["intruder_how"])
+    assert any("reweighted" in how for how in reused["intruder_how"])
     assert set(fresh["intruder_how"]) == {"sampled"}
     khat = reused["intruder_khat"][reused["intruder_how"] == "reweighted"]
     assert np.all(khat < 0.7)
@@ -445,16 +445,15 @@ def test_reused_draws_agree_with_fresh_ones(unknowns: PyMCBelief) -> None:
 
 def test_the_wanted_error_is_reached_or_said(scalar: PyMCBelief) -> None:
     users = {"intruder": User(scalar, Record(0), Quadratic()), "scientist": User(scalar, Parameter("mu"), Quadratic())}
-    start = {"draws": 50, "tune": 200, "chains": 2}
-    table = evaluate(
-        [Noise(variance=1.0)], **users, data=ONE, engine=Sampling(**start, target_mcse=0.03), seed=1
-    ).to_dataframe()
+    start, options = {"draws": 50, "tune": 200, "chains": 2}, {**users, "data": ONE, "replicates": 1, "seed": 1}
+    engine = Sampling(**start, target_mcse=0.03)
+    table = evaluate([Noise(variance=1.0)], **options, engine=engine).to_dataframe()
     assert table["intruder_budget"][0] == "reached"
     assert table["intruder_draws"][0] > 100
-    assert table["utility_error"][0] <= 0.03 * table["utility"][0] * (1 + 1e-9)
-    poor = evaluate(
-        [Noise(variance=1.0)], **users, data=ONE, engine=Sampling(**start, target_mcse=0.001, max_draws=400), seed=1
-    ).to_dataframe()
+    value, error = engine.point(users["scientist"], Noise(variance=1.0), Noise(variance=1.0).release(ONE, 4)).values[0]
+    assert error <= 0.03 * value * (1 + 1e-9)
+    engine = Sampling(**start, target_mcse=0.001, max_draws=400)
+    poor = evaluate([Noise(variance=1.0)], **options, engine=engine).to_dataframe()
     assert poor["intruder_budget"][0] == "not reached with 400 draws"
     assert poor["intruder_draws"][0] == 400
 
@@ -512,11 +511,12 @@ def test_ctrl_c_keeps_what_is_finished(scalar: PyMCBelief, monkeypatch: pytest.M
         return run(self, *arguments, **options)
 
     monkeypatch.setattr(nuts.Sampler, "run", third)
-    rumap = evaluate([Noise(variance=v) for v in (0.5, 1.0, 2.0, 4.0, 8.0)], **users, data=ONE, engine=engine, seed=1)
-    assert len(rumap) == 2
+    options = {**users, "data": ONE, "engine": engine, "seed": 1}
+    rumap = evaluate([Noise(variance=v) for v in (0.5, 1.0, 2.0, 4.0, 8.0)], **options)
+    assert len(rumap) == 2 and rumap.one_release.all()
     assert "Stopped before the end: 2 of 5" in str(rumap.notes)
     monkeypatch.undo()
-    whole = evaluate([Noise(variance=v) for v in (0.5, 1.0, 2.0, 4.0, 8.0)], **users, data=ONE, engine=engine, seed=1)
+    whole = evaluate([Noise(variance=v) for v in (0.5, 1.0, 2.0, 4.0, 8.0)], **options, replicates=1)
     rows = [str(m) for m in whole.masks]
     assert all(rumap.risk[i] == whole.risk[rows.index(str(m))] for i, m in enumerate(rumap.masks))
 

@@ -1,0 +1,261 @@
+"""Models as users write them: side information, covariates, the error of a drawn release, points that fail."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ruvdecision as ruv
+from ruvdecision.engines.base import Problem
+from ruvdecision.engines.pymc import quadrature
+from ruvdecision.engines.pymc.data import Tally, replicates_of
+from ruvdecision.engines.pymc.model import compiled_model
+from ruvdecision.engines.pymc.node_uncertainty import Settled
+from ruvdecision.engines.pymc.nuts import Chains, diagnose
+from ruvdecision.errors import InputError
+from ruvdecision.protocols import Value
+
+pytest.importorskip("pymc")
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
+
+PILOT = np.random.default_rng(1).normal(50, 8, 20)
+DATA = np.random.default_rng(2).normal(50, 8, 12)
+SEED = np.random.SeedSequence(1)
+MASKS = [ruv.Noise(sd=1e-300), ruv.Round(base=4.0), ruv.Suppress()]
+MU_VARIANCE = 1 / (1 / 100 + len(PILOT) / 64)
+
+
+def pm():
+    import pymc
+
+    return pymc
+
+
+def with_pilot(n):
+    with pm().Model() as model:
+        mu = pm().Normal("mu", 50, 10)
+        pm().Normal("pilot", mu, 8.0, observed=PILOT)
+        pm().Normal("x", mu, 8.0, shape=n)
+    return model
+
+
+def mean_and_sd(n):
+    with pm().Model() as model:
+        mu = pm().Normal("mu", 0, 3)
+        sigma = pm().HalfNormal("sigma", 2)
+        pm().Normal("x", mu, sigma, shape=n)
+    return model
+
+
+@pytest.fixture(scope="module")
+def informed():
+    return ruv.PyMCBelief(with_pilot, size=12)
+
+
+@pytest.fixture(scope="module")
+def unknowns():
+    return ruv.PyMCBelief(mean_and_sd)
+
+
+# -- what the belief already observes ----------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_pilot_survey_is_known_before_the_release(informed):
+    user = ruv.User(informed, ruv.Record(0), ruv.Quadratic())
+    options = {"intruder": user, "scientist": user, "data": DATA, "seed": 1, "risk": "relative_gain"}
+    for engine in ("auto", ruv.Sampling(draws=500, chains=2)):
+        rumap = ruv.evaluate([ruv.Suppress()], engine=engine, **options)
+        truth, error = 64 + MU_VARIANCE, 4 * float(rumap.intruder.error[0])
+        assert float(rumap.before[0][0]) == pytest.approx(truth, abs=error + 1e-6)
+        assert float(rumap.risk[0]) == pytest.approx(0, abs=1e-9)
+    means = [informed.draw(np.random.default_rng(i)).mean() for i in range(400)]
+    assert np.std(means) == pytest.approx(np.sqrt(64 / 12 + MU_VARIANCE), rel=0.15)  # 10.3 if the pilot is forgotten
+    calibration = ruv.calibrate(informed, ruv.Noise(sd=6), ruv.Parameter("mu"), 60, engine="quadrature", seed=1)
+    assert calibration.passed
+
+
+@pytest.mark.slow
+def test_a_known_total_ties_the_records(informed):
+    def build(n):
+        with pm().Model() as model:
+            mu = pm().Normal("mu", 50, 10)
+            x = pm().Normal("x", mu, 8.0, shape=n)
+            pm().Potential("total", -0.5 * ((x.sum() - 610.0) / 5.0) ** 2)
+        return model
+
+    belief = ruv.PyMCBelief(build, size=12)
+    user = ruv.User(belief, ruv.Parameter("mu"), ruv.Quadratic())
+    solution = ruv.Sampling(draws=500, chains=2).solve(user, [ruv.Suppress()], data=DATA)
+    total = 12 * 64 + 25  # of the total given mu
+    assert solution.before == pytest.approx(1 / (1 / 100 + 144 / total), rel=0.15)
+    assert solution.uncertainty[0] == solution.before
+    totals = [belief.draw(np.random.default_rng(i)).sum() for i in range(300)]
+    assert np.mean(totals) == pytest.approx(610, abs=4) and np.std(totals) < 8
+
+
+def test_nothing_released_is_drawn_directly(unknowns):
+    user = ruv.User(unknowns, ruv.Record(0), ruv.Absolute())
+    solution = ruv.Sampling(draws=500, chains=2).solve(user, [ruv.Suppress()], data=DATA)
+    exact = ruv.Quadrature().solve(user, [ruv.Suppress()], data=DATA)
+    assert solution.diagnostics["how"] == ["drawn from the prior"] and solution.diagnostics["converged"] == [True]
+    assert not compiled_model(unknowns, 12).samplers and not (compiled_model(unknowns, 12).single.samplers)
+    assert abs(solution.uncertainty[0] - exact.uncertainty[0]) < 4 * solution.error[0]
+    assert solution.uncertainty[0] == solution.before
+
+
+# -- the draw of the release -------------------------------------------------------------------------------
+
+
+def test_the_error_covers_the_draw_of_the_release(unknowns):
+    user = ruv.User(unknowns, ruv.Record(0), ruv.Quadratic())
+    masks, data = [ruv.Noise(sd=2.0)], DATA[:6] / 10
+    engine = ruv.Quadrature(tolerance=1e-6)
+    seeds = [np.random.SeedSequence(s) for s in range(4)]
+    found = [engine.solve(user, masks, data=data, seed=s) for s in seeds]
+    truth = engine.solve(user, masks, data=data, seed=np.random.SeedSequence(99), replicates=300)
+    away = [(f.uncertainty[0] - truth.uncertainty[0]) / np.hypot(f.error[0], truth.error[0]) for f in found]
+    assert all(f.error[0] > 0.01 * f.uncertainty[0] for f in found) and np.max(np.abs(away)) < 4
+    assert found[0].diagnostics["releases"] == [40]
+
+
+def test_another_candidate_changes_no_score(unknowns):
+    user, data = ruv.User(unknowns, ruv.Record(0), ruv.Quadratic()), DATA[:6] / 10
+    alone = ruv.Quadrature().solve(user, [ruv.Noise(sd=2.0)], data=data)
+    beside = ruv.Quadrature().solve(user, [ruv.Noise(sd=2.0), ruv.Noise(sd=3.0), ruv.Suppress()], data=data)
+    assert alone.uncertainty[0] == pytest.approx(beside.uncertainty[0], rel=1e-9)
+    assert beside.diagnostics["releases"] == [40, 40, 1]
+
+
+def test_one_release_says_so_and_has_no_error(unknowns):
+    user = ruv.User(unknowns, ruv.Record(0), ruv.Quadratic())
+    masks = [ruv.Noise(sd=2.0), ruv.Round(base=4.0), ruv.Suppress()]
+    options = {"intruder": user, "scientist": user, "data": DATA[:5] / 10, "replicates": 1, "seed": 1}
+    rumap = ruv.evaluate(masks[:1] + masks[2:], **options)
+    assert rumap.one_release.tolist() == [True, False]
+    assert np.isnan(rumap.risk_error[0]) and rumap.risk_error[1] < 1e-9
+    choice = rumap.choose(max_risk=10)
+    assert "one release" in repr(rumap) and "one release" in str(choice)
+    # What does not depend on the draw has no draw to be in doubt about.
+    assert ruv.Quadrature().solve(user, masks[1:2], data=DATA[:5] / 10, replicates=1).error[0] < 1e-3
+
+
+def test_shared_draws_do_not_make_the_error_small():
+    rng, count, sources = np.random.default_rng(0), 8, 2
+    away = []
+    for _ in range(4000):
+        tally = Tally(1, 1, count)
+        own = rng.normal(0, 1.0, sources)
+        for r in range(count):
+            tally.add(r, 0, [Value(rng.normal(0, 1.5) + own[r % sources], 1.0)], r % sources)
+        ((value, error),) = tally.averages()
+        away.append([value[0], error[0] ** 2])
+    values, squares = np.array(away).T
+    assert np.mean(squares) == pytest.approx(np.var(values), rel=0.08)
+
+
+def test_a_release_that_fails_marks_its_point(unknowns, monkeypatch):
+    settle = Settled.of.__func__
+
+    def fails_for_rounding(posteriors, users, tolerance):
+        if posteriors.support_maps:
+            raise InputError("The grid is too coarse", "a test", "Nothing")
+        return settle(Settled, posteriors, users, tolerance)
+
+    monkeypatch.setattr(quadrature.Settled, "of", fails_for_rounding)
+    user = ruv.User(unknowns, ruv.Record(0), ruv.Quadratic())
+    masks = [ruv.Noise(sd=2.0), ruv.Round(base=4.0)]
+    options = {"intruder": user, "scientist": user, "data": DATA[:5] / 10, "replicates": 2, "seed": 1}
+    rumap = ruv.evaluate(masks, engine=ruv.Quadrature(), **options)
+    assert rumap.converged.tolist() == [True, False] and np.isnan(rumap.risk[1]) and np.isfinite(rumap.risk[0])
+    assert "grid is too coarse" in rumap.columns["intruder_trouble"][1]
+
+
+# -- any number of records, and none other -----------------------------------------------------------------
+
+
+def test_posterior_knows_the_rows_from_the_release(unknowns):
+    release = np.array([0.3, -1.0, 2.0, 1.1])
+    user = ruv.User(unknowns, ruv.Record(3), ruv.Quadratic())
+    law = ruv.posterior(user, ruv.Noise(sd=0.5), release)
+    sized = ruv.User(ruv.PyMCBelief(mean_and_sd, size=4), ruv.Record(3), ruv.Quadratic())
+    assert float(law.mean()) == float(ruv.posterior(sized, ruv.Noise(sd=0.5), release).mean())
+    with pytest.raises(InputError, match="4 records"):
+        ruv.posterior(ruv.User(unknowns, ruv.Record(4), ruv.Quadratic()), ruv.Noise(sd=0.5), release)
+
+
+@pytest.mark.parametrize("engine", ["quadrature", "sampling"])
+def test_models_without_parameters(engine):
+    def normal(n):
+        with pm().Model() as model:
+            pm().Normal("x", 0, 0.7, shape=n)
+        return model
+
+    def lognormal(n):
+        with pm().Model() as model:
+            pm().LogNormal("x", 0, 0.7, shape=n)
+        return model
+
+    release, mask = np.array([1.2, 0.4, 2.0]), ruv.Noise(sd=0.5)
+    user = ruv.User(ruv.PyMCBelief(normal), ruv.Record(2), ruv.Quadratic())
+    found = user.loss.uncertainty(ruv.posterior(user, mask, release, engine=engine)).value
+    assert float(found) == pytest.approx(1 / (1 / 0.49 + 1 / 0.25), rel=1e-9)
+    user = ruv.User(ruv.PyMCBelief(lognormal), ruv.Record(2), ruv.Quadratic())
+    t = np.linspace(-8, 8, 20_001)
+    x = np.exp(0.7 * t)
+    weight = np.exp(-0.5 * t**2 - 2 * (2.0 - x) ** 2)
+    mean = (weight @ x) / weight.sum()
+    right = (weight @ (x - mean) ** 2) / weight.sum()
+    assert float(user.loss.uncertainty(ruv.posterior(user, mask, release, engine=engine)).value) == pytest.approx(
+        right, rel=1e-6
+    )
+
+
+def test_covariates_of_the_file_alone():
+    covariates = np.random.default_rng(5).normal(size=(30, 2))
+    called = []
+
+    def regression(n):
+        called.append(n)
+        with pm().Model() as model:
+            beta = pm().Normal("beta", 0, 1, shape=2)
+            pm().Normal("x", covariates @ beta, 1.0, shape=n)
+        return model
+
+    belief = ruv.PyMCBelief(regression)
+    release = covariates @ [1.0, 2.0] + 0.3
+    user = ruv.User(belief, ruv.Record(7), ruv.Quadratic())
+    found = user.loss.uncertainty(ruv.posterior(user, ruv.Noise(sd=0.5), release)).value
+    cov = covariates @ covariates.T + np.eye(30)
+    right = (cov - cov @ np.linalg.solve(cov + 0.25 * np.eye(30), cov))[7, 7]
+    assert float(found) == pytest.approx(right, rel=1e-8)
+    with pytest.raises(InputError, match="no parameter of this name; got bta"):
+        ruv.posterior(ruv.User(belief, ruv.Parameter("bta"), ruv.Quadratic()), ruv.Noise(sd=0.5), release)
+    with pytest.raises(InputError, match="length 30 for 25 records"):
+        ruv.posterior(user, ruv.Noise(sd=0.5), release[:25])
+
+
+def test_a_builder_that_fails_names_its_line():
+    def broken(n):
+        with pm().Model() as model:
+            pm().Normal("x", 0, unknown_scale, shape=n)  # noqa: F821
+        return model
+
+    with pytest.raises(InputError, match="unknown_scale, shape=n"):
+        ruv.PyMCBelief(broken, size=3).draw(np.random.default_rng(1))
+
+
+def test_numbers_that_are_known_do_not_hide_the_others():
+    draws = np.random.default_rng(3).normal(size=(4, 500, 3))
+    draws[:, :, 1] = 7.0
+    found, alone = diagnose(Chains({"x": draws}, 0, 4, 500)), diagnose(Chains({"x": draws[:, :, ::2]}, 0, 4, 500))
+    assert found == alone and found.rhat < 1.01
+    stuck = draws + np.arange(4)[:, None, None]
+    assert not diagnose(Chains({"x": stuck}, 0, 4, 500)).rhat < 1.1
+
+
+def test_a_random_mask_that_happens_to_repeat_itself_is_still_random(unknowns):
+    problem = Problem.of(ruv.User(unknowns, ruv.Record(0), ruv.Quadratic()), MASKS, DATA[:3], seed=SEED)
+    tally = Tally(1, len(MASKS), 2)
+    rows = list(replicates_of(problem, compiled_model(unknowns, 3), tally))
+    assert tally.fixed.tolist() == [False, True, True] and tally.counts.tolist() == [2, 1, 1] and len(rows) == 2
