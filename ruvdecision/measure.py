@@ -116,7 +116,7 @@ def measure(
     given = list(masks.values()) if isinstance(masks, Mapping) else masks
     candidates = () if given is None else check_masks(given)
     made = check_releases(releases)
-    labels = tell_apart([str(m) for m in candidates])
+    labels = list(tell_apart([str(m) for m in candidates]))
     if isinstance(masks, Mapping):
         labels = [str(name).strip() for name in masks]
         if len(set(labels)) != len(labels) or not all(labels):
@@ -149,7 +149,8 @@ def measure(
             comparison = ChunkedComparison(chosen, data, key, chunksize)
             interrupted = comparison.apply(candidates, made, executor, bar.update, checkpoint=checkpoint)
     techniques = [*(m.technique for m in candidates), *made]
-    names, shown, notes = [*labels, *made], [*candidates, *(None for _ in made)], []
+    names, shown = [*labels, *made], [*candidates, *(None for _ in made)]
+    notes: list[str] = []
     if interrupted:
         rows = comparison.finished()
         if not rows:

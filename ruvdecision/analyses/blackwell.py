@@ -313,14 +313,14 @@ def _finite(a: Mask, b: Mask, belief: FiniteBelief) -> bool:
 
 def _kernel(first: Kernel, second: Kernel, live: NDArray[np.bool_]) -> bool | None:
     """Whether one record's release refines another's; None if it cannot be decided."""
-    if second.silent:
+    if second.uninformative:
         return True
     missing = garbling(first.matrix[live], second.matrix[live])[1]
     if first.noise is None and second.noise is None:
         return missing <= SAME
     if first.noise is None:
         return True if missing <= SAME else None
-    if first.silent:
+    if first.uninformative:
         return False if second.noise is None else None
     same = first.outputs == second.outputs and np.allclose(first.matrix[live], second.matrix[live], atol=1e-12)
     if second.noise is not None and same:

@@ -84,7 +84,7 @@ class Kernel:
     noise: Array | None = None
 
     @property
-    def silent(self) -> bool:
+    def uninformative(self) -> bool:
         """Whether the release tells nothing about the record."""
         return self.blank or (self.noise is None and bool(np.all(self.matrix == self.matrix[:1])))
 
@@ -301,7 +301,7 @@ class FiniteChannel:
         return FileFacts(belief.records, tuple(range(len(names[0]))), covariance, levels)
 
     @classmethod
-    def silent(cls, belief: FiniteRecords) -> FiniteChannel:
+    def uninformative(cls, belief: FiniteRecords) -> FiniteChannel:
         """The channel that releases nothing."""
         names = [_tuple(v) for v in belief.levels.names]
         kernel = Kernel(np.eye(len(names)), tuple(names)).hide(range(len(names[0])))

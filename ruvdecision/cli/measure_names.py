@@ -56,12 +56,13 @@ def spell_measures(
         words = ["linkage", "IO", "EO"]
     model = models[0] if len(models) == 1 else list(models)
     offered = {"known": list(known), "keys": list(known), "model": model, "columns": list(columns)}
-    given = {k: v for k, v in offered.items() if v}
+    settings = {k: v for k, v in offered.items() if v}
+    made: list[Any]
     if not words or (len(words) == 1 and words[0] in BATTERIES):
         name = words[0] if words else None
-        made = panel(name, rows, lambda kind: _make(kind.__name__, given, missing))
+        made = panel(name, rows, lambda kind: _make(kind.__name__, settings, missing))
     else:
-        made = [_make(word, given, missing) for word in words]
+        made = [_make(word, settings, missing) for word in words]
     taken = {f.name for item in made for f in dataclasses.fields(item)}
     for option, names in {"known": {"known", "keys"}, "model": {"model"}, "columns": {"columns"}}.items():
         if offered[option] and not taken & names:

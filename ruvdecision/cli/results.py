@@ -216,7 +216,7 @@ def _picture(rumap: RUMap, max_risk: float | None, ending: str) -> bytes:
         if ending.lower() == ".png":
             return as_png(figure, dpi=150)
         made = io.BytesIO()
-        figure.savefig(made, format=ending[1:].lower(), bbox_inches="tight")
+        figure.savefig(made, format=ending[1:].lower(), bbox_inches="tight")  # type: ignore[union-attr]
         return made.getvalue()
 
 

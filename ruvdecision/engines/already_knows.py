@@ -48,15 +48,15 @@ class AlreadyKnows(Rewrite):
         return *self.inner.group, id(self.problem.user.knows)  # type: ignore[misc]
 
     @property
-    def shares(self) -> bool:
+    def shares(self) -> bool:  # type: ignore[override]
         return self.inner.shares
 
     @property
-    def always_cut(self) -> bool:
+    def always_cut(self) -> bool:  # type: ignore[override]
         return self.inner.always_cut
 
     @property
-    def planned(self) -> bool:
+    def planned(self) -> bool:  # type: ignore[override]
         return self.inner.planned
 
     @property
@@ -64,12 +64,12 @@ class AlreadyKnows(Rewrite):
         return self.inner.pieces
 
     def again(self, replicates: int | None, seed: Any) -> Plan:
-        found = super().again(replicates, seed)
-        return replace(found, inner=self.inner.again(replicates, seed))
+        problem = replace(self.problem, replicates=replicates, seed=seed)
+        return replace(self, problem=problem, inner=self.inner.again(replicates, seed))
 
     def together(self, users: Sequence[Any]) -> Plan:
-        found = super().together(users)
-        return replace(found, inner=self.inner.together([replace(user, knows=None) for user in users]))
+        inner = self.inner.together([replace(user, knows=None) for user in users])
+        return replace(self, problem=replace(self.problem, users=tuple(users)), inner=inner)
 
     def run(
         self,

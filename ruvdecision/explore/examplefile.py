@@ -148,7 +148,7 @@ def true_value(target: BaseTarget, mu: Any, records: Any) -> Any:
         return None
 
 
-def is_drawn(law: Any) -> bool:
+def known_by_draws(law: Any) -> bool:
     """True for a law that is known by its draws only, which a coarse histogram shows best."""
     return isinstance(law, Drawn)
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from ..maps.show import number
 from ..protocols import Array
 from .axes import Scale, Sheet, labels
-from .examplefile import is_drawn
+from .examplefile import known_by_draws
 from .lesson import BeliefPanel, Drawable, Law
 
 Outline = tuple[Array, Array]
@@ -116,15 +116,15 @@ def _outline(law: Drawable | None, of: Law, across: Scale) -> Outline | None:
     span = _span(law, of)
     if law is None or span is None or span[1] - span[0] <= 1e-9 * (across.high - across.low):
         return None
-    edges = np.linspace(across.low, across.high, (BINS if is_drawn(law) else POINTS) + 1)
-    if span[1] - span[0] < 0.3 * (across.high - across.low) and not is_drawn(law):
+    edges = np.linspace(across.low, across.high, (BINS if known_by_draws(law) else POINTS) + 1)
+    if span[1] - span[0] < 0.3 * (across.high - across.low) and not known_by_draws(law):
         # A sharp law needs points where it is.
         edges = np.union1d(edges, np.linspace(max(span[0], across.low), min(span[1], across.high), POINTS))
     support = getattr(law, "support", None)
-    if support is not None and len(support) <= MOST_BARS and not is_drawn(law):
+    if support is not None and len(support) <= MOST_BARS and not known_by_draws(law):
         return _bars(law, of, support, edges)
     mass = np.diff(_cdf(law, of, edges)) / np.diff(edges)
-    if is_drawn(law):
+    if known_by_draws(law):
         return np.repeat(edges, 2)[1:-1], np.repeat(mass, 2)
     return (edges[1:] + edges[:-1]) / 2, np.maximum(mass, 0.0)
 

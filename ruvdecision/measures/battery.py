@@ -48,7 +48,7 @@ def panel(name: str | None = None, rows: int = 0, make: Callable[[type[Measure]]
     >>> len(panel("all")) == len(panel("risk")) + len(panel("utility"))
     True
     """
-    kinds = [getattr(measures, k) for k in DEFAULT if k in measures.__all__] if name is None else _kinds(name)
+    kinds = [getattr(measures, k) for k in DEFAULT if k in dir(measures)] if name is None else _kinds(name)
     why: dict[str, list[str]] = {"they need arguments": [], f"they take long for {rows:,} records": []}
     found = []
     for kind in kinds:
@@ -76,7 +76,7 @@ def _plain(kind: type[Measure]) -> Measure:
 def _kinds(name: str) -> list[type[Measure]]:
     """The measures of a battery."""
     role = check_choice("measures", name, BATTERIES)
-    kinds = [getattr(measures, each) for each in measures.__all__]
+    kinds = [getattr(measures, each) for each in dir(measures) if each[0].isupper()]
     found = [k for k in kinds if inspect.isclass(k) and issubclass(k, Measure) and k.label]
     return [k for k in found if role in ("all", k.role)]
 

@@ -28,7 +28,7 @@ class Identifiers:
                 self.columns[label] = column.reset_index(drop=True)
 
     def __call__(self, released: Any) -> Measured:
-        parts = {}
+        parts: dict[str, float] = {}
         for label, column in self.columns.items():
             if isinstance(released, pd.DataFrame) and label in released.columns:
                 other = released[label].reset_index(drop=True)

@@ -71,7 +71,7 @@ def uncertainty(
     return Exact().solve(user, masks).uncertainty.reshape(grid.shape)
 
 
-def mean_variance(n: int, variance: float, noise_variance: ArrayLike, prior: Prior) -> Array:
+def posterior_variance_of_mean(n: int, variance: float, noise_variance: ArrayLike, prior: Prior) -> Array:
     """V, the posterior variance of the population mean."""
     prior = check_prior(prior)
     precision = n / (variance + np.asarray(noise_variance, dtype=np.float64))
@@ -95,7 +95,7 @@ def order_statistic(n: int, variance: float, noise_variance: ArrayLike, rank: in
     noise_variance = np.asarray(noise_variance, dtype=np.float64)
     away = noise_variance / (variance + noise_variance)  # 1 - rho
     gap = paired_gap(n, rank, 2 * np.arcsin(np.sqrt(away / 2)))
-    return np.asarray(variance * gap / 2 + away**2 * mean_variance(n, variance, noise_variance, prior))
+    return np.asarray(variance * gap / 2 + away**2 * posterior_variance_of_mean(n, variance, noise_variance, prior))
 
 
 def percentile_unknown_variance(n: int, variance: float, noise_variance: ArrayLike, p: float) -> Array:
@@ -163,7 +163,7 @@ class RankPosterior:
 
     @cached_property
     def _mean_variance(self) -> float:
-        return float(mean_variance(np.size(self.release), self.variance, self.noise_variance, self.prior))
+        return float(posterior_variance_of_mean(np.size(self.release), self.variance, self.noise_variance, self.prior))
 
     @property
     def _shift(self) -> float:

@@ -160,7 +160,7 @@ class Curve:
         v = float(self.variance or 0.0)
         if self.scientist == "mean":
             prior = self.prior if informed and not isinstance(self.prior, str) else "flat"
-            return bayes.mean_variance(self.n, v, grid, prior)
+            return bayes.posterior_variance_of_mean(self.n, v, grid, prior)
         fourth = self._fourth(grid)
         return formulas.scientist_variance(self.n, fourth, v, grid)[1 if informed else 0]
 

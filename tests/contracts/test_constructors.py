@@ -177,7 +177,7 @@ RIGHT: dict[str, list[dict]] = {
     "Identification": [{}],
     "WholeFile": [{"limit": 1000}],
     "Custom": [{"function": np.mean}],
-    "Linear": [{"coefficients": [0.5, 0.5], "offset": 0.0}],
+    "WeightedSum": [{"coefficients": [0.5, 0.5], "offset": 0.0}],
     "Mean": [{}],
     "Ranked": [{"target": ruv.Maximum()}],
     "Row": [{"row": 1}],

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 from ruvdecision.analyses.record_risk import record_risk
 from ruvdecision.beliefs import FiniteBelief, NormalBelief
 from ruvdecision.engines import Exact, Problem, pick, plan_for
-from ruvdecision.engines.every_record import EveryRecord, aim_at, every_record
+from ruvdecision.engines.every_record import Each, EveryRecord, aim_at, every_record
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.evaluate import evaluate, posterior
 from ruvdecision.losses import Absolute, LogScore, Quadratic, ZeroOne
@@ -343,3 +343,21 @@ def test_bad_input() -> None:
     ] == Record(4)
     found = record_risk(Noise(sd=1.0), user, groups=pd.Series(["a", None, "b", "b", "b", "b"]))
     assert found.by_group()["records"].sum() == N
+
+
+def test_the_error_of_the_riskiest_record_is_the_largest_among_those_that_may_be_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A record within four standard errors of the least uncertainty may be the riskiest; one farther off may not."""
+    each = Each(
+        np.arange(3),
+        np.array([[1.0, 1.5, 3.0], [2.0, 1.0, 1.01]]),
+        np.array([[0.01, 0.2, 0.3], [0.5, 0.0, 0.001]]),
+        np.full(3, 4.0),
+        ["exact"] * 2,
+    )
+    monkeypatch.setattr("ruvdecision.engines.every_record._every_record", lambda *_: each)
+    user = User(replace(BELIEF, records=3), EachRecord(), Quadratic())
+    (found,) = plan_for("auto", Problem.of(user, [Noise(sd=1.0), Noise(sd=2.0)])).run()
+    np.testing.assert_allclose(found.uncertainty, [1.0, 1.0])
+    np.testing.assert_allclose(found.error, [0.2, 0.5])

@@ -480,3 +480,13 @@ def test_points_that_stand_together_leave_the_curve_as_it_is(where: int, more: i
 def test_one_point_of_each_cluster_stays(grid: Array, dropped: list[int]) -> None:
     """A fine part of the grid and gaps that grow little by little are no clusters; both ends stay."""
     assert np.setdiff1d(np.arange(len(grid)), _well_spaced(grid)).tolist() == dropped
+
+
+def test_the_error_of_a_sampled_mixture_holds_that_of_its_parts() -> None:
+    """Monte Carlo error and the parts' own, which they share: root of the sum of squares."""
+    values = np.random.default_rng(3).normal(size=400)
+    law = Mixture(Gaussian.scalar(values, 1.0), sampled=True)
+    plain, more = (law._mean_with_error(values, own, joint=True).error for own in (0.0, 0.3))
+    assert plain == pytest.approx(values.std() / 20, rel=0.2)
+    assert more == pytest.approx(np.hypot(plain, 0.3), rel=1e-12)
+    assert law._mean_with_error(np.ones(400), np.full(400, 0.3), joint=True).error == pytest.approx(0.3, rel=1e-12)

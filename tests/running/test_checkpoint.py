@@ -168,6 +168,19 @@ def test_digests_tell_things_apart() -> None:
     assert not set(found) & {digest(value, b"other") for value in DIFFERENT}
 
 
+class Shrunk:
+    """A loss of one's own with a setting, no dataclass."""
+
+    def __init__(self, weight: float, places: list[int]) -> None:
+        self.weight, self.places = weight, places
+
+
+def test_digests_tell_the_settings_of_an_object_apart() -> None:
+    found = [digest(Shrunk(w, p), b"") for w, p in ((0.5, [1]), (0.25, [1]), (0.5, [2]))]
+    assert len(set(found)) == 3
+    assert found[0] == digest(Shrunk(0.5, [1]), b"")
+
+
 def test_digests_follow_what_a_function_uses(monkeypatch: pytest.MonkeyPatch) -> None:
     before = digest(uses_half, b"")
     monkeypatch.setattr(sys.modules[__name__], "HALF", 0.25)

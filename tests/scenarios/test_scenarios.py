@@ -276,7 +276,7 @@ spreads = st.floats(0.05, 20)
 )
 @settings(max_examples=50)
 def test_engine_agrees_with_the_table_of_bayes_uncertainties(n: int, s2: float, l2: float, prior: object) -> None:
-    v = float(bayes.mean_variance(n, s2, l2, prior))  # type: ignore[arg-type]
+    v = float(bayes.posterior_variance_of_mean(n, s2, l2, prior))  # type: ignore[arg-type]
     rho = s2 / (s2 + l2)
     expected = {
         "population": s2 + v,
@@ -426,7 +426,7 @@ def test_rank_posterior_agrees_with_draws(rank: int, prior: object) -> None:
     y, s2, l2 = np.array([-1.0, 0.2, 0.3, 1.9, 2.4]), 1.5, 0.6
     posterior = RankPosterior(y, rank, s2, l2, prior=prior, prior_mean=0.4)  # type: ignore[arg-type]
     rng = np.random.default_rng(1)
-    v = float(bayes.mean_variance(5, s2, l2, prior))  # type: ignore[arg-type]
+    v = float(bayes.posterior_variance_of_mean(5, s2, l2, prior))  # type: ignore[arg-type]
     precision = 5 / (s2 + l2)
     centre = 0.4 if prior == "known" else v * (precision * y.mean() + (0.4 / 0.5 if prior != "flat" else 0.0))
     mu = centre + np.sqrt(v) * rng.standard_normal(200_000)

@@ -11,7 +11,7 @@ from ...errors import UnsupportedError
 from ...protocols import Array
 from ..steps import NORMAL, TOLERANCE
 from .base import Bools, Ints, Observation, Pair, Rows, even_between, middle_of, not_from
-from .entries import Between, Known, nothing, split
+from .entries import Between, Known, join, nothing, split
 from .kernels import Location
 from .laws import noise_law
 from .mathematics import NUMPY, Mathematics, Values
@@ -178,7 +178,8 @@ def _with_joint(found: ReleaseLikelihood, *laws: JointNormal | None) -> ReleaseL
     n, k, columns = found.n, found.k, list(found.columns)
     known = np.stack([~np.isnan(columns[j].known) for j in covered], axis=1)
     # Rows whose records are known are told nothing more by noisy copies.
-    told = [replace(law, centre=np.where(known.all(axis=1)[:, None], np.nan, law.centre)) for law in told]
+    whole = known.all(axis=1, keepdims=True)
+    told = [replace(law, centre=np.where(whole, np.nan, law.centre)) for law in told]
     pieces = [(law.centre, np.broadcast_to(law.covariance, (n, k, k))) for law in told]
     for place, j in enumerate(covered):
         open_ = ~known[:, place] & ~columns[j].uninformative
@@ -289,9 +290,9 @@ def _without_known(found: ReleaseLikelihood, averages: Averages, known: Array) -
                 continue
             spot, sd = values[g : g + 1, j].copy(), np.sqrt(error[g : g + 1, j])
             alone = Known(spot) if sd[0] == 0 else noisy_value(spot, sd)
-            here = np.arange(found.n) == open_[0]
             own = together(columns[j].take(open_), alone)
-            columns[j] = split(found.n, [(here, lambda rows, own=own: own), (~here, columns[j].take)])
+            others = np.delete(np.arange(found.n), open_)
+            columns[j] = join(found.n, [(open_, own), (others, columns[j].take(others))])
             values[g, j] = np.nan
     kept = Averages.of(averages.label, values, members, error)
     return replace(found, columns=tuple(columns), averages=kept if members.any() else None)

@@ -100,7 +100,7 @@ class Enumeration(BaseEngine):
             found.append(self._expected(problem, mask, built[id(mask)], codes))
             if on_progress is not None:
                 on_progress((i + 1) / len(problem.masks))
-        before = self._expected(problem, NOTHING, FiniteChannel.silent(belief), None)[0]
+        before = self._expected(problem, NOTHING, FiniteChannel.uninformative(belief), None)[0]
         value, error = (np.array([float(v[i]) for v, _ in found]) for i in (0, 1))
         names = [n for _, n in found]
         return [Solution(value, error, float(before.value), names, averaged=AVERAGED in names)]
@@ -119,7 +119,7 @@ class Enumeration(BaseEngine):
         channel = _channel(belief, mask, None, release)
         law = self._law(user, channel)
         if release is None:
-            if not all(k.silent for k in channel.kernels):
+            if not all(k.uninformative for k in channel.kernels):
                 raise InputError(
                     f"The posterior after {mask} depends on what is released",
                     None,

@@ -103,7 +103,7 @@ class FiniteLaw:
         assert isinstance(self.table, TargetTable)
         table, law = self.table, self.belief.law
         kinds = self.channel.kinds
-        live = [k for k in np.unique(kinds) if not self.channel.kernels[k].silent]
+        live = [k for k in np.unique(kinds) if not self.channel.kernels[k].uninformative]
         if len(live) > 1 or (self.channel.sampled and len(np.unique(kinds)) > 1):
             raise UnsupportedError(
                 "Rows that were masked in different ways and then mixed are too many cases",

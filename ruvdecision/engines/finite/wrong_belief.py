@@ -231,10 +231,10 @@ class FinitePair:
 
     def before(self) -> float:
         """Expected loss before any release."""
-        silent = FiniteChannel.silent(self.truth)
+        uninformative = FiniteChannel.uninformative(self.truth)
         empty = np.zeros(0, dtype=np.int64)
         slots = Slots(np.zeros((0, len(self.truth.levels))), empty, empty)
-        own, actual = (replace(law, channel=silent).after(slots)[None] for law in (self.laws[0], self.law))
+        own, actual = (replace(law, channel=uninformative).after(slots)[None] for law in (self.laws[0], self.law))
         return float(self.costs(own, actual)[0].value[0])
 
     def _check(self, own: Array, actual: Array) -> None:
@@ -330,7 +330,7 @@ class JointBelief:
         blocks: list[FiniteChannel] = []
         which: list[int] = []
         for c in channels:
-            found = next((i for i, b in enumerate(blocks) if _same(b, c)), len(blocks))
+            found = next((i for i, b in enumerate(blocks) if _same_kernels(b, c)), len(blocks))
             if found == len(blocks):
                 blocks.append(c)
             which.append(found)
@@ -435,7 +435,7 @@ def _joined_table(
     return TargetTable(rows, values, tuple(weights))
 
 
-def _same(a: FiniteChannel, b: FiniteChannel) -> bool:
+def _same_kernels(a: FiniteChannel, b: FiniteChannel) -> bool:
     return all(
         x.outputs == y.outputs and np.array_equal(x.matrix, y.matrix) for x, y in zip(a.kernels, b.kernels, strict=True)
     )

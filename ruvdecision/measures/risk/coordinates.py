@@ -24,6 +24,10 @@ class Gapped(NamedTuple):
     extra: Array
     """What a coordinate that is not known adds to a squared distance: the original's variance of its column."""
 
+    def at(self, rows: frames.Ints) -> Gapped:
+        """Some of the records."""
+        return Gapped(self.points[rows], self.known[rows], self.extra[rows])
+
     def links(self, asked: Gapped, own: frames.Ints) -> Links:
         """The nearest records of another file; ``own`` is a record that is likely near."""
         return nearest_known(self.points, self.known, asked.points, asked.extra, own)

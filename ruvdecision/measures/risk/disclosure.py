@@ -17,7 +17,7 @@ from .. import frames
 from ..base import Measured
 from ..missing import IMPUTED, KNOWN
 from ..utility.cluster import METHODS, check_cluster_count, cluster_labels
-from .coordinates import Gapped, Space, distinct
+from .coordinates import Space, distinct
 from .linkage import DISTANCES
 from .neighbours import BoxTree, Links, nearest
 from .records import PairedMeasure, RecordPairs
@@ -70,8 +70,8 @@ class _AfterLinkage(PairedMeasure):
             a, b, _ = frames.joined_codes(truth, column)
         gapped = space.gapped(None, released.iloc[:, :-1])
         if gapped is not None:
-            asking = Gapped(*(part[pairs.original] for part in gapped[0]))
-            return _Reading(a, b, np.arange(len(b)), asking.links(gapped[1], pairs.released), pairs, number)
+            links = gapped[0].at(pairs.original).links(gapped[1], pairs.released)
+            return _Reading(a, b, np.arange(len(b)), links, pairs, number)
         left, right, _ = space.coordinates(None, released.iloc[:, :-1])
         if left.shape[1] == 0:
             left, right = np.zeros((len(left), 1)), np.zeros((len(right), 1))

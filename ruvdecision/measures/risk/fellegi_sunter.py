@@ -223,7 +223,7 @@ class FellegiSunter(PairedMeasure):
         check_assigned(self.name, len(released), n, "weights")
         patterns = all_patterns(*task, n)
         # Ties are many, and the solver settles them by the order of rows: let values alone give that.
-        columns = [self._column(c, original[c], released[c])[:2] for c in original.columns]
+        columns = [self._column(c, original[c], released[c], None)[:2] for c in original.columns]
         ours, theirs = (np.lexsort(side) for side in zip(*columns, strict=True))
         rows, linked = linear_sum_assignment(weights[patterns[np.ix_(theirs, ours)]], maximize=True)
         rows, linked = theirs[rows], ours[linked]

@@ -170,7 +170,7 @@ class RecordLinkage(PairedMeasure):
             raise UnsupportedError(what, "missing values", 'Write missing="impute", or one_to_one=False')
         sides = [(right, pairs.released), (left, pairs.original)]
         (ours, mine), (theirs, own) = sides if self.link == LINKS[0] else reversed(sides)
-        links = Gapped(*(part[mine] for part in ours)).links(theirs, own)
+        links = ours.at(mine).links(theirs, own)
         row = np.repeat(np.arange(len(mine)), links.counts)
         return np.bincount(row[links.points == own[row]], minlength=len(mine)) / links.counts
 

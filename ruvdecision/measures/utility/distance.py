@@ -304,9 +304,9 @@ class Eigenvalues(SummedMeasure):
     def _robust(self, table: pd.DataFrame, which: str) -> Array:
         values = numeric(self.name, table, which)
         scaled = (values - values.mean(axis=0)) / varying_spreads(self.name, values, table.columns, which)
-        return np.asarray(np.linalg.eigvalsh(self._determinant(scaled, which))[::-1])
+        return np.asarray(np.linalg.eigvalsh(self._robust_covariance(scaled, which))[::-1])
 
-    def _determinant(self, scaled: Array, which: str) -> Array:
+    def _robust_covariance(self, scaled: Array, which: str) -> Array:
         """Minimum covariance determinant, half of the records, then of those within the 97.5 % ellipsoid.
 
         The search is scikit-learn's; factors for consistency under the normal are those of R's covMcd.

@@ -10,9 +10,9 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy import integrate, linalg
+from scipy import integrate, linalg, special
 
-from ...checks import check_choice, check_covariance, check_number, check_vector, checked
+from ...checks import check_choice, check_covariance, check_integer, check_number, check_vector, checked
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
 from ..base import Measure, Measured, SummedMeasure
@@ -166,23 +166,108 @@ class DensityKL(_Density):
 
 @dataclass(frozen=True, repr=False)
 class InformationLoss(_Density):
-    """Agrawal and Aggarwal's information loss: half the integral of |f - g| for kernel densities f, g of the two files.
+    """Half the integral of |f - g|: f the original's density, g that of the release, or what can be reconstructed.
 
-    0 for equal files, 1 for files that have nothing in common. One to three variables. Arguments as for `DensityKL`.
+    0 for equal files, 1 for files that have nothing in common. Two numbers go by this name:
+
+    - Without ``noise_sd``: g is the kernel density of the released values as they are, of one to three variables. It
+      counts what a user loses who takes the release for the records.
+    - With ``noise_sd``: Agrawal and Aggarwal's (2001) own measure. A user who knows the law of the added noise
+      reconstructs the density of the records from the release, one variable, by EM on a histogram (Agrawal and
+      Srikant's iterated Bayes rule, put right so that it converges); g is what he finds, f the original's histogram.
+      ``parts["released"]`` has the first number, for comparison.
+
+    Parameters
+    ----------
+    columns, bandwidth
+        As for `DensityKL`.
+    noise_sd : float, optional
+        Standard deviation of the noise that was added.
+    noise : "normal" or "uniform"
+        Its law.
+    cells : int
+        Cells of the histogram, over the original's range and a noise's width beyond it.
 
     Examples
     --------
     >>> InformationLoss()([1.0, 2.0, 4.0], [1.0, 2.0, 4.0])
     0.0
+    >>> rng = np.random.default_rng(1)
+    >>> x = rng.normal(size=4000)
+    >>> value = InformationLoss(noise_sd=1.0, cells=20)(x, x + rng.normal(size=4000))
+    >>> bool(value < value.parts["released"])
+    True
     """
+
+    noise_sd: float | None = checked(None, check_number, low=0, open_low=True)
+    noise: str = checked("normal", check_choice, options=("normal", "uniform"))
+    cells: int = checked(50, check_integer, low=2, high=2000)
 
     label: ClassVar[str] = "information loss"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    reference: ClassVar[str] = "Agrawal and Aggarwal (2001); Winkler (2004)"
+    reference: ClassVar[str] = "Agrawal and Aggarwal (2001), Agrawal and Srikant (2000); Winkler (2004)"
+
+    def begin(self, original: pd.DataFrame) -> tuple[Array, Array, float]:
+        if self.noise_sd is not None and original.shape[1] != 1:
+            what = f"{self.name} reconstructs one variable"
+            raise UnsupportedError(what, f"{original.shape[1]} columns", 'Choose it with columns="income"')
+        return super().begin(original)
 
     def compare(self, state: tuple[Array, Array, float], released: pd.DataFrame) -> Measured:
         f, g, width = self.densities(state, released)
-        return Measured(float(0.5 * np.abs(f - g).sum()), parts={"bandwidth": width})
+        plain = float(0.5 * np.abs(f - g).sum())
+        if self.noise_sd is None:
+            return Measured(plain, parts={"bandwidth": width})
+        (middle,), (white,) = state[1]
+        x = np.sort(state[0][:, 0] / white + middle)
+        y = numeric(self.name, released, "the release")[:, 0]
+        edges = np.linspace(x[0], x[-1], self.cells + 1)
+        found, turns = reconstruct(y, edges, self.noise_sd, self.noise)
+        true = np.diff(np.searchsorted(x, edges[1:-1]), prepend=0, append=len(x)) / len(x)
+        return Measured(0.5 * float(np.abs(true - found).sum()), parts={"released": plain, "iterations": float(turns)})
+
+
+def reconstruct(
+    released: ArrayLike, edges: ArrayLike, sd: float, noise: str = "normal", most: int = 2000
+) -> tuple[Array, int]:
+    """Probabilities of the cells between ``edges`` for a variable that was released with independent noise, by EM.
+
+    The likelihood is that of the released values, counted in fine cells, for a variable that is uniform in each cell.
+    EM stops when the log-likelihood of the file gains less than 0.001. Gives the number of iterations, too.
+
+    >>> rng = np.random.default_rng(1)
+    >>> x = rng.choice([0.0, 2.0], p=[0.3, 0.7], size=20_000) + rng.random(20_000)
+    >>> found, _ = reconstruct(x + 0.5 * rng.normal(size=x.size), [0, 1, 2, 3], 0.5)
+    >>> [round(float(p), 1) for p in found]
+    [0.3, 0.0, 0.7]
+    """
+    cuts, y = np.asarray(edges, dtype=np.float64), np.asarray(released, dtype=np.float64)
+    step = min(float(np.diff(cuts).min()), sd / 8)
+    fine = np.arange(min(y.min(), cuts[0]) - step, max(y.max(), cuts[-1]) + 2 * step, step) if step > 0 else cuts
+    fine = fine if len(fine) < 20_000 else np.linspace(fine[0], fine[-1], 20_000)
+    counts = np.histogram(y, fine)[0].astype(np.float64)
+    # Integrals of the noise's distribution function, whose differences are means over a cell; a uniform noise has the
+    # half-width sqrt(3) of its standard deviation.
+    if noise == "normal":
+        z = (fine[:, None] - cuts) / sd
+        area = sd * (z * special.ndtr(z) + np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi))
+    else:
+        z = (fine[:, None] - cuts) / (np.sqrt(3) * sd)
+        area = np.sqrt(3) * sd * np.where(z > 1, z, np.square(np.maximum(z + 1, 0.0)) / 4)
+    below = -np.diff(area, axis=1) / np.diff(cuts)
+    chance = np.maximum(np.diff(below, axis=0)[counts > 0], 0.0)
+    counts = counts[counts > 0]
+    p, before, turn = np.full(len(cuts) - 1, 1 / (len(cuts) - 1)), -np.inf, 0
+    while turn < most:
+        turn += 1
+        seen = np.maximum(chance @ p, FLOOR)
+        p = p * (chance.T @ (counts / seen)) / counts.sum()
+        p = p / p.sum()
+        now = float(counts @ np.log(seen))
+        if now - before < 1e-3:
+            break
+        before = now
+    return p, turn
 
 
 def normal_kl(mean: ArrayLike, cov: ArrayLike, other_mean: ArrayLike, other_cov: ArrayLike) -> float:

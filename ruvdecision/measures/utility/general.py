@@ -56,8 +56,8 @@ class GeneralUtility(Measure):
     >>> rng = np.random.default_rng(1)
     >>> a, b = rng.multivariate_normal([0, 0], [[1, 0.7], [0.7, 1]], size=(2, 1000))
     >>> utility = GeneralUtility()
-    >>> round(utility(a, b), 1), round(utility(a, a + rng.normal(size=a.shape)), 1), utility(a, 0 * a)
-    (1.0, 0.6, 0.0)
+    >>> round(utility(a, b), 1), round(utility(a, a + 2 * rng.normal(size=a.shape)), 1), utility(a, 0 * a)
+    (1.0, 0.5, 0.0)
     """
 
     columns: Names = checked(None, as_names)

@@ -18,11 +18,13 @@ from numpy.testing import assert_allclose
 from ruvdecision.beliefs.finite import FiniteBelief
 from ruvdecision.beliefs.table.belief import TableBelief
 from ruvdecision.engines.finite.enumeration import Enumeration
+from ruvdecision.engines.finite.target_table import AverageTable
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.losses import Absolute, KullbackLeibler, LogScore, Quadratic, ZeroOne
 from ruvdecision.masks import Noise, Release, Shuffle, Suppress
 from ruvdecision.masks.cells import SuppressCells, publish
 from ruvdecision.masks.stochastic import Stochastic
+from ruvdecision.numerics.counts import compositions
 from ruvdecision.protocols import Engine
 from ruvdecision.targets import Cell, Functional, Parameter, Record, Records
 from ruvdecision.users.user import User
@@ -305,3 +307,15 @@ def test_other_requests():
             return np.zeros(1)
 
     assert "needs a FiniteBelief" in str(ENGINE.refuses(User(Strange(), Record(0), Quadratic()), [Release()]))
+
+
+def test_the_law_of_the_counts_is_that_of_all_records_listed() -> None:
+    """Four records with three outcomes, each with chances of its own."""
+    chances = np.random.default_rng(4).dirichlet(np.ones(3), size=(2, 4))
+    counts = compositions(4, 3)
+    listed = np.zeros((2, len(counts)))
+    place = {tuple(c): i for i, c in enumerate(counts.tolist())}
+    for outcome in itertools.product(range(3), repeat=4):
+        at = place[tuple(np.bincount(outcome, minlength=3).tolist())]
+        listed[:, at] += np.prod([chances[:, r, i] for r, i in enumerate(outcome)], axis=0)
+    np.testing.assert_allclose(AverageTable(counts, np.zeros(len(counts))).counts_law(chances), listed, rtol=1e-12)

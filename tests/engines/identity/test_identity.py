@@ -307,7 +307,7 @@ def test_noise_then_rounding_with_errors():
     belief = normal(5)
     mask = Noise(sd=0.4) | Round(base=0.5, columns=1) | Topcode(at=0.8, columns=0)
     records = belief.draw(np.random.default_rng(14))
-    release = mask.release(records, 1)
+    release = mask.release(records, 2)
     assert (release[:, 0] == 0.8).any() and (release[:, 0] < 0.8).any()
     z, v = records[0, 1] + 0.2, 2.25
     cov = np.zeros((3, 3))

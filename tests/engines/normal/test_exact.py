@@ -11,6 +11,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 import ruvdecision as ruv
+from ruvdecision.engines import pick
 from ruvdecision.engines.normal.conditioning import Conditioned
 from ruvdecision.engines.normal.releases import channel_of
 
@@ -490,3 +491,14 @@ def test_bad_maps():
         ruv.evaluate([ruv.Noise(variance=1)], intruder=user, scientist="nobody")
     with pytest.raises(ruv.InputError):
         ruv.evaluate([ruv.Noise(variance=1)], intruder=user, scientist=user, engine="fast")
+
+
+def test_a_refusal_names_the_engines_that_come_near_and_no_others() -> None:
+    """Engines made for other users or beliefs are left out; the last resort is the belief that is missing."""
+    user = ruv.User(ruv.NormalBelief(records=3, variance=1.0, prior_variance=2.0), ruv.Record(0), ruv.Quadratic())
+    with pytest.raises(ruv.UnsupportedError) as raised:
+        pick("auto", user, [ruv.Round(base=1.0)])
+    assert "values are rounded" in str(raised.value)
+    assert not any(other in str(raised.value) for other in ("PyMCBelief", "FiniteBelief", "Ranks", "WholeFile"))
+    with pytest.raises(ruv.UnsupportedError, match="needs a PyMCBelief"):
+        pick("sampling", user, [ruv.Round(base=1.0)])

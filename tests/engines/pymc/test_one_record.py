@@ -14,6 +14,8 @@ import pytest
 from scipy import special, stats
 
 import ruvdecision as ruv
+from ruvdecision.engines.pymc.one_record import _Axis, _PiecewiseGrid
+from ruvdecision.engines.pymc.support import SupportMap
 
 LOSSES = {
     "quadratic": ruv.Quadratic(),
@@ -403,3 +405,15 @@ def test_a_posterior_covers_the_error_of_its_parameter_nodes() -> None:
     found, sd = user.loss.uncertainty(posterior), np.sqrt(1 + 0.05**2)
     right = np.exp(1 + sd**2 / 2) * (2 * special.ndtr(sd) - 1)
     assert abs(float(found.value) - right) <= float(found.error) < 0.05 * right
+
+
+@pytest.mark.parametrize(("points", "most"), [(16, 4.0), (32, 1e-3), (64, 1e-7), (512, 1e-15)])
+def test_the_error_of_a_mass_covers_what_the_points_miss(points: int, most: float) -> None:
+    """Normal and logistic densities, whose masses are one, on coarse points and on fine ones."""
+    grid = _PiecewiseGrid.over(_Axis(SupportMap(), 0.5, 2.0), -30.0, 40.0, np.empty(0), points)
+    laws = [stats.norm(0.7, 1.0), stats.logistic(-0.4, 0.6), stats.norm(2.0, 1.5)]
+    logs = np.stack([law.logpdf(grid.inside) for law in laws])
+    missed = np.abs(np.exp(logs + grid.log_slope) @ grid.rules[0] - 1)
+    densities, errors = grid.densities(logs.copy())
+    np.testing.assert_allclose(densities @ grid.rules[0], 1.0, rtol=1e-12)
+    assert (errors + 1e-13 >= missed).all() and (errors < most).all()
