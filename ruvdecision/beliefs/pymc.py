@@ -383,17 +383,15 @@ class BuiltModel:
                 zeros = np.zeros(self.shape, dtype=self.x.dtype)
                 model = keeping_starts(model, lambda m: pm.do(m, {x: zeros}))
             fast = importlib.util.find_spec("nutpie") is not None and not model.discrete_value_vars
-            trace = pm.sample(
-                DRAWS,
-                tune=DRAWS,
-                chains=CHAINS,
-                cores=1,
-                random_seed=20_000,
-                nuts_sampler="nutpie" if fast else "pymc",
-                model=model,
-                progressbar=False,
-                compute_convergence_checks=False,
-            )["posterior"]
+            settings = {"tune": DRAWS, "chains": CHAINS, "cores": 1, "random_seed": 20_000, "progressbar": False}
+            settings |= {"nuts_sampler": "nutpie" if fast else "pymc", "compute_convergence_checks": False}
+            try:
+                trace = pm.sample(DRAWS, model=model, **settings)["posterior"]
+            except Exception as error:
+                do = "Check that the priors allow what is observed; pm.sample(builder(n)) shows where it has trouble"
+                first = (str(error).strip().splitlines() or [""])[0][:200]
+                what = "The model, given what it observes, cannot be sampled"
+                raise InputError(what, f"{type(error).__name__}: {first}", do) from None
         names = (*self.names, x) if tied else self.names
         found = {name: np.asarray(trace[name].values) for name in names}
         # Chains that disagree about a mean by more than their own spread have not found the law.
@@ -519,8 +517,10 @@ def _shape(variable: TensorVariable) -> tuple[int, ...]:
 
 def _check_lengths(x: TensorVariable, shape: tuple[int, ...]) -> None:
     """Refuse parameters of the records' law that are for another number of records."""
+    from pytensor.tensor.random.op import RandomVariable
+
     op = x.owner.op
-    if getattr(op, "ndim_supp", 1) != 0 or not hasattr(op, "dist_params"):
+    if not isinstance(op, RandomVariable) or op.ndim_supp or any(op.ndims_params):
         return
     for parameter in op.dist_params(x.owner):
         for own, wanted in zip(parameter.type.shape[::-1], shape[::-1], strict=False):

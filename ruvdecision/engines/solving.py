@@ -220,6 +220,11 @@ def _gather(
     rows = np.flatnonzero(done.all(axis=0))
     if not len(rows):
         raise KeyboardInterrupt
+    for leaf, own in enumerate(columns):
+        reasons = [str(word) for word in own.get("trouble", ()) if word]
+        if reasons and np.isnan(value[leaf]).all():
+            # One release that fails is marked; if all do, something is wrong with the study.
+            raise InputError(reasons[0], "the same for every release", "Look at the model, or at the masks")
     index = {name: i for i, (name, _) in enumerate(leaves)}
     solved = []
     for role in roles:

@@ -193,9 +193,10 @@ class Snooper(SingleUser):
     Parameters
     ----------
     estimator : name, rule, target or callable
-        ``"mean"``, ``"median"``, ``"max"``, ``"min"``, ``"row"`` (the row of the target's record: index knowledge),
-        `Row(j)`, `WeightedSum(weights)`, or any ``callable(release)`` that gives a number or a vector. A target stands
-        for the same function of the release: ``Percentile(0.99)`` takes Y of rank ceil(n p) (position knowledge).
+        ``"mean"``, ``"median"``, ``"lower median"`` (of an even number the lower of the two in the middle), ``"max"``,
+        ``"min"``, ``"row"`` (the row of the target's record: index knowledge), `Row(j)`, `WeightedSum(weights)`, or any
+        ``callable(release)`` that gives a number or a vector. A target stands for the same function of the release:
+        ``Percentile(0.99)`` takes Y of rank ceil(n p) (position knowledge).
     target : Target
         What the snooper wants. With data it must be a function of the records, with one exception: the released mean
         for ``Parameter("mu")`` under squared error is valued by eqs 13 and 14, s^2/n plus the squared bias of the

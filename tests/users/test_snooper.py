@@ -36,7 +36,7 @@ from ruvdecision.targets import (
     Record,
     Records,
 )
-from ruvdecision.users.rules import Custom, Mean, Ranked, Row, WeightedSum, as_rule, order_rows
+from ruvdecision.users.rules import Custom, Mean, Median, Ranked, Row, WeightedSum, as_rule, order_rows
 from ruvdecision.users.user import Snooper, User
 
 FLAT = NormalBelief(records=200, variance=1, prior="flat")
@@ -58,7 +58,8 @@ def uncertainty(snooper, masks, **options):
     ("given_", "rule", "answer"),
     [
         ("mean", Mean(), 4.0),
-        ("median", Ranked(Percentile(0.5)), 2.0),
+        ("median", Median(), 3.0),
+        ("lower median", Ranked(Percentile(0.5)), 2.0),
         ("max", Ranked(Maximum()), 9.0),
         ("min", Ranked(Minimum()), 1.0),
         (Average(), Mean(), 4.0),

@@ -23,10 +23,11 @@ from .model import CompiledModel, compiled_model
 
 def size_of(belief: PyMCBelief, problem: Problem) -> int:
     """Number of records: what the belief says, or that of the data or the release."""
-    told = problem.data if problem.data is not None else problem.release
-    return (
-        Frame.of(told).n if told is not None and (problem.data is not None or belief.size is None) else belief.records
-    )
+    if problem.data is not None:
+        return Frame.of(problem.data).n
+    if problem.release is None or belief.size is not None:
+        return belief.records
+    return max(frame.n for frame in _frames(problem.masks[0], problem.release))
 
 
 def records_of(belief: PyMCBelief, data: object) -> Frame | None:
@@ -77,14 +78,18 @@ def observed_release(
     """The model for as many records as a release is about, and what the release tells."""
     if release is None:
         raise InputError(f"A {what} needs a release", None, "Pass what mask.release(data, rng) gave back")
-    files = (
-        [Frame.of(one) for one in release] if mask.side_by_side and isinstance(release, tuple) else [Frame.of(release)]
-    )
+    files = _frames(mask, release)
     n = belief.size if belief.size is not None else max(frame.n for frame in files)
     compiled = compiled_model(belief, n)
     belief.check_names(target, n)
     given = [frame.table if frame.kind in ("frame", "series") else frame.unwrap() for frame in files]
     return compiled, observe(mask, tuple(given) if mask.side_by_side else given[0], n)
+
+
+def _frames(mask: Mask, release: Any) -> list[Frame]:
+    """The files that were released: one, or one by each of several masks."""
+    several = mask.side_by_side and isinstance(release, tuple)
+    return [Frame.of(one) for one in release] if several else [Frame.of(release)]
 
 
 class Replicate(NamedTuple):

@@ -214,7 +214,7 @@ class CompiledModel(BuiltModel):
         pm = quiet_pymc()
         value = self.x.type()
         with quiet():
-            return vectorize_graph(pm.logp(self.x, value, warn_rvs=False), {value: nodes})
+            return vectorize_graph(_without_draws(pm.logp(self.x, value, warn_rvs=False), self.free), {value: nodes})
 
     def log_density(self, theta: Theta, nodes: Array) -> Array:
         """Log density of each entry at ``nodes`` of shape ``(K, *shape)``, ``(S, K, *shape)``."""
@@ -268,6 +268,26 @@ class CompiledModel(BuiltModel):
         here = self.log_density(mine.theta, np.broadcast_to(point, (1, *self.shape)))
         there = np.broadcast_to(one.log_density(mine.theta, point), here.shape)
         return bool(np.isfinite(here).any() and np.allclose(here, there, rtol=1e-10, atol=1e-10, equal_nan=True))
+
+
+def _without_draws(graph: TensorVariable, parameters: Sequence[TensorVariable]) -> TensorVariable:
+    """The same graph without the random variables that a mixture asks for their shape alone.
+
+    Samplers do not take the generator that comes with one.
+    """
+    import pytensor.tensor as pt
+    from pytensor.graph.replace import graph_replace
+    from pytensor.graph.traversal import ancestors
+    from pytensor.tensor.random.op import RandomVariable
+
+    zeros = {}
+    for v in ancestors([graph], blockers=parameters):
+        if v.owner is not None and isinstance(v.owner.op, RandomVariable) and v not in parameters:
+            op, node = v.owner.op, v.owner
+            if v is node.outputs[1]:
+                shape = op._infer_shape(op.size_param(node), op.dist_params(node))
+                zeros[v] = v.type.filter_variable(pt.zeros(shape, dtype=v.dtype))
+    return graph_replace([graph], zeros, strict=False)[0] if zeros else graph
 
 
 def compiled_model(belief: PyMCBelief, n: int) -> CompiledModel:
