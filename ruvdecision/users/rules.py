@@ -243,6 +243,9 @@ class Median(Rule):
             warnings.simplefilter("ignore", RuntimeWarning)  # where nothing was released there is no median
             return np.asarray(np.nanmedian(values, axis=-2))
 
+    def rank(self, n: int) -> int | None:
+        return (n + 1) // 2 if n % 2 else None
+
     def estimates(self, released: Released, vector: bool) -> Array:
         n = released.n
         return (released.ranked((n + 1) // 2) + released.ranked(n // 2 + 1)) / 2

@@ -90,7 +90,7 @@ def test_example_1():
         "chosen release",
     } < set(legend_of(ax))
     texts = list(boxes_of(ax))
-    assert "Noise(variance=2.08) |\nMicroaggregate(groups=1)\nrisk 0.5, utility 2.651" in texts
+    assert "Noise(variance=2.08) |\nMicroaggregate(groups=1)\nrisk 0.5, utility 2.65" in texts
     assert "threshold 0.5" in texts
     assert any(t.startswith("variance ") for t in texts)
     # The values marked along the curve are the round ones of the grid.

@@ -105,7 +105,7 @@ MASKS = [
         ("max", Record(3)),
         ("mean", Average()),
         ("mean", Record(2)),
-        ("median", Average()),
+        ("lower median", Average()),
         (WeightedSum(np.r_[0.5, np.zeros(59)], offset=2.0), Record(0)),
     ],
 )

@@ -700,3 +700,13 @@ def test_what_is_not_offered_says_so(call, words):
 
 def test_a_log_score_of_a_point_is_infinite():
     assert uncertainty(Snooper("mean", Record(0), LogScore(), belief=FLAT), Noise(variance=1.0))[0] == np.inf
+
+
+@pytest.mark.parametrize(("n", "rank"), [(5, 3), (6, None), (1, 1)])
+def test_the_median_of_an_odd_number_is_a_rank(n, rank):
+    from ruvdecision.users.rules import Median
+
+    assert Median().rank(n) == rank
+    if rank is not None:
+        values = np.random.default_rng(0).normal(size=n)
+        assert Median()(values) == np.sort(values)[rank - 1]
