@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -101,7 +102,8 @@ def test_results_come_back_to_the_last_bit(tree: Any) -> None:
 def test_the_layout_of_arrays_and_the_place_of_named_tuples_come_back() -> None:
     matrix = np.asfortranarray(np.arange(6.0).reshape(2, 3))
     assert decode(encode(matrix)).flags.f_contiguous and same(decode(encode(matrix)), matrix)
-    assert decode(encode(Finding(0.5, 0.1, {"J": 1.0}))) == (0.5, 0.1, {"J": 1.0})
+    finding = Finding(0.5, 0.1, {"J": 1.0})
+    assert decode(encode(finding)) == tuple(finding)
     objects = np.array([["a", None], [1.5, (2, 3)]], dtype=object)
     assert_array_equal(decode(encode(objects)), objects)
 
@@ -374,7 +376,8 @@ def test_no_record_is_in_a_checkpoint(tmp_path: Path) -> None:
     )
     texts = [path.read_text() for path in (tmp_path / "run").rglob("*.json")]
     assert len(texts) == 3
-    assert not any("Zebedee" in text or "7000" in text for text in texts)
+    # With the point: four digits alone may stand in a digest by chance.
+    assert not any("Zebedee" in text or re.search(r"7000\d\d\.", text) for text in texts)
     with Checkpoint(tmp_path / "one", {"data": table}), Checkpoint(tmp_path / "two", {"data": table}):
         pass
     first, second = (json.loads((tmp_path / name / "manifest.json").read_text()) for name in ("one", "two"))
