@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from ..measures.missing import CHOICES
 from .options import Commands, add_ending_options, add_result_options, add_running_options, count, executor_of
 from .results import Results, check_out, check_picture, progress_line
 
 if TYPE_CHECKING:
     from ..maps.rumap import RUMap
+
+
+MISSING = ("category", "wildcard", "pairwise", "impute", "omit", "raise")
+"""`measures.missing.CHOICES`, without what that imports: help must be quick."""
 
 
 def add_measure(commands: Commands) -> None:
@@ -48,7 +51,7 @@ def add_measure(commands: Commands) -> None:
     comparer.add_argument("--columns", metavar="A,B", help=whole, **listed)
     comparer.add_argument(
         "--missing",
-        choices=CHOICES,
+        choices=MISSING,
         help="how to take missing values (default: as suits each measure); a measure that cannot says so",
     )
     comparer.add_argument("--sep", metavar="S", help="what separates columns in CSV files (default: recognised)")

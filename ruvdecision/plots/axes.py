@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InputError
 from ..maps.scores import Column, Gain, Negative, NegativeLog, RelativeGain, Score
@@ -44,7 +44,7 @@ class Window:
     high: float
     log: bool = False
 
-    def outside(self, values: Array) -> Array:
+    def outside(self, values: Array) -> NDArray[np.bool_]:
         """Which finite values are not shown."""
         return np.isfinite(values) & ((values < self.low) | (values > self.high))
 

@@ -292,3 +292,10 @@ def test_every_measure_can_be_spelled():
     assert len(every) >= 30
     assert all(issubclass(c, Measure) for c in every.values())
     assert {"IO", "EO", "KL", "MD", "MCM", "pMSE", "linkage", "fellegi_sunter", "k_anonymity"} <= set(every)
+
+
+def test_the_choices_of_missing_are_those_of_the_measures() -> None:
+    from ruvdecision.cli.measure import MISSING
+    from ruvdecision.measures.missing import CHOICES
+
+    assert MISSING == CHOICES

@@ -13,9 +13,9 @@ from ruvdecision.measures import (
 
 
 def test_spelled_measures_take_arguments_in_the_order_of_the_call() -> None:
-    made = spell_measures(["l_diversity('ill', kind='entropy')", "SampleUniques(share=True)"], known=["age"])
-    assert made == [LDiversity("ill", keys=["age"], kind="entropy"), SampleUniques(keys=["age"], share=True)]
-    with pytest.raises(InputError, match="sensitive must name one column"):
+    made = spell_measures(["l_diversity(['age'], 'ill', kind='entropy')", "SampleUniques(share=True)"], known=["age"])
+    assert made == [LDiversity(["age"], "ill", kind="entropy"), SampleUniques(keys=["age"], share=True)]
+    with pytest.raises(InputError, match="target must name one column"):
         spell_measures(["l_diversity"])
     with pytest.raises(InputError, match="No measure has a use for --known"):
         spell_measures(["KL"], known=["age"])

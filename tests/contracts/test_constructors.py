@@ -128,9 +128,11 @@ RIGHT: dict[str, list[dict]] = {
             "estimates": "free",
             "name": "she",
             "truth": NORMAL,
+            "knows": ruv.Release(rows=[1]),
         },
         {"belief": NORMAL, "target": ruv.Record(0), "loss": square, "knows_mask": False, "mask_prior": [1.0, 2.0]},
     ],
+    "Median": [{}],
     "Snooper": [{"estimator": "row", "target": ruv.Record(0), "loss": ruv.Quadratic(), "belief": NORMAL, "name": "he"}],
     "Panel": [
         {
@@ -156,7 +158,7 @@ RIGHT: dict[str, list[dict]] = {
     "Enumeration": [{"limit": 1000}],
     "Exact": [{}],
     "Ranks": [{}],
-    "Quadrature": [{"tolerance": 1e-9}],
+    "Quadrature": [{"tolerance": 1e-9, "fallback": True}],
     "Sampling": [
         {
             "draws": 100,

@@ -645,7 +645,7 @@ def test_checkpoints_of_another_run_or_kind() -> None:
         ({"software": {}}, "other software"),
         ({"software": []}, "other software|cannot be read"),
         ({"software": 3}, "cannot be read"),
-        ({"parts": []}, "other seed"),
+        ({"parts": []}, "cannot be read"),
         ({"parts": 3}, "cannot be read"),
         ({"salt": "zz"}, "cannot be read"),
         ({"salt": 3}, "cannot be read"),
@@ -675,6 +675,8 @@ def test_a_checkpoint_that_was_killed_while_it_wrote() -> None:
 def test_seeds_that_cannot_be_read() -> None:
     folder = Path("seeded")
     first = kept_seed(folder).entropy
+    with Checkpoint(folder, {"seed": 1}):  # which writes the seed with its manifest
+        pass
     assert kept_seed(folder).entropy == first
     for text in ("", "{", "[]", '{"entropy": -1}', '{"entropy": null}', '{"entropy": "x"}', "{}", "[" * 50_000, "\0"):
         (folder / "seed.json").write_text(text)
@@ -692,5 +694,6 @@ def test_places_that_can_hold_no_checkpoint(where: Any) -> None:
     before = sorted(str(p) for p in Path().rglob("*"))
     for call in (kept_seed, lambda place: Checkpoint(place, {"seed": 1}).__enter__()):
         found = attempt(call, where, kind="checkpoints hurt")
-        assert isinstance(found, RuvError)
+        # A seed is written with the manifest, so that only a checkpoint finds out that nothing can be written.
+        assert isinstance(found, RuvError) or (call is kept_seed and where in ("file/below", "gone"))
         assert sorted(str(p) for p in Path().rglob("*")) == before

@@ -64,15 +64,15 @@ class NodeSolver:
     def law(self, user: User) -> tuple[Posterior, float]:
         """Posterior of the user's target after the only release, and its relative error by the parameter nodes."""
         if user.target.only(Kind.PARAMETER):
-            law, error = self._parameter_law(user, 0)
-            return law, error or 0.0
+            law, share = self._parameter_law(user, 0)
+            return law, share or 0.0
         if self._numbers is None or self._moments(self._numbers, user.target) is None:
             (value, error), law = self._of_records(user, 0)
         else:
             value, error = self.uncertainty(user)
             law = self._points(0).law(user.target, density=_needs_density(user.loss))
-        value, error = float(np.ravel(value)[0]), float(np.ravel(error)[0])
-        return law, np.inf if np.isinf(value) else error / abs(value) if value else 0.0
+        first, off = float(np.ravel(value)[0]), float(np.ravel(error)[0])
+        return law, np.inf if np.isinf(first) else off / abs(first) if first else 0.0
 
     # -- functions of the parameters -------------------------------------------------------------------
 

@@ -190,7 +190,7 @@ def _refuse_code(text: str, columns: int) -> None:
     try:
         tokens = [(str(t.kind.value), str(t.token)) for t in tokenize(text)]
         for kind, token in tokens:
-            if kind == "value":
+            if kind == "value" and token != ".":  # a dot stands for every other column
                 ast.literal_eval(token)
             elif kind == "python" and odd is None:
                 odd = _odd(ast.parse(sanitize_variable_names(token, {}, {}), mode="eval").body)

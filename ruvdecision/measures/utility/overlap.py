@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any, ClassVar
 
@@ -279,6 +279,8 @@ class CoefficientChanges(_Overlap):
 
 def interval_overlap(first: Fit, second: Fit, level: float = 0.95) -> tuple[Array, Array, Array]:
     """I_k and J_k of two fits with the same names, and the gap between intervals in lengths of the first."""
+    # About the first estimate: far from zero the ends of short intervals have few digits.
+    first, second = (replace(fit, estimate=fit.estimate - first.estimate) for fit in (first, second))
     (low_a, high_a), (low_b, high_b) = _interval(first, level), _interval(second, level)
     i = 0.5 * (_content(low_b, high_b, first) + _content(low_a, high_a, second))
     common = np.minimum(high_a, high_b) - np.maximum(low_a, low_b)

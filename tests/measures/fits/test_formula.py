@@ -117,7 +117,16 @@ def test_transforms_are_what_their_names_say(text: str, column: Any) -> None:
         "y ~ C(job, contr.treatment(base='smith'))",
         "y ~ C(job, Treatment('smith'))",
     ]
-    + ["y ~ poly(a, 2)", "y ~ bs(a, df=4)", "y ~ (a + b) ** 2", "y ~ a * job", "log(a) ~ b + job", "y ~ Q('my col')"],
+    + [
+        "y ~ poly(a, 2)",
+        "y ~ bs(a, df=4)",
+        "y ~ (a + b) ** 2",
+        "y ~ a * job",
+        "log(a) ~ b + job",
+        "y ~ Q('my col')",
+        "y ~ .",
+        "y ~ . - job",
+    ],
 )
 def test_codings_and_splines_still_work(text: str) -> None:
     assert np.isfinite(Linear(text).fit(DATA).estimate).all()

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy import integrate, optimize, stats
 
+from ruvdecision.checks import as_generator
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.measures import frames
 from ruvdecision.measures.base import Measure, Measured
@@ -620,7 +621,7 @@ def test_sliced_wasserstein_direction_by_direction(length, order, monkeypatch):
     """
     rng = np.random.default_rng(4)
     x, y = rng.normal(size=(40, 3)), rng.normal(size=(length, 3)) * 1.3
-    directions = np.random.default_rng(5).standard_normal((3, 30))
+    directions = as_generator(5).standard_normal((3, 30))
     directions /= np.linalg.norm(directions, axis=0)
     powers = [wasserstein(x @ d, y @ d, order=order) ** order for d in directions.T]
     measure = SlicedWasserstein(projections=30, order=order, seed=5, standardise=False)
