@@ -103,13 +103,15 @@ MOVES = {"Shuffle", "Swap", "Subsample", "Chain"}
 def missing_only_where_it_says(mask: masks.Mask, before: pd.DataFrame, after: pd.DataFrame, edge: str) -> None:
     """Missing and infinite entries come from the input, or from suppression.
 
-    They stay in their rows unless rows move.
+    They stay in their rows unless rows move. A synthetic column may have blanks if the column had some, elsewhere.
     """
     known = [type(s).__name__ for s in mask.parts]
     infinite = any(isinstance(s, masks.Noise) and (s.variance == np.inf or callable(s.sd)) for s in mask.parts)
     for old, new in ((before.isna(), after.isna()), (infinities(before), infinities(after))):
         if not BLANKS.intersection(known) and not infinite:
-            if MOVES.intersection(known) or len(known) > 1:
+            if "Synthesize" in known and len(known) == 1:
+                assert not (new.to_numpy().any(axis=0) & ~old.to_numpy().any(axis=0)).any(), edge
+            elif MOVES.intersection(known) or len(known) > 1:
                 assert (new.to_numpy().sum(axis=0) <= old.to_numpy().sum(axis=0)).all(), edge
             else:
                 assert not (new.to_numpy() & ~old.to_numpy()).any(), edge

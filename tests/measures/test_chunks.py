@@ -177,7 +177,8 @@ def test_missing_values(tmp_path: Path) -> None:
     assert any("sample_uniques left out up to 1 records" in note and "protects" in note for note in whole.notes)
     pieces = measure(tmp_path / "a.parquet", **arguments, chunksize=60)
     for name, values in whole.columns.items():
-        assert_allclose(pieces.columns[name], values, rtol=1e-10, atol=1e-12, err_msg=name)
+        if not name.endswith(".blanked"):  # files in pieces count what is left out, not who blanked it
+            assert_allclose(pieces.columns[name], values, rtol=1e-10, atol=1e-12, err_msg=name)
     with pytest.raises(InputError, match="KL takes missing values as 'impute', which asks for whole files"):
         measure(
             tmp_path / "a.parquet",

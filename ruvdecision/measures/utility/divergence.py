@@ -242,9 +242,10 @@ def reconstruct(
     [0.3, 0.0, 0.7]
     """
     cuts, y = np.asarray(edges, dtype=np.float64), np.asarray(released, dtype=np.float64)
+    sd = max(sd, 1e-12 * float(cuts[-1] - cuts[0]))  # less cannot be told from none
     step = min(float(np.diff(cuts).min()), sd / 8)
-    fine = np.arange(min(y.min(), cuts[0]) - step, max(y.max(), cuts[-1]) + 2 * step, step) if step > 0 else cuts
-    fine = fine if len(fine) < 20_000 else np.linspace(fine[0], fine[-1], 20_000)
+    low, high = min(y.min(), cuts[0]) - step, max(y.max(), cuts[-1]) + 2 * step
+    fine = np.arange(low, high, step) if (high - low) / step < 20_000 else np.linspace(low, high, 20_000)
     counts = np.histogram(y, fine)[0].astype(np.float64)
     # Integrals of the noise's distribution function, whose differences are means over a cell; a uniform noise has the
     # half-width sqrt(3) of its standard deviation.
