@@ -62,7 +62,7 @@ class PyMCBelief:
     ...
     ...     with pm.Model() as model:
     ...         mu = pm.Normal("mu", 10, 1)
-    ...         sigma = pm.HalfNormal("sigma", 1)
+    ...         sigma = pm.HalfNormal("sigma", 0.4)
     ...         pm.LogNormal("x", mu, sigma, shape=n)
     ...     return model
     >>> belief = PyMCBelief(incomes, size=200)

@@ -14,6 +14,7 @@ from ...beliefs.pymc import CHAINS
 from ...channels.likelihood import ReleaseLikelihood, Uninformative
 from ...checks import as_generator
 from ...errors import InputError, RuvError, UnsupportedError
+from ...posteriors import Drawn
 from ...protocols import Array, Posterior, Value
 from ..base import ProgressCallback
 from .latent import Latent
@@ -36,6 +37,8 @@ CHECKED = 100
 """Draws at which the grid is checked."""
 NO_PARAMETERS = {"": np.zeros((CHAINS, 1000))}
 """Draws of a model without parameters: all alike, one for each draw of a record."""
+TAIL = 2000
+"""Draws from which the tail of a loss is judged."""
 RECENT = 16
 """Sampled releases whose draws a compiled model remembers."""
 
@@ -310,7 +313,14 @@ class ReleaseSampler:
     def _point(
         self, posteriors: Sequence[Posterior], chains: Chains, found: Diagnosis, how: str, marginalization: str
     ) -> Point:
-        values = [user.loss.uncertainty(p, user.actions) for user, p in zip(self.users, posteriors, strict=True)]
+        values, trouble = [], []
+        for user, posterior in zip(self.users, posteriors, strict=True):
+            value, tail = user.loss.uncertainty(posterior, user.actions), tail_of_loss(user, posterior)
+            if tail >= 1:
+                value = Value(np.array(np.inf), np.array(0.0))
+            if tail >= GOOD_KHAT:
+                trouble.append(f"the loss is {'not finite' if tail >= 1 else 'not settled'} (k-hat {tail:.2f})")
+            values.append(value)
         return Point(
             values,
             posteriors,
@@ -323,6 +333,7 @@ class ReleaseSampler:
             np.nan,
             chains.count,
             source=chains.number,
+            trouble=", ".join(trouble),
         )
 
     @property
@@ -397,7 +408,7 @@ def diagnose_point(point: Point) -> Point:
     bulk, tail = point.ess_bulk * share, point.ess_tail * share
     # Below fifty nothing can be said, R-hat included.
     enough = min(400.0, max(50.0, 0.1 * point.count))
-    trouble = []
+    trouble = [point.trouble] if point.trouble else []
     if not point.rhat <= 1.01:
         trouble.append(f"R-hat {point.rhat:.3f}")
     if not bulk >= enough or not tail >= enough:
@@ -409,6 +420,20 @@ def diagnose_point(point: Point) -> Point:
     if point.integration_error > 10 * CLOSE:
         trouble.append(f"records integrated to {point.integration_error:.2g} only")
     return replace(point, ess_bulk=bulk, ess_tail=tail, converged=not trouble, trouble=", ".join(trouble))
+
+
+def tail_of_loss(user: User, posterior: Posterior) -> float:
+    """Tail index of the loss of the best estimate over draws (Pareto k-hat): from one on it has no finite mean."""
+    if not isinstance(posterior, Drawn) or posterior.event or posterior.support is not None:
+        return -np.inf
+    draws = posterior.spaced(TAIL, np.random.default_rng(1))
+    with np.errstate(all="ignore"):
+        try:
+            logs = np.log(np.asarray(user.loss(user.loss.estimate(posterior, user.actions), draws), dtype=np.float64))
+        except (RuvError, TypeError, ValueError):
+            return -np.inf  # a loss of densities or intervals has no tail of this kind
+    logs = logs[np.isfinite(logs)]
+    return smooth_weights(logs)[1] if logs.ndim == 1 and len(logs) >= TAIL // 2 else -np.inf
 
 
 def _relative(value: Value) -> float:

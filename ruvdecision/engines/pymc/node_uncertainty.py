@@ -25,6 +25,10 @@ REFINEMENTS = 5
 """Times that the records' nodes are made finer before their error is taken as it is."""
 CLOSE = 1e-10
 HALVINGS, FEW_HALVINGS = 4, 3
+CUTS = (18.0, 9.0)
+"""How far below the largest, in logs, a node's weight may be where it is seen how a value grows with the range."""
+GROWING = 1e-4
+"""Share of a value beyond which that matters."""
 MOST_NODES = 80_000
 """Nodes of one release where each takes a law of a record."""
 ROUGH = 1e-5
@@ -51,9 +55,11 @@ class NodeSolver:
         if moments is None:
             return self._each(lambda i: self._of_records(user, i)[0])
         means, variances = moments
-        return _judged(
+        found = _judged(
             [_of_mixtures(user, means[:, some], variances[:, some], weights) for some, weights in self.nodes.parts]
         )
+        cut = [_of_mixtures(user, means, variances, weights) for weights in _cut(self.nodes.weights)]
+        return _grown(found, *cut)
 
     def law(self, user: User) -> tuple[Posterior, float]:
         """Posterior of the user's target after the only release, and its relative error by the parameter nodes."""
@@ -66,7 +72,7 @@ class NodeSolver:
             value, error = self.uncertainty(user)
             law = self._points(0).law(user.target, density=_needs_density(user.loss))
         first, off = float(np.ravel(value)[0]), float(np.ravel(error)[0])
-        return law, off / abs(first) if first and np.isfinite(first) else 0.0
+        return law, np.inf if np.isinf(first) else off / abs(first) if first else 0.0
 
     # -- functions of the parameters -------------------------------------------------------------------
 
@@ -155,11 +161,12 @@ class NodeSolver:
 
     def _of_records(self, user: User, release: int) -> tuple[Value, Posterior]:
         """Uncertainty about records by averages of their laws, and the average itself."""
-        laws = self._points(release).averages(user.target, self.nodes.weightings(release))
+        weightings = [*self.nodes.weightings(release), *(w[release] for w in _cut(self.nodes.weights))]
+        laws = self._points(release).averages(user.target, weightings)
         found = [user.loss.uncertainty(law, user.actions) for law in laws]
         # Laws narrower than the distance of the nodes leave a comb, whose error falls slowly and by fits and starts.
-        value = _judged([f.value for f in found], caution=10.0)
-        return Value(value.value, value.error + found[0].error), laws[0]
+        value = _judged([f.value for f in found[:3]], caution=10.0)
+        return _grown(Value(value.value, value.error + found[0].error), *(f.value for f in found[3:])), laws[0]
 
     def _points(self, release: int) -> ParameterPoints:
         own, weights = self.posteriors, self.nodes.weights[release]
@@ -319,6 +326,30 @@ def _judged(found: Sequence[Array], caution: float = 1.0) -> Value:
         error = first * np.minimum(1.0, np.where(second > 0, caution * first / second, 1.0))
         error = np.where((error <= NEGLIGIBLE * np.abs(fine)) | ~np.isfinite(error), 0.0, error)
     return Value(fine, error)
+
+
+def _cut(weights: Array) -> list[Array]:
+    """The weights of nodes ``(L, S)`` with those left out that are far below the largest, and farther below."""
+    top = weights.max(axis=-1, keepdims=True)
+    kept = [np.where(weights > top * np.exp(-drop), weights, 0.0) for drop in CUTS]
+    return [part / part.sum(axis=-1, keepdims=True) for part in kept]
+
+
+def _grown(found: Value, far: Array, near: Array) -> Value:
+    """A value with what the nodes beyond the last ones would add; infinite if that does not become less.
+
+    Nodes reach down to a weight of exp(-27) at least. ``far`` is the value by those above exp(-18), ``near`` above
+    exp(-9): of an expectation that exists the tail beyond exp(-c) falls off with c. If it falls by x for every nine,
+    what the three values differ by tells x, and so what is left beyond the last.
+    """
+    value, error = np.asarray(found.value, dtype=np.float64), np.asarray(found.error, dtype=np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        last, before = np.abs(value - far), np.abs(np.asarray(far) - near)
+        there = last > GROWING * np.abs(value)
+        x = last / before
+        left = np.where(there, last * x / (1 - x), 0.0)
+        endless = there & (last >= before)
+    return Value(np.where(endless, np.inf, value), np.where(endless, 0.0, error + np.where(endless, 0.0, left)))
 
 
 def _better(old: Value, places: Sequence[int], new: Value) -> Value:

@@ -30,6 +30,8 @@ PLANNED = 32
 """Files drawn from the belief where there are no data and nothing else was asked for."""
 RELEASES, FEWEST = 100, 8
 """Releases of given data where nothing else was asked for, and how few they may become where they are dear."""
+SETTLED = 1e-3
+"""Relative error of nodes up to which a number is called settled; the error itself is in the map."""
 TOGETHER = 512
 """Releases that are looked at in one go."""
 ALIKE = 3
@@ -171,7 +173,7 @@ class Quadrature(BaseEngine):
         bad = [i for i, words in enumerate(trouble) if words]
         diagnostics = {
             "converged": [
-                i not in bad and (sampled[i].converged if i in sampled else bool(doubt[i] <= 1e-4))
+                i not in bad and (sampled[i].converged if i in sampled else bool(doubt[i] <= SETTLED))
                 for i in range(len(masks))
             ],
             "how": ["sampled" if i in sampled else "integrated" for i in range(len(masks))],

@@ -9,10 +9,12 @@ import ruvdecision as ruv
 from ruvdecision.engines.base import Problem
 from ruvdecision.engines.pymc import quadrature
 from ruvdecision.engines.pymc.data import Tally, replicates_of
+from ruvdecision.engines.pymc.draws import tail_of_loss
 from ruvdecision.engines.pymc.model import compiled_model
 from ruvdecision.engines.pymc.node_uncertainty import Settled
 from ruvdecision.engines.pymc.nuts import Chains, diagnose
 from ruvdecision.errors import InputError
+from ruvdecision.posteriors import Drawn
 from ruvdecision.protocols import Value
 
 pytest.importorskip("pymc")
@@ -259,3 +261,73 @@ def test_a_random_mask_that_happens_to_repeat_itself_is_still_random(unknowns):
     tally = Tally(1, len(MASKS), 2)
     rows = list(replicates_of(problem, compiled_model(unknowns, 3), tally))
     assert tally.fixed.tolist() == [False, True, True] and tally.counts.tolist() == [2, 1, 1] and len(rows) == 2
+
+
+# -- numbers that do not exist -----------------------------------------------------------------------------
+
+
+def incomes(scale):
+    def build(n):
+        with pm().Model() as model:
+            mu = pm().Normal("mu", 1, 0.5)
+            sigma = pm().HalfNormal("sigma", scale)
+            pm().LogNormal("x", mu, sigma, shape=n)
+        return model
+
+    return ruv.PyMCBelief(build)
+
+
+@pytest.mark.slow
+def test_an_uncertainty_that_is_infinite_is_said_to_be():
+    """E exp(sigma^2 / 2) is infinite for a half-normal sigma of scale 1: so is E x before any release."""
+    options = {"data": np.array([2.0, 5.0, 3.0]), "replicates": 1}
+    heavy = ruv.User(incomes(1.0), ruv.Record(0), ruv.Absolute())
+    found = ruv.Quadrature(tolerance=1e-3).solve(heavy, [ruv.Suppress(), ruv.Noise(sd=1.0)], **options)
+    assert np.isinf(found.uncertainty[0]) and np.isinf(found.before) and 0.2 < found.uncertainty[1] < 1
+    light = ruv.User(incomes(0.4), ruv.Record(0), ruv.Absolute())
+    found = ruv.Quadrature(tolerance=1e-3).solve(light, [ruv.Suppress()], **options)
+    rng = np.random.default_rng(1)
+    x = np.exp(rng.normal(1, 0.5, 400_000) + np.abs(rng.normal(0, 0.4, 400_000)) * rng.normal(size=400_000))
+    assert found.uncertainty[0] == pytest.approx(np.mean(np.abs(x - np.median(x))), rel=0.01)
+
+
+def test_a_tail_that_is_cut_off_is_in_the_error():
+    def build(n):
+        with pm().Model() as model:
+            mu = pm().StudentT("mu", nu=3, mu=0, sigma=1)
+            pm().Normal("x", mu, 1.0, shape=n)
+        return model
+
+    user = ruv.User(ruv.PyMCBelief(build, size=2), ruv.Record(0), ruv.Quadratic())
+    found = ruv.Quadrature().solve(user, [ruv.Suppress()], data=np.zeros(2))
+    assert 0 < abs(found.uncertainty[0] - 4) < 3 * found.error[0] < 0.01  # the variance of t(3) is 3
+
+
+def test_the_tail_of_a_loss_over_draws():
+    cauchy, normal = (np.random.default_rng(4).normal(size=(2, 4, 1000)) for _ in range(2))
+    user = ruv.User(ruv.PyMCBelief(mean_and_sd), ruv.Record(0), ruv.Quadratic())
+    assert tail_of_loss(user, Drawn(cauchy[0] / cauchy[1], chains=4)) > 1
+    assert tail_of_loss(user, Drawn(normal[0], chains=4)) < 0.7
+
+
+def test_a_mixture_has_a_density_without_draws():
+    def build(n):
+        with pm().Model() as model:
+            w = pm().Beta("w", 2, 2)
+            pm().NormalMixture("x", w=pm().math.stack([w, 1 - w]), mu=[0.0, 5.0], sigma=1.0, shape=n)
+        return model
+
+    from pytensor.graph.traversal import graph_inputs
+
+    compiled = compiled_model(ruv.PyMCBelief(build), 3)
+    graph = compiled.density_at(compiled.x.type.clone(shape=(None, 3))())
+    inputs = graph_inputs([graph], blockers=compiled.free)
+    assert not [v for v in inputs if isinstance(getattr(v, "data", None), np.random.Generator) or "RNG" in str(v)]
+    user = ruv.User(compiled.belief, ruv.Record(0), ruv.Quadratic())
+    found = user.loss.uncertainty(ruv.posterior(user, ruv.Noise(sd=1.0), np.array([0.1, 5.2, 4.4])))
+    w, x = np.linspace(0, 1, 2001)[1:-1, None], np.linspace(-9, 14, 2001)
+    normal = lambda at, m, v: np.exp(-((at - m) ** 2) / (2 * v)) / np.sqrt(v)  # noqa: E731
+    prior = w * (1 - w) * np.prod([w * normal(y, 0, 2) + (1 - w) * normal(y, 5, 2) for y in (5.2, 4.4)], axis=0)
+    density = prior * (w * normal(x, 0, 1) + (1 - w) * normal(x, 5, 1)) * normal(0.1, x, 1)
+    mean = np.sum(density * x) / np.sum(density)
+    assert float(found.value) == pytest.approx(np.sum(density * (x - mean) ** 2) / np.sum(density), rel=1e-5)
