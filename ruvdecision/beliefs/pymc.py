@@ -383,8 +383,9 @@ class BuiltModel:
                 zeros = np.zeros(self.shape, dtype=self.x.dtype)
                 model = keeping_starts(model, lambda m: pm.do(m, {x: zeros}))
             fast = importlib.util.find_spec("nutpie") is not None and not model.discrete_value_vars
-            settings = {"tune": DRAWS, "chains": CHAINS, "cores": 1, "random_seed": 20_000, "progressbar": False}
+            settings: dict[str, Any] = {"tune": DRAWS, "chains": CHAINS, "cores": 1, "random_seed": 20_000}
             settings |= {"nuts_sampler": "nutpie" if fast else "pymc", "compute_convergence_checks": False}
+            settings["progressbar"] = False
             try:
                 trace = pm.sample(DRAWS, model=model, **settings)["posterior"]
             except Exception as error:

@@ -318,8 +318,9 @@ def prepare(item: Any, data: Any, frame: Frame | None) -> tuple[Any, Callable[[A
     try:
         ready = item.prepare(data)
     except RuvError:
-        numbers = [] if frame is None else [c for c in frame.columns if is_number(frame.table[c])]
-        if not numbers or len(numbers) == len(frame.columns) or getattr(item, "columns", 0) is not None:  # type: ignore[union-attr]
+        every = [] if frame is None else list(frame.columns)
+        numbers = [c for c in every if frame is not None and is_number(frame.table[c])]
+        if not numbers or len(numbers) == len(every) or getattr(item, "columns", 0) is not None:
             raise
         item = replace(item, columns=tuple(numbers))
         ready = item.prepare(data)

@@ -147,7 +147,11 @@ class Sampling(BaseEngine):
         try:
             with threadpool_limits(1):
                 for r, observed, for_draws in replicates_of(problem, compiled, tally):
-                    step = lambda done, note="", r=r: on_progress((r + done) / count, note) if on_progress else None  # noqa: E731
+
+                    def step(done: float, note: str = "", r: int = r) -> None:
+                        if on_progress:
+                            on_progress((r + done) / count, note)
+
                     for i, point in sampler.points(observed, for_draws, step):
                         self._check(point, masks[i])
                         tally.put(r, i, point, self._kept(masks[i]))

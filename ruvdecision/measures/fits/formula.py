@@ -239,7 +239,8 @@ def _odd(node: ast.expr) -> str | None:
             if short in ELEMENTWISE:
                 wrong = len(args) != 1 or bool(keywords)  # a second argument would be written to
             elif name in SPREADING:
-                wrong = any(abs(n.value) > MOST_COLUMNS for n in figures if isinstance(n.value, int))  # type: ignore[attr-defined]
+                sizes = [n.value for n in figures if isinstance(n, ast.Constant)]
+                wrong = any(abs(size) > MOST_COLUMNS for size in sizes if isinstance(size, int))
             else:
                 wrong = name not in (*TRANSFORMS, *CODINGS)
             if wrong or any(k.arg is None or k.arg.startswith("_") for k in keywords):
