@@ -110,16 +110,34 @@ def replicates_of(problem: Problem, compiled: CompiledModel, tally: Tally) -> It
         if r and r >= tally.counts.max():
             return
         file = records if records is not None else drawn_records(belief, for_data)
-        sources = [as_generator(for_mask) for _ in problem.masks]
+        sources = [Watched(as_generator(for_mask).bit_generator) for _ in problem.masks]
         released = [mask.apply(Frame.of(file), rng) for mask, rng in zip(problem.masks, sources, strict=True)]
         if r == 0:
             # Random numbers that were not asked for, in a file that is given or of which nothing is released.
-            fresh = as_generator(for_mask).bit_generator.state
-            still = [rng.bit_generator.state == fresh for rng in sources]
+            still = [not rng.used for rng in sources]
             tally.fixed = np.array(still) & [records is not None or _empty(one) for one in released]
             tally.counts[tally.fixed] = 1
         wanted = zip(problem.masks, released, tally.counts > r, strict=True)
         yield Replicate(r, [_observed(m, one, compiled) if more else None for m, one, more in wanted], seed)
+
+
+class Watched(np.random.Generator):
+    """A generator that knows whether it, or one that it spawned for a mask of a chain, was asked for a number."""
+
+    def __init__(self, bits: np.random.BitGenerator) -> None:
+        super().__init__(bits)
+        self.start = repr(bits.state)
+        self.children: list[Watched] = []
+
+    def spawn(self, n_children: int) -> list[Any]:
+        found = [Watched(bits) for bits in self.bit_generator.spawn(n_children)]
+        self.children += found
+        return found
+
+    @property
+    def used(self) -> bool:
+        """Whether any number was drawn."""
+        return repr(self.bit_generator.state) != self.start or any(child.used for child in self.children)
 
 
 def _empty(released: Any) -> bool:

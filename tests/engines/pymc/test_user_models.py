@@ -24,6 +24,7 @@ PILOT = np.random.default_rng(1).normal(50, 8, 20)
 DATA = np.random.default_rng(2).normal(50, 8, 12)
 SEED = np.random.SeedSequence(1)
 MASKS = [ruv.Noise(sd=1e-300), ruv.Round(base=4.0), ruv.Suppress()]
+CHAINS = [ruv.Suppress(rows=[0]) | ruv.Noise(sd=1.0), ruv.Round(base=4.0) | ruv.Topcode(at=60.0)]
 MU_VARIANCE = 1 / (1 / 100 + len(PILOT) / 64)
 
 
@@ -257,10 +258,12 @@ def test_numbers_that_are_known_do_not_hide_the_others():
 
 
 def test_a_random_mask_that_happens_to_repeat_itself_is_still_random(unknowns):
-    problem = Problem.of(ruv.User(unknowns, ruv.Record(0), ruv.Quadratic()), MASKS, DATA[:3], seed=SEED)
-    tally = Tally(1, len(MASKS), 2)
+    masks = MASKS + CHAINS
+    problem = Problem.of(ruv.User(unknowns, ruv.Record(0), ruv.Quadratic()), masks, DATA[:3], seed=SEED)
+    tally = Tally(1, len(masks), 2)
     rows = list(replicates_of(problem, compiled_model(unknowns, 3), tally))
-    assert tally.fixed.tolist() == [False, True, True] and tally.counts.tolist() == [2, 1, 1] and len(rows) == 2
+    assert tally.fixed.tolist() == [False, True, True, False, True] and len(rows) == 2
+    assert tally.counts.tolist() == [2, 1, 1, 2, 1]
 
 
 # -- numbers that do not exist -----------------------------------------------------------------------------
