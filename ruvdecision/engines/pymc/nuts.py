@@ -215,7 +215,7 @@ def smooth_weights(logs: Array) -> tuple[Array, float]:
             # has too few or only equal values to be fitted.
             try:
                 smoothed, k = array_stats.psislw(-logs)
-            except ValueError:
+            except (ValueError, IndexError):
                 smoothed, k = logs, np.inf
     weights = np.exp(np.asarray(smoothed) - np.max(smoothed))
     return weights / weights.sum(), float(k)
