@@ -117,7 +117,7 @@ bench-peers: .venv-bench/.ready .venv-anonymeter/.ready
 	@touch $@
 
 docs: setup
-	$(BIN)/python -m sphinx -W --keep-going -q -b html docs out/docs
+	$(BIN)/python docs/build.py out/docs
 
 notebooks: setup
 	$(BIN)/python notebooks/build.py

@@ -158,13 +158,6 @@ def bare(ax: Axes, look: Look, axis: Literal["both", "x", "y"], sides: Sequence[
         ax.spines[side].set_visible(False)
 
 
-def fresh_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
-    """The caller's axes, or those of a new figure of a size."""
-    import matplotlib.pyplot as plt
-
-    return ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
-
-
 def name_axes(ax: Axes, scored: Any) -> None:
     """Say what utility and risk are on the axes of a map, or of whatever has the same two scores."""
     ax.set_xlabel(plain(f"data utility ({scored.utility_score.words('scientist')})   better →"))
