@@ -22,7 +22,7 @@ def prepare(source: Path) -> None:
             shutil.rmtree(old) if old.is_dir() else old.unlink()
     shutil.copytree(HERE, source, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", "_build"))
     (source / "notebooks").mkdir()
-    for built in sorted((ROOT / "notebooks").glob("[0-9][0-9]*.ipynb")):
+    for built in sorted((ROOT / "notebooks").glob("[0-9][0-9]*_*.ipynb")):
         shutil.copyfile(built, source / "notebooks" / built.name)
     for name in PAGES:
         text = (ROOT / f"{name}.md").read_text(encoding="utf-8")

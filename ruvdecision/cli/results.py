@@ -215,8 +215,11 @@ def _picture(rumap: RUMap, max_risk: float | None, ending: str) -> bytes:
         figure = readable(rumap).plot(max_risk=max_risk).figure
         if ending.lower() == ".png":
             return as_png(figure, dpi=150)
+        import matplotlib as mpl
+
         made = io.BytesIO()
-        figure.savefig(made, format=ending[1:].lower(), bbox_inches="tight")  # type: ignore[union-attr]
+        with mpl.rc_context({"svg.fonttype": "none", "pdf.fonttype": 42}):  # letters stay letters
+            figure.savefig(made, format=ending[1:].lower(), bbox_inches="tight")  # type: ignore[union-attr]
         return made.getvalue()
 
 

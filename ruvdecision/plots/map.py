@@ -21,6 +21,7 @@ from ..decide.criteria import check_map
 from ..errors import InfeasibleError, InputError
 from ..maps.joining import worst_case
 from ..maps.rumap import RUMap
+from ..maps.show import amount
 from ..protocols import Array
 from .axes import window
 from .labels import Labeller, spread_along
@@ -523,6 +524,7 @@ def _write(
         labeller.keep_clear(np.array([x, x]), np.array([y - dy, y + dy]))
     if chosen is not None:
         text = _wrap(chosen.release, 30) + f"\nrisk {chosen.risk:.3g}, utility {chosen.utility:.3g}"
+        text += _typically(rumap.worst(), chosen.row.position)
         labeller.call_out(text, chosen.utility, chosen.risk)
     if max_risk is not None and np.isfinite(max_risk):
         labeller.on_line(f"threshold {max_risk:.4g}", max_risk)
@@ -544,6 +546,15 @@ def _write(
                 hollow = not rumap.converged[curve.rows][good][i]
                 points(ax, x[i], y[i], "o", 5, colour, hollow=hollow, mew=1.5, zorder=4.5)
                 first = False
+
+
+def _typically(rumap: RUMap, i: int) -> str:
+    """How far both users' estimates are typically off, in the data's unit, where the map knows that."""
+    errors = [rumap.typical_error(who) for who in rumap.uncertainties]
+    if "unit" not in rumap.attrs or len(errors) != 2 or any(e is None for e in errors):
+        return ""
+    first, second = (amount(float(e.value[i]), str(rumap.attrs["unit"])) for e in errors if e is not None)
+    return f"\nintruder off by {first},\nscientist by {second}"
 
 
 def _fold_labels(ax: Axes, rumap: RUMap) -> bool:
