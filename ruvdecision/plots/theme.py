@@ -150,6 +150,16 @@ def as_png(figure: Any, dpi: float) -> bytes:
     return buffer.getvalue()
 
 
+def as_vectors(figure: Any, kind: str) -> bytes:
+    """A figure as an "svg" or "pdf" file, in which letters stay letters."""
+    import matplotlib as mpl
+
+    buffer = io.BytesIO()
+    with mpl.rc_context({"svg.fonttype": "none", "pdf.fonttype": 42}):
+        figure.savefig(buffer, format=kind, bbox_inches="tight")
+    return buffer.getvalue()
+
+
 def bare(ax: Axes, look: Look, axis: Literal["both", "x", "y"], sides: Sequence[str]) -> None:
     """Grid lines that stay behind, and no frame on these sides."""
     ax.grid(True, axis=axis, color=look.grid, lw=0.8, zorder=0)
