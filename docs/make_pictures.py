@@ -19,7 +19,7 @@ from ruvdecision import plots  # noqa: E402
 from ruvdecision.plots.theme import theme  # noqa: E402
 
 AVERAGE = ruv.Microaggregate(groups=1)
-GRID = np.geomspace(0.1, 50, 20)
+GRID = np.array([float(f"{v:.1e}") for v in np.geomspace(0.1, 50, 20)])
 
 
 def users(variance: float) -> dict[str, ruv.User]:

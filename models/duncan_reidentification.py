@@ -1,9 +1,10 @@
 """Duncan, Keller-McNulty and Stokes (2001), figure 1: unusual records under Kim's noise, as a toy.
 
 Winkler and Kim masked 64,998 records of a housing survey with noise whose covariance is lambda^2 times that of the data
-and tried to link 771 unusual ones. Risk is the share of these that are linked rightly, utility 1 / (1 + lambda^2). The
-file is not public: here ``n`` records are drawn, lognormal and correlated, and the same share of them, 1.2 %, are the
-most unusual by Mahalanobis distance. So the shape can be compared with the figure, the numbers cannot.
+and tried to link 771 that had unusual combinations of categories. Risk is the share of these that are linked rightly,
+utility 1 / (1 + lambda^2). The file is not public: here ``n`` records of six correlated amounts are drawn, and the same
+share of them, 1.2 %, are the ones that somebody looks for. So the shape can be compared with the figure, the numbers
+cannot.
 """
 
 import numpy as np
@@ -18,13 +19,11 @@ SHARE = 771 / 64_998
 
 
 def records(n, seed):
-    """Rooms, value and income of dwellings, and which of them are the most unusual."""
+    """Six correlated amounts of dwellings, and the rows of those that are unusual in other ways."""
     rng = np.random.default_rng(seed)
-    logs = rng.multivariate_normal([1.6, 11.2, 10.2], [[0.1, 0.1, 0.05], [0.1, 0.5, 0.25], [0.05, 0.25, 0.6]], n)
-    data = pd.DataFrame(np.exp(logs), columns=["rooms", "value", "income"])
-    away = data.to_numpy() - data.mean().to_numpy()
-    distance = np.einsum("ij,jk,ik->i", away, np.linalg.inv(np.cov(away.T)), away)
-    return data, np.argsort(-distance)[: max(1, round(SHARE * n))]
+    logs = rng.multivariate_normal(np.full(6, 9.0), 0.05 + 0.15 * np.eye(6), n)
+    names = ["value", "rent", "income", "taxes", "heating", "repairs"]
+    return pd.DataFrame(np.exp(logs), columns=names), rng.choice(n, max(1, round(SHARE * n)), replace=False)
 
 
 def study(n=3000, replicates=5, seed=1):

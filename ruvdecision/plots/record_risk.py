@@ -16,7 +16,7 @@ from ..checks import check_number
 from ..errors import InputError
 from ..maps.show import cut
 from .axes import spans
-from .theme import Style, axes_on, look_of, name_axes, plain, points, threshold
+from .theme import Style, axes_on, bare, look_of, name_axes, plain, points, threshold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,13 +95,14 @@ def record_risk(
                 ax.step(np.concatenate([x[:1], x]), share, where="post", **style)
             ax.set_ylabel("share of records with more risk")
             ax.set_ylim(-0.02, 1.02)
-            ax.legend(fontsize="small")
+            ax.legend(fontsize="small", frameon=False)
         endless = int(np.sum(~finite))
         title = f"{len(found.rows):,} records" + (f", {endless:,} with infinite risk not drawn" if endless else "")
         ax.set_title(title, fontsize="medium")
         ax.set_xlabel(f"risk of a record ({found.score.words('intruder')})   ← better")
         if max_risk is not None:
             threshold(ax, max_risk, upright=True)
+        bare(ax, look, "both", ("top", "right"))
     return ax
 
 
@@ -155,7 +156,8 @@ def publishing(
         ax.set_title("The price of publishing the mask", fontsize="medium")
         if max_risk is not None:
             threshold(ax, check_number("max_risk", max_risk))
-        ax.legend(fontsize="small")
+        ax.legend(fontsize="small", frameon=False)
+        bare(ax, look, "both", ("top", "right"))
     return ax
 
 
@@ -205,7 +207,7 @@ def _histogram(ax: Axes, found: RecordRisk, place: int, by_group: bool, log: boo
         edges[np.isin(edges, cut_at)] = np.nextafter(edges[np.isin(edges, cut_at)], np.inf)
         ax.hist(parts, bins=edges.tolist(), stacked=True, color=colours, label=labels, edgecolor=look.paper, lw=0.4)
     if grouped:
-        ax.legend(fontsize="small")
+        ax.legend(fontsize="small", frameon=False)
     ax.set_ylabel("records")
 
 

@@ -11,7 +11,7 @@ import re
 import numpy as np
 import places
 import pytest
-from scipy import special, stats
+from scipy import optimize, special, stats
 from scipy.integrate import quad
 from scipy.interpolate import CubicSpline
 
@@ -311,9 +311,14 @@ def test_a_mixture_of_noises_can_lie_outside_both_curves():
         "intruder": ruv.User(belief, ruv.Record(0), ruv.Quadratic(weights=np.diag([1.0, 3.0]))),
         "scientist": ruv.User(belief, ruv.Parameter("mu"), ruv.Quadratic(weights=np.diag([1.0, 3.052874302]))),
     }
-    noises = [[165.0694071, 0.0], [0.0, 27.90928794], [45.13, 11.89]]
-    found = ruv.evaluate([ruv.Noise(variance=v) | ruv.Microaggregate(groups=1) for v in noises], **users)
-    assert found.risk == pytest.approx([0.12] * 3, rel=1e-4)
+
+    def released(noises):
+        return ruv.evaluate([ruv.Noise(variance=v) | ruv.Microaggregate(groups=1) for v in noises], **users)
+
+    second = optimize.brentq(lambda v: released([[45.13, v]]).risk[0] - 0.12, 5, 20, xtol=1e-12)
+    assert second == pytest.approx(11.89, abs=0.01)
+    found = released([[165.0694071, 0.0], [0.0, 27.90928794], [45.13, second]])
+    assert found.risk == pytest.approx([0.12] * 3, rel=1e-8)
     assert found.utility[:2] == pytest.approx([0.3010142] * 2, abs=2e-7)
     assert found.utility[2] == pytest.approx(0.3010200, abs=2e-7)
 
