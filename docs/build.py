@@ -1,4 +1,4 @@
-"""Build the site: ``python docs/build.py [DIRECTORY]`` (out/docs). It works in a copy, so nothing is written beside the sources."""
+"""Build the site: ``python docs/build.py [DIRECTORY]``. It works in a copy: nothing is written beside the sources."""
 
 from __future__ import annotations
 
