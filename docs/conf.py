@@ -1,12 +1,15 @@
-"""How the documentation is built: ``make docs``, which runs build.py. Nothing is fetched from the network."""
+"""How the documentation is built: ``make docs``, which works in a copy. Nothing is fetched from the network."""
 
+import os
 import sys
 import warnings
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "_ext"))
+HERE = Path(__file__).resolve().parent
+ROOT = Path(os.environ.get("RUVDECISION_ROOT", HERE.parent))
+sys.path[:0] = [str(ROOT), str(HERE / "_ext")]
 
-import ruvdecision
+import ruvdecision  # noqa: E402
 
 # numpydoc reads signatures from docstrings before `reference` can rename this section.
 warnings.filterwarnings("ignore", message="Unknown section Class Attributes")
@@ -17,7 +20,7 @@ copyright = author
 version = release = ruvdecision.__version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "numpydoc", "mathml", "reference"]
-exclude_patterns = ["_build", "_ext"]
+exclude_patterns = ["_build", "_ext", "README.md"]
 html_theme = "furo"
 html_title = "ruvdecision"
 html_static_path = ["_static"]
