@@ -11,7 +11,7 @@ import re
 import numpy as np
 import places
 import pytest
-from scipy import optimize, special, stats
+from scipy import special, stats
 from scipy.integrate import quad
 from scipy.interpolate import CubicSpline
 
@@ -301,34 +301,3 @@ def test_independent_components_fill_in_order():
     best = ruv.optimise(lambda a, b, c: ruv.Noise(variance=[a, b, c]) | average, max_risk=1 / (start + 0.3), **who)
     values = np.array(list(best.parameters.values()))
     assert values[first] > 0 and np.all(np.delete(values, first) == 0)
-
-
-def test_a_mixture_of_noises_can_lie_outside_both_curves():
-    """Section 5.2 says that all other combinations lie between the curves of noise on one variable alone."""
-    spread, prior = np.array([[1, 0.2], [0.2, 1.5]]), np.array([[5, 0.5], [0.5, 4]])
-    belief = ruv.NormalBelief(records=20, covariance=spread, prior_mean=[0, 0], prior_covariance=prior)
-    users = {
-        "intruder": ruv.User(belief, ruv.Record(0), ruv.Quadratic(weights=np.diag([1.0, 3.0]))),
-        "scientist": ruv.User(belief, ruv.Parameter("mu"), ruv.Quadratic(weights=np.diag([1.0, 3.052874302]))),
-    }
-
-    def released(noises):
-        return ruv.evaluate([ruv.Noise(variance=v) | ruv.Microaggregate(groups=1) for v in noises], **users)
-
-    second = optimize.brentq(lambda v: released([[45.13, v]]).risk[0] - 0.12, 5, 20, xtol=1e-12)
-    assert second == pytest.approx(11.89, abs=0.01)
-    found = released([[165.0694071, 0.0], [0.0, 27.90928794], [45.13, second]])
-    assert found.risk == pytest.approx([0.12] * 3, rel=1e-8)
-    assert found.utility[:2] == pytest.approx([0.3010142] * 2, abs=2e-7)
-    assert found.utility[2] == pytest.approx(0.3010200, abs=2e-7)
-
-
-def test_figure_1_has_a_standard_deviation():
-    """Up to r = 40 the curve comes near suppression (utility 0.2) only if r is a standard deviation."""
-    belief = ruv.NormalBelief(records=10, variance=2, prior_mean=0, prior_variance=5)
-    intruder, scientist = (ruv.User(belief, t, ruv.Quadratic()) for t in (ruv.Record(0), ruv.Parameter("mu")))
-    noises = [ruv.Noise(sd=40), ruv.Noise(variance=40)]
-    found = ruv.evaluate([m | ruv.Microaggregate(groups=1) for m in noises], intruder=intruder, scientist=scientist)
-    assert found.utility[0] == pytest.approx(0.2062, abs=5e-5)
-    assert found.risk[0] == pytest.approx(0.1463, abs=5e-5)
-    assert found.utility[1] > 0.4
