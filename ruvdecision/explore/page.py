@@ -114,7 +114,7 @@ class Page:
         self.maps = pn.widgets.Select(label="Map", options=[], visible=False, sizing_mode="stretch_width")
         self.maps.param.watch(lambda event: self._changed(None), "value")
         self.threshold = pn.widgets.DiscreteSlider(
-            label="Largest tolerable risk (or drag the line on the map)", options=[0.5, 1.0], sizing_mode="stretch_width"
+            label="Largest tolerable risk (or drag the line)", options=[0.5, 1.0], sizing_mode="stretch_width"
         )
         self.threshold.param.watch(lambda event: self.due(CHOICE), "value")
         self.example = pn.widgets.IntSlider(
