@@ -142,7 +142,7 @@ class MapDrawing(Drawing):
             HoverTool(renderers=[dots], tooltips=TIP, mode="mouse", attachment="below"), TapTool(renderers=[dots])
         )
         self.dots.selected.on_change(
-            "indices", lambda name, old, new: new and tapped(int(self.dots.data["row"][new[0]]))
+            "indices", lambda name, old, new: [tapped(int(self.dots.data["row"][i])) for i in new[:1]]
         )
         self.legend: list[tuple[str, str, str]] = []
         self.remarks: list[str] = []

@@ -463,7 +463,8 @@ masks = [ruv.PRAM(stay=s, columns=[0], categories=[0, 1]) for s in stays]
 
 
 def _pram_formulas(values: Values, rumap: RUMap, own: int) -> tuple[str, ...]:
-    belief: Any = rumap.users[0].belief if rumap.users else None
+    users: Any = rumap.users
+    belief = users[0].belief
     share, stay = float(belief.states.numbers @ belief.prior), values["noise"]
     s, t, p, q = (number(x, 3) for x in (stay, 1 - stay, share, 1 - share))
     after = stay * share / (stay * share + (1 - stay) * (1 - share))

@@ -27,7 +27,7 @@ from ..masks.noise import Noise
 from ..masks.pram import PRAM
 from ..measure import measure
 from ..measures import AttributeDisclosure, IntervalOverlap, Marginals, Propensity, RecordLinkage
-from .topic import Built, Pick, Slider, Topic, Values, mathml, over, rising
+from .topic import Built, Control, Pick, Slider, Topic, Values, mathml, over, rising
 
 #: By technique: the slider of its strength with its words, stops and default, and the strengths on the curve.
 SLIDERS: dict[str, tuple[str, tuple[float, ...], float, tuple[float, ...]]] = {
@@ -168,7 +168,7 @@ rumap = ruv.RUMap.concat(ruv.measure(data, [mask], seed=1, **how) for mask in ma
         )
 
     target = next((c for c in reversed(numbers) if len(numbers) > 1), [*columns][-1])
-    controls = (
+    controls: tuple[Control, ...] = (
         Pick("known", "The intruder knows", columns, tuple([c for c in columns if c != target][:2]), most=len(columns)),
         Pick("target", "and wants to know", columns, target),
         Pick("masks", "Masks to compare", {t: WORDS[t] for t in possible}, tuple(possible[:3]), most=len(possible)),

@@ -97,7 +97,9 @@ class Page:
         }
         self.panes = [pn.pane.Bokeh(sheet.figure, sizing_mode="stretch_width") for sheet in self.sheets]
         self.view = self._layout()
-        if live():
+        # A browser looks on; otherwise everything is done at once.
+        self._document, self._location = (pn.state.curdoc, pn.state.location) if live() else (None, None)
+        if self._document is not None:
             pn.state.on_session_destroyed(lambda context: self.runner.stop())
         self.refresh(MAP, start=True)
 
@@ -210,17 +212,17 @@ class Page:
         if self._muted:
             return
         waiting, self._due = self._due, max(self._due, level)
-        if not live():
+        if self._document is None:
             self.refresh()
         elif not waiting:
-            pn.state.curdoc.add_timeout_callback(self.refresh, 12)
+            self._document.add_timeout_callback(self.refresh, 12)
 
     def refresh(self, level: int = 0, *, start: bool = False) -> None:
         """Draw again what has to be."""
         level, self._due = max(level, self._due), 0
         if level == MAP:
             job = self.runner.ask(self.values, start=start)
-            if job is not None and not live():
+            if job is not None and self._document is None:
                 job.ended.wait()
             if job is None or not job.ended.is_set() or job.result is None:
                 self._wait(job)
@@ -374,7 +376,7 @@ class Page:
 
     def _tell_address(self) -> None:
         """Put the settings into the address, so that a link holds them."""
-        if not self.topic.shared or self.static or pn.state.location is None or self.built is None:
+        if not self.topic.shared or self._location is None or self.built is None:
             return
         kept = {k: v for k, v in self.query.items() if k == "theme"}
         for c in self.topic.controls:
@@ -384,8 +386,8 @@ class Page:
         if self.threshold.value != self._default:
             kept["max_risk"] = str(self.threshold.value)
         search = "?" + urlencode({"topic": self.topic.name, **kept})
-        if pn.state.location.search != search:
-            pn.state.location.search = search
+        if self._location.search != search:
+            self._location.search = search
 
     def take(self, what: str) -> io.BytesIO:
         """A file to take away: "csv", "png", "py", "report", "release" or "static"."""
@@ -503,7 +505,7 @@ def safe(text: object) -> str:
 
 
 def live() -> bool:
-    """Whether a browser looks on; otherwise everything is done at once."""
+    """Whether a browser looks on."""
     return pn.state.curdoc is not None and pn.state.curdoc.session_context is not None
 
 
@@ -649,9 +651,7 @@ class FilePage:
         self.drop = pn.widgets.FileInput(
             accept=".csv,.tsv,.txt,.parquet,.dta,.sav", sizing_mode="stretch_width", label="A file of records"
         )
-        self.drop.param.watch(
-            lambda event: event.new and self.open(str(self.drop.filename or "file.csv"), event.new), "value"
-        )
+        self.drop.param.watch(lambda event: self.open(str(self.drop.filename or "file.csv"), event.new), "value")
         self.said = pn.pane.HTML("", stylesheets=[CSS], sizing_mode="stretch_width")
         head = (
             "<h1>Your own file</h1><p>Choose a file of records (CSV, or what <code>ruvdecision measure</code> reads), "

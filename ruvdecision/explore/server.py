@@ -120,12 +120,13 @@ class Server:
     def _listen(self, host: str, port: int | None) -> Any:
         if port is not None:
             port = check_integer("port", port, low=0, high=65535)
-        # The origin that may open a connection has a port in it, so that a free one is looked for beforehand.
-        tries = range(PORT, PORT + TRIES) if port is None else [port or _free_port(host)]
+        tries = range(PORT, PORT + TRIES) if port is None else [port]
         asyncio.set_event_loop(self._loop.asyncio_loop)  # type: ignore[attr-defined]
         try:
-            for number in tries:
+            for wanted in tries:
                 try:
+                    # The origin that may open a connection has a port in it, so that it must be known beforehand.
+                    number = _free_port(host, wanted)
                     return get_server(
                         {"/": self._visit}, port=number, address=host, loop=self._loop, show=False, start=False,
                         verbose=False,
@@ -133,7 +134,7 @@ class Server:
                         title="ruvdecision", prefix=self.token, websocket_max_message_size=LARGEST,
                         session_token_expiration=86_400,
                     )  # fmt: skip
-                except (OSError, UnicodeError, ValueError) as error:
+                except (OSError, UnicodeError, ValueError, TypeError) as error:
                     last = error
         finally:
             asyncio.set_event_loop(None)
@@ -143,12 +144,11 @@ class Server:
         ) from None
 
 
-def _free_port(host: str) -> int:
+def _free_port(host: str, wanted: int) -> int:
+    """The port, or a free one for 0; an error if somebody listens there already."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        try:
-            probe.bind((host, 0))
-        except (OSError, UnicodeError, ValueError, TypeError):
-            return 0  # whoever listens there says why not
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((host, wanted))
         return int(probe.getsockname()[1])
 
 

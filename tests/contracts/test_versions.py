@@ -107,6 +107,7 @@ def _for_users() -> set[str]:
         *extras["names"],
         *extras["cluster"],
         *extras["pdf"],
+        *extras["explore"],
     ]
     return {str(Requirement(line)) for line in lines}
 
