@@ -186,7 +186,7 @@ def _decisions(parts: Sequence[Chapter], max_risk: float | None) -> list[ReportB
     """The choice in every map of a panel, and small pictures of all of them."""
     rows = []
     for part in parts:
-        chosen, cells = part.choice, ["none", "", "", part.sentence]
+        chosen, cells = part.choice, ["none", "", "", part.sentence if part.failed else ""]
         if chosen is not None:
             cells = [chosen.release, number(chosen.risk, 3), number(chosen.utility, 3)]
             cells.append(" ".join([*chosen.meaning, *([_sentence([chosen.worthless])] if chosen.worthless else [])]))
@@ -194,6 +194,8 @@ def _decisions(parts: Sequence[Chapter], max_risk: float | None) -> list[ReportB
     caption = f"The choice in every map; threshold on the risk: {_threshold(max_risk)}"
     head = ("map", "chosen release", "risk", "utility", "what that means")
     blocks: list[ReportBlock] = [Table(caption, head, rows, (False, False, True, True, False)).without_empty_end()]
+    if all(part.choice is None and not part.failed for part in parts):
+        blocks = [Paragraph(parts[0].sentence, "decision")]
     drawn = [part for part in parts if part.drawable]
     for k, some in enumerate((drawn[i : i + TOGETHER] for i in range(0, len(drawn), TOGETHER)), start=1):
         words = " ".join(f"{part.name}: {_in_words(part)}" for part in some)
@@ -249,7 +251,7 @@ def _conditions(parts: Sequence[Chapter]) -> list[tuple[str, str]]:
             pairs.append(("look twice", _sentence(part.choice.remarks)))
     else:
         size = counted(sum(len(set(p.whole.released)) for p in parts), "release")
-        pairs.append(("tried", f"{len(parts)} maps with {size}; of each the most useful within the threshold."))
+        pairs.append(("tried", f"{len(parts)} maps with {size}."))
     modelled = any(part.rumap.uncertainties for part in parts)
     holds = ["The users know what annex A says and no more."] * modelled
     if any(isinstance(s, Column) for p in parts for s in (p.whole.risk_score, p.whole.utility_score)):
