@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from ..data.write import check_places, nameable, write_files
 from ..errors import InfeasibleError, InputError, RuvError
@@ -57,7 +57,7 @@ class Results:
                 self.misses[name] = error
 
     @property
-    def rule(self) -> dict[str, float]:
+    def rule(self) -> dict[str, Any]:
         """What the choice must meet besides the threshold."""
         floor = getattr(self.options, "min_utility", None)
         return {} if floor is None else {"min_utility": floor}
@@ -207,7 +207,7 @@ def _check_places(out: Path, places: Sequence[Path], options: argparse.Namespace
     check_places(places, overwrite=options.force, folders=True, do=FREE)
 
 
-def _picture(rumap: RUMap, max_risk: float | None, ending: str, rule: dict[str, float]) -> bytes:
+def _picture(rumap: RUMap, max_risk: float | None, ending: str, rule: dict[str, Any]) -> bytes:
     from ..maps.show import readable
     from ..plots.theme import as_png, as_vectors
 

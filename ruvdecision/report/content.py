@@ -8,7 +8,7 @@ has labels, parameters, summaries and what the study itself had to say.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from string import ascii_uppercase
@@ -129,7 +129,7 @@ def compose(
     signers = [TableRow((who, "", "", ""), "sign") for who in ("prepared by", "reviewed by", "approved by")]
     first += [Terms(_conditions(parts)), Table("Signed", ("", "name", "date", "signature"), signers, (False,) * 4)]
     first.append(Paragraph(f"Fingerprint of the map{'s' * panel}: sha256 {_fingerprint(maps)}", "quiet"))
-    topics = {
+    topics: dict[str, tuple[str, Callable[[Chapter], Sequence[ReportBlock]]]] = {
         "The users" if any(m.uncertainties for m in maps.values()) else "Risk and utility": ("users", _users),
         "The releases": ("releases", _releases),
         "Measures and other columns": ("measures", _measures),
@@ -140,9 +140,14 @@ def compose(
         "Diagnostics": ("diagnostics", lambda c: diagnostics(c.rumap, c.choice)),
         "Remarks on the map": ("remarks", lambda c: [Items(c.rumap.notes)] if c.rumap.notes else []),
     }
-    annexes = [(head, name, _told(name, {c.name: write(c) for c in parts})) for head, (name, write) in topics.items()]
+    annexes: list[tuple[str, str, Sequence[ReportBlock]]] = [
+        (head, name, _told(name, {c.name: write(c) for c in parts})) for head, (name, write) in topics.items()
+    ]
     annexes.append(("What the study has to say", "notes", [Items(notes)] if notes else []))
-    method = [*map(Paragraph, method_notes(list(maps.values()))), Heading(3, "References", "references")]
+    method: list[ReportBlock] = [
+        *map(Paragraph, method_notes(list(maps.values()))),
+        Heading(3, "References", "references"),
+    ]
     annexes.append(("Method", "method", [*method, Items(references(list(maps.values())))]))
     record = {c.name: [Terms(_record(c.rumap, c.extras.seed))] for c in parts}
     annexes.append(("Record", "record", _told("record", record)))
@@ -158,7 +163,10 @@ def _told(topic: str, said: Mapping[str, Sequence[ReportBlock]]) -> list[ReportB
     groups: list[tuple[list[str], Sequence[ReportBlock]]] = []
     for name, blocks in found.items():
         same = next((names for names, told in groups if list(told) == list(blocks)), None)
-        groups.append(([name], blocks)) if same is None else same.append(name)
+        if same is None:
+            groups.append(([name], blocks))
+        else:
+            same.append(name)
     if len(said) == 1 or (len(groups) == 1 and len(found) == len(said)):
         return list(groups[0][1]) if groups else []
     heads = [Heading(3, "; ".join(names), f"{topic}-{k}") for k, (names, _) in enumerate(groups, start=1)]
@@ -209,7 +217,7 @@ def _small_maps(parts: Sequence[Chapter], max_risk: float | None) -> Any:
     shown = {part.name: readable(part.whole) for part in parts}
     share = len({m.risk_score for m in shown.values()}) == 1
     rule = parts[0].extras.rule
-    options = {"share": share, "rule": rule} if rule else {"share": share}
+    options: dict[str, Any] = {"share": share, "rule": rule} if rule else {"share": share}
     return lambda figure: plots.maps(shown, max_risk, figure, across=min(len(shown), 3), **options)
 
 
@@ -219,7 +227,8 @@ def _before_and_after(part: Chapter) -> list[ReportBlock]:
     if choice is None:
         return []
     i, unit = choice.row.position, str(rumap.attrs.get("unit", ""))
-    rows, told = [], []
+    rows: list[TableRow] = []
+    told: list[str] = []
     for place, (who, role) in enumerate(zip(ROLES, ("risk", "utility"), strict=True)):
         score = rumap.axis(role).score
         on_map = value(*(float(x[i]) for x in rumap.column(role)), 3)
