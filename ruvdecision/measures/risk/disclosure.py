@@ -196,6 +196,16 @@ class IntruderError(_AfterLinkage):
     direction: ClassVar[str] = "higher"
     reference: ClassVar[str] = AttributeDisclosure.reference
 
+    def weigh(self, found: Measured, weights: Array) -> Measured:
+        """The weighted mean of wrong categories, or the root of that of squared errors."""
+        assert found.records is not None
+        if "sd" not in found.parts:
+            return super().weigh(found, weights)
+        squares = Measured(found.parts["error"] ** 2, records=found.records**2)
+        error = float(np.sqrt(super().weigh(squares, weights)))
+        parts = found.parts | {"error": error, "unweighted": float(found)}
+        return Measured(error / found.parts["sd"], parts=parts, records=found.records)
+
     def compare(self, state: tuple[Space, pd.Series], released: pd.DataFrame) -> Measured:
         """Link, read, compare."""
         read = self._read(state, released)
@@ -210,7 +220,7 @@ class IntruderError(_AfterLinkage):
         if sd == 0:
             what = f"{self.name} needs an unknown column that varies"
             raise InputError(what, f"{self.unknown} is constant", "Choose another column")
-        return Measured(error / sd, parts={"error": error}, records=read.pairs.along_original(off))
+        return Measured(error / sd, parts={"error": error, "sd": sd}, records=read.pairs.along_original(off))
 
 
 @dataclass(frozen=True, repr=False)

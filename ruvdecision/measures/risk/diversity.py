@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from ...checks import check_choice, check_number, checked
 from ...masks.columns import has_order, ordered_values
-from ...masks.frame import Frame
 from ...protocols import Array
 from .. import frames
 from ..base import Measured
@@ -118,7 +117,7 @@ class LDiversity(_TargetInClasses):
 
     def diversity(self, original: Data, released: Data) -> Array:
         """Diversity of the class of each released record, l."""
-        used = self.prepare(original).columns.of(Frame.of(released))
+        used = self.prepare(original).used(released)
         found, each = self._classes(used, np.ones(len(used)))
         return each[found.row]
 

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from ...data.read import read_data
-from ...errors import InputError, kind_of
+from ...errors import InputError, UnsupportedError, kind_of
 from ...masks.frame import Frame
 from ...protocols import Array
 from .. import frames
-from ..base import Measure, Prepared
+from ..base import Measure, Measured, Prepared, WeightedMeasure
 from ..frames import Data, Flags, Ints
 
 
@@ -90,13 +90,32 @@ class RecordMeasure(Measure):
         records = np.asarray(found, dtype=np.float64)
         if self.missing != "omit":
             return records
-        followed = prepared.original if self.follows == "original" else prepared.columns.of(Frame.of(released))
+        followed = prepared.original if self.follows == "original" else prepared.used(released)
         missing = frames.missing_rows(followed)
         return records if missing is None else _placed(records, np.flatnonzero(~missing), len(followed))
 
 
 @dataclass(frozen=True, repr=False)
-class PairedMeasure(RecordMeasure):
+class AveragedMeasure(RecordMeasure, WeightedMeasure):
+    """A risk that is the mean over records; with weights the mean over those of the population they stand for."""
+
+    weighs_records: ClassVar[bool] = True
+
+    def weigh(self, found: Measured, weights: Array) -> Measured:
+        """The weighted mean of the records' risks, and its standard error if the plain mean has one."""
+        there = np.zeros(0, dtype=bool) if found.records is None else ~np.isnan(found.records)
+        risk = np.zeros(0) if found.records is None else found.records[there]
+        if not there.any() or not np.isclose(risk.mean(), float(found), rtol=1e-9, atol=1e-12):
+            what = f"{self.name} is no mean over records, so it cannot be weighted"
+            raise UnsupportedError(what, f"weights={self.weights!r}", "Leave weights= out")
+        share = frames.shares(weights[there], 0)
+        value = float(share @ risk)
+        error = float(np.sqrt(np.square(share * (risk - value)).sum())) if found.error else 0.0
+        return Measured(value, error, found.parts | {"unweighted": float(found)}, found.table, found.records)
+
+
+@dataclass(frozen=True, repr=False)
+class PairedMeasure(AveragedMeasure):
     """A measure that knows the true pairs.
 
     Files of equal length are paired by position. A shorter release (a subsample) is paired by its row labels, which
