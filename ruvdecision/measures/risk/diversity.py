@@ -42,9 +42,11 @@ class ValuesInClasses(NamedTuple):
         """Count the codes of a column by the rows of a table, each ``often``."""
         (row,), classes = cells.joint_codes(table)
         values = int(value.max(initial=0)) + 1
-        pair, place = np.unique(row * values + value, return_inverse=True)
-        counts, size = np.bincount(place.reshape(-1), weights=often), np.bincount(row, weights=often, minlength=classes)
-        return cls(row, pair // values, pair % values, counts.astype(np.float64), size.astype(np.float64))
+        place, many = cells.compact(row * values + value, classes * values)
+        where, which = np.empty(many, dtype=np.int64), np.empty(many, dtype=np.int64)
+        where[place], which[place] = row, value
+        counts, size = (np.bincount(c, weights=often).astype(np.float64) for c in (place, row))
+        return cls(row, where, which, counts, size)
 
     @property
     def share(self) -> Array:
@@ -137,8 +139,7 @@ class LDiversity(_TargetInClasses):
 
     def _worst(self, released: pd.DataFrame, often: Array) -> Measured:
         found, each = self._classes(released, often)
-        top = np.zeros(len(found.size))
-        np.maximum.at(top, found.where, found.share)
+        top = np.maximum.reduceat(found.share, np.searchsorted(found.where, np.arange(len(found.size))))
         parts = {"combinations": float(len(each)), "mean": float(np.average(each[found.row], weights=often))}
         return Measured(float(each.min()), parts=parts, records=top[found.row])
 

@@ -110,7 +110,11 @@ class AveragedMeasure(RecordMeasure, WeightedMeasure):
             raise UnsupportedError(what, f"weights={self.weights!r}", "Leave weights= out")
         share = frames.shares(weights[there], 0)
         value = float(share @ risk)
-        error = float(np.sqrt(np.square(share * (risk - value)).sum())) if found.error else 0.0
+        wide, plain = (
+            float(np.sqrt(np.square(w * (risk - mean)).sum()))
+            for w, mean in ((share, value), (np.full(len(risk), 1.0 / len(risk)), float(found)))
+        )
+        error = found.error * wide / plain if plain > 0 else found.error
         return Measured(value, error, found.parts | {"unweighted": float(found)}, found.table, found.records)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -25,6 +24,8 @@ from .cdf import Law, step_differences
 
 TOGETHER = 8
 """Directions that are projected on at a time."""
+MCD_ROWS, MCD_STARTS = 1500, 100
+"""Records, and sets of them, that the search for a robust covariance starts from."""
 ALL_PAIRS = 50_000
 """Most records of a file all of whose distances are taken."""
 KEPT = 20_000_000
@@ -293,7 +294,8 @@ class Eigenvalues(SummedMeasure, WeightedMeasure):
     """The sum of |l - l'| / l over the eigenvalues of the two correlation matrices, largest to smallest.
 
     sdcMicro's "eigen" (and "robeigen" with ``robust``). Templ and Meindl (2008). A release without variation in a
-    column has no correlation matrix: an error says which.
+    column has no correlation matrix: an error says which. ``parts["IL_correl"]`` is sdcMicro's: how far the diagonals
+    of the inverse correlation matrices, each of length 1, are apart, over sqrt(2).
 
     Parameters
     ----------
@@ -324,15 +326,19 @@ class Eigenvalues(SummedMeasure, WeightedMeasure):
             what = f"{self.name} chooses half of the records and has no rule for weights"
             raise UnsupportedError(what, f"weights={self.weights!r}", "Write robust=False, or leave weights= out")
 
-    def begin(self, original: pd.DataFrame, weights: Array | None = None) -> Array:
+    def begin(self, original: pd.DataFrame, weights: Array | None = None) -> tuple[Array, ColumnMoments]:
         moments = moments_of(self.name, original, "the original", weights)
         definite_covariance(self.name, moments)
-        return self._robust(original, "the original") if self.robust else self._spectrum(moments, "the original")
-
-    def compare(self, state: Array, released: pd.DataFrame, weights: Array | None = None) -> Measured:
         if self.robust:
-            return _relative(state, self._robust(released, "the release"))
-        return _relative(state, self._spectrum(moments_of(self.name, released, "the release", weights), "the release"))
+            return self._robust(original, "the original"), moments
+        return self._spectrum(moments, "the original"), moments
+
+    def compare(
+        self, state: tuple[Array, ColumnMoments], released: pd.DataFrame, weights: Array | None = None
+    ) -> Measured:
+        if self.robust:
+            return _relative(state[0], self._robust(released, "the release"))
+        return self._compared(*state, moments_of(self.name, released, "the release", weights))
 
     def partial(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
         if self.robust:
@@ -342,11 +348,24 @@ class Eigenvalues(SummedMeasure, WeightedMeasure):
 
     def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
         definite_covariance(self.name, original)
-        return _relative(self._spectrum(original, "the original"), self._spectrum(released, "the release"))
+        return self._compared(self._spectrum(original, "the original"), original, released)
+
+    def _compared(self, before: Array, original: ColumnMoments, released: ColumnMoments) -> Measured:
+        after = self._spectrum(released, "the release")
+        # A column's variance inflation: the diagonal of the inverse, which a singular release does not have.
+        if after[-1] <= 1e-12 * len(after):
+            return _relative(before, after)
+        first, second = (np.diag(np.linalg.inv(self._correlation(m))) for m in (original, released))
+        gap = first / np.linalg.norm(first) - second / np.linalg.norm(second)
+        return _relative(before, after, {"IL_correl": float(np.linalg.norm(gap) / np.sqrt(2))})
 
     def _spectrum(self, moments: ColumnMoments, which: str) -> Array:
-        spread = _varying(self.name, moments, which)
-        return np.asarray(np.linalg.eigvalsh(moments.covariance(1) / np.outer(spread, spread))[::-1])
+        _varying(self.name, moments, which)
+        return np.asarray(np.linalg.eigvalsh(self._correlation(moments))[::-1])
+
+    def _correlation(self, moments: ColumnMoments) -> Array:
+        spread = moments.spreads()
+        return moments.covariance(1) / np.outer(spread, spread)
 
     def _robust(self, table: pd.DataFrame, which: str) -> Array:
         values = numeric(self.name, table, which)
@@ -356,25 +375,19 @@ class Eigenvalues(SummedMeasure, WeightedMeasure):
     def _robust_covariance(self, scaled: Array, which: str) -> Array:
         """Minimum covariance determinant, half of the records, then of those within the 97.5 % ellipsoid.
 
-        The search is scikit-learn's; factors for consistency under the normal are those of R's covMcd.
+        Factors for consistency under the normal are those of R's covMcd.
         """
-        from sklearn.covariance import MinCovDet
-
-        with warnings.catch_warnings():
-            # scikit-learn warns where the half that it chose is degenerate, and goes on with what it has.
-            warnings.simplefilter("error")
-            try:
-                fit = MinCovDet(random_state=self.seed).fit(scaled)
-                n, p = scaled.shape
-                half = (n + p + 1) // 2
-                raw = fit.raw_covariance_ * (half / (half - 1) * _consistent(half / n, p))
-                away = scaled - fit.raw_location_
-                near = np.einsum("ij,ij->i", away, np.linalg.solve(raw, away.T).T) < special.chdtri(p, 0.025)
-                return np.cov(scaled[near].T).reshape(p, p) * _consistent(float(near.mean()), p)
-            except (UserWarning, RuntimeWarning, ValueError, ZeroDivisionError):
-                what = "Robust eigenvalues need columns that vary in any half of the records, none a function of others"
-                sizes = f"{scaled.shape[0]} rows, {scaled.shape[1]} columns in {which}"
-                raise InputError(what, sizes, "Write robust=False, or use fewer columns") from None
+        n, p = scaled.shape
+        half = (n + p + 1) // 2
+        mean, covariance = _smallest_half(scaled, half, as_generator(self.seed))
+        spread = np.linalg.eigvalsh(covariance)
+        if n <= p or not spread[0] > 1e-12 * max(float(spread[-1]), 1e-300):
+            what = "Robust eigenvalues need columns that vary in any half of the records, none a function of others"
+            raise InputError(what, f"{n} rows, {p} columns in {which}", "Write robust=False, or use fewer columns")
+        raw = covariance * (half / (half - 1) * _consistent(half / n, p))
+        away = scaled - mean
+        near = np.einsum("ij,ij->i", away, np.linalg.solve(raw, away.T).T) < special.chdtri(p, 0.025)
+        return np.cov(scaled[near].T).reshape(p, p) * _consistent(float(near.mean()), p)
 
 
 @dataclass(frozen=True, repr=False)
@@ -438,6 +451,45 @@ class _Whitening:
 
     def __call__(self, table: pd.DataFrame, which: str) -> Array:
         return np.asarray(np.linalg.solve(self.root, (numeric(self.who, table, which) - self.mean).T))
+
+
+def _smallest_half(x: Array, half: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Mean and covariance of the ``half`` records whose covariance has the smallest determinant: FastMCD.
+
+    Rousseeuw and Van Driessen (1999): from many sets of p + 1 records, repeatedly take the half that is nearest to the
+    mean of the last in its covariance, first on some of the records, then from the best sets on all of them.
+    """
+    n, p = x.shape
+    part = x if n <= MCD_ROWS else x[rng.choice(n, MCD_ROWS, replace=False)]
+    size = max(-(-half * len(part) // n), min(p + 1, len(part)))
+
+    def moments(points: Array) -> tuple[Array, Array]:
+        mean = points.mean(axis=1)
+        away = points - mean[:, None]
+        return mean, np.swapaxes(away, 1, 2) @ away / points.shape[1]
+
+    def nearest(rows: Array, mean: Array, covariance: Array, many: int) -> tuple[Array, Array]:
+        floor = 1e-10 * np.trace(covariance, axis1=1, axis2=2)[:, None, None] * np.eye(p) + 1e-300 * np.eye(p)
+        white = np.swapaxes(np.linalg.inv(np.linalg.cholesky(covariance + floor)), 1, 2)
+        away = rows @ white - mean[:, None] @ white
+        distance = np.einsum("sij,sij->si", away, away)
+        return moments(rows[np.argpartition(distance, many - 1, axis=1)[:, :many]])
+
+    chosen = np.argsort(rng.random((MCD_STARTS, len(part))), axis=1)[:, : min(p + 1, len(part))]
+    mean, covariance = moments(part[chosen])
+    for _ in range(2):
+        mean, covariance = nearest(part, mean, covariance, size)
+    best = np.argsort(np.linalg.det(covariance), kind="stable")[:5]
+    mean, covariance = mean[best], covariance[best]
+    last = np.full(len(best), np.inf)
+    for _ in range(200):
+        mean, covariance = nearest(x, mean, covariance, half)
+        now = np.linalg.det(covariance)
+        if (now >= last * (1 - 1e-12)).all():
+            break
+        last = now
+    place = int(np.argmin(now))
+    return mean[place], covariance[place]
 
 
 def _consistent(share: float, p: int) -> float:
@@ -509,8 +561,8 @@ def _moves(white: Array, other: Array) -> tuple[Array, Array, Array]:
     return np.linalg.norm(white - other, axis=0), np.abs(size[0] - size[1]), other - white
 
 
-def _relative(spectrum: Array, other: Array) -> Measured:
-    return Measured(float((np.abs(spectrum - other) / spectrum).sum()))
+def _relative(spectrum: Array, other: Array, parts: dict[str, float] | None = None) -> Measured:
+    return Measured(float((np.abs(spectrum - other) / spectrum).sum()), parts=parts)
 
 
 def _varying(who: str, sums: ColumnMoments, which: str) -> Array:
