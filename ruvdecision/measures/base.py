@@ -341,7 +341,12 @@ class Prepared:
         self.records = isinstance(measure, WeightedMeasure) and measure.weighs_records
         self.incomplete = self.columns.incomplete(self.original, "the original")
         self.lacking = [] if self.incomplete is None else with_missing(self.original)
-        self.before = self._count(self.columns.of(Frame(table, "frame"))) if measure.missing == "omit" else 0
+        self.before = 0
+        if measure.missing == "omit":
+            holes = self.incomplete
+            if measure.release_only:
+                holes = frames.missing_rows(self.columns.of(self.source))
+            self.before = 0 if holes is None else int(holes.sum())
         self.state = self._begin(self.incomplete, self.lacking)
 
     def _begin(self, incomplete: Flags | None, lacking: Labels) -> Any:
@@ -354,10 +359,6 @@ class Prepared:
         if self.columns.own or self.columns.missing not in ("category", "impute"):
             return table
         return fill(self.columns.missing, table if self.measure.release_only else self.original, table, lacking)
-
-    def _count(self, table: pd.DataFrame) -> int:
-        found = frames.missing_rows(table)
-        return 0 if found is None else int(found.sum())
 
     def __call__(self, released: Data) -> Measured:
         measure, columns, frame = self.measure, self.columns, Frame.of(released)

@@ -107,9 +107,8 @@ def align(who: str, chosen: Labels | None, every: Labels, data: Frame) -> pd.Dat
 
 def refuse_lists(who: str, table: pd.DataFrame) -> None:
     """Raise an error for columns whose entries are lists or dictionaries, as files of nested data have them."""
-    nested = [
-        str(c) for c, column in table.items() if column.dtype == object and not all(map(is_label, column.iloc[:100]))
-    ]
+    places = [j for j, dtype in enumerate(table.dtypes.to_numpy()) if dtype == object]
+    nested = [str(table.columns[j]) for j in places if not all(map(is_label, table.iloc[:100, j]))]
     if nested:
         do = "Leave it out, or make columns of what is in it"
         raise InputError(
@@ -122,7 +121,7 @@ def refuse_lists(who: str, table: pd.DataFrame) -> None:
 
 def missing_rows(table: pd.DataFrame) -> Flags | None:
     """True for rows with a missing value; None if no column has any, which is the usual case and quick to find."""
-    if all(isinstance(d, np.dtype) and d.kind in "fiub" for d in table.dtypes):
+    if all(isinstance(d, np.dtype) and d.kind in "fiub" for d in table.dtypes.to_numpy()):
         with np.errstate(all="ignore"):
             if np.isfinite(table.to_numpy(dtype=np.float64).sum()):
                 return None  # a missing value would have made the sum nan
