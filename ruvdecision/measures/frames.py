@@ -107,7 +107,7 @@ def align(who: str, chosen: Labels | None, every: Labels, data: Frame) -> pd.Dat
 
 def refuse_lists(who: str, table: pd.DataFrame) -> None:
     """Raise an error for columns whose entries are lists or dictionaries, as files of nested data have them."""
-    places = [j for j, dtype in enumerate(table.dtypes.to_numpy()) if dtype == object]
+    places = [j for j, dtype in enumerate(table.dtypes.to_numpy()) if getattr(dtype, "kind", "") == "O"]
     nested = [str(table.columns[j]) for j in places if not all(map(is_label, table.iloc[:100, j]))]
     if nested:
         do = "Leave it out, or make columns of what is in it"

@@ -153,10 +153,10 @@ def test_any_frame_gives_finite_numbers_of_the_same_shape(x, seed):
         assert np.all(np.isfinite(released)), mask
 
 
-REFUSING = ("MomentNoise", "ResidualNoise", "MicroaggregateMixed")
+REFUSING = ("MomentNoise", "ResidualNoise")
 
 
-@pytest.mark.parametrize("mask", [m for m in WHOLE_FILE if str(m).startswith(REFUSING)], ids=str)
+@pytest.mark.parametrize("mask", [m for m in WHOLE_FILE if any(word in str(m) for word in REFUSING)], ids=str)
 def test_missing_values_are_refused_by_name_where_a_method_cannot_take_them(mask):
     frame = pd.DataFrame({"good": [1.0, 2.0, 3.0, 4.0], "holes": [1.0, np.nan, 3.0, 4.0]})
     with pytest.raises(InputError, match=r"missing.*holes.*columns="):

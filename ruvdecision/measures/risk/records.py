@@ -122,8 +122,9 @@ class AveragedMeasure(RecordMeasure, WeightedMeasure):
 class PairedMeasure(AveragedMeasure):
     """A measure that knows the true pairs.
 
-    Files of equal length are paired by position. A shorter release (a subsample) is paired by its row labels, which
-    must then be unique and occur in the original. `begin` and `compare` see tables whose row labels are the positions
+    Files of equal length are paired by position. A release of another length is paired by its row labels, which must
+    occur in the original; where released records look for their originals (`follows`) several may have the same label,
+    as in a file with more rows than the original. `begin` and `compare` see tables whose row labels are the positions
     in the original, so that rows left out for missing values do not break the pairs.
     """
 
@@ -146,11 +147,12 @@ class _Paired(Prepared):
             return pd.RangeIndex(n)
         who, index = self.measure.name, frame.table.index
         sizes = f"{n} rows in the original and {m} in the release"
-        do = "Set the respondents' key as the index of both files"
-        if m > n:
-            what = f"{who} pairs records and cannot take a release with more rows than the original"
+        do = "Set the respondents' key as the index of both files, or measure replicated_uniques or disclosure instead"
+        several = getattr(self.measure, "follows", "") == "released" and not getattr(self.measure, "one_to_one", False)
+        if m > n and not several:
+            what = f"{who} looks for each original's own record and cannot take more rows than the original has"
             raise frames.PairingError(what, sizes, "Release each record at most once")
-        if not (self.labels.is_unique and index.is_unique):
+        if not (self.labels.is_unique and (several or index.is_unique)):
             raise frames.PairingError(f"{who} needs unique row labels to pair files of different lengths", sizes, do)
         places = self.labels.get_indexer(index)
         # Labels 0 to m - 1 are what a file has that was read without a key; they say nothing about who is who.
