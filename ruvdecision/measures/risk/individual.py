@@ -23,7 +23,7 @@ from ..base import Measured
 from ..frames import Data
 from ..missing import KEYED
 from ..tables import cells
-from .uniqueness import KeyMeasure
+from .uniqueness import KeyMeasure, enough_population
 
 METHODS = ("approx", "exact")
 BELOW = (2, 3, 5)
@@ -303,10 +303,3 @@ class SkinnerElliot(KeyMeasure):
         error = theta * (1.0 - theta) * np.sqrt(1.0 / found + 1.0 / pairs) if found and pairs else 0.0
         parts = {"uniques": found, "pairs": float(pairs), "fraction": float(n / weights.sum())}
         return Measured(theta, float(error), parts, records=theta * unique)
-
-
-def enough_population(population: int, n: int) -> None:
-    """Raise an error for a population that is smaller than its sample."""
-    if n > population:
-        what = "population must be at least the number of released records"
-        raise InputError(what, population, f"There are {n} records")

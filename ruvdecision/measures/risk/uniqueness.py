@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ...checks import check_integer, check_number, checked
-from ...errors import UnsupportedError
+from ...errors import InputError, UnsupportedError
 from ...masks.localsuppress import key_matches
 from ...protocols import Array
 from .. import frames
@@ -322,3 +322,10 @@ def _number_or_share(
 ) -> Measured:
     both = {"number": number, "share": number / rows}
     return Measured(both["share" if share else "number"], 0.0, (parts or {}) | both, table, records)
+
+
+def enough_population(population: int, n: int) -> None:
+    """Raise an error for a population that is smaller than its sample."""
+    if n > population:
+        what = "population must be at least the number of released records"
+        raise InputError(what, population, f"There are {n} records")
