@@ -273,14 +273,14 @@ class IntervalDisclosure(PairedMeasure):
     outlying: bool = False
 
     def __post_init__(self) -> None:
-        if self.outlying and self.width_rank is not None:
-            raise InputError("outlying widens intervals in standard deviations", "width_rank", "Give width_sd")
         if self.width_sd is not None and self.width_rank is not None:
             got = f"width_sd={self.width_sd} and width_rank={self.width_rank}"
             raise InputError("An interval has one width", got, "Give one of them")
         if self.width_sd is None and self.width_rank is None:
             object.__setattr__(self, "width_sd", 0.05)
         super().__post_init__()
+        if self.outlying and self.width_rank is not None:
+            raise InputError("outlying widens intervals in standard deviations", "width_rank", "Give width_sd")
 
     def default_name(self) -> str:
         """SDID, or the rank version's name."""
