@@ -287,7 +287,11 @@ class UsedColumns:
         else:
             wanted = self.every if data.table.shape[1] == len(self.every) else [self.weight]
             found = frames.positive(self.who, frames.align(self.who, wanted, self.every, data)[self.weight], which)
-        return (found if without is None or self.missing != "omit" else found[~without],)
+        return self.kept((found,), without)
+
+    def kept(self, weights: tuple[Array, ...], without: Flags | None) -> tuple[Array, ...]:
+        """Weights of the rows that are not left out."""
+        return weights if without is None or self.missing != "omit" else tuple(w[~without] for w in weights)
 
     def incomplete(self, table: pd.DataFrame, which: str) -> Flags | None:
         """Rows with a missing value, None if there are none; missing values are refused if they must be."""
@@ -337,7 +341,7 @@ class Prepared:
         table = self.arranged(frame)
         self.columns = UsedColumns(measure, table)
         self.original = self.columns.of(Frame(table.iloc[:0] if measure.release_only else table, "frame"))
-        self.source = Frame(table, "frame")
+        self.weights = self.columns.weights(Frame(table, "frame"), "the original")
         self.records = isinstance(measure, WeightedMeasure) and measure.weighs_records
         self.incomplete = self.columns.incomplete(self.original, "the original")
         self.lacking = [] if self.incomplete is None else with_missing(self.original)
@@ -345,14 +349,14 @@ class Prepared:
         if measure.missing == "omit":
             holes = self.incomplete
             if measure.release_only:
-                holes = frames.missing_rows(self.columns.of(self.source))
+                holes = frames.missing_rows(self.columns.of(Frame(table, "frame")))
             self.before = 0 if holes is None else int(holes.sum())
         self.state = self._begin(self.incomplete, self.lacking)
 
     def _begin(self, incomplete: Flags | None, lacking: Labels) -> Any:
         """What the measure makes of the original, without these rows or with these columns filled in."""
         table = self._taken(self.columns.complete(self.original, incomplete), lacking)
-        weights = () if self.records else self.columns.weights(self.source, "the original", incomplete)
+        weights = () if self.records else self.columns.kept(self.weights, incomplete)
         return self.measure.begin(table, *weights)
 
     def _taken(self, table: pd.DataFrame, lacking: Labels) -> pd.DataFrame:
@@ -388,9 +392,13 @@ class Prepared:
         weights = () if alone else columns.weights(frame, "the release", incomplete)
         value = measure.compare(state, self._taken(columns.complete(table, incomplete), lacking), *weights)
         if self.records and columns.weight is not None:
-            ours = getattr(measure, "follows", "released") == "original"
-            side = (self.source, "the original", self.incomplete) if ours else (frame, "the release", incomplete)
-            value = measure.weigh(Measured.of(value), *columns.weights(*side))  # type: ignore[attr-defined]
+            own = getattr(measure, "follows", "released") == "original"
+            weights = (
+                columns.kept(self.weights, self.incomplete)
+                if own
+                else columns.weights(frame, "the release", incomplete)
+            )
+            value = measure.weigh(Measured.of(value), *weights)  # type: ignore[attr-defined]
         found = columns.result(value, 0 if incomplete is None else int(incomplete.sum()), met)
         if blanked and measure.role == "risk":
             found.parts["blanked"] = float(blanked)
