@@ -258,8 +258,8 @@ def weighted_quantile(ordered: Array, q: Any, weights: Array | None = None) -> A
 
     With weights it stands at the weight of what is below it over the weight of all others.
 
-    >>> float(weighted_quantile(np.array([1.0, 2.0, 9.0]), 0.5, np.array([3.0, 1.0, 1.0])))
-    1.3333333333333333
+    >>> round(float(weighted_quantile(np.array([1.0, 2.0, 9.0]), 0.5, np.array([3.0, 1.0, 1.0]))), 4)
+    1.6667
     """
     if weights is None:
         return np.quantile(ordered, q)
