@@ -23,7 +23,7 @@ def main(site: Path) -> int:
         text = re.sub(r"\[([^\]]+)\]\((?!https?:)[^)]+\)", r"\1", (ROOT / page).read_text(encoding="utf-8"))
         (copy / page.lower()).write_text(text, encoding="utf-8")
     (copy / "notebooks").mkdir()
-    for built in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")):
+    for built in sorted((ROOT / "notebooks").glob("[0-9][0-9]*_*.ipynb")):
         shutil.copyfile(built, copy / "notebooks" / built.name)
     paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": paths, "RUVDECISION_ROOT": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
