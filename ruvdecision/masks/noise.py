@@ -40,8 +40,8 @@ class Noise(Mask):
     """Add noise with mean zero; normal noise of one size for all records unless said otherwise.
 
     Give exactly one of ``variance``, ``sd``, ``covariance`` and ``share``: the unit is always named. Whatever the kind,
-    the noise has the variance that is given. Missing values stay missing; ``share`` is then one of the covariance of the
-    complete records. Natural bounds are a mask after it, ``Noise(sd=3) | Clip(lower=0)``.
+    the noise has the variance that is given. Missing values stay missing; ``share`` is then one of the covariance of
+    the complete records. Natural bounds are a mask after it, ``Noise(sd=3) | Clip(lower=0)``.
 
     Parameters
     ----------
