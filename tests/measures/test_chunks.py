@@ -239,7 +239,11 @@ def test_what_else_is_refused(files: dict[str, Path], tmp_path: Path) -> None:
         )
     with pytest.raises(UnsupportedError, match="not put in order by key"):
         measure(
-            files["original.csv"], releases={"r": files["released.csv"]}, measures=[IL1s()], key="a_round", chunksize=100
+            files["original.csv"],
+            releases={"r": files["released.csv"]},
+            measures=[IL1s()],
+            key="a_round",
+            chunksize=100,
         )
 
 
