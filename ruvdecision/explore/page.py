@@ -221,7 +221,7 @@ class Page:
         """Draw again what has to be."""
         level, self._due = max(level, self._due), 0
         if level == MAP:
-            job = self.runner.ask(self.values, start=start)
+            job = self.runner.ask(self.values, start=start or self._document is None)
             if job is not None and self._document is None:
                 job.ended.wait()
             if job is None or not job.ended.is_set() or job.result is None:
