@@ -170,10 +170,13 @@ class Quadrature(BaseEngine):
                 on_progress((r + 1) / tally.counts.max())
         with np.errstate(invalid="ignore"):
             doubt = np.nanmax(tally.error / np.maximum(np.abs(tally.value), 1e-300), axis=(0, 1), initial=0.0)
-        bad = [i for i, words in enumerate(trouble) if words]
+        bad, endless = [i for i, words in enumerate(trouble) if words], np.isinf(tally.value).any(axis=(0, 1))
+        for i in np.flatnonzero(endless):
+            trouble[i]["the loss is not finite"] = int(np.isinf(tally.value[:, :, i]).any(axis=1).sum())
         diagnostics = {
             "converged": [
-                i not in bad and (sampled[i].converged if i in sampled else bool(doubt[i] <= SETTLED))
+                i not in bad
+                and (sampled[i].converged if i in sampled else bool(doubt[i] <= SETTLED and not endless[i]))
                 for i in range(len(masks))
             ],
             "how": ["sampled" if i in sampled else "integrated" for i in range(len(masks))],
@@ -183,7 +186,7 @@ class Quadrature(BaseEngine):
             "integration_error": rough.tolist(),
             "releases": tally.counts.tolist(),
         }
-        if bad:
+        if any(trouble):
             diagnostics["trouble"] = [
                 "; ".join(f"{what} ({k} of {count} releases)" for what, k in words.items()) for words in trouble
             ]
@@ -230,7 +233,7 @@ class Quadrature(BaseEngine):
         try:
             ((_, posteriors),) = log_posteriors(compiled, [uninformative])
             return [float(answer.value[0]) for answer in Settled.of(posteriors, users, self.tolerance).values]
-        except (InputError, UnsupportedError):
+        except RuvError:
             # A prior so wide that its moments are beyond numbers, or a density that only the release makes simple.
             return missing
 
