@@ -25,7 +25,7 @@ from ...targets import BaseTarget, Files, Kind, Term
 from .marginal import normal_entries, normal_rows
 from .model import CompiledModel, Theta, count_of
 from .normal_records import ROW, NormalRecords, after_noise, normal_density
-from .one_record import OneRecord, count_law
+from .one_record import OneRecord, count_averages, count_law
 from .support import SupportMap, middle_of_released, row_ends
 
 Places = NDArray[np.int_]
@@ -85,8 +85,10 @@ class ParameterPoints:
             told = not (row is not None and self.observed.shuffled)
             if told and self._curved(row, 0):
                 return list(self._one_record(row, 0).averages(weightings))
-            if told and self.compiled.discrete and isinstance(law := self._entry(row, 0), Finite):
-                return [Finite.of(law.values, weights @ law.probabilities / weights.sum()) for weights in weightings]
+            if told and self.compiled.discrete and np.isnan(self._likelihood(row, 0).known[0]):
+                near = middle_of_released(self.observed.columns[0])[0]
+                density = lambda x, some: self._at(some)._log_density(x, row, 0)  # noqa: E731
+                return list(count_averages(density, self._likelihood(row, 0), near, np.stack(weightings)))
         parts = [(np.flatnonzero(weights > 0), weights) for weights in weightings]
         return [replace(self._at(keep), weights=weights[keep]).law(target) for keep, weights in parts]
 
