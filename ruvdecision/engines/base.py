@@ -145,7 +145,7 @@ class Evidence:
 
 
 class MaskMixture(Protocol):
-    """Posteriors over what a mask may have been, the prior of that, and the log density of a release with its rank."""
+    """Posteriors over what a mask may have been, the prior of that, and the log densities of a release with ranks."""
 
     @property
     def masks(self) -> tuple[Mask, ...]: ...
@@ -153,7 +153,7 @@ class MaskMixture(Protocol):
     @property
     def prior(self) -> Array: ...
 
-    def log_density(self, release: Any) -> tuple[float, float]: ...
+    def log_densities(self, release: Any) -> tuple[Array, Array]: ...
 
     def after(self, release: Any, rng: np.random.Generator) -> Posterior: ...
 

@@ -29,7 +29,7 @@ from ...targets import BaseTarget, Kind
 from ...users.mask_prior import MaskPrior
 from ...users.user import User
 from ..base import Judged, Problem, ProgressCallback, Refusal
-from ..unknown_mask import combined_weights, log_evidence
+from ..unknown_mask import combined_weights
 from ..wrong_belief import cost_of
 from .law import FiniteLaw, TooManyReleases
 from .tables import AVERAGED
@@ -104,9 +104,9 @@ class FinitePair:
         logs, ranks, chances = self._joints(release)
         return np.asarray(combined_weights(self.prior, logs, ranks) @ chances)
 
-    def log_density(self, release: Any) -> tuple[float, float]:
-        """Log density of a release, whatever the mask was, and its rank."""
-        return log_evidence(self.prior, *self._joints(release)[:2])
+    def log_densities(self, release: Any) -> tuple[Array, Array]:
+        """Log density of a release under every candidate, and its rank."""
+        return self._joints(release)[:2]
 
     def _joints(self, release: Any) -> tuple[Array, Array, Array]:
         """Log density of a release under every candidate, its rank, and the probabilities of the target's values."""

@@ -21,7 +21,7 @@ from ...protocols import Array, Posterior
 from ...targets import BaseTarget, Kind, Term
 from ...users.mask_prior import MaskPrior
 from ...users.user import User
-from ..unknown_mask import combined_weights, log_evidence
+from ..unknown_mask import combined_weights
 from .affine import AffineMeans, log_density
 from .conditioning import Conditioned
 from .forms import (
@@ -94,9 +94,9 @@ class NormalMixture:
         """Posterior probability of every candidate, from released values in the channel's order of rows."""
         return combined_weights(self.prior, *self._log_densities(values))
 
-    def log_density(self, release: Any) -> tuple[float, float]:
-        """Log density of a release, whatever the mask was, and its rank: the least of candidates that can make it."""
-        return log_evidence(self.prior, *self._log_densities(released(self.belief, self.channel, release)[0]))
+    def log_densities(self, release: Any) -> tuple[Array, Array]:
+        """Log density of a release under every candidate, and the rank of each."""
+        return self._log_densities(released(self.belief, self.channel, release)[0])
 
     def _log_densities(self, values: Array) -> tuple[Array, Array]:
         """Log density of released values under every candidate, and the rank of each; the last one is kept."""

@@ -506,9 +506,9 @@ def _within_support(compiled: CompiledModel, observed: ReleaseLikelihood) -> Rel
     """What is told of records, each between the ends of its own law where these differ: nodes are cut there."""
     if compiled.discrete or compiled.single is not None or compiled.kind != "elementwise":
         return observed
-    start, columns = compiled.natural(compiled.initial[None]), list(observed.columns)
+    columns = list(observed.columns)
     for j, column in enumerate(columns):
-        ends = row_ends(compiled, start, column, j)
+        ends = row_ends(compiled, column, j)
         if ends is not None:
             bounded = (np.isfinite(ends[0]) | np.isfinite(ends[1])) & ~np.asarray(column.uninformative)
             rows, rest = (np.flatnonzero(some & np.isnan(column.known)) for some in (bounded, ~bounded))

@@ -134,7 +134,7 @@ class Quadrature(BaseEngine):
         nodes, rough, marginalizations = np.zeros(len(masks), dtype=int), np.zeros(len(masks)), [""] * len(masks)
         trouble: list[dict[str, int]] = [{} for _ in masks]
         sampled: dict[int, Point] = {}
-        sampler = ReleaseSampler(Sampling(), compiled, users) if self.fallback else None
+        sampler = ReleaseSampler(Sampling(importance=True), compiled, users) if self.fallback else None
         waiting: list[tuple[int, int, ReleaseLikelihood, np.random.SeedSequence]] = []
         for r, observed, seed in replicates_of(problem, compiled, tally):
             waiting += [(r, i, release, seed) for i, release in enumerate(observed) if release is not None]
@@ -209,7 +209,7 @@ class Quadrature(BaseEngine):
         try:
             return settled_law(posteriors, user, self.tolerance)
         except RuvError:
-            sampler = ReleaseSampler(Sampling(), compiled, [user])
+            sampler = ReleaseSampler(Sampling(importance=True), compiled, [user])
             point = _sampled(sampler, observed, np.random.SeedSequence(0)) if self.fallback else None
             if point is None:
                 raise

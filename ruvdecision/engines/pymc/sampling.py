@@ -62,6 +62,9 @@ class Sampling(BaseEngine):
         it.
     reuse : bool
         False samples every release afresh.
+    importance : bool
+        Try weighted draws around the mode first, for models with at most six unknown numbers: nothing is compiled, and
+        a sampler is asked where the weights say that they will not do; ``engine="auto"`` does.
     prior_power, likelihood_power : float
         Raise the prior or the likelihood to a power by importance weights: what a weaker or stronger prior would have
         given, without sampling again (Kallioinen et al., 2024). At most 1,000. See `power_scaling`.
@@ -88,6 +91,7 @@ class Sampling(BaseEngine):
     strict: bool = False
     keep: Any = False
     reuse: bool = True
+    importance: bool = False
     prior_power: float = 1.0
     likelihood_power: float = 1.0
     name = "sampling"
@@ -107,6 +111,7 @@ class Sampling(BaseEngine):
             object.__setattr__(self, "target_mcse", check_number("target_mcse", self.target_mcse, low=0, open_low=True))
         check_flag("strict", self.strict, "Say whether a chain that did not converge is an error")
         check_flag("reuse", self.reuse, "Say whether neighbours may share draws")
+        check_flag("importance", self.importance, "Say whether weighted draws are tried first")
         if not isinstance(self.keep, (bool, np.bool_)):
             do = "Name the releases whose draws you want, or write True or False"
             masks = (self.keep,) if isinstance(self.keep, Mask) else tuple(check_list("keep", self.keep, do))
@@ -118,6 +123,10 @@ class Sampling(BaseEngine):
         default = type(self).__dataclass_fields__
         shown = [n for n in default if getattr(self, n) != default[n].default]
         return f"Sampling({', '.join(f'{n}={getattr(self, n)!r}' for n in shown)})"
+
+    @classmethod
+    def where(cls, asked: BaseEngine | None) -> BaseEngine:
+        return super().where(asked) if asked is not None else cls(importance=True)
 
     # -- the engine's contract -----------------------------------------------------------------------
 

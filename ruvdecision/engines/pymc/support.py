@@ -203,11 +203,22 @@ def grid_at(compiled: CompiledModel, theta: Theta, column: Observation, place: i
     return RecordGrid(support_map, float(low), float(high))
 
 
-def row_ends(compiled: CompiledModel, theta: Theta, column: Observation, place: int = 0) -> tuple[Array, Array] | None:
-    """Ends of the support of each record of a column, ``(n,)`` both; None if all have the same, or are counts."""
+def row_ends(compiled: CompiledModel, column: Observation, place: int = 0) -> tuple[Array, Array] | None:
+    """Ends of the support of each record of a column, ``(n,)`` both; None if all have the same, or are counts.
+
+    They are looked for once, at the model's own start.
+    """
     if compiled.discrete or compiled.single is not None or compiled.kind != "elementwise":
         return None
-    centre, length = middle_of_released(column)
+    key = ("row ends", place)
+    if key not in compiled.cache:
+        compiled.cache[key] = _row_ends(compiled, *middle_of_released(column), place)
+    found: tuple[Array, Array] | None = compiled.cache[key]
+    return found
+
+
+def _row_ends(compiled: CompiledModel, centre: float, length: float, place: int) -> tuple[Array, Array] | None:
+    theta = compiled.natural(compiled.initial[None])
 
     def inside(x: Array) -> NDArray[np.bool_]:
         """At numbers of each row's own, ``(K, n)``."""

@@ -249,8 +249,7 @@ class ParameterPoints:
 
     def _support_map(self, row: int, column: int) -> SupportMap:
         """The ends between which a record lies: those of its own law where laws differ in that."""
-        some = {name: values[:: max(1, len(values) // 8)] for name, values in self.theta.items()}
-        ends = row_ends(self.compiled, some, self.observed.columns[column], column)
+        ends = row_ends(self.compiled, self.observed.columns[column], column)
         return self.support_maps[column] if ends is None else SupportMap(float(ends[0][row]), float(ends[1][row]))
 
     def _likelihood(self, row: int | None, column: int) -> Observation:

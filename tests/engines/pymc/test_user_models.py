@@ -375,6 +375,12 @@ def test_a_scale_near_zero_has_its_evidence(lognormals):
     wide = sigma**2 + 0.01
     right = -3 * np.log(wide) - 0.5 * np.sum((logs[:, None] - mu) ** 2, axis=0) / wide
     np.testing.assert_allclose(found - found[-1], right - right[-1], atol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_scale_that_may_be_near_zero(lognormals):
+    logs = np.array([3.9, 3.5, 3.9, 4.1, 3.9, 4.0])
+    user = ruv.User(lognormals, ruv.Parameter("sigma"), ruv.Quadratic())
     law = ruv.posterior(user, Times(), np.exp(logs), engine="quadrature")
     m, s = np.linspace(1, 7, 601)[:, None], np.exp(np.linspace(-16, 2, 901))
     wide = s**2 + 0.01
@@ -395,7 +401,8 @@ def test_records_with_bounds_of_their_own():
 
     release = np.array([48.0, 58.0, np.nan])
     belief, mask = ruv.PyMCBelief(build), ruv.Suppress(rows=[2]) | ruv.Noise(sd=6.0)
-    mu, x = np.linspace(0, 100, 1001)[:, None], np.linspace(-60, 160, 8801)
+    # Middles of cells, so that no cell is cut by an end.
+    mu, x = np.linspace(0, 100, 1001)[:, None], np.linspace(-60, 160, 8801)[1:] - 0.0125
     inside = lambda i: np.exp(-0.5 * ((x - mu) / 8) ** 2) * ((x > low[i]) & (x < high[i]))  # noqa: E731
     told = [np.exp(-0.5 * ((y - x) / 6) ** 2) if np.isfinite(y) else np.ones(len(x)) for y in release]
     laws = [inside(i) for i in range(3)]
