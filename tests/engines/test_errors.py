@@ -21,7 +21,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::Deprec
 SEEDS = 120
 Estimate = Callable[[int], tuple[float, float]]
 NORMAL = ruv.NormalBelief(records=3, variance=2.0, prior_mean=0.5, prior_variance=5.0)
-THIRDS = ruv.FiniteBelief([0, 1, 3], records=3)
+CHANCES = np.array([[0.6, 0.3, 0.1], [0.1, 0.3, 0.6]])
+THIRDS = ruv.FiniteBelief([0, 1], likelihood=CHANCES, outcomes=[0, 1, 3], records=3)
 FILE = np.array([0.3, 2.1, -1.0])
 
 

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 import ruvdecision as ruv
-from ruvdecision.engines.base import Problem
+from ruvdecision.engines.base import Problem, pick
 from ruvdecision.engines.pymc import quadrature
 from ruvdecision.engines.pymc.data import Tally, observed_release, replicates_of
 from ruvdecision.engines.pymc.draws import tail_of_loss
+from ruvdecision.engines.pymc.importance import weighted_draws
+from ruvdecision.engines.pymc.log_posterior import log_posteriors
 from ruvdecision.engines.pymc.marginal import marginal_likelihood
 from ruvdecision.engines.pymc.model import compiled_model
 from ruvdecision.engines.pymc.node_uncertainty import Settled
@@ -441,3 +443,42 @@ def test_mass_in_two_places_is_not_overlooked():
     user = ruv.User(ruv.PyMCBelief(build), ruv.Parameter("mu"), ruv.Quadratic())
     with pytest.raises(ruv.errors.ConvergenceError, match="mass that the nodes around its mode miss"):
         ruv.Quadrature().posterior(user, ruv.Noise(sd=1.0), np.array([48.0, 58.0, 52.0]))
+
+
+# -- draws without a sampler -------------------------------------------------------------------------------
+
+
+def test_few_parameters_are_drawn_without_a_sampler():
+    z = np.random.default_rng(5).normal(size=(12, 3))
+
+    def build(n):
+        with pm().Model() as model:
+            beta = pm().Normal("beta", 0, 2, shape=3)
+            pm().Normal("x", z @ beta, 1.0, shape=n)
+        return model
+
+    release = z @ [1.0, 2.0, -1.0] + 0.3
+    user = ruv.User(ruv.PyMCBelief(build), ruv.Parameter("beta", component=1), ruv.Quadratic())
+    assert pick("auto", user, [ruv.Noise(sd=0.5)], release).importance
+    point = ruv.Sampling(importance=True).point(user, ruv.Noise(sd=0.5), release)
+    right = np.linalg.inv(np.eye(3) / 4 + z.T @ z / 1.25)
+    value, error = (float(v) for v in point.values[0])
+    assert point.how == "importance sampled" and point.converged and not compiled_model(user.belief, 12).samplers
+    assert abs(value - right[1, 1]) < 4 * error < 0.2 * value
+    mean = right @ (z.T @ release / 1.25)
+    assert float(point.posteriors[0].mean()) == pytest.approx(mean[1], abs=4 * np.sqrt(right[1, 1] / 500))
+
+
+def test_two_modes_are_left_to_a_sampler():
+    def build(n):
+        with pm().Model() as model:
+            mu = pm().NormalMixture("mu", w=[0.5, 0.5], mu=[0.0, 100.0], sigma=1.0)
+            pm().Normal("x", mu, 80.0, shape=n)
+        return model
+
+    belief = ruv.PyMCBelief(build)
+    compiled, observed = observed_release(
+        belief, ruv.Parameter("mu"), ruv.Noise(sd=1.0), np.array([48.0, 58.0, 52.0]), "posterior"
+    )
+    ((_, posterior),) = log_posteriors(compiled, [observed])
+    assert weighted_draws(posterior, 1000, np.random.default_rng(1)) is None
