@@ -24,7 +24,8 @@ NEGLIGIBLE = 1e-13
 """Relative error below which a number is as exact as numbers are."""
 REFINEMENTS = 5
 """Times that the records' nodes are made finer before their error is taken as it is."""
-CLOSE = 1e-9
+CLOSE, MANY = 1e-9, 2000
+"""Error of the records' nodes, in logs, that is as good as none, and how many of them are many."""
 HALVINGS, FEW_HALVINGS = 4, 3
 CUTS = (18.0, 9.0)
 """How far below the largest, in logs, a node's weight may be where it is seen how a value grows with the range."""
@@ -276,8 +277,8 @@ def _settle_records(posteriors: LogPosteriors) -> tuple[LogPosteriors, LaplaceBo
     rng, before = np.random.default_rng(0), np.inf
     for _ in range(REFINEMENTS):
         node_error[0] = posteriors.refinement_error(boxes.u(rng.standard_normal((16, boxes.size)) * 2)[0])
-        # Finer nodes that do not help would only cost.
-        if node_error[0] <= CLOSE or node_error[0] > before / 2:
+        # Where there are many, finer nodes that do not help would only cost.
+        if node_error[0] <= CLOSE or (node_error[0] > before / 2 and posteriors.record_nodes > MANY):
             break
         posteriors, before = posteriors.refined(), node_error[0]
     return posteriors, _whole_boxes(posteriors, boxes.modes), node_error
