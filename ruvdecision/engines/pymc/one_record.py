@@ -412,9 +412,10 @@ class _Counts:
             values = np.arange(first, last + 1)
             if last - first >= min(MOST_COUNTS, CELLS / self.count):
                 return values
-            moment = sum(self._moment(values, weights, some) for some in self.blocks(len(values)))
+            parts = [self._moment(values, weights, some) for some in self.blocks(len(values))]
+            moment = np.sum(parts, axis=0)
             # A sixteenth of the range at either end shows whether anything lies beyond it.
-            edge, total = max(1, len(values) // 16), 1e-14 * np.sum(moment)
+            edge, total = max(1, len(values) // 16), 1e-14 * moment.sum()
             more = [moment[:edge].sum() > total and first > low, moment[-edge:].sum() > total and last < high]
             if not any(more):
                 return values
