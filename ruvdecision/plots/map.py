@@ -36,6 +36,7 @@ from .theme import (
     look_of,
     name_axes,
     plain,
+    plain_ticks,
     points,
     threshold,
 )
@@ -143,7 +144,7 @@ def rumap(
         look_of(ax)  # says if these are no axes
         wide, tall = (w[np.isfinite(w)] for w in wall) if wall else (x[:0], y[:0])
         case = worst_case(rumap)
-        region = _region(case, chosen, max_risk)
+        region = region_of(case, chosen, max_risk)
         _set_axes(ax, rumap, np.append(x[shown], wide), np.append(y[shown], tall), region, log)
 
         colours = cycle([(c, m, s) for s in LINES for c, m in zip(look_of(ax).colours, MARKERS, strict=True)])
@@ -151,7 +152,7 @@ def rumap(
         if len(techniques) > MOST_TECHNIQUES:
             curves = [_Curve(f"{len(techniques):,} techniques", np.flatnonzero(shown))]
         else:
-            curves = [c for technique in techniques for c in _curves(rumap, technique, shown)]
+            curves = [c for technique in techniques for c in curves_of(rumap, technique, shown)]
         looks = [(next(colours), curve) for curve in curves]
         if frontier and case is not None:
             # Of several users the frontier is that of the worst case: a choice is among releases, not among users.
@@ -247,7 +248,7 @@ class _Curve:
     at: Array | None = None
 
 
-def _curves(rumap: RUMap, technique: str, shown: Rows) -> list[_Curve]:
+def curves_of(rumap: RUMap, technique: str, shown: Rows) -> list[_Curve]:
     """Split a technique into lines along which one parameter varies and the others are fixed."""
     rows = np.flatnonzero((np.array(rumap.techniques, dtype=object) == technique) & shown)
     if rows.size <= 1:
@@ -313,11 +314,12 @@ def _set_axes(ax: Axes, rumap: RUMap, x: Array, y: Array, region: tuple[Array, A
         found = window(letter, values, core, score=score, log=log)
         ax.set(**{f"{letter}scale": "log"} if found.log else {})
         ax.set(**{f"{letter}lim": (found.low, found.high)})
+    plain_ticks(ax)
     name_axes(ax, rumap)
     bare(ax, look_of(ax), "both", ("top", "right"))
 
 
-def _region(case: RUMap | None, chosen: Choice | None, max_risk: float | None) -> tuple[Array, Array]:
+def region_of(case: RUMap | None, chosen: Choice | None, max_risk: float | None) -> tuple[Array, Array]:
     """Utilities and risks that a reader must see: frontier, choice and threshold."""
     if case is None:
         return np.empty(0), np.empty(0)
