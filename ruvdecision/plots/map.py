@@ -468,7 +468,10 @@ def _remarks(ax: Axes, rumap: RUMap, shown: Rows, refused: str) -> list[str]:
     if np.any(infinite):
         remarks.append("triangle at the edge: infinite")
     if np.any(~rumap.converged[shown]):
-        remarks.append("open marker: not converged")
+        endless = np.isinf(rumap.intruder_uncertainty) | np.isinf(rumap.scientist_uncertainty)
+        some = [~rumap.converged & shown & ~endless, ~rumap.converged & shown & endless]
+        words = [w for w, rows in zip(("not converged", "U is not finite"), some, strict=True) if np.any(rows)]
+        remarks.append(f"open marker: {', '.join(words)}")
     if np.any((rumap.risk_error[shown] > 0) | (rumap.utility_error[shown] > 0)):
         remarks.append("bars: one standard error")
     sides = ((rumap.utility, ax.get_xlim()), (rumap.risk, ax.get_ylim()))
