@@ -308,7 +308,8 @@ class DataShuffle(Mask):
         ]
         x = np.zeros((n, len(chosen)))
         for j, rows in enumerate(there):
-            x[rows, j] = normal_scores(ranked[j])
+            if len(rows):
+                x[rows, j] = normal_scores(ranked[j])
         u = _directions(frame.table.iloc[:, given])
         fitted = u @ (u.T @ x)
         df = n - u.shape[1]
@@ -332,6 +333,8 @@ def _directions(part: pd.DataFrame) -> Array:
         there = part[name].notna().to_numpy(dtype=bool)
         if not there.all():
             blocks.append(there[:, None].astype(np.float64))
+        if not there.any():
+            continue
         if has_order(part[name]):
             scores = np.zeros((len(part), 1))
             scores[there, 0] = normal_scores(rank_columns("DataShuffle", part.loc[there, [name]])[0])

@@ -103,13 +103,14 @@ MOVES = {"Shuffle", "Swap", "Subsample", "Chain"}
 def missing_only_where_it_says(mask: masks.Mask, before: pd.DataFrame, after: pd.DataFrame, edge: str) -> None:
     """Missing and infinite entries come from the input, or from suppression.
 
-    They stay in their rows unless rows move. A synthetic column may have blanks if the column had some, elsewhere.
+    They stay in their rows unless rows move. A synthetic column may have blanks if the column had some, elsewhere, and
+    so may a microaggregated one: a centre of too few entries is not shown.
     """
     known = [type(s).__name__ for s in mask.parts]
     infinite = any(isinstance(s, masks.Noise) and (s.variance == np.inf or callable(s.sd)) for s in mask.parts)
     for old, new in ((before.isna(), after.isna()), (infinities(before), infinities(after))):
         if not BLANKS.intersection(known) and not infinite:
-            if "Synthesize" in known and len(known) == 1:
+            if "Microaggregate" in known or known == ["Synthesize"]:
                 assert not (new.to_numpy().any(axis=0) & ~old.to_numpy().any(axis=0)).any(), edge
             elif MOVES.intersection(known) or len(known) > 1:
                 assert (new.to_numpy().sum(axis=0) <= old.to_numpy().sum(axis=0)).all(), edge
@@ -285,7 +286,10 @@ def resampled(mask: Any, before: pd.DataFrame, after: pd.DataFrame, edge: str) -
     if found is None or new is None:
         return
     for i in chosen(mask, before):
-        x, y = found[0][:, i], new[0][:, i]
+        there = ~np.isnan(found[0][:, i])
+        x, y = found[0][there, i], new[0][there, i]
+        if not there.any():
+            continue
         assert (np.diff(y[np.argsort(x, kind="stable")]) >= 0).all() and x.min() <= y.min() and y.max() <= x.max(), edge
         assert mask.times > 1 or set(y) <= set(x), edge
 

@@ -697,7 +697,6 @@ def test_arguments_that_cannot_be_right(arguments: dict, message: str) -> None:
             "No column is left",
         ),
         (Synthesize(method="normal", proper=True, columns=["x"], given=["hole"]), "missing"),
-        (DataShuffle(columns=["x"], given=["hole"]), "hole"),
         (DataShuffle(columns=["answer"]), "unordered"),
         (DataShuffle(columns=["x"], given=["x"]), "cannot be in"),
         (DataShuffle(columns=["x"], given=["name"]), "200 categories"),
