@@ -23,6 +23,7 @@ from ..protocols import Loss, Posterior, Solution, Value
 from ..running.replication import REPLICATES, replicate_error, replicate_seeds
 from ..users.user import User
 from .base import Evidence, Ints, Judged, Missing, Plan, Problem, ProgressCallback, Refusal, Rewrite, plan_for
+from .names import columns_of
 from .unknown_mask import UnknownMask
 
 SAMPLED = 8
@@ -122,7 +123,7 @@ class WrongBelief(Rewrite):
         for for_data, for_mask, _ in replicate_seeds(self.problem.seed, count):
             records = belief.draw(np.random.default_rng(for_data)) if data is None else data
             # A frame keeps the row numbers, which tell who is in a sample; a table of counts has no rows.
-            yield mask.release(records if isinstance(belief, TableBelief) else _numbered(records), for_mask)
+            yield mask.release(records if isinstance(belief, TableBelief) else _numbered(records, belief), for_mask)
 
     def _before(self) -> float:
         """Expected loss before any release."""
@@ -133,7 +134,7 @@ class WrongBelief(Rewrite):
             if self.own.engine.planned or self.engine.planned:
                 # A sampler wants to see a release, be it one that tells nothing.
                 rows = users[1].belief.draw(np.random.default_rng(0)) if data is None else data
-                nothing = NOTHING.release(_numbered(rows), 0)
+                nothing = NOTHING.release(_numbered(rows, users[1].belief), 0)
             own, right = (
                 plan_for(self.asked, Problem.of(u, [NOTHING], data)).posterior(NOTHING, nothing) for u in users
             )
@@ -164,7 +165,8 @@ def cost_of(loss: Loss, actual: Posterior, estimate: Any) -> Value:
     return actual.expect(lambda theta: loss(estimate, theta), at=estimate)
 
 
-def _numbered(records: Any) -> pd.DataFrame:
-    """Records whose index numbers their rows."""
-    plain = records.reset_index(drop=True) if isinstance(records, (pd.Series, pd.DataFrame)) else records
-    return pd.DataFrame(plain)
+def _numbered(records: Any, belief: Any) -> pd.DataFrame:
+    """Records whose index numbers their rows, under the belief's names."""
+    if isinstance(records, (pd.Series, pd.DataFrame)):
+        return pd.DataFrame(records.reset_index(drop=True))
+    return pd.DataFrame(records, columns=columns_of(belief, len(records)))

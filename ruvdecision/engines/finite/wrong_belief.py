@@ -220,7 +220,9 @@ class FinitePair:
                 own.append(self.laws[0].after(slots))
                 actual.append(self.law.after(slots))
             else:
-                release = self.mask.release(pd.DataFrame(self.truth.decode(records)), for_mask)
+                release = self.mask.release(
+                    pd.DataFrame(self.truth.decode(records), columns=self.truth.columns), for_mask
+                )
                 own.append(self.mixed(release))
                 actual.append(self.law.after(self.actual.read(release)))
         cost, believed = self.costs(np.stack(own), np.stack(actual))

@@ -55,7 +55,8 @@ def records_of(belief: PyMCBelief, data: object) -> Frame | None:
 def drawn_records(belief: PyMCBelief, seed: Seed) -> Frame:
     """Records drawn from the belief as a table with rows numbered from 0."""
     records: Array = belief.draw(np.random.default_rng(seed))
-    return Frame.of(pd.DataFrame(records if records.ndim == 2 else records[:, None]))
+    names = belief.column_names(len(records))
+    return Frame.of(pd.DataFrame(records if records.ndim == 2 else records[:, None], columns=names))
 
 
 def observed_in(mask: Mask, records: Frame, compiled: CompiledModel, seed: Seed) -> ReleaseLikelihood:
