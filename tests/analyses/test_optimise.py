@@ -1,6 +1,7 @@
 """The best mask of families: exact, averaged over common random numbers, and noisy objectives."""
 
 import zlib
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import given, settings, strategies as st
 
 from ruvdecision.analyses.optimise import MaskFamily, Optimum, Search, optimise
 from ruvdecision.analyses.optimise.families import UnitBox, as_families
-from ruvdecision.analyses.optimise.objective import MapEvaluator, Objective
+from ruvdecision.analyses.optimise.objective import Candidate, Evaluator, MapEvaluator, Objective
+from ruvdecision.analyses.optimise.search import in_step, search_exactly
 from ruvdecision.analyses.optimise.surface import is_rough
 from ruvdecision.beliefs import NormalBelief
 from ruvdecision.errors import InfeasibleError, InputError
@@ -337,3 +339,58 @@ def test_families_that_are_none():
     with pytest.raises(InputError, match="one release per mask"):
         optimise(noisy_average, evaluator=lambda masks: evaluate(masks[:1], **USERS), max_risk=0.5)
     assert Optimum.__dataclass_params__.frozen
+
+
+# -- searches that run in step -------------------------------------------------------------------------------
+
+
+class Known(Evaluator):
+    """A safety of a + b and a loss of a^2 + 2 b^2, which under a + b >= 3 is least at (2, 1)."""
+
+    required, positive, calls = 3.0, True, 0
+
+    def numbers(self, masks):
+        self.calls += 1
+        a, b = np.array([np.ravel(mask.numbers) for mask in masks]).T
+        nothing = np.zeros(len(masks))
+        return Value(a + b, nothing), Value(a**2 + 2 * b**2, nothing), np.ones(len(masks), dtype=bool)
+
+
+def test_an_optimum_inside_the_box_is_found_to_rounding_in_few_calls():
+    family = MaskFamily(lambda a, b: Noise(variance=[a, b]), a=(0.0, 10.0), b=(0.0, 10.0))
+    evaluator = Known(1.0)
+    objective = Objective(family.parts("noise")[0], evaluator)
+    best = objective.best(search_exactly(objective, 8, np.random.SeedSequence(1)))
+    assert best.values == pytest.approx((2.0, 1.0), rel=1e-7)
+    assert best.loss == pytest.approx(6.0, rel=1e-12)
+    # Nine descents and five parabolas of seven roots each, one after the other, would ask some five hundred times.
+    assert evaluator.calls < 120
+
+
+def test_searches_in_step_ask_together_and_end_alone():
+    batches = []
+
+    def ask(values):
+        batches.append(values.ravel().tolist())
+        return [Candidate((v,), v, -v) for v in values.ravel()]
+
+    def search(ask, start, steps):
+        return [ask(np.array([[start + k]]))[0].safety for k in range(steps)]
+
+    found = in_step(ask, [partial(search, start=10.0 * i, steps=i) for i in range(4)])
+    assert found == [[], [10.0], [20.0, 21.0], [30.0, 31.0, 32.0]]
+    assert batches == [[10.0, 20.0, 30.0], [21.0, 31.0], [32.0]]
+
+
+@pytest.mark.parametrize("error", [InputError("what", "got", "do"), KeyboardInterrupt()])
+def test_searches_in_step_all_end_with_an_error(error):
+    def ask(values):
+        raise error
+
+    with pytest.raises(type(error)):
+        in_step(ask, [lambda one: one(np.zeros((1, 1))) for _ in range(3)])
+    with pytest.raises(ZeroDivisionError):
+        in_step(
+            lambda values: [Candidate((0.0,), 0, 0)] * len(values),
+            [lambda one: one(np.zeros((1, 1))), lambda one: 1 / 0],
+        )

@@ -159,7 +159,7 @@ def search_grid(low: float, high: float) -> Array:
     if np.isfinite(high):
         near = low + (high - low) * np.geomspace(1e-9, 1, GRID // 3)
         return np.unique(np.concatenate([np.linspace(low, high, GRID), near]))
-    return np.concatenate([[low], low + np.geomspace(1e-8, 1e12, 2 * GRID), [np.inf]])
+    return np.concatenate([[low], low + np.geomspace(1e-8, 1e12, GRID), [np.inf]])
 
 
 class UnitBox:

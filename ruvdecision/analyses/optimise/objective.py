@@ -109,7 +109,9 @@ class UserEvaluator(Evaluator):
 
     def _both(self, masks: Sequence[Mask]) -> list[Solution]:
         given: dict[str, Any] = {name: self.setting.get(name) for name in ("data", "replicates", "seed")}
-        problems = [Problem.of(user, masks, **given) for user in self.users]
+        first = Problem.of(self.users[0], masks, **given)
+        # What engines build of the masks is shared by users with one belief.
+        problems = [first, first.of_user(self.users[1])]
         return [plan_for(engine, p).run()[0] for engine, p in zip(self.engines, problems, strict=True)]
 
     def numbers(self, masks: Sequence[Mask]) -> tuple[Value, Value, NDArray[np.bool_]]:
@@ -204,6 +206,8 @@ class Objective:
         """Allowed points of the search grid."""
         self.safest = Candidate(tuple(low for low, _ in self.box), -np.inf, np.inf)
         self.errors = False
+        self._keys: dict[tuple[float, ...], object] = {}
+        """What tells masks apart, by their parameter values."""
         self._known: dict[object, tuple[float, ...]] = {}
 
     @property
@@ -217,18 +221,22 @@ class Objective:
 
     def points(self, values: Array) -> list[Candidate]:
         """Evaluate many parameter vectors at once; a mask that was evaluated before is not evaluated again."""
-        masks = [self.part.mask(v) for v in values]
-        keys = [(m.family, m.numbers) for m in masks]
-        new = {k: m for k, m in zip(keys, masks, strict=True) if k not in self._known}
+        rows = [tuple(map(float, v)) for v in values]
+        new: dict[object, Mask] = {}
+        for row in rows:
+            if row not in self._keys:
+                mask = self.part.mask(row)
+                self._keys[row] = key = (mask.family, mask.numbers)
+                if key not in self._known:
+                    new[key] = mask
         if new:
-            rows = self.evaluator.solve(list(new.values()))
-            self.errors |= bool(np.any(rows[1]) or np.any(rows[3]))
-            self._known |= {k: tuple(map(float, row)) for k, *row in zip(new, *rows, strict=True)}
+            solved = self.evaluator.solve(list(new.values()))
+            self.errors |= bool(np.any(solved[1]) or np.any(solved[3]))
+            self._known |= {k: tuple(map(float, numbers)) for k, *numbers in zip(new, *solved, strict=True)}
         found, margin = [], self.margin
-        for v, key in zip(values, keys, strict=True):
-            safety, safety_error, loss, loss_error = self._known[key]
-            safe = safety - margin * safety_error
-            found.append(Candidate(tuple(map(float, v)), safe, loss, safety_error, loss_error))
+        for row in rows:
+            safety, safety_error, loss, loss_error = self._known[self._keys[row]]
+            found.append(Candidate(row, safety - margin * safety_error, loss, safety_error, loss_error))
         best = max(found, key=lambda p: p.safety)
         if best.safety > self.safest.safety or len(self._known) == 1:
             self.safest = best

@@ -6,7 +6,11 @@ Boundaries are found by bracketed roots, edges of the box one by one, the inside
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from queue import SimpleQueue
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq, minimize, minimize_scalar
@@ -16,6 +20,8 @@ from ...protocols import Array
 from .families import UnitBox, search_grid
 from .objective import Candidate, Objective
 
+Ask = Callable[[Array], list[Candidate]]
+"""Evaluates parameter vectors, many at a time."""
 EDGES = 6
 """Families with at most this many parameters have every edge of their box searched."""
 
@@ -23,78 +29,126 @@ EDGES = 6
 def search_exactly(objective: Objective, starts: int, seed: np.random.SeedSequence) -> list[Candidate]:
     """Candidates for the best point of a family of one parameter or several."""
     names = objective.names
-    return line(objective, {}, names[0]) if len(names) == 1 else several(objective, starts, seed)
+    return lines(objective, [({}, names[0])]) if len(names) == 1 else several(objective, starts, seed)
 
 
-def line(objective: Objective, fixed: Mapping[str, float], free: str) -> list[Candidate]:
-    """Candidates along one parameter, the others fixed: ends, crossings of the threshold, inner optima."""
-    index = objective.names.index(free)
-    low, high = objective.box[index]
+def in_step(ask: Ask, searches: Sequence[Callable[[Ask], Any]]) -> list[Any]:
+    """Run searches side by side: what they ask for in one step is evaluated as one family of masks.
 
-    def at(x: float | Array) -> Array:
-        values = np.empty((np.size(x), len(objective.names)))
-        for i, name in enumerate(objective.names):
-            values[:, i] = np.atleast_1d(x) if i == index else fixed[name]
-        return values
+    Each is written as if it were alone; all wait until every one of them has asked or ended.
+    """
+    asked: SimpleQueue[tuple[int, Array | None]] = SimpleQueue()
+    answers: list[SimpleQueue[Any]] = [SimpleQueue() for _ in searches]
 
-    grid = search_grid(low, high)
-    on_grid = objective.points(at(grid))
-    found = objective.allowed_of(on_grid)
+    def run(i: int) -> Any:
+        def one(values: Array) -> list[Candidate]:
+            asked.put((i, values))
+            answer = answers[i].get()
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer  # type: ignore[no-any-return]
+
+        try:
+            return searches[i](one)
+        finally:
+            asked.put((i, None))
+
+    with ThreadPoolExecutor(max(len(searches), 1)) as pool:
+        ends = [pool.submit(run, i) for i in range(len(searches))]
+        running, waiting = set(range(len(searches))), dict[int, Array]()
+        try:
+            while running:
+                i, values = asked.get()
+                if values is None:
+                    running.discard(i)
+                else:
+                    waiting[i] = values
+                if running and waiting.keys() == running:
+                    # In the order of the searches, whichever asked first: the same numbers every time.
+                    order = sorted(waiting)
+                    found = iter(ask(np.concatenate([waiting[i] for i in order])))
+                    for i in order:
+                        answers[i].put(list(itertools.islice(found, len(waiting.pop(i)))))
+        except BaseException as error:
+            for answer in answers:
+                answer.put(error)
+            raise
+        return [end.result() for end in ends]
+
+
+Fixed = Mapping[str, float]
+
+
+def lines(objective: Objective, edges: Sequence[tuple[Fixed, str]]) -> list[Candidate]:
+    """Candidates along one parameter, the others fixed, for several such edges: ends, crossings, inner optima."""
+    ways = [partial(_along, objective, fixed, objective.names.index(free)) for fixed, free in edges]
+    grids = [search_grid(*objective.box[objective.names.index(free)]) for _, free in edges]
+    points = iter(objective.points(np.concatenate([at(grid) for at, grid in zip(ways, grids, strict=True)])))
+    found: list[Candidate] = []
+    searches: list[Callable[[Ask], Candidate | None]] = []
+    for at, grid in zip(ways, grids, strict=True):
+        on_grid = list(itertools.islice(points, len(grid)))
+        found += objective.allowed_of(on_grid)
+        allowed = [objective.allowed(p) for p in on_grid]
+        for i in np.flatnonzero(np.diff(allowed)):
+            searches.append(partial(_crossing, required=objective.required, at=at, a=grid[i], b=grid[i + 1]))
+        for i in range(1, len(grid) - 1):
+            below = on_grid[i].loss < min(on_grid[i - 1].loss, on_grid[i + 1].loss)
+            if below and all(allowed[i - 1 : i + 2]) and np.isfinite(grid[i + 1]):
+                searches.append(partial(_dip, at=at, low=grid[i - 1], high=grid[i + 1]))
     objective.coarse += found
-    for (a, p), (b, q) in itertools.pairwise(zip(grid, on_grid, strict=True)):
-        if objective.allowed(p) != objective.allowed(q):
-            x = _crossing(objective, at, a, b)
-            if x is not None:
-                found.append(objective.points(at(x))[0])
-    for i in range(1, len(grid) - 1):
-        around = on_grid[i - 1 : i + 2]
-        if (
-            all(objective.allowed(p) for p in around)
-            and around[1].loss < min(around[0].loss, around[2].loss)
-            and np.isfinite(grid[i + 1])
-        ):
-            inner = minimize_scalar(
-                lambda x: objective.points(at(x))[0].loss,
-                bounds=(grid[i - 1], grid[i + 1]),
-                method="bounded",
-                options={"xatol": 1e-12 * (1 + grid[i])},
-            )
-            found += objective.allowed_of(objective.points(at(inner.x)))
-    return found
+    return found + objective.allowed_of([p for p in in_step(objective.points, searches) if p is not None])
 
 
-def _crossing(objective: Objective, at: Callable[[float], Array], a: float, b: float) -> float | None:
-    """The parameter value at which the intruder's uncertainty meets what is needed."""
+def _along(objective: Objective, fixed: Fixed, index: int, x: float | Array) -> Array:
+    """Parameter vectors that differ in one parameter."""
+    values = np.empty((np.size(x), len(objective.names)))
+    for i, name in enumerate(objective.names):
+        values[:, i] = np.atleast_1d(x) if i == index else fixed[name]
+    return values
+
+
+def _dip(ask: Ask, at: Callable[[float], Array], low: float, high: float) -> Candidate:
+    """The least loss between two values of a parameter."""
+    options = {"xatol": 1e-12 * (1 + (low + high) / 2)}
+    least = minimize_scalar(lambda x: ask(at(x))[0].loss, bounds=(low, high), method="bounded", options=options)
+    return ask(at(least.x))[0]
+
+
+def _crossing(ask: Ask, required: float, at: Callable[[float], Array], a: float, b: float) -> Candidate | None:
+    """The point at which the intruder's uncertainty meets what is needed."""
     to, back = (lambda x: x), (lambda t: t)
     if np.isinf(b):
         # Towards infinity work in 1/x, where the uncertainty is smooth up to the end.
         to, back = (lambda x: 0.0 if np.isinf(x) else 1.0 / x), (lambda t: np.inf if t == 0 else 1.0 / t)
-    gap = lambda t: objective.points(at(back(t)))[0].safety - objective.required  # noqa: E731
+    gap = lambda t: ask(at(back(t)))[0].safety - required  # noqa: E731
     start, stop = to(a), to(b)
     ends = gap(start), gap(stop)
     if ends[0] == 0 or ends[1] == 0:
-        return a if ends[0] == 0 else b
+        return ask(at(a if ends[0] == 0 else b))[0]
     if np.sign(ends[0]) == np.sign(ends[1]) or not np.all(np.isfinite(ends)):
+        if not np.isinf(ends[1]) or ends[0] >= 0:
+            return None
         # An infinite end still brackets: step inside until it is finite.
-        if np.isinf(ends[1]) and ends[0] < 0:
-            for share in np.geomspace(0.5, 1e-12, 40):
-                inside = start + (stop - start) * (1 - share)
-                if np.isfinite(gap(inside)) and gap(inside) > 0:
-                    return float(back(brentq(gap, start, inside, xtol=1e-300, rtol=8.9e-16)))
-        return None
-    return float(back(brentq(gap, start, stop, xtol=1e-300, rtol=8.9e-16)))
+        inside = start + (stop - start) * (1 - np.geomspace(0.5, 1e-12, 40))
+        beyond = [t for t in inside if np.isfinite(gap(t)) and gap(t) > 0]
+        if not beyond:
+            return None
+        stop = beyond[0]
+    return ask(at(back(brentq(gap, start, stop, xtol=1e-300, rtol=8.9e-16))))[0]
 
 
 def several(objective: Objective, starts: int, seed: np.random.SeedSequence) -> list[Candidate]:
     """Every edge of the box exactly, and the inside by constrained optimisation from several starts."""
     d = len(objective.names)
-    found: list[Candidate] = []
     # Every edge of the box; of a box with too many those that start at its lowest corner.
-    corners = itertools.product((0, 1), repeat=d - 1) if d <= EDGES else [(0,) * (d - 1)]
-    for free, corner in itertools.product(range(d), list(corners)):
+    corners = list(itertools.product((0, 1), repeat=d - 1)) if d <= EDGES else [(0,) * (d - 1)]
+    edges: list[tuple[Fixed, str]] = []
+    for free, corner in itertools.product(range(d), corners):
         others = [i for i in range(d) if i != free]
         fixed = {objective.names[i]: objective.box[i][c] for i, c in zip(others, corner, strict=True)}
-        found += line(objective, fixed, objective.names[free])
+        edges.append((fixed, objective.names[free]))
+    found = lines(objective, edges)
     box = UnitBox(objective.box, [objective.half_way(j, search_grid(*objective.box[j])) for j in range(d)])
     unit = as_generator(seed).random((max(64, 16 * d), d))
     inside = objective.points(box.values(unit))
@@ -105,77 +159,67 @@ def several(objective: Objective, starts: int, seed: np.random.SeedSequence) -> 
     if found:
         best = min(found, key=lambda p: p.loss)
         seeds.append(np.clip(box.coordinates(best.values), 1e-3, 1 - 1e-3))
-    for start in seeds:
-        found += descend(objective, start, box)
+    searches = [partial(descend, objective=objective, start=start, box=box) for start in seeds]
+    found += itertools.chain(*in_step(objective.points, searches))
     if found:
         found += _polish(objective, min(found, key=lambda p: p.loss), box)
     return found
 
 
 def _polish(objective: Objective, best: Candidate, box: UnitBox) -> list[Candidate]:
-    """Walk along the threshold: one free parameter is solved for, the others are searched.
+    """Walk along the threshold: one free parameter is solved for, the others follow parabolas that grow narrower.
 
     The descent works with difference quotients and stops where they drown in rounding; this does not use them.
     """
-    inside = box.coordinates(best.values)
-    free = [j for j in range(len(inside)) if 0 < inside[j] < 1]
+    centre = box.coordinates(best.values)
+    free = [j for j in range(len(centre)) if 0 < centre[j] < 1]
     if not 2 <= len(free) <= 4 or abs(best.safety - objective.required) > 1e-4 * abs(objective.required):
         return []
-
-    def at(t: Array) -> Candidate:
-        return objective.point(box.values(t))
-
-    def moved(j: int, by: float) -> Array:
-        t = inside.copy()
-        t[j] = np.clip(t[j] + by, 0.0, 1.0)
-        return t
-
-    effect = {j: abs(at(moved(j, 1e-4)).safety - at(moved(j, -1e-4)).safety) for j in free}
-    held = max(free, key=lambda j: effect[j])
+    steps = np.clip(centre + 1e-4 * np.concatenate([np.eye(len(centre))[free], -np.eye(len(centre))[free]]), 0, 1)
+    safety = np.array([p.safety for p in objective.points(box.values(steps))]).reshape(2, -1)
+    held = free[int(np.argmax(np.abs(safety[0] - safety[1])))]
     others = [j for j in free if j != held]
+    pattern = np.array(list(itertools.product(range(-3, 4) if len(others) == 1 else (-1, 0, 1), repeat=len(others))))
+    quadratic = [(i, j) for i in range(len(others)) for j in range(i, len(others))]
     found: list[Candidate] = []
-
-    def loss(x: list[float] | Array) -> float:
-        t = inside.copy()
-        t[others] = np.clip(x, 0.0, 1.0)
-
-        def gap(v: float) -> float:
-            t[held] = v
-            return at(t).safety - objective.required
-
-        width = 1e-3
-        low, high = max(inside[held] - width, 0.0), min(inside[held] + width, 1.0)
-        while np.sign(gap(low)) == np.sign(gap(high)):
-            if width >= 1:
-                return np.inf
-            width *= 8
-            low, high = max(inside[held] - width, 0.0), min(inside[held] + width, 1.0)
-        t[held] = brentq(gap, low, high, xtol=1e-16, rtol=8.9e-16)
-        point = at(t)
-        if objective.allowed(point):
-            found.append(point)
-        return point.loss
-
-    if len(others) == 1:
-        centre = inside[others[0]]
-        minimize_scalar(
-            lambda x: loss([x]),
-            bounds=(max(centre - 0.05, 0.0), min(centre + 0.05, 1.0)),
-            method="bounded",
-            options={"xatol": 1e-9},
+    for width in 0.02 / 6.0 ** np.arange(5):
+        around = np.repeat(centre[None], len(pattern), axis=0)
+        around[:, others] = np.clip(centre[others] + width * pattern, 0.0, 1.0)
+        solved = in_step(
+            objective.points, [partial(_held, required=objective.required, t=t, held=held, box=box) for t in around]
         )
-    else:
-        simplex = np.vstack([inside[others], inside[others] + 0.01 * np.eye(len(others))])
-        minimize(
-            loss,
-            inside[others],
-            method="Nelder-Mead",
-            options={"initial_simplex": simplex, "xatol": 1e-8, "fatol": 1e-15, "maxfev": 250},
-        )
-    return found
+        good = [(t, p) for t, p in zip(around, solved, strict=True) if p is not None]
+        if len(good) < len(pattern):
+            break
+        found += objective.allowed_of(solved)
+        x = (around[:, others] - centre[others]) / width
+        terms = [np.ones(len(x)), *x.T, *(x[:, i] * x[:, j] for i, j in quadratic)]
+        fit = np.linalg.lstsq(np.stack(terms, axis=1), np.array([p.loss for p in solved]), rcond=None)[0]
+        slope, bend = fit[1 : 1 + len(others)], np.zeros((len(others), len(others)))
+        for (i, j), c in zip(quadratic, fit[1 + len(others) :], strict=True):
+            bend[i, j] += c
+            bend[j, i] += c
+        least = around[int(np.argmin([p.loss for p in solved]))].copy()
+        if np.all(np.linalg.eigvalsh(bend) > 0):
+            step = np.clip(-np.linalg.solve(bend, slope), pattern.min(), pattern.max())
+            least[others] = np.clip(centre[others] + width * step, 0.0, 1.0)
+        centre = least
+    end = _held(objective.points, objective.required, centre, held, box)
+    return found + objective.allowed_of([] if end is None else [end])
 
 
-def descend(objective: Objective, start: Array, box: UnitBox) -> list[Candidate]:
+def _held(ask: Ask, required: float, t: Array, held: int, box: UnitBox) -> Candidate | None:
+    """The point with these coordinates but one, which is solved for so that the threshold is met."""
+    point = lambda v: ask(box.values(np.where(np.arange(len(t)) == held, v, t))[None])[0]  # noqa: E731
+    gap = lambda v: point(v).safety - required  # noqa: E731
+    for width in 1e-3 * 8.0 ** np.arange(5):
+        low, high = max(t[held] - width, 0.0), min(t[held] + width, 1.0)
+        if np.sign(gap(low)) != np.sign(gap(high)):
+            return point(brentq(gap, low, high, xtol=1e-16, rtol=8.9e-16))
+    return None
+
+
+def descend(ask: Ask, objective: Objective, start: Array, box: UnitBox) -> list[Candidate]:
     """Sequential quadratic programming on the unit box, with gradients from one vectorised evaluation."""
     d = len(start)
 
@@ -188,7 +232,7 @@ def descend(objective: Objective, start: Array, box: UnitBox) -> list[Candidate]
                 moved = t.copy()
                 moved[j] = end[j]
                 rows.append(moved)
-        points = objective.points(box.values(np.array(rows)))
+        points = ask(box.values(np.array(rows)))
         safety, loss = np.array([p.safety for p in points]), np.array([p.loss for p in points])
         width = high - low
         if objective.evaluator.positive:
@@ -217,12 +261,12 @@ def descend(objective: Objective, start: Array, box: UnitBox) -> list[Candidate]
         bounds=[(0.0, 1.0)] * d,
         constraints={"type": "ineq", "fun": lambda t: remembered(t)[0][1], "jac": lambda t: remembered(t)[1][1]},
         method="SLSQP",
-        options={"maxiter": 200, "ftol": 1e-15},
+        options={"maxiter": 25, "ftol": 1e-8},
     )
     end = np.clip(result.x, 0.0, 1.0)
     end = np.where(end < 1e-7, 0.0, np.where(end > 1 - 1e-7, 1.0, end))
     values = box.values(end)
-    point = objective.point(values)
+    (point,) = ask(values[None])
     if objective.allowed(point):
         return [point]
     # Just outside: go along the free coordinate that moves the intruder most until the threshold is met.
@@ -233,7 +277,7 @@ def descend(objective: Objective, start: Array, box: UnitBox) -> list[Candidate]
     j = max(free, key=lambda i: abs(effect[i]))
 
     def along(x: float) -> Candidate:
-        return objective.point(np.where(np.arange(d) == j, x, values))
+        return ask(np.where(np.arange(d) == j, x, values)[None])[0]
 
     def gap(x: float) -> float:
         return along(x).safety - objective.required

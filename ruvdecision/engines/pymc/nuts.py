@@ -211,8 +211,8 @@ def smooth_weights(logs: Array) -> tuple[Array, float]:
         else:
             from arviz_stats.base import array_stats
 
-            # ArviZ 1 wants log likelihoods, whose negatives are the log weights of leave-one-out; it raises where a tail
-            # has too few or only equal values to be fitted.
+            # ArviZ 1 wants log likelihoods, whose negatives are the log weights of leave-one-out; it raises where
+            # a tail has too few or only equal values to be fitted.
             try:
                 smoothed, k = array_stats.psislw(-logs)
             except (ValueError, IndexError):
