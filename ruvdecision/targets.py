@@ -788,7 +788,7 @@ class Average(BaseTarget):
         if weights is not None:
             do = "Give one weight per record, none negative"
             given = np.asarray(as_float_array("weights", weights))
-            shares = tuple(check_shares("weights", given, (given.size,), do).tolist())
+            shares = tuple(check_shares("weights", given, (max(given.size, 1),), do).tolist())
             index = getattr(weights, "index", None)  # a Series has one, and a list a method of that name
             labels = None if index is None or callable(index) else tuple(index)
         for key, value in (

@@ -101,6 +101,8 @@ class Replicate(NamedTuple):
     """None where enough releases of a mask were looked at."""
     seed: np.random.SeedSequence
     """For whatever is drawn after the releases."""
+    released: list[Any]
+    """The releases themselves."""
 
 
 def replicates_of(problem: Problem, compiled: CompiledModel, tally: Tally) -> Iterator[Replicate]:
@@ -119,7 +121,8 @@ def replicates_of(problem: Problem, compiled: CompiledModel, tally: Tally) -> It
             tally.fixed = np.array(still) & [records is not None or _empty(one) for one in released]
             tally.counts[tally.fixed] = 1
         wanted = zip(problem.masks, released, tally.counts > r, strict=True)
-        yield Replicate(r, [_observed(m, one, compiled) if more else None for m, one, more in wanted], seed)
+        observed = [_observed(m, one, compiled) if more else None for m, one, more in wanted]
+        yield Replicate(r, observed, seed, released)
 
 
 class Watched(np.random.Generator):

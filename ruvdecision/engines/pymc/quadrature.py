@@ -136,7 +136,7 @@ class Quadrature(BaseEngine):
         sampled: dict[int, Point] = {}
         sampler = ReleaseSampler(Sampling(), compiled, users) if self.fallback else None
         waiting: list[tuple[int, int, ReleaseLikelihood, np.random.SeedSequence]] = []
-        for r, observed, seed in replicates_of(problem, compiled, tally):
+        for r, observed, seed, _ in replicates_of(problem, compiled, tally):
             waiting += [(r, i, release, seed) for i, release in enumerate(observed) if release is not None]
             if ALIKE <= r < tally.counts.max() - 1 and len(waiting) < TOGETHER:
                 continue
