@@ -53,7 +53,7 @@ def met(problem: Problem) -> Problem:
         user = _by_position(user, found)
         release = problem.release
         if release is not None and tables:
-            ordered = tuple(in_order(one, names, "The release") for one in files)
+            ordered = tuple(_numbered(in_order(one, names, "The release"), problem) for one in files)
             release = ordered if isinstance(release, tuple) else ordered[0]
         problem = replace(
             problem,
@@ -95,6 +95,21 @@ def in_order(data: Any, names: Sequence[Hashable], what: str) -> Any:
         do = f"Rename them, or take the columns of the model: data[{wanted}]"
         raise InputError(f"{what} must have the columns {wanted}", f"{' and '.join(said)}, of {there}", do)
     return data[wanted]
+
+
+def _numbered(release: Any, problem: Problem) -> Any:
+    """A release of all rows under their numbers; the labels of a sample tell whose rows it holds, and stay."""
+    if not isinstance(release, (pd.DataFrame, pd.Series)) or pd.api.types.is_integer_dtype(release.index.dtype):
+        return release
+    sampled = any(isinstance(f.step, SampleRows) for f in _steps(problem.masks[0], len(release), np.ndim(release)))
+    return release if sampled else release.reset_index(drop=True)
+
+
+def _steps(mask: Mask, n: int, width: int) -> list[Resolved]:
+    try:
+        return resolve(mask, FileFacts(n, tuple(range(width))))
+    except (UnsupportedError, InputError):
+        return []
 
 
 def _check_alike(names: Sequence[Hashable], other: Sequence[Hashable] | None) -> None:
@@ -150,6 +165,7 @@ class _Incomplete(Chain):
     """A mask of a file that does not have some entries: they are dropped first. It is called by the mask's name."""
 
     called: str = ""
+    lost: Mask | None = None
 
     def __repr__(self) -> str:
         return self.called
@@ -169,7 +185,11 @@ def _without_gaps(problem: Problem, n: int | None) -> Problem:
             return problem  # what is wrong with the data is said by who reads them
         gaps = frame.table.isna().to_numpy()
         if not gaps.any():
-            return problem
+            # They may have been filled already, for another user.
+            lost = masks[0].lost if masks and isinstance(masks[0], _Incomplete) else None
+            if lost is None or user.knows is None or isinstance(user.knows, _Incomplete):
+                return problem
+            return replace(problem, users=(replace(user, knows=_after(lost, user.knows)),))
         problem = replace(problem, data=_filled(user.belief, frame, gaps))
     elif problem.release is not None and n is not None:
         gaps = _unexplained(masks[0], [Frame.of(file) for file in _released(problem.release)], user)
@@ -179,10 +199,14 @@ def _without_gaps(problem: Problem, n: int | None) -> Problem:
         return problem
     lost = reduce(or_, (_Lost([j], np.flatnonzero(gap).tolist()) for j, gap in enumerate(gaps.T) if gap.any()))
     if user.knows is not None:
-        user = replace(user, knows=_Incomplete((lost, user.knows), called=repr(user.knows)))
+        user = replace(user, knows=_after(lost, user.knows))
     # Users share the masks, by which engines know what they built.
-    build = lambda: Batch(_Incomplete((lost, mask), called=repr(mask)) for mask in masks)  # noqa: E731
-    return replace(problem, users=(user,), masks=problem.once("gaps", masks, build))
+    found = problem.once("gaps", masks, lambda: Batch(_after(lost, mask) for mask in masks))
+    return replace(problem, users=(user,), masks=found)
+
+
+def _after(lost: Mask, mask: Mask) -> _Incomplete:
+    return _Incomplete((lost, mask), called=repr(mask), lost=lost)
 
 
 def _filled(belief: Any, frame: Frame, gaps: Bools) -> Any:

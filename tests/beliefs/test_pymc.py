@@ -44,12 +44,12 @@ TARGETS = [ruv.Record("id-2", column="income"), ruv.Parameter("mu", component="a
 def test_names_of_a_model_are_its_coords(target):
     engine = ruv.Quadrature()
     numbers = [u_of(BELIEF, target, data=file, engine=engine) for file in (DATA, OTHER)]
-    assert numbers[0] == numbers[1] == pytest.approx(u_of(closed(), target, data=DATA), rel=1e-6)
+    assert numbers == pytest.approx([u_of(closed(), target, data=DATA)] * 2, rel=1e-6)
     user = ruv.User(BELIEF, target, ruv.Quadratic())
     release = NOISE.release(DATA, 1)
     means = [float(ruv.posterior(user, NOISE, r, engine=engine).mean()) for r in (release, release[["age", "income"]])]
     exact = ruv.posterior(ruv.User(closed(), target, ruv.Quadratic()), NOISE, release)
-    assert means[0] == means[1] == pytest.approx(float(exact.mean()), abs=1e-6)
+    assert means == pytest.approx([float(exact.mean())] * 2, abs=1e-6)
 
 
 def test_missing_entries_are_integrated_out():
@@ -95,7 +95,9 @@ def test_settings_move_the_numbers():
 def test_a_model_may_be_given_itself():
     belief = ruv.PyMCBelief(survey(3))
     assert belief.records == 3
-    assert u_of(belief, TARGETS[1], data=OTHER) == pytest.approx(u_of(closed(), TARGETS[1], data=DATA), rel=1e-6)
+    assert u_of(belief, TARGETS[1], data=OTHER, engine=ruv.Quadrature()) == pytest.approx(
+        u_of(closed(), TARGETS[1], data=DATA), rel=1e-6
+    )
     with pytest.raises(InputError, match="for 3 records"):
         u_of(belief, TARGETS[1], data=DATA.iloc[:2])
     for wrong in (lambda: ruv.PyMCBelief(survey(3), size=4), lambda: ruv.PyMCBelief(survey(3), records="y")):

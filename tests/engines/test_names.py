@@ -118,6 +118,17 @@ def test_names_that_are_not_there():
             ruv.Record(bad)
 
 
+def test_analyses_take_names():
+    each = ruv.User(BELIEF, ruv.EachRecord(rows=["id-9", "id-4"]), ruv.Quadratic())
+    found = ruv.analyses.record_risk([NOISE], intruder=each, data=OTHER)
+    assert found.rows.tolist() == [3, 0]
+    users = [
+        [ruv.User(BELIEF, t, ruv.Quadratic()) for t in (ruv.Record(0), ruv.Parameter("mu", c))] for c in ("age", 1)
+    ]
+    limits = [ruv.limit(intruder=i, scientist=s, max_risk=0.5) for i, s in users]
+    assert np.array_equal(limits[0].utility, limits[1].utility)
+
+
 def test_a_truth_with_other_names_is_refused():
     truth = ruv.NormalBelief(records=N, covariance=S, prior_covariance=S0, columns=["age", "income"])
     with pytest.raises(InputError, match="alike, in one order"):

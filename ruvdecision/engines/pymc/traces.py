@@ -83,11 +83,11 @@ def with_target(groups: Groups, posterior: Posterior, point: Point) -> Groups:
     if point.weights is not None:
         return groups
     values: Array | None = None
-    if isinstance(posterior, Mixture) and np.shape(posterior.parts.mean())[:1] == (chains.count,):
+    if isinstance(posterior, Mixture) and posterior.parts.batch == (chains.count,):
         values = np.asarray(posterior.parts.sample(1, as_generator(3))[0])
-    elif isinstance(posterior, Drawn) and np.size(posterior.values) % chains.count == 0:
-        values = np.asarray(posterior.values)
-    if values is None or values.size % chains.count:
+    elif isinstance(posterior, Drawn):
+        values = np.asarray(posterior.draws)
+    if values is None or len(values) != chains.count:
         return groups
     values = values.reshape(chains.chains, chains.draws, -1)
     entry = (("chain", "draw"), values[..., 0]) if values.shape[2] == 1 else (("chain", "draw", "target_dim_0"), values)
