@@ -3,7 +3,8 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-PYTEST_ARGS ?= -q -n 2
+# Each process takes a run of files, so that what the tests of a file share is made once.
+PYTEST_ARGS ?= -q -n 2 --dist worksteal
 
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d%d" % sys.version_info[:2])')
 # Which file of constraints/ holds the versions; STACK=minimum-py311 takes the lowest that are promised.
@@ -117,7 +118,7 @@ bench-peers: .venv-bench/.ready .venv-anonymeter/.ready
 	@touch $@
 
 docs: setup
-	$(BIN)/python -m sphinx -W --keep-going -q -b html docs out/docs
+	$(BIN)/python docs/build.py out/docs
 
 notebooks: setup
 	$(BIN)/python notebooks/build.py

@@ -1,14 +1,12 @@
-"""How the documentation is built: ``make docs``. Nothing is fetched from the network."""
+"""How the documentation is built: ``make docs``, which works in a copy. Nothing is fetched from the network."""
 
 import os
-import shutil
-import subprocess
 import sys
 import warnings
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent
+ROOT = Path(os.environ.get("RUVDECISION_ROOT", HERE.parent))
 sys.path[:0] = [str(ROOT), str(HERE / "_ext")]
 
 import ruvdecision  # noqa: E402
@@ -22,7 +20,7 @@ copyright = author
 version = release = ruvdecision.__version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "numpydoc", "mathml", "reference"]
-exclude_patterns = ["_build", "_ext"]
+exclude_patterns = ["_build", "_ext", "README.md"]
 html_theme = "furo"
 html_title = "ruvdecision"
 html_static_path = ["_static"]
@@ -46,17 +44,3 @@ numpydoc_xref_param_type = False
 default_role = "code"
 # A hand-written `name` in a docstring is code; references that lead nowhere are not wanted.
 add_module_names = False
-
-# The gallery is drawn anew when its script has changed; MPLBACKEND is set by the script itself.
-PICTURES, SCRIPT = HERE / "pictures", HERE / "make_pictures.py"
-if not (PICTURES / "map.png").exists() or (PICTURES / "map.png").stat().st_mtime < SCRIPT.stat().st_mtime:
-    paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    subprocess.run([sys.executable, str(SCRIPT), str(PICTURES)], check=True, env={**os.environ, "PYTHONPATH": paths})
-
-# Notebooks live in their own folder; Sphinx reads what is below this one.
-COPIES = HERE / "notebooks"
-COPIES.mkdir(exist_ok=True)
-for built in sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb")):
-    copy = COPIES / built.name
-    if not copy.exists() or copy.read_bytes() != built.read_bytes():
-        shutil.copyfile(built, copy)

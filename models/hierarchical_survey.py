@@ -124,6 +124,13 @@ def notes(rumap):
         f"hides {above[0]} and leaves {np.sqrt(coded.intruder_uncertainty[0]):.2f}. Thresholds above the target's "
         "value would give it away."
     )
+    order = np.argsort(coded.parameters["at"])
+    if np.any(np.diff(coded.utility[order]) < 0):
+        yield (
+            "A milder threshold has less utility somewhere: this is one file. What comes to light there may lie "
+            "farther apart than the model expects, which widens the law of the spread between areas and with it that "
+            "of their means. On average over files more detail never costs utility."
+        )
     for marginalization in dict.fromkeys(rumap.columns["intruder_marginalization"].tolist()):
         there = rumap.columns["intruder_marginalization"] == marginalization
         how = rumap.columns["intruder_how"][there].tolist()

@@ -26,7 +26,7 @@ SECONDS = 300
 
 def sources(wanted: Sequence[str] = ()) -> list[Path]:
     """Sources of the notebooks, in order; those whose names begin with one of ``wanted`` if any are."""
-    found = sorted(HERE.glob("[0-9][0-9]_*.md"))
+    found = sorted(HERE.glob("[0-9][0-9]*_*.md"))
     return [p for p in found if not wanted or any(p.name.startswith(w) for w in wanted)]
 
 

@@ -191,6 +191,7 @@ def evaluate(
             "data": "given" if data is not None else "none",
             **({} if data is None else fingerprint_attr(data)),
             **_file_facts(roles[0].leaves[0][1].belief),
+            **_unit(data),
             **{role.name: role.describe() for role in roles},
             **{f"{role.name}_error_scale": list(s) for role in roles if (s := error_scale(role.user)) is not None},
             **({"partial": "yes"} if stopped else {}),
@@ -206,6 +207,13 @@ def _file_facts(belief: Any) -> dict[str, Any]:
     records = None if getattr(belief, "size", 0) is None else getattr(belief, "records", None)
     found = {"file_records": records} if isinstance(records, int) else {}
     return found | ({"file_columns": [str(name) for name in names]} if names else {})
+
+
+def _unit(data: Any) -> dict[str, str]:
+    """The unit of the data, where all columns carry the same one in ``data.attrs["units"]``."""
+    units = getattr(data, "attrs", {}).get("units", {})
+    found = {str(units.get(c, "")) for c in getattr(data, "columns", ())} if isinstance(units, dict) else {str(units)}
+    return {"unit": found.pop()} if len(found) == 1 and found != {""} else {}
 
 
 def posterior(user: User, mask: Mask, release: Any = None, *, engine: Engine | str = "auto") -> Posterior:

@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +80,11 @@ class Outcome:
         return not hasattr(self.result, "to_dataframe")
 
     def notes(self) -> list[str]:
-        """The lines that the study has to say about its result."""
+        """The lines that the study has to say about its result; they are computed once."""
+        return list(self._lines)
+
+    @cached_property
+    def _lines(self) -> list[str]:
         if self.study.notes_function is None:
             return []
         with _inside(self.study, "notes"):

@@ -150,9 +150,17 @@ def _literal(text: str) -> str:
     return f"``{text[2:-2].strip()}``" if text.startswith("``") and text.endswith("``") and len(text) > 4 else text
 
 
+def of_others(app: Sphinx, what: str, name: str, thing: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out functions of other packages that a class only passes on: they are documented there."""
+    thing = getattr(thing, "__func__", thing)
+    own = str(getattr(thing, "__module__", None) or "").startswith("ruvdecision")
+    return True if callable(thing) and not own else None
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Run before the sources are read."""
     app.connect("builder-inited", write)
+    app.connect("autodoc-skip-member", of_others)
     # Before numpydoc, which comes at 500.
     app.connect("autodoc-process-docstring", plain_bars, priority=100)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

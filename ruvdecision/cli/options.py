@@ -36,7 +36,7 @@ def add_result_options(parser: argparse.ArgumentParser) -> None:
         "--out", metavar="DIR", help="write map.nc, map.csv, map.png and a report there (no files otherwise)"
     )
     parser.add_argument(
-        "--format", choices=("html", "md"), default="html", help="write report.html (default) or report.md"
+        "--format", choices=("html", "pdf", "md"), default="html", help="write report.html (default), .pdf or .md"
     )
     parser.add_argument(
         "--date",

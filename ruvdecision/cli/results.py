@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import os
 import sys
 import warnings
@@ -207,17 +206,13 @@ def _png(rumap: RUMap, max_risk: float | None) -> bytes:
 
 def _picture(rumap: RUMap, max_risk: float | None, ending: str) -> bytes:
     from ..maps.show import readable
-    from ..plots.theme import as_png
+    from ..plots.theme import as_png, as_vectors
 
     with warnings.catch_warnings():
         # A letter that the font lacks is drawn as a box; the table and the report have it.
         warnings.filterwarnings("ignore", message=r"(?s)Glyph .* missing from")
         figure = readable(rumap).plot(max_risk=max_risk).figure
-        if ending.lower() == ".png":
-            return as_png(figure, dpi=150)
-        made = io.BytesIO()
-        figure.savefig(made, format=ending[1:].lower(), bbox_inches="tight")  # type: ignore[union-attr]
-        return made.getvalue()
+        return as_png(figure, 150) if ending.lower() == ".png" else as_vectors(figure, ending[1:].lower())
 
 
 # -- text ----------------------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ from ..channels.words import in_words
 from ..checks import check_flag, check_number
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
-from ..maps.show import ReleaseRow, unsettled
+from ..maps.scores import Column
+from ..maps.show import ReleaseRow, amount, unsettled
 from ..protocols import Array
 from .criteria import PLAIN, Columns, Criterion, ExpectedLoss, Tier, check_criterion, check_map, directions, first
 from .dominance import snapped
@@ -28,6 +29,17 @@ from .probability import (
     of_release,
 )
 
+LITTLE = 0.05
+"""A release that leaves less than this share of what could be gained is of next to no use."""
+LINKED = {"linkage": "are linked rightly", "fellegi_sunter": "are linked rightly"}
+"""Measures of risk that are shares of records, and what happens to these records."""
+BELOW_ZERO = {
+    "gain": "after the release the {who}'s expected loss is larger than before, so the release misleads",
+    "relative_gain": "after the release the {who}'s expected loss is larger than before, so the release misleads",
+    "negative_log": "the {who}'s expected loss is above 1, in the unit of the loss",
+    "negative": "it is minus the {who}'s expected loss, and the largest that it can be is 0",
+}
+
 
 def choose(
     rumap: RUMap,
@@ -38,6 +50,7 @@ def choose(
     frontier_confidence: float | None = None,
     columns: Columns | None = None,
     converged: bool | None = None,
+    min_utility: float | None = None,
     errors: Errors | None = None,
     tolerance: float = 1e-9,
 ) -> Choice:
@@ -67,6 +80,8 @@ def choose(
     converged : bool, optional
         True leaves out releases whose sampler did not converge. Their errors mean nothing, so that is the default where
         ``confidence`` is given; otherwise they compete, and the choice says so if one of them wins.
+    min_utility : float, optional
+        A floor: releases of less utility are not worth giving out, and are not allowed.
     errors : Errors, optional
         How errors of different releases are correlated, and how often they are drawn for probabilities about several
         releases at once; independent if not given.
@@ -116,6 +131,16 @@ def choose(
         raise InputError("confidence is about the threshold", "no max_risk", "Give max_risk=, or frontier_confidence=")
     if not allowed.any():
         raise _nearest_miss(rumap, threshold, confidence, chance)
+    if min_utility is not None:
+        floor = check_number("min_utility", min_utility, infinite=True)
+        if not np.any(allowed & (rumap.utility >= floor)):
+            i = int(np.flatnonzero(allowed)[np.argmax(np.nan_to_num(rumap.utility[allowed], nan=-np.inf))])
+            raise InfeasibleError(
+                f"No allowed release has utility of at least {_number(floor, 6)}",
+                f"{rumap.releases[i]} as the nearest miss, with utility {_number(rumap.utility[i], 6)}",
+                "Lower min_utility, raise max_risk, or add masks that keep more",
+            )
+        allowed &= rumap.utility >= floor
     allowed, left_out = _converged(rumap, allowed, (confidence is not None) if converged is None else converged)
     if frontier_confidence is not None:
         level = check_number("frontier_confidence", frontier_confidence, low=0, high=1, open_low=True)
@@ -155,6 +180,7 @@ def choose(
         left_out,
         _order(rumap, best),
         tuple(_typical(rumap, best)),
+        _worthless(rumap, best),
     )
 
 
@@ -188,7 +214,10 @@ class Choice:
     order: str = ""
     """What to do, in words: "add normal noise with variance 2 to income, then publish the average of all records"."""
     meaning: tuple[str, ...] = ()
-    """What risk and utility mean in the data's own unit: how far each user's estimate is typically off."""
+    """What risk and utility mean in the data's own unit: how far each user's estimate is typically off, how many
+    records are linked."""
+    worthless: str = ""
+    """Why there is next to nothing to be gained from the release; empty where there is."""
 
     @property
     def release(self) -> str:
@@ -229,6 +258,8 @@ class Choice:
         remarks = []
         if "worst_user" in self.row.columns:
             remarks.append(f"its risk is that of the worst user, {self.row.columns['worst_user']}")
+        if self.worthless:
+            remarks.append(self.worthless)
         if self.within_error:
             errors = f"two standard errors ({_number(self.risk_error)} each)"
             remarks.append(f"the threshold lies within {errors} of its risk")
@@ -289,18 +320,48 @@ def _order(rumap: RUMap, i: int) -> str:
 
 
 def _typical(rumap: RUMap, i: int) -> Iterator[str]:
-    """How far each user's estimate is typically off, before and after."""
-    unit = f" {rumap.attrs['unit']}" if rumap.attrs.get("unit") else ""
-    for who in rumap.uncertainties:
+    """How far each user's estimate is typically off, before and after; how many records are linked or found."""
+    unit, records = str(rumap.attrs.get("unit", "")), rumap.attrs.get("file_records")
+    for who, u in rumap.uncertainties.items():
         after, before = rumap.typical_error(who), rumap.typical_error(who, before=True)
-        if after is None or not np.isfinite(after.value[i]):
-            continue
-        text = f"The {who}'s estimate is typically off by {_number(after.value[i], 3)}{unit}"
-        start = np.nan if before is None else float(before.value[i])
-        if np.isfinite(start) and start > 0:
-            share = 100 * after.value[i] / start
-            text += f", {share:.3g} % of the {_number(start, 3)}{unit} before any release"
-        yield text + "."
+        if after is not None and np.isfinite(after.value[i]):
+            text = f"The {who}'s estimate is typically off by {amount(after.value[i], unit)}"
+            start = np.nan if before is None else float(before.value[i])
+            if np.isfinite(start) and start > 0:
+                share = f", {_share(after.value[i] / start)} of the" if after.value[i] > 0 else "; it was"
+                text += f"{share} {amount(start, unit)} before any release"
+            yield text + "."
+        elif records and str(rumap.attrs.get(who, "")).find("which row is") >= 0 and 0 <= u.value[i] <= 1:
+            hits = amount((1 - u.value[i]) * records)
+            yield f"The {who} finds the right row for {hits} of {records:,} records (1 of {records:,} by guessing)."
+    score = rumap.risk_score
+    if isinstance(score, Column) and score.score is None and records:
+        verb = LINKED.get(score.column)
+        if verb and np.isfinite(rumap.risk[i]):
+            yield f"{amount(float(np.round(rumap.risk[i] * records)))} of {records:,} records {verb}."
+    for axis in (rumap.axis("risk"), rumap.axis("utility")):
+        value = rumap.column(axis.role).value[i]
+        if value < 0 and axis.score.name in BELOW_ZERO:
+            yield f"{axis.role.title()} is below zero: {BELOW_ZERO[axis.score.name].format(who=axis.who)}."
+
+
+def _share(ratio: float) -> str:
+    """A ratio as a percentage, where that can be read; "about all" never hides a difference."""
+    return f"{100 * ratio:.3g} %" if ratio < 10 else f"{ratio:,.3g} times"
+
+
+def _worthless(rumap: RUMap, i: int) -> str:
+    """Why a release is of next to no use; empty if it is of use, or if nothing is known."""
+    score, utility = rumap.utility_score, rumap.utility
+    if isinstance(score, Column):
+        known = utility[np.isfinite(utility)]
+        if score.score is None and known.size and known.min() >= 0 and known.max() <= 1 and utility[i] < LITTLE:
+            return f"almost nothing of its use is left: {score.name} is {_number(utility[i], 2)} on a scale from 0 to 1"
+        return ""
+    before, after = rumap.before[1][i], rumap.scientist_uncertainty[i]
+    if np.isfinite(before) and before > 0 and after >= (1 - LITTLE) * before:
+        return f"it tells the scientist almost nothing: {_share(after / before)} of the expected loss stays"
+    return ""
 
 
 def _ranked(rumap: RUMap, criterion: Criterion, errors: Errors) -> tuple[list[Tier], Array]:
@@ -348,7 +409,7 @@ def _nearest_miss(rumap: RUMap, threshold: float, confidence: float | None, chan
             share = f", {ratio:,.3g} times the threshold" if np.isfinite(ratio) else ""
         miss = f"with risk {_number(rumap.risk[i], 6)} ({_number(over, 3)} above{share})"
         do = "Raise max_risk, or add masks that release less, such as Suppress()"
-        if rumap.masks is not None and str(rumap.masks[i]) == "Suppress()":
+        if "Suppress()" in (rumap.releases[i], "" if rumap.masks is None else str(rumap.masks[i])):
             do = "Raise max_risk: nothing releases less than Suppress(), so what the users know beforehand is too much"
     return InfeasibleError(what, f"{rumap.releases[i]} as the nearest miss, {miss}", do)
 

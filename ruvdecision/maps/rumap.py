@@ -691,7 +691,7 @@ class RUMap:
         return plots.rumap(self, max_risk, ax, **options)
 
     def report(self, path: str | os.PathLike[str], max_risk: float | None = None, **options: Any) -> Path:
-        """Write a report of the map and the choice, HTML or Markdown, over one that exists only if ``overwrite=True``.
+        """Write a report of the map and the choice, HTML, PDF or Markdown, over an older one if ``overwrite=True``.
 
         ``options`` are ``title``, ``notes``, ``format``, ``date``, ``sensitivity``, ``limit``, ``record_risk``,
         ``rule``, ``seed``, ``figures`` and ``overwrite``; see `ruvdecision.report.write_report`.

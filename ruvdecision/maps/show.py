@@ -41,15 +41,29 @@ def number(x: float, digits: int = 6) -> str:
     return "none" if math.isnan(x) else f"{x:.{digits}g}".replace("inf", "∞").replace("-", "−")
 
 
-def value(x: float, error: float = 0.0) -> str:
+def value(x: float, error: float = 0.0, digits: int = 6) -> str:
     """A number with its standard error, where it has one.
 
     >>> value(0.5, 0.03), value(0.5)
     ('0.5 ± 0.03', '0.5')
     """
     if not math.isfinite(error):
-        return f"{number(x)} ± unknown"
-    return number(x) + (f" ± {number(error, 2)}" if error > 0 else "")
+        return f"{number(x, digits)} ± unknown"
+    return number(x, digits) + (f" ± {number(error, 2)}" if error > 0 else "")
+
+
+def amount(x: float, unit: str = "", digits: int = 3) -> str:
+    """A number as a person writes it, with its unit: so many digits, and whole numbers in full.
+
+    >>> amount(1852.4, "$"), amount(0.012345, "kg"), amount(12.0)
+    ('$1,852', '0.0123 kg', '12')
+    """
+    text = number(x, digits)
+    if math.isfinite(x) and 1e-4 <= abs(x) < 1e15:
+        decimals = max(0, digits - 1 - math.floor(math.log10(abs(x))))
+        text = f"{x:,.{decimals}f}".replace("-", "−")
+        text = text.rstrip("0").rstrip(".") if decimals else text
+    return unit + text if unit in ("$", "€", "£", "¥") else f"{text} {unit}".rstrip()
 
 
 def counted(size: int, what: str) -> str:
@@ -97,19 +111,19 @@ def better(rumap: RUMap) -> dict[str, str]:
     return {str(name): str(end) for part in parts if isinstance(part, Mapping) for name, end in part.items()}
 
 
-def entry(rumap: RUMap, column: str, i: int) -> str:
+def entry(rumap: RUMap, column: str, i: int, digits: int = 6) -> str:
     """An entry of a map's table, with its error where it has one."""
     if column == "engine":
         return rumap.engine[i]
     users = rumap.uncertainties
     pair = rumap.column(column) if column in ("risk", "utility") else users.get(column.removesuffix("_uncertainty"))
     if pair is not None:
-        return value(float(pair.value[i]), float(pair.error[i]))
+        return value(float(pair.value[i]), float(pair.error[i]), digits)
     found = rumap.columns[column]
     if found.dtype.kind not in "iuf":
         return str(found[i])
     error = rumap.columns.get(f"{column}_error")
-    return value(float(found[i]), 0.0 if error is None or error.dtype.kind not in "biuf" else float(error[i]))
+    return value(float(found[i]), 0.0 if error is None or error.dtype.kind not in "biuf" else float(error[i]), digits)
 
 
 def readable(rumap: RUMap) -> RUMap:

@@ -280,7 +280,8 @@ class Comparison(Findings):
 
     def describe(self) -> dict[str, Any]:
         """What a map's ``attrs`` should say: sizes and settings, no record."""
-        about = {"data": f"{self.original.n} records, {len(self.original.columns)} columns"}
+        about: dict[str, Any] = {"data": f"{self.original.n} records, {len(self.original.columns)} columns"}
+        about |= {"file_records": self.original.n, "file_columns": [str(c) for c in self.original.columns]}
         return {**about, **fingerprint_attr(self.original.table), **super().describe()}
 
 

@@ -3,6 +3,7 @@
 Each takes ``ax=None`` and gives back the Axes; matplotlib is imported then.
 """
 
+from .files import files
 from .gallery import frontier3, maps, uncertainty
 from .knowledge import knowledge
 from .map import limit, rumap
@@ -13,6 +14,7 @@ from .theme import theme
 from .tornado import tornado
 
 __all__ = [
+    "files",
     "frontier3",
     "knowledge",
     "limit",

@@ -18,7 +18,7 @@ from ..protocols import Array
 from .axes import window
 from .labels import Labeller, lengths, resampled
 from .map import Positions, Rows
-from .theme import Style, bare, figure_of, fresh_axes, look_of, name_axes, plain, points, threshold
+from .theme import Style, axes_on, bare, figure_of, look_of, name_axes, plain, points, threshold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,6 +38,7 @@ def knowledge(
     risk_range: tuple[float, float] | None = None,
     names: Mapping[str, str] | None = None,
     title: str | None = None,
+    style: str | None = None,
 ) -> Axes:
     """Draw risk against utility (or a parameter of the mask) for every state of knowledge in a map.
 
@@ -93,30 +94,37 @@ def knowledge(
             suggest(against, ["utility", *rumap.parameters]),
         )
     x = rumap.utility if against == "utility" else np.asarray(rumap.parameters[against], dtype=float)
-    ax = fresh_axes(ax, (7.2, 4.8))
-    shown = np.isfinite(x) & np.isfinite(rumap.risk)
-    if not np.any(shown):
-        raise InputError(
-            "There is nothing to draw", "no release has a finite risk and place", "Look at the columns risk and utility"
-        )
-    curves = _curves(rumap, x, parameter if against == "utility" else against, names or {}, look_of(ax).colours)
-    if max_risk is not None and max_risk > 0 and parameter is not None:
-        curves = _crossed(rumap, curves, max_risk, parameter)
-    _set_axes(ax, rumap, x[shown], max_risk, shown, log, against)
-    if risk_range is not None:
-        if not (np.ndim(risk_range) == 1 and len(risk_range) == 2 and risk_range[0] < risk_range[1]):
-            raise InputError("risk_range must be a lower and an upper end", risk_range, "Write risk_range=(0.1, 100)")
-        if ax.get_yscale() == "log" and risk_range[0] <= 0:
-            what, do = "risk_range must be positive on a logarithmic axis", "Write risk_range=(0.1, 100), or log=False"
-            raise InputError(what, risk_range, do)
-        ax.set_ylim(risk_range)
-    for curve in curves:
-        _draw(ax, rumap, curve, x, bars_across=against == "utility")
-    if max_risk is not None:
-        threshold(ax, max_risk, zorder=2)
-    if title:
-        ax.set_title(plain(title))
-    _write(ax, rumap, curves, x, shown, max_risk, parameter)
+    with axes_on(style, ax, (7.2, 4.8)) as ax:
+        shown = np.isfinite(x) & np.isfinite(rumap.risk)
+        if not np.any(shown):
+            raise InputError(
+                "There is nothing to draw",
+                "no release has a finite risk and place",
+                "Look at the columns risk and utility",
+            )
+        curves = _curves(rumap, x, parameter if against == "utility" else against, names or {}, look_of(ax).colours)
+        if max_risk is not None and max_risk > 0 and parameter is not None:
+            curves = _crossed(rumap, curves, max_risk, parameter)
+        _set_axes(ax, rumap, x[shown], max_risk, shown, log, against)
+        if risk_range is not None:
+            if not (np.ndim(risk_range) == 1 and len(risk_range) == 2 and risk_range[0] < risk_range[1]):
+                raise InputError(
+                    "risk_range must be a lower and an upper end", risk_range, "Write risk_range=(0.1, 100)"
+                )
+            if ax.get_yscale() == "log" and risk_range[0] <= 0:
+                what, do = (
+                    "risk_range must be positive on a logarithmic axis",
+                    "Write risk_range=(0.1, 100), or log=False",
+                )
+                raise InputError(what, risk_range, do)
+            ax.set_ylim(risk_range)
+        for curve in curves:
+            _draw(ax, rumap, curve, x, bars_across=against == "utility")
+        if max_risk is not None:
+            threshold(ax, max_risk, zorder=2)
+        if title:
+            ax.set_title(plain(title))
+        _write(ax, rumap, curves, x, shown, max_risk, parameter)
     return ax
 
 

@@ -21,6 +21,7 @@ from ..decide.criteria import check_map
 from ..errors import InfeasibleError, InputError
 from ..maps.joining import worst_case
 from ..maps.rumap import RUMap
+from ..maps.show import amount
 from ..protocols import Array
 from .axes import window
 from .labels import Labeller, spread_along
@@ -29,9 +30,9 @@ from .theme import (
     LIGHT,
     MARKERS,
     Style,
+    axes_on,
     bare,
     figure_of,
-    fresh_axes,
     look_of,
     name_axes,
     plain,
@@ -69,6 +70,7 @@ def rumap(
     title: str | None = None,
     limit: Limit | bool | None = None,
     rule: Mapping[str, Any] | None = None,
+    style: str | None = None,
 ) -> Axes:
     """Draw a map and return the Axes.
 
@@ -104,6 +106,8 @@ def rumap(
         the map, if the map still holds them.
     rule : mapping, optional
         Further arguments of `choose`, such as ``{"confidence": 0.95}``: the star is then the release that they choose.
+    style : "light" or "dark", optional
+        The paper of a new figure; matplotlib's own settings if not given.
 
     Dark axes (`theme`, or a matplotlib style) get colours that can be seen on them.
 
@@ -135,52 +139,56 @@ def rumap(
         )
     wall = _limit_of(rumap, limit)
     own = ax is None
-    ax = fresh_axes(ax, SIZE)
-    look_of(ax)  # says if these are no axes
-    wide, tall = (w[np.isfinite(w)] for w in wall) if wall else (x[:0], y[:0])
-    case = worst_case(rumap)
-    region = _region(case, chosen, max_risk)
-    _set_axes(ax, rumap, np.append(x[shown], wide), np.append(y[shown], tall), region, log)
+    with axes_on(style, ax, SIZE) as ax:
+        look_of(ax)  # says if these are no axes
+        wide, tall = (w[np.isfinite(w)] for w in wall) if wall else (x[:0], y[:0])
+        case = worst_case(rumap)
+        region = _region(case, chosen, max_risk)
+        _set_axes(ax, rumap, np.append(x[shown], wide), np.append(y[shown], tall), region, log)
 
-    colours = cycle([(c, m, s) for s in LINES for c, m in zip(look_of(ax).colours, MARKERS, strict=True)])
-    techniques = dict.fromkeys(rumap.techniques)
-    if len(techniques) > MOST_TECHNIQUES:
-        curves = [_Curve(f"{len(techniques):,} techniques", np.flatnonzero(shown))]
-    else:
-        curves = [c for technique in techniques for c in _curves(rumap, technique, shown)]
-    looks = [(next(colours), curve) for curve in curves]
-    if frontier and case is not None:
-        # Of several users the frontier is that of the worst case: an agency chooses among releases, not among users.
-        _draw_frontier(ax, case.utility, case.risk, ~(np.isnan(case.utility) | np.isnan(case.risk)))
-    if wall:
-        _draw_limit(ax, *wall)
-    for k, (look, curve) in enumerate(looks):
-        _draw_curve(ax, rumap, look, curve, under=_coincide(ax, rumap, curve, [c for _, c in looks[k + 1 :]]))
-    _draw_edges(ax, rumap, looks)
-    if max_risk is not None and np.isfinite(max_risk):
-        _draw_threshold(ax, max_risk)
-    starred = chosen is not None and np.isfinite([chosen.risk, chosen.utility]).all()
-    if chosen is not None and starred:
-        star: Style = {"mfc": "#F0E442", "mew": 1.0, "zorder": 6, "label": "chosen release"}
-        points(ax, chosen.utility, chosen.risk, "*", 17, "black", **star)
-    if title:
-        ax.set_title(plain(title))
-    if chosen is not None and not starred:
-        refused = f"chosen: {chosen.release}"
-    remarks = _remarks(ax, rumap, shown, refused)
-    if legend:
-        _draw_legend(ax, remarks, own)
-    _write(ax, rumap, looks, chosen if starred else None, max_risk, labels)
+        colours = cycle([(c, m, s) for s in LINES for c, m in zip(look_of(ax).colours, MARKERS, strict=True)])
+        techniques = dict.fromkeys(rumap.techniques)
+        if len(techniques) > MOST_TECHNIQUES:
+            curves = [_Curve(f"{len(techniques):,} techniques", np.flatnonzero(shown))]
+        else:
+            curves = [c for technique in techniques for c in _curves(rumap, technique, shown)]
+        looks = [(next(colours), curve) for curve in curves]
+        if frontier and case is not None:
+            # Of several users the frontier is that of the worst case: a choice is among releases, not among users.
+            _draw_frontier(ax, case.utility, case.risk, ~(np.isnan(case.utility) | np.isnan(case.risk)))
+        if wall:
+            _draw_limit(ax, *wall)
+        hidden = [_coincide(ax, rumap, curve, [c for _, c in looks[k + 1 :]]) for k, (_, curve) in enumerate(looks)]
+        for (look, curve), under in zip(looks, hidden, strict=True):
+            _draw_curve(ax, rumap, look, curve, under=under)
+        _draw_edges(ax, rumap, looks)
+        if max_risk is not None and np.isfinite(max_risk):
+            _draw_threshold(ax, max_risk)
+        starred = chosen is not None and np.isfinite([chosen.risk, chosen.utility]).all()
+        if chosen is not None and starred:
+            star: Style = {"mfc": "#F0E442", "mew": 1.0, "zorder": 6, "label": "chosen release"}
+            points(ax, chosen.utility, chosen.risk, "*", 17, "black", **star)
+        if title:
+            ax.set_title(plain(title))
+        if chosen is not None and not starred:
+            refused = f"chosen: {chosen.release}"
+        remarks = _remarks(ax, rumap, shown, refused)
+        if legend:
+            _draw_legend(ax, remarks, own)
+        seen = [look for look, under in zip(looks, hidden, strict=True) if not under]
+        _write(ax, rumap, seen, chosen if starred else None, max_risk, labels)
     return ax
 
 
-def limit(limit: Limit, ax: Axes | None = None, **style: Any) -> Axes:
-    """Draw a `Limit` alone (or beside what is on ``ax``) and return the Axes; ``style`` goes to the line."""
+def limit(limit: Limit, ax: Axes | None = None, *, style: str | None = None, **line: Any) -> Axes:
+    """Draw a `Limit` alone (or beside what is on ``ax``) and return the Axes; ``line`` says how the line looks."""
     x, y = _corner(limit)
-    if ax is None:
-        ax = fresh_axes(None, SIZE)
-        name_axes(ax, limit)
-    _draw_limit(ax, x, y, **style)
+    alone = ax is None
+    with axes_on(style, ax, SIZE) as ax:
+        if alone:
+            name_axes(ax, limit)
+            bare(ax, look_of(ax), "both", ("top", "right"))
+        _draw_limit(ax, x, y, **line)
     return ax
 
 
@@ -516,6 +524,7 @@ def _write(
         labeller.keep_clear(np.array([x, x]), np.array([y - dy, y + dy]))
     if chosen is not None:
         text = _wrap(chosen.release, 30) + f"\nrisk {chosen.risk:.3g}, utility {chosen.utility:.3g}"
+        text += _typically(rumap.worst(), chosen.row.position)
         labeller.call_out(text, chosen.utility, chosen.risk)
     if max_risk is not None and np.isfinite(max_risk):
         labeller.on_line(f"threshold {max_risk:.4g}", max_risk)
@@ -539,6 +548,15 @@ def _write(
                 first = False
 
 
+def _typically(rumap: RUMap, i: int) -> str:
+    """How far both users' estimates are typically off, in the data's unit, where the map knows that."""
+    errors = [rumap.typical_error(who) for who in rumap.uncertainties]
+    if "unit" not in rumap.attrs or len(errors) != 2 or any(e is None for e in errors):
+        return ""
+    first, second = (amount(float(e.value[i]), str(rumap.attrs["unit"])) for e in errors if e is not None)
+    return f"\nintruder off by {first},\nscientist by {second}"
+
+
 def _fold_labels(ax: Axes, rumap: RUMap) -> bool:
     """Write an axis label in two lines if it is longer than its axis."""
     box = ax.get_window_extent()
@@ -560,7 +578,7 @@ def _fold_labels(ax: Axes, rumap: RUMap) -> bool:
 
 
 def _number(value: float) -> str:
-    text = f"{value:.4g}"
+    text = f"{value:.3g}"
     if "e" in text and 1 <= abs(value) < 1e7:
         text = f"{value:.0f}"
     return text.replace("inf", "∞")

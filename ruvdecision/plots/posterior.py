@@ -212,4 +212,4 @@ def _estimate(ax: Axes, user: Any, law: Any, base: float) -> None:
     if act.ndim == 0 and isinstance(act.item(), (int, float, np.floating, np.integer)):
         points(ax, float(act.item()), base, "o", 6, look.ink, hollow=True, mew=1.4, zorder=5, clip_on=False)
     style: Style = {"textcoords": "offset points", "ha": "right", "fontsize": "small"}
-    ax.annotate(f"U = {u:.4g}", (1.0, base), xycoords=("axes fraction", "data"), xytext=(-2, 6), **style)
+    ax.annotate(f"U = {u:.3g}", (1.0, base), xycoords=("axes fraction", "data"), xytext=(-2, 6), **style)

@@ -16,7 +16,7 @@ from ..checks import check_number
 from ..errors import InputError
 from ..maps.show import cut
 from .axes import spans
-from .theme import Style, fresh_axes, look_of, name_axes, plain, points, threshold
+from .theme import Style, axes_on, bare, look_of, name_axes, plain, points, threshold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,6 +37,7 @@ def record_risk(
     *,
     by_group: bool = False,
     max_risk: float | None = None,
+    style: str | None = None,
 ) -> Axes:
     """Draw how the records' risks are distributed.
 
@@ -72,39 +73,42 @@ def record_risk(
     if len(places) > MOST:
         raise InputError(f"At most {MOST} releases can be told apart", len(places), "Choose one with release=")
     max_risk = None if max_risk is None else check_number("max_risk", max_risk)
-    ax = fresh_axes(ax, (7.2, 4.4))
-    look = look_of(ax)
-    risk = found.risk
-    finite = np.isfinite(risk[places])
-    if not finite.any():
-        raise InputError("There is nothing to draw", "no record has a finite risk", "Look at riskiest()")
-    drawn = risk[places][finite]
-    log = spans(drawn)
-    if log:
-        ax.set_xscale("log")
-    if len(places) == 1:
-        _histogram(ax, found, places[0], by_group, log, max_risk)
-    else:
-        for j, i in enumerate(places):
-            x = np.sort(risk[i][np.isfinite(risk[i])])
-            share = 1.0 - np.arange(len(x) + 1) / risk.shape[1]
-            line = LINES[(j // len(look.colours)) % len(LINES)]
-            colour = look.colours[j % len(look.colours)]
-            style: Style = {"label": _short(found.releases[i]), "color": colour, "ls": line, "lw": 1.6}
-            ax.step(np.concatenate([x[:1], x]), share, where="post", **style)
-        ax.set_ylabel("share of records with more risk")
-        ax.set_ylim(-0.02, 1.02)
-        ax.legend(fontsize="small")
-    endless = int(np.sum(~finite))
-    title = f"{len(found.rows):,} records" + (f", {endless:,} with infinite risk not drawn" if endless else "")
-    ax.set_title(title, fontsize="medium")
-    ax.set_xlabel(f"risk of a record ({found.score.words('intruder')})   ← better")
-    if max_risk is not None:
-        threshold(ax, max_risk, upright=True)
+    with axes_on(style, ax, (7.2, 4.4)) as ax:
+        look = look_of(ax)
+        risk = found.risk
+        finite = np.isfinite(risk[places])
+        if not finite.any():
+            raise InputError("There is nothing to draw", "no record has a finite risk", "Look at riskiest()")
+        drawn = risk[places][finite]
+        log = spans(drawn)
+        if log:
+            ax.set_xscale("log")
+        if len(places) == 1:
+            _histogram(ax, found, places[0], by_group, log, max_risk)
+        else:
+            for j, i in enumerate(places):
+                x = np.sort(risk[i][np.isfinite(risk[i])])
+                share = 1.0 - np.arange(len(x) + 1) / risk.shape[1]
+                line = LINES[(j // len(look.colours)) % len(LINES)]
+                colour = look.colours[j % len(look.colours)]
+                style: Style = {"label": _short(found.releases[i]), "color": colour, "ls": line, "lw": 1.6}
+                ax.step(np.concatenate([x[:1], x]), share, where="post", **style)
+            ax.set_ylabel("share of records with more risk")
+            ax.set_ylim(-0.02, 1.02)
+            ax.legend(fontsize="small", frameon=False)
+        endless = int(np.sum(~finite))
+        title = f"{len(found.rows):,} records" + (f", {endless:,} with infinite risk not drawn" if endless else "")
+        ax.set_title(title, fontsize="medium")
+        ax.set_xlabel(f"risk of a record ({found.score.words('intruder')})   ← better")
+        if max_risk is not None:
+            threshold(ax, max_risk, upright=True)
+        bare(ax, look, "both", ("top", "right"))
     return ax
 
 
-def publishing(price: PublishingPrice, ax: Axes | None = None, *, max_risk: float | None = None) -> Axes:
+def publishing(
+    price: PublishingPrice, ax: Axes | None = None, *, max_risk: float | None = None, style: str | None = None
+) -> Axes:
     """Draw every release twice on the map, with an arrow from the mask kept secret (open) to the mask published (full).
 
     Parameters
@@ -132,27 +136,28 @@ def publishing(price: PublishingPrice, ax: Axes | None = None, *, max_risk: floa
         raise InputError(
             "There is nothing to draw", "no release has a finite risk and utility", "Look at to_dataframe()"
         )
-    ax = fresh_axes(ax, (7.2, 4.8))
-    look = look_of(ax)
-    techniques = np.array(published.techniques, dtype=str)
-    for j, technique in enumerate(dict.fromkeys(techniques[shown])):
-        mine = shown & (techniques == technique)
-        colour = look.colours[j % len(look.colours)]
-        bars: Style = {"color": colour, "elinewidth": 0.8, "ls": "none", "ms": 5}
-        for one, words, inside in ((published, "published", colour), (secret, "kept secret", look.paper)):
-            at = (one.utility[mine], one.risk[mine], one.risk_error[mine], one.utility_error[mine])
-            ax.errorbar(*at, fmt="o", mfc=inside, label=f"{_short(technique)}, {words}", **bars)
-        for i in np.flatnonzero(mine):
-            ends = (secret.utility[i], secret.risk[i]), (published.utility[i], published.risk[i])
-            if ends[0] != ends[1]:
-                ax.annotate(
-                    "", ends[1], ends[0], arrowprops={"arrowstyle": "->", "color": colour, "lw": 0.9, "alpha": 0.7}
-                )
-    name_axes(ax, published)
-    ax.set_title("The price of publishing the mask", fontsize="medium")
-    if max_risk is not None:
-        threshold(ax, check_number("max_risk", max_risk))
-    ax.legend(fontsize="small")
+    with axes_on(style, ax, (7.2, 4.8)) as ax:
+        look = look_of(ax)
+        techniques = np.array(published.techniques, dtype=str)
+        for j, technique in enumerate(dict.fromkeys(techniques[shown])):
+            mine = shown & (techniques == technique)
+            colour = look.colours[j % len(look.colours)]
+            bars: Style = {"color": colour, "elinewidth": 0.8, "ls": "none", "ms": 5}
+            for one, words, inside in ((published, "published", colour), (secret, "kept secret", look.paper)):
+                at = (one.utility[mine], one.risk[mine], one.risk_error[mine], one.utility_error[mine])
+                ax.errorbar(*at, fmt="o", mfc=inside, label=f"{_short(technique)}, {words}", **bars)
+            for i in np.flatnonzero(mine):
+                ends = (secret.utility[i], secret.risk[i]), (published.utility[i], published.risk[i])
+                if ends[0] != ends[1]:
+                    ax.annotate(
+                        "", ends[1], ends[0], arrowprops={"arrowstyle": "->", "color": colour, "lw": 0.9, "alpha": 0.7}
+                    )
+        name_axes(ax, published)
+        ax.set_title("The price of publishing the mask", fontsize="medium")
+        if max_risk is not None:
+            threshold(ax, check_number("max_risk", max_risk))
+        ax.legend(fontsize="small", frameon=False)
+        bare(ax, look, "both", ("top", "right"))
     return ax
 
 
@@ -202,7 +207,7 @@ def _histogram(ax: Axes, found: RecordRisk, place: int, by_group: bool, log: boo
         edges[np.isin(edges, cut_at)] = np.nextafter(edges[np.isin(edges, cut_at)], np.inf)
         ax.hist(parts, bins=edges.tolist(), stacked=True, color=colours, label=labels, edgecolor=look.paper, lw=0.4)
     if grouped:
-        ax.legend(fontsize="small")
+        ax.legend(fontsize="small", frameon=False)
     ax.set_ylabel("records")
 
 

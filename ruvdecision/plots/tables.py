@@ -10,13 +10,15 @@ import numpy as np
 from ..checks import suggest
 from ..errors import InputError, kind_of
 from ..measures.base import Measured
-from .theme import fresh_axes, plain
+from .theme import axes_on, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def tables(found: Measured, of: str = "S_pMSE", ax: Axes | None = None, *, title: str | None = None) -> Axes:
+def tables(
+    found: Measured, of: str = "S_pMSE", ax: Axes | None = None, *, title: str | None = None, style: str | None = None
+) -> Axes:
     """Draw a comparison of the tables of all pairs of columns, single columns on the diagonal, and return the Axes.
 
     Parameters
@@ -52,12 +54,12 @@ def tables(found: Measured, of: str = "S_pMSE", ax: Axes | None = None, *, title
             total[i, j] += value
             count[i, j] += 1
     shown = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
-    ax = fresh_axes(ax, (1.5 + 0.6 * len(names), 1.2 + 0.55 * len(names)))
-    image = ax.imshow(shown, cmap="viridis_r", vmin=0.0)
-    ax.figure.colorbar(image, ax=ax)
-    ax.set_xticks(range(len(names)), [plain(n) for n in names], rotation=40, ha="right")
-    ax.set_yticks(range(len(names)), [plain(n) for n in names])
-    ax.set_xlabel(f"{of}   ← better")
-    if title is not None:
-        ax.set_title(plain(title))
+    with axes_on(style, ax, (1.5 + 0.6 * len(names), 1.2 + 0.55 * len(names))) as ax:
+        image = ax.imshow(shown, cmap="viridis_r", vmin=0.0)
+        ax.figure.colorbar(image, ax=ax)
+        ax.set_xticks(range(len(names)), [plain(n) for n in names], rotation=40, ha="right")
+        ax.set_yticks(range(len(names)), [plain(n) for n in names])
+        ax.set_xlabel(f"{of}   ← better")
+        if title is not None:
+            ax.set_title(plain(title))
     return ax

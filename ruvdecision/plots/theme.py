@@ -150,19 +150,22 @@ def as_png(figure: Any, dpi: float) -> bytes:
     return buffer.getvalue()
 
 
+def as_vectors(figure: Any, kind: str) -> bytes:
+    """A figure as an "svg" or "pdf" file, in which letters stay letters."""
+    import matplotlib as mpl
+
+    buffer = io.BytesIO()
+    with mpl.rc_context({"svg.fonttype": "none", "pdf.fonttype": 42}):
+        figure.savefig(buffer, format=kind, bbox_inches="tight")
+    return buffer.getvalue()
+
+
 def bare(ax: Axes, look: Look, axis: Literal["both", "x", "y"], sides: Sequence[str]) -> None:
     """Grid lines that stay behind, and no frame on these sides."""
     ax.grid(True, axis=axis, color=look.grid, lw=0.8, zorder=0)
     ax.set_axisbelow(True)
     for side in sides:
         ax.spines[side].set_visible(False)
-
-
-def fresh_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
-    """The caller's axes, or those of a new figure of a size."""
-    import matplotlib.pyplot as plt
-
-    return ax if ax is not None else plt.subplots(figsize=size, layout="constrained")[1]
 
 
 def name_axes(ax: Axes, scored: Any) -> None:

@@ -1,7 +1,7 @@
 """The report: why a release was chosen, as one file that a review board can read, sign and keep.
 
-A report is HTML (one page without scripts that fetches nothing) or Markdown (for archives). The same map gives the same
-bytes on the same day, or on any day with ``date=None``.
+A report is HTML (one page without scripts that fetches nothing), PDF (the same, printed) or Markdown (for archives).
+The same map gives the same bytes on the same day, or on any day with ``date=None``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .picture import draw_files
 
 __all__ = ["fingerprint", "render_report", "report_files", "write_report"]
 
-SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}
+SUFFIXES = {".html": "html", ".htm": "html", ".pdf": "pdf", ".md": "md", ".markdown": "md"}
 
 
 def write_report(
@@ -49,12 +49,14 @@ def write_report(
 ) -> Path:
     """Write the report of a map to a file and return its path.
 
-    It holds the decision in one sentence, the map with its frontier, threshold and choice, the users in words and
-    formulas, the table of releases and who dominates the others, measures if there are any, how sure the choice is
-    where numbers carry errors, what was done beside the map (limit, sensitivity, risk of every record), diagnostics,
-    notes, the method with its papers, and the record: versions, seed and fingerprints. Only what the map holds can get
-    in, so no confidential record does, and every text is escaped. The file appears whole or not at all, together with
-    its figures.
+    The first page is what a board signs: the decision in words, the map with its frontier, threshold and choice, what
+    the users do not know before and after in the data's unit, the worst user, what was tried, the conditions,
+    signatures and the map's fingerprint. Annexes hold the users in words and formulas, the releases and who dominates
+    the others, each measure with its meaning, how sure the choice is where numbers carry errors, what was done beside
+    the map (limit, sensitivity, risk of every record), diagnostics, notes, the method with its papers, and the record:
+    versions and seed. Long tables are folded in HTML and not printed. Only what the map holds can get in, so no
+    confidential record does, and every text is escaped. The file appears whole or not at all, together with its
+    figures.
 
     Parameters
     ----------
@@ -68,8 +70,8 @@ def write_report(
         The heading.
     notes : str or list of str
         What the study has to say, a sentence each.
-    format : "html" or "md", optional
-        By default what the path's suffix says.
+    format : "html", "pdf" or "md", optional
+        By default what the path's suffix says. PDF needs the extra ``ruvdecision[pdf]``.
     date : str or date, default "today"
         Written below the title; None leaves it out.
     sensitivity : Sensitivity, optional
@@ -127,8 +129,7 @@ def report_files(
     found = {}
     if folder is not None:
         found = {folder / f"{p.anchor}.{end}": b for p in document.pictures for end, b in draw_files(p).items()}
-    # Bytes, not text: line ends are the same on every system.
-    return found | {target: document.render(kind).encode("utf-8")}
+    return found | {target: document.render(kind)}
 
 
 def _format(path: Path, format: str | None) -> str:
@@ -140,7 +141,7 @@ def _format(path: Path, format: str | None) -> str:
         raise InputError(
             "The path must say which format it is",
             str(path),
-            f'End it in {" or ".join(SUFFIXES)}, or give format="html" or "md"',
+            f'End it in {" or ".join(SUFFIXES)}, or give format="html", "pdf" or "md"',
         )
     return SUFFIXES[suffix]
 
@@ -165,9 +166,9 @@ def render_report(
     >>> render_report(rumap, max_risk=0.5, title="Pilot", format="md").splitlines()[0]
     '# Pilot'
     """
-    check_choice("format", format, FORMATS)
+    check_choice("format", format, [kind for kind in FORMATS if kind != "pdf"])
     extras: dict[str, Any] = {"sensitivity": sensitivity, "limit": limit, "record_risk": record_risk, "seed": seed}
-    return _document(rumap, max_risk, title=title, notes=notes, date=date, rule=rule, **extras).render(format)
+    return _document(rumap, max_risk, title=title, notes=notes, date=date, rule=rule, **extras).text(format)
 
 
 def _document(

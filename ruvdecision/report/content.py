@@ -1,40 +1,112 @@
 """What a report says about a map, or about a panel of maps: everything is read from the maps and nothing else.
 
-No confidential record can get into a report, because a map holds none: it has labels, parameters, summaries and what
-the study itself had to say.
+First comes the page that is signed: the decision in words, the map, what it means before and after, what was tried, and
+the conditions. Everything else is an annex. No confidential record can get into a report, because a map holds none: it
+has labels, parameters, summaries and what the study itself had to say.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from string import ascii_uppercase
 from typing import Any
 
 import numpy as np
 
+from .. import plots
 from ..decide import Choice, choose, explain, not_dominated
 from ..errors import InfeasibleError
 from ..maps.rumap import RUMap
-from ..maps.show import HEADS, better, counted, cut, entry, evenly, number, user_columns
+from ..maps.scores import Column
+from ..maps.show import HEADS, amount, better, counted, cut, entry, evenly, number, readable, user_columns, value
 from ..maps.storage import fingerprint
 from ..plots.map import Positions
 from ..running.fingerprint import fingerprint_data
 from .diagnostics import Flags, diagnostics, doubtful, is_diagnostic
-from .document import Document, Fold, Heading, Items, Paragraph, Picture, ReportBlock, Table, TableRow, Terms
-from .extras import Extras, reasons, sections, sureness
-from .methods import method_notes, references
+from .document import Annex, Document, Fold, Heading, Items, Paragraph, Picture, ReportBlock, Table, TableRow, Terms
+from .extras import Extras, limits, reasons, records, sensitivities, sureness
+from .methods import measure_meanings, method_notes, references
 from .picture import map_drawing
-from .users import users
+from .users import ROLES, member_columns, users
 
-#: Tables with more rows than this are folded, behind an excerpt of `EXCERPT` rows.
-OPEN, EXCERPT = 40, 20
-#: Rows of the releases that are not on the frontier; more of them are left out, evenly.
+#: Rows of a table that are always seen, in the report of one map and of several; all of them are in a fold.
+ROWS, FEW = 10, 4
+#: Rows in a fold; more of them are left out, evenly.
 REST = 200
+#: Maps in one picture.
+TOGETHER = 12
 #: Digits of a seed that nobody finds by trying: fresh ones have about 38.
 LONG = 24
 #: Libraries whose versions a map may hold.
 LIBRARIES = ("ruvdecision", "python", "numpy", "scipy", "pymc", "arviz", "pytensor", "nutpie")
+#: What a map says of itself that has its own place in a report.
+PLACED = (*LIBRARIES, *ROLES, "better", "seed_means", "measures", "unit", "file_records", "file_columns")
+PLACED += tuple(f"{who}_error_scale" for who in ROLES)
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One map with what was decided about it: a choice, or why there is none."""
+
+    name: str
+    whole: RUMap
+    max_risk: float | None
+    extras: Extras
+    anchor: str
+    rows: int
+
+    @cached_property
+    def rumap(self) -> RUMap:
+        """The map of the worst case, if several users look at the same releases."""
+        return self.whole.worst()
+
+    @cached_property
+    def _decided(self) -> tuple[Choice | None, str]:
+        if self.max_risk is None and "by" not in (self.extras.rule or {}):
+            why = "No threshold on the risk was given, so no release is chosen; the frontier shows what can be had."
+            return None, why
+        try:
+            choice = choose(self.whole, self.max_risk, **(self.extras.rule or {}))
+        except InfeasibleError as error:
+            return None, f"No release is chosen. {error}"
+        return choice, str(choice)
+
+    @property
+    def choice(self) -> Choice | None:
+        return self._decided[0]
+
+    @property
+    def sentence(self) -> str:
+        return self._decided[1]
+
+    @property
+    def failed(self) -> bool:
+        """True if a threshold was given that no release meets."""
+        return self.choice is None and self.sentence.startswith("No release is chosen.")
+
+    @property
+    def kind(self) -> str:
+        """Whether a reader must look twice before signing."""
+        choice = self.choice
+        doubt = choice is not None and (choice.within_error or not choice.row.converged or choice.worthless)
+        return "warning" if self.failed or doubt else "decision"
+
+    @cached_property
+    def front(self) -> Flags:
+        return not_dominated(self.rumap.risk, self.rumap.utility)
+
+    @cached_property
+    def order(self) -> Positions:
+        """The frontier, in order of risk."""
+        rows = np.flatnonzero(self.front)
+        return rows[np.lexsort((self.rumap.utility[rows], self.rumap.risk[rows]))]
+
+    @property
+    def drawable(self) -> bool:
+        return not np.all(np.isnan(self.rumap.risk) | np.isnan(self.rumap.utility))
 
 
 def compose(
@@ -48,202 +120,291 @@ def compose(
     """Write the report of one map (whatever its name) or of several named ones."""
     panel = len(maps) > 1
     beside = {name: (extras or {}).get(name, Extras()) for name in maps}
-    decisions = {name: _decide(rumap, max_risk, beside[name].rule) for name, rumap in maps.items()}
-    blocks: list[ReportBlock] = [Heading(2, "Decision", "decision")]
-    blocks += [_decisions(decisions, max_risk)] if panel else []
-    for k, (name, rumap) in enumerate(maps.items(), start=1):
-        anchor, level = f"map{k}", 3 if panel else 2
-        blocks += [Heading(2, name, anchor)] if panel else []
-        blocks += _chapter(rumap, decisions[name], max_risk, anchor, level, beside[name])
-    if notes:
-        blocks += [Heading(2, "What the study has to say", "notes"), Items(notes)]
-    blocks += [Heading(2, "Method", "method"), *map(Paragraph, method_notes(list(maps.values())))]
-    blocks += [Heading(3, "References", "references"), Items(references(list(maps.values())))]
-    signers = [TableRow((who, "", "", "")) for who in ("prepared by", "reviewed by", "approved by")]
-    head = ("", "name", "date", "signature")
-    blocks += [Heading(2, "Signed", "signed"), Table("Signatures", head, signers, (False,) * 4)]
-    releases = counted(sum(len(set(m.released)) for m in maps.values()), "candidate release")
+    rows = FEW if panel else ROWS
     parts = [
-        f"{counted(len(maps), 'map')} with {releases}" if panel else releases,
-        f"threshold on the risk: {_threshold(max_risk)}",
+        Chapter(name, rumap, max_risk, beside[name], f"map{k}", rows)
+        for k, (name, rumap) in enumerate(maps.items(), start=1)
     ]
-    return Document(title, "; ".join([*parts, date] if date else parts) + ".", blocks)
+    first = _decisions(parts, max_risk) if panel else _decision(parts[0])
+    signers = [TableRow((who, "", "", ""), "sign") for who in ("prepared by", "reviewed by", "approved by")]
+    first += [Terms(_conditions(parts)), Table("Signed", ("", "name", "date", "signature"), signers, (False,) * 4)]
+    first.append(
+        Paragraph(f"Fingerprint of {'the maps' if panel else 'the map'}: sha256 {_fingerprint(maps)}", "quiet")
+    )
+    topics = {
+        "The users" if any(m.uncertainties for m in maps.values()) else "Risk and utility": ("users", _users),
+        "The releases": ("releases", _releases),
+        "Measures and other columns": ("measures", _measures),
+        "How sure that is": ("sure", sureness_of),
+        "What no mechanism can pass": ("limit", lambda c: limits(c.rumap, c.choice, c.extras.limit)),
+        "Sensitivity": ("sensitivity", lambda c: sensitivities(c.rumap, c.extras.sensitivity, c.anchor)),
+        "Risk of every record": ("records", lambda c: records(c.choice, max_risk, c.extras.record_risk, c.anchor)),
+        "Diagnostics": ("diagnostics", lambda c: diagnostics(c.rumap, c.choice)),
+        "Remarks on the map": ("remarks", lambda c: [Items(c.rumap.notes)] if c.rumap.notes else []),
+    }
+    annexes = [(head, name, _told(name, {c.name: write(c) for c in parts})) for head, (name, write) in topics.items()]
+    annexes.append(("What the study has to say", "notes", [Items(notes)] if notes else []))
+    method = [*map(Paragraph, method_notes(list(maps.values()))), Heading(3, "References", "references")]
+    annexes.append(("Method", "method", [*method, Items(references(list(maps.values())))]))
+    annexes.append(
+        ("Record", "record", _told("record", {c.name: [Terms(_record(c.rumap, c.extras.seed))] for c in parts}))
+    )
+    kept = [(head, name, blocks) for head, name, blocks in annexes if blocks]
+    lettered = [
+        Annex(f"Annex {a}. {head}", name, told) for a, (head, name, told) in zip(ascii_uppercase, kept, strict=False)
+    ]
+    facts = [f"threshold on the risk: {_threshold(max_risk)}", *([date] if date else [])]
+    return Document(title, _sentence(facts), first, lettered)
 
 
-# -- the decision --------------------------------------------------------------------------------------
+def _told(topic: str, said: Mapping[str, Sequence[ReportBlock]]) -> list[ReportBlock]:
+    """What is said about each map, under its name; what is the same for several of them is said once."""
+    found = {name: blocks for name, blocks in said.items() if blocks}
+    groups: list[tuple[list[str], Sequence[ReportBlock]]] = []
+    for name, blocks in found.items():
+        same = next((names for names, told in groups if list(told) == list(blocks)), None)
+        groups.append(([name], blocks)) if same is None else same.append(name)
+    if len(said) == 1 or (len(groups) == 1 and len(found) == len(said)):
+        return list(groups[0][1]) if groups else []
+    heads = [Heading(3, "; ".join(names), f"{topic}-{k}") for k, (names, _) in enumerate(groups, start=1)]
+    return [block for head, (_, blocks) in zip(heads, groups, strict=True) for block in (head, *blocks)]
 
 
-@dataclass(frozen=True)
-class _Decision:
-    """What was decided about one map: a choice, or why there is none."""
-
-    sentence: str
-    choice: Choice | None = None
-    failed: bool = False
-
-    @property
-    def kind(self) -> str:
-        unsure = self.choice is not None and (self.choice.within_error or not self.choice.row.converged)
-        return "warning" if self.failed or unsure else "decision"
+# -- the first page ------------------------------------------------------------------------------------
 
 
-def _decide(rumap: RUMap, max_risk: float | None, rule: Mapping[str, Any] | None) -> _Decision:
-    if max_risk is None and "by" not in (rule or {}):
-        return _Decision(
-            "No threshold on the risk was given, so no release is chosen; the frontier shows what can be had."
-        )
-    try:
-        choice = choose(rumap, max_risk, **(rule or {}))
-    except InfeasibleError as error:
-        return _Decision(f"No release is chosen. {error}", failed=True)
-    return _Decision(str(choice), choice)
+def _decision(part: Chapter) -> list[ReportBlock]:
+    """The decision about one map: in words, on the map, and before and after."""
+    choice = part.choice
+    blocks: list[ReportBlock] = []
+    if choice is not None and choice.order:
+        blocks.append(Paragraph(f"Decision: {choice.order}.", part.kind))
+        blocks.append(Paragraph(part.sentence, "quiet"))
+    else:
+        blocks.append(Paragraph(part.sentence, part.kind))
+    if choice is not None and choice.worthless:
+        blocks.append(Paragraph(f"Warning: {choice.worthless}.", "warning"))
+    blocks.append(_picture(part))
+    return [*blocks, *_before_and_after(part)]
 
 
-def _plainly(choice: Choice | None) -> list[ReportBlock]:
-    """The decision in words and in the data's own unit, for readers who do not read Python."""
-    if choice is None or not (choice.order or choice.meaning):
-        return []
-    order = f"Decision: {choice.order}." if choice.order else ""
-    return [Paragraph(" ".join([*([order] if order else []), *choice.meaning]))]
-
-
-def _decisions(decisions: Mapping[str, _Decision], max_risk: float | None) -> Table:
+def _decisions(parts: Sequence[Chapter], max_risk: float | None) -> list[ReportBlock]:
+    """The choice in every map of a panel, and small pictures of all of them."""
     rows = []
-    for name, decision in decisions.items():
-        chosen = decision.choice
-        cells = ("none", "", "") if chosen is None else (chosen.release, number(chosen.risk), number(chosen.utility))
-        rows.append(TableRow((name, *cells), "doubtful" if decision.kind == "warning" else ""))
+    for part in parts:
+        chosen = part.choice
+        told = (
+            ("none", "", "", "")
+            if chosen is None
+            else (chosen.release, number(chosen.risk, 3), number(chosen.utility, 3), " ".join(chosen.meaning))
+        )
+        told = (*told[:3], "; ".join(filter(None, (told[3], chosen.worthless if chosen is not None else ""))))
+        rows.append(TableRow((part.name, *told), "doubtful" if part.kind == "warning" else ""))
     caption = f"The choice in every map; threshold on the risk: {_threshold(max_risk)}"
-    return Table(caption, ("map", "chosen release", "risk", "utility"), rows, (False, False, True, True))
+    head = ("map", "chosen release", "risk", "utility", "what that means")
+    blocks: list[ReportBlock] = [Table(caption, head, rows, (False, False, True, True, False)).without_empty_end()]
+    drawn = [part for part in parts if part.drawable]
+    for k, some in enumerate((drawn[i : i + TOGETHER] for i in range(0, len(drawn), TOGETHER)), start=1):
+        words = " ".join(f"{part.name}: {_in_words(part)}" for part in some)
+        high = -(-len(some) // min(len(some), 3))
+        drawing = _small_maps(some, max_risk)
+        blocks.append(Picture(drawing, _caption(some), words, f"maps{k}", (10.5, 0.8 + 2.7 * high)))
+    return blocks
+
+
+def _small_maps(parts: Sequence[Chapter], max_risk: float | None) -> Any:
+    shown = {part.name: readable(part.whole) for part in parts}
+    share = len({m.risk_score for m in shown.values()}) == 1
+    rule = parts[0].extras.rule
+    options = {"share": share, "rule": rule} if rule else {"share": share}
+    return lambda figure: plots.maps(shown, max_risk, figure, across=min(len(shown), 3), **options)
+
+
+def _before_and_after(part: Chapter) -> list[ReportBlock]:
+    """What each user does not know before any release and after the chosen one, in the data's unit if it is known."""
+    rumap, choice = part.rumap, part.choice
+    if choice is None:
+        return []
+    i, unit = choice.row.position, str(rumap.attrs.get("unit", ""))
+    rows = []
+    for place, (who, role) in enumerate(zip(ROLES, ("risk", "utility"), strict=True)):
+        if who not in rumap.uncertainties:
+            continue
+        after, before = rumap.typical_error(who), rumap.typical_error(who, before=True)
+        what = f"how far the {who} is typically off"
+        if after is None or before is None:
+            after, what = rumap.uncertainties[who], f"expected loss of the {who}"
+            ends = [float(rumap.before[place][i]), float(after.value[i])]
+        else:
+            ends = [float(before.value[i]), float(after.value[i])]
+        share = f"{number(100 * ends[1] / ends[0], 3)} %" if 0 < ends[0] < np.inf and ends[1] < np.inf else ""
+        score = value(*(float(x[i]) for x in rumap.column(role)), 3)
+        told = ["not known" if np.isnan(end) else amount(end, unit if what.startswith("how") else "") for end in ends]
+        rows.append(TableRow((what, *told, share, f"{role} {score}")))
+    blocks: list[ReportBlock] = []
+    if rows:
+        head = ("", "before any release", "after the chosen one", "that is", "on the map")
+        blocks.append(Table("Before and after", head, rows, (False, True, True, True, False)))
+    scores = (
+        (role, rumap.column(role), s) for role, s in (("risk", rumap.risk_score), ("utility", rumap.utility_score))
+    )
+    measured = [
+        f"{role.title()}: {s.name} {value(*(float(x[i]) for x in pair), 3)}."
+        for role, pair, s in scores
+        if isinstance(s, Column)
+    ]
+    told = [*measured, *(line for line in choice.meaning if not rows or "typically off" not in line)]
+    return [*blocks, Paragraph(" ".join(told))] if told else blocks
+
+
+def _conditions(parts: Sequence[Chapter]) -> list[tuple[str, str]]:
+    """What a board asks next: what was tried, who is the worst user, and under what conditions all this holds."""
+    pairs = []
+    if len(parts) == 1:
+        (part,) = parts
+        pairs.append(("tried", " ".join(_tried(part))))
+        worst = _worst_user(part)
+        pairs += [("worst user", worst)] if worst else []
+        if part.choice is not None and part.choice.remarks:
+            pairs.append(("look twice", _sentence(part.choice.remarks)))
+    else:
+        size = counted(sum(len(set(p.whole.released)) for p in parts), "release")
+        pairs.append(
+            (
+                "tried",
+                f"{len(parts)} maps with {size} in all; the most useful release within the threshold is taken in each.",
+            )
+        )
+    modelled = any(part.rumap.uncertainties for part in parts)
+    holds = ["The users know what annex A says and no more."] * modelled
+    if any(isinstance(s, Column) for p in parts for s in (p.whole.risk_score, p.whole.utility_score)):
+        holds.append("Measures speak of this file, and of an intruder who does what they do.")
+    holds.append("The release is made once, as stated, with random numbers that nobody else can draw again.")
+    if any(part.rumap.attrs.get("partial") for part in parts):
+        holds.append("The run was stopped: releases that were not finished are missing.")
+    return [*pairs, ("conditions", " ".join(holds))]
+
+
+def _tried(part: Chapter) -> Iterator[str]:
+    rumap, choice = part.rumap, part.choice
+    names = list(dict.fromkeys(rumap.techniques))
+    listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+    yield f"{counted(len(rumap), 'release')} of {counted(len(names), 'technique')} ({cut(listed, 160)})."
+    if choice is not None:
+        verb = ("meets" if choice.allowed == 1 else "meet") + " the threshold"
+        if np.isinf(choice.max_risk) or choice.confidence is not None:
+            verb = f"{'is' if choice.allowed == 1 else 'are'} allowed"
+        front = int(part.front.sum())
+        yield f"{choice.allowed:,} {verb}, {front:,} {'is' if front == 1 else 'are'} on the frontier."
+        known = np.flatnonzero(~np.isnan(rumap.utility) & ~np.isnan(rumap.risk))
+        best = rumap[int(known[np.argmax(rumap.utility[known])])]
+        if best.utility > choice.utility and best.risk > choice.max_risk:
+            yield (
+                f"Without a threshold it would be {best.release}: utility {number(best.utility, 3)} instead of "
+                f"{number(choice.utility, 3)}, at a risk of {number(best.risk, 3)}."
+            )
+    elif not part.front.any():
+        yield "No release has both a risk and a utility, so there is no frontier."
+
+
+def _worst_user(part: Chapter) -> str:
+    """Whose risk it is, where several users look at the same releases or the intruder is a panel."""
+    if part.whole.user_names:
+        size = f"of {len(part.whole.user_names)} users; risk and utility of every release are those of the worst"
+        who = "" if part.choice is None else str(part.choice.row.columns.get("worst_user", ""))
+        return f"{who}, {size}." if who else f"The worst {size}."
+    members = member_columns(part.rumap, "intruder")
+    if not members or part.choice is None:
+        return ""
+    i = part.choice.row.position
+    name = min(members, key=lambda k: np.nan_to_num(part.rumap.columns[members[k]][i], nan=np.inf))
+    return f"{name} knows most after the chosen release, of {len(members)} intruders."
+
+
+def _fingerprint(maps: Mapping[str, RUMap]) -> str:
+    found = [fingerprint(rumap) for rumap in maps.values()]
+    return found[0] if len(found) == 1 else hashlib.sha256(" ".join(found).encode()).hexdigest()
+
+
+def _sentence(parts: Sequence[str]) -> str:
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _threshold(max_risk: float | None) -> str:
     return "none" if max_risk is None or np.isinf(max_risk) else number(max_risk)
 
 
-def _circumstances(rumap: RUMap, choice: Choice | None, front: Flags) -> list[str]:
-    """What a board asks next: how many were allowed, and what the threshold costs."""
-    facts = []
-    if choice is not None:
-        verb = ("meets" if choice.allowed == 1 else "meet") + " the threshold"
-        if np.isinf(choice.max_risk) or choice.confidence is not None:
-            verb = f"{'is' if choice.allowed == 1 else 'are'} allowed"
-        facts.append(f"{choice.allowed:,} of {counted(len(rumap), 'release')} {verb}.")
-        known = np.flatnonzero(~np.isnan(rumap.utility) & ~np.isnan(rumap.risk))
-        best = rumap[int(known[np.argmax(rumap.utility[known])])]
-        if best.utility > choice.utility and best.risk > choice.max_risk:
-            facts.append(
-                f"Without a threshold the most useful release would be {best.release}: utility "
-                f"{number(best.utility, 4)} "
-                f"instead of {number(choice.utility, 4)}, at a risk of {number(best.risk, 4)}."
-            )
-    if front.any():
-        verb, them = ("is", "it") if front.sum() == 1 else ("are", "them")
-        share = f"{front.sum():,} of {counted(len(rumap), 'release')}"
-        facts.append(f"{share} {verb} on the frontier: no other release beats {them}.")
-    else:
-        facts.append("No release has both a risk and a utility, so there is no frontier.")
-    if choice is not None and not np.isnan([choice.risk, choice.utility]).any():
-        facts.append(str(explain(rumap, choice)))
-    return facts
+# -- the picture ---------------------------------------------------------------------------------------
 
 
-# -- one map -------------------------------------------------------------------------------------------
-
-
-def _chapter(
-    rumap: RUMap, decision: _Decision, max_risk: float | None, anchor: str, level: int, extras: Extras
-) -> list[ReportBlock]:
-    whole, rumap = rumap, rumap.worst()
-    front = not_dominated(rumap.risk, rumap.utility)
-    order = np.flatnonzero(front)
-    order = order[np.lexsort((rumap.utility[order], rumap.risk[order]))]
-    blocks: list[ReportBlock] = [
-        *_plainly(decision.choice),
-        Paragraph(decision.sentence, decision.kind),
-        Items(_circumstances(rumap, decision.choice, front)),
-    ]
-
-    def section(title: str, name: str, parts: Sequence[ReportBlock]) -> None:
-        if parts:
-            blocks.extend([Heading(level, title, f"{anchor}-{name}"), *parts])
-
-    if whole.user_names:
-        names = "; ".join(whole.user_names)
-        blocks.append(
-            Paragraph(
-                f"{len(whole.user_names)} users look at the same releases: {names}. Risk and utility of a release are "
-                "those of the worst of them; the column worst_user says whose risk it is. The picture has all of them."
-            )
-        )
-    section("The map", "map", [_picture(rumap, whole, decision, max_risk, anchor, order, extras)])
-    section("The users" if rumap.uncertainties else "Risk and utility", "users", users(rumap, decision.choice))
-    section("The releases", "releases", _releases(rumap, order, front, decision.choice))
-    section("Measures and other columns", "measures", _measures(rumap, order, decision.choice))
-    section("How sure that is", "sure", sureness(rumap, decision.choice, order, max_risk))
-    for title, name, parts in sections(rumap, decision.choice, max_risk, extras, anchor):
-        section(title, name, parts)
-    section("Diagnostics", "diagnostics", diagnostics(rumap, decision.choice))
-    section("Remarks on the map", "remarks", [Items(rumap.notes)] if rumap.notes else [])
-    section("Record", "record", [Terms(_record(rumap, extras.seed))])
-    return blocks
-
-
-def _picture(
-    rumap: RUMap,
-    whole: RUMap,
-    decision: _Decision,
-    max_risk: float | None,
-    anchor: str,
-    order: Positions,
-    extras: Extras,
-) -> ReportBlock:
-    if np.all(np.isnan(rumap.risk) | np.isnan(rumap.utility)):
+def _picture(part: Chapter) -> ReportBlock:
+    if not part.drawable:
         return Paragraph("There is nothing to draw: no release has both a risk and a utility.", "warning")
-    words = _in_words(rumap, decision, max_risk, order)
-    caption = "Utility to the right, risk upwards: good releases lie at the lower right. The grey band is the frontier"
-    caption += "" if max_risk is None or np.isinf(max_risk) else ", the dashed line the threshold"
-    caption += "" if extras.limit is None else ", the dotted line the limit of all mechanisms"
-    caption += "." if decision.choice is None else ", the star the chosen release."
-    caption += "" if rumap.converged.all() else " Open markers did not converge."
-    return Picture(map_drawing(whole, max_risk, limit=extras.limit, rule=extras.rule), caption, words, anchor)
+    drawing = map_drawing(part.whole, part.max_risk, limit=part.extras.limit, rule=part.extras.rule)
+    return Picture(drawing, _caption([part]), _in_words(part), part.anchor)
 
 
-def _in_words(rumap: RUMap, decision: _Decision, max_risk: float | None, order: Positions) -> str:
+def _caption(parts: Sequence[Chapter]) -> str:
+    part = parts[0]
+    text = "Good releases lie at the lower right. Grey band: frontier"
+    text += "" if part.max_risk is None or np.isinf(part.max_risk) else "; dashed line: threshold"
+    text += "" if part.extras.limit is None else "; dotted line: the limit of all mechanisms"
+    text += "; star: chosen release." if any(p.choice is not None for p in parts) else "."
+    return text + ("" if all(p.rumap.converged.all() for p in parts) else " Open markers did not converge.")
+
+
+def _in_words(part: Chapter) -> str:
+    rumap, order = part.rumap, part.order
     ends = {k: (float(np.nanmin(v)), float(np.nanmax(v))) for k, v in (("U", rumap.utility), ("R", rumap.risk))}
-    spans = {k: f"{number(low, 4)} to {number(high, 4)}" for k, (low, high) in ends.items()}
+    spans = {k: f"{number(low, 3)} to {number(high, 3)}" for k, (low, high) in ends.items()}
     words = [f"Risk-utility map of {counted(len(rumap), 'release')}."]
     words.append(f"Utility from {spans['U']}, risk from {spans['R']}.")
     rows = [rumap[int(i)] for i in (order[[0, -1]] if order.size > 1 else order)]
-    at = [f"{r.release} (risk {number(r.risk, 4)}, utility {number(r.utility, 4)})" for r in rows]
+    at = [f"{r.release} (risk {number(r.risk, 3)}, utility {number(r.utility, 3)})" for r in rows]
     words.append(
         f"The frontier runs from {at[0]} to {at[1]}." if len(at) == 2 else f"The frontier is one release, {at[0]}."
     )
-    if max_risk is not None and not np.isinf(max_risk):
-        words.append(f"The threshold is a horizontal line at risk {number(max_risk)}.")
-    if decision.choice is not None:
-        row = decision.choice
-        numbers = f"risk {number(row.risk, 4)} and utility {number(row.utility, 4)}"
-        words.append(f"The chosen release is {row.release}, with {numbers}.")
-    elif decision.failed:
+    if part.max_risk is not None and not np.isinf(part.max_risk):
+        words.append(f"The threshold is a horizontal line at risk {number(part.max_risk)}.")
+    if part.choice is not None:
+        numbers = f"risk {number(part.choice.risk, 3)} and utility {number(part.choice.utility, 3)}"
+        words.append(f"The chosen release is {part.choice.release}, with {numbers}.")
+    elif part.failed:
         words.append("No release meets the threshold.")
     return " ".join(words)
 
 
-# -- tables --------------------------------------------------------------------------------------------
+# -- annexes -------------------------------------------------------------------------------------------
 
 
-def _releases(rumap: RUMap, order: Positions, front: Flags, choice: Choice | None) -> list[ReportBlock]:
+def _users(part: Chapter) -> list[ReportBlock]:
+    several: list[ReportBlock] = []
+    if part.whole.user_names:
+        said = f"{len(part.whole.user_names)} users look at the same releases: {'; '.join(part.whole.user_names)}. "
+        said += "Risk and utility of a release are those of the worst of them; worst_user says whose risk it is."
+        several.append(Paragraph(said))
+    return [*several, *users(part.rumap, part.choice)]
+
+
+def sureness_of(part: Chapter) -> list[ReportBlock]:
+    """How sure the choice is, where numbers carry errors."""
+    return sureness(part.rumap, part.choice, part.order, part.max_risk, part.rows)
+
+
+def _releases(part: Chapter) -> list[ReportBlock]:
+    rumap, choice = part.rumap, part.choice
     columns = user_columns(rumap) + (["engine"] if len(set(rumap.engine)) > 1 else [])
-    blocks = _tables(rumap, order, choice, "Releases on the frontier, in order of risk", columns)
-    rest = np.flatnonzero(~front)
+    blocks: list[ReportBlock] = []
+    if choice is not None and not np.isnan([choice.risk, choice.utility]).any():
+        blocks.append(Paragraph(str(explain(rumap, choice))))
+    blocks += _tables(part, part.order, "Releases on the frontier, in order of risk", columns)
+    rest = np.flatnonzero(~part.front)
     if rest.size:
         shown = evenly(rest, REST)
         more = f"; {rest.size - shown.size} more are left out evenly, the map's own table has all"
-        caption = (
-            f"Releases that are not on the frontier, as listed ({shown.size}{more if shown.size < rest.size else ''})"
-        )
-        table = _table(rumap, shown, choice, caption, columns)
+        caption = f"Releases that are not on the frontier ({shown.size}{more if shown.size < rest.size else ''})"
+        table = _table(part, shown, caption, columns)
         why = zip(table.rows, reasons(rumap, shown), strict=True)
         rows = [TableRow((*row.cells, reason), row.kind) for row, reason in why]
         table = Table(caption, (*table.head, "why not"), rows, (*table.numbers, False))
@@ -251,55 +412,48 @@ def _releases(rumap: RUMap, order: Positions, front: Flags, choice: Choice | Non
     return blocks
 
 
-def _measures(rumap: RUMap, order: Positions, choice: Choice | None) -> list[ReportBlock]:
-    """Columns that are the same everywhere are said once; the others are tables."""
+def _measures(part: Chapter) -> list[ReportBlock]:
+    """What each measure means; columns that are the same everywhere are said once; the others are tables."""
+    rumap = part.rumap
     errors = {f"{k}_error" for k in rumap.columns}
     names = [k for k in rumap.columns if not is_diagnostic(rumap, k) and k not in errors]
     same = [k for k in names if len(rumap) > 1 and len({str(x) for x in rumap.columns[k].tolist()}) == 1]
-    blocks: list[ReportBlock] = [Terms([(k, entry(rumap, k, 0)) for k in same])] if same else []
+    pairs = [*measure_meanings(rumap), *((k, entry(rumap, k, 0, 3)) for k in same)]
+    blocks: list[ReportBlock] = [Terms(pairs)] if pairs else []
     varying = [k for k in names if k not in same]
     if varying:
-        blocks += _tables(rumap, order, choice, "Measures of the releases on the frontier", varying)
-        rest = np.setdiff1d(np.arange(len(rumap)), order)
-        if rest.size:
-            shown = evenly(rest, REST)
-            more = f", {rest.size - shown.size} more left out evenly" if shown.size < rest.size else ""
-            table = _table(rumap, shown, choice, f"Measures of the other releases ({shown.size}{more})", varying)
-            blocks.append(Fold(f"Measures of the other {counted(rest.size, 'release')}", [table]))
+        every = [*part.order.tolist(), *np.flatnonzero(~part.front).tolist()]
+        blocks += _tables(part, np.array(every, dtype=np.intp), "Measures of the releases", varying)
     return blocks
 
 
-def _tables(
-    rumap: RUMap, rows: Positions, choice: Choice | None, caption: str, columns: Sequence[str]
-) -> list[ReportBlock]:
-    """All rows; if they are many, an excerpt that is always seen and the whole in a fold."""
+def _tables(part: Chapter, rows: Positions, caption: str, columns: Sequence[str]) -> list[ReportBlock]:
+    """All rows; if they are many, an excerpt that is always seen and the rest of them in a fold."""
     if not rows.size:
         return []
-    whole = _table(rumap, rows, choice, f"{caption} ({rows.size})", columns)
-    if rows.size <= OPEN:
-        return [whole]
-    few = {*evenly(rows, EXCERPT).tolist(), *([] if choice is None else [choice.row.position])}
+    if rows.size <= part.rows + 2:
+        return [_table(part, rows, f"{caption} ({rows.size})", columns)]
+    few = {*evenly(rows, part.rows).tolist(), *([] if part.choice is None else [part.choice.row.position])}
     excerpt = rows[np.isin(rows, list(few))]
     title = f"{caption} ({excerpt.size} of {rows.size})"
-    return [_table(rumap, excerpt, choice, title, columns), Fold(f"All {rows.size} of them", [whole])]
+    whole = Fold(f"All {rows.size:,} of them", [_table(part, rows, f"{caption} ({rows.size})", columns)])
+    return [_table(part, excerpt, title, columns), whole]
 
 
-def _table(rumap: RUMap, rows: Positions, choice: Choice | None, caption: str, columns: Sequence[str]) -> Table:
-    chosen = None if choice is None else choice.row.position
+def _table(part: Chapter, rows: Positions, caption: str, columns: Sequence[str]) -> Table:
+    rumap = part.rumap
+    chosen = None if part.choice is None else part.choice.row.position
     flagged = doubtful(rumap)
     lines = []
     for i in rows.tolist():
         marks = {"chosen": i == chosen, "not converged": not rumap.converged[i], "see diagnostics": flagged[i]}
         kind = "chosen" if i == chosen else "doubtful" if flagged[i] or not rumap.converged[i] else ""
-        cells = [entry(rumap, k, i) for k in columns]
+        cells = [entry(rumap, k, i, 3) for k in columns]
         lines.append(TableRow((rumap.releases[i], *cells, ", ".join(k for k, found in marks.items() if found)), kind))
     words = HEADS | {name: f"{name} ({end} is better)" for name, end in better(rumap).items()}
     texts = {"engine", *(k for k, v in rumap.columns.items() if v.dtype.kind not in "biuf")}
     head = ("release", *(words.get(k, k) for k in columns), "mark")
     return Table(caption, head, lines, (False, *(k not in texts for k in columns), False)).without_empty_end()
-
-
-# -- the record ----------------------------------------------------------------------------------------
 
 
 def _record(rumap: RUMap, seed: bool) -> list[tuple[str, str]]:
@@ -314,8 +468,7 @@ def _record(rumap: RUMap, seed: bool) -> list[tuple[str, str]]:
         pairs.append(("fingerprint of the data", f"{taken} ({what}, and with it whether other records are the same)"))
     if "seed" in known and not seed:
         known["seed"] = _seed_digest(known["seed"])
-    placed = (*LIBRARIES, "intruder", "scientist", "better", "seed_means")  # they have their own places
-    pairs += [(k.replace("_", " "), text) for k, text in known.items() if text and k not in placed]
+    pairs += [(k.replace("_", " "), text) for k, text in known.items() if text and k not in PLACED]
     versions = ", ".join(f"{k} {known[k]}" for k in LIBRARIES if k in known)
     return [*pairs, ("versions", versions or "not known")]
 

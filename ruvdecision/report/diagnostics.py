@@ -27,7 +27,7 @@ LIMITS = {
     "divergences": ("above", 0.0),
 }
 #: Rows of the table of doubts.
-DOUBTS = 50
+DOUBTS = 12
 _OF_ENGINE = re.compile(r"^(intruder|scientist)(\[.*\])*_", re.DOTALL)
 
 
@@ -133,7 +133,7 @@ def diagnostics(rumap: RUMap, choice: Choice | None) -> list[ReportBlock]:
             texts.append(f"{name}: {_listed(column.tolist())}.")
             continue
         known = column[~np.isnan(column.astype(float))].astype(float)
-        cells = [number(float(f(known))) if known.size else "none" for f in (np.min, np.median, np.max)]
+        cells = [number(float(f(known)), 3) if known.size else "none" for f in (np.min, np.median, np.max)]
         bad, mark = int(beyond(rumap, name).sum()), ""
         if bad:
             way, limit = LIMITS[_limit_of(name) or ""]

@@ -1,28 +1,31 @@
-"""The parts of a report and the two formats that they are put on paper in: an HTML page and Markdown.
+"""The parts of a report and the formats that they are put on paper in: an HTML page, a PDF of it, and Markdown.
 
-The HTML page has no scripts, fetches nothing, and can be read in light and dark and on paper. Markdown (GitHub's kind,
-for its tables) is for archives: text that diffs, with its pictures at the very end. Each format is a template, and
-every text is escaped there and only there.
+The HTML page has no scripts, fetches nothing, and can be read in light and dark and on paper; the PDF is that page,
+printed. Markdown (GitHub's kind, for its tables) is for archives: text that diffs, with its pictures at the very end.
+Each format is a template, and every text is escaped there and only there.
 """
 
 from __future__ import annotations
 
 import base64
+import html
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from ..errors import UnsupportedError
 from ..maps.show import clean
 from .picture import draw_png, draw_svg
 
 if TYPE_CHECKING:
     from jinja2 import Template
-    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-FORMATS = ("html", "md")
+FORMATS = ("html", "md", "pdf")
 _MARKS = re.compile(r"([\\`*_\[\]#|~$])")
 
 
@@ -68,7 +71,7 @@ class Terms(ReportBlock):
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row of a table; ``kind`` is empty, "chosen" or "doubtful". The first cell names the row."""
+    """A row of a table; ``kind`` is empty, "chosen", "doubtful" or "sign". The first cell names the row."""
 
     cells: Sequence[str]
     kind: str = ""
@@ -86,6 +89,23 @@ class Table(ReportBlock):
     def __post_init__(self) -> None:
         if not self.numbers:
             object.__setattr__(self, "numbers", (False, *[True] * (len(self.head) - 1)))
+
+    @property
+    def aligned(self) -> list[TableRow]:
+        """The rows, with the numbers of a column below each other at their points and at the signs of their errors.
+
+        >>> [row.cells[1] for row in Table("", ("", "x"), [TableRow(("a", "0.25")), TableRow(("b", "12"))]).aligned]
+        ['0.25', '12\u2007\u2007\u2007']
+        """
+        cells = [list(row.cells) for row in self.rows]
+        for j in (j for j, number in enumerate(self.numbers) if number):
+            parts = [line[j].partition(" ± ") for line in cells]
+            tails = [(len(value.rpartition(".")[2]) + 1) * ("." in value) for value, _, _ in parts]
+            errors = [len(sign + error) for _, sign, error in parts]
+            for line, (value, sign, error), tail, size in zip(cells, parts, tails, errors, strict=True):
+                wide = "\u2007" * (max(tails) - tail) if "e" not in value and value[-1:].isdigit() else ""
+                line[j] = value + wide + sign + error + "\u2007" * (max(errors) - size)
+        return [TableRow(line, row.kind) for line, row in zip(cells, self.rows, strict=True)]
 
     def without_empty_end(self) -> Table:
         """The table without its last column, if nothing stands there."""
@@ -108,16 +128,16 @@ class Formula(ReportBlock):
 
 @dataclass(frozen=True)
 class Picture(ReportBlock):
-    """A picture, drawn when a format asks for it: ``draw(axes)`` draws, ``size`` is in inches.
+    """A picture, drawn when a format asks for it: ``draw(figure)`` draws, ``size`` is in inches.
 
     ``words`` say what it shows to somebody who cannot see it, ``anchor`` is its name among the figures.
     """
 
-    draw: Callable[[Axes], object]
+    draw: Callable[[Figure], object]
     caption: str
     words: str
     anchor: str
-    size: tuple[float, float] = (8.6, 5.2)
+    size: tuple[float, float] = (8.6, 4.4)
 
 
 @dataclass(frozen=True)
@@ -129,33 +149,53 @@ class Fold(ReportBlock):
 
 
 @dataclass(frozen=True)
+class Annex:
+    """What stands behind the first page, under a heading of its own."""
+
+    title: str
+    anchor: str
+    blocks: Sequence[ReportBlock]
+
+
+@dataclass(frozen=True)
 class Document:
-    """A whole report."""
+    """A whole report: the page that is signed, and what stands behind it."""
 
     title: str
     subtitle: str
-    blocks: Sequence[ReportBlock]
-
-    @property
-    def chapters(self) -> list[Heading]:
-        """The headings of level 2."""
-        return [block for block in self.blocks if isinstance(block, Heading) and block.level == 2]
+    first: Sequence[ReportBlock]
+    annexes: Sequence[Annex] = ()
 
     @property
     def pictures(self) -> list[Picture]:
         """The pictures in their order."""
-        return [block for block in self.blocks if isinstance(block, Picture)]
+        blocks = [*self.first, *(block for annex in self.annexes for block in annex.blocks)]
+        return [block for block in blocks if isinstance(block, Picture)]
 
-    def render(self, format: str) -> str:
+    def text(self, format: str) -> str:
         r"""The document as text in a format, "html" or "md".
 
-        >>> Document("<b> *x*", "", ()).render("md").splitlines()[0]
+        >>> Document("<b> *x*", "", ()).text("md").splitlines()[0]
         '# &lt;b&gt; \\*x\\*'
-        >>> "<title>&lt;b&gt;</title>" in Document("<b>", "", ()).render("html")
+        >>> "<title>&lt;b&gt;</title>" in Document("<b>", "", ()).text("html")
         True
         """
         text = _template(format).render(document=self, style=_read("page.css"))
         return text + "\n" if format == "html" else re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+    def render(self, format: str) -> bytes:
+        """The document as a file of a format, "html", "md" or "pdf"; line ends are the same on every system."""
+        if format != "pdf":
+            return self.text(format).encode("utf-8")
+        try:
+            from weasyprint import HTML
+            from weasyprint.urls import URLFetcher
+        except (ImportError, OSError) as error:  # the package, or Pango that it draws letters with
+            do = 'Install it: pip install "ruvdecision[pdf]", and Pango where the system lacks it; or print the HTML'
+            raise UnsupportedError("A PDF needs WeasyPrint", f"{type(error).__name__}: {error}", do) from None
+        # Nothing is fetched but the pixels that stand in the page itself.
+        source = HTML(string=self.text("html"), url_fetcher=URLFetcher(allowed_protocols=["data"]))
+        return bytes(source.write_pdf(pdf_identifier=b"ruvdecision"))
 
 
 @cache
@@ -169,9 +209,58 @@ def _template(format: str) -> Template:
 
     options: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
     environment = Environment(autoescape=True, finalize=put, **options)
+    environment.filters["mathml"] = lambda line: do_mark_safe(as_mathml(line))
     environment.filters["svg"] = lambda picture: do_mark_safe(draw_svg(picture))
     environment.filters["png"] = lambda picture: do_mark_safe(base64.b64encode(draw_png(picture)).decode())
     return environment.from_string(_read(f"page.{format}"))
+
+
+# -- formulas ------------------------------------------------------------------------------------------
+
+_LOW = dict(zip("₀₁₂₃₄₅₆₇₈₉ᵢⱼₖₘₙ₋₊₍₎", "0123456789ijkmn−+()", strict=True))
+_HIGH = {"²": "2", "ᵀ": "T", "′": "′"}
+_TOKEN = re.compile(
+    r"(?P<mtext>[A-Za-z_][A-Za-z_0-9'’*]+(?: [A-Za-z_][A-Za-z_0-9'’*]+)*)|(?P<mn>\d+(?:[.,]\d+)*)"
+    r"|(?P<mi>[^\W\d_₀-₎ᵢⱼₖₘₙᵀ])|(?P<mo>\S)"
+)
+
+
+def as_mathml(line: str) -> str:
+    """A formula in plain letters as MathML: letters, numbers, signs, words, with their indices and powers.
+
+    A sign is marked "s" where a space stands before it and "e" where one stands after it, for a program that prints
+    without knowing MathML.
+
+    >>> as_mathml("x₀ = 2").partition(">")[2]
+    '<msub><mi>x</mi><mrow><mn>0</mn></mrow></msub><mo class="s e">=</mo><mn>2</mn></math>'
+    """
+    line = clean(line)
+    found: list[str] = []
+    scripts = {"sub": "", "sup": ""}
+    for here, after in pairwise([*_TOKEN.finditer(line), None]):
+        assert here is not None
+        text, kind = here.group(), str(here.lastgroup)
+        if text in _LOW or text in _HIGH:
+            scripts["sub" if text in _LOW else "sup"] += _LOW.get(text) or _HIGH[text]
+            if after is not None and after.group() in _LOW | _HIGH:
+                continue
+            base, tag = found.pop() if found else "<mrow></mrow>", "m" + "".join(k for k, v in scripts.items() if v)
+            rows = [f"<mrow>{''.join(map(_script, v))}</mrow>" for v in scripts.values() if v]
+            found.append(f"<{tag}>{base}{''.join(rows)}</{tag}>")
+            scripts = {"sub": "", "sup": ""}
+            continue
+        spaces = [line[: here.start()].endswith(" "), line[here.end() : here.end() + 1] == " "]
+        marks = " ".join(mark for mark, there in zip("se", spaces, strict=True) if there and kind == "mo")
+        given = (f' class="{marks}"' if marks else "") + (' stretchy="false"' if text in "()[]|" else "")
+        if kind == "mtext":
+            text = "\u00a0" * spaces[0] + text + "\u00a0" * spaces[1]
+        found.append(f"<{kind}{given}>{html.escape(text)}</{kind}>")
+    return f'<math alttext="{html.escape(line)}">{"".join(found)}</math>'
+
+
+def _script(sign: str) -> str:
+    kind = "mn" if sign.isdigit() else "mi" if sign.isalpha() else "mo"
+    return f"<{kind}>{sign}</{kind}>"
 
 
 def _marked(text: object) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from .document import Fold, Items, Paragraph, Picture, ReportBlock, Table, Table
 #: Probabilities about a map with more releases than this are given for the chosen one alone.
 MOST = 500
 #: Tables with more lines than this are folded.
-OPEN = 40
+OPEN = 12
 #: Releases whose records' risks can be told apart in one picture.
 CURVES = 12
 #: Records that are named by their position.
@@ -57,18 +56,6 @@ class Extras:
                 raise InputError(f"{name} must be a {kind.__name__}", type(given).__name__, do)
 
 
-def sections(
-    rumap: RUMap, choice: Choice | None, max_risk: float | None, extras: Extras, anchor: str
-) -> Iterator[tuple[str, str, list[ReportBlock]]]:
-    """The chapters about what was done beside the map: title, name and content."""
-    if extras.limit is not None:
-        yield "What no mechanism can pass", "limit", _limit(rumap, choice, extras.limit)
-    if extras.sensitivity is not None:
-        yield "Sensitivity", "sensitivity", _sensitivity(rumap, extras.sensitivity, anchor)
-    if extras.record_risk is not None:
-        yield "Risk of every record", "records", _records(choice, max_risk, extras.record_risk, anchor)
-
-
 def reasons(rumap: RUMap, rows: Positions) -> list[str]:
     """Why each of these releases is not on the frontier."""
     found = explanations(rumap, rows.tolist())
@@ -76,7 +63,9 @@ def reasons(rumap: RUMap, rows: Positions) -> list[str]:
     return [str(one).removeprefix(f"{one.release} is ").removesuffix(".") for one in found]
 
 
-def sureness(rumap: RUMap, choice: Choice | None, order: Positions, max_risk: float | None) -> list[ReportBlock]:
+def sureness(
+    rumap: RUMap, choice: Choice | None, order: Positions, max_risk: float | None, most: int
+) -> list[ReportBlock]:
     """Probabilities that the errors leave in doubt; nothing where all is exact."""
     if not has_errors(rumap).any():
         return []
@@ -102,13 +91,16 @@ def sureness(rumap: RUMap, choice: Choice | None, order: Positions, max_risk: fl
     ]
     caption = f"Probabilities that a release of the frontier truly … ({len(rows)})"
     whole = Table(caption, ("release", *(words for _, words in head)), rows)
-    return [*blocks, whole.folded(OPEN, f"Probabilities of {counted(len(rows), 'release')}")]
+    return [*blocks, whole.folded(most, f"Probabilities of {counted(len(rows), 'release')}")]
 
 
 # -- the limit -----------------------------------------------------------------------------------------
 
 
-def _limit(rumap: RUMap, choice: Choice | None, limit: Limit) -> list[ReportBlock]:
+def limits(rumap: RUMap, choice: Choice | None, limit: Limit | None) -> list[ReportBlock]:
+    """What no mechanism can pass, and how much of it the choice reaches."""
+    if limit is None:
+        return []
     known = {"records": "all records", "average": "the average of the records"}
     blocks: list[ReportBlock] = [
         Paragraph(
@@ -131,7 +123,7 @@ def _limit(rumap: RUMap, choice: Choice | None, limit: Limit) -> list[ReportBloc
     if facts:
         blocks.append(Items(facts))
     figures = limit.to_dataframe()[["max_risk", "utility", "reached_risk", "reached_utility", "mechanism"]]
-    rows = [TableRow((*map(number, row[1:5]), cut(row[5], 80))) for row in figures.itertuples()]
+    rows = [TableRow((*(number(x, 3) for x in row[1:5]), cut(row[5], 80))) for row in figures.itertuples()]
     head = ("risk at most", "utility at most", "risk reached", "utility reached", "by")
     whole = Table(f"The limit ({len(rows)} bounds)", head, rows, (False, True, True, True, False))
     return [*blocks, Fold("The limit in numbers", [whole])]
@@ -140,7 +132,10 @@ def _limit(rumap: RUMap, choice: Choice | None, limit: Limit) -> list[ReportBloc
 # -- sensitivity ---------------------------------------------------------------------------------------
 
 
-def _sensitivity(rumap: RUMap, result: Sensitivity, anchor: str) -> list[ReportBlock]:
+def sensitivities(rumap: RUMap, result: Sensitivity | None, anchor: str) -> list[ReportBlock]:
+    """What the choice depends on, with a tornado."""
+    if result is None:
+        return []
     first, *others = result.describe()
     blocks: list[ReportBlock] = [
         Paragraph(first, "" if result.base.choice is None or result.stable else "warning"),
@@ -161,7 +156,15 @@ def _sensitivity(rumap: RUMap, result: Sensitivity, anchor: str) -> list[ReportB
         words = f"Bars that show how far each setting moves {what}, the widest on top: {'; '.join(moves)}."
         caption = f"How far each setting moves {what}. The line is the value at the base settings."
         size = (8.6, min(1.6 + 0.5 * min(len(effects), 20), 11.0))
-        blocks.append(Picture(lambda ax: plots.tornado(result, "risk", ax), caption, words, f"{anchor}-tornado", size))
+        blocks.append(
+            Picture(
+                lambda figure: plots.tornado(result, "risk", figure.subplots()),
+                caption,
+                words,
+                f"{anchor}-tornado",
+                size,
+            )
+        )
     table = result.to_dataframe()
     chosen = result.base.choice is not None
     numbers = ["risk", "utility", "regret"] if chosen else ["frontier_shared", "risk_change", "utility_change"]
@@ -181,7 +184,7 @@ def _sensitivity(rumap: RUMap, result: Sensitivity, anchor: str) -> list[ReportB
     rows = []
     for label, (_, row) in zip(labels, table.iterrows(), strict=True):
         cells = [
-            number(float(row[k]), 4) if k in numbers else {True: "yes", False: "no"}.get(row[k], str(row[k]) or "none")
+            number(float(row[k]), 3) if k in numbers else {True: "yes", False: "no"}.get(row[k], str(row[k]) or "none")
             for k in shown
         ]
         rows.append(TableRow((label, *cells), "doubtful" if chosen and not bool(row["meets"]) else ""))
@@ -193,8 +196,10 @@ def _sensitivity(rumap: RUMap, result: Sensitivity, anchor: str) -> list[ReportB
 # -- records -------------------------------------------------------------------------------------------
 
 
-def _records(choice: Choice | None, max_risk: float | None, found: RecordRisk, anchor: str) -> list[ReportBlock]:
+def records(choice: Choice | None, max_risk: float | None, found: RecordRisk | None, anchor: str) -> list[ReportBlock]:
     """Records are named by their position in the file and never by a value; groups, whose labels are data, stay out."""
+    if found is None:
+        return []
     who = re.sub(r"^The (user|snooper) ", "The intruder ", found.intruder)
     blocks: list[ReportBlock] = [
         Paragraph(f"{counted(len(found.rows), 'record')}, each as if it were the intruder's target. {who}")
@@ -207,7 +212,7 @@ def _records(choice: Choice | None, max_risk: float | None, found: RecordRisk, a
     here = choice.release if choice is not None and choice.release in found.releases else None
     rows = []
     for _, row in summary.iterrows():
-        cells = [number(float(row[k])) for k in ("mean", *quantiles, "max")]
+        cells = [number(float(row[k]), 3) for k in ("mean", *quantiles, "max")]
         kind = "chosen" if row["release"] == here else ""
         rows.append(TableRow((str(row["release"]), *cells, str(int(row["riskiest"]))), kind))
     table = Table(f"Risk of the records ({len(rows)} releases)", head, rows)
@@ -221,13 +226,17 @@ def _records(choice: Choice | None, max_risk: float | None, found: RecordRisk, a
             ends = f"from {number(float(finite.min()), 4)} to {number(float(finite.max()), 4)}"
             words = f"How the risks of {counted(len(found.rows), 'record')} are distributed {which}: {ends}."
             caption = f"How the risks of the records are distributed {which}."
-            draw = partial(plots.record_risk, found, one, max_risk=limit)
+
+            def draw(figure: Any) -> None:
+                plots.record_risk(found, one, figure.subplots(), max_risk=limit)
+
             blocks.append(Picture(draw, caption, words, f"{anchor}-recordrisk", (7.6, 4.4)))
     blocks.append(table.folded(OPEN, f"Risk of the records under {len(rows)} releases"))
     if one is not None:
         worst = found.riskiest(min(RISKIEST, len(found.rows)), one)
         rows = [
-            TableRow((str(int(r.row)), number(float(r.risk)), number(float(r.uncertainty)))) for r in worst.itertuples()
+            TableRow((str(int(r.row)), number(float(r.risk), 3), number(float(r.uncertainty), 3)))
+            for r in worst.itertuples()
         ]
         caption = f"The records at most risk under {one}, by their position in the file (counted from 0)"
         blocks.append(Table(caption, ("position", "risk", "intruder's U"), rows))

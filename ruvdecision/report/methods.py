@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
+from .. import measures
 from ..maps.rumap import RUMap
 from ..maps.scores import Column
+from ..maps.show import better
 from ..users.panel import Panel
 from .diagnostics import has_errors, is_diagnostic
 
@@ -25,6 +28,9 @@ PAPERS = {
     "V24": "A. Vehtari, D. Simpson, A. Gelman, Y. Yao and J. Gabry (2024). Pareto smoothed importance sampling. "
     "Journal of Machine Learning Research 25(72), 1–58.",
 }
+
+
+_SOURCE = re.compile(r"\(?([A-Z][^()]{2,60}? \(?(?:19|20)\d\d\)?[^().:]{0,30})\)?")
 
 
 def method_notes(maps: Sequence[RUMap]) -> list[str]:
@@ -79,6 +85,20 @@ def method_notes(maps: Sequence[RUMap]) -> list[str]:
         "and the same report byte by byte (but for its date)."
     )
     return notes
+
+
+def measure_meanings(rumap: RUMap) -> list[tuple[str, str]]:
+    """Each measure of a map with one sentence of what it is and where it comes from, as its class says."""
+    known = rumap.attrs.get("measures") or []
+    found = []
+    for name, text in zip(better(rumap), known if isinstance(known, list) else [known], strict=False):
+        kind = getattr(measures, str(text).partition("(")[0], None)
+        if kind is None or not kind.__doc__:
+            continue
+        source = _SOURCE.search(" ".join(kind.__doc__.split()))
+        cited = f" ({source[1]})" if source else ""
+        found.append((name, f"{kind.__doc__.splitlines()[0].rstrip('.')}{cited}: {text}."))
+    return found
 
 
 def references(maps: Sequence[RUMap]) -> list[str]:

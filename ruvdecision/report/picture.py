@@ -21,12 +21,11 @@ from ..maps.show import clean, readable
 from ..plots.map import SIZE
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from .document import Picture
 
-Draw = Callable[["Axes"], object]
+Draw = Callable[["Figure"], object]
 
 #: Nothing that changes from day to day or from machine to machine.
 NO_DATE: dict[str, dict[str, Any]] = {
@@ -84,8 +83,8 @@ def draw_files(picture: Picture) -> dict[str, bytes]:
 
 
 def map_drawing(rumap: RUMap, max_risk: float | None, **options: Any) -> Draw:
-    """What draws a map onto axes, with labels that a drawing can hold."""
-    return lambda ax: plots.rumap(readable(rumap), max_risk, ax, **options)
+    """What draws a map into a figure, with labels that a drawing can hold."""
+    return lambda figure: plots.rumap(readable(rumap), max_risk, figure.subplots(), **options)
 
 
 def _draw(draw: Draw, size: tuple[float, float], *kinds: str) -> dict[str, bytes]:
@@ -97,7 +96,7 @@ def _draw(draw: Draw, size: tuple[float, float], *kinds: str) -> dict[str, bytes
         for kind in kinds:
             # Not through pyplot, which would keep the figure alive and might open a window.
             figure: Figure = Figure(figsize=size, layout="constrained")
-            draw(figure.subplots())
+            draw(figure)
             buffer = io.BytesIO()
             figure.savefig(buffer, format=kind, dpi=110 if kind == "png" else PIXELS, metadata=NO_DATE[kind])
             found[kind] = buffer.getvalue()

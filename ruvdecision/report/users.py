@@ -88,15 +88,15 @@ def _members(rumap: RUMap, who: str, choice: Choice | None) -> list[ReportBlock]
     for name, column in columns.items():
         u = np.asarray(rumap.columns[column], dtype=float)
         known = u[~np.isnan(u)]
-        cells = [number(float(f(known))) if known.size else "none" for f in (np.min, np.max)]
+        cells = [number(float(f(known)), 3) if known.size else "none" for f in (np.min, np.max)]
         if choice is not None:
             error = rumap.columns.get(column.removesuffix("_uncertainty") + "_error", np.zeros(len(rumap)))
-            cells.insert(0, value(float(u[choice.row.position]), float(error[choice.row.position])))
+            cells.insert(0, value(float(u[choice.row.position]), float(error[choice.row.position]), 3))
         rows.append(TableRow((name, *cells)))
     after = ["U after the chosen release"] if choice is not None else []
     head = ("member", *after, "least U of any release", "largest U")
     table = Table(f"Members of the {who}s' panel ({len(rows)})", head, rows)
-    return [table.folded(40, f"What each of the {len(rows)} members still does not know")]
+    return [table.folded(OPEN, f"What each of the {len(rows)} members still does not know")]
 
 
 def _scores(rumap: RUMap) -> list[str]:

@@ -235,3 +235,32 @@ def test_the_page_says_where_loads_lose():
         "growth of steep with records: exponents found and promised are 2.00, 1 of time and small of memory",
         "growth of killed with records: more than 300 s",
     ]
+
+
+# -- past one machine ------------------------------------------------------------------------------------
+
+
+def test_a_simulated_cluster_is_bound_by_what_is_scarce():
+    from benchmarks.cluster import Costs, simulate
+
+    costs = Costs(work=1.0, handing=1e-3, point_bytes=0.0, cargo_bytes=0.0)
+    alone, waits = simulate(costs, 1, 50)
+    assert alone == pytest.approx(50 * 1.001) and waits == "work"
+    ten, _ = simulate(costs, 10, 1000)
+    assert 100 <= ten < 102
+    # With more workers than points per second of the scheduler, each point waits for it.
+    crowd, waits = simulate(costs, 5000, 5000)
+    assert crowd == pytest.approx(5000 * 1e-3 + 1.0) and waits == "scheduler"
+    heavy, waits = simulate(Costs(1.0, 1e-3, 0.0, 125e6), 100, 100)
+    assert heavy == pytest.approx(100 * 1.001 + 1.0) and waits == "sending data"
+
+
+def test_bytes_of_a_point_do_not_grow_with_the_file():
+    from benchmarks.cluster import Counting, measured, table
+
+    sizes = []
+    for records in (100, 1000):
+        counting = Counting()
+        measured(table(records), 5, counting)
+        sizes.append((counting.sent + counting.received) / 5)
+    assert abs(sizes[1] - sizes[0]) < 200

@@ -100,7 +100,14 @@ def test_what_the_package_imports_is_declared() -> None:
 
 def _for_users() -> set[str]:
     extras = PROJECT["optional-dependencies"]
-    lines = [*PROJECT["dependencies"], *extras["files"], *extras["fast"], *extras["names"], *extras["cluster"]]
+    lines = [
+        *PROJECT["dependencies"],
+        *extras["files"],
+        *extras["fast"],
+        *extras["names"],
+        *extras["cluster"],
+        *extras["pdf"],
+    ]
     return {str(Requirement(line)) for line in lines}
 
 

@@ -227,7 +227,10 @@ def test_orderings_of_the_small_study(woo, small_woo):
 
 def test_notes_of_woo(small_woo):
     notes = small_woo.notes()
-    assert len([line for line in notes if line.startswith(("sym", "non"))]) == 80
+    assert not [
+        line for line in notes if line.startswith(("sym", "non"))
+    ]  # numbers are compared at the paper's n alone
+    assert any("no factor makes it the paper's" in line for line in notes)
     assert any("of 791" in line or "Of 791 pairs" in line for line in notes)
 
 

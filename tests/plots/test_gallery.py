@@ -270,7 +270,7 @@ def test_posteriors_are_the_laws_that_bayes_rule_gives() -> None:
     assert len(outlines) == 2
     flat = scipy.stats.norm(0, np.sqrt(7)).pdf(outlines[0][0])
     assert np.asarray(outlines[0][1]) == pytest.approx(tops[0] * flat, rel=1e-9)
-    assert [t.get_text() for t in ax.texts] == ["U = 0.6981", "U = 2.24"]
+    assert [t.get_text() for t in ax.texts] == ["U = 0.698", "U = 2.24"]
     assert [t.get_text() for t in ax.get_yticklabels()] == [str(m) for m in masks]
     assert ax.get_xlabel() == "record 0"
 

@@ -10,12 +10,14 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import places
 import pytest
 
@@ -480,6 +482,57 @@ def test_the_command_line_works_on_dask(cluster, tmp_path: Path, capsys: pytest.
     alone = capsys.readouterr().out
     assert main(["run", str(path), "--dask", cluster.scheduler.address]) == 0
     assert capsys.readouterr().out == alone
+
+
+@pytest.fixture
+def separate(tmp_path: Path):
+    """A scheduler and three workers, each a process of its own, as on several machines."""
+    psutil = pytest.importorskip("psutil")
+    distributed = pytest.importorskip("distributed")
+    where = str(tmp_path / "scheduler.json")
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    dask = [sys.executable, "-m", "dask"]
+    start = [*dask, "scheduler", "--scheduler-file", where, "--port", "0", "--no-dashboard", "--host", "127.0.0.1"]
+    scheduler = subprocess.Popen(start, **quiet)
+    join = [*dask, "worker", "--scheduler-file", where, "--nthreads", "1", "--no-dashboard", "--no-nanny"]
+    workers = [subprocess.Popen(join, **quiet) for _ in range(3)]
+    try:
+        with distributed.Client(scheduler_file=where, set_as_default=False, timeout="60s") as client:
+            client.wait_for_workers(3, timeout=60)
+            yield client, psutil.Process(scheduler.pid), workers
+    finally:
+        for process in (*workers, scheduler):
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.long
+def test_a_thousand_points_on_a_cluster_of_processes_outlive_a_killed_worker(separate, tmp_path: Path) -> None:
+    client, scheduler, workers = separate
+    data = pd.DataFrame(np.random.default_rng(3).normal(size=(20_000, 6)), columns=list("abcdef"))
+    masks = [ruv.Noise(sd=float(sd)) for sd in np.geomspace(0.01, 10, 1000)]
+    arguments = {"measures": [RecordLinkage(known=["a"]), NormalKL()], "replicates": 1, "seed": 5}
+    memory: list[int] = []
+
+    def watch() -> None:
+        done = 0
+        while done < 950:
+            time.sleep(0.1)
+            done = sum(1 for path in (tmp_path / "run").rglob("*") if path.is_file())
+            if done >= 100:
+                memory.append(scheduler.memory_info().rss)
+            if done >= 300 and workers[0].poll() is None:
+                workers[0].send_signal(signal.SIGKILL)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    there = measure(data, masks, **arguments, executor=client.get_executor(), checkpoint=tmp_path / "run")
+    watcher.join(10)
+    assert workers[0].poll() == -signal.SIGKILL and len(memory) > 5
+    # The file is a megabyte: it went through the scheduler once per worker, and nothing of it stayed there.
+    assert max(memory) - memory[0] < 20e6
+    alone = measure(data, masks[::50], **arguments)
+    assert np.array_equal(there.risk[::50], alone.risk) and np.array_equal(there.utility[::50], alone.utility)
 
 
 # -- a scheduler that is gone ----------------------------------------------------------------------------
