@@ -40,6 +40,7 @@ BELIEF = ruv.PyMCBelief(survey)
 TARGETS = [ruv.Record("id-2", column="income"), ruv.Parameter("mu", component="age"), ruv.Average(column="age")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS[:2], ids=lambda t: t.describe())
 def test_names_of_a_model_are_its_coords(target):
     engine = ruv.Quadrature()
@@ -52,6 +53,7 @@ def test_names_of_a_model_are_its_coords(target):
     assert means == pytest.approx([float(exact.mean())] * 2, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_missing_entries_are_integrated_out():
     gaps = DATA.copy()
     gaps.iloc[1, 0], gaps.iloc[2] = np.nan, np.nan
@@ -83,6 +85,7 @@ def test_settings_reach_the_builder():
         ruv.Panel.vary(user, spread=[1.0])
 
 
+@pytest.mark.slow
 def test_settings_move_the_numbers():
     users = [ruv.User(ruv.PyMCBelief(survey, scale=s), TARGETS[1], ruv.Quadratic()) for s in (0.2, 1.0)]
     rumap = ruv.evaluate(
@@ -92,6 +95,7 @@ def test_settings_move_the_numbers():
     assert float(rumap.intruder_uncertainty[0]) == pytest.approx(np.mean(exact), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_model_may_be_given_itself():
     belief = ruv.PyMCBelief(survey(3))
     assert belief.records == 3
@@ -135,16 +139,26 @@ def test_a_missing_record_is_as_good_as_a_parameter():
         assert got == pytest.approx(u_of(ruv.PyMCBelief(listwise), other, mask, data=there, engine=engine), rel=1e-4)
 
 
-def test_weighted_averages():
-    def numbers(n):
-        import pymc as pm
+def numbers(n):
+    import pymc as pm
 
-        with pm.Model() as model:
-            mu = pm.Normal("mu", 1.0, 2.0)
-            pm.Normal("x", mu, 1.5, shape=n)
-        return model
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 1.0, 2.0)
+        pm.Normal("x", mu, 1.5, shape=n)
+    return model
 
-    target = ruv.Average(weights=[1.0, 3.0, 2.0])
+
+def test_labels_gaps_and_weights_of_one_variable():
     exact = ruv.NormalBelief(records=3, variance=2.25, prior_mean=1.0, prior_variance=4.0)
-    mask, data = ruv.Noise(variance=1.0), np.array([1.0, 0.0, 3.0])
-    assert u_of(ruv.PyMCBelief(numbers), target, mask, data=data) == pytest.approx(u_of(exact, target, mask), rel=1e-6)
+    mask, data = ruv.Noise(variance=1.0), pd.Series([1.0, 0.0, 3.0], index=["a", "b", "c"])
+    gap = data.replace(0.0, np.nan)
+    for file in (data, gap):
+        for target in (
+            ruv.Record("b"),
+            ruv.Parameter("mu"),
+            ruv.Average(weights=pd.Series({"c": 1.0, "a": 3.0, "b": 2.0})),
+        ):
+            got = u_of(ruv.PyMCBelief(numbers), target, mask, data=file)
+            assert got == pytest.approx(u_of(exact, target, mask, data=file), rel=1e-6)
+    model = ruv.PyMCBelief(numbers(3))
+    assert u_of(model, ruv.Record("b"), mask, data=gap) == pytest.approx(u_of(exact, ruv.Record("b"), mask, data=gap))

@@ -94,6 +94,7 @@ RIGHT: dict[str, list[dict]] = {
             "outcomes": [0, 1],
             "records": 2,
             "name": "theta",
+            "columns": ["a"],
         },
     ],
     "NormalBelief": [
@@ -170,6 +171,7 @@ RIGHT: dict[str, list[dict]] = {
             "max_draws": 1000,
             "strict": False,
             "keep": False,
+            "keep_records": False,
             "reuse": True,
             "prior_power": 1.0,
             "likelihood_power": 1.0,
