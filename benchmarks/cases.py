@@ -289,7 +289,9 @@ CASES: dict[str, Case] = {
     ),
     "MD, 2 columns": measure(lambda v, c: ruv.measures.MD(columns=v[:2]), order="n log n", n=LOG, p=0.5),
     "MD, all columns": measure(lambda v, c: ruv.measures.MD(columns=v), order="n^2 p", n=2.0, most=100_000),
-    "EnergyDistance": measure(lambda v, c: ruv.measures.EnergyDistance(columns=v), order="n^2 p", n=2.0, most=50_000),
+    "EnergyDistance": measure(
+        lambda v, c: ruv.measures.EnergyDistance(columns=v, projections=100), order="n log n p", n=LOG
+    ),
     "FellegiSunter": measure(
         lambda v, c: ruv.measures.FellegiSunter(known=v[:6]), order="n^2", n=2.0, p=0.5, most=50_000
     ),

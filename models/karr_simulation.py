@@ -179,7 +179,14 @@ def cell(kind, p, n, replicates, seed, executor=None, checkpoint=None):
         risk="linkage",
         utility="IO",
         columns=columns,
-        attrs={"n": n, "replicates": replicates, "seed": str(seed), "better": BETTER},
+        attrs={
+            "n": n,
+            "file_records": n,
+            "replicates": replicates,
+            "seed": str(seed),
+            "better": BETTER,
+            "measures": [repr(m) for m in measures],
+        },
     )
 
 

@@ -54,6 +54,7 @@ def add_measure(commands: Commands) -> None:
         choices=MISSING,
         help="how to take missing values (default: as suits each measure); a measure that cannot says so",
     )
+    comparer.add_argument("--weights", metavar="COLUMN", help="the column of sampling weights, which every file has")
     comparer.add_argument("--sep", metavar="S", help="what separates columns in CSV files (default: recognised)")
     comparer.add_argument("--decimal", metavar="D", help="the decimal sign in CSV files (default: recognised)")
     comparer.add_argument("--encoding", metavar="E", help="the encoding of CSV files, e.g. latin-1 (default: UTF-8)")
@@ -93,6 +94,7 @@ def measure(options: argparse.Namespace) -> int:
             models=options.model,
             columns=split_names(options.columns),
             missing=options.missing,
+            weights=options.weights,
             rows=rows,
         )
 
@@ -187,7 +189,8 @@ SAYINGS = (
     (r"\b(?:known|keys)=\[\.\.\.\]", "--known A,B"),
     (r"\bcolumns=\[\.\.\.\]", "--columns A,B"),
     (r"\bmeasures=\[[^]]*\]", "--measures NAMES"),
-    (r"\bmissing=['\"](\w+)['\"]", r"--missing \1"),
+    (r"\b(missing|weights|by)=['\"](\w+)['\"]", r"--\1 \2"),
+    (r"\b(weights|by)= out\b", r"--\1 out"),
     (r"\b(?:write )?missing= another choice", "give another --missing"),
     (r"\bencoding='([\w-]+)'", r"--encoding \1"),
     (r"\bchunksize=", "--chunksize"),

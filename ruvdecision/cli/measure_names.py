@@ -23,6 +23,7 @@ def spell_measures(
     models: Sequence[str] = (),
     columns: Sequence[str] = (),
     missing: str | None = None,
+    weights: str | None = None,
     rows: int = 0,
 ) -> list[Any]:
     """Make measures from their spelling: a column's or a class's name, with arguments in brackets where wanted.
@@ -40,6 +41,8 @@ def spell_measures(
         Columns to compare, for measures with an argument ``columns``.
     missing : str, optional
         How to take missing values, ``missing`` of every measure; one that cannot refuses by name.
+    weights : str, optional
+        The column of sampling weights, for every measure; one that has no use for them refuses by name.
     rows : int
         Size of the file, for a battery.
 
@@ -57,12 +60,13 @@ def spell_measures(
     model = models[0] if len(models) == 1 else list(models)
     offered = {"known": list(known), "keys": list(known), "model": model, "columns": list(columns)}
     settings = {k: v for k, v in offered.items() if v}
+    common = {k: v for k, v in (("missing", missing), ("weights", weights)) if v is not None}
     made: list[Any]
     if not words or (len(words) == 1 and words[0] in BATTERIES):
         name = words[0] if words else None
-        made = panel(name, rows, lambda kind: _make(kind.__name__, settings, missing))
+        made = panel(name, rows, lambda kind: _make(kind.__name__, settings, common))
     else:
-        made = [_make(word, settings, missing) for word in words]
+        made = [_make(word, settings, common) for word in words]
     taken = {f.name for item in made for f in dataclasses.fields(item)}
     for option, names in {"known": {"known", "keys"}, "model": {"model"}, "columns": {"columns"}}.items():
         if offered[option] and not taken & names:
@@ -94,7 +98,7 @@ def split_names(texts: Sequence[str]) -> list[str]:
     return [name for group in names for name in group]
 
 
-def _make(word: str, offered: Mapping[str, Any], missing: str | None) -> Any:
+def _make(word: str, offered: Mapping[str, Any], common: Mapping[str, str]) -> Any:
     match = re.fullmatch(r"\s*([^()]+?)\s*(?:\((.*)\)\s*)?", word, flags=re.DOTALL)
     if match is None:
         raise InputError(
@@ -104,9 +108,11 @@ def _make(word: str, offered: Mapping[str, Any], missing: str | None) -> Any:
     settings = _arguments(kind, match[2] or "")
     fields = [f.name for f in dataclasses.fields(kind)]
     extra = {k: v for k, v in offered.items() if k in fields and k not in settings}
-    if missing is not None and "missing" not in settings:
-        extra["missing"] = missing
-    return kind(**settings, **extra)
+    strange = [k for k in common if k not in fields]
+    if strange:
+        what = f"Measures of counts of records have no use for --{strange[0]}"
+        raise InputError(what, kind.label, f"Leave --{strange[0]} out, or measure individual_risk")
+    return kind(**settings, **extra, **{k: v for k, v in common.items() if k not in settings})
 
 
 def _find(name: str) -> Any:

@@ -33,6 +33,12 @@ def add_result_options(parser: argparse.ArgumentParser) -> None:
         "--max-risk", type=number, metavar="T", help="choose the release of most utility with risk at most T"
     )
     parser.add_argument(
+        "--min-utility",
+        type=number,
+        metavar="U",
+        help="and utility at least U, a floor for what is worth it",
+    )
+    parser.add_argument(
         "--out", metavar="DIR", help="write map.nc, map.csv, map.png and a report there (no files otherwise)"
     )
     parser.add_argument(

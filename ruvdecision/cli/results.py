@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from ..data.write import check_places, nameable, write_files
 from ..errors import InfeasibleError, InputError, RuvError
@@ -52,9 +52,15 @@ class Results:
     def __post_init__(self) -> None:
         for name, rumap in self.outcome.maps.items() if self.max_risk is not None else ():
             try:
-                self.choices[name] = rumap.choose(max_risk=self.max_risk)
+                self.choices[name] = rumap.choose(max_risk=self.max_risk, **self.rule)
             except InfeasibleError as error:
                 self.misses[name] = error
+
+    @property
+    def rule(self) -> dict[str, Any]:
+        """What the choice must meet besides the threshold."""
+        floor = getattr(self.options, "min_utility", None)
+        return {} if floor is None else {"min_utility": floor}
 
     def write(self, out: Path | None, say: Say) -> None:
         """Make all files and write them together. A panel has its maps apart and one report with all of them."""
@@ -77,7 +83,7 @@ class Results:
         for name, rumap in maps.items():
             table = rumap.to_dataframe().to_csv(index=False, lineterminator="\n")
             made = [as_bytes(rumap), table.encode("utf-8", "replace")]
-            made += [] if own is not None else [_png(rumap, self.max_risk)]
+            made += [] if own is not None else [_picture(rumap, self.max_risk, ".png", self.rule)]
             files |= {out / f"{stems[name].name}.{kind}": found for kind, found in zip(kinds, made, strict=True)}
         files |= {} if own is None else {out / "map.png": own}
         report = report_files(
@@ -86,6 +92,7 @@ class Results:
             self.max_risk,
             title=self.outcome.study.description,
             notes=self._spoken(),
+            rule=self.rule or None,
             date=None if options.date == "none" else options.date,
             figures=out / "figures" if options.figures else None,
         )
@@ -103,14 +110,14 @@ class Results:
             from ..maps.show import readable
             from ..plots.theme import show_windows
 
-            readable(rumap).plot(max_risk=self.max_risk)
+            readable(rumap).plot(max_risk=self.max_risk, rule=self.rule)
             show_windows()
             return
         from ..plots.theme import use_files_only
 
         use_files_only()
         found = write_files(
-            {picture: _picture(rumap, self.max_risk, picture.suffix)}, overwrite=self.options.force, do=FREE
+            {picture: _picture(rumap, self.max_risk, picture.suffix, self.rule)}, overwrite=self.options.force, do=FREE
         )
         self.written = [*self.written, *(Path(self.options.plot) for _ in found)]
 
@@ -200,18 +207,14 @@ def _check_places(out: Path, places: Sequence[Path], options: argparse.Namespace
     check_places(places, overwrite=options.force, folders=True, do=FREE)
 
 
-def _png(rumap: RUMap, max_risk: float | None) -> bytes:
-    return _picture(rumap, max_risk, ".png")
-
-
-def _picture(rumap: RUMap, max_risk: float | None, ending: str) -> bytes:
+def _picture(rumap: RUMap, max_risk: float | None, ending: str, rule: dict[str, Any]) -> bytes:
     from ..maps.show import readable
     from ..plots.theme import as_png, as_vectors
 
     with warnings.catch_warnings():
         # A letter that the font lacks is drawn as a box; the table and the report have it.
         warnings.filterwarnings("ignore", message=r"(?s)Glyph .* missing from")
-        figure = readable(rumap).plot(max_risk=max_risk).figure
+        figure = readable(rumap).plot(max_risk=max_risk, rule=rule).figure
         return as_png(figure, 150) if ending.lower() == ".png" else as_vectors(figure, ending[1:].lower())
 
 

@@ -257,7 +257,7 @@ def per_column(name: str, value: Any, k: int) -> Array:
     return np.array(np.broadcast_to(given, (k,)))
 
 
-def refuse_missing(who: str, part: pd.DataFrame, *, only_infinite: bool = False) -> None:
+def refuse_missing(who: str, part: pd.DataFrame, *, only_infinite: bool = False, do: str = "") -> None:
     """Raise an error that names the columns with missing or infinite values, or with infinite ones only."""
 
     def infinite(c: pd.Series) -> bool:
@@ -268,5 +268,5 @@ def refuse_missing(who: str, part: pd.DataFrame, *, only_infinite: bool = False)
         raise InputError(
             f"{who} cannot take {'' if only_infinite else 'missing or '}infinite values",
             f"some in columns {named}",
-            "Fill or drop them first, or leave those columns out with columns=[...]",
+            do or "Fill or drop them first, or leave those columns out with columns=[...]",
         )

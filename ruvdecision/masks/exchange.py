@@ -136,6 +136,9 @@ class RankSwap(Mask):
         orders = {}
         for i in frame.positions(self.columns):
             column = frame.table.iloc[:, i]
+            if column.dtype == np.float64 and np.isfinite(values := column.to_numpy()).all():
+                orders[i] = stable_order(values)  # the usual case, without a detour
+                continue
             if not has_order(column):
                 raise InputError(
                     "RankSwap needs numeric columns, dates or ordered categories",
@@ -212,7 +215,7 @@ class Resample(Mask):
     times : int, default 3
         Number of bootstrap samples.
     columns : names or positions, optional
-        Numeric columns to resample, all of them if not given. Missing values are refused.
+        Numeric columns to resample, all of them if not given. What is missing stays missing and has no rank.
 
     >>> Resample(times=1).release([3.0, 1.0, 2.0], 5)
     array([3., 1., 1.])
@@ -224,12 +227,16 @@ class Resample(Mask):
     opaque: ClassVar[str] = "each released value is a mean of order statistics of the whole file"
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
-        values, positions = frame.numeric("Resample", self.columns)
-        n, values = frame.n, np.asfortranarray(values)
-        out = np.empty_like(values)
+        values, positions = frame.numeric("Resample", self.columns, missing=True)
+        refuse_missing("Resample", frame.table.iloc[:, positions], only_infinite=True)
+        values = np.asfortranarray(values)
+        out = values.copy()
         for j in range(values.shape[1]):
-            order = stable_order(values[:, j])
-            ranked = values[:, j][order]
+            rows = np.flatnonzero(~np.isnan(values[:, j]))
+            order = rows[stable_order(values[rows, j])]
+            ranked, n = values[:, j][order], len(rows)
+            if n == 0:
+                continue
             total = np.zeros(n)
             for _ in range(self.times):
                 sample = ranked[rng.integers(0, n, size=n)]
@@ -267,7 +274,9 @@ class DataShuffle(Mask):
         Columns that everybody may see, of any kind; they stay as they are. Text and unordered categories count as one
         indicator per category. None: the columns are shuffled jointly, given nothing.
 
-    Missing and infinite values in any of these columns are refused. All other columns stay and play no part.
+    A missing value stays missing where it is, in a shuffled column, and counts as the middle score in the regression; a
+    given column that has some adds an indicator of them. Infinite values are refused. All other columns stay and play
+    no part.
 
     Examples
     --------
@@ -291,10 +300,15 @@ class DataShuffle(Mask):
         chosen = check_columns("columns", self.columns, frame.columns)
         given = check_columns("given", self.given, frame.columns) if self.given else []
         apart("columns", chosen, "given", given, frame.columns)
-        refuse_missing("DataShuffle", frame.table.iloc[:, [*chosen, *given]])
+        refuse_missing("DataShuffle", frame.table.iloc[:, [*chosen, *given]], only_infinite=True)
         n = frame.n
-        ranked = rank_columns("DataShuffle", frame.table.iloc[:, chosen])
-        x = np.stack([normal_scores(c) for c in ranked], axis=1)
+        there = [np.flatnonzero(frame.table.iloc[:, i].notna()) for i in chosen]
+        ranked = [
+            rank_columns("DataShuffle", frame.table.iloc[rows, [i]])[0] for i, rows in zip(chosen, there, strict=True)
+        ]
+        x = np.zeros((n, len(chosen)))
+        for j, rows in enumerate(there):
+            x[rows, j] = normal_scores(ranked[j])
         u = _directions(frame.table.iloc[:, given])
         fitted = u @ (u.T @ x)
         df = n - u.shape[1]
@@ -305,8 +319,9 @@ class DataShuffle(Mask):
         y = fitted + rng.standard_normal(x.shape) @ symmetric_root(residual.T @ residual / df)
         sources = {}
         for j, i in enumerate(chosen):
-            sources[i] = np.empty(n, dtype=np.int64)
-            sources[i][np.argsort(y[:, j], kind="stable")] = ranked[j].order
+            rows = there[j]
+            sources[i] = np.arange(n)
+            sources[i][rows[np.argsort(y[rows, j], kind="stable")]] = rows[ranked[j].order]
         return frame.moved(sources)
 
 
@@ -314,8 +329,13 @@ def _directions(part: pd.DataFrame) -> Array:
     """Orthonormal basis of what the regression may use: the intercept, scores, and indicators of categories."""
     blocks = [np.ones((len(part), 1))]
     for name in part.columns:
+        there = part[name].notna().to_numpy(dtype=bool)
+        if not there.all():
+            blocks.append(there[:, None].astype(np.float64))
         if has_order(part[name]):
-            blocks.append(normal_scores(rank_columns("DataShuffle", part[[name]])[0])[:, None])
+            scores = np.zeros((len(part), 1))
+            scores[there, 0] = normal_scores(rank_columns("DataShuffle", part.loc[there, [name]])[0])
+            blocks.append(scores)
         else:
             do = "Recode it into fewer, or leave it out of given=[...]"
             codes, levels = few_categories("DataShuffle", part[name], do)

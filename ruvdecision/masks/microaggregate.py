@@ -82,8 +82,10 @@ class Microaggregate(Mask):
         Whether "pc1" and "mdav" work on z-scores, with mean and standard deviation (divisor n - 1) of the whole
         file; a constant column has z-score zero. With False they work on the values as they are.
 
-    Missing values are refused, unless groups are taken by rows with the mean as centre: then the mean is over the
-    entries that are there (after `Suppress`, say), and what is missing stays missing.
+    What is missing stays missing, and a group's centre is that of the entries that are there. To find groups "each"
+    ranks the entries that are there; "zscore", "pc1" and "mdav" put the column's mean in place of what is missing. A
+    centre of fewer than ``size`` entries (two, with ``groups``) would show them: they become missing, too. Only groups
+    by rows with the mean as centre, which do not look at the data, average whatever is there.
 
     >>> Microaggregate(groups=1).release([1.0, 2.0, 6.0])
     array([3., 3., 3.])
@@ -180,18 +182,26 @@ class Microaggregate(Mask):
                     "; ".join(small[:5]),
                     "Merge categories with Recode first, or use smaller groups",
                 )
-        # Groups that do not look at the values can do without some of them: the mean is over those that are there.
-        values, positions = frame.numeric("Microaggregate", columns, missing=self._averages)
+        values, positions = frame.numeric("Microaggregate", columns, missing=True)
         if np.isinf(values).any():
             raise InputError("Microaggregate cannot take infinite values", "some", "Replace them first")
         values = np.asfortranarray(values)  # all work is column by column
-        out = np.empty_like(values)
+        out = np.full_like(values, np.nan)
         k = values.shape[1]
-        width = 1 if self.order == "each" else self.block or k
+        width, least = 1 if self.order == "each" else self.block or k, 1 if self._averages else self.size or 2
         for start in range(0, k, width):
-            part = values[:, start : start + width]
-            order, starts = self._find(part, classes)
-            _centres(part, order, starts, self.centre, out[:, start : start + width])
+            part, inner = values[:, start : start + width], classes
+            found, holes = part, np.isnan(part)
+            if holes.any() and not self._averages:
+                if self.order == "each":
+                    inner = [rows for rows in (r[~holes[r, 0]] for r in classes) if len(rows) >= least]
+                else:
+                    there = (~holes).sum(axis=0)
+                    mean = np.where(holes, 0.0, part).sum(axis=0) / np.maximum(there, 1)
+                    found = np.where(holes, mean, part)
+            if inner:
+                order, starts = self._find(found, inner)
+                _centres(part, order, starts, self.centre, least, out[:, start : start + width])
         return frame.replace(out, positions)
 
     def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
@@ -229,7 +239,7 @@ class Microaggregate(Mask):
         score = _score(values, self.order, self.standardise)
         orders, starts, before = [], [], 0
         for rows in classes:
-            inner = score if score is None or len(classes) == 1 else score[rows]
+            inner = score if score is None or len(rows) == len(values) else score[rows]
             if self.order == "mdav":
                 assert inner is not None
                 assert self.size is not None
@@ -240,7 +250,7 @@ class Microaggregate(Mask):
             else:
                 order = np.arange(len(rows)) if inner is None else stable_order(inner)
                 sizes = self.sizes(len(rows))
-            orders.append(rows[order] if len(classes) > 1 else order)
+            orders.append(rows[order])
             starts.append(before + np.concatenate([[0], np.cumsum(sizes)[:-1]]))
             before += len(rows)
         return np.concatenate(orders), np.concatenate(starts).astype(np.int64)
@@ -416,19 +426,22 @@ def _z_scores(values: Array) -> Array:
     return out
 
 
-def _centres(values: Array, order: Ints, starts: Ints, centre: str, out: Array) -> None:
-    """Write the mean or median of each group into ``out``, in file order."""
+def _centres(values: Array, order: Ints, starts: Ints, centre: str, least: int, out: Array) -> None:
+    """Write the mean or median of each group into ``out``, in file order; of what is there, if that is enough."""
     sizes = np.diff(np.append(starts, len(order)))
     group = np.repeat(np.arange(len(starts)), sizes)
-    label = np.empty(len(order), dtype=np.int64)
-    label[order] = group
     for j in range(values.shape[1]):
         taken = values[:, j][order]
-        if centre == "mean" and np.isnan(taken).any():
-            there = ~np.isnan(taken)
-            count = np.add.reduceat(there.astype(np.int64), starts)
-            result = np.add.reduceat(np.where(there, taken, 0.0), starts) / np.maximum(count, 1)
-            out[:, j] = np.where(np.isnan(values[:, j]), np.nan, result[label])
+        holes = np.isnan(taken)
+        if holes.any():
+            count = np.add.reduceat((~holes).astype(np.int64), starts)
+            if centre == "mean":
+                result = np.add.reduceat(np.where(holes, 0.0, taken), starts) / np.maximum(count, 1)
+            else:
+                ranked = taken[np.lexsort((taken, group))]  # what is missing comes last
+                low, high = ranked[starts + np.maximum(count - 1, 0) // 2], ranked[starts + count // 2]
+                result = np.where(count % 2 == 1, low, low + (high - low) / 2)
+            out[order, j] = np.where(holes | (count < least)[group], np.nan, result[group])
             continue
         if centre == "mean":
             # Means are taken about the group's first value: a group of equal values keeps its value to the last digit.
@@ -438,4 +451,4 @@ def _centres(values: Array, order: Ints, starts: Ints, centre: str, out: Array) 
             ranked = taken[np.lexsort((taken, group))]
             low, high = ranked[starts + (sizes - 1) // 2], ranked[starts + sizes // 2]
             result = low + (high - low) / 2
-        out[:, j] = result[label]
+        out[order, j] = result[group]

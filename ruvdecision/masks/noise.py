@@ -25,7 +25,7 @@ from ..checks import (
 from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
-from .columns import as_columns
+from .columns import as_columns, refuse_missing
 from .frame import Frame
 from .moments import correlate_like, with_moments_of
 
@@ -40,8 +40,8 @@ class Noise(Mask):
     """Add noise with mean zero; normal noise of one size for all records unless said otherwise.
 
     Give exactly one of ``variance``, ``sd``, ``covariance`` and ``share``: the unit is always named. Whatever the kind,
-    the noise has the variance that is given. Missing values stay missing, except with ``share``, which needs complete
-    columns and refuses others. Natural bounds are a mask after it, ``Noise(sd=3) | Clip(lower=0)``.
+    the noise has the variance that is given. Missing values stay missing; ``share`` is then one of the covariance of
+    the complete records. Natural bounds are a mask after it, ``Noise(sd=3) | Clip(lower=0)``.
 
     Parameters
     ----------
@@ -159,7 +159,9 @@ class Noise(Mask):
     # -- releasing -----------------------------------------------------------------------------------
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
-        values, positions = frame.numeric(type(self).__name__, self.columns, missing=self.share is None)
+        values, positions = frame.numeric(type(self).__name__, self.columns, missing=True)
+        if self.share is not None:
+            refuse_missing(type(self).__name__, frame.table.iloc[:, positions], only_infinite=True)
         return frame.replace(self._noisy(values, rng), positions)
 
     def _noisy(self, values: Array, rng: np.random.Generator) -> Array:
@@ -167,10 +169,12 @@ class Noise(Mask):
         n, k = values.shape
         if self.share is None:
             return self._step(n, tuple(range(k)), np.array([self.numbers]), None).apply(values, rng)
-        if n < 2:
+        holes = np.isnan(values).any(axis=1)
+        whole = values[~holes] if holes.any() else values
+        if len(whole) < 2:
             do = "Use variance= or covariance="
-            raise InputError(f"{self} needs at least two records to have a covariance", n, do)
-        return values + correlate_like(self.law.draw((1 if self.common else n, k), rng), values, self.share)
+            raise InputError(f"{self} needs at least two complete records to have a covariance", len(whole), do)
+        return values + correlate_like(self.law.draw((1 if self.common else n, k), rng), whole, self.share)
 
     def resized(self, variance: float, scale: float) -> Mask:
         unit, given = self.unit, self._given

@@ -191,6 +191,33 @@ class Measure:
 
 
 @dataclass(frozen=True, repr=False)
+class WeightedMeasure(Measure):
+    """A measure in which records may count differently, by a column of sampling weights that each file has.
+
+    Means, tables, distribution functions and likelihoods are weighted; only the weights' ratios matter, and equal
+    weights are no weights. Standard errors are those of weighted least squares with as many records as the file has
+    (analytic weights), not of the sample's design. The column of weights itself is not compared. Where records are
+    paired, a pair has the original's weight.
+
+    `begin` (and `partial`) are then given the weights as one more argument, and so is `compare` unless records are
+    paired; a risk that is a mean over records says `weigh` instead.
+    """
+
+    weights: Hashable = field(default=None, kw_only=True, metadata={"check": frames.one_name, "required": False})
+    """The column of weights; None if every record counts once."""
+
+    weighs_records: ClassVar[bool] = False
+    """True if the number is made of one number per record (`weigh`), and nothing else has weights."""
+
+    def begin(self, original: pd.DataFrame, weights: Array | None = None) -> Any:
+        return original if self.weighs_records else (original, weights)
+
+    def weigh(self, found: Measured, weights: Array) -> Measured:
+        """The number made of those of the records, each with the weight of its row."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, repr=False)
 class SummedMeasure(Measure):
     """A measure that sums over records say all about, so that it can read files in pieces: `partial` and `total`.
 
@@ -200,11 +227,11 @@ class SummedMeasure(Measure):
     surveyed: ClassVar[bool] = False
     """Whether something must be known of both files before their sums are taken: `survey` and `settle`."""
 
-    def begin(self, original: pd.DataFrame) -> Any:
-        return self.partial(original, None, "the original")
+    def begin(self, original: pd.DataFrame, *weights: Array) -> Any:
+        return self.partial(original, None, "the original", *weights)
 
-    def compare(self, state: Any, released: pd.DataFrame) -> float:
-        return self.total(state, self.partial(released, None, "the release"), None)
+    def compare(self, state: Any, released: pd.DataFrame, *weights: Array) -> float:
+        return self.total(state, self.partial(released, None, "the release", *weights), None)
 
     def survey(self, piece: pd.DataFrame) -> Any:
         """What must be known of a whole file beforehand, as far as this piece tells."""
@@ -214,11 +241,11 @@ class SummedMeasure(Measure):
         """What both files' surveys make of `partial`'s ``plan``."""
         raise NotImplementedError
 
-    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Any:
+    def partial(self, piece: pd.DataFrame, plan: Any, which: str, weights: Array | None = None) -> Any:
         """Sums over the records of one piece of a file."""
         raise NotImplementedError
 
-    def paired(self, original: pd.DataFrame, released: pd.DataFrame, sums: Any) -> Any:
+    def paired(self, original: pd.DataFrame, released: pd.DataFrame, sums: Any, weights: Array | None = None) -> Any:
         """For a measure of matched records: sums over pairs of rows, where ``sums`` are those of the original."""
         raise NotImplementedError
 
@@ -237,13 +264,34 @@ class UsedColumns:
         self.who, self.missing, self.own = measure.name, measure.missing, measure.missing in measure.own_missing
         self.asked = measure.missing != measure.missing_choices[0]
         self.every = list(original.columns)
-        self.chosen = measure.uses(original)
+        self.weight = None
+        if isinstance(measure, WeightedMeasure) and measure.weights is not None:
+            self.weight = frames.pick(measure.name, (measure.weights,), original)[0]
+            rest = original.drop(columns=[self.weight])
+            self.chosen = frames.pick(measure.name, measure.uses(rest), rest)
+        else:
+            self.chosen = measure.uses(original)
 
     def of(self, data: Frame) -> pd.DataFrame:
         """The used columns of a file, in the original's order."""
         table = frames.align(self.who, self.chosen, self.every, data)
         frames.refuse_lists(self.who, table)
         return table
+
+    def weights(self, data: Frame, which: str, without: Flags | None = None) -> tuple[Array, ...]:
+        """The weights of a file's rows, as one more argument or none; ``without`` are rows that are left out."""
+        if self.weight is None:
+            return ()
+        if self.weight in data.table.columns:
+            found = frames.positive(self.who, data.table[self.weight], which)
+        else:
+            wanted = self.every if data.table.shape[1] == len(self.every) else [self.weight]
+            found = frames.positive(self.who, frames.align(self.who, wanted, self.every, data)[self.weight], which)
+        return self.kept((found,), without)
+
+    def kept(self, weights: tuple[Array, ...], without: Flags | None) -> tuple[Array, ...]:
+        """Weights of the rows that are not left out."""
+        return weights if without is None or self.missing != "omit" else tuple(w[~without] for w in weights)
 
     def incomplete(self, table: pd.DataFrame, which: str) -> Flags | None:
         """Rows with a missing value, None if there are none; missing values are refused if they must be."""
@@ -293,27 +341,33 @@ class Prepared:
         table = self.arranged(frame)
         self.columns = UsedColumns(measure, table)
         self.original = self.columns.of(Frame(table.iloc[:0] if measure.release_only else table, "frame"))
+        self.weights = self.columns.weights(Frame(table, "frame"), "the original")
+        self.records = isinstance(measure, WeightedMeasure) and measure.weighs_records
         self.incomplete = self.columns.incomplete(self.original, "the original")
         self.lacking = [] if self.incomplete is None else with_missing(self.original)
-        self.before = self._count(self.columns.of(Frame(table, "frame"))) if measure.missing == "omit" else 0
+        self.before = 0
+        if measure.missing == "omit":
+            holes = self.incomplete
+            if measure.release_only:
+                holes = frames.missing_rows(self.columns.of(Frame(table, "frame")))
+            self.before = 0 if holes is None else int(holes.sum())
         self.state = self._begin(self.incomplete, self.lacking)
 
     def _begin(self, incomplete: Flags | None, lacking: Labels) -> Any:
         """What the measure makes of the original, without these rows or with these columns filled in."""
-        return self.measure.begin(self._taken(self.columns.complete(self.original, incomplete), lacking))
+        table = self._taken(self.columns.complete(self.original, incomplete), lacking)
+        weights = () if self.records else self.columns.kept(self.weights, incomplete)
+        return self.measure.begin(table, *weights)
 
     def _taken(self, table: pd.DataFrame, lacking: Labels) -> pd.DataFrame:
         if self.columns.own or self.columns.missing not in ("category", "impute"):
             return table
         return fill(self.columns.missing, table if self.measure.release_only else self.original, table, lacking)
 
-    def _count(self, table: pd.DataFrame) -> int:
-        found = frames.missing_rows(table)
-        return 0 if found is None else int(found.sum())
-
     def __call__(self, released: Data) -> Measured:
         measure, columns, frame = self.measure, self.columns, Frame.of(released)
-        table = columns.of(replace(frame, table=self.arranged(frame)))
+        frame = replace(frame, table=self.arranged(frame))
+        table = columns.of(frame)
         if measure.matched and len(table) != len(self.original):
             raise frames.PairingError(
                 f"{measure.name} compares record by record and needs as many rows in both files",
@@ -334,13 +388,27 @@ class Prepared:
             lacking = lacking + [c for c in with_missing(table) if c not in lacking]
             if columns.missing == "category" and not columns.own and len(lacking) > len(self.lacking):
                 state = self._begin(None, lacking)  # both files get the same indicators
-        value = measure.compare(state, self._taken(columns.complete(table, incomplete), lacking))
+        alone = self.records or self.paired or measure.matched
+        weights = () if alone else columns.weights(frame, "the release", incomplete)
+        value = measure.compare(state, self._taken(columns.complete(table, incomplete), lacking), *weights)
+        if self.records and columns.weight is not None:
+            own = getattr(measure, "follows", "released") == "original"
+            weights = (
+                columns.kept(self.weights, self.incomplete)
+                if own
+                else columns.weights(frame, "the release", incomplete)
+            )
+            value = measure.weigh(Measured.of(value), *weights)  # type: ignore[attr-defined]
         found = columns.result(value, 0 if incomplete is None else int(incomplete.sum()), met)
         if blanked and measure.role == "risk":
             found.parts["blanked"] = float(blanked)
             if not self.quiet:
                 warn_omitted(measure.name, blanked + self.before, len(table), blanked)
         return found
+
+    def used(self, released: Data) -> pd.DataFrame:
+        """The columns of a release that the measure looks at."""
+        return self.columns.of(Frame.of(released))
 
     def arranged(self, frame: Frame) -> pd.DataFrame:
         """The table of a file with its rows labelled as the measure wants them; the original comes first."""
@@ -362,7 +430,7 @@ class PreparedByGroup(Prepared):
         # A column that parts the records is not one of those that are compared, unless it is named.
         self.drop = [self.by] if plain.uses(frame.table) is None and frame.table.shape[1] > 1 else []
         self.whole = plain.prepared(frame.table.drop(columns=self.drop))
-        self.columns, self.original = self.whole.columns, self.whole.original
+        self.columns, self.original, self.state = self.whole.columns, self.whole.original, self.whole.state
         self.groups: dict[str, tuple[pd.Index, Prepared | RuvError]] = {}
         for level, part in frame.table.groupby(self.by, sort=True, dropna=False, observed=True):
             self.groups[str(level)] = part.index, _tried(self._of(plain, level).prepared, part.drop(columns=self.drop))
@@ -371,6 +439,9 @@ class PreparedByGroup(Prepared):
         """The measure of one group: another file that it is given is parted, too."""
         files = {f.name: getattr(plain, f.name) for f in fields(plain)}
         return replace(plain, **{k: v.part(self.by, level) for k, v in files.items() if hasattr(v, "part")})
+
+    def used(self, released: Data) -> pd.DataFrame:
+        return self.whole.used(Frame.of(released).table.drop(columns=self.drop))
 
     def __call__(self, released: Data) -> Measured:
         table = Frame.of(released).table

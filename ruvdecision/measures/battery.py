@@ -23,7 +23,6 @@ QUADRATIC = {
     "FellegiSunter": 10_000,
     "MD": 20_000,
     "MCM": 20_000,
-    "EnergyDistance": 20_000,
 }
 """Most records of measures whose time grows with their square, for a battery that nobody wants to wait for."""
 

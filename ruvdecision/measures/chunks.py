@@ -21,7 +21,7 @@ from ..data.read import Pieces, file_digest
 from ..errors import InputError, UnsupportedError
 from ..masks.base import Mask
 from ..masks.frame import Frame
-from ..protocols import Measure
+from ..protocols import Array, Measure
 from ..running.run import Task, run
 from . import frames
 from .base import Measured, SummedMeasure, UsedColumns
@@ -144,6 +144,8 @@ class _ChunkedWork:
     surveys: Sums = field(default_factory=dict)
     plans: Sums = field(default_factory=dict)
     sums: Sums = field(default_factory=dict)
+    incomplete: Mapping[int, int] = field(default_factory=dict)
+    """Rows of the original with a missing value, for measures that leave them out."""
     rows: int = 0
 
     @property
@@ -154,23 +156,34 @@ class _ChunkedWork:
         surveys = self.survey(self.original)
         plans = {j: self.measures[j].settle(s, s) for j, s in surveys.items()}
         chosen = [j for j in self.unmatched if not self.measures[j].release_only]
-        sums, _, rows = self.add_up(self.original, plans, chosen)
-        return replace(self, surveys=surveys, plans=plans, sums=sums, rows=rows)
+        sums, omitted, rows = self.add_up(self.original, plans, chosen)
+        return replace(self, surveys=surveys, plans=plans, sums=sums, incomplete=omitted + self._holes(), rows=rows)
+
+    def _holes(self) -> Counter[int]:
+        """The same for measures that do not look at the original otherwise."""
+        found: Counter[int] = Counter()
+        chosen = [j for j, m in enumerate(self.measures) if m.release_only and m.missing == "omit"]
+        for piece in self.original if chosen else ():
+            for j in chosen:
+                missing = frames.missing_rows(self.columns[j].of(Frame(piece, "frame")))
+                found[j] += 0 if missing is None else int(missing.sum())
+        return found
 
     def survey(self, source: _Source) -> Sums:
-        return self._pass(source, {j: self.measures[j].survey for j in self.unmatched if self.measures[j].surveyed})[0]
+        def look(j: int) -> Callable[..., Any]:
+            return lambda table, *weights: self.measures[j].survey(table)
+
+        return self._pass(source, {j: look(j) for j in self.unmatched if self.measures[j].surveyed})[0]
 
     def add_up(self, source: _Source, plans: Sums, chosen: Collection[int]) -> tuple[Sums, Counter[int], int]:
         """The chosen measures' sums over a file, how many rows each left out, and all rows."""
 
-        def partial(j: int) -> Callable[[pd.DataFrame], Any]:
-            return lambda table: self.measures[j].partial(table, plans.get(j), source.which)
+        def partial(j: int) -> Callable[..., Any]:
+            return lambda table, *weights: self.measures[j].partial(table, plans.get(j), source.which, *weights)
 
         return self._pass(source, {j: partial(j) for j in chosen})
 
-    def _pass(
-        self, source: _Source, each: Mapping[int, Callable[[pd.DataFrame], Any]]
-    ) -> tuple[Sums, Counter[int], int]:
+    def _pass(self, source: _Source, each: Mapping[int, Callable[..., Any]]) -> tuple[Sums, Counter[int], int]:
         """Read a file once and add up what ``each`` makes of its pieces."""
         sums: Sums = dict.fromkeys(each)
         omitted: Counter[int] = Counter()
@@ -178,19 +191,23 @@ class _ChunkedWork:
         for piece in source if each else ():
             rows += len(piece)
             for j, take in each.items():
-                table = self.columns[j].of(Frame(piece, "frame"))
+                frame = Frame(piece, "frame")
+                table = self.columns[j].of(frame)
                 missing = self.columns[j].left_out(table, source.which)
+                weights = self.columns[j].weights(frame, source.which, missing)
                 if missing is not None:
                     omitted[j] += int(missing.sum())
                     table = table[~missing]
-                sums[j] = add(sums[j], take(table))
+                sums[j] = add(sums[j], take(table, *weights))
         for j in each:
             if omitted[j] == rows:
                 raise frames.no_row(self.columns[j].who, f"{rows} rows, each with a missing value")
         return sums, omitted, rows
 
-    def pairs(self, release: _Source, chosen: Sequence[int]) -> Iterator[tuple[int, pd.DataFrame, pd.DataFrame, int]]:
-        """For each chosen measure, pieces of both files without incomplete pairs of rows, and how many these were."""
+    def pairs(
+        self, release: _Source, chosen: Sequence[int]
+    ) -> Iterator[tuple[int, pd.DataFrame, pd.DataFrame, int, tuple[Array, ...]]]:
+        """For each measure, pieces of both files without incomplete pairs of rows, how many these were, and weights."""
         rows = 0
         for a, b in zip_longest(self.original, release):
             if a is None or b is None or len(a) != len(b):
@@ -207,7 +224,8 @@ class _ChunkedWork:
                     self.columns[j].left_out(first, "the original"), self.columns[j].left_out(second, "the release")
                 )
                 kept = slice(None) if missing is None else ~missing
-                yield j, first[kept], second[kept], 0 if missing is None else int(missing.sum())
+                weights = self.columns[j].weights(Frame(a, "frame"), "the original", missing)
+                yield j, first[kept], second[kept], 0 if missing is None else int(missing.sum()), weights
 
 
 def _compare(shared: _ChunkedWork, name: str, parts: Sequence[_Source]) -> list[list[Finding]]:
@@ -227,19 +245,23 @@ def _measure(shared: _ChunkedWork, release: _Source) -> dict[int, Measured]:
         j: columns[j].result(measures[j].total(first.get(j), second[j], plans.get(j)), omitted[j], bool(omitted[j]))
         for j in shared.unmatched
     }
+    for j, value in found.items():
+        blanked = omitted[j] - shared.incomplete.get(j, 0)
+        if blanked > 0 and measures[j].role == "risk":
+            value.parts["blanked"] = float(blanked)  # the map's notes say what that means
     matched = [j for j, m in enumerate(measures) if m.matched]
     if not matched:
         return found
     before: Sums = dict.fromkeys(matched)
     moved: Sums = dict.fromkeys(matched)
-    for j, a, _, lost in shared.pairs(release, matched):
-        before[j] = add(before[j], measures[j].partial(a, None, "the original"))
+    for j, a, _, lost, weights in shared.pairs(release, matched):
+        before[j] = add(before[j], measures[j].partial(a, None, "the original", *weights))
         omitted[j] += lost
     for j in matched:
         if before[j].n == 0:
             raise frames.no_row(measures[j].name, "no complete pair")
-    for j, a, b, _ in shared.pairs(release, matched):
-        moved[j] = add(moved[j], measures[j].paired(a, b, before[j]))
+    for j, a, b, _, weights in shared.pairs(release, matched):
+        moved[j] = add(moved[j], measures[j].paired(a, b, before[j], *weights))
     for j in matched:
         value = measures[j].total(before[j], moved[j], None)
         found[j] = columns[j].result(value, omitted[j], bool(omitted[j]))

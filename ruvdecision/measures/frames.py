@@ -50,7 +50,7 @@ def pick(who: str, names: Names, table: pd.DataFrame) -> Labels:
 
 def one_name(name: str, value: Hashable) -> Hashable:
     """Check for an argument that names one column."""
-    if value is None or isinstance(value, (list, tuple, set)):
+    if value is None or not is_label(value) or isinstance(value, tuple):
         raise InputError(f"{name} must name one column", value, f'Write {name}="income"')
     return value
 
@@ -107,9 +107,8 @@ def align(who: str, chosen: Labels | None, every: Labels, data: Frame) -> pd.Dat
 
 def refuse_lists(who: str, table: pd.DataFrame) -> None:
     """Raise an error for columns whose entries are lists or dictionaries, as files of nested data have them."""
-    nested = [
-        str(c) for c, column in table.items() if column.dtype == object and not all(map(is_label, column.iloc[:100]))
-    ]
+    places = [j for j, dtype in enumerate(table.dtypes.to_numpy()) if getattr(dtype, "kind", "") == "O"]
+    nested = [str(table.columns[j]) for j in places if not all(map(is_label, table.iloc[:100, j]))]
     if nested:
         do = "Leave it out, or make columns of what is in it"
         raise InputError(
@@ -122,7 +121,7 @@ def refuse_lists(who: str, table: pd.DataFrame) -> None:
 
 def missing_rows(table: pd.DataFrame) -> Flags | None:
     """True for rows with a missing value; None if no column has any, which is the usual case and quick to find."""
-    if all(isinstance(d, np.dtype) and d.kind in "fiub" for d in table.dtypes):
+    if all(isinstance(d, np.dtype) and d.kind in "fiub" for d in table.dtypes.to_numpy()):
         with np.errstate(all="ignore"):
             if np.isfinite(table.to_numpy(dtype=np.float64).sum()):
                 return None  # a missing value would have made the sum nan
@@ -235,6 +234,39 @@ def vector(who: str, column: pd.Series, which: str = "the original") -> Array:
     return numeric(who, column.to_frame(), which)[:, 0]
 
 
+def positive(who: str, column: pd.Series, which: str = "the file") -> Array:
+    """Weights as numbers, which must be positive; a missing one is refused."""
+    if not is_number(column):
+        raise InputError(
+            f"{who} needs weights that are numbers", f"{column.name}: {column.dtype}", "Name another column"
+        )
+    weights = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    bad = ~((weights > 0) & (weights < LARGE))
+    if bad.any():
+        what = f"{who} needs positive weights in {which}"
+        raise InputError(what, f"{int(bad.sum())} in {column.name} are not", "Leave those records out")
+    return weights
+
+
+def shares(weights: Array | None, n: int) -> Array:
+    """Weights with a sum of 1; equal ones without weights."""
+    return np.full(n, 1.0 / n) if weights is None else weights / weights.sum()
+
+
+def weighted_quantile(ordered: Array, q: Any, weights: Array | None = None) -> Any:
+    """Quantiles of values in order: numpy's linear interpolation, where value i of n stands at (i - 1)/(n - 1).
+
+    With weights it stands at the weight of what is below it over the weight of all others.
+
+    >>> round(float(weighted_quantile(np.array([1.0, 2.0, 9.0]), 0.5, np.array([3.0, 1.0, 1.0]))), 4)
+    1.6667
+    """
+    if weights is None:
+        return np.quantile(ordered, q)
+    below = np.cumsum(weights) - weights
+    return np.interp(q, below / np.maximum(weights.sum() - weights, 1e-300), ordered)
+
+
 def with_gaps(who: str, column: pd.Series, original: pd.Series, which: str = "the original") -> Array:
     """Numbers, or times as seconds since the original's first, as floats, NaN where they are missing.
 
@@ -248,20 +280,28 @@ def with_gaps(who: str, column: pd.Series, original: pd.Series, which: str = "th
     return values
 
 
-def spreads(values: Array) -> Array:
+def spreads(values: Array, weights: Array | None = None) -> Array:
     """Standard deviations of the columns; zero for one row and for equal numbers, whose mean may be off by rounding."""
-    width = np.ptp(values, axis=0)
-    if len(values) < 2:
+    width, n = np.ptp(values, axis=0), len(values)
+    if n < 2:
         return np.zeros(values.shape[1:])
     # In units of the range, a power of two: the squares of tiny numbers would vanish.
     _, exponent = np.frexp(width)
-    return np.where(width > 0, np.ldexp(np.ldexp(values, -exponent).std(axis=0, ddof=1), exponent), 0.0)
+    scaled = np.ldexp(values, -exponent)
+    if weights is None:
+        sd = scaled.std(axis=0, ddof=1)
+    else:
+        share = shares(weights, n)
+        sd = np.sqrt(share @ (scaled - share @ scaled) ** 2 * (n / (n - 1)))
+    return np.where(width > 0, np.ldexp(sd, exponent), 0.0)
 
 
-def varying_spreads(who: str, values: Array, names: Iterable[Hashable], which: str = "the original") -> Array:
+def varying_spreads(
+    who: str, values: Array, names: Iterable[Hashable], which: str = "the original", weights: Array | None = None
+) -> Array:
     """Standard deviations of columns; one that does not vary is refused by name."""
     enough_rows(who, len(values), 2, which)
-    found = spreads(values)
+    found = spreads(values, weights)
     refuse_constant(who, which, names, found)
     return found
 

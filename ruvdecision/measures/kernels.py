@@ -21,27 +21,27 @@ def _popcount(x: np.uint64) -> np.uint64:
 
 
 @compiled()
-def below_counts_2d(second: Ints, group: Ints, source: Ints, levels: int) -> Ints:
-    """Records of each source that lie below each record in both coordinates, itself included.
+def below_counts_2d(second: Ints, group: Ints, source: Ints, levels: int, weight: Array) -> Array:
+    """Weight of the records of each source that lie below each record in both coordinates, itself included.
 
     Records come in the order of the first coordinate. ``second`` is the rank of the second one (ties share), ``group``
     the rank of the first (ties share), ``source`` 0 or 1. A sweep with two Fenwick trees: n log n.
     """
     n = len(second)
-    tree = np.zeros((levels + 1, 2), dtype=np.int64)
-    out = np.empty((n, 2), dtype=np.int64)
+    tree = np.zeros((levels + 1, 2))
+    out = np.empty((n, 2))
     start = 0
     while start < n:
         stop = start
         while stop < n and group[stop] == group[start]:
             j = second[stop] + 1
             while j <= levels:
-                tree[j, source[stop]] += 1
+                tree[j, source[stop]] += weight[stop]
                 j += j & -j
             stop += 1
         for k in range(start, stop):
-            zero = 0
-            one = 0
+            zero = 0.0
+            one = 0.0
             j = second[k] + 1
             while j > 0:
                 zero += tree[j, 0]
@@ -50,6 +50,25 @@ def below_counts_2d(second: Ints, group: Ints, source: Ints, levels: int) -> Int
             out[k, 0] = zero
             out[k, 1] = one
         start = stop
+    return out
+
+
+@compiled()
+def below_weights(points: Array, source: Ints, weight: Array) -> Array:
+    """The same in any dimension, pair by pair; records come in the order of the first coordinate."""
+    n, p = points.shape
+    out = np.zeros((n, 2))
+    for i in range(n):
+        for j in range(n):
+            if points[j, 0] > points[i, 0]:
+                break
+            below = True
+            for d in range(1, p):
+                if points[j, d] > points[i, d]:
+                    below = False
+                    break
+            if below:
+                out[i, source[j]] += weight[j]
     return out
 
 
@@ -290,6 +309,7 @@ def grow_tree(
     values: Array,
     order: Ints,
     labels: Array,
+    weight: Array,
     min_split: int,
     min_leaf: int,
     max_depth: int,
@@ -298,9 +318,10 @@ def grow_tree(
 ) -> tuple[Ints, int]:
     """Leaf number of every record in the CART regression tree that minimises squared error + alpha * leaves.
 
-    ``values`` is (p, n), ``order`` each row's sort order, ``labels`` 0 or 1. Orders are kept sorted by stable
-    partition, so nothing is sorted again. Splits lie between different values; ties of gain go to the last variable and
-    the lowest value. scikit-learn's trees compare values of single precision and break ties at random.
+    ``values`` is (p, n), ``order`` each row's sort order, ``labels`` 0 or the record's ``weight``. Orders are kept
+    sorted by stable partition, so nothing is sorted again. Splits lie between different values; ties of gain go to the
+    last variable and the lowest value. scikit-learn's trees compare values of single precision and break ties at
+    random.
     """
     p, n = values.shape
     order = order.copy()
@@ -312,6 +333,7 @@ def grow_tree(
     depth = np.zeros(most, dtype=np.int64)
     child = np.full(most, -1, dtype=np.int64)
     hits = np.zeros(most)
+    mass = np.zeros(most)
     count = 1
     end[0] = n
     node = 0
@@ -320,20 +342,24 @@ def grow_tree(
         b = end[node]
         m = b - a
         total = labels[order[0, a:b]].sum()
+        heavy = weight[order[0, a:b]].sum()
         hits[node] = total
-        if m >= min_split and m >= 2 * min_leaf and depth[node] < max_depth and total > 0 and total < m:
+        mass[node] = heavy
+        mixed = total > 0 and total < heavy * (1 - 1e-12)
+        if m >= min_split and m >= 2 * min_leaf and depth[node] < max_depth and mixed:
             best = min_gain
             feature = -1
             cut = 0
             for d in range(p - 1, -1, -1):
                 passed = 0.0
+                left = 0.0
                 for k in range(a, b - min_leaf):
                     i = order[d, k]
                     passed += labels[i]
-                    small = k - a + 1
-                    if small >= min_leaf and values[d, i] < values[d, order[d, k + 1]]:
-                        difference = passed * m - total * small
-                        gain = difference * difference / (m * float(small) * (m - small))
+                    left += weight[i]
+                    if k - a + 1 >= min_leaf and values[d, i] < values[d, order[d, k + 1]]:
+                        difference = passed * heavy - total * left
+                        gain = difference * difference / (heavy * left * (heavy - left))
                         if gain > best * (1 + 1e-12):
                             best = gain
                             feature = d
@@ -367,8 +393,7 @@ def grow_tree(
     # Children have larger numbers than their parents: one sweep from the back finds the cheapest subtree of each node.
     cost = np.empty(count)
     for node in range(count - 1, -1, -1):
-        m = end[node] - begin[node]
-        alone = hits[node] * (m - hits[node]) / m + alpha
+        alone = hits[node] * (mass[node] - hits[node]) / mass[node] + alpha
         if child[node] >= 0:
             below = cost[child[node]] + cost[child[node] + 1]
             if below < alone - 1e-12 * (1 + alone):
@@ -398,6 +423,7 @@ def grow_classes(
     order: Ints,
     levels: Ints,
     labels: Array,
+    weight: Array,
     min_split: int,
     min_leaf: int,
     max_depth: int,
@@ -421,9 +447,10 @@ def grow_classes(
     stack = np.zeros(most, dtype=np.int64)
     widest = max(levels.max(), 1)
     size, hits, rank = np.zeros(widest), np.zeros(widest), np.zeros(widest, dtype=np.int64)
+    many = np.zeros(widest, dtype=np.int64)
     end[0] = n
     hit = labels.sum()
-    complexity[0] = min(hit, n - hit)
+    complexity[0] = min(hit, weight.sum() - hit)
     alpha = cp * complexity[0]
     count, top = 1, 1
     while top > 0:
@@ -432,39 +459,44 @@ def grow_classes(
         m = b - a
         if stage[node] == 0:
             total = labels[order[0, a:b]].sum()
-            risk[node] = below[node] = min(total, m - total)
+            heavy = weight[order[0, a:b]].sum()
+            risk[node] = below[node] = min(total, heavy - total)
             enough = min(risk[node], complexity[node])
             best, feature, cut = 1e-12 * n, -1, 0
             if m >= min_split and enough > alpha and depth[node] < max_depth:
                 for d in range(p):
                     passed = 0.0
+                    light = 0.0
                     if levels[d] == 0:
                         for k in range(a, b - min_leaf):
                             i = order[d, k]
                             passed += labels[i]
-                            small = k - a + 1
-                            if small >= min_leaf and values[d, i] < values[d, order[d, k + 1]]:
-                                difference = passed * m - total * small
-                                gain = difference * difference / (m * float(small) * (m - small))
+                            light += weight[i]
+                            if k - a + 1 >= min_leaf and values[d, i] < values[d, order[d, k + 1]]:
+                                difference = passed * heavy - total * light
+                                gain = difference * difference / (heavy * light * (heavy - light))
                                 if gain > best * (1 + 1e-12):
                                     best, feature, cut = gain, d, k + 1
                         continue
                     size[:] = 0.0
                     hits[:] = 0.0
+                    many[:] = 0
                     for k in range(a, b):
                         level = int(values[d, order[d, k]])
-                        size[level] += 1
+                        many[level] += 1
+                        size[level] += weight[order[d, k]]
                         hits[level] += labels[order[d, k]]
                     sorted_ = np.argsort(hits / np.maximum(size, 1e-9), kind="mergesort")
-                    small = 0.0
+                    small = 0
                     for level in sorted_:
-                        small += size[level]
+                        small += many[level]
+                        light += size[level]
                         passed += hits[level]
-                        if size[level] > 0 and small >= min_leaf and m - small >= min_leaf:
-                            difference = passed * m - total * small
-                            gain = difference * difference / (m * small * (m - small))
+                        if many[level] > 0 and small >= min_leaf and m - small >= min_leaf:
+                            difference = passed * heavy - total * light
+                            gain = difference * difference / (heavy * light * (heavy - light))
                             if gain > best * (1 + 1e-12):
-                                best, feature, cut = gain, d, a + int(small)
+                                best, feature, cut = gain, d, a + small
                                 rank[:] = 1
                                 for other in sorted_:
                                     rank[other] = 0
@@ -534,8 +566,8 @@ def grow_classes(
 
 
 @compiled(fastmath=frozenset({"nnan", "ninf", "nsz", "contract", "reassoc"}))
-def sum_distances(first: Array, second: Array, same: bool) -> float:
-    """Sum of Euclidean distances over all pairs of columns; with ``same`` each is computed once and counted twice."""
+def sum_distances(first: Array, second: Array, a: Array, b: Array, same: bool) -> float:
+    """Sum of Euclidean distances over all pairs of columns, weighted; with ``same`` each counts twice, taken once."""
     p, n = first.shape
     m = second.shape[1]
     total = 0.0
@@ -556,8 +588,8 @@ def sum_distances(first: Array, second: Array, same: bool) -> float:
                     square[j] += gap * gap
             part = 0.0
             for j in range(size):
-                part += np.sqrt(square[j])
-            total += part
+                part += b[start + j] * np.sqrt(square[j])
+            total += a[i] * part
     return 2.0 * total if same else total
 
 

@@ -50,6 +50,8 @@ class ColumnMoments:
 
     names: tuple[str, ...]
     n: int
+    weight: float
+    """Sum of the records' weights, n without weights; only ratios of weights matter."""
     origin: Array
     """A record. The mean is kept as its distance from here, which has more digits than a mean far from zero."""
     offset: Array
@@ -58,18 +60,20 @@ class ColumnMoments:
     high: Array
 
     @classmethod
-    def of(cls, values: Array, names: Iterable[Hashable] = ()) -> ColumnMoments:
-        """Moments of the rows of a matrix."""
+    def of(cls, values: Array, names: Iterable[Hashable] = (), weights: Array | None = None) -> ColumnMoments:
+        """Moments of the rows of a matrix, weighted if asked."""
         labels = tuple(map(str, names))
         if len(values) == 0:
             zeros, ends = np.zeros(values.shape[1]), np.full(values.shape[1], np.inf)
-            return cls(labels, 0, zeros, zeros, np.outer(zeros, zeros), ends, -ends)
+            return cls(labels, 0, 0.0, zeros, zeros, np.outer(zeros, zeros), ends, -ends)
         with np.errstate(over="ignore", invalid="ignore"):
             moved = values - values[0]
-            offset = moved.mean(axis=0)
+            total = float(len(values) if weights is None else weights.sum())
+            offset = moved.mean(axis=0) if weights is None else weights @ moved / total
             moved -= offset
             low, high = values.min(axis=0), values.max(axis=0)
-            return cls(labels, len(values), values[0].copy(), offset, moved.T @ moved, low, high)
+            products = moved.T @ moved if weights is None else (moved.T * weights) @ moved
+            return cls(labels, len(values), total, values[0].copy(), offset, products, low, high)
 
     @property
     def mean(self) -> Array:
@@ -78,16 +82,17 @@ class ColumnMoments:
 
     def plus(self, other: ColumnMoments) -> ColumnMoments:
         """The moments of both pieces together."""
-        n = self.n + other.n
+        weight = self.weight + other.weight
         if self.n == 0 or other.n == 0:
             return other if self.n == 0 else self
         gap = (other.origin - self.origin) + (other.offset - self.offset)
         return ColumnMoments(
             self.names,
-            n,
+            self.n + other.n,
+            weight,
             self.origin,
-            self.offset + gap * (other.n / n),
-            self.products + other.products + np.outer(gap, gap) * (self.n * other.n / n),
+            self.offset + gap * (other.weight / weight),
+            self.products + other.products + np.outer(gap, gap) * (self.weight * other.weight / weight),
             np.minimum(self.low, other.low),
             np.maximum(self.high, other.high),
         )
@@ -99,16 +104,17 @@ class ColumnMoments:
 
     def covariance(self, ddof: int = 0) -> Array:
         """Covariances; a column of equal numbers has zeros, whatever rounding does to its mean."""
-        return np.where(np.outer(self.varies, self.varies), self.products, 0.0) / (self.n - ddof)
+        products = np.where(np.outer(self.varies, self.varies), self.products, 0.0)
+        return products * (self.n / self.weight) / (self.n - ddof)
 
     def spreads(self) -> Array:
         """Standard deviations with n - 1, zero for columns of equal numbers."""
         return np.sqrt(np.diag(self.covariance(1)))
 
 
-def moments_of(who: str, table: pd.DataFrame, which: str) -> ColumnMoments:
+def moments_of(who: str, table: pd.DataFrame, which: str, weights: Array | None = None) -> ColumnMoments:
     """Moments of the numeric columns of a table."""
-    return ColumnMoments.of(numeric(who, table, which), table.columns)
+    return ColumnMoments.of(numeric(who, table, which), table.columns, weights)
 
 
 def sound_covariance(who: str, which: str, moments: ColumnMoments, ddof: int = 0) -> Array:
@@ -161,25 +167,34 @@ class Triangle:
     """
 
     n: int
+    weight: float
     triangle: Array
     occurs: NDArray[np.bool_]
     """Which coefficients some record speaks about."""
 
     @classmethod
-    def of(cls, rows: Array) -> Triangle:
+    def of(cls, rows: Array, weights: Array | None = None) -> Triangle:
         """The factor of a transposed design: one row per coefficient, the response below."""
-        return cls(rows.shape[1], _triangle(rows.T), np.asarray(rows.any(axis=1)))
+        n, occurs = rows.shape[1], np.asarray(rows.any(axis=1))
+        if weights is None:
+            return cls(n, float(n), _triangle(rows.T), occurs)
+        return cls(n, float(weights.sum()), _triangle((rows * np.sqrt(weights)).T), occurs)
+
+    def normalised(self) -> Triangle:
+        """The factor for weights with a mean of 1."""
+        if self.weight == self.n:
+            return self
+        return Triangle(self.n, float(self.n), self.triangle * np.sqrt(self.n / self.weight), self.occurs)
 
     def occurring(self) -> Triangle:
         """The factor without coefficients that no record speaks about; the response stays."""
         keep = np.append(self.occurs[:-1], True)
-        return Triangle(self.n, self.triangle[:, keep], self.occurs[keep])
+        return Triangle(self.n, self.weight, self.triangle[:, keep], self.occurs[keep])
 
     def plus(self, other: Triangle) -> Triangle:
         """The factor of both pieces together."""
-        return Triangle(
-            self.n + other.n, _triangle(np.vstack([self.triangle, other.triangle])), self.occurs | other.occurs
-        )
+        joint = _triangle(np.vstack([self.triangle, other.triangle]))
+        return Triangle(self.n + other.n, self.weight + other.weight, joint, self.occurs | other.occurs)
 
 
 @dataclass(frozen=True)
@@ -195,9 +210,9 @@ class Counts:
     count: Array
 
     @classmethod
-    def of(cls, table: pd.DataFrame) -> Counts:
-        """Count the rows of a table."""
-        return cls._merged(table, np.ones(len(table)))
+    def of(cls, table: pd.DataFrame, weights: Array | None = None) -> Counts:
+        """Count the rows of a table, or add up their weights."""
+        return cls._merged(table, np.ones(len(table)) if weights is None else weights)
 
     def plus(self, other: Counts) -> Counts:
         """The counts of both pieces together."""

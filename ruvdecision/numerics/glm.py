@@ -29,15 +29,18 @@ class Likelihood:
         """Variances of the responses."""
         return mean * (1 - mean) if self.kind == "logistic" else mean
 
-    def loss(self, eta: Array, y: Array) -> float:
+    def loss(self, eta: Array, y: Array, weights: Array | None = None) -> float:
         """Minus the log likelihood, up to what depends on the responses alone."""
         total = np.logaddexp(0.0, eta) if self.kind == "logistic" else np.exp(np.minimum(eta, 700.0))
-        return float((total - y * eta).sum())
+        each = total - y * eta
+        return float(each.sum() if weights is None else weights @ each)
 
-    def maximise(self, design: Array, y: Array, start: Array) -> MaximumLikelihood:
+    def maximise(self, design: Array, y: Array, start: Array, weights: Array | None = None) -> MaximumLikelihood:
         """Newton's method from ``start``; ``design`` has one row per coefficient, linearly independent.
 
-        Where the likelihood has no finite maximum, fitted means of the records that cause it tend to their limits.
+        With ``weights``, whose mean is 1, the likelihood is that of so many records each; the variances are then
+        multiplied by them. Where the likelihood has no finite maximum, fitted means of the records that cause it tend
+        to their limits.
         """
         n = len(y)
         beta, value, factor = start, None, None
@@ -46,9 +49,9 @@ class Likelihood:
         fresh, last = True, np.inf
         for _ in range(300):
             if factor is None:
-                root = design * np.sqrt(self.variance(mean))
+                root = design * np.sqrt(self.variance(mean) if weights is None else weights * self.variance(mean))
                 factor, fresh = _factor(root @ root.T), True
-            score = design @ (y - mean)
+            score = design @ (y - mean if weights is None else weights * (y - mean))
             step = linalg.cho_solve(factor, score, check_finite=False)
             gain = float(score @ step)
             if not fresh and gain > 0.01 * last:
@@ -65,8 +68,8 @@ class Likelihood:
                 # A Newton step that moves no predictor by more than one cannot overshoot.
                 value = None
             else:
-                value = self.loss(eta, y) if value is None else value
-                while (found := self.loss(eta + part * move, y)) > value + 1e-13 * n and part > 1e-10:
+                value = self.loss(eta, y, weights) if value is None else value
+                while (found := self.loss(eta + part * move, y, weights)) > value + 1e-13 * n and part > 1e-10:
                     part /= 2
                 value = found
             beta, eta = beta + part * step, eta + part * move
@@ -77,7 +80,8 @@ class Likelihood:
             if gain > 1e-3 * n:
                 factor = None
         apart = self.kind == "logistic" and np.all((eta > 0) == (y > 0.5)) and self.loss(eta, y) < 1e-6 * n
-        return MaximumLikelihood(beta, mean, self.variance(mean), bool(apart))
+        variance = self.variance(mean) if weights is None else weights * self.variance(mean)
+        return MaximumLikelihood(beta, mean, variance, bool(apart))
 
 
 @dataclass(frozen=True, eq=False)

@@ -122,6 +122,8 @@ def maps(
                         shade.set_height(top - shade.get_y())
         alike = len({m.utility_score.words("scientist") for m in found.values()}) == 1
         for i, ax in enumerate(used):
+            ax.xaxis.label.set_fontsize("small")
+            ax.yaxis.label.set_fontsize("small")
             # One label per row and column is enough where all say the same.
             if share and i % wide:
                 ax.set_ylabel("")
@@ -327,7 +329,15 @@ def _common_legend(figure: Figure, axes: Sequence[Axes]) -> None:
             colour = getattr(handle, "get_color", lambda: "")()
             legend_entries.setdefault((name, str(colour)), (handle, name))
     if legend_entries:
-        handles, names = zip(*legend_entries.values(), strict=True)
+        from matplotlib.lines import Line2D
+
+        shown = list(legend_entries.values())
+        room = 3.6 * figure.bbox.height / figure_of(axes[0]).dpi  # lines of small text
+        lines = np.cumsum([1.2 + name.count("\n") for _, name in shown])
+        if lines[-1] > room:
+            most = max(3, int(np.sum(lines <= room - 1.2)))
+            shown = [*shown[:most], (Line2D([], [], ls="none"), f"and {len(shown) - most} more")]
+        handles, names = zip(*shown, strict=True)
         figure.legend(handles, names, loc="outside right upper", frameon=False, fontsize="small")
 
 

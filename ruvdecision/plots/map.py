@@ -36,6 +36,7 @@ from .theme import (
     look_of,
     name_axes,
     plain,
+    plain_ticks,
     points,
     threshold,
 )
@@ -313,6 +314,7 @@ def _set_axes(ax: Axes, rumap: RUMap, x: Array, y: Array, region: tuple[Array, A
         found = window(letter, values, core, score=score, log=log)
         ax.set(**{f"{letter}scale": "log"} if found.log else {})
         ax.set(**{f"{letter}lim": (found.low, found.high)})
+    plain_ticks(ax)
     name_axes(ax, rumap)
     bare(ax, look_of(ax), "both", ("top", "right"))
 

@@ -168,6 +168,15 @@ def bare(ax: Axes, look: Look, axis: Literal["both", "x", "y"], sides: Sequence[
         ax.spines[side].set_visible(False)
 
 
+def plain_ticks(ax: Axes) -> None:
+    """Numbers in full at the ticks of linear axes: a power of ten at the end of an axis collides with its name."""
+    for axis in (ax.xaxis, ax.yaxis):
+        largest = max(map(abs, axis.get_view_interval()))
+        if axis.get_scale() == "linear" and not 1e-3 <= largest < 1e5:
+            axis.set_major_formatter(lambda x, _: f"{x:.3g}".replace("-", "−"))
+            axis.get_major_locator().set_params(nbins=4)  # type: ignore[attr-defined]
+
+
 def name_axes(ax: Axes, scored: Any) -> None:
     """Say what utility and risk are on the axes of a map, or of whatever has the same two scores."""
     ax.set_xlabel(plain(f"data utility ({scored.utility_score.words('scientist')})   better →"))

@@ -147,28 +147,16 @@ def _format(path: Path, format: str | None) -> str:
 
 
 def render_report(
-    rumap: RUMap | Mapping[str, RUMap],
-    max_risk: float | None = None,
-    *,
-    title: str | None = None,
-    notes: str | Sequence[str] = (),
-    format: str = "html",
-    date: str | datetime.date | None = "today",
-    sensitivity: Sensitivity | Mapping[str, Sensitivity] | None = None,
-    limit: Limit | Mapping[str, Limit] | None = None,
-    record_risk: RecordRisk | Mapping[str, RecordRisk] | None = None,
-    rule: Mapping[str, Any] | None = None,
-    seed: bool = False,
+    rumap: RUMap | Mapping[str, RUMap], max_risk: float | None = None, *, format: str = "html", **options: Any
 ) -> str:
-    """The report of a map as text; see `write_report`.
+    """The report of a map as text, "html" or "md"; ``options`` are those of `write_report` that say what is in it.
 
     >>> rumap = RUMap.build(labels=["a", "b"], intruder=[2.0, 1.0], scientist=[0.5, 0.25])
     >>> render_report(rumap, max_risk=0.5, title="Pilot", format="md").splitlines()[0]
     '# Pilot'
     """
     check_choice("format", format, [kind for kind in FORMATS if kind != "pdf"])
-    extras: dict[str, Any] = {"sensitivity": sensitivity, "limit": limit, "record_risk": record_risk, "seed": seed}
-    return _document(rumap, max_risk, title=title, notes=notes, date=date, rule=rule, **extras).text(format)
+    return _document(rumap, max_risk, **options).text(format)
 
 
 def _document(

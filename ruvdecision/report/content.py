@@ -8,7 +8,7 @@ has labels, parameters, summaries and what the study itself had to say.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from string import ascii_uppercase
@@ -128,31 +128,31 @@ def compose(
     first = _decisions(parts, max_risk) if panel else _decision(parts[0])
     signers = [TableRow((who, "", "", ""), "sign") for who in ("prepared by", "reviewed by", "approved by")]
     first += [Terms(_conditions(parts)), Table("Signed", ("", "name", "date", "signature"), signers, (False,) * 4)]
-    first.append(
-        Paragraph(f"Fingerprint of {'the maps' if panel else 'the map'}: sha256 {_fingerprint(maps)}", "quiet")
-    )
-    topics = {
+    first.append(Paragraph(f"Fingerprint of the map{'s' * panel}: sha256 {_fingerprint(maps)}", "quiet"))
+    topics: dict[str, tuple[str, Callable[[Chapter], Sequence[ReportBlock]]]] = {
         "The users" if any(m.uncertainties for m in maps.values()) else "Risk and utility": ("users", _users),
         "The releases": ("releases", _releases),
         "Measures and other columns": ("measures", _measures),
-        "How sure that is": ("sure", sureness_of),
+        "How sure that is": ("sure", lambda c: sureness(c.rumap, c.choice, c.order, max_risk, c.rows)),
         "What no mechanism can pass": ("limit", lambda c: limits(c.rumap, c.choice, c.extras.limit)),
         "Sensitivity": ("sensitivity", lambda c: sensitivities(c.rumap, c.extras.sensitivity, c.anchor)),
         "Risk of every record": ("records", lambda c: records(c.choice, max_risk, c.extras.record_risk, c.anchor)),
         "Diagnostics": ("diagnostics", lambda c: diagnostics(c.rumap, c.choice)),
         "Remarks on the map": ("remarks", lambda c: [Items(c.rumap.notes)] if c.rumap.notes else []),
     }
-    annexes = [(head, name, _told(name, {c.name: write(c) for c in parts})) for head, (name, write) in topics.items()]
-    annexes.append(("What the study has to say", "notes", [Items(notes)] if notes else []))
-    method = [*map(Paragraph, method_notes(list(maps.values()))), Heading(3, "References", "references")]
-    annexes.append(("Method", "method", [*method, Items(references(list(maps.values())))]))
-    annexes.append(
-        ("Record", "record", _told("record", {c.name: [Terms(_record(c.rumap, c.extras.seed))] for c in parts}))
-    )
-    kept = [(head, name, blocks) for head, name, blocks in annexes if blocks]
-    lettered = [
-        Annex(f"Annex {a}. {head}", name, told) for a, (head, name, told) in zip(ascii_uppercase, kept, strict=False)
+    annexes: list[tuple[str, str, Sequence[ReportBlock]]] = [
+        (head, name, _told(name, {c.name: write(c) for c in parts})) for head, (name, write) in topics.items()
     ]
+    annexes.append(("What the study has to say", "notes", [Items(notes)] if notes else []))
+    method: list[ReportBlock] = [
+        *map(Paragraph, method_notes(list(maps.values()))),
+        Heading(3, "References", "references"),
+    ]
+    annexes.append(("Method", "method", [*method, Items(references(list(maps.values())))]))
+    record = {c.name: [Terms(_record(c.rumap, c.extras.seed))] for c in parts}
+    annexes.append(("Record", "record", _told("record", record)))
+    kept = zip(ascii_uppercase, [annex for annex in annexes if annex[2]], strict=False)
+    lettered = [Annex(f"Annex {letter}. {head}", name, told) for letter, (head, name, told) in kept]
     facts = [f"threshold on the risk: {_threshold(max_risk)}", *([date] if date else [])]
     return Document(title, _sentence(facts), first, lettered)
 
@@ -163,7 +163,10 @@ def _told(topic: str, said: Mapping[str, Sequence[ReportBlock]]) -> list[ReportB
     groups: list[tuple[list[str], Sequence[ReportBlock]]] = []
     for name, blocks in found.items():
         same = next((names for names, told in groups if list(told) == list(blocks)), None)
-        groups.append(([name], blocks)) if same is None else same.append(name)
+        if same is None:
+            groups.append(([name], blocks))
+        else:
+            same.append(name)
     if len(said) == 1 or (len(groups) == 1 and len(found) == len(said)):
         return list(groups[0][1]) if groups else []
     heads = [Heading(3, "; ".join(names), f"{topic}-{k}") for k, (names, _) in enumerate(groups, start=1)]
@@ -178,8 +181,7 @@ def _decision(part: Chapter) -> list[ReportBlock]:
     choice = part.choice
     blocks: list[ReportBlock] = []
     if choice is not None and choice.order:
-        blocks.append(Paragraph(f"Decision: {choice.order}.", part.kind))
-        blocks.append(Paragraph(part.sentence, "quiet"))
+        blocks += [Paragraph(f"Decision: {choice.order}.", part.kind), Paragraph(part.sentence, "quiet")]
     else:
         blocks.append(Paragraph(part.sentence, part.kind))
     if choice is not None and choice.worthless:
@@ -192,17 +194,16 @@ def _decisions(parts: Sequence[Chapter], max_risk: float | None) -> list[ReportB
     """The choice in every map of a panel, and small pictures of all of them."""
     rows = []
     for part in parts:
-        chosen = part.choice
-        told = (
-            ("none", "", "", "")
-            if chosen is None
-            else (chosen.release, number(chosen.risk, 3), number(chosen.utility, 3), " ".join(chosen.meaning))
-        )
-        told = (*told[:3], "; ".join(filter(None, (told[3], chosen.worthless if chosen is not None else ""))))
-        rows.append(TableRow((part.name, *told), "doubtful" if part.kind == "warning" else ""))
+        chosen, cells = part.choice, ["none", "", "", part.sentence if part.failed else ""]
+        if chosen is not None:
+            cells = [chosen.release, number(chosen.risk, 3), number(chosen.utility, 3)]
+            cells.append(" ".join([*chosen.meaning, *([_sentence([chosen.worthless])] if chosen.worthless else [])]))
+        rows.append(TableRow((part.name, *cells), "doubtful" if part.kind == "warning" else ""))
     caption = f"The choice in every map; threshold on the risk: {_threshold(max_risk)}"
     head = ("map", "chosen release", "risk", "utility", "what that means")
     blocks: list[ReportBlock] = [Table(caption, head, rows, (False, False, True, True, False)).without_empty_end()]
+    if all(part.choice is None and not part.failed for part in parts):
+        blocks = [Paragraph(parts[0].sentence, "decision")]
     drawn = [part for part in parts if part.drawable]
     for k, some in enumerate((drawn[i : i + TOGETHER] for i in range(0, len(drawn), TOGETHER)), start=1):
         words = " ".join(f"{part.name}: {_in_words(part)}" for part in some)
@@ -216,7 +217,7 @@ def _small_maps(parts: Sequence[Chapter], max_risk: float | None) -> Any:
     shown = {part.name: readable(part.whole) for part in parts}
     share = len({m.risk_score for m in shown.values()}) == 1
     rule = parts[0].extras.rule
-    options = {"share": share, "rule": rule} if rule else {"share": share}
+    options: dict[str, Any] = {"share": share, "rule": rule} if rule else {"share": share}
     return lambda figure: plots.maps(shown, max_risk, figure, across=min(len(shown), 3), **options)
 
 
@@ -226,35 +227,25 @@ def _before_and_after(part: Chapter) -> list[ReportBlock]:
     if choice is None:
         return []
     i, unit = choice.row.position, str(rumap.attrs.get("unit", ""))
-    rows = []
+    rows: list[TableRow] = []
+    told: list[str] = []
     for place, (who, role) in enumerate(zip(ROLES, ("risk", "utility"), strict=True)):
-        if who not in rumap.uncertainties:
-            continue
-        after, before = rumap.typical_error(who), rumap.typical_error(who, before=True)
-        what = f"how far the {who} is typically off"
-        if after is None or before is None:
-            after, what = rumap.uncertainties[who], f"expected loss of the {who}"
-            ends = [float(rumap.before[place][i]), float(after.value[i])]
-        else:
-            ends = [float(before.value[i]), float(after.value[i])]
-        share = f"{number(100 * ends[1] / ends[0], 3)} %" if 0 < ends[0] < np.inf and ends[1] < np.inf else ""
-        score = value(*(float(x[i]) for x in rumap.column(role)), 3)
-        told = ["not known" if np.isnan(end) else amount(end, unit if what.startswith("how") else "") for end in ends]
-        rows.append(TableRow((what, *told, share, f"{role} {score}")))
-    blocks: list[ReportBlock] = []
-    if rows:
-        head = ("", "before any release", "after the chosen one", "that is", "on the map")
-        blocks.append(Table("Before and after", head, rows, (False, True, True, True, False)))
-    scores = (
-        (role, rumap.column(role), s) for role, s in (("risk", rumap.risk_score), ("utility", rumap.utility_score))
-    )
-    measured = [
-        f"{role.title()}: {s.name} {value(*(float(x[i]) for x in pair), 3)}."
-        for role, pair, s in scores
-        if isinstance(s, Column)
-    ]
-    told = [*measured, *(line for line in choice.meaning if not rows or "typically off" not in line)]
-    return [*blocks, Paragraph(" ".join(told))] if told else blocks
+        score = rumap.axis(role).score
+        on_map = value(*(float(x[i]) for x in rumap.column(role)), 3)
+        if isinstance(score, Column):
+            told.append(f"{role.title()}: {score.name} {on_map}.")
+        if who in rumap.uncertainties:
+            pair = [rumap.typical_error(who, before=True), rumap.typical_error(who)]
+            known = [float(e.value[i]) for e in pair if e is not None]
+            what = f"how far the {who} is typically off" if known else f"expected loss of the {who}"
+            before, after = known or (float(rumap.before[place][i]), float(rumap.uncertainties[who].value[i]))
+            share = f"{number(100 * after / before, 3)} %" if 0 < before < np.inf and after < np.inf else ""
+            cells = [amount(x, unit * bool(known)) if not np.isnan(x) else "not known" for x in (before, after)]
+            rows.append(TableRow((what, *cells, share, f"{role} {on_map}")))
+    told += [line for line in choice.meaning if not rows or "typically off" not in line]
+    head = ("", "before any release", "after the chosen one", "that is", "on the map")
+    table = [Table("Before and after", head, rows, (False, True, True, True, False))] if rows else []
+    return [*table, *([Paragraph(" ".join(told))] if told else [])]
 
 
 def _conditions(parts: Sequence[Chapter]) -> list[tuple[str, str]]:
@@ -269,12 +260,7 @@ def _conditions(parts: Sequence[Chapter]) -> list[tuple[str, str]]:
             pairs.append(("look twice", _sentence(part.choice.remarks)))
     else:
         size = counted(sum(len(set(p.whole.released)) for p in parts), "release")
-        pairs.append(
-            (
-                "tried",
-                f"{len(parts)} maps with {size} in all; the most useful release within the threshold is taken in each.",
-            )
-        )
+        pairs.append(("tried", f"{len(parts)} maps with {size}."))
     modelled = any(part.rumap.uncertainties for part in parts)
     holds = ["The users know what annex A says and no more."] * modelled
     if any(isinstance(s, Column) for p in parts for s in (p.whole.risk_score, p.whole.utility_score)):
@@ -385,11 +371,6 @@ def _users(part: Chapter) -> list[ReportBlock]:
         said += "Risk and utility of a release are those of the worst of them; worst_user says whose risk it is."
         several.append(Paragraph(said))
     return [*several, *users(part.rumap, part.choice)]
-
-
-def sureness_of(part: Chapter) -> list[ReportBlock]:
-    """How sure the choice is, where numbers carry errors."""
-    return sureness(part.rumap, part.choice, part.order, part.max_risk, part.rows)
 
 
 def _releases(part: Chapter) -> list[ReportBlock]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..decide import Choice
 from ..maps.rumap import RUMap
-from ..maps.show import counted, cut, number, unsettled
+from ..maps.show import amount, counted, cut, number, unsettled
 from ..protocols import Array
 from .document import Items, Paragraph, ReportBlock, Table, TableRow
 
@@ -59,7 +59,9 @@ def doubts(rumap: RUMap) -> dict[int, list[str]]:
             elif not np.isfinite(errors[i]):
                 reasons.append(f"the error of its {role} is not known")
             elif share[i] > LARGE:
-                reasons.append(f"the standard error of its {role} is large, {number(100 * float(share[i]), 2)} %")
+                reasons.append(
+                    f"the standard error of its {role} is large, {amount(100 * float(share[i]), digits=2)} %"
+                )
         if reasons:
             found[i] = reasons
     return found

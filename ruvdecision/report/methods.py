@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from .. import measures
@@ -28,9 +27,6 @@ PAPERS = {
     "V24": "A. Vehtari, D. Simpson, A. Gelman, Y. Yao and J. Gabry (2024). Pareto smoothed importance sampling. "
     "Journal of Machine Learning Research 25(72), 1–58.",
 }
-
-
-_SOURCE = re.compile(r"\(?([A-Z][^()]{2,60}? \(?(?:19|20)\d\d\)?[^().:]{0,30})\)?")
 
 
 def method_notes(maps: Sequence[RUMap]) -> list[str]:
@@ -95,9 +91,9 @@ def measure_meanings(rumap: RUMap) -> list[tuple[str, str]]:
         kind = getattr(measures, str(text).partition("(")[0], None)
         if kind is None or not kind.__doc__:
             continue
-        source = _SOURCE.search(" ".join(kind.__doc__.split()))
-        cited = f" ({source[1]})" if source else ""
-        found.append((name, f"{kind.__doc__.splitlines()[0].rstrip('.')}{cited}: {text}."))
+        means = kind.__doc__.splitlines()[0].rstrip(".").removeprefix(f"{name}: ")
+        source = f" ({kind.reference})" if getattr(kind, "reference", "") else ""
+        found.append((name, f"{means}{source}: {text}."))
     return found
 
 

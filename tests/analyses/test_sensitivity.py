@@ -20,6 +20,8 @@ from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Absolute, Quadratic
 from ruvdecision.maps.rumap import RUMap
 from ruvdecision.masks import Microaggregate, Noise, Suppress
+from ruvdecision.measure import measure
+from ruvdecision.measures import NormalKL, RecordLinkage
 from ruvdecision.protocols import Value
 from ruvdecision.studies import load_study
 from ruvdecision.targets import Parameter, Record
@@ -367,3 +369,23 @@ def test_masks_need_users_and_known_arguments():
         sensitivity(lambda u=1: 3, {"u": [1]})
     with pytest.raises(InputError, match="sensitivity needs a study"):
         sensitivity(3, {"u": [1]})
+
+
+def test_measured_maps_vary_by_settings_of_measures():
+    data = pd.DataFrame(np.random.default_rng(1).normal(size=(40, 3)), columns=list("abc"))
+    masks = {"little": Noise(sd=0.05), "much": Noise(sd=2)}
+    common = {"data": data, "measures": [RecordLinkage(), NormalKL()], "seed": 3}
+    vary = {"linkage.known": {"one": ["a"], "two": ["a", "b"]}, "replicates": [2], "columns": [["a"]]}
+    result = sensitivity(masks, vary, max_risk=0.9, **common)
+    assert len(result.variations) == 4
+    alone = measure(data, masks, measures=[RecordLinkage(["a"]), NormalKL()], seed=3)
+    assert result.variations[0].rumap.risk.tolist() == alone.risk.tolist()
+    assert result.variations[3].rumap.to_dataframe()["KL"][1] == pytest.approx(
+        measure(data, masks, measures=[RecordLinkage(), NormalKL(columns=["a"])], seed=3).to_dataframe()["KL"][1]
+    )
+    released = sensitivity(None, {"known": [["a"]]}, releases={"r": data + 0.1}, **common)
+    assert released.variations[0].rumap.risk[0] >= 0
+    with pytest.raises(InputError, match=r"no measure has.*linkage\.known"):
+        sensitivity(masks, {"linkage.knwon": [["a"]]}, max_risk=0.9, **common)
+    with pytest.raises(InputError, match="no such argument"):
+        sensitivity(masks, {"linkage.known": [["a"]]}, max_risk=0.9, engine="exact", **common)

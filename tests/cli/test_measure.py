@@ -299,3 +299,15 @@ def test_the_choices_of_missing_are_those_of_the_measures() -> None:
     from ruvdecision.measures.missing import CHOICES
 
     assert MISSING == CHOICES
+
+
+def test_weights(files, capsys, original):
+    weighted = original.assign(w=np.arange(1.0, len(original) + 1))
+    weighted.to_csv("weighted.csv", index=False)
+    assert (
+        run("weighted.csv", "weighted.csv", "--measures", "linkage,KL", "--columns", "income,tax", "--weights", "w")
+        == 0
+    )
+    message = fails(capsys, "weighted.csv", "weighted.csv", "--measures", "k_anonymity", "--weights", "w")
+    assert "no use for --weights" in message
+    assert "Marginals" not in fails(capsys, "weighted.csv", "weighted.csv", "--measures", "marginals", "--weights", "v")

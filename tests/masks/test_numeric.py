@@ -17,10 +17,10 @@ from ruvdecision.channels.linear import LinearChannel
 from ruvdecision.channels.steps import FileFacts
 from ruvdecision.checks import RELEASES, as_generator
 from ruvdecision.errors import InputError, UnsupportedError
-from ruvdecision.masks import Clip, MomentNoise, ResidualNoise
+from ruvdecision.masks import Clip, MomentNoise, ResidualNoise, Synthesize
 from ruvdecision.masks.coarsen import Bottomcode, Round, Topcode
 from ruvdecision.masks.columns import stable_order
-from ruvdecision.masks.exchange import RankSwap, Resample, Swap, rank_partners
+from ruvdecision.masks.exchange import DataShuffle, RankSwap, Resample, Swap, rank_partners
 from ruvdecision.masks.mdav import mdav, mdav_labels
 from ruvdecision.masks.microaggregate import Microaggregate
 from ruvdecision.masks.multiplicative import MultiplicativeNoise
@@ -153,9 +153,10 @@ def test_any_frame_gives_finite_numbers_of_the_same_shape(x, seed):
         assert np.all(np.isfinite(released)), mask
 
 
-@pytest.mark.parametrize(
-    "mask", [m for m in WHOLE_FILE if not any(word in str(m) for word in ("at=", "quantile", "RankSwap"))], ids=str
-)
+REFUSING = ("MomentNoise", "ResidualNoise")
+
+
+@pytest.mark.parametrize("mask", [m for m in WHOLE_FILE if any(word in str(m) for word in REFUSING)], ids=str)
 def test_missing_values_are_refused_by_name_where_a_method_cannot_take_them(mask):
     frame = pd.DataFrame({"good": [1.0, 2.0, 3.0, 4.0], "holes": [1.0, np.nan, 3.0, 4.0]})
     with pytest.raises(InputError, match=r"missing.*holes.*columns="):
@@ -170,6 +171,49 @@ def test_missing_values_are_refused_by_name_where_a_method_cannot_take_them(mask
 def test_missing_values_stay_missing_elsewhere(mask):
     x = np.array([1.0, np.nan, -3.0, 4.0])
     assert np.isnan(mask.release(x, 1)).tolist() == [False, True, False, False]
+
+
+@pytest.mark.parametrize("by", ["each", "zscore", "pc1", "mdav"])
+@pytest.mark.parametrize("centre", ["mean", "median"])
+def test_microaggregation_leaves_blanks_and_shows_no_mean_of_few(by, centre):
+    rng = np.random.default_rng(2)
+    data = pd.DataFrame(rng.normal(size=(60, 2)), columns=["x", "y"])
+    holes = data.copy()
+    holes.loc[rng.random(60) < 0.5, "x"] = np.nan
+    mask = Microaggregate(size=3, by=by, centre=centre)
+    released = mask.release(holes)
+    assert released["x"].isna()[holes["x"].isna()].all()
+    for name in ("x", "y"):
+        shown = released[name].dropna()
+        assert (shown.value_counts() >= 3).all()  # every centre stands for three entries that were there
+        for value, rows in shown.groupby(shown).groups.items():
+            assert getattr(holes.loc[rows, name], centre)() == pytest.approx(value)
+    if by == "each":
+        kept = holes["x"].dropna()
+        assert released["x"].dropna().equals(mask.release(kept.to_frame())["x"])
+
+
+def test_resampling_and_shuffling_leave_blanks_where_they_are():
+    rng = np.random.default_rng(3)
+    data = pd.DataFrame({"x": rng.normal(size=200), "g": rng.choice(list("ab"), 200)})
+    data["y"] = data["x"] + 0.3 * rng.normal(size=200)
+    data.loc[::5, "x"], data.loc[1::9, "y"], data.loc[::11, "g"] = np.nan, np.nan, None
+    again = Resample(times=1).release(data[["x"]], 4)
+    assert again["x"].isna().equals(data["x"].isna())
+    assert again["x"].dropna().equals(Resample(times=1).release(data[["x"]].dropna(), 4)["x"])
+    shuffled = DataShuffle(columns=["y"], given=["x", "g"]).release(data, 4)
+    assert shuffled["y"].isna().equals(data["y"].isna())
+    assert sorted(shuffled["y"].dropna()) == sorted(data["y"].dropna())
+    both = shuffled.dropna()
+    assert np.corrcoef(both["x"], both["y"])[0, 1] > 0.7
+    assert abs(np.corrcoef(data.dropna()["y"], both["y"])[0, 1]) < 0.99
+
+
+@pytest.mark.parametrize("method", ["normal", "copula", "hypercube"])
+def test_synthesis_that_cannot_draw_blanks_says_what_can(method):
+    data = pd.DataFrame({"x": [1.0, np.nan, 3.0, 4.0], "y": [1.0, 2.0, 2.5, 4.0]})
+    with pytest.raises(InputError, match="cart"):
+        Synthesize(method).release(data, 1)
 
 
 @pytest.mark.parametrize("mask", ALL, ids=str)

@@ -93,14 +93,16 @@ def test_information_loss_of_sdcmicro(name: str, mask: str) -> None:
     assert value == pytest.approx(VALUES[f"{name}_{mask}.IL1old"], rel=1e-10)
     assert value.parts["sdcMicro"] == pytest.approx(VALUES[f"{name}_{mask}.IL1s"], rel=1e-10)
     assert value.parts["IL1"] == pytest.approx(VALUES[f"{name}_{mask}.IL1"], rel=1e-10)
-    assert Eigenvalues()(x, y) == pytest.approx(VALUES[f"{name}_{mask}.eigen"], rel=1e-9)
+    spectra = Eigenvalues()(x, y)
+    assert spectra == pytest.approx(VALUES[f"{name}_{mask}.eigen"], rel=1e-9)
+    if f"{name}_{mask}.IL_correl" in VALUES:
+        assert spectra.parts["IL_correl"] == pytest.approx(VALUES[f"{name}_{mask}.IL_correl"], rel=1e-6)
 
 
-@pytest.mark.slow
 def test_robust_eigenvalues() -> None:
-    # R draws subsets at random, and so does scikit-learn: equal where one half is plainly the best, near for large
-    # files. In td3 (uniform columns) which few records lie outside the ellipsoid is a matter of the draw.
-    for name, mask, near in (("francdat3", "noise", 1e-9), ("sd4", "noise", 0.03), ("sd4", "mdav3", 0.5)):
+    # R draws subsets at random, and so do we: equal where one half is plainly the best, near for large files. In td3
+    # (uniform columns) which few records lie outside the ellipsoid is a matter of the draw.
+    for name, mask, near in (("francdat3", "noise", 1e-9), ("sd4", "noise", 0.01), ("sd4", "mdav3", 0.25)):
         original, columns = PAIRS[name]
         value = Eigenvalues(robust=True)(table(original)[columns], table(f"{name}_{mask}")[columns])
         assert value == pytest.approx(VALUES[f"{name}_{mask}.robeigen"], rel=near), (name, mask)

@@ -10,7 +10,15 @@ from measured import instances, names
 
 import ruvdecision as ruv
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
-from ruvdecision.measures import ImputationLoss, IndividualRisk, KMap, NormalKL, RecordLinkage
+from ruvdecision.measures import (
+    ImputationLoss,
+    IndividualRisk,
+    KMap,
+    LDiversity,
+    NormalKL,
+    RecordLinkage,
+    SpecialUniques,
+)
 
 
 def files() -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -60,9 +68,8 @@ def test_every_measure_takes_groups(name: str) -> None:
     original, released = (t.round(0) for t in files())
     plain = instances(name, original[list("abc")])[0]()
     grouped = type(plain)(**{**{k: v for k, v in plain.settings().items() if k != "name"}, "by": "region"})
-    without = attempt(plain, original[list("abc")], released[list("abc")], kind="groups")
     found = attempt(grouped, original, released, kind="groups")
-    assert isinstance(without, RuvError) or isinstance(found, RuvError) or "region=N" in found.parts
+    assert isinstance(found, RuvError) or "region=N" in found.parts
 
 
 def test_bad_input(tmp_path) -> None:
@@ -75,3 +82,43 @@ def test_bad_input(tmp_path) -> None:
     path = str(tmp_path / "x.csv")
     with pytest.raises(UnsupportedError, match="whole files"):
         ruv.measure(path, releases={"x": path}, measures=[NormalKL(columns=["a"], by="region")], chunksize=10)
+
+
+@pytest.mark.parametrize("missing", ["omit", "wildcard", "category"])
+def test_risks_of_records_with_groups_and_missing_values(missing: str) -> None:
+    original, released = files()
+    for table in (original, released):
+        table.loc[::6, "b"] = np.nan
+    plain, grouped = (IndividualRisk(["a", "b"], missing=missing, by=by) for by in (None, "region"))
+    np.testing.assert_array_equal(
+        grouped.per_record(original, released), plain.per_record(original, released)
+    )  # NaN where a row is left out
+    assert grouped.record_table(original, released).equals(plain.record_table(original, released))
+    linked = RecordLinkage(missing="omit", by="region").per_record(original, released)
+    assert np.isnan(linked[::6]).all() and not np.isnan(np.delete(linked, np.s_[::6])).any()
+    special = SpecialUniques(["a", "b"], missing="category", by="region")
+    assert len(special.dis(original, released)) == 40 and len(special.level_contributions(original, released))
+    diverse = LDiversity(["a"], "b", by="region")
+    assert len(diverse.diversity(original, released)) == 40
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        ["region"],
+        {"region"},
+        ("region",),
+        {"region": 1},
+        np.zeros(3),
+        pd.Series([1]),
+        b"region",
+        1.5,
+        -7,
+        99,
+        lambda: 0,
+    ],
+)
+def test_junk_for_groups_is_refused_by_name(junk: object) -> None:
+    original, released = files()
+    with pytest.raises(RuvError):
+        NormalKL(by=junk)(original, released)

@@ -54,12 +54,13 @@ def sensitivity(
     ----------
     study : callable, Study or list of masks
         A function of keyword settings that gives a map; a study that `load_study` loaded; or masks, to be evaluated for
-        ``intruder`` and ``scientist``.
+        ``intruder`` and ``scientist`` or, with ``data`` and without users, measured (None where ``releases`` say all).
     vary : mapping from setting to its values
         ``{"prior_variance": [1, 5, 25], "loss": [ruv.Quadratic(), ruv.Absolute()]}``. A mapping of values names them:
         ``{"vague": 25, "sharp": 1}``. With masks a setting is a path into a user, ``"intruder.belief.prior_variance"``
         or ``"scientist.loss"`` (without the user's name, ``"belief.prior_variance"``, both users change), or an
-        argument of `evaluate`. ``"max_risk"`` varies the threshold.
+        argument of `evaluate`. Where masks are measured a setting is one of a measure, ``"linkage.known"``, or an
+        argument of `measure`. ``"max_risk"`` varies the threshold.
     max_risk : float, optional
         The threshold; without it (and without a rule) no release is chosen, and the frontier alone is compared. A
         loaded study brings its own.
@@ -78,7 +79,7 @@ def sensitivity(
     progress : bool, optional
         Show a progress bar on standard error; by default on a terminal, and only for work that takes a while.
     **options
-        Further arguments of `evaluate` where masks are given, further settings otherwise.
+        Further arguments of `evaluate` (or `measure`) where masks are given, further settings otherwise.
 
     Returns
     -------

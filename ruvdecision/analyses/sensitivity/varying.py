@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ from ...evaluate import Role, Setting, check_setting, evaluate
 from ...maps.columns import tell_apart
 from ...maps.rumap import RUMap
 from ...masks.base import Mask
+from ...measure import measure
+from ...measures.battery import panel
+from ...measures.comparison import check_measures, read
 from ...users.settings import has_setting, setting_at, with_setting
 
 Vary = Mapping[str, Mapping[str, object] | Iterable[object]]
@@ -161,21 +165,81 @@ class UserStudy:
         return setting_at(self.given, self._paths(name)[0])
 
 
+class MeasuredStudy:
+    """Masks or releases of data, and measures, whose settings are reached by their names: ``"linkage.known"``."""
+
+    max_risk: float | None = None
+
+    def __init__(self, masks: Any, options: Mapping[str, Any]) -> None:
+        self.arguments = inspect.signature(measure).parameters
+        strange = [name for name in options if name not in self.arguments]
+        if strange:
+            raise InputError("measure has no such argument", strange[0], suggest(strange[0], list(self.arguments)))
+        chosen = options.get("measures")
+        if chosen is None or isinstance(chosen, str):
+            chosen = panel(chosen, read(options["data"], "the original").n)
+        self.measures = check_measures(chosen)
+        self.given = {"masks": masks, **options, "measures": self.measures}
+
+    def takes(self, name: str) -> bool:
+        """True if the setting is an argument of `measure`."""
+        return name in self.arguments
+
+    def _places(self, name: str) -> tuple[list[int], str]:
+        """Which measures have a setting, and its name; without a measure's name all that know it have it."""
+        head, _, rest = name.rpartition(".")
+        known = [j for j, m in enumerate(self.measures) if not head or m.name == head]
+        found = [j for j in known if rest in {f.name for f in fields(self.measures[j])}]
+        if not found:
+            every = [f"{m.name}.{f.name}" for m in self.measures for f in fields(m) if f.init]
+            do = f"{suggest(name, [*every, *self.arguments, 'max_risk'])} Paths look like {every[0]}"
+            raise InputError("vary names something that no measure has", name, do)
+        return found, rest
+
+    def _changed(self, changes: Mapping[str, object]) -> dict[str, Any]:
+        now = dict(self.given)
+        for name, value in changes.items():
+            if self.takes(name):
+                now[name] = value
+                continue
+            places, setting = self._places(name)
+            now["measures"] = copy(now["measures"])
+            for j in places:
+                now["measures"][j] = replace(now["measures"][j], **{setting: value})
+        return now
+
+    def check(self, changes: Mapping[str, object]) -> None:
+        """Refuse changes that cannot be made, before any work."""
+        self._changed(changes)
+
+    def run(self, changes: Mapping[str, object]) -> RUMap:
+        """The map with changed settings."""
+        return measure(**self._changed(changes))
+
+    def base(self, name: str) -> object:
+        """The base value of a setting."""
+        if self.takes(name):
+            return self.given.get(name, self.arguments[name].default)
+        places, setting = self._places(name)
+        return getattr(self.measures[places[0]], setting)
+
+
 def as_study(
     study: Any,
     users: Mapping[str, Role | None],
     settings: Mapping[str, object] | None,
     options: Any,
     name: str | None,
-) -> FunctionStudy | UserStudy:
+) -> FunctionStudy | UserStudy | MeasuredStudy:
     """What `sensitivity` was given, as something that turns changed settings into a map."""
-    if (not callable(study) and not is_single(study)) or isinstance(study, Mask):
+    measured = "data" in options and not any(users.values())
+    if (not callable(study) and not is_single(study)) or isinstance(study, Mask) or (study is None and measured):
         if settings:
             do = "Pass arguments of evaluate as they are"
             raise InputError("settings belong to a study", "masks and settings", do)
         if name is not None:
             raise InputError("name picks one of several maps", "masks, which give one", "Leave name out")
-        return UserStudy(study, users, options)
+        return MeasuredStudy(study, options) if measured else UserStudy(study, users, options)
     if any(user is not None for user in users.values()):
         raise InputError("A study has its own users", "intruder or scientist", "Give masks, or leave the users out")
     return FunctionStudy(study, {**(settings or {}), **options}, name)

@@ -123,7 +123,8 @@ class Synthesize(Mask):
             do = "One record cannot be synthesised without showing it"
             raise InputError(f"{who} needs at least two records", frame.n, do)
         sequential = self.method in ("regression", "cart")
-        refuse_missing(who, frame.table.iloc[:, [*chosen, *given]], only_infinite=sequential)
+        do = "" if sequential else 'Use method="cart" or "regression", which draw what is missing, too, or fill it in'
+        refuse_missing(who, frame.table.iloc[:, [*chosen, *given]], only_infinite=sequential, do=do)
         if self.method == "normal":
             return self._normal(frame, chosen, given, rng)
         if sequential:

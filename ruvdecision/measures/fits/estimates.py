@@ -11,9 +11,18 @@ import pandas as pd
 from scipy import special
 
 from ...checks import as_generator, check_fields, check_integer, check_number, checked, is_single
-from ...errors import InputError
+from ...errors import InputError, UnsupportedError
 from ...protocols import Array
-from ..frames import Names, as_names, enough_rows, numeric, pick, refuse_constant, refuse_vanishing
+from ..frames import (
+    Names,
+    as_names,
+    enough_rows,
+    numeric,
+    pick,
+    refuse_constant,
+    refuse_vanishing,
+    weighted_quantile,
+)
 from ..sums import ColumnMoments, moments_of
 from .regression import Fit
 
@@ -25,8 +34,8 @@ class _Compared:
     statistic: _Estimates
     fit: Fit
 
-    def against(self, released: pd.DataFrame) -> tuple[Fit, Fit]:
-        return self.fit, self.statistic.fit(released, "the release")
+    def against(self, released: pd.DataFrame, *weights: Array) -> tuple[Fit, Fit]:
+        return self.fit, self.statistic.fit(released, "the release", *weights)
 
 
 class _Estimates:
@@ -41,12 +50,12 @@ class _Estimates:
         """The columns that the statistic looks at."""
         return pick(type(self).__name__, self.columns, table)
 
-    def start(self, original: pd.DataFrame) -> _Compared:
+    def start(self, original: pd.DataFrame, *weights: Array) -> _Compared:
         """Estimate from the original."""
-        return _Compared(self, self.fit(original))
+        return _Compared(self, self.fit(original, "the original", *weights))
 
-    def fit(self, table: pd.DataFrame, which: str = "the original") -> Fit:
-        """Estimate from one data set."""
+    def fit(self, table: pd.DataFrame, which: str = "the original", weights: Array | None = None) -> Fit:
+        """Estimate from one data set, whose records may have weights."""
         raise NotImplementedError
 
     def _values(self, table: pd.DataFrame, which: str) -> tuple[Array, list[str]]:
@@ -72,17 +81,17 @@ class _Summed(_Estimates):
     def settle(self, original: None, released: None) -> None:
         """Nothing needs to be settled."""
 
-    def partial(self, piece: pd.DataFrame, plan: None, which: str) -> ColumnMoments:
+    def partial(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
         """Moments of one piece of a file."""
-        return moments_of(type(self).__name__, piece[self.variables(piece)], which)
+        return moments_of(type(self).__name__, piece[self.variables(piece)], which, weights)
 
     def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> tuple[Fit, Fit]:
         """The fits of both files."""
         return self._from(original, "the original"), self._from(released, "the release")
 
-    def fit(self, table: pd.DataFrame, which: str = "the original") -> Fit:
+    def fit(self, table: pd.DataFrame, which: str = "the original", weights: Array | None = None) -> Fit:
         """Estimate from one data set."""
-        return self._from(self.partial(table, None, which), which)
+        return self._from(self.partial(table, None, which, weights), which)
 
     def _from(self, sums: ColumnMoments, which: str) -> Fit:
         raise NotImplementedError
@@ -150,26 +159,30 @@ class Quantiles(_Estimates):
     columns: Names = checked(None, as_names)
     at: Any = checked((0.25, 0.5, 0.75), _probabilities)
 
-    def fit(self, table: pd.DataFrame, which: str = "the original") -> Fit:
+    def fit(self, table: pd.DataFrame, which: str = "the original", weights: Array | None = None) -> Fit:
         values, names = self._values(table, which)
-        ordered = np.sort(values, axis=0)
-        n = len(ordered)
+        n = len(values)
         labels, estimates, errors = [], [], []
-        grid = np.arange(n + 1) / n
+        order = np.argsort(values, axis=0, kind="stable")
+        ordered = np.take_along_axis(values, order, axis=0)
         for q in self.at:
             # The order statistic that the quantile falls on: its bootstrap weights are increments of a beta law.
             m = q * (n + 1)
             a, b = min(max(m, 1.0), float(n)), min(max(n + 1 - m, 1.0), float(n))
-            weight = np.diff(special.betainc(a, b, grid))
-            centre = np.quantile(ordered, q, axis=0)
-            moved = ordered - centre
-            # In units of the largest: the squares of tiny numbers would vanish.
-            peak = np.maximum(np.abs(moved).max(axis=0), np.finfo(np.float64).tiny)
-            second = weight @ (moved / peak) ** 2 - (weight @ (moved / peak)) ** 2
+            even = np.diff(special.betainc(a, b, np.arange(n + 1) / n))
             for c, name in enumerate(names):
+                w, weight = None, even
+                if weights is not None:
+                    w = weights[order[:, c]]
+                    weight = np.diff(special.betainc(a, b, np.minimum(np.append(0.0, np.cumsum(w) / w.sum()), 1.0)))
+                centre = float(weighted_quantile(ordered[:, c], q, w))
+                moved = ordered[:, c] - centre
+                # In units of the largest: the squares of tiny numbers would vanish.
+                peak = max(float(np.abs(moved).max()), float(np.finfo(np.float64).tiny))
+                second = weight @ (moved / peak) ** 2 - (weight @ (moved / peak)) ** 2
                 labels.append(f"quantile {q:g} of {name}")
-                estimates.append(float(centre[c]))
-                errors.append(float(peak[c] * np.sqrt(max(second[c], 0.0))))
+                estimates.append(centre)
+                errors.append(float(peak * np.sqrt(max(second, 0.0))))
         return Fit(tuple(labels), np.array(estimates), np.array(errors), np.inf, None, n)
 
 
@@ -209,7 +222,10 @@ class Statistic(_Estimates):
         if not isinstance(self.label, str):
             raise InputError("The label of a Statistic is text", self.label, 'Write label="spread"')
 
-    def fit(self, table: pd.DataFrame, which: str = "the original") -> Fit:
+    def fit(self, table: pd.DataFrame, which: str = "the original", weights: Array | None = None) -> Fit:
+        if weights is not None:
+            do = "Let the function weigh a column of its own, or use Means, Quantiles, Correlations or a formula"
+            raise UnsupportedError(f"{self.label} is a function that is not told the weights of records", do=do)
         values, _ = self._values(table, which)
         ask = lambda x: np.atleast_1d(np.asarray(self.function(x), dtype=np.float64))  # noqa: E731
         estimate, n = ask(values), len(values)

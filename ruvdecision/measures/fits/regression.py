@@ -79,17 +79,20 @@ class Linear:
     def _read(self, table: pd.DataFrame) -> ParsedFormula:
         return read(self.formula, table, allow_code=self.allow_code)
 
-    def start(self, original: pd.DataFrame) -> Started:
+    def start(self, original: pd.DataFrame, weights: Array | None = None) -> Started:
         """Read the formula and fit the original."""
         formula = self._read(original)
         plan = design(formula, original)
-        return Started(self, formula, plan, original, self._fit(plan, original, "the original"))
+        return Started(self, formula, plan, original, self._fit(plan, original, "the original", weights), weights)
 
-    def fit(self, table: pd.DataFrame) -> Fit:
-        """Fit one data set."""
-        return self.start(table).fit
+    def fit(self, table: pd.DataFrame, weights: Array | None = None) -> Fit:
+        """Fit one data set, whose records may have weights."""
+        return self.start(table, weights).fit
 
-    def _fit(self, plan: Design, table: pd.DataFrame, which: str) -> Fit:
+    def _fit(self, plan: Design, table: pd.DataFrame, which: str, weights: Array | None = None) -> Fit:
+        if weights is not None:
+            work, names = _ready(self, plan, table, which)
+            return _from_triangle(Triangle.of(work, weights), names, plan.intercept, which)
         matrix = table.to_numpy() if plan.is_plain else None
         if matrix is not None and matrix.dtype.kind in "fiu":
             # The table itself serves, and no design is built.
@@ -126,11 +129,11 @@ class Linear:
             raise _too_rich(self.formula)
         return plan
 
-    def partial(self, piece: pd.DataFrame, plan: Design, which: str) -> Triangle:
+    def partial(self, piece: pd.DataFrame, plan: Design, which: str, weights: Array | None = None) -> Triangle:
         """The triangular factor of one piece of a file."""
         work = plan.rows(piece, which)
         work[-1] = self._response(plan, piece, which)
-        return Triangle.of(work)
+        return Triangle.of(work, weights)
 
     def total(self, original: Triangle, released: Triangle, plan: Design) -> tuple[Fit, Fit]:
         """The fits of both files."""
@@ -171,9 +174,9 @@ class Logistic(Linear):
     kind: ClassVar[str] = "logistic"
     likelihood: ClassVar[Likelihood] = logistic
 
-    def _fit(self, plan: Design, table: pd.DataFrame, which: str) -> Fit:
+    def _fit(self, plan: Design, table: pd.DataFrame, which: str, weights: Array | None = None) -> Fit:
         work, names = _ready(self, plan, table, which)
-        return _likelihood(work[:-1], work[-1], names, self.likelihood, which)
+        return _likelihood(work[:-1], work[-1], names, self.likelihood, which, weights)
 
     def _response(self, plan: Design, table: pd.DataFrame, which: str) -> Array:
         column = plan.response(table)
@@ -229,8 +232,9 @@ class Started:
     plan: Design
     original: pd.DataFrame = field(repr=False)
     fit: Fit
+    weights: Array | None = field(default=None, repr=False)
 
-    def against(self, released: pd.DataFrame) -> tuple[Fit, Fit]:
+    def against(self, released: pd.DataFrame, weights: Array | None = None) -> tuple[Fit, Fit]:
         """The fits of the original and of a release, with the same coding of categories.
 
         A coefficient that one file cannot give, because a category does not occur in it, is in one fit only.
@@ -250,9 +254,10 @@ class Started:
             set(categories_of(released[v]).values) == set(levels.values) for v, levels in self.plan.levels.items()
         )
         if same:
-            return self.fit, self.model._fit(self.plan, released, "the release")
+            return self.fit, self.model._fit(self.plan, released, "the release", weights)
         joint = design(self.formula, self.original, released)
-        return self.model._fit(joint, self.original, "the original"), self.model._fit(joint, released, "the release")
+        first = self.model._fit(joint, self.original, "the original", self.weights)
+        return first, self.model._fit(joint, released, "the release", weights)
 
 
 def _normal_equations(
@@ -295,7 +300,7 @@ def _from_triangle(factor: Triangle, every: Sequence[str], intercept: bool, whic
 
     The normal equations would square the condition number.
     """
-    triangle, n, start = factor.triangle, factor.n, int(intercept)
+    triangle, n, start = factor.normalised().triangle, factor.n, int(intercept)
     if not np.isfinite(triangle).all():
         got = "infinite or missing ones"
         raise InputError(f"A regression needs finite values in {which}", got, "Remove them first")
@@ -413,7 +418,9 @@ def _ready(model: Linear, plan: Design, table: pd.DataFrame, which: str) -> tupl
     return work, names
 
 
-def _likelihood(rows: Array, y: Array, names: Sequence[str], law: Likelihood, which: str) -> Fit:
+def _likelihood(
+    rows: Array, y: Array, names: Sequence[str], law: Likelihood, which: str, weights: Array | None = None
+) -> Fit:
     """Maximum likelihood on standardised columns; collinear ones and an unbounded likelihood are refused."""
     p, n = rows.shape
     _enough(n, p, which)
@@ -423,7 +430,8 @@ def _likelihood(rows: Array, y: Array, names: Sequence[str], law: Likelihood, wh
     _, r, order = linalg.qr(x.T, mode="economic", pivoting=True)
     _full_rank(r, order, names, which)
     start = np.zeros(p) if law is logistic else np.linalg.lstsq(x.T, np.log(y + 0.5 * y.mean()), rcond=None)[0]
-    found = law.maximise(x, y, start)
+    weights = None if weights is None else weights / weights.mean()
+    found = law.maximise(x, y, start, weights)
     if not found.bounded(x):
         raise InputError(
             f"The {law.kind} regression has no finite estimate in {which}",

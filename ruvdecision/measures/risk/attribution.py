@@ -13,16 +13,17 @@ import numpy as np
 import pandas as pd
 
 from ...checks import checked
+from ...errors import UnsupportedError
 from ...protocols import Array
 from .. import frames
 from ..base import Measured
 from ..frames import Ints, Names
 from ..tables import cells
-from .records import RecordMeasure
+from .records import AveragedMeasure
 
 
 @dataclass(frozen=True, repr=False)
-class _KeysInBoth(RecordMeasure):
+class _KeysInBoth(AveragedMeasure):
     """A risk from the combinations of keys in both files, for the records of the original."""
 
     own_missing: ClassVar[tuple[str, ...]] = ("category",)
@@ -64,6 +65,12 @@ class ReplicatedUniques(_KeysInBoth):
     reference: ClassVar[str] = "Nowok, Raab and Dibben (2016), Journal of Statistical Software 74, 11"
 
     share: bool = False
+
+    def weigh(self, found: Measured, weights: Array) -> Measured:
+        """The weighted share, or as many records as that share of the file is."""
+        share = super().weigh(Measured(found.parts["share"], 0.0, found.parts, None, found.records), weights)
+        value = float(share) if self.share else float(share) * len(weights)
+        return Measured(value, 0.0, share.parts | {"share": float(share)}, None, share.records)
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
         """Count."""
@@ -136,6 +143,13 @@ class Disclosure(_KeysInBoth):
             *keys,
             *frames.pick_apart(self.name, original, ("target", wanted), *(("keys", k) for k in keys))[: -len(keys)],
         ]
+
+    def weigh(self, found: Measured, weights: Array) -> Measured:
+        """The weighted share of records whose target is given away."""
+        if found.table is not None:
+            what = f"{self.name} takes weights for one target"
+            raise UnsupportedError(what, f"{len(found.table)} targets", 'Name one, target="income"')
+        return super().weigh(found, weights)
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
         """Look every combination of keys up, for each target."""

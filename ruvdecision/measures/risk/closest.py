@@ -21,7 +21,7 @@ from ..base import Measured
 from ..frames import Flags, Names
 from ..missing import fill, with_missing
 from .coordinates import Space
-from .records import OtherFile, RecordMeasure
+from .records import AveragedMeasure, OtherFile
 
 DISTANCES = ("standardised", "mahalanobis")
 NEAR = 0.05
@@ -31,7 +31,7 @@ MEAN_MAXIMUM = 0.8687311606361591
 
 
 @dataclass(frozen=True, repr=False)
-class _InSpace(RecordMeasure):
+class _InSpace(AveragedMeasure):
     """A risk from distances between original, release and holdout; columns as in `RecordLinkage`."""
 
     missing_choices: ClassVar[tuple[str, ...]] = ("category", "omit", "raise")

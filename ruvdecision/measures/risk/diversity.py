@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from ...checks import check_choice, check_number, checked
 from ...masks.columns import has_order, ordered_values
-from ...masks.frame import Frame
 from ...protocols import Array
 from .. import frames
 from ..base import Measured
@@ -43,9 +42,11 @@ class ValuesInClasses(NamedTuple):
         """Count the codes of a column by the rows of a table, each ``often``."""
         (row,), classes = cells.joint_codes(table)
         values = int(value.max(initial=0)) + 1
-        pair, place = np.unique(row * values + value, return_inverse=True)
-        counts, size = np.bincount(place.reshape(-1), weights=often), np.bincount(row, weights=often, minlength=classes)
-        return cls(row, pair // values, pair % values, counts.astype(np.float64), size.astype(np.float64))
+        place, many = cells.compact(row * values + value, classes * values)
+        where, which = np.empty(many, dtype=np.int64), np.empty(many, dtype=np.int64)
+        where[place], which[place] = row, value
+        counts, size = (np.bincount(c, weights=often).astype(np.float64) for c in (place, row))
+        return cls(row, where, which, counts, size)
 
     @property
     def share(self) -> Array:
@@ -118,7 +119,7 @@ class LDiversity(_TargetInClasses):
 
     def diversity(self, original: Data, released: Data) -> Array:
         """Diversity of the class of each released record, l."""
-        used = self.prepare(original).columns.of(Frame.of(released))
+        used = self.prepare(original).used(released)
         found, each = self._classes(used, np.ones(len(used)))
         return each[found.row]
 
@@ -138,8 +139,7 @@ class LDiversity(_TargetInClasses):
 
     def _worst(self, released: pd.DataFrame, often: Array) -> Measured:
         found, each = self._classes(released, often)
-        top = np.zeros(len(found.size))
-        np.maximum.at(top, found.where, found.share)
+        top = np.maximum.reduceat(found.share, np.searchsorted(found.where, np.arange(len(found.size))))
         parts = {"combinations": float(len(each)), "mean": float(np.average(each[found.row], weights=often))}
         return Measured(float(each.min()), parts=parts, records=top[found.row])
 

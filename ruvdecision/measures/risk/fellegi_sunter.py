@@ -14,7 +14,6 @@ from scipy.special import expit
 
 from ...checks import check_integer, check_number, checked, suggest
 from ...errors import InputError, UnsupportedError
-from ...masks.frame import Frame
 from ...numerics.compiled import compiled
 from ...protocols import Array
 from .. import frames
@@ -201,7 +200,7 @@ class FellegiSunter(PairedMeasure):
     def match_probabilities(self, original: frames.Data, released: frames.Data) -> Array:
         """Posterior probability that each released record's best link is a match, as an intruder would compute it."""
         prepared = self.prepare(original)
-        table = prepared.columns.of(Frame.of(released))
+        table = prepared.used(released)
         frames.refuse_missing(self.name, "the release", table, frames.missing_rows(table))
         fit, _, best = self._linked(prepared.state, table, np.full(len(table), -1, dtype=np.int64))
         return fit.probabilities(best)

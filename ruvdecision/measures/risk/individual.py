@@ -16,7 +16,6 @@ from scipy.special import hyp2f1
 
 from ...checks import check_choice, check_integer, check_number, checked
 from ...errors import InputError
-from ...masks.frame import Frame
 from ...masks.localsuppress import key_matches
 from ...protocols import Array
 from .. import frames
@@ -24,7 +23,7 @@ from ..base import Measured
 from ..frames import Data
 from ..missing import KEYED
 from ..tables import cells
-from .uniqueness import KeyMeasure
+from .uniqueness import KeyMeasure, enough_population
 
 METHODS = ("approx", "exact")
 BELOW = (2, 3, 5)
@@ -132,7 +131,7 @@ class IndividualRisk(KeyMeasure):
 
     def frequencies_and_risk(self, used: pd.DataFrame) -> tuple[Array, Array, Array]:
         """f, F and risk of the records of a table of the keys and then the weights."""
-        weights = None if self.weights is None else checked_weights(self.name, used.iloc[:, -1])
+        weights = None if self.weights is None else frames.positive(self.name, used.iloc[:, -1])
         keys = used if weights is None else used.iloc[:, :-1]
         f, estimate = key_frequencies(keys, weights, wildcard=self.missing == "wildcard", alpha=self.alpha)
         return f, estimate, 1.0 / f if weights is None else individual_risk(f, estimate, self.method)
@@ -144,7 +143,7 @@ class IndividualRisk(KeyMeasure):
 
     def record_table(self, original: Data, released: Data) -> pd.DataFrame:
         """f, F and risk of every released record, under its row label. Confidential."""
-        used = self.prepare(original).columns.of(Frame.of(released))
+        used = self.prepare(original).used(released)
         return pd.DataFrame(
             dict(zip(("f", "F", "risk"), self.frequencies_and_risk(used), strict=True)), index=used.index
         )
@@ -214,7 +213,7 @@ class HouseholdRisk(KeyMeasure):
 
     def household_table(self, original: Data, released: Data) -> pd.DataFrame:
         """Members, largest risk of a member and risk of every household, under its number. Confidential."""
-        used = self.prepare(original).columns.of(Frame.of(released))
+        used = self.prepare(original).used(released)
         _, risk, home, found = self._risks(used)
         members = pd.Series(risk).groupby(home)
         table = pd.DataFrame({"members": members.size(), "largest": members.max(), "risk": found})
@@ -294,7 +293,7 @@ class SkinnerElliot(KeyMeasure):
         weights = (
             np.full(n, (self.population or n) / n)
             if self.weights is None
-            else checked_weights(self.name, released.iloc[:, -1])
+            else frames.positive(self.name, released.iloc[:, -1])
         )
         f, _ = key_frequencies(keys, wildcard=self.missing == "wildcard")
         unique, paired = f == 1, f == 2
@@ -304,19 +303,3 @@ class SkinnerElliot(KeyMeasure):
         error = theta * (1.0 - theta) * np.sqrt(1.0 / found + 1.0 / pairs) if found and pairs else 0.0
         parts = {"uniques": found, "pairs": float(pairs), "fraction": float(n / weights.sum())}
         return Measured(theta, float(error), parts, records=theta * unique)
-
-
-def checked_weights(who: str, column: pd.Series) -> Array:
-    """Sampling weights as numbers, which must be positive."""
-    weights = frames.vector(who, column, "the file")
-    if not np.all(weights > 0):
-        what = f"{who} needs positive weights"
-        raise InputError(what, f"{int((weights <= 0).sum())} in {column.name} are not", "Leave those records out")
-    return weights
-
-
-def enough_population(population: int, n: int) -> None:
-    """Raise an error for a population that is smaller than its sample."""
-    if n > population:
-        what = "population must be at least the number of released records"
-        raise InputError(what, population, f"There are {n} records")

@@ -13,7 +13,6 @@ from scipy.spatial.distance import cdist
 
 from ...checks import Seed, as_generator, check_choice, check_integer, check_number, checked, fixed_seed, suggest
 from ...errors import InputError, UnsupportedError
-from ...masks.frame import Frame
 from ...protocols import Array
 from .. import frames
 from ..base import Measured
@@ -146,7 +145,7 @@ class RecordLinkage(PairedMeasure):
         """
         prepared = self.prepare(original)
         state: Space = prepared.state
-        table = prepared.columns.of(Frame.of(released))
+        table = prepared.used(released)
         frames.refuse_missing(self.name, "the release", table, frames.missing_rows(table))
         left, right, _ = state.coordinates(next(self._knowledge(state)), table)
         # Originals may have been left out for missing values.

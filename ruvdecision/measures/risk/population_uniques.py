@@ -29,7 +29,7 @@ from ..base import Measured
 from ..frames import Flags, Ints
 from ..tables import cells
 from ..tables.loglinear import fit_loglinear
-from .uniqueness import KeyMeasure
+from .uniqueness import KeyMeasure, enough_population
 
 Chances = tuple[Array | float, Array | float, dict[str, float]]
 
@@ -45,9 +45,7 @@ class _PopulationModel(KeyMeasure):
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Fit the model to the release."""
         n = len(released)
-        if n > self.population:
-            what = "population must be at least the number of released records"
-            raise InputError(what, self.population, f"There are {n} records")
+        enough_population(self.population, n)
         each, sizes = cells.class_sizes(released)
         unique = each == 1
         alone, match = np.zeros(n), np.zeros(n)

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from ...data.read import read_data
-from ...errors import InputError, kind_of
+from ...errors import InputError, UnsupportedError, kind_of
 from ...masks.frame import Frame
 from ...protocols import Array
 from .. import frames
-from ..base import Measure, Prepared
+from ..base import Measure, Measured, Prepared, WeightedMeasure
 from ..frames import Data, Flags, Ints
 
 
@@ -90,17 +90,41 @@ class RecordMeasure(Measure):
         records = np.asarray(found, dtype=np.float64)
         if self.missing != "omit":
             return records
-        followed = prepared.original if self.follows == "original" else prepared.columns.of(Frame.of(released))
+        followed = prepared.original if self.follows == "original" else prepared.used(released)
         missing = frames.missing_rows(followed)
         return records if missing is None else _placed(records, np.flatnonzero(~missing), len(followed))
 
 
 @dataclass(frozen=True, repr=False)
-class PairedMeasure(RecordMeasure):
+class AveragedMeasure(RecordMeasure, WeightedMeasure):
+    """A risk that is the mean over records; with weights the mean over those of the population they stand for."""
+
+    weighs_records: ClassVar[bool] = True
+
+    def weigh(self, found: Measured, weights: Array) -> Measured:
+        """The weighted mean of the records' risks, and its standard error if the plain mean has one."""
+        there = np.zeros(0, dtype=bool) if found.records is None else ~np.isnan(found.records)
+        risk = np.zeros(0) if found.records is None else found.records[there]
+        if not there.any() or not np.isclose(risk.mean(), float(found), rtol=1e-9, atol=1e-12):
+            what = f"{self.name} is no mean over records, so it cannot be weighted"
+            raise UnsupportedError(what, f"weights={self.weights!r}", "Leave weights= out")
+        share = frames.shares(weights[there], 0)
+        value = float(share @ risk)
+        wide, plain = (
+            float(np.sqrt(np.square(w * (risk - mean)).sum()))
+            for w, mean in ((share, value), (np.full(len(risk), 1.0 / len(risk)), float(found)))
+        )
+        error = found.error * wide / plain if plain > 0 else found.error
+        return Measured(value, error, found.parts | {"unweighted": float(found)}, found.table, found.records)
+
+
+@dataclass(frozen=True, repr=False)
+class PairedMeasure(AveragedMeasure):
     """A measure that knows the true pairs.
 
-    Files of equal length are paired by position. A shorter release (a subsample) is paired by its row labels, which
-    must then be unique and occur in the original. `begin` and `compare` see tables whose row labels are the positions
+    Files of equal length are paired by position. A release of another length is paired by its row labels, which must
+    occur in the original; where released records look for their originals (`follows`) several may have the same label,
+    as in a file with more rows than the original. `begin` and `compare` see tables whose row labels are the positions
     in the original, so that rows left out for missing values do not break the pairs.
     """
 
@@ -123,11 +147,12 @@ class _Paired(Prepared):
             return pd.RangeIndex(n)
         who, index = self.measure.name, frame.table.index
         sizes = f"{n} rows in the original and {m} in the release"
-        do = "Set the respondents' key as the index of both files"
-        if m > n:
-            what = f"{who} pairs records and cannot take a release with more rows than the original"
+        do = "Set the respondents' key as the index of both files, or measure replicated_uniques or disclosure instead"
+        several = getattr(self.measure, "follows", "") == "released" and not getattr(self.measure, "one_to_one", False)
+        if m > n and not several:
+            what = f"{who} looks for each original's own record and cannot take more rows than the original has"
             raise frames.PairingError(what, sizes, "Release each record at most once")
-        if not (self.labels.is_unique and index.is_unique):
+        if not (self.labels.is_unique and (several or index.is_unique)):
             raise frames.PairingError(f"{who} needs unique row labels to pair files of different lengths", sizes, do)
         places = self.labels.get_indexer(index)
         # Labels 0 to m - 1 are what a file has that was read without a key; they say nothing about who is who.

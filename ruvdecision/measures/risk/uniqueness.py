@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ...checks import check_integer, check_number, checked
-from ...errors import UnsupportedError
-from ...masks.frame import Frame
+from ...errors import InputError, UnsupportedError
 from ...masks.localsuppress import key_matches
 from ...protocols import Array
 from .. import frames
@@ -210,12 +209,12 @@ class SpecialUniques(KeyMeasure):
 
     def dis(self, original: Data, released: Data) -> Array:
         """DIS-SUDA score of each released record: how likely a match with it is right. Confidential."""
-        used = self.prepare(original).columns.of(Frame.of(released))
+        used = self.prepare(original).used(released)
         return self._dis(used, self._search(used).score)
 
     def level_contributions(self, original: Data, released: Data) -> pd.DataFrame:
         """Records, those with a minimal unique, and the contribution of each value of each column. Confidential."""
-        used = self.prepare(original).columns.of(Frame.of(released))
+        used = self.prepare(original).used(released)
         found, rows = self._search(used), []
         for j, label in enumerate(used.columns):
             each = pd.DataFrame({"records": 1, "special": found.worth[:, j] > 0, "contribution": found.worth[:, j]})
@@ -323,3 +322,10 @@ def _number_or_share(
 ) -> Measured:
     both = {"number": number, "share": number / rows}
     return Measured(both["share" if share else "number"], 0.0, (parts or {}) | both, table, records)
+
+
+def enough_population(population: int, n: int) -> None:
+    """Raise an error for a population that is smaller than its sample."""
+    if n > population:
+        what = "population must be at least the number of released records"
+        raise InputError(what, population, f"There are {n} records")

@@ -87,23 +87,45 @@ def renumber(codes: Ints, size: int) -> tuple[Ints, int]:
 
 def merge(codes: Sequence[Ints]) -> tuple[list[Ints], int]:
     """One code per row from the columns of each part: rows that agree everywhere get the same number, 0, 1, ..."""
-    stacked = np.concatenate(codes)
-    joint, cells = np.zeros(len(stacked), dtype=np.int64), 1
-    for j in range(stacked.shape[1]):
-        # Renumber after each column: the product of many columns would not fit an integer.
-        many = int(stacked[:, j].max(initial=0)) + 1
-        joint, cells = joint * many + stacked[:, j], cells * many
-        if cells <= 4 * len(stacked):
-            joint, cells = renumber(joint, cells)  # counting is quicker than sorting
-        else:
-            joint = np.unique(joint, return_inverse=True)[1].reshape(-1)
-            cells = int(joint.max(initial=-1)) + 1
-    edges = np.cumsum([len(c) for c in codes])[:-1]
-    return np.split(joint, edges), int(joint.max(initial=-1)) + 1
+    across = np.concatenate(codes).T
+    joint, size = merged(across, [int(column.max(initial=0)) + 1 for column in across])
+    return np.split(joint, np.cumsum([len(c) for c in codes])[:-1]), size
+
+
+def merged(across: NDArray[Any], levels: Sequence[int]) -> tuple[Ints, int]:
+    """The same for one row per column, whose numbers run from 0 to below its ``levels``."""
+    n = across.shape[1]
+    joint, cells = np.zeros(n, dtype=np.int64), 1
+    for column, many in zip(across, levels, strict=True):
+        if cells * many > 2**62:
+            joint, cells = compact(joint, cells)  # the product of many columns would not fit an integer
+        joint, cells = joint * many + column, cells * many
+        if cells > 4 * n:
+            joint, cells = compact(joint, cells)
+    return compact(joint, cells)
+
+
+def compact(codes: Ints, size: int) -> tuple[Ints, int]:
+    """Codes below ``size`` without those that nobody has, in the same order, and how many are left."""
+    if size <= 16 * len(codes) + 64:
+        return renumber(codes, size)  # counting is quicker than sorting
+    left, codes = np.unique(codes, return_inverse=True)
+    return codes.reshape(-1), len(left)
 
 
 def joint_codes(*tables: pd.DataFrame) -> tuple[list[Ints], int]:
     """One code per row, shared by the tables, and the number of different rows."""
+    labels = tables[0].columns
+    if len(labels) and all(isinstance(d, np.dtype) and d.kind in "ib" for t in tables for d in t.dtypes):
+        # Whole numbers that lie close together need no codes of their own.
+        parts = [t.to_numpy() if t.columns is labels else t[labels].to_numpy() for t in tables]
+        across = np.ascontiguousarray((parts[0] if len(parts) == 1 else np.concatenate(parts)).T)
+        if across.shape[1] and across.dtype.kind == "i":
+            low, high = across.min(axis=1), across.max(axis=1)
+            levels = [int(b) - int(a) + 1 for a, b in zip(low, high, strict=True)]
+            if max(levels) <= 4 * across.shape[1] + 64:
+                joint, size = merged(across.astype(np.int64, copy=False) - low[:, None], levels)
+                return np.split(joint, np.cumsum([len(t) for t in tables])[:-1]), size
     return merge(common_codes(*tables)[0])
 
 

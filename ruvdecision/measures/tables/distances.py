@@ -15,7 +15,7 @@ from scipy.special import xlogy
 from ...checks import as_float_array, check_finite, check_integer, checked
 from ...errors import InputError
 from ...protocols import Array
-from ..base import Measured, SummedMeasure
+from ..base import Measured, SummedMeasure, WeightedMeasure
 from ..frames import Names, as_names
 from ..missing import FILLED
 from ..sums import Counts
@@ -93,21 +93,21 @@ def pearson_c(table: ArrayLike) -> float:
 
 
 @dataclass(frozen=True, repr=False)
-class _CountedMeasure(SummedMeasure):
+class _CountedMeasure(SummedMeasure, WeightedMeasure):
     """A comparison of how often rows occur in two files."""
 
     missing_choices: ClassVar[tuple[str, ...]] = FILLED
     own_missing: ClassVar[tuple[str, ...]] = ("category",)
 
-    def begin(self, original: pd.DataFrame) -> Counts:
+    def begin(self, original: pd.DataFrame, weights: Array | None = None) -> Counts:
         # The rows of a whole file need not be put together.
-        return Counts(original, np.ones(len(original)))
+        return Counts(original, np.ones(len(original)) if weights is None else weights)
 
-    def compare(self, state: Counts, released: pd.DataFrame) -> Measured:
-        return self.total(state, Counts(released, np.ones(len(released))), None)
+    def compare(self, state: Counts, released: pd.DataFrame, weights: Array | None = None) -> Measured:
+        return self.total(state, Counts(released, np.ones(len(released)) if weights is None else weights), None)
 
-    def partial(self, piece: pd.DataFrame, plan: None, which: str) -> Counts:
-        return Counts.of(piece)
+    def partial(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> Counts:
+        return Counts.of(piece, weights)
 
     def total(self, original: Counts, released: Counts, plan: None) -> Measured:
         raise NotImplementedError

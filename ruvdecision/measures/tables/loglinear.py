@@ -17,7 +17,7 @@ from ...checks import as_float_array, check_finite, check_integer, check_number,
 from ...errors import InputError
 from ...protocols import Array
 from .. import frames
-from ..base import Measure, Measured
+from ..base import Measured, WeightedMeasure
 from ..missing import FILLED
 from . import cells
 
@@ -85,7 +85,7 @@ def fit_loglinear(
 
 
 @dataclass(frozen=True, repr=False)
-class LogLinearLoss(Measure):
+class LogLinearLoss(WeightedMeasure):
     """What a scientist loses who fits a log-linear model to the release: log likelihood of the original, per record.
 
     The same model is fitted to both files. The value is the mean log likelihood of the original records under the
@@ -119,11 +119,15 @@ class LogLinearLoss(Measure):
     margins: Any = checked(2, lambda name, m: m if isinstance(m, (list, tuple)) else check_integer(name, m, low=1))
     smoothing: float = checked(0.0, check_number, low=0)
 
-    def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
+    def compare(
+        self, state: tuple[pd.DataFrame, Array | None], released: pd.DataFrame, weights: Array | None = None
+    ) -> Measured:
         """Fit both and compare."""
-        codes, levels = cells.common_codes(state, released)
-        margins = self._margins(state)
-        tables = [cells.dense(self.name, c, levels) for c in codes]
+        original, own = state
+        codes, levels = cells.common_codes(original, released)
+        margins = self._margins(original)
+        counts = [None if w is None else w / w.mean() for w in (own, weights)]
+        tables = [cells.dense(self.name, c, levels, w) for c, w in zip(codes, counts, strict=True)]
         before, after = (fit_loglinear(t + self.smoothing, margins) for t in tables)
         f, g = before.fitted / before.fitted.sum(), after.fitted / after.fitted.sum()
         # Cells of the original alone decide; where its fit is zero the divergence has no term.

@@ -24,7 +24,7 @@ from ...checks import (
 from ...errors import InputError, UnsupportedError, kind_of
 from ...protocols import Array
 from .. import frames
-from ..base import Measured, SummedMeasure, mean_or_function
+from ..base import Measured, SummedMeasure, WeightedMeasure, mean_or_function
 from ..missing import COMPLETE, FILLED
 from ..risk.records import PairedMeasure, RecordPairs
 from ..sums import ColumnMoments, moments_of, sound_covariance
@@ -59,6 +59,7 @@ class EntropyLoss(PairedMeasure):
 
     label: ClassVar[str] = "entropy_loss"
     role: ClassVar[str] = "utility"
+    weighs_records: ClassVar[bool] = False
     reference: ClassVar[str] = "Willenborg and de Waal (2000), Elements of Statistical Disclosure Control"
     missing_choices: ClassVar[tuple[str, ...]] = FILLED
     own_missing: ClassVar[tuple[str, ...]] = ("category",)
@@ -73,33 +74,35 @@ class EntropyLoss(PairedMeasure):
             what = "transition maps a column to a DataFrame of probabilities"
             raise InputError(what, type(given).__name__, 'Write transition={"sex": frame}')
 
-    def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
+    def compare(self, state: tuple[pd.DataFrame, Array | None], released: pd.DataFrame) -> Measured:
         """Mean conditional entropy."""
         transition = self.transition or {}
+        state, weights = state
         strange = [str(k) for k in transition if k not in state.columns]
         if strange:
             do = suggest(strange[0], [str(c) for c in state.columns])
             raise InputError("transition names a column that is not used", strange[0], do)
         pairs = RecordPairs.of(self.name, state, released)
         before, after = state.iloc[pairs.original], released.iloc[pairs.released]
+        often = None if weights is None else weights[pairs.original]
         total, parts, start = np.zeros(len(after)), {}, 0.0
         for label in state.columns:
             if label in transition:
-                law, seen = _posterior(label, transition[label], state[label], after[label])
+                law, seen = _posterior(label, transition[label], state[label], after[label], weights)
             else:
-                law, seen = _conditional(before[label], after[label])
+                law, seen = _conditional(before[label], after[label], often)
             left = -xlogy(law, law).sum(axis=0)[seen] + 0.0
             total += left / state.shape[1]
-            parts[str(label)] = float(left.mean())
+            parts[str(label)] = float(np.average(left, weights=often))
             (codes,), size = cells.joint_codes(state[[label]])
-            start += entropy(cells.frequencies(codes, size)) / state.shape[1]
-        value = float(total.mean())
+            start += entropy(cells.frequencies(codes, size, weights)) / state.shape[1]
+        value = float(np.average(total, weights=often))
         parts |= {"before": start, "share": value / start if start > 0 else 0.0}
         return Measured(value, parts=parts, records=pairs.along_released(total))
 
 
 @dataclass(frozen=True, repr=False)
-class VarianceInflation(SummedMeasure):
+class VarianceInflation(SummedMeasure, WeightedMeasure):
     """Variance of an estimate from the original over its variance from the release, Var(est | D0) / Var(est | D).
 
     Willenborg and de Waal's variance inflation statistic as Winkler gives it: despite its name it is the reciprocal of
@@ -135,9 +138,9 @@ class VarianceInflation(SummedMeasure):
     draws: int = checked(200, check_integer, low=2)
     seed: Seed = checked(0, fixed_seed)
 
-    def begin(self, original: pd.DataFrame) -> tuple[pd.DataFrame, Array]:
+    def begin(self, original: pd.DataFrame, *weights: Array) -> tuple[pd.DataFrame, Array]:
         """Standard errors from the original."""
-        error = self._error(original, "the original")
+        error = self._error(original, "the original", *weights)
         self._check_varies([str(c) for c in original.columns], error)
         return original, error
 
@@ -148,16 +151,16 @@ class VarianceInflation(SummedMeasure):
             what = f"{self.name} needs an estimate that varies in the original"
             raise InputError(what, got, "Leave constant columns out")
 
-    def compare(self, state: tuple[pd.DataFrame, Array], released: pd.DataFrame) -> Measured:
+    def compare(self, state: tuple[pd.DataFrame, Array], released: pd.DataFrame, *weights: Array) -> Measured:
         """Ratio of variances."""
         original, before = state
-        return self._ratio([str(c) for c in original.columns], before, self._error(released, "the release"))
+        return self._ratio([str(c) for c in original.columns], before, self._error(released, "the release", *weights))
 
-    def partial(self, piece: pd.DataFrame, plan: None, which: str) -> ColumnMoments:
+    def partial(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
         if self.statistic != "mean":
             what = f"{self.name} of a function is no sum over records"
             raise UnsupportedError(what, do='Leave chunksize= out, or write statistic="mean"')
-        return moments_of(self.name, piece, which)
+        return moments_of(self.name, piece, which, weights)
 
     def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
         files = ((original, "the original"), (released, "the release"))
@@ -175,12 +178,14 @@ class VarianceInflation(SummedMeasure):
             return Measured(value, error=value * 2 / np.sqrt(self.draws - 1) if np.isfinite(value) else np.inf)
         return Measured(value, parts={c: float(r) for c, r in zip(names, ratio, strict=True)})
 
-    def _error(self, table: pd.DataFrame, which: str) -> Array:
+    def _error(self, table: pd.DataFrame, which: str, weights: Array | None = None) -> Array:
         n = len(table)
         frames.enough_rows(self.name, n, 2, which)
         if self.statistic == "mean":
-            values = frames.numeric(self.name, table, which)
-            return frames.spreads(values) / np.sqrt(n)
+            return frames.spreads(frames.numeric(self.name, table, which), weights) / np.sqrt(n)
+        if weights is not None:
+            what = f"{self.name} of a function cannot tell it the weights of records"
+            raise UnsupportedError(what, do='Leave weights= out, or write statistic="mean"')
         rng = as_generator(self.seed)
         found = []
         for _ in range(self.draws):
@@ -192,16 +197,16 @@ class VarianceInflation(SummedMeasure):
         return np.atleast_1d(frames.spreads(check_finite("The statistic in bootstrap samples", np.array(found))))
 
 
-def _conditional(before: pd.Series, after: pd.Series) -> tuple[Array, frames.Ints]:
+def _conditional(before: pd.Series, after: pd.Series, weights: Array | None) -> tuple[Array, frames.Ints]:
     """P(original | released) from pairs, originals by releases, and each record's released code."""
     (a,), rows = cells.joint_codes(before.to_frame())
     (b,), columns = cells.joint_codes(after.to_frame())
-    counts = cells.dense("EntropyLoss", np.stack([a, b], axis=1), [rows, columns])
+    counts = cells.dense("EntropyLoss", np.stack([a, b], axis=1), [rows, columns], weights)
     return counts / counts.sum(axis=0), b
 
 
 def _posterior(
-    label: Hashable, transition: pd.DataFrame, before: pd.Series, after: pd.Series
+    label: Hashable, transition: pd.DataFrame, before: pd.Series, after: pd.Series, weights: Array | None
 ) -> tuple[Array, frames.Ints]:
     """P(original | released) by Bayes' rule from P(released | original)."""
     matrix = check_finite("transition", as_float_array("transition", transition.to_numpy()))
@@ -214,7 +219,8 @@ def _posterior(
             got = f"others in {rows_where(unknown)}"
             do = "Give one row per original and one column per released category"
             raise InputError(f"The transition matrix of {label} lacks {which} categories", got, do)
-    prior = before.value_counts(normalize=True).reindex(transition.index, fill_value=0.0).to_numpy()
+    often = pd.Series(frames.shares(weights, len(before))).groupby(before.to_numpy()).sum()
+    prior = often.reindex(transition.index, fill_value=0.0).to_numpy()
     joint = prior[:, None] * matrix
     seen = transition.columns.get_indexer(pd.Index(after.to_numpy()))
     reached = joint.sum(axis=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from ...checks import check_integer, checked
 from ...protocols import Array
-from ..base import Measure, Measured
+from ..base import Measured, WeightedMeasure
 from ..frames import Names, as_names, numeric
-from ..kernels import below_counts, below_counts_2d
+from ..kernels import below_counts, below_counts_2d, below_weights
 
 
 @dataclass(frozen=True, repr=False)
-class MD(Measure):
+class MD(WeightedMeasure):
     """MD: the largest difference between the two empirical distribution functions, over all records of both files.
 
     The Kolmogorov-Smirnov distance in one dimension. Woo's (2.2) in any: S(z) is the share of records that are at most
@@ -36,18 +36,24 @@ class MD(Measure):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Karr, Oganian, Reiter and Woo, New measures of data utility, eq. 2.2"
 
-    def begin(self, original: pd.DataFrame) -> Array:
-        return numeric(self.name, original)
+    def begin(self, original: pd.DataFrame, weights: Array | None = None) -> tuple[Array, Array | None]:
+        return numeric(self.name, original), weights
 
-    def compare(self, state: Array, released: pd.DataFrame) -> Measured:
-        other = numeric(self.name, released, "the release")
-        gap = cdf_differences(state, other)
-        ties = _ties(state, other)
-        parts = {
-            "MD": float(np.abs(gap).max()),
-            "MCM": float(gap @ gap),
-            "MCM maximum": mcm_maximum(len(state), len(other), state.shape[1], ties),
-        }
+    def compare(
+        self, state: tuple[Array, Array | None], released: pd.DataFrame, weights: Array | None = None
+    ) -> Measured:
+        first, second = state[0], numeric(self.name, released, "the release")
+        gap = cdf_differences(first, second, None if weights is None else (state[1], weights))
+        parts = {"MD": float(np.abs(gap).max())}
+        if weights is None:
+            ties = _ties(first, second)
+            parts |= {
+                "MCM": float(gap @ gap),
+                "MCM maximum": mcm_maximum(len(first), len(second), first.shape[1], ties),
+            }
+        else:
+            often = np.concatenate([w / w.mean() for w in (state[1], weights) if w is not None])
+            parts["MCM"] = float(often @ gap**2)
         return Measured(parts[self.label], parts=parts)
 
 
@@ -69,25 +75,31 @@ class MCM(MD):
     reference: ClassVar[str] = "Karr, Oganian, Reiter and Woo, New measures of data utility, eq. 2.3"
 
 
-def cdf_differences(first: Array, second: Array) -> Array:
+def cdf_differences(first: Array, second: Array, weights: tuple[Any, Any] | None = None) -> Array:
     """S_first - S_second at every record of both files, those of the first file first.
 
-    One variable by sorting, two by a sweep (n log n), more by bit sets (n^2 p / 256 steps, a few words per record).
+    One variable by sorting, two by a sweep (n log n), more by bit sets (n^2 p / 256 steps, a few words per record) or,
+    with weights of the records of both files, pair by pair.
     """
     first, second = (np.asarray(a, dtype=np.float64).reshape(len(a), -1) for a in (first, second))
     n, m = len(first), len(second)
     if first.shape[1] == 1:
-        a, b = np.sort(first[:, 0]), np.sort(second[:, 0])
         at = np.concatenate([first[:, 0], second[:, 0]])
-        return np.searchsorted(a, at, side="right") / n - np.searchsorted(b, at, side="right") / m
+        own = weights or (None, None)
+        a, b = (Law.of(v[:, 0], w).below(at) for v, w in zip((first, second), own, strict=True))
+        return a - b
     pooled = np.concatenate([first, second])
     order = np.argsort(pooled[:, 0], kind="stable")
     pooled = pooled[order]
     source = (order >= n).astype(np.int64)
-    counts = np.empty((n + m, 2), dtype=np.int64)
+    counts = np.empty((n + m, 2))
+    heavy = np.ones(n + m) if weights is None else np.concatenate([w * (len(w) / w.sum()) for w in weights])[order]
     if first.shape[1] == 2:
         values, rank = np.unique(pooled[:, 1], return_inverse=True)
-        counts[order] = below_counts_2d(rank.astype(np.int64), _sorted_ranks(pooled[:, 0]), source, len(values))
+        group = _sorted_ranks(pooled[:, 0])
+        counts[order] = below_counts_2d(rank.astype(np.int64), group, source, len(values), heavy)
+    elif weights is not None:
+        counts[order] = below_weights(pooled, source, heavy)
     else:
         orders = np.argsort(pooled, axis=0, kind="stable").T.astype(np.int32)
         firsts = np.stack([_first_places(pooled[o, d]) for d, o in enumerate(orders)])
@@ -95,23 +107,48 @@ def cdf_differences(first: Array, second: Array) -> Array:
     return counts[:, 0] / n - counts[:, 1] / m
 
 
-def step_differences(first: Array, second: Array) -> tuple[Array, Array]:
-    """All values of two samples, each in order already, in one order, and F - G behind each of them.
+class Law(NamedTuple):
+    """A sample of one variable in order, and the share of the weight up to each value, None without weights."""
+
+    values: Array
+    upto: Array | None = None
+
+    @classmethod
+    def of(cls, values: Array, weights: Array | None) -> Law:
+        """Sort."""
+        if weights is None:
+            return cls(np.sort(values))
+        order = np.argsort(values, kind="stable")
+        upto = np.cumsum(weights[order])
+        return cls(values[order], upto / upto[-1])
+
+    def below(self, at: Array) -> Array:
+        """The distribution function."""
+        place = np.searchsorted(self.values, at, side="right")
+        return place / len(self.values) if self.upto is None else np.append(0.0, self.upto)[place]
+
+
+def step_differences(first: Law, second: Law) -> tuple[Array, Array]:
+    """All values of two samples in one order, and F - G behind each of them.
 
     Of equal values only the last has both functions' whole step behind it.
 
-    >>> values, gap = step_differences(np.array([1.0, 3.0]), np.array([2.0, 4.0]))
+    >>> values, gap = step_differences(Law(np.array([1.0, 3.0])), Law(np.array([2.0, 4.0])))
     >>> values.tolist(), gap.tolist()
     ([1.0, 2.0, 3.0, 4.0], [0.5, 0.0, 0.5, 0.0])
     """
-    both = np.concatenate([first, second])
+    n, m = len(first.values), len(second.values)
+    both = np.concatenate([first.values, second.values])
     order = np.argsort(both, kind="stable")  # two runs that are in order are merged in one pass
-    below = np.cumsum(order < len(first))
-    return both[order], below / len(first) - (np.arange(1, len(both) + 1) - below) / len(second)
+    below = np.cumsum(order < n)
+    rest = np.arange(1, len(both) + 1) - below
+    f = below / n if first.upto is None else np.append(0.0, first.upto)[below]
+    g = rest / m if second.upto is None else np.append(0.0, second.upto)[rest]
+    return both[order], f - g
 
 
-def kolmogorov(first: Array, second: Array) -> float:
-    """The largest distance between the distribution functions of two samples in order."""
+def kolmogorov(first: Law, second: Law) -> float:
+    """The largest distance between the distribution functions of two samples."""
     values, gap = step_differences(first, second)
     return float(np.abs(gap[np.append(values[1:] != values[:-1], True)]).max())
 

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from ...checks import check_choice, check_integer, checked
 from ...errors import InputError
 from ...protocols import Array
-from ..base import Measure, Measured
+from ..base import Measured, WeightedMeasure
 from ..frames import Ints, Names, as_names, encode, spreads
 from ..kernels import average_linkage
 
@@ -29,7 +29,7 @@ def _cluster_counts(name: str, given: Any) -> int | tuple[int, ...]:
 
 
 @dataclass(frozen=True, repr=False)
-class Cluster(Measure):
+class Cluster(WeightedMeasure):
     """U = sum over clusters of n_i (n_i1 / n_i - c)^2, c the original's share of all records. Zero is best.
 
     Both files are clustered together, by average linkage on squared distances as in the paper, or by k-means, which
@@ -65,16 +65,21 @@ class Cluster(Measure):
     label: ClassVar[str] = "cluster"
     reference: ClassVar[str] = "Karr, Oganian, Reiter and Woo, New measures of data utility, eq. 2.4"
 
-    def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
-        first, second, _ = encode(self.name, state, released)
+    def compare(
+        self, state: tuple[pd.DataFrame, Array | None], released: pd.DataFrame, weights: Array | None = None
+    ) -> Measured:
+        first, second, _ = encode(self.name, state[0], released)
         counts = self.clusters if isinstance(self.clusters, tuple) else (self.clusters,)
         source = np.arange(len(first) + len(second)) < len(first)
         pooled = pool(first, second, self.standardise)
+        often = np.ones(len(source))
+        if weights is not None and state[1] is not None:
+            often = np.concatenate([w / w.mean() for w in (state[1], weights)])
         share = float(source.mean())
         parts, used = {}, 0
         for g, labels in zip(counts, cluster_labels(pooled, counts, self.method, self.seed), strict=True):
-            sizes = np.bincount(labels)
-            own = np.bincount(labels, weights=source)
+            sizes = np.bincount(labels, weights=often)
+            own = np.bincount(labels, weights=source * often)
             parts[f"g={g}"] = float(((own / sizes - share) ** 2 * sizes).sum())
             used = used or len(sizes)
         value = parts[f"g={counts[0]}"]

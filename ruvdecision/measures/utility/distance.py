@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -15,21 +14,26 @@ from scipy import special
 from ...checks import as_generator, check_integer, check_number, checked
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
-from ..base import Measure, Measured, SummedMeasure
+from .. import frames
+from ..base import Measured, SummedMeasure, WeightedMeasure
 from ..frames import Ints, Names, as_names, no_row, numeric, refuse_constant, varying_spreads, with_gaps
 from ..kernels import sum_distances
 from ..missing import IMPUTED, KNOWN
 from ..sums import ColumnMoments, definite_covariance, moments_of, sound_covariance
-from .cdf import step_differences
+from .cdf import Law, step_differences
 
 TOGETHER = 8
 """Directions that are projected on at a time."""
+MCD_ROWS, MCD_STARTS = 1500, 100
+"""Records, and sets of them, that the search for a robust covariance starts from."""
+ALL_PAIRS = 50_000
+"""Most records of a file all of whose distances are taken."""
 KEPT = 20_000_000
 """Sorted projections of the original are kept for the next release if they are at most so many numbers."""
 
 
 @dataclass(frozen=True, repr=False)
-class _Cloud(Measure):
+class _Cloud(WeightedMeasure):
     """Numeric columns in units of the original's standard deviations."""
 
     missing_choices: ClassVar[tuple[str, ...]] = IMPUTED
@@ -37,12 +41,12 @@ class _Cloud(Measure):
     columns: Names = checked(None, as_names)
     standardise: bool = True
 
-    def units(self, original: pd.DataFrame) -> tuple[Array, Array]:
+    def units(self, original: pd.DataFrame, weights: Array | None) -> tuple[Array, Array]:
         """The original in its units, and the units."""
         values = numeric(self.name, original)
         if not self.standardise:
             return values, np.ones(values.shape[1])
-        spread = varying_spreads(self.name, values, original.columns)
+        spread = varying_spreads(self.name, values, original.columns, weights=weights)
         return values / spread, spread
 
 
@@ -50,8 +54,10 @@ class _Cloud(Measure):
 class EnergyDistance(_Cloud):
     """Energy distance 2 E|X - Y| - E|X - X'| - E|Y - Y'| between the files, X and Y drawn from them; 0 for equal files.
 
-    Exact, over all pairs: time n^2 for several variables (n log n for one), no matrix of distances is held. ``parts``
-    has the square root, which is a metric. Szekely and Rizzo (2013).
+    Of one variable exact, in time n log n. Of several exact over all pairs up to 50,000 records, in time n^2, no matrix
+    of distances is held; of longer files by ``projections``: the distance is a constant times the mean over all
+    directions of the distance of the projections (each n log n), and ``error`` the standard error over those drawn.
+    ``parts`` has the square root, which is a metric. Szekely and Rizzo (2013); Baringhaus and Franz (2004).
 
     Parameters
     ----------
@@ -59,6 +65,11 @@ class EnergyDistance(_Cloud):
         Numeric columns.
     standardise : bool
         In units of the original's standard deviations.
+    projections : int, optional
+        Use so many directions, drawn in orthogonal sets and the same for all releases, whatever the size of the files;
+        100 for long files.
+    seed : int
+        Where the directions start.
 
     Examples
     --------
@@ -66,25 +77,44 @@ class EnergyDistance(_Cloud):
     3.0
     """
 
+    projections: int | None = checked(None, check_integer, low=2)
+    seed: int = checked(0, check_integer, low=0)
+
     label: ClassVar[str] = "energy"
-    reference: ClassVar[str] = "Szekely and Rizzo (2013)"
+    reference: ClassVar[str] = "Szekely and Rizzo (2013); Baringhaus and Franz (2004)"
 
-    def begin(self, original: pd.DataFrame) -> tuple[Array, Array, float]:
-        values, units = self.units(original)
-        if values.shape[1] == 1:
-            return np.sort(values, axis=0), units, 0.0
-        return values, units, _mean_distance(values, values)
+    def begin(self, original: pd.DataFrame, weights: Array | None = None) -> Any:
+        values, units = self.units(original, weights)
+        return values, units, weights, {}
 
-    def compare(self, state: tuple[Array, Array, float], released: pd.DataFrame) -> Measured:
-        first, units, within = state
+    def compare(self, state: Any, released: pd.DataFrame, weights: Array | None = None) -> Measured:
+        first, units, own, known = state
         second = numeric(self.name, released, "the release") / units
+        error = 0.0
         if second.shape[1] == 1:
-            values, gap = step_differences(first[:, 0], np.sort(second[:, 0]))
-            # Of one variable it is twice the area of (F - G)^2.
-            value = 2 * float(np.square(gap[:-1]) @ np.diff(values))
+            value = _energy(Law.of(first[:, 0], own), Law.of(second[:, 0], weights))
+        elif self.projections is None and max(len(first), len(second)) <= ALL_PAIRS:
+            shares = frames.shares(own, len(first)), frames.shares(weights, len(second))
+            if "within" not in known:
+                known["within"] = _mean_distance(first, first, shares[0], shares[0])
+            across = _mean_distance(first, second, *shares)
+            value = max(2 * across - known["within"] - _mean_distance(second, second, shares[1], shares[1]), 0.0)
         else:
-            value = max(2 * _mean_distance(first, second) - within - _mean_distance(second, second), 0.0)
-        return Measured(value, parts={"root": float(np.sqrt(value))})
+            value, error = self._sliced(first, second, own, weights)
+        return Measured(value, error, parts={"root": float(np.sqrt(value))})
+
+    def _sliced(self, first: Array, second: Array, own: Array | None, weights: Array | None) -> tuple[float, float]:
+        """The mean over directions, and its standard error over sets of orthogonal ones."""
+        rng, p = as_generator(self.seed), first.shape[1]
+        # |v| is this times the mean of |v projected| over all directions.
+        scale = np.sqrt(np.pi) * np.exp(special.gammaln((p + 1) / 2) - special.gammaln(p / 2))
+        sets = max(2, -(-(self.projections or 100) // p))
+        found = []
+        for _ in range(sets):
+            directions = np.linalg.qr(rng.standard_normal((p, p)))[0]
+            laws = [_projected(np.ascontiguousarray(v.T), directions, w) for v, w in ((first, own), (second, weights))]
+            found.append(scale * float(np.mean([_energy(a, b) for a, b in zip(*laws, strict=True)])))
+        return float(np.mean(found)), float(np.std(found, ddof=1) / np.sqrt(sets))
 
 
 @dataclass(frozen=True, repr=False)
@@ -112,14 +142,17 @@ class Wasserstein(_Cloud):
     label: ClassVar[str] = "Wasserstein"
     reference: ClassVar[str] = "Villani (2003), section 2.2"
 
-    def begin(self, original: pd.DataFrame) -> tuple[Array, Array, list[str]]:
-        values, units = self.units(original)
-        return np.sort(values, axis=0), units, [str(c) for c in original.columns]
+    def begin(self, original: pd.DataFrame, weights: Array | None = None) -> tuple[list[Law], Array, list[str]]:
+        values, units = self.units(original, weights)
+        return [Law.of(v, weights) for v in values.T], units, [str(c) for c in original.columns]
 
-    def compare(self, state: tuple[Array, Array, list[str]], released: pd.DataFrame) -> Measured:
+    def compare(
+        self, state: tuple[list[Law], Array, list[str]], released: pd.DataFrame, weights: Array | None = None
+    ) -> Measured:
         first, units, names = state
-        second = np.sort(numeric(self.name, released, "the release") / units, axis=0)
-        each = _transport(first, second, self.order, _steps(len(first), len(second))) ** (1 / self.order)
+        second = [Law.of(v, weights) for v in (numeric(self.name, released, "the release") / units).T]
+        power = _transports(first, second, self.order)
+        each = power ** (1 / self.order)
         return Measured(float(each.mean()), parts=dict(zip(names, each.tolist(), strict=True)))
 
 
@@ -154,21 +187,21 @@ class SlicedWasserstein(_Cloud):
     label: ClassVar[str] = "sliced Wasserstein"
     reference: ClassVar[str] = "Rabin, Peyre, Delon and Bernot (2011)"
 
-    def begin(self, original: pd.DataFrame) -> tuple[Array, list[Array] | None, Array, Array]:
-        values, units = self.units(original)
+    def begin(
+        self, original: pd.DataFrame, weights: Array | None = None
+    ) -> tuple[Array, list[Law] | None, Array, Array, Array | None]:
+        values, units = self.units(original, weights)
         directions = as_generator(self.seed).standard_normal((values.shape[1], self.projections))
         directions /= np.linalg.norm(directions, axis=0)
         across = np.ascontiguousarray(values.T)
-        kept = list(_projected(across, directions)) if len(values) * self.projections <= KEPT else None
-        return across, kept, units, directions
+        kept = list(_projected(across, directions, weights)) if len(values) * self.projections <= KEPT else None
+        return across, kept, units, directions, weights
 
-    def compare(self, state: tuple[Array, list[Array] | None, Array, Array], released: pd.DataFrame) -> Measured:
-        across, kept, units, directions = state
+    def compare(self, state: Any, released: pd.DataFrame, weights: Array | None = None) -> Measured:
+        across, kept, units, directions, own = state
         second = np.ascontiguousarray((numeric(self.name, released, "the release") / units).T)
-        steps = _steps(across.shape[1], second.shape[1])
-        before = _projected(across, directions) if kept is None else kept
-        after = _projected(second, directions)
-        power = np.array([_transport(a, b, self.order, steps) for a, b in zip(before, after, strict=True)])
+        before = _projected(across, directions, own) if kept is None else kept
+        power = _transports(before, _projected(second, directions, weights), self.order)
         mean = float(power.mean())
         if mean == 0:
             return Measured(0.0)
@@ -179,7 +212,7 @@ class SlicedWasserstein(_Cloud):
 
 
 @dataclass(frozen=True, repr=False)
-class IL1s(SummedMeasure):
+class IL1s(SummedMeasure, WeightedMeasure):
     """IL1s: the mean over records and variables of |x - y| / (sqrt(2) S), S the variable's original standard deviation.
 
     Compares each record with its own masked version. Yancey, Winkler and Creecy (2002). R's sdcMicro calls this number
@@ -202,13 +235,19 @@ class IL1s(SummedMeasure):
     missing_choices: ClassVar[tuple[str, ...]] = KNOWN
     own_missing: ClassVar[tuple[str, ...]] = ("pairwise",)
 
-    def begin(self, original: pd.DataFrame) -> tuple[pd.DataFrame, Array, list[str]]:
+    def begin(
+        self, original: pd.DataFrame, weights: Array | None = None
+    ) -> tuple[pd.DataFrame, Array, list[str], Array]:
         numeric(self.name, original.iloc[:0])
-        spread = [varying_spreads(self.name, numeric(self.name, original[[c]].dropna()), [c])[0] for c in original]
-        return original, np.array(spread), [str(c) for c in original.columns]
+        often, spread = np.ones(len(original)) if weights is None else weights / weights.mean(), []
+        for c in original:
+            there = original[c].notna().to_numpy(dtype=bool)
+            values = numeric(self.name, original.loc[there, [c]])
+            spread.append(varying_spreads(self.name, values, [c], weights=None if weights is None else often[there])[0])
+        return original, np.array(spread), [str(c) for c in original.columns], often
 
-    def compare(self, state: tuple[pd.DataFrame, Array, list[str]], released: pd.DataFrame) -> Measured:
-        original, spread, names = state
+    def compare(self, state: tuple[pd.DataFrame, Array, list[str], Array], released: pd.DataFrame) -> Measured:
+        original, spread, names, often = state
         if (original.isna() | released.isna().to_numpy()).all().any():
             raise no_row(self.name, "a column that no record has in both files")
         sums = []
@@ -218,16 +257,19 @@ class IL1s(SummedMeasure):
                 with_gaps(self.name, released[c], original[c], "the release"),
             )
             both = ~np.isnan(x) & ~np.isnan(y)
-            sums.append((both.sum(), *_changes(x[both], y[both]).sum(axis=0)))
+            sums.append((often[both].sum(), *(often[both] @ _changes(x[both], y[both]))))
         count, change, percent = np.array(sums).T
         return self._made_of(count, change / count / spread, percent, names)
 
-    def partial(self, piece: pd.DataFrame, plan: None, which: str) -> ColumnMoments:
-        return moments_of(self.name, piece, which)
+    def partial(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
+        return moments_of(self.name, piece, which, weights)
 
-    def paired(self, original: pd.DataFrame, released: pd.DataFrame, sums: ColumnMoments) -> ColumnMoments:
+    def paired(
+        self, original: pd.DataFrame, released: pd.DataFrame, sums: ColumnMoments, weights: Array | None = None
+    ) -> ColumnMoments:
         x, y = numeric(self.name, original), numeric(self.name, released, "the release")
-        return ColumnMoments.of(np.hstack([_changes(x[:, [j]], y[:, [j]]) for j in range(x.shape[1])]))
+        changes = np.hstack([_changes(x[:, [j]], y[:, [j]]) for j in range(x.shape[1])])
+        return ColumnMoments.of(changes, weights=weights)
 
     def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
         spread = _varying(self.name, original, "the original")
@@ -248,11 +290,12 @@ def _changes(x: Array, y: Array) -> Array:
 
 
 @dataclass(frozen=True, repr=False)
-class Eigenvalues(SummedMeasure):
+class Eigenvalues(SummedMeasure, WeightedMeasure):
     """The sum of |l - l'| / l over the eigenvalues of the two correlation matrices, largest to smallest.
 
     sdcMicro's "eigen" (and "robeigen" with ``robust``). Templ and Meindl (2008). A release without variation in a
-    column has no correlation matrix: an error says which.
+    column has no correlation matrix: an error says which. ``parts["IL_correl"]`` is sdcMicro's: how far the diagonals
+    of the inverse correlation matrices, each of length 1, are apart, over sqrt(2).
 
     Parameters
     ----------
@@ -277,29 +320,52 @@ class Eigenvalues(SummedMeasure):
     reference: ClassVar[str] = "Templ and Meindl (2008); sdcMicro's dUtility"
     missing_choices: ClassVar[tuple[str, ...]] = IMPUTED
 
-    def begin(self, original: pd.DataFrame) -> Array:
-        moments = moments_of(self.name, original, "the original")
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.robust and self.weights is not None:
+            what = f"{self.name} chooses half of the records and has no rule for weights"
+            raise UnsupportedError(what, f"weights={self.weights!r}", "Write robust=False, or leave weights= out")
+
+    def begin(self, original: pd.DataFrame, weights: Array | None = None) -> tuple[Array, ColumnMoments]:
+        moments = moments_of(self.name, original, "the original", weights)
         definite_covariance(self.name, moments)
-        return self._robust(original, "the original") if self.robust else self._spectrum(moments, "the original")
-
-    def compare(self, state: Array, released: pd.DataFrame) -> Measured:
         if self.robust:
-            return _relative(state, self._robust(released, "the release"))
-        return _relative(state, self._spectrum(moments_of(self.name, released, "the release"), "the release"))
+            return self._robust(original, "the original"), moments
+        return self._spectrum(moments, "the original"), moments
 
-    def partial(self, piece: pd.DataFrame, plan: None, which: str) -> ColumnMoments:
+    def compare(
+        self, state: tuple[Array, ColumnMoments], released: pd.DataFrame, weights: Array | None = None
+    ) -> Measured:
+        if self.robust:
+            return _relative(state[0], self._robust(released, "the release"))
+        return self._compared(*state, moments_of(self.name, released, "the release", weights))
+
+    def partial(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
         if self.robust:
             do = "Leave chunksize= out, or write robust=False"
             raise UnsupportedError("Robust eigenvalues are no sum over records", do=do)
-        return moments_of(self.name, piece, which)
+        return moments_of(self.name, piece, which, weights)
 
     def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
         definite_covariance(self.name, original)
-        return _relative(self._spectrum(original, "the original"), self._spectrum(released, "the release"))
+        return self._compared(self._spectrum(original, "the original"), original, released)
+
+    def _compared(self, before: Array, original: ColumnMoments, released: ColumnMoments) -> Measured:
+        after = self._spectrum(released, "the release")
+        # A column's variance inflation: the diagonal of the inverse, which a singular release does not have.
+        if after[-1] <= 1e-12 * len(after):
+            return _relative(before, after)
+        first, second = (np.diag(np.linalg.inv(self._correlation(m))) for m in (original, released))
+        gap = first / np.linalg.norm(first) - second / np.linalg.norm(second)
+        return _relative(before, after, {"IL_correl": float(np.linalg.norm(gap) / np.sqrt(2))})
 
     def _spectrum(self, moments: ColumnMoments, which: str) -> Array:
-        spread = _varying(self.name, moments, which)
-        return np.asarray(np.linalg.eigvalsh(moments.covariance(1) / np.outer(spread, spread))[::-1])
+        _varying(self.name, moments, which)
+        return np.asarray(np.linalg.eigvalsh(self._correlation(moments))[::-1])
+
+    def _correlation(self, moments: ColumnMoments) -> Array:
+        spread = moments.spreads()
+        return moments.covariance(1) / np.outer(spread, spread)
 
     def _robust(self, table: pd.DataFrame, which: str) -> Array:
         values = numeric(self.name, table, which)
@@ -309,29 +375,23 @@ class Eigenvalues(SummedMeasure):
     def _robust_covariance(self, scaled: Array, which: str) -> Array:
         """Minimum covariance determinant, half of the records, then of those within the 97.5 % ellipsoid.
 
-        The search is scikit-learn's; factors for consistency under the normal are those of R's covMcd.
+        Factors for consistency under the normal are those of R's covMcd.
         """
-        from sklearn.covariance import MinCovDet
-
-        with warnings.catch_warnings():
-            # scikit-learn warns where the half that it chose is degenerate, and goes on with what it has.
-            warnings.simplefilter("error")
-            try:
-                fit = MinCovDet(random_state=self.seed).fit(scaled)
-                n, p = scaled.shape
-                half = (n + p + 1) // 2
-                raw = fit.raw_covariance_ * (half / (half - 1) * _consistent(half / n, p))
-                away = scaled - fit.raw_location_
-                near = np.einsum("ij,ij->i", away, np.linalg.solve(raw, away.T).T) < special.chdtri(p, 0.025)
-                return np.cov(scaled[near].T).reshape(p, p) * _consistent(float(near.mean()), p)
-            except (UserWarning, RuntimeWarning, ValueError, ZeroDivisionError):
-                what = "Robust eigenvalues need columns that vary in any half of the records, none a function of others"
-                sizes = f"{scaled.shape[0]} rows, {scaled.shape[1]} columns in {which}"
-                raise InputError(what, sizes, "Write robust=False, or use fewer columns") from None
+        n, p = scaled.shape
+        half = (n + p + 1) // 2
+        mean, covariance = _smallest_half(scaled, half, as_generator(self.seed))
+        spread = np.linalg.eigvalsh(covariance)
+        if n <= p or not spread[0] > 1e-12 * max(float(spread[-1]), 1e-300):
+            what = "Robust eigenvalues need columns that vary in any half of the records, none a function of others"
+            raise InputError(what, f"{n} rows, {p} columns in {which}", "Write robust=False, or use fewer columns")
+        raw = covariance * (half / (half - 1) * _consistent(half / n, p))
+        away = scaled - mean
+        near = np.einsum("ij,ij->i", away, np.linalg.solve(raw, away.T).T) < special.chdtri(p, 0.025)
+        return np.cov(scaled[near].T).reshape(p, p) * _consistent(float(near.mean()), p)
 
 
 @dataclass(frozen=True, repr=False)
-class Mahalanobis(SummedMeasure):
+class Mahalanobis(SummedMeasure, WeightedMeasure):
     """The mean Mahalanobis distance between each record and its masked version, in the original's covariance.
 
     ``parts`` has the distance between the means of the files, and the mean absolute change of a record's own distance
@@ -350,22 +410,26 @@ class Mahalanobis(SummedMeasure):
     matched: ClassVar[bool] = True
     missing_choices: ClassVar[tuple[str, ...]] = IMPUTED
 
-    def begin(self, original: pd.DataFrame) -> tuple[Array, _Whitening]:
-        white = _Whitening.of(self.name, moments_of(self.name, original, "the original"))
-        return white(original, "the original"), white
+    def begin(self, original: pd.DataFrame, weights: Array | None = None) -> tuple[Array, _Whitening, Array | None]:
+        white = _Whitening.of(self.name, moments_of(self.name, original, "the original", weights))
+        return white(original, "the original"), white, weights
 
-    def compare(self, state: tuple[Array, _Whitening], released: pd.DataFrame) -> Measured:
-        first, white = state
+    def compare(self, state: tuple[Array, _Whitening, Array | None], released: pd.DataFrame) -> Measured:
+        first, white, weights = state
         moved, outlying, shift = _moves(first, white(released, "the release"))
-        parts = {"means": float(np.linalg.norm(shift.mean(axis=1))), "outlyingness": float(outlying.mean())}
-        return Measured(float(moved.mean()), parts=parts, records=moved)
+        mean = [np.average(v, axis=-1, weights=weights) for v in (moved, outlying, shift)]
+        parts = {"means": float(np.linalg.norm(mean[2])), "outlyingness": float(mean[1])}
+        return Measured(float(mean[0]), parts=parts, records=moved)
 
-    def partial(self, piece: pd.DataFrame, plan: None, which: str) -> ColumnMoments:
-        return moments_of(self.name, piece, which)
+    def partial(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
+        return moments_of(self.name, piece, which, weights)
 
-    def paired(self, original: pd.DataFrame, released: pd.DataFrame, sums: ColumnMoments) -> ColumnMoments:
+    def paired(
+        self, original: pd.DataFrame, released: pd.DataFrame, sums: ColumnMoments, weights: Array | None = None
+    ) -> ColumnMoments:
         white = _Whitening.of(self.name, sums)
-        return ColumnMoments.of(np.vstack(_moves(white(original, "the original"), white(released, "the release"))).T)
+        moves = np.vstack(_moves(white(original, "the original"), white(released, "the release")))
+        return ColumnMoments.of(moves.T, weights=weights)
 
     def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
         moved, outlying, *shift = released.mean
@@ -389,6 +453,45 @@ class _Whitening:
         return np.asarray(np.linalg.solve(self.root, (numeric(self.who, table, which) - self.mean).T))
 
 
+def _smallest_half(x: Array, half: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Mean and covariance of the ``half`` records whose covariance has the smallest determinant: FastMCD.
+
+    Rousseeuw and Van Driessen (1999): from many sets of p + 1 records, repeatedly take the half that is nearest to the
+    mean of the last in its covariance, first on some of the records, then from the best sets on all of them.
+    """
+    n, p = x.shape
+    part = x if n <= MCD_ROWS else x[rng.choice(n, MCD_ROWS, replace=False)]
+    size = max(-(-half * len(part) // n), min(p + 1, len(part)))
+
+    def moments(points: Array) -> tuple[Array, Array]:
+        mean = points.mean(axis=1)
+        away = points - mean[:, None]
+        return mean, np.swapaxes(away, 1, 2) @ away / points.shape[1]
+
+    def nearest(rows: Array, mean: Array, covariance: Array, many: int) -> tuple[Array, Array]:
+        floor = 1e-10 * np.trace(covariance, axis1=1, axis2=2)[:, None, None] * np.eye(p) + 1e-300 * np.eye(p)
+        white = np.swapaxes(np.linalg.inv(np.linalg.cholesky(covariance + floor)), 1, 2)
+        away = rows @ white - mean[:, None] @ white
+        distance = np.einsum("sij,sij->si", away, away)
+        return moments(rows[np.argpartition(distance, many - 1, axis=1)[:, :many]])
+
+    chosen = np.argsort(rng.random((MCD_STARTS, len(part))), axis=1)[:, : min(p + 1, len(part))]
+    mean, covariance = moments(part[chosen])
+    for _ in range(2):
+        mean, covariance = nearest(part, mean, covariance, size)
+    best = np.argsort(np.linalg.det(covariance), kind="stable")[:5]
+    mean, covariance = mean[best], covariance[best]
+    last = np.full(len(best), np.inf)
+    for _ in range(200):
+        mean, covariance = nearest(x, mean, covariance, half)
+        now = np.linalg.det(covariance)
+        if (now >= last * (1 - 1e-12)).all():
+            break
+        last = now
+    place = int(np.argmin(now))
+    return mean[place], covariance[place]
+
+
 def _consistent(share: float, p: int) -> float:
     """Normal variance over that of the innermost share of p normal variables."""
     if share >= 1:
@@ -402,40 +505,54 @@ def wasserstein(first: ArrayLike, second: ArrayLike, order: float = 1.0) -> floa
     >>> wasserstein([0, 1], [2, 3])
     2.0
     """
-    a, b = (np.sort(np.asarray(v, dtype=np.float64).reshape(-1, 1), axis=0) for v in (first, second))
-    return float(_transport(a, b, check_number("order", order, low=1), _steps(len(a), len(b)))[0] ** (1 / order))
+    a, b = (Law.of(np.asarray(v, dtype=np.float64).reshape(-1), None) for v in (first, second))
+    return float(_transports([a], [b], check_number("order", order, low=1))[0] ** (1 / order))
 
 
-def _projected(across: Array, directions: Array) -> Iterator[Array]:
+def _projected(across: Array, directions: Array, weights: Array | None) -> Iterator[Law]:
     """The sorted projection on each direction; ``across`` is (variables, records): projections lie in one piece."""
     for start in range(0, directions.shape[1], TOGETHER):
         for row in directions[:, start : start + TOGETHER].T @ across:
-            yield np.sort(row)
+            yield Law.of(row, weights)
 
 
-def _steps(n: int, m: int) -> tuple[Array, Ints, Ints] | None:
-    """Widths of the steps of two quantile functions, and which value of each is theirs; None for equal lengths."""
-    if n == m:
-        return None
-    # Quantile functions are steps: between two steps of either both are constant. Whole numbers keep the steps exact.
-    steps = np.union1d(np.arange(1, n + 1) * m, np.arange(1, m + 1) * n)
-    return np.diff(steps, prepend=0) / (n * m), (steps - 1) // m, (steps - 1) // n
+def _transports(first: Iterable[Law], second: Iterable[Law], order: float) -> Array:
+    """Integral of |quantile - quantile|^order of each pair of laws."""
+    found: list[float] = []
+    steps: tuple[Array, Ints, Ints] | None = None
+    for (a, upto_a), (b, upto_b) in zip(first, second, strict=True):
+        if upto_a is None and upto_b is None and len(a) == len(b):
+            gap = np.abs(a - b)
+            found.append(float((gap if order == 1 else gap**order).mean()))
+            continue
+        # Quantile functions are steps: between two steps of either both are constant.
+        if upto_a is not None or upto_b is not None:
+            both = [np.arange(1, len(v) + 1) / len(v) if u is None else u for v, u in ((a, upto_a), (b, upto_b))]
+            ends = np.union1d(*both)
+            middle = ends - np.diff(ends, prepend=0) / 2
+            places = [np.minimum(np.searchsorted(u, middle), len(u) - 1) for u in both]
+            steps = np.diff(ends, prepend=0), places[0], places[1]
+        elif steps is None:
+            # Whole numbers keep the steps exact, and they are the same for all laws of these lengths.
+            n, m = len(a), len(b)
+            ends = np.union1d(np.arange(1, n + 1) * m, np.arange(1, m + 1) * n)
+            steps = np.diff(ends, prepend=0) / (n * m), (ends - 1) // m, (ends - 1) // n
+        width, one, other = steps
+        gap = np.abs(a[one] - b[other])
+        found.append(float(width @ (gap if order == 1 else gap**order)))
+    return np.array(found)
 
 
-def _transport(first: Array, second: Array, order: float, steps: tuple[Array, Ints, Ints] | None) -> Array:
-    """Integral of |quantile - quantile|^order of each column; columns are sorted, ``steps`` are of their lengths."""
-    if steps is None:
-        gap = np.abs(first - second)
-        return gap.mean(axis=0) if order == 1 else (gap**order).mean(axis=0)
-    width, one, other = steps
-    gap = np.abs(first[one] - second[other])
-    return width @ (gap if order == 1 else gap**order)
+def _energy(first: Law, second: Law) -> float:
+    """Energy distance of one variable: twice the area of (F - G)^2."""
+    values, gap = step_differences(first, second)
+    return 2 * float(np.square(gap[:-1]) @ np.diff(values))
 
 
-def _mean_distance(first: Array, second: Array) -> float:
-    """Mean Euclidean distance over all pairs of records with several variables."""
-    total = sum_distances(np.ascontiguousarray(first.T), np.ascontiguousarray(second.T), first is second)
-    return float(total) / (len(first) * len(second))
+def _mean_distance(first: Array, second: Array, a: Array, b: Array) -> float:
+    """Mean Euclidean distance over all pairs of records with several variables, each record with its share."""
+    across = np.ascontiguousarray(first.T), np.ascontiguousarray(second.T)
+    return float(sum_distances(*across, a * len(a), b * len(b), first is second)) / (len(a) * len(b))
 
 
 def _moves(white: Array, other: Array) -> tuple[Array, Array, Array]:
@@ -444,8 +561,8 @@ def _moves(white: Array, other: Array) -> tuple[Array, Array, Array]:
     return np.linalg.norm(white - other, axis=0), np.abs(size[0] - size[1]), other - white
 
 
-def _relative(spectrum: Array, other: Array) -> Measured:
-    return Measured(float((np.abs(spectrum - other) / spectrum).sum()))
+def _relative(spectrum: Array, other: Array, parts: dict[str, float] | None = None) -> Measured:
+    return Measured(float((np.abs(spectrum - other) / spectrum).sum()), parts=parts)
 
 
 def _varying(who: str, sums: ColumnMoments, which: str) -> Array:

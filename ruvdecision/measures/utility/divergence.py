@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,8 @@ from scipy import integrate, linalg, special
 from ...checks import check_choice, check_covariance, check_integer, check_number, check_vector, checked
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
-from ..base import Measure, Measured, SummedMeasure
+from .. import frames
+from ..base import Measured, SummedMeasure, WeightedMeasure
 from ..frames import Ints, Names, as_names, numeric
 from ..missing import IMPUTED
 from ..sums import ColumnMoments, definite_covariance, is_singular, moments_of, sound_covariance
@@ -24,10 +25,12 @@ UNDER = ("original", "released", "both")
 CELLS = {1: 4096, 2: 512, 3: 96}
 """Most grid points per axis of the kernel density, by dimension."""
 FLOOR = 1e-300
+_State: TypeAlias = tuple[Array, Array, float, Array | None]
+"""The original in white coordinates, its mean and the whitening matrix, the bandwidth and the weights."""
 
 
 @dataclass(frozen=True, repr=False)
-class NormalKL(SummedMeasure):
+class NormalKL(SummedMeasure, WeightedMeasure):
     """KL: the Kullback-Leibler divergence between normal laws with the moments of the two files, in nats.
 
     Only means and covariances (divided by n) count; assumes that these say all (normal data). Karr et al. (2006), eq.
@@ -60,13 +63,13 @@ class NormalKL(SummedMeasure):
     reference: ClassVar[str] = "Karr, Kohnen, Oganian, Reiter and Sanil (2006), eqs. 6 and 15"
     missing_choices: ClassVar[tuple[str, ...]] = IMPUTED
 
-    def begin(self, original: pd.DataFrame) -> ColumnMoments:
-        moments = moments_of(self.name, original, "the original")
+    def begin(self, original: pd.DataFrame, weights: Array | None = None) -> ColumnMoments:
+        moments = moments_of(self.name, original, "the original", weights)
         definite_covariance(self.name, moments)
         return moments
 
-    def partial(self, piece: pd.DataFrame, plan: None, which: str) -> ColumnMoments:
-        return moments_of(self.name, piece, which)
+    def partial(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
+        return moments_of(self.name, piece, which, weights)
 
     def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
         first = original.mean, definite_covariance(self.name, original)
@@ -77,7 +80,7 @@ class NormalKL(SummedMeasure):
 
 
 @dataclass(frozen=True, repr=False)
-class _Density(Measure):
+class _Density(WeightedMeasure):
     """Kernel densities of both files on one grid, for one to three variables."""
 
     missing_choices: ClassVar[tuple[str, ...]] = IMPUTED
@@ -85,7 +88,7 @@ class _Density(Measure):
     columns: Names = checked(None, as_names)
     bandwidth: float | None = checked(None, check_number, low=0, open_low=True)
 
-    def begin(self, original: pd.DataFrame) -> tuple[Array, Array, float]:
+    def begin(self, original: pd.DataFrame, weights: Array | None = None) -> _State:
         values = numeric(self.name, original)
         p = values.shape[1]
         if p > 3:
@@ -93,16 +96,18 @@ class _Density(Measure):
                 f"{self.name} estimates densities of one to three variables, not of {p}",
                 do="Choose columns=[...], or use NormalKL, MCM or Propensity",
             )
-        cov = definite_covariance(self.name, ColumnMoments.of(values, original.columns))
+        moments = ColumnMoments.of(values, original.columns, weights)
+        cov = definite_covariance(self.name, moments)
         white = np.linalg.inv(np.linalg.cholesky(cov)).T
         # Scott's rule in units of the original's spread; one bandwidth for both files, so that equal files agree
         # exactly.
         width = len(values) ** (-1 / (p + 4)) if self.bandwidth is None else self.bandwidth
-        return (values - values.mean(axis=0)) @ white, np.vstack([values.mean(axis=0), white]), float(width)
+        mean = values.mean(axis=0) if weights is None else moments.mean
+        return (values - mean) @ white, np.vstack([mean, white]), float(width), weights
 
-    def densities(self, state: tuple[Array, Array, float], released: pd.DataFrame) -> tuple[Array, Array, float]:
+    def densities(self, state: _State, released: pd.DataFrame, weights: Array | None) -> tuple[Array, Array, float]:
         """Both densities on a grid as probabilities of its cells, and the bandwidth that was used."""
-        first, change, width = state
+        first, change, width, own = state
         second = (numeric(self.name, released, "the release") - change[0]) @ change[1:]
         p = first.shape[1]
         low = np.minimum(first.min(axis=0), second.min(axis=0)) - 6 * width
@@ -111,8 +116,8 @@ class _Density(Measure):
             size = np.minimum(np.ceil((high - low) / (width / 3)) + 1, CELLS[p]).astype(int)
         step = (high - low) / (size - 1)
         grids = []
-        for points in (first, second):
-            grid = _binned((points - low) / step, size)
+        for points, often in ((first, own), (second, weights)):
+            grid = _binned((points - low) / step, size, often)
             for axis in range(p):
                 # Outliers may stretch the grid: the kernel is then never finer than the grid.
                 scale = max(width, float(step[axis])) / step[axis]
@@ -157,8 +162,8 @@ class DensityKL(_Density):
     label: ClassVar[str] = "density KL"
     reference: ClassVar[str] = "Karr, Kohnen, Oganian, Reiter and Sanil (2006), section 2.3; Scott (1992)"
 
-    def compare(self, state: tuple[Array, Array, float], released: pd.DataFrame) -> Measured:
-        f, g, width = self.densities(state, released)
+    def compare(self, state: _State, released: pd.DataFrame, weights: Array | None = None) -> Measured:
+        f, g, width = self.densities(state, released, weights)
         ratio = np.log(np.maximum(f, FLOOR)) - np.log(np.maximum(g, FLOOR))
         forward, backward = max(float((f * ratio).sum()), 0.0), max(float(-(g * ratio).sum()), 0.0)
         return _divergences(self.under, forward, backward, bandwidth=width)
@@ -207,28 +212,34 @@ class InformationLoss(_Density):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Agrawal and Aggarwal (2001), Agrawal and Srikant (2000); Winkler (2004)"
 
-    def begin(self, original: pd.DataFrame) -> tuple[Array, Array, float]:
+    def begin(self, original: pd.DataFrame, weights: Array | None = None) -> _State:
         if self.noise_sd is not None and original.shape[1] != 1:
             what = f"{self.name} reconstructs one variable"
             raise UnsupportedError(what, f"{original.shape[1]} columns", 'Choose it with columns="income"')
-        return super().begin(original)
+        return super().begin(original, weights)
 
-    def compare(self, state: tuple[Array, Array, float], released: pd.DataFrame) -> Measured:
-        f, g, width = self.densities(state, released)
+    def compare(self, state: _State, released: pd.DataFrame, weights: Array | None = None) -> Measured:
+        f, g, width = self.densities(state, released, weights)
         plain = float(0.5 * np.abs(f - g).sum())
         if self.noise_sd is None:
             return Measured(plain, parts={"bandwidth": width})
         (middle,), (white,) = state[1]
-        x = np.sort(state[0][:, 0] / white + middle)
+        x = state[0][:, 0] / white + middle
         y = numeric(self.name, released, "the release")[:, 0]
-        edges = np.linspace(x[0], x[-1], self.cells + 1)
-        found, turns = reconstruct(y, edges, self.noise_sd, self.noise)
-        true = np.diff(np.searchsorted(x, edges[1:-1]), prepend=0, append=len(x)) / len(x)
+        edges = np.linspace(x.min(), x.max(), self.cells + 1)
+        found, turns = reconstruct(y, edges, self.noise_sd, self.noise, weights=weights)
+        cell = np.searchsorted(edges[1:-1], x, side="right")
+        true = np.bincount(cell, weights=frames.shares(state[3], len(x)), minlength=self.cells)
         return Measured(0.5 * float(np.abs(true - found).sum()), parts={"released": plain, "iterations": float(turns)})
 
 
 def reconstruct(
-    released: ArrayLike, edges: ArrayLike, sd: float, noise: str = "normal", most: int = 2000
+    released: ArrayLike,
+    edges: ArrayLike,
+    sd: float,
+    noise: str = "normal",
+    most: int = 2000,
+    weights: Array | None = None,
 ) -> tuple[Array, int]:
     """Probabilities of the cells between ``edges`` for a variable that was released with independent noise, by EM.
 
@@ -246,7 +257,8 @@ def reconstruct(
     step = min(float(np.diff(cuts).min()), sd / 8)
     low, high = min(y.min(), cuts[0]) - step, max(y.max(), cuts[-1]) + 2 * step
     fine = np.arange(low, high, step) if (high - low) / step < 20_000 else np.linspace(low, high, 20_000)
-    counts = np.histogram(y, fine)[0].astype(np.float64)
+    often = None if weights is None else weights / weights.mean()
+    counts = np.histogram(y, fine, weights=often)[0].astype(np.float64)
     # Integrals of the noise's distribution function, whose differences are means over a cell; a uniform noise has the
     # half-width sqrt(3) of its standard deviation.
     if noise == "normal":
@@ -352,7 +364,7 @@ def _normal_kl(m1: Array, s1: Array, m2: Array, s2: Array) -> float:
     return float(0.5 * (half[:, -1] @ half[:, -1] + terms.sum()))
 
 
-def _binned(where: Array, size: Ints) -> Array:
+def _binned(where: Array, size: Ints, weights: Array | None) -> Array:
     """Share the mass of each point among the corners of its grid cell."""
     p = where.shape[1]
     base = np.minimum(np.floor(where).astype(np.int64), size - 2)
@@ -360,7 +372,6 @@ def _binned(where: Array, size: Ints) -> Array:
     grid = np.zeros(int(np.prod(size)))
     for corner in np.ndindex(*(2,) * p):
         index = np.ravel_multi_index((base + np.array(corner)).T, tuple(size))
-        grid += np.bincount(
-            index, weights=np.prod(np.where(np.array(corner) == 1, rest, 1 - rest), axis=1), minlength=len(grid)
-        )
+        mass = np.prod(np.where(np.array(corner) == 1, rest, 1 - rest), axis=1)
+        grid += np.bincount(index, weights=mass if weights is None else weights * mass, minlength=len(grid))
     return grid.reshape(tuple(size))

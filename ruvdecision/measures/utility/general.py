@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from ...checks import checked
 from ...protocols import Array
-from ..base import Measure, Measured, one_thread
-from ..frames import Ints, Names, as_names, categories_of, is_number, is_time, spreads, with_gaps
-from .cdf import kolmogorov
+from ..base import Measured, WeightedMeasure, one_thread
+from ..frames import Flags, Ints, Names, as_names, categories_of, is_number, is_time, spreads, with_gaps
+from ..tables.cells import frequencies
+from .cdf import Law, kolmogorov
 
 LEVELS = (0.05, 0.01)
 """Shares of the records that count as a tail."""
@@ -24,7 +25,7 @@ ROWS = 20_000
 
 
 @dataclass(frozen=True, repr=False)
-class GeneralUtility(Measure):
+class GeneralUtility(WeightedMeasure):
     """How much of the original a release keeps: 1 as good as another sample of the population, 0 as bad as nothing.
 
     The mean of two scores between 0 and 1. **Margins**, over the columns that vary. A number's score is the geometric
@@ -68,30 +69,58 @@ class GeneralUtility(Measure):
     reference: ClassVar[str] = "in the spirit of Snoke et al. (2018) and Domingo-Ferrer and Torra (2001)"
     own_missing: ClassVar[tuple[str, ...]] = ("category",)
 
-    def begin(self, original: pd.DataFrame) -> tuple[int, dict[Hashable, _Column], Array]:
+    def begin(
+        self, original: pd.DataFrame, weights: Array | None = None
+    ) -> tuple[float, dict[Hashable, _Column], Array]:
         groups = 5 if len(original) >= 1000 else 3 if len(original) >= 200 else 2
+        own = _Weights(weights, len(original))
         columns: dict[Hashable, _Column] = {
-            label: (_Number if is_number(column) or is_time(column) else _Category)(self.name, column, groups)
+            label: (_Number if is_number(column) or is_time(column) else _Category)(self.name, column, groups, own)
             for label, column in original.items()
         }
-        return (
-            len(original),
-            columns,
-            _joint(columns, [columns[c].judge(v, "the original")[1] for c, v in original.items()]),
-        )
+        codes = [columns[c].judge(v, "the original", own)[1] for c, v in original.items()]
+        return own.size(), columns, _joint(columns, codes, weights)
 
-    def compare(self, state: tuple[int, dict[Hashable, _Column], Array], released: pd.DataFrame) -> Measured:
+    def compare(
+        self,
+        state: tuple[float, dict[Hashable, _Column], Array],
+        released: pd.DataFrame,
+        weights: Array | None = None,
+    ) -> Measured:
         n, columns, before = state
-        judged = {str(c): column.judge(released[c], "the release") for c, column in columns.items()}
+        own = _Weights(weights, len(released))
+        judged = {str(c): column.judge(released[c], "the release", own) for c, column in columns.items()}
         rows = {name: scores for name, (scores, _) in judged.items() if scores}
         found = pd.DataFrame.from_dict(rows, orient="index")
         value = margins = float(found["score"].mean()) if rows else 1.0
         parts = {"margins": margins, **found.drop(columns="score", errors="ignore").mean().to_dict()}
-        after = _joint(columns, [codes for _, codes in judged.values()])
-        dependence = _dependence(before, after, [c.size for c in columns.values()], 1 / n + 1 / len(released))
+        after = _joint(columns, [codes for _, codes in judged.values()], weights)
+        dependence = _dependence(before, after, [c.size for c in columns.values()], 1 / n + 1 / own.size())
         if dependence is not None:
             parts["dependence"], value = dependence, (margins + dependence) / 2
         return Measured(value, parts=parts, table=found if rows else None)
+
+
+class _Weights(NamedTuple):
+    """The weights of a file's records, None where all count once."""
+
+    each: Array | None
+    rows: int
+
+    def at(self, rows: Flags) -> Array | None:
+        """Those of some records."""
+        return None if self.each is None else self.each[rows]
+
+    def size(self, rows: Flags | None = None) -> float:
+        """How many records tell as much without weights (Kish): that many make the noise."""
+        if self.each is None:
+            return float(self.rows if rows is None else rows.sum())
+        w = self.each if rows is None else self.each[rows]
+        return float(w.sum() ** 2 / (w @ w)) if len(w) else 0.0
+
+    def share(self, rows: Flags) -> float:
+        """The share that some records have of all."""
+        return float(rows.mean() if self.each is None else self.each[rows].sum() / self.each.sum())
 
 
 class _Column:
@@ -100,7 +129,7 @@ class _Column:
     size: int
     """Number of groups, that of missing values included."""
 
-    def judge(self, column: pd.Series, which: str) -> tuple[dict[str, float], Ints]:
+    def judge(self, column: pd.Series, which: str, weights: _Weights) -> tuple[dict[str, float], Ints]:
         """The scores of a column (none if the original has nothing to keep), and the group of each record."""
         raise NotImplementedError
 
@@ -108,77 +137,86 @@ class _Column:
 class _Number(_Column):
     """A number or a time."""
 
-    def __init__(self, who: str, column: pd.Series, groups: int) -> None:
-        self.who, self.column, self.rows = who, column.iloc[:0] if is_number(column) else column, len(column)
+    def __init__(self, who: str, column: pd.Series, groups: int, weights: _Weights) -> None:
+        self.who, self.column, self.rows = who, column.iloc[:0] if is_number(column) else column, weights.size()
         values = with_gaps(who, column, column)
-        self.x = x = np.sort(values[~np.isnan(values)])
-        self.n, self.sd = len(x), float(spreads(x)) if len(x) else 0.0
-        self.mean = float(x.mean()) if len(x) else 0.0
+        known = ~np.isnan(values)
+        own, kept = weights.at(known), values[known]
+        self.law, self.n, self.known = Law.of(kept, own), weights.size(known), weights.share(known)
+        self.sd = float(spreads(kept, own)) if len(kept) else 0.0
+        self.mean = float(np.average(kept, weights=own)) if len(kept) else 0.0
         # The fourth moment says how well a sample tells a standard deviation; heavy tails hardly do.
-        self.wide = max(float(np.mean(((x - self.mean) / self.sd) ** 4)) - 1, 0.0) if self.sd > 0 else 0.0
+        fourth = np.average(((kept - self.mean) / self.sd) ** 4, weights=own) if self.sd > 0 else 0.0
+        self.wide = max(float(fourth) - 1, 0.0)
         # Between two values, so that a little noise does not carry a value that many records share across.
+        x, upto = self.law
+        upto = np.arange(1, len(x) + 1) / max(len(x), 1) if upto is None else upto
         steps = np.flatnonzero(x[1:] > x[:-1])
-        wanted = np.arange(1, groups) / groups * self.n
-        near = np.unique(np.searchsorted(steps[:-1] + 1, wanted)) if len(steps) else steps
+        near = (
+            np.unique(np.searchsorted(upto[steps[:-1]] + 1e-12, np.arange(1, groups) / groups)) if len(steps) else steps
+        )
         self.cuts = (x[steps[near]] + x[steps[near] + 1]) / 2
         self.size = len(self.cuts) + 2
-        self.tails = [
-            (sign, (side[below - 1] + side[below]) / 2, below / self.n)
-            for sign, side in ((1, x), (-1, -x[::-1]))
-            for level in LEVELS
-            if level * self.n >= FEW and (below := int(np.searchsorted(side, side[int(level * self.n)]))) >= FEW / 2
-        ]
+        self.tails = []
+        for sign, side, share in ((1, x, upto), (-1, -x[::-1], 1 - np.append(0.0, upto[:-1])[::-1])):
+            for level in LEVELS:
+                if level * len(x) >= FEW:
+                    below = int(np.searchsorted(side, side[np.searchsorted(share, level * (1 + 1e-12), side="right")]))
+                    if below >= FEW / 2:
+                        self.tails.append((sign, (side[below - 1] + side[below]) / 2, float(share[below - 1])))
 
-    def judge(self, column: pd.Series, which: str) -> tuple[dict[str, float], Ints]:
+    def judge(self, column: pd.Series, which: str, weights: _Weights) -> tuple[dict[str, float], Ints]:
         values = with_gaps(self.who, column, self.column, which)
         known = ~np.isnan(values)
         codes = np.where(known, np.searchsorted(self.cuts, values), self.size - 1)
-        y, rows = np.sort(values[known]), len(values)
-        lost = _kept(abs(len(y) / rows - self.n / self.rows), self.n / self.rows, 1 / rows + 1 / self.rows)
+        own, kept = weights.at(known), values[known]
+        law, size = Law.of(kept, own), weights.size(known)
+        lost = _kept(abs(weights.share(known) - self.known), self.known, 1 / weights.size() + 1 / self.rows)
         if self.sd == 0:
-            same = self.n == 0 or (len(y) > 0 and bool(y[0] == y[-1] == self.x[0]))
+            same = self.n == 0 or (len(kept) > 0 and bool((kept == self.law.values[0]).all()))
             return {} if same and lost == 1 else {"score": lost * float(same)}, codes
-        if not len(y):
+        if not len(kept):
             return dict.fromkeys(("shape", "mean", "spread", "score"), 0.0), codes
-        noise = np.sqrt(1 / self.n + 1 / len(y))
-        sd = float(spreads(y))
+        noise = np.sqrt(1 / self.n + 1 / size)
+        shift = abs(float(np.average(kept, weights=own)) - self.mean) / self.sd
         scores = {
-            "shape": 1 - min(max(kolmogorov(self.x, y) - 1.36 * noise, 0.0) / max(1 - 1.36 * noise, 1e-9), 1.0),
-            "mean": float(np.exp(-max(abs(float(y.mean()) - self.mean) / self.sd - 2 * noise, 0.0))),
-            "spread": _alike(sd, self.sd, np.sqrt(self.wide) * noise),
+            "shape": 1 - min(max(kolmogorov(self.law, law) - 1.36 * noise, 0.0) / max(1 - 1.36 * noise, 1e-9), 1.0),
+            "mean": float(np.exp(-max(shift - 2 * noise, 0.0))),
+            "spread": _alike(float(spreads(kept, own)), self.sd, np.sqrt(self.wide) * noise),
         }
         if self.tails:
-            scores["tails"] = float(np.mean([self._tail(y, *tail) for tail in self.tails]))
+            scores["tails"] = float(np.mean([self._tail(law, size, *tail) for tail in self.tails]))
         return scores | {"score": lost * float(np.prod(list(scores.values()))) ** (1 / len(scores))}, codes
 
-    def _tail(self, y: Array, sign: int, edge: float, share: float) -> float:
-        beyond = np.searchsorted(y, edge) if sign > 0 else len(y) - np.searchsorted(y, -edge, side="right")
-        noise = 2 * np.sqrt((1 - share) / share * (1 / self.n + 1 / len(y)))
-        return _alike(max(float(beyond), 0.5) / len(y), share, noise)
+    def _tail(self, law: Law, size: float, sign: int, edge: float, share: float) -> float:
+        at = np.nextafter(edge, -np.inf) if sign > 0 else -edge
+        below = float(law.below(np.array([at]))[0])
+        noise = 2 * np.sqrt((1 - share) / share * (1 / self.n + 1 / size))
+        return _alike(max(below if sign > 0 else 1 - below, 0.5 / size), share, noise)
 
 
 class _Category(_Column):
     """A column that is no number; categories that are too rare to be judged share a group."""
 
-    def __init__(self, who: str, column: pd.Series, groups: int) -> None:
+    def __init__(self, who: str, column: pd.Series, groups: int, weights: _Weights) -> None:
         self.levels = categories_of(column)
         codes = self.levels.codes(column)
         counts = np.bincount(codes[codes >= 0], minlength=len(self.levels))
         kept = counts >= FEW / 2
         # Categories that only the release has are rare, too; missing values have the last group.
-        self.size, self.rows = int(kept.sum()) + 2, len(column)
+        self.size, self.rows = int(kept.sum()) + 2, weights.size()
         self.place = np.append(np.where(kept, np.cumsum(kept) - 1, self.size - 2), self.size - 2)
-        self.share, self.all = self._shares(column), counts / max(int(counts.sum()), 1)
+        self.share, self.all = self._shares(column, weights), _diversity(codes, weights)
 
     def _codes(self, column: pd.Series) -> Ints:
         return np.where(column.notna(), self.place[self.levels.codes(column)], self.size - 1)
 
-    def _shares(self, column: pd.Series) -> Array:
-        return np.bincount(self._codes(column), minlength=self.size) / len(column)
+    def _shares(self, column: pd.Series, weights: _Weights) -> Array:
+        return frequencies(self._codes(column), self.size, weights.each)
 
-    def judge(self, column: pd.Series, which: str) -> tuple[dict[str, float], Ints]:
-        codes, p, q = self._codes(column), self.share, self._shares(column)
-        v = 1 / self.rows + 1 / len(codes)
+    def judge(self, column: pd.Series, which: str, weights: _Weights) -> tuple[dict[str, float], Ints]:
+        codes, p, q = self._codes(column), self.share, self._shares(column, weights)
+        v = 1 / self.rows + 1 / weights.size()
         lost = _kept(abs(p[-1] - q[-1]), p[-1], v)
         known, there = 1 - p[-1], 1 - q[-1]
         if known == 0:
@@ -194,12 +232,19 @@ class _Category(_Column):
         noise = 0.4 * float(sd.sum()) + 0.6 * float(np.sqrt(sd @ sd))
         same = float(self.all @ self.all)
         wide = 4 * np.sqrt(max(float((self.all**3).sum()) - same**2, 0.0) * v) / (1 - same)
-        often = column.value_counts(normalize=True).to_numpy(dtype=np.float64)
+        often = _diversity(pd.factorize(column)[0], weights)
         scores = {
             "shape": 1 - min(max(distance - noise, 0.0) / max(1 - noise, 1e-9), 1.0),
-            "spread": _alike(1 - float(often @ often) if often[0] < 1 else 0.0, 1 - same, wide),
+            "spread": _alike(1 - float(often @ often) if len(often) > 1 else 0.0, 1 - same, wide),
         }
         return scores | {"score": lost * float(np.sqrt(scores["shape"] * scores["spread"]))}, codes
+
+
+def _diversity(codes: Ints, weights: _Weights) -> Array:
+    """Shares of the codes among records that have one; those that nobody has are left out."""
+    known = codes >= 0
+    found = np.bincount(codes[known], weights=weights.at(known))
+    return found[found > 0] / max(float(found.sum()), 1e-300)
 
 
 def _alike(a: float, b: float, noise: float) -> float:
@@ -212,7 +257,7 @@ def _kept(change: float, share: float, v: float) -> float:
     return 1 - max(float(change) - 2 * np.sqrt(max(share * (1 - share), 0.0) * v), 0.0)
 
 
-def _joint(columns: dict[Hashable, _Column], codes: list[Ints]) -> Array:
+def _joint(columns: dict[Hashable, _Column], codes: list[Ints], weights: Array | None) -> Array:
     """P(a, b) of all pairs of groups of all columns, one block per pair of columns; P(a) stands on the diagonal."""
     sizes = [c.size for c in columns.values()]
     start = np.cumsum([0, *sizes])
@@ -223,8 +268,9 @@ def _joint(columns: dict[Hashable, _Column], codes: list[Ints]) -> Array:
             part = np.stack([c[first : first + ROWS] for c in codes], axis=1) + start[:-1]
             member = np.zeros((len(part), start[-1]), dtype=np.float32)
             member[np.arange(len(part))[:, None], part] = 1
-            total += member.T @ member
-    return total / max(rows, 1)
+            own = member if weights is None else member * weights[first : first + ROWS, None].astype(np.float32)
+            total += own.T @ member
+    return total / (max(rows, 1) if weights is None else weights.sum())
 
 
 def _dependence(before: Array, after: Array, sizes: list[int], v: float) -> float | None:

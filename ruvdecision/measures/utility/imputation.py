@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError, solve
 
 from ...checks import as_float_array, check_finite, checked
-from ...errors import InputError, kind_of
+from ...errors import InputError, UnsupportedError, kind_of
 from ...masks.frame import Frame
 from ...masks.synthesize.combine import combine_partial
 from ...protocols import Array
 from .. import frames
-from ..base import Measure, Measured, Prepared, mean_or_function
+from ..base import Measured, Prepared, WeightedMeasure, mean_or_function
 from ..frames import Data, Names
 
 
@@ -76,7 +76,7 @@ def little_liu(estimates: ArrayLike, variances: ArrayLike) -> Imputed:
 
 
 @dataclass(frozen=True, repr=False)
-class ImputationLoss(Measure):
+class ImputationLoss(WeightedMeasure):
     """Little and Liu's information loss of a release of D imputed copies: the mean gamma over the columns.
 
     The release is a list of data sets (or an array of three dimensions, copies first). The original is looked at for
@@ -110,16 +110,22 @@ class ImputationLoss(Measure):
         """Remember the original's columns."""
         return _Copies(self, original)
 
-    def compare(self, state: pd.DataFrame, released: Any) -> Measured:
+    def compare(self, state: Any, released: Any, weights: Any = None) -> Measured:
         """Combine the copies, given as a list of tables."""
         if callable(self.statistic):
+            if weights is not None:
+                what = f"{self.name} of a function cannot tell it the weights of records"
+                raise UnsupportedError(what, do='Leave weights= out, or write statistic="mean"')
             said = [self._ask(t) for t in released]
             fit = little_liu([q for q, _ in said], [v for _, v in said])
             return Measured(fit.gamma, parts={"copies": float(fit.copies)})
         values = [frames.numeric(self.name, t, "the release") for t in released]
         frames.enough_rows(self.name, min(len(x) for x in values), 2, "every copy")
-        c = combine_partial([x.mean(axis=0) for x in values], [x.var(axis=0, ddof=1) / len(x) for x in values])
-        parts = {str(name): float(g) for name, g in zip(state.columns, c.gamma, strict=True)}
+        often = [None] * len(values) if weights is None else weights
+        means = [np.average(x, axis=0, weights=w) for x, w in zip(values, often, strict=True)]
+        squares = [frames.spreads(x, w) ** 2 / len(x) for x, w in zip(values, often, strict=True)]
+        c = combine_partial(means, squares)
+        parts = {str(name): float(g) for name, g in zip(state[0].columns, c.gamma, strict=True)}
         return Measured(float(c.gamma.mean()), parts=parts | {"copies": float(c.copies)})
 
     def _ask(self, table: pd.DataFrame) -> tuple[Array, Array]:
@@ -143,6 +149,9 @@ class _Copies(Prepared):
         copies = [self.columns.of(Frame.of(copy)) for copy in released]
         if len(copies) < 2:
             raise InputError(f"{measure.name} takes two imputed copies or more", len(copies), "Release more copies")
-        complete = [self.columns.complete(copy, self.columns.incomplete(copy, "a copy")) for copy in copies]
+        holes = [self.columns.incomplete(copy, "a copy") for copy in copies]
+        complete = [self.columns.complete(copy, hole) for copy, hole in zip(copies, holes, strict=True)]
         omitted = sum(map(len, copies)) - sum(map(len, complete))
-        return self.columns.result(measure.compare(self.state, complete), omitted, omitted > 0)
+        sides = zip(released, holes, strict=True)
+        weights = [w for copy, hole in sides for w in self.columns.weights(Frame.of(copy), "a copy", hole)] or None
+        return self.columns.result(self.measure.compare(self.state, complete, weights), omitted, omitted > 0)

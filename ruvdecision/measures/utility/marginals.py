@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ import pandas as pd
 from ...checks import checked
 from ...errors import InputError
 from ...protocols import Array
-from ..base import Measure, Measured
+from ..base import Measured, WeightedMeasure
 from ..frames import (
     Ints,
     Names,
@@ -27,16 +27,18 @@ from ..frames import (
     refuse_mixed,
     spreads,
     vector,
+    weighted_quantile,
 )
+from ..tables.cells import frequencies
 from ..tables.distances import cramers_v
-from .cdf import kolmogorov
+from .cdf import Law, kolmogorov
 
 Associations = dict[tuple[Hashable, Hashable], float]
 """The association of each pair of columns."""
 
 
 @dataclass(frozen=True, repr=False)
-class Marginals(Measure):
+class Marginals(WeightedMeasure):
     """The mean over variables of the distance between the two files' distributions of that variable, from 0 to 1.
 
     Kolmogorov-Smirnov for numbers and times, total variation for categories (those of both files together). ``table``
@@ -55,19 +57,23 @@ class Marginals(Measure):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Domingo-Ferrer and Torra (2001)"
 
-    def begin(self, original: pd.DataFrame) -> tuple[pd.DataFrame, dict[Hashable, _Margin]]:
+    def begin(self, original: pd.DataFrame, weights: Array | None = None) -> Any:
         # The original's times count from their own start; they wait for the release.
-        return original, {c: _Margin.of(vector(self.name, v)) for c, v in original.items() if is_number(v)}
+        known = {c: _Margin.of(vector(self.name, v), weights) for c, v in original.items() if is_number(v)}
+        return original, known, weights
 
-    def compare(self, state: tuple[pd.DataFrame, dict[Hashable, _Margin]], released: pd.DataFrame) -> Measured:
-        original, known = state
-        rows = {str(c): _variable(self.name, original[c], released[c], known.get(c)) for c in original.columns}
+    def compare(self, state: Any, released: pd.DataFrame, weights: Array | None = None) -> Measured:
+        original, known, own = state
+        rows = {
+            str(c): _variable(self.name, original[c], released[c], known.get(c), (own, weights))
+            for c in original.columns
+        }
         parts = {name: row["distance"] for name, row in rows.items()}
         return Measured(float(np.mean(list(parts.values()))), parts=parts, table=partial(_frame, rows))
 
 
 @dataclass(frozen=True, repr=False)
-class Pairwise(Measure):
+class Pairwise(WeightedMeasure):
     """The mean over pairs of variables of the absolute change of their association, each between 0 and 1 in size.
 
     Association is Pearson's correlation for two numbers (halved change, as it runs from -1 to 1), Cramer's V for two
@@ -87,17 +93,19 @@ class Pairwise(Measure):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Domingo-Ferrer and Torra (2001)"
 
-    def begin(self, original: pd.DataFrame) -> tuple[pd.DataFrame, Associations]:
+    def begin(self, original: pd.DataFrame, weights: Array | None = None) -> tuple[pd.DataFrame, Associations]:
         if original.shape[1] < 2:
             names = ", ".join(map(str, original.columns))
             raise InputError(f"{self.name} needs at least two columns", names, "Name more columns")
-        return original, _associations(self.name, original, "the original")
+        return original, _associations(self.name, original, "the original", weights)
 
-    def compare(self, state: tuple[pd.DataFrame, Associations], released: pd.DataFrame) -> Measured:
+    def compare(
+        self, state: tuple[pd.DataFrame, Associations], released: pd.DataFrame, weights: Array | None = None
+    ) -> Measured:
         original, before = state
         for label in original.columns:
             refuse_mixed(self.name, original[label], released[label])
-        after = _associations(self.name, released, "the release")
+        after = _associations(self.name, released, "the release", weights)
         rows, changes, squares = {}, [], 0.0
         for (a, b), x in before.items():
             y = after[a, b]
@@ -113,26 +121,33 @@ class Pairwise(Measure):
 class _Margin:
     """One variable of one file: its values in order and what the table tells of them."""
 
-    ordered: Array
+    law: Law
     mean: float
     sd: float
     median: float
 
     @classmethod
-    def of(cls, values: Array) -> _Margin:
-        ordered, n = np.sort(values), len(values)
-        middle = float((ordered[(n - 1) // 2] + ordered[n // 2]) / 2)
-        return cls(ordered, float(values.mean()), float(spreads(values)) if n > 1 else 0.0, middle)
+    def of(cls, values: Array, weights: Array | None) -> _Margin:
+        law, n = Law.of(values, weights), len(values)
+        ordered = law.values
+        if law.upto is None:
+            middle = float((ordered[(n - 1) // 2] + ordered[n // 2]) / 2)
+        else:
+            middle = float(weighted_quantile(ordered, 0.5, np.diff(law.upto, prepend=0.0)))
+        return cls(law, float(np.average(values, weights=weights)), float(spreads(values, weights)), middle)
 
 
-def _variable(who: str, a: pd.Series, b: pd.Series, known: _Margin | None) -> dict[str, float]:
+def _variable(
+    who: str, a: pd.Series, b: pd.Series, known: _Margin | None, weights: tuple[Array | None, Array | None]
+) -> dict[str, float]:
     refuse_mixed(who, a, b)
     if known is not None:
-        return _numbers(known, _Margin.of(vector(who, b, "the release")))
+        return _numbers(known, _Margin.of(vector(who, b, "the release"), weights[1]))
     if is_time(a):
-        return _numbers(*(_Margin.of(v[:, 0]) for v in encode(who, a.to_frame(), b.to_frame())[:2]))
+        files = encode(who, a.to_frame(), b.to_frame())[:2]
+        return _numbers(*(_Margin.of(v[:, 0], w) for v, w in zip(files, weights, strict=True)))
     *codes, levels = joined_codes(a, b)
-    shares = [np.bincount(c, minlength=len(levels)) / len(c) for c in codes]
+    shares = [frequencies(c, len(levels), w) for c, w in zip(codes, weights, strict=True)]
     only = int(np.sum((shares[0] == 0) != (shares[1] == 0)))
     return {
         "distance": float(0.5 * np.abs(shares[0] - shares[1]).sum()),
@@ -143,43 +158,44 @@ def _variable(who: str, a: pd.Series, b: pd.Series, known: _Margin | None) -> di
 
 def _numbers(a: _Margin, b: _Margin) -> dict[str, float]:
     shift = b.mean - a.mean
-    row = {"distance": kolmogorov(a.ordered, b.ordered)}
+    row = {"distance": kolmogorov(a.law, b.law)}
     for name in ("mean", "sd", "median"):
         row |= {name: getattr(a, name), f"released {name}": getattr(b, name)}
     return row | {"shift": shift / a.sd if a.sd > 0 else (0.0 if shift == 0 else np.inf)}
 
 
-def _associations(who: str, table: pd.DataFrame, which: str) -> Associations:
+def _associations(who: str, table: pd.DataFrame, which: str, weights: Array | None) -> Associations:
+    often = np.ones(len(table)) if weights is None else weights / weights.mean()
     numbers: dict[Hashable, Array] = {}
     codes: dict[Hashable, Ints] = {}
     for c in table.columns:
         if is_number(table[c]):
             values = vector(who, table[c], which)
             # A column of equal numbers is zero here, whatever rounding does to its mean.
-            values = values - (values.mean() if np.ptp(values) > 0 else values[0])
+            values = values - (np.average(values, weights=weights) if np.ptp(values) > 0 else values[0])
             peak = float(np.abs(values).max())
             values = values / peak if peak > 0 else values
-            spread = values.std()
+            spread = np.sqrt(np.average(values**2, weights=weights))
             numbers[c] = values / spread if spread > 0 else values
         else:
             codes[c] = categories_of(table[c]).codes(table[c])
     found = {}
     for a, b in combinations(table.columns, 2):
         if a in numbers and b in numbers:
-            found[a, b] = float(np.clip(numbers[a] @ numbers[b] / len(table), -1, 1))
+            found[a, b] = float(np.clip((often * numbers[a]) @ numbers[b] / len(table), -1, 1))
         elif a in codes and b in codes:
-            found[a, b] = _cramer(codes[a], codes[b])
+            found[a, b] = _cramer(codes[a], codes[b], often)
         else:
             value, code = (numbers[a], codes[b]) if a in numbers else (numbers[b], codes[a])
-            sizes = np.bincount(code)
-            means = np.bincount(code, weights=value) / np.maximum(sizes, 1)
+            sizes = np.bincount(code, weights=often)
+            means = np.bincount(code, weights=often * value) / np.where(sizes > 0, sizes, 1.0)
             found[a, b] = float(np.sqrt(np.clip((sizes * means**2).sum() / len(value), 0, 1)))
     return found
 
 
-def _cramer(a: Ints, b: Ints) -> float:
+def _cramer(a: Ints, b: Ints, often: Array) -> float:
     shape = int(a.max()) + 1, int(b.max()) + 1
-    return cramers_v(np.bincount(a * shape[1] + b, minlength=shape[0] * shape[1]).reshape(shape))
+    return cramers_v(np.bincount(a * shape[1] + b, weights=often, minlength=shape[0] * shape[1]).reshape(shape))
 
 
 def _frame(rows: dict[str, dict[str, float]]) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from ...checks import as_generator, check_choice, check_integer, check_number, c
 from ...errors import InputError, UnsupportedError
 from ...numerics import generalised_chi2
 from ...protocols import Array
-from ..base import Measured, SummedMeasure
+from ..base import Measured, SummedMeasure, WeightedMeasure
 from ..fits.formula import without_levels
 from ..fits.regression import Fit, Linear
 from ..frames import Flags
@@ -24,11 +24,11 @@ from ..sums import Together
 
 
 @dataclass(frozen=True, repr=False)
-class _Overlap(SummedMeasure):
-    """What both overlaps share: one or several models, with weights."""
+class _Overlap(SummedMeasure, WeightedMeasure):
+    """What both overlaps share: one or several models, each with its weight, and weights of the records."""
 
     model: Any = None
-    weights: Any = None
+    model_weights: Any = None
     level: float = checked(0.95, check_number, low=0, high=1, open_low=True, open_high=True)
     allow_code: bool = field(default=False, kw_only=True)
 
@@ -38,13 +38,17 @@ class _Overlap(SummedMeasure):
     missing_choices: ClassVar[tuple[str, ...]] = COMPLETE
 
     def __post_init__(self) -> None:
+        if isinstance(self.weights, (list, tuple, np.ndarray)):
+            # Numbers are about models; a name is about records.
+            object.__setattr__(self, "model_weights", self.weights)
+            object.__setattr__(self, "weights", None)
         super().__post_init__()
         models = self._models()
-        if self.weights is not None:
-            weights = check_vector("weights", self.weights, len(models))
+        if self.model_weights is not None:
+            weights = check_vector("model_weights", self.model_weights, len(models))
             if np.any(weights < 0) or weights.sum() == 0:
-                raise InputError("weights must be positive", weights.tolist(), "Give one weight per model")
-            object.__setattr__(self, "weights", tuple(float(w) for w in weights))
+                raise InputError("model_weights must be positive", weights.tolist(), "Give one weight per model")
+            object.__setattr__(self, "model_weights", tuple(float(w) for w in weights))
 
     def _models(self) -> dict[str, Any]:
         given = self.model
@@ -60,8 +64,8 @@ class _Overlap(SummedMeasure):
     def uses(self, original: pd.DataFrame) -> list[Any]:
         return list(dict.fromkeys(c for m in self._models().values() for c in m.variables(original)))
 
-    def begin(self, original: pd.DataFrame) -> dict[str, Any]:
-        return {name: model.start(original) for name, model in self._models().items()}
+    def begin(self, original: pd.DataFrame, *weights: Array) -> dict[str, Any]:
+        return {name: model.start(original, *weights) for name, model in self._models().items()}
 
     def survey(self, piece: pd.DataFrame) -> Together:
         return Together({name: _summable(model).survey(piece) for name, model in self._models().items()})
@@ -69,22 +73,23 @@ class _Overlap(SummedMeasure):
     def settle(self, original: Together, released: Together) -> dict[str, Any]:
         return {name: model.settle(original.of[name], released.of[name]) for name, model in self._models().items()}
 
-    def partial(self, piece: pd.DataFrame, plan: Any, which: str) -> Together:
-        return Together({name: model.partial(piece, plan[name], which) for name, model in self._models().items()})
+    def partial(self, piece: pd.DataFrame, plan: Any, which: str, *weights: Array) -> Together:
+        models = self._models().items()
+        return Together({name: model.partial(piece, plan[name], which, *weights) for name, model in models})
 
     def total(self, original: Together, released: Together, plan: Any) -> Measured:
         models = self._models().items()
         return self._judge({k: m.total(original.of[k], released.of[k], plan[k]) for k, m in models})
 
-    def compare(self, state: dict[str, Any], released: pd.DataFrame) -> Measured:
-        return self._judge({name: started.against(released) for name, started in state.items()})
+    def compare(self, state: dict[str, Any], released: pd.DataFrame, *weights: Array) -> Measured:
+        return self._judge({name: started.against(released, *weights) for name, started in state.items()})
 
     def _judge(self, pairs: dict[str, tuple[Fit, Fit]]) -> Measured:
         """The measure from the fits of original and release, by model."""
         raise NotImplementedError
 
     def _weights(self, count: int) -> Array:
-        return np.ones(count) if self.weights is None else np.array(self.weights)
+        return np.ones(count) if self.model_weights is None else np.array(self.model_weights)
 
     def _average(self, values: list[float]) -> float:
         weights = self._weights(len(values))
@@ -105,7 +110,7 @@ class IntervalOverlap(_Overlap):
     model : str, model, list or dict
         A formula for least squares, ``Logistic(...)``, ``Poisson(...)``, ``Means(...)``, ``Quantiles(...)``,
         ``Correlations(...)``, ``Statistic(...)``, or several of them.
-    weights : list of float, optional
+    model_weights : list of float, optional
         Weights of several models; equal unless given.
     level : float
         Confidence level of the intervals.
@@ -179,7 +184,7 @@ class EllipsoidOverlap(_Overlap):
 
     Parameters
     ----------
-    model, weights, level
+    model, model_weights, level
         As for `IntervalOverlap`; the model must have a joint covariance.
     method : "exact" or "draws"
         Quadrature, correct to about 1e-12, or Monte Carlo with a standard error.
@@ -245,7 +250,7 @@ class CoefficientChanges(_Overlap):
 
     Parameters
     ----------
-    model, weights, level
+    model, model_weights, level
         As for `IntervalOverlap`; a coefficient is significant if its interval does not hold zero.
     kind : "sign" or "significance"
         What is counted. A switch of sign counts only where the original's coefficient is significant, as the paper has

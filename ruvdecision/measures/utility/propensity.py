@@ -15,16 +15,15 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 from scipy import linalg, special
-from scipy.stats import rankdata
 
 from ...checks import as_generator, check_choice, check_integer, check_number, checked
 from ...errors import InputError
 from ...numerics.glm import logistic
 from ...protocols import Array
-from ..base import Measure, Measured, one_thread
+from ..base import Measured, WeightedMeasure, one_thread
 from ..frames import Flags, Ints, Names, as_names, encode, is_number, is_time, joined_codes, refuse_mixed
 from ..kernels import grow_classes, grow_tree
-from .cdf import kolmogorov
+from .cdf import Law, kolmogorov
 from .cluster import check_cluster_count, linkage_cut, pool
 
 STATISTICS = ("pMSE", "U", "ratio", "z", "SPECKS")
@@ -45,7 +44,7 @@ def _check_degree(name: str, degree: Any, options: tuple[int | str, ...]) -> int
 
 
 @dataclass(frozen=True, repr=False)
-class _PropensityMeasure(Measure):
+class _PropensityMeasure(WeightedMeasure):
     """What all propensity measures share: the numbers made of the scores, and their null values."""
 
     columns: Names = checked(None, as_names)
@@ -73,11 +72,11 @@ class _PropensityMeasure(Measure):
         """What depends on the pooled records but not on which file they come from."""
         raise NotImplementedError
 
-    def scores(self, plan: Any, source: Flags) -> tuple[Array, int]:
+    def scores(self, plan: Any, source: Flags, weights: Array | None = None) -> tuple[Array, int]:
         """Propensity scores, and the number of coefficients (beside the constant) behind them."""
         raise NotImplementedError
 
-    def closed_null(self, slopes: int, n: int, c: float) -> tuple[float, float] | None:
+    def closed_null(self, slopes: int, n: float, c: float) -> tuple[float, float] | None:
         """Expectation and standard deviation of pMSE when both files are samples of one population."""
         return None
 
@@ -85,21 +84,26 @@ class _PropensityMeasure(Measure):
         """Both files together, as `plan` takes them."""
         return np.concatenate(encode(self.name, original, released)[:2])
 
-    def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
-        source = np.arange(len(state) + len(released)) >= len(state)
+    def compare(
+        self, state: tuple[pd.DataFrame, Array | None], released: pd.DataFrame, weights: Array | None = None
+    ) -> Measured:
+        original, own = state
+        source = np.arange(len(original) + len(released)) >= len(original)
+        often = None if own is None or weights is None else np.concatenate([w / w.mean() for w in (own, weights)])
         n, c = len(source), float(source.mean())
         with one_thread():
-            plan = self.plan(self.encoded(state, released))
-            scores, slopes = self.scores(plan, source)
-            gap = scores - c
-            value = float(np.square(np.where(np.abs(gap) < ROUNDED, 0.0, gap)).sum())
+            plan = self.plan(self.encoded(original, released))
+            scores, slopes = self.scores(plan, source, often)
+            gap = np.square(np.where(np.abs(scores - c) < ROUNDED, 0.0, scores - c))
+            value = float(gap.sum() if often is None else often @ gap)
             if self.null == "permutation":
-                law: tuple[float, float, float] | None = self._permuted(plan, source)
+                law: tuple[float, float, float] | None = self._permuted(plan, source, often)
             else:
-                closed = self.closed_null(slopes, n, c)
+                # Weights count for fewer records than there are (Kish).
+                size = n if often is None else float(often.sum() ** 2 / (often @ often))
+                closed = self.closed_null(slopes, size, c)
                 law = None if closed is None else (*closed, 0.0)
-        parts = {"U": value, "pMSE": value / n, "SPECKS": _separation(scores, source), "coefficients": float(slopes)}
-        parts |= _told_apart(scores, source)
+        parts = {"U": value, "pMSE": value / n, "coefficients": float(slopes), **_told_apart(scores, source, often)}
         error = 0.0
         if law is not None:
             mean, sd, mean_error = law
@@ -111,12 +115,16 @@ class _PropensityMeasure(Measure):
                 error = _over(mean_error, sd)
         return Measured(parts[self.statistic], error, parts)
 
-    def _permuted(self, plan: Any, source: Flags) -> tuple[float, float, float]:
+    def _permuted(self, plan: Any, source: Flags, often: Array | None) -> tuple[float, float, float]:
         rng = as_generator(self.seed)
         shuffled = [rng.permutation(source) for _ in range(self.permutations)]
-        c = float(source.mean())
+
+        def value(labels: Flags) -> float:
+            c = np.average(labels, weights=often)
+            return float(np.average((self.scores(plan, labels, often)[0] - c) ** 2, weights=often))
+
         with ThreadPoolExecutor(max_workers=2) as workers:
-            values = np.array(list(workers.map(lambda s: float(((self.scores(plan, s)[0] - c) ** 2).mean()), shuffled)))
+            values = np.array(list(workers.map(value, shuffled)))
         sd = float(values.std(ddof=1))
         return float(values.mean()), sd, sd / float(np.sqrt(len(values)))
 
@@ -162,10 +170,10 @@ class Propensity(_PropensityMeasure):
     def plan(self, pooled: Array) -> Array:
         return design_rows(pooled, self.degree)
 
-    def scores(self, plan: Array, source: Flags) -> tuple[Array, int]:
-        return logistic_scores(plan, source)[0], len(plan) - 1
+    def scores(self, plan: Array, source: Flags, weights: Array | None = None) -> tuple[Array, int]:
+        return logistic_scores(plan, source, weights)[0], len(plan) - 1
 
-    def closed_null(self, slopes: int, n: int, c: float) -> tuple[float, float]:
+    def closed_null(self, slopes: int, n: float, c: float) -> tuple[float, float]:
         unit = (c * (1 - c) if self.null == "independent" else (1 - c) ** 2 * c) / n
         return slopes * unit, float(np.sqrt(2 * slopes)) * unit
 
@@ -234,15 +242,17 @@ class TreePropensity(_PropensityMeasure):
         values = np.ascontiguousarray(values.T)
         return values, np.ascontiguousarray(np.argsort(values, axis=1, kind="stable")), levels
 
-    def scores(self, plan: tuple[Array, Ints, Ints | None], source: Flags) -> tuple[Array, int]:
+    def scores(
+        self, plan: tuple[Array, Ints, Ints | None], source: Flags, weights: Array | None = None
+    ) -> tuple[Array, int]:
         values, order, levels = plan
         limits = self.min_split, self.min_leaf, self.max_depth
         if levels is None:
-            scores, leaves = tree_scores(values, order, source, self.cp, *limits)
+            scores, leaves = tree_scores(values, order, source, self.cp, *limits, weights=weights)
             return scores, leaves - 1
-        y = np.asarray(source, dtype=np.float64)
-        leaf, leaves = grow_classes(values, order, levels, y, *limits, self.cp)
-        return (np.bincount(leaf, weights=y) / np.bincount(leaf))[leaf], int(leaves) - 1
+        often = np.ones(len(source)) if weights is None else weights
+        leaf, leaves = grow_classes(values, order, levels, often * source, often, *limits, self.cp)
+        return _leaf_means(leaf, source, often), int(leaves) - 1
 
 
 @dataclass(frozen=True, repr=False)
@@ -277,9 +287,11 @@ class ClusteredPropensity(_PropensityMeasure):
     label: ClassVar[str] = "clustered pMSE"
     reference: ClassVar[str] = f"{WOO}, section 2.3"
 
-    def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
-        check_cluster_count(self.clusters, len(state) + len(released))
-        return super().compare(state, released)
+    def compare(
+        self, state: tuple[pd.DataFrame, Array | None], released: pd.DataFrame, weights: Array | None = None
+    ) -> Measured:
+        check_cluster_count(self.clusters, len(state[0]) + len(released))
+        return super().compare(state, released, weights)
 
     def plan(self, pooled: Array) -> list[tuple[Ints, Array]]:
         if self.standardise:
@@ -290,7 +302,7 @@ class ClusteredPropensity(_PropensityMeasure):
         members = np.split(order, np.cumsum(np.bincount(labels))[:-1])
         return [(rows, design_rows(pooled[rows], self.degree)) for rows in members]
 
-    def scores(self, plan: list[tuple[Ints, Array]], source: Flags) -> tuple[Array, int]:
+    def scores(self, plan: list[tuple[Ints, Array]], source: Flags, weights: Array | None = None) -> tuple[Array, int]:
         scores = np.empty(len(source))
         slopes = 0
         for rows, design in plan:
@@ -299,32 +311,31 @@ class ClusteredPropensity(_PropensityMeasure):
             if own.all() or not own.any():
                 scores[rows] = own
                 continue
-            found, separated = logistic_scores(design, own)
-            scores[rows] = own.mean() if separated and self.separable == "share" else found
+            often = None if weights is None else weights[rows]
+            found, separated = logistic_scores(design, own, often)
+            scores[rows] = np.average(own, weights=often) if separated and self.separable == "share" else found
         return scores, slopes
 
-    def closed_null(self, slopes: int, n: int, c: float) -> tuple[float, float]:
+    def closed_null(self, slopes: int, n: float, c: float) -> tuple[float, float]:
         unit = c * (1 - c) / n
         return slopes * unit, float(np.sqrt(2 * slopes)) * unit
 
 
-def _separation(scores: Array, source: Flags) -> float:
-    """Kolmogorov-Smirnov distance between the scores of the two files.
+def _told_apart(scores: Array, source: Flags, weights: Array | None) -> dict[str, float]:
+    """How far the scores tell the files apart.
 
-    Scores that differ by rounding are one: separated records have the limits 0 and 1, and which of them is nearer means
-    nothing.
+    SPECKS, the Kolmogorov-Smirnov distance between the scores of the files; PO50, the percentage of records on the
+    right side of 0.5, beyond 50; and Mann and Whitney's U. Scores that differ by rounding are one: separated records
+    have the limits 0 and 1, and which of them is nearer means nothing.
     """
     scores = np.round(scores, 9)
-    return kolmogorov(np.sort(scores[source]), np.sort(scores[~source]))
-
-
-def _told_apart(scores: Array, source: Flags) -> dict[str, float]:
-    """PO50, the percentage of records on the right side of 0.5, beyond 50, and Mann and Whitney's U of the scores."""
-    scores = np.round(scores, 9)
-    right = np.where(source, scores > 0.5, scores <= 0.5).mean()
-    m = int(source.sum())
-    above = float(rankdata(scores)[source].sum()) - m * (m + 1) / 2
-    return {"PO50": 100 * float(right) - 50, "Mann-Whitney": above}
+    mine, others = (Law.of(scores[s], None if weights is None else weights[s]) for s in (source, ~source))
+    right = np.average(np.where(source, scores > 0.5, scores <= 0.5), weights=weights)
+    at, n = scores[source], len(source) - int(source.sum())
+    # Half of those with the same score: numbers below it count whole, and so do those up to it.
+    below = (others.below(at) + others.below(np.nextafter(at, -np.inf))) / 2 * n
+    above = float(below.sum() if weights is None else weights[source] @ below)
+    return {"SPECKS": kolmogorov(mine, others), "PO50": 100 * float(right) - 50, "Mann-Whitney": above}
 
 
 def _over(a: float, b: float) -> float:
@@ -368,34 +379,45 @@ def design_rows(pooled: Array, degree: int | str) -> Array:
     return work
 
 
-def logistic_scores(design: Array, source: Flags) -> tuple[Array, bool]:
+def logistic_scores(design: Array, source: Flags, weights: Array | None = None) -> tuple[Array, bool]:
     """Fitted probabilities of a logistic regression, and whether the files can be separated by it.
 
     ``design`` has one row per coefficient, the first of ones, rows linearly independent. Separated records tend to 0
     and 1.
     """
     start = np.zeros(len(design))
-    start[0] = special.logit(source.mean())
-    fit = logistic.maximise(design, source.astype(np.float64), start)
+    start[0] = special.logit(np.average(source, weights=weights))
+    fit = logistic.maximise(design, source.astype(np.float64), start, weights)
     return fit.mean, fit.separated
 
 
 def tree_scores(
-    values: Array, order: Ints, source: Flags, cp: float, min_split: int = 20, min_leaf: int = 7, max_depth: int = 30
+    values: Array,
+    order: Ints,
+    source: Flags,
+    cp: float,
+    min_split: int = 20,
+    min_leaf: int = 7,
+    max_depth: int = 30,
+    weights: Array | None = None,
 ) -> tuple[Array, int]:
     """Scores of the optimally pruned regression tree and its number of leaves; ``order`` sorts the rows of ``values``.
 
     Its own kernel, because permutations share the sorted orders: that is what keeps the null distribution quicker than
     scikit-learn's trees one by one (benchmarks/bench_measures.py).
     """
-    y = np.asarray(source, dtype=np.float64)
-    c = float(y.mean())
+    n, often = len(source), np.ones(len(source)) if weights is None else weights
+    c = float(np.average(source, weights=weights))
     if len(values) == 0:  # files of one category have nothing to split by
-        return np.full(len(y), c), 1
-    leaf, leaves = grow_tree(
-        values, order, y, min_split, min_leaf, max_depth, 1e-12 * len(y), cp * len(y) * c * (1 - c)
-    )
-    return (np.bincount(leaf, weights=y) / np.bincount(leaf))[leaf], int(leaves)
+        return np.full(n, c), 1
+    penalty = cp * n * c * (1 - c)
+    leaf, leaves = grow_tree(values, order, often * source, often, min_split, min_leaf, max_depth, 1e-12 * n, penalty)
+    return _leaf_means(leaf, source, often), int(leaves)
+
+
+def _leaf_means(leaf: Ints, source: Flags, often: Array) -> Array:
+    """The release's share of each record's leaf."""
+    return (np.bincount(leaf, weights=often * source) / np.bincount(leaf, weights=often))[leaf]
 
 
 def _monomials(rows: Array, degree: int | str) -> Array:

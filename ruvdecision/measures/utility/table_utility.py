@@ -18,7 +18,7 @@ from ...checks import check_choice, check_integer, check_integers, checked, is_s
 from ...errors import InputError
 from ...protocols import Array
 from .. import frames
-from ..base import Measure, Measured
+from ..base import Measured, WeightedMeasure
 from ..frames import Ints, Names
 from ..tables import cells
 
@@ -85,7 +85,7 @@ def table_measures(original: Array, released: Array, cells_in_all: float | None 
 
 
 @dataclass(frozen=True, repr=False)
-class TableUtility(Measure):
+class TableUtility(WeightedMeasure):
     """How far the tables of original and release differ, by all that synthpop's ``utility.tab`` computes.
 
     The value is one of them (``kind``); ``parts`` has them all (see `table_measures`). With ``way`` every table of so
@@ -135,7 +135,7 @@ class TableUtility(Measure):
             given = {k: (v,) if is_single(v) else tuple(v) for k, v in self.codes.items()}
             object.__setattr__(self, "codes", given)
 
-    def begin(self, original: pd.DataFrame) -> pd.DataFrame:
+    def begin(self, original: pd.DataFrame, weights: Array | None = None) -> tuple[pd.DataFrame, Array | None]:
         """Check what is named; groups need both files."""
         stray = [str(c) for c in self.codes or () if c not in original.columns]
         if stray:
@@ -144,24 +144,30 @@ class TableUtility(Measure):
         if most > original.shape[1]:
             what = f"{self.name} cannot make tables of {most} columns"
             raise InputError(what, f"{original.shape[1]} columns", "Use a smaller way, or more columns")
-        return original
+        return original, weights
 
-    def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
+    def compare(
+        self, state: tuple[pd.DataFrame, Array | None], released: pd.DataFrame, weights: Array | None = None
+    ) -> Measured:
         """Code both files once, then count table after table."""
-        n, names = len(state), [str(c) for c in state.columns]
-        coded = [self._column(c, state[c], released[c]) for c in state.columns]
+        original, own = state
+        n, names = len(original), [str(c) for c in original.columns]
+        coded = [self._column(c, original[c], released[c]) for c in original.columns]
+        often = [None if w is None else w / w.mean() for w in (own, weights)]
         if self.way is None:
-            parts = self._table(coded, range(len(coded)), n)
+            parts = self._table(coded, range(len(coded)), n, often)
             return Measured(parts[self.kind], parts=parts)
         found = {
-            " x ".join(names[j] for j in chosen): self._table(coded, chosen, n)
+            " x ".join(names[j] for j in chosen): self._table(coded, chosen, n, often)
             for k in self.way
             for chosen in itertools.combinations(range(len(coded)), k)
         }
         values = {name: parts[self.kind] for name, parts in found.items()}
         return Measured(float(np.mean(list(values.values()))), parts=values, table=lambda: pd.DataFrame(found).T)
 
-    def _table(self, coded: Sequence[tuple[Ints, int]], chosen: Sequence[int], n: int) -> dict[str, float]:
+    def _table(
+        self, coded: Sequence[tuple[Ints, int]], chosen: Sequence[int], n: int, often: Sequence[Array | None]
+    ) -> dict[str, float]:
         """Compare one table; only cells that occur are looked at."""
         codes, levels = coded[chosen[0]]
         every = float(levels)
@@ -172,7 +178,8 @@ class TableUtility(Measure):
             if levels > 4 * len(codes):
                 codes = np.unique(codes, return_inverse=True)[1].reshape(-1)
                 levels = int(codes.max()) + 1
-        d, s = (np.bincount(part, minlength=levels).astype(np.float64) for part in (codes[:n], codes[n:]))
+        files = zip((codes[:n], codes[n:]), often, strict=True)
+        d, s = (np.bincount(part, weights=w, minlength=levels).astype(np.float64) for part, w in files)
         return table_measures(d, s, every)
 
     def _column(self, label: Hashable, a: pd.Series, b: pd.Series) -> tuple[Ints, int]:

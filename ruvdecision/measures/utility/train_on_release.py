@@ -11,10 +11,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ...checks import Seed, as_generator, check_integer, checked, fixed_seed
-from ...errors import InputError, UnsupportedError
+from ...errors import InputError, UnsupportedError, failure
 from ...protocols import Array
 from .. import frames
-from ..base import Measure, Measured, one_thread
+from ..base import Measured, WeightedMeasure, one_thread
 from ..frames import ColumnCategories
 from ..risk.records import OtherFile
 
@@ -22,7 +22,7 @@ MODELS = ("boosting", "forest", "linear")
 
 
 @dataclass(frozen=True, repr=False)
-class TrainOnRelease(Measure):
+class TrainOnRelease(WeightedMeasure):
     """Skill on real records of a model that was trained on the release (TSTR, train on synthetic and test on real).
 
     Skill is 1 - (mean squared error) / (mean squared error of the original's mean) for a number, and the same with
@@ -87,36 +87,47 @@ class TrainOnRelease(Measure):
         """The predictors and then the target."""
         return frames.pick_apart(self.name, original, ("predictors", self.predictors), ("target", self.target))
 
-    def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
+    def compare(
+        self, state: tuple[pd.DataFrame, Array | None], released: pd.DataFrame, weights: Array | None = None
+    ) -> Measured:
         """Train both models and test them on the same records."""
-        tables = [state, released]
+        original, own = state
+        tables, often = [original, released], [own, weights]
         if self.holdout is not None:
-            tables.append(self.holdout.taken(self.name, "the holdout", list(state.columns), self.missing))
-        whole = [t[t.iloc[:, -1].notna()] for t in tables]
+            used = list(original.columns) if weights is None else [*original.columns, self.weights]
+            held = self.holdout.taken(self.name, "the holdout", used, self.missing)
+            tables.append(held[original.columns])
+            often.append(None if weights is None else frames.positive(self.name, held[self.weights], "the holdout"))
+        there = [t.iloc[:, -1].notna().to_numpy(dtype=bool) for t in tables]
+        whole = [t[k] for t, k in zip(tables, there, strict=True)]
+        w = [np.ones(k.sum()) if v is None else v[k] / v[k].mean() for v, k in zip(often, there, strict=True)]
         omitted = sum(map(len, tables)) - sum(map(len, whole))
         for t, which in zip(whole, ("the original", "the release", "the holdout"), strict=False):
             frames.enough_rows(self.name, len(t), 2, which)
         x, (y, classes) = _design(self.name, whole), self._targets([t.iloc[:, -1] for t in whole])
         # The order of a file means nothing, and a model that draws must not see it.
         rows = [np.lexsort((*np.atleast_2d(b.T), *a.T)) for a, b in zip(x, y, strict=True)]
-        x, y = ([part[row] for part, row in zip(both, rows, strict=True)] for both in (x, y))
-        truth = y[-1] if self.holdout is not None else y[0]
-        base = _squares(truth, y[0].mean(axis=0)[None])
+        x, y, w = ([part[row] for part, row in zip(both, rows, strict=True)] for both in (x, y, w))
+        weighty = weights is not None
+        truth, tested = (y[-1], w[-1]) if self.holdout is not None else (y[0], w[0])
+        base = tested * _squares(truth, np.average(y[0], axis=0, weights=w[0])[None])
         if not base.sum() > 0:
             what = f"{self.name} needs a target that varies"
-            raise InputError(what, f"{state.columns[-1]} is constant", "Choose another column")
+            raise InputError(what, f"{original.columns[-1]} is constant", "Choose another column")
         with one_thread():
+            train = [(x[i], y[i], w[i] if weighty else None) for i in (0, 1)]
             if self.holdout is not None:
-                guesses = [self._fit(x[i], y[i], classes, x[2]) for i in (1, 0)]
+                guesses = [self._fit(*train[i], classes, x[2]) for i in (1, 0)]
             else:
-                guesses = [self._fit(x[1], y[1], classes, x[0]), self._cross_validated(x[0], y[0], classes)]
-        losses = [_squares(truth, guess) for guess in guesses]
+                guesses = [self._fit(*train[1], classes, x[0]), self._cross_validated(*train[0], classes)]
+        losses = [tested * _squares(truth, guess) for guess in guesses]
         skill, real = (1.0 - float(loss.sum() / base.sum()) for loss in losses)
         spread = (losses[0] - (1.0 - skill) * base) / base.mean()
         error = float(spread.std(ddof=1) / np.sqrt(len(spread))) if len(spread) > 1 else 0.0
         parts = {"original": real, "ratio": skill / real if real > 0 else 0.0, "without target": float(omitted)}
         if classes is not None:
-            right = [float((guess.argmax(axis=1) == truth.argmax(axis=1)).mean()) for guess in guesses]
+            hits = [guess.argmax(axis=1) == truth.argmax(axis=1) for guess in guesses]
+            right = [float(np.average(hit, weights=tested)) for hit in hits]
             parts |= {"accuracy": right[0], "accuracy original": right[1]}
         return Measured(skill, error, parts)
 
@@ -131,31 +142,45 @@ class TrainOnRelease(Measure):
             levels = levels.plus(other)
         return [(levels.codes(c)[:, None] == np.arange(len(levels))).astype(np.float64) for c in columns], levels
 
-    def _fit(self, x: Array, y: Array, classes: ColumnCategories | None, at: Array) -> Array:
+    def _fit(self, x: Array, y: Array, weights: Array | None, classes: ColumnCategories | None, at: Array) -> Array:
         """What a model trained on x and y says at other places: a mean, or the probability of each category."""
         if classes is None:
             if np.ptp(y) == 0:
                 return np.full(len(at), y[0])
-            return np.asarray(self._made(False).fit(x, y).predict(at), dtype=np.float64).reshape(-1)
+            return np.asarray(self._trained(False, x, y, weights).predict(at), dtype=np.float64).reshape(-1)
         found = np.zeros((len(at), y.shape[1]))
         code = y.argmax(axis=1)
         if (code == code[0]).all():
             found[:, code[0]] = 1.0
             return found
-        made = self._made(True).fit(x, code)
+        made = self._trained(True, x, code, weights)
         if not hasattr(made, "predict_proba"):
             what = f"{self.name} needs a classifier with probabilities for a category"
             raise UnsupportedError(what, type(made).__name__, 'Use estimator="boosting"')
         found[:, made.classes_] = made.predict_proba(at)
         return found
 
-    def _cross_validated(self, x: Array, y: Array, classes: ColumnCategories | None) -> Array:
+    def _trained(self, classify: bool, x: Array, y: Array, weights: Array | None) -> Any:
+        """A model, with the records' weights if they have any."""
+        made = self._made(classify)
+        if weights is None:
+            return made.fit(x, y)
+        last = f"{made.steps[-1][0]}__sample_weight" if hasattr(made, "steps") else "sample_weight"
+        try:
+            return made.fit(x, y, **{last: weights})
+        except (TypeError, ValueError) as error:
+            what = f"{self.name} cannot give the model the weights of records"
+            raise UnsupportedError(what, failure(error), 'Use estimator="boosting", or leave weights= out') from None
+
+    def _cross_validated(self, x: Array, y: Array, weights: Array | None, classes: ColumnCategories | None) -> Array:
         """What models trained on the other folds say at each record."""
         frames.enough_rows(self.name, len(x), self.folds, "the original")
         fold = as_generator(self.seed).permutation(np.arange(len(x)) % self.folds)
         found = np.empty_like(y)
         for k in range(self.folds):
-            found[fold == k] = self._fit(x[fold != k], y[fold != k], classes, x[fold == k])
+            rest = fold != k
+            own = None if weights is None else weights[rest]
+            found[~rest] = self._fit(x[rest], y[rest], own, classes, x[~rest])
         return found
 
     def _made(self, classify: bool) -> Any:

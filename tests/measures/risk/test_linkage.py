@@ -7,10 +7,8 @@ import pandas as pd
 import pytest
 from measured import two_columns
 
-from ruvdecision.measures import (
-    FellegiSunter,
-    RecordLinkage,
-)
+from ruvdecision.errors import InputError
+from ruvdecision.measures import FellegiSunter, IntervalDisclosure, RecordLinkage
 
 
 @pytest.mark.parametrize("distance", ["standardised", "mahalanobis"])
@@ -78,3 +76,22 @@ def test_a_large_offset_makes_no_ties(measure, offset: float) -> None:
     expected = float(measure(original, released))
     assert float(measure(original + offset, released + offset)) == pytest.approx(expected, abs=0.01)
     assert float(measure(original + offset, original + offset)) == pytest.approx(float(measure(original, original)))
+
+
+def test_a_longer_release_is_linked_by_its_labels() -> None:
+    """Several released records of one respondent: each looks for its original, as one file after another would."""
+    rng = np.random.default_rng(5)
+    original = pd.DataFrame(rng.normal(size=(30, 2)), columns=["a", "b"])
+    copies = [original + 0.3 * rng.normal(size=(30, 2)) for _ in range(3)]
+    together = pd.concat(copies)
+    for measure in (RecordLinkage(), FellegiSunter(), IntervalDisclosure(width_sd=0.2)):
+        found = measure.per_record(original, together)
+        assert len(found) == 90
+        if not isinstance(measure, FellegiSunter):  # whose probabilities are fitted to all pairs
+            alone = np.concatenate([measure.per_record(original, copy) for copy in copies])
+            np.testing.assert_allclose(found, alone)
+            assert float(measure(original, together)) == pytest.approx(alone.mean())
+    with pytest.raises(InputError, match="each original's own record"):
+        RecordLinkage(link="original to released")(original, together)
+    with pytest.raises(InputError, match=r"whose rows.*replicated_uniques"):
+        RecordLinkage()(original, together.reset_index(drop=True))

@@ -303,6 +303,8 @@ def test_a_subsample_is_paired_by_its_labels() -> None:
     with pytest.raises(InputError, match="whose rows"):
         RecordLinkage()(x, y.reset_index(drop=True))
     with pytest.raises(InputError, match="more rows"):
+        RecordLinkage(link=BACK)(y, x)
+    with pytest.raises(InputError, match="whose rows"):
         RecordLinkage()(y, x)
     with pytest.raises(InputError, match="unique row labels"):
         RecordLinkage()(x.set_axis(["w", "w", "y", "z"]), y)

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from ruvdecision.errors import InputError
 from ruvdecision.measures.tables.cells import common_codes, joint_codes, merge
-from ruvdecision.measures.utility.cdf import step_differences
+from ruvdecision.measures.utility.cdf import Law, step_differences
 
 VALUES = st.lists(st.sampled_from(["x", "y", "z", None]), min_size=1, max_size=12)
 
@@ -66,7 +66,7 @@ def test_joint_codes_of_no_rows() -> None:
 )
 def test_differences_between_steps(first: list[int], second: list[int]) -> None:
     a, b = np.sort(np.array(first, dtype=float)), np.sort(np.array(second, dtype=float))
-    values, gap = step_differences(a, b)
+    values, gap = step_differences(Law(a), Law(b))
     assert values.tolist() == sorted(first + second)
     for i, value in enumerate(values):
         if i + 1 == len(values) or values[i + 1] != value:

@@ -98,7 +98,7 @@ def test_reference_files(files: tuple[pd.DataFrame, pd.DataFrame], numbers: dict
 # -- distances of tables -----------------------------------------------------------------------------------
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(st.integers(0, 10**6))
 def test_tables_agree_with_pandas_and_scipy(seed: int) -> None:
     x, y = random_files(seed)
@@ -116,7 +116,7 @@ def test_tables_agree_with_pandas_and_scipy(seed: int) -> None:
         assert value == approx(value.table["change"].abs().mean()) and len(value.table) == 3
 
 
-@settings(max_examples=10)
+@settings(max_examples=4)
 @given(st.integers(0, 10**6))
 def test_tables_do_not_care_about_order_or_names(seed: int) -> None:
     x, y = random_files(seed)
@@ -285,7 +285,7 @@ def test_entropy_left_about_a_record() -> None:
     assert EntropyLoss()(x, x) == 0 and EntropyLoss()(x, ["u"] * 4) == approx(np.log(2))
 
 
-@settings(max_examples=25)
+@settings(max_examples=8)
 @given(st.integers(0, 10**6))
 def test_entropy_loss_is_joint_minus_marginal(seed: int) -> None:
     x, y = random_files(seed)

@@ -23,6 +23,7 @@ from ruvdecision.measures import (
     SlicedWasserstein,
     Wasserstein,
 )
+from ruvdecision.measures.utility import distance
 
 
 @pytest.mark.parametrize("value", AWKWARD)
@@ -67,3 +68,16 @@ def test_energy_distance_does_not_depend_on_the_origin() -> None:
     near = [float(EnergyDistance(standardise=False)(x + far, y + far)) for far in (0.0, 1e6, 1e10)]
     assert near[0] == pytest.approx(energy_distance(x, y) ** 2, rel=1e-10)
     assert all(a == pytest.approx(b, rel=1e-12) for a, b in pairwise(near))
+
+
+def test_energy_of_projections_is_that_of_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean over all directions times a constant: an estimate with its error, which long files use by themselves."""
+    rng = np.random.default_rng(1)
+    a = rng.normal(size=(300, 4))
+    b = a + 0.5 * rng.normal(size=a.shape)
+    exact, drawn = EnergyDistance()(a, b), EnergyDistance(projections=400)(a, b)
+    assert drawn.error > 0 and abs(drawn - exact) < 4 * drawn.error and drawn.error < 0.05 * exact
+    others = [float(EnergyDistance(projections=40, seed=s)(a, b)) for s in range(1, 40)]
+    assert np.std(others) == pytest.approx(EnergyDistance(projections=40)(a, b).error, rel=0.6)
+    monkeypatch.setattr(distance, "ALL_PAIRS", 299)
+    assert float(EnergyDistance()(a, b)) == float(EnergyDistance(projections=100)(a, b))

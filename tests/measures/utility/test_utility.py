@@ -844,7 +844,7 @@ def test_the_original_is_fitted_once(monkeypatch):
     calls = []
     fit = Linear._fit
     monkeypatch.setattr(
-        Linear, "_fit", lambda self, plan, table, which: calls.append(which) or fit(self, plan, table, which)
+        Linear, "_fit", lambda self, plan, table, which, *w: calls.append(which) or fit(self, plan, table, which, *w)
     )
     prepared = IntervalOverlap("a ~ b + c").prepare(original)
     for _ in range(3):
