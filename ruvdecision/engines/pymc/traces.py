@@ -33,7 +33,7 @@ Groups = dict[str, xr.Dataset]
 def as_arviz(groups: Mapping[str, xr.Dataset]) -> Any:
     """Groups as the ArviZ that is installed takes them: InferenceData (ArviZ 0) or an xarray DataTree (ArviZ 1)."""
     az = quiet_arviz()
-    if hasattr(az, "InferenceData"):
+    if az.__version__.startswith("0."):
         return az.InferenceData(**groups)
     return xr.DataTree.from_dict({f"/{name}": dataset for name, dataset in groups.items()})
 
