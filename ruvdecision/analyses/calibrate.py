@@ -25,7 +25,7 @@ from ..engines.pymc.model import compiled_model
 from ..engines.pymc.sampling import Sampling
 from ..errors import InputError, UnsupportedError, kind_of
 from ..losses import Quadratic, ZeroOne
-from ..masks.base import Mask
+from ..masks.base import Mask, check_mask
 from ..protocols import Array, Belief, Engine
 from ..running.progress import Bar
 from ..running.replication import replicate_seeds
@@ -50,6 +50,7 @@ def calibrate(
     simulations: int = 200,
     *,
     draws: int = 99,
+    knows: Mask | None = None,
     engine: Engine | str = "auto",
     alpha: float = 0.01,
     seed: Seed = None,
@@ -75,6 +76,8 @@ def calibrate(
         Data sets to draw. More find smaller faults.
     draws : int, default 99
         Draws from each posterior among which the truth is ranked.
+    knows : Mask, optional
+        What the user has already seen of the same records, as in `User`.
     engine : "auto", name or engine
         How posteriors are computed. Where "auto" (or "sampling") samples, it takes few draws, 2 chains of 500.
     alpha : float, default 0.01
@@ -108,6 +111,8 @@ def calibrate(
     alpha = check_number("alpha", alpha, low=0, high=1, open_low=True, open_high=True)
     if not isinstance(mask, Mask):
         raise InputError("calibrate needs a mask", kind_of(mask), "Write ruv.Noise(variance=2), for example")
+    if knows is not None:
+        mask = mask & check_mask("knows", knows)
     # The loss does not matter to the posterior, but labels have no distances.
     labels = isinstance(belief, FiniteBelief) and (belief.states.labelled or belief.levels.labelled)
     user = User(belief, target, ZeroOne() if labels else Quadratic())

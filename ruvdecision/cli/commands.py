@@ -68,6 +68,9 @@ def add_explore(commands: Commands) -> None:
     page.add_argument(
         "--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (default: 127.0.0.1, this machine only)"
     )
+    page.add_argument(
+        "--export", metavar="LESSON", help="write this lesson as LESSON.html, a page without a program, and end"
+    )
     page.add_argument("--no-browser", action="store_true", help="do not open the browser")
     page.add_argument("--debug", action="store_true", help="show the traceback of an error")
     page.set_defaults(command=explore)
@@ -75,12 +78,15 @@ def add_explore(commands: Commands) -> None:
 
 def explore(options: argparse.Namespace) -> int:
     """Open a page with sliders."""
-    from ..explore import explore as serve
-    from ..studies import parse_settings
+    from ..explore import explore as serve, export_lesson
+    from ..studies import file_name, parse_settings
 
     if options.set and options.file is None:
         do = "Name the file: ruvdecision explore models/FILE.py"
         raise InputError("--set is for a study file", ", ".join(options.set), do)
+    if options.export is not None:
+        line(f"wrote {export_lesson(options.export, f'{file_name(options.export)}.html')}")
+        return 0
     where = {"host": options.host, "port": options.port, "browser": not options.no_browser}
     serve(options.file, settings=parse_settings(options.set), debug=options.debug, **where)
     return 0

@@ -275,7 +275,8 @@ class Choice:
         if self.row.one_release:
             remarks.append("its numbers are of one release: without an error, as another draw would give others")
         if not self.row.converged:
-            remarks.append(f"its {unsettled(self.row.engine)}")
+            both = self.row.intruder_uncertainty, self.row.scientist_uncertainty
+            remarks.append(f"its {unsettled(self.row.engine, *both)}")
         if self.left_out:
             plural = "s" * (self.left_out > 1)
             remarks.append(

@@ -95,8 +95,13 @@ class AlreadyKnows(Rewrite):
         return self.inner.row_kinds(self.inner.problem, rows)
 
 
+def told(user: Any, mask: Mask) -> tuple[Any, Mask]:
+    """A user without knowledge, and a release that comes with it."""
+    return (user, mask) if user.knows is None else (replace(user, knows=None), Informed((mask, user.knows)))
+
+
 def _with(mask: Mask, problem: Problem) -> Mask:
-    return Informed((mask, problem.user.knows))
+    return told(problem.user, mask)[1]
 
 
 def _told(problem: Problem) -> Problem:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import wraps
 from importlib import import_module
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -145,10 +146,15 @@ class Evidence:
 
 
 class MaskMixture(Protocol):
-    """Posteriors over what a mask may have been."""
+    """Posteriors over what a mask may have been, the prior of that, and the log densities of a release with ranks."""
 
     @property
     def masks(self) -> tuple[Mask, ...]: ...
+
+    @property
+    def prior(self) -> Array: ...
+
+    def log_densities(self, release: Any) -> tuple[Array, Array]: ...
 
     def after(self, release: Any, rng: np.random.Generator) -> Posterior: ...
 
@@ -285,6 +291,12 @@ class BaseEngine:
     planned: ClassVar[bool] = False
     """Whether files are drawn from the belief where there are no data, for each of which a posterior is computed."""
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Every engine's `posterior` takes users who already know something, or do not know the mask."""
+        super().__init_subclass__(**options)
+        if "posterior" in cls.__dict__:
+            cls.posterior = _of_any_user(cls.posterior)  # type: ignore[method-assign]
+
     def prepare(self, problem: Problem) -> Any:
         """What the engine builds for a problem, or a `Refusal`; an `UnsupportedError` is one too."""
         raise NotImplementedError
@@ -388,6 +400,21 @@ class BaseEngine:
         if isinstance(found, Refusal):
             raise found.error()
         return found.run(on_progress=on_progress)[0]
+
+
+def _of_any_user(law: Callable[..., Posterior]) -> Callable[..., Posterior]:
+    """An engine's posterior for users whom it knows, as one for those whose problem is rewritten too."""
+
+    @wraps(law)
+    def posterior(self: BaseEngine, user: Any, mask: Mask, release: Any = None) -> Posterior:
+        if not isinstance(user, User) or (user.knows is None and user.plain):
+            return law(self, user, mask, release)
+        found = self.plan(Problem.of(user, [mask], release=release))
+        if isinstance(found, Refusal):
+            raise found.error()
+        return found.posterior(mask, release)
+
+    return posterior
 
 
 # -- which engine ----------------------------------------------------------------------------------------

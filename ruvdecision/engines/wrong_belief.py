@@ -19,13 +19,32 @@ from ..beliefs.table.belief import TableBelief
 from ..errors import InputError, UnsupportedError
 from ..masks.base import Mask
 from ..masks.rows import NOTHING
-from ..protocols import Loss, Posterior, Solution, Value
-from ..running.replication import REPLICATES, replicate_error, replicate_seeds
+from ..protocols import Array, Loss, Posterior, Solution, Value
+from ..running.replication import REPLICATES, Watched, replicate_error, replicate_seeds
 from ..users.user import User
+<<<<<<< HEAD
 from .base import Evidence, Ints, Judged, Missing, Plan, Problem, ProgressCallback, Refusal, Rewrite, plan_for
 from .names import columns_of
 from .unknown_mask import UnknownMask
+=======
+from .base import (
+    Evidence,
+    Ints,
+    Judged,
+    MaskMixture,
+    Missing,
+    Plan,
+    Problem,
+    ProgressCallback,
+    Refusal,
+    Rewrite,
+    plan_for,
+)
+from .unknown_mask import UnknownMask, combined_weights, log_evidence
+>>>>>>> main
 
+MISLED = 120
+"""Releases that are drawn at least where the mask is not known, as few of them cost a lot."""
 SAMPLED = 8
 """Releases that are drawn where posteriors are sampled and nothing else was asked for."""
 
@@ -37,8 +56,10 @@ class WrongBelief(Rewrite):
     Two problems on the same releases: the user's own, and that of somebody with the agency's belief who knows the mask.
     An engine that serves both may have a closed form. It is exact for normal beliefs, linear-Gaussian masks that are
     known, and losses of the error alone; a sum over all releases for finite beliefs, an integral for one number with
-    noise. Otherwise it is an average over releases (100 unless ``replicates`` says otherwise) of the expected loss
-    under the agency's posterior, with the error of that average. With data the releases are those of the data.
+    noise. Otherwise it is an average over releases (100 unless ``replicates`` says otherwise, 8 where posteriors are
+    sampled) of the expected loss under the agency's posterior, with the error of that average. With data the releases
+    are those of the data. Few releases would not show what it costs not to know the mask: without data 120 are drawn at
+    least.
     """
 
     own: Plan = field(kw_only=True)
@@ -99,31 +120,59 @@ class WrongBelief(Rewrite):
         right = self.engine.row_kinds(self.agency.problem, self.agency.built, rows, located=True)
         return np.concatenate([self.own.row_kinds(replace(self.own.problem, data=None), rows), right], axis=1)
 
-    def drawn(self, mask: Mask, on_progress: ProgressCallback | None = None) -> tuple[tuple[float, float], float]:
+    def drawn(self, mask: Mask, on_progress: ProgressCallback | None = None) -> tuple[Value, float]:
         """Loss over drawn releases with its error, and the loss that the user expects."""
         problem, user = self.problem, self.own.problem.user
         count = REPLICATES if problem.replicates is None else problem.replicates
         if problem.replicates is None and (self.own.engine.planned or self.engine.planned):
-            count = 1 if problem.data is not None else SAMPLED  # every release is a run of a sampler
+            count = SAMPLED  # every release is a run of a sampler
+        masks = self._misleading(mask)
+        count = count if masks is None else max(count, MISLED)
+        misled = None if masks is None else Misled(masks, count)
         costs, within, believed = np.zeros((3, count))
-        first, second = itertools.tee(self._releases(mask, count))
-        pairs = zip(self.own.posteriors(mask, first), self.agency.posteriors(mask, second), strict=True)
-        for r, (mine, right) in enumerate(pairs):
+        first, second, third = itertools.tee(self._releases(mask, count, misled), 3)
+        pairs = zip(self.own.posteriors(mask, first), self.agency.posteriors(mask, second), third, strict=True)
+        for r, (mine, right, release) in enumerate(pairs):
             estimate = user.loss.estimate(mine.posterior, user.actions)
             costs[r], within[r] = cost_of(user.loss, right.posterior, estimate)
             believed[r] = float(user.loss.uncertainty(mine.posterior, user.actions).value)
+            if misled is not None:
+                misled.take(release, right, costs[r])
             if on_progress is not None:
                 on_progress((r + 1) / count)
-        error = replicate_error(costs) if count > 1 else within[0]
-        return (float(costs.mean()), float(error)), float(believed.mean())
+        if misled is not None:
+            weights = misled.weights()
+            return _ratio(weights, costs), float(_ratio(weights, believed).value)
+        error = replicate_error(costs) if count > 1 else within[0] if self._still(mask) else np.nan
+        return Value(costs.mean(), np.asarray(error)), float(believed.mean())
 
-    def _releases(self, mask: Mask, count: int) -> Iterator[Any]:
-        """Releases of the data, or of files drawn from the agency's belief."""
+    def _misleading(self, mask: Mask) -> MaskMixture | None:
+        """The masks that the user thinks possible, where releases by these tell what being misled costs; or None."""
+        one_belief = self.own.problem.user.belief is self.agency.problem.user.belief
+        if not isinstance(self.own, UnknownMask) or self.problem.data is not None or not one_belief:
+            return None
+        mixture = self.own.mixture(mask)
+        return mixture if len(mixture.masks) > 1 else None
+
+    def _still(self, mask: Mask) -> bool:
+        """Whether another release of the data would be the same."""
+        rng = Watched(np.random.PCG64(0))
+        if self.problem.data is not None:
+            mask.release(_numbered(self.problem.data), rng)
+        return self.problem.data is not None and not rng.used
+
+    def _releases(self, mask: Mask, count: int, misled: Misled | None) -> Iterator[Any]:
+        """Releases of the data, or of files drawn from the agency's belief; every other one by a misleading mask."""
         belief, data = self.agency.problem.user.belief, self.problem.data
-        for for_data, for_mask, _ in replicate_seeds(self.problem.seed, count):
+        for r, (for_data, for_mask, for_draws) in enumerate(replicate_seeds(self.problem.seed, count)):
             records = belief.draw(np.random.default_rng(for_data)) if data is None else data
+            maker = mask if misled is None or r % 2 == 0 else misled.maker(np.random.default_rng(for_draws.spawn(1)[0]))
             # A frame keeps the row numbers, which tell who is in a sample; a table of counts has no rows.
+<<<<<<< HEAD
             yield mask.release(records if isinstance(belief, TableBelief) else _numbered(records, belief), for_mask)
+=======
+            yield maker.release(records if isinstance(belief, TableBelief) else _numbered(records), for_mask)
+>>>>>>> main
 
     def _before(self) -> float:
         """Expected loss before any release."""
@@ -165,8 +214,79 @@ def cost_of(loss: Loss, actual: Posterior, estimate: Any) -> Value:
     return actual.expect(lambda theta: loss(estimate, theta), at=estimate)
 
 
+<<<<<<< HEAD
 def _numbered(records: Any, belief: Any) -> pd.DataFrame:
     """Records whose index numbers their rows, under the belief's names."""
     if isinstance(records, (pd.Series, pd.DataFrame)):
         return pd.DataFrame(records.reset_index(drop=True))
     return pd.DataFrame(records, columns=columns_of(belief, len(records)))
+=======
+class Misled:
+    """Releases by masks that the user thinks possible, and how much they count.
+
+    Most releases cost about as much as if the mask were known, and a few cost a lot: those that look as if another mask
+    had made them. Every other release is therefore made by a mask that the user thinks possible, in the second half by
+    those that made the dear ones, and weighed by how much likelier the mask itself is to make it (importance sampling
+    from a defensive mixture; Hesterberg, 1995). Weights are 2 at most.
+    """
+
+    def __init__(self, mixture: MaskMixture, count: int) -> None:
+        self.mixture, self.half = mixture, 2 * (count // 4)
+        self.chances = [np.asarray(mixture.prior)]
+        self.seen: list[tuple[Array, Array, float, float]] = []
+        """Log density of each release and its rank, under every candidate and under the mask itself."""
+        self.costs: list[float] = []
+
+    def maker(self, rng: np.random.Generator) -> Mask:
+        """The mask of the next release."""
+        return self.mixture.masks[int(rng.choice(len(self.mixture.masks), p=self.chances[-1]))]
+
+    def take(self, release: Any, right: Evidence, cost: float) -> None:
+        """Look at a release; after half of them it is known which masks make those that matter."""
+        self.seen.append((*self.mixture.log_densities(release), right.log, right.dimension))
+        self.costs.append(cost)
+        if len(self.seen) == self.half:
+            weights, costs = self.weights(), np.array(self.costs)
+            matters = weights * np.abs(costs - weights @ costs / weights.sum())
+            parts = [_responsible(self.chances[0], log, rank) for log, rank, _, _ in self.seen]
+            better = matters @ np.stack(parts) + 1e-300
+            self.chances.append(0.3 * self.chances[0] + 0.7 * better / better.sum())
+
+    def weights(self) -> Array:
+        """Of the releases so far: how much likelier each is by the mask itself than by all that made them."""
+        count = len(self.seen)
+        made = [min(count, self.half) // 2, max(0, count - self.half) // 2]
+        shares = [(count - sum(made)) / count, *(m / count for m in made)]
+        total = np.full(count, shares[0])
+        for share, chances in zip(shares[1:], self.chances, strict=False):
+            logs = [_log_ratio(log_evidence(chances, log, rank), (own, at)) for log, rank, own, at in self.seen]
+            with np.errstate(over="ignore"):
+                total += share * np.exp(logs)
+        return 1 / total
+
+
+def _responsible(chances: Array, log: Array, rank: Array) -> Array:
+    """Chances of the masks that may have made a release."""
+    possible = (log > -np.inf) & (chances > 0)
+    return combined_weights(chances, log, rank) if possible.any() else np.zeros(len(chances))
+
+
+def _log_ratio(own: tuple[float, float], actual: tuple[float, float]) -> float:
+    """Log of how much likelier a release is by one law than by another; that on the smaller space has it all."""
+    if own[1] != actual[1] and np.isfinite([own[0], actual[0]]).all():
+        return np.inf if own[1] < actual[1] else -np.inf
+    return np.inf if actual[0] == -np.inf else own[0] - actual[0]
+
+
+def _ratio(weights: Array, values: Array) -> Value:
+    """Weighted mean with the error of a ratio."""
+    mean = weights @ values / weights.sum()
+    error = np.sqrt(np.sum((weights * (values - mean)) ** 2) * len(values) / (len(values) - 1)) / weights.sum()
+    return Value(np.asarray(mean), np.asarray(error))
+
+
+def _numbered(records: Any) -> pd.DataFrame:
+    """Records whose index numbers their rows."""
+    plain = records.reset_index(drop=True) if isinstance(records, (pd.Series, pd.DataFrame)) else records
+    return pd.DataFrame(plain)
+>>>>>>> main

@@ -1,17 +1,12 @@
 """The page to play with: ``ruvdecision explore`` serves it from this machine to this machine.
 
-A student moves sliders and sees the map, the chosen release, both posteriors and the sentence that explains the choice
-change at once. Every number and every drawing is made by this package, on the server; the page itself holds no formula.
-It is a small server of the standard library and one hand-written page with native controls, and not Panel or a like
-framework, because then it
+A student moves sliders, drags the threshold on the map, and sees the chosen release, both posteriors, the formulas and
+the sentence that explains the choice change at once; an agency tries masks on a file of its own. Server, widgets and
+drawings are Panel's and Bokeh's (``pip install "ruvdecision[explore]"``); every number is made by this package.
 
-- needs nothing to be installed, starts as fast as the package is imported, and fetches nothing from a network;
-- has the browser's own sliders, which work with the keyboard, a finger and a screen reader;
-- answers a slider in a few hundredths of a second: one small request, one drawing;
-- can be held to a strict policy: no inline script, no other site, no state on the server but the last few maps.
-
-State lives in the page's address, so a setting is shared by sharing a link; no record is ever part of it. `LESSONS` are
-the built-in topics, `study` turns a study file into one, `desk` answers, `server` speaks HTTP.
+State lives in the page's address, so that a setting is shared by sharing a link; no record is ever part of it.
+`lessons` holds the built-in topics, `study` turns a study file into one and `microdata` a file of records, `page` shows
+a topic, `drawing` draws, `server` serves.
 """
 
 from __future__ import annotations
@@ -19,17 +14,28 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..studies import Study, load_study
-from . import normal, snooper, twovariables
-from .server import Server
-from .study import StudyTopic
+from ..checks import suggest
+from ..errors import InputError, UnsupportedError
 
-__all__ = ["LESSONS", "Server", "explore", "open_server"]
+if TYPE_CHECKING:
+    from ..studies import Study
+    from .server import Server
 
-LESSONS = (normal.LESSON, snooper.LESSON, twovariables.LESSON)
-"""The built-in lessons, in the order in which the page lists them."""
+__all__ = ["LESSONS", "example_file", "explore", "export_lesson", "open_server"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "LESSONS":
+        from .lessons import LESSONS
+
+        return LESSONS
+    if name == "example_file":
+        from .microdata import example_file
+
+        return example_file
+    raise AttributeError(name)
 
 
 def explore(
@@ -87,10 +93,53 @@ def open_server(
     """A server that listens already; ``with`` serves it from a thread, `Server.run` from here. See `explore`.
 
     >>> with open_server(port=0) as server:
-    ...     sorted(server.desk.topics)
-    ['normal', 'snooper', 'weights']
+    ...     [topic.name for topic in server.topics]
+    ['normal', 'snooper', 'weights', 'table', 'pram', 'microdata']
     """
+    _needs_panel()
+    from ..studies import Study, load_study
+    from .lessons import LESSONS
+    from .server import Server
+    from .study import study_topic
+
     if study is None:
-        return Server(LESSONS, host, port)
-    topic = StudyTopic(study if isinstance(study, Study) else load_study(study), settings, debug)
-    return Server([topic], host, port)
+        return Server(LESSONS, host, port, debug)
+    topic = study_topic(study if isinstance(study, Study) else load_study(study), settings)
+    return Server([topic], host, port, debug)
+
+
+def export_lesson(name: str, path: str | Path, *, overwrite: bool = False, dark: bool = False) -> Path:
+    """Write a lesson as one HTML file that opens without any program: some of its states, computed beforehand.
+
+    Parameters
+    ----------
+    name : str
+        The lesson, as the page's address has it: "normal", "snooper", "weights", "table", "pram", "microdata".
+    path : str or Path
+        Where to write.
+    overwrite : bool
+        Write over a file that exists.
+    dark : bool
+        Draw on dark paper.
+
+    >>> export_lesson("table", "table.html").name  # doctest: +SKIP
+    'table.html'
+    """
+    _needs_panel()
+    from ..data.write import as_place, write_files
+    from .lessons import LESSONS
+    from .page import static_page
+
+    known = {topic.name: topic for topic in LESSONS}
+    if name not in known:
+        raise InputError("There is no such lesson", name, suggest(name, list(known)))
+    place = as_place(path)
+    return write_files({place: static_page(known[name], dark).encode("utf-8")}, overwrite=overwrite)[-1]
+
+
+def _needs_panel() -> None:
+    try:
+        import panel  # noqa: F401
+    except ImportError:
+        do = 'Install it with: pip install "ruvdecision[explore]"'
+        raise UnsupportedError("The page needs the package panel, which is not installed", do=do) from None

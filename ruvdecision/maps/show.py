@@ -177,8 +177,10 @@ class ReleaseRow:
         return f"{self.release}: risk {short(self.risk)}, utility {short(self.utility)}"
 
 
-def unsettled(engine: str) -> str:
-    """Why a number is not to be trusted: its sampler or its nodes."""
+def unsettled(engine: str, *uncertainties: float) -> str:
+    """Why a number is not to be trusted: it does not exist, or its sampler or its nodes."""
+    if np.isinf(uncertainties).any():
+        return "uncertainty is not finite"
     return "nodes did not settle" if engine == "quadrature" else "sampler did not converge"
 
 
@@ -217,8 +219,9 @@ def _summary(rumap: RUMap) -> tuple[str, list[str], list[tuple[str, str, str]]]:
         return head, [str(error)], rows
     axes = rumap.axis("risk"), rumap.axis("utility")
     lines = [f"{a.role} {_range(rumap.column(a.role).value)}: {a.score.words(a.who)}" for a in axes]
-    bad = int(np.sum(~rumap.converged))
-    lines += [f"{counted(bad, 'release')} did not converge"] if bad else []
+    endless = ~rumap.converged & (np.isinf(rumap.intruder_uncertainty) | np.isinf(rumap.scientist_uncertainty))
+    for bad, what in ((~rumap.converged & ~endless, "did not converge"), (endless, "with a U that is not finite")):
+        lines += [f"{counted(int(bad.sum()), 'release')} {what}"] if bad.any() else []
     alone = int(np.sum(rumap.one_release))
     lines += [f"one release behind each of {counted(alone, 'point')}: no error, another draw gives another"] * (
         alone > 0

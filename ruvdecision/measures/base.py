@@ -209,8 +209,8 @@ class WeightedMeasure(Measure):
     weighs_records: ClassVar[bool] = False
     """True if the number is made of one number per record (`weigh`), and nothing else has weights."""
 
-    def begin(self, original: pd.DataFrame, weights: Array | None = None) -> Any:
-        return original if self.weighs_records else (original, weights)
+    def begin(self, original: pd.DataFrame, *weights: Any, **named: Any) -> Any:
+        return original if self.weighs_records else (original, *(weights or (None,)))
 
     def weigh(self, found: Measured, weights: Array) -> Measured:
         """The number made of those of the records, each with the weight of its row."""
@@ -227,10 +227,10 @@ class SummedMeasure(Measure):
     surveyed: ClassVar[bool] = False
     """Whether something must be known of both files before their sums are taken: `survey` and `settle`."""
 
-    def begin(self, original: pd.DataFrame, *weights: Array) -> Any:
+    def begin(self, original: pd.DataFrame, *weights: Any, **named: Any) -> Any:
         return self.partial(original, None, "the original", *weights)
 
-    def compare(self, state: Any, released: pd.DataFrame, *weights: Array) -> float:
+    def compare(self, state: Any, released: pd.DataFrame, *weights: Any, **named: Any) -> float:
         return self.total(state, self.partial(released, None, "the release", *weights), None)
 
     def survey(self, piece: pd.DataFrame) -> Any:
@@ -241,11 +241,11 @@ class SummedMeasure(Measure):
         """What both files' surveys make of `partial`'s ``plan``."""
         raise NotImplementedError
 
-    def partial(self, piece: pd.DataFrame, plan: Any, which: str, weights: Array | None = None) -> Any:
+    def partial(self, piece: pd.DataFrame, plan: Any, which: str, *weights: Any, **named: Any) -> Any:
         """Sums over the records of one piece of a file."""
         raise NotImplementedError
 
-    def paired(self, original: pd.DataFrame, released: pd.DataFrame, sums: Any, weights: Array | None = None) -> Any:
+    def paired(self, original: pd.DataFrame, released: pd.DataFrame, sums: Any, *weights: Any, **named: Any) -> Any:
         """For a measure of matched records: sums over pairs of rows, where ``sums`` are those of the original."""
         raise NotImplementedError
 
@@ -264,7 +264,8 @@ class UsedColumns:
         self.who, self.missing, self.own = measure.name, measure.missing, measure.missing in measure.own_missing
         self.asked = measure.missing != measure.missing_choices[0]
         self.every = list(original.columns)
-        self.weight = None
+        self.weight: Hashable = None
+        self.chosen: Labels | None
         if isinstance(measure, WeightedMeasure) and measure.weights is not None:
             self.weight = frames.pick(measure.name, (measure.weights,), original)[0]
             rest = original.drop(columns=[self.weight])

@@ -245,10 +245,10 @@ def _measure(shared: _ChunkedWork, release: _Source) -> dict[int, Measured]:
         j: columns[j].result(measures[j].total(first.get(j), second[j], plans.get(j)), omitted[j], bool(omitted[j]))
         for j in shared.unmatched
     }
-    for j, value in found.items():
+    for j, each in found.items():
         blanked = omitted[j] - shared.incomplete.get(j, 0)
         if blanked > 0 and measures[j].role == "risk":
-            value.parts["blanked"] = float(blanked)  # the map's notes say what that means
+            each.parts["blanked"] = float(blanked)  # the map's notes say what that means
     matched = [j for j, m in enumerate(measures) if m.matched]
     if not matched:
         return found

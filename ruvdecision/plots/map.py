@@ -144,7 +144,7 @@ def rumap(
         look_of(ax)  # says if these are no axes
         wide, tall = (w[np.isfinite(w)] for w in wall) if wall else (x[:0], y[:0])
         case = worst_case(rumap)
-        region = _region(case, chosen, max_risk)
+        region = region_of(case, chosen, max_risk)
         _set_axes(ax, rumap, np.append(x[shown], wide), np.append(y[shown], tall), region, log)
 
         colours = cycle([(c, m, s) for s in LINES for c, m in zip(look_of(ax).colours, MARKERS, strict=True)])
@@ -152,7 +152,7 @@ def rumap(
         if len(techniques) > MOST_TECHNIQUES:
             curves = [_Curve(f"{len(techniques):,} techniques", np.flatnonzero(shown))]
         else:
-            curves = [c for technique in techniques for c in _curves(rumap, technique, shown)]
+            curves = [c for technique in techniques for c in curves_of(rumap, technique, shown)]
         looks = [(next(colours), curve) for curve in curves]
         if frontier and case is not None:
             # Of several users the frontier is that of the worst case: a choice is among releases, not among users.
@@ -248,7 +248,7 @@ class _Curve:
     at: Array | None = None
 
 
-def _curves(rumap: RUMap, technique: str, shown: Rows) -> list[_Curve]:
+def curves_of(rumap: RUMap, technique: str, shown: Rows) -> list[_Curve]:
     """Split a technique into lines along which one parameter varies and the others are fixed."""
     rows = np.flatnonzero((np.array(rumap.techniques, dtype=object) == technique) & shown)
     if rows.size <= 1:
@@ -319,7 +319,7 @@ def _set_axes(ax: Axes, rumap: RUMap, x: Array, y: Array, region: tuple[Array, A
     bare(ax, look_of(ax), "both", ("top", "right"))
 
 
-def _region(case: RUMap | None, chosen: Choice | None, max_risk: float | None) -> tuple[Array, Array]:
+def region_of(case: RUMap | None, chosen: Choice | None, max_risk: float | None) -> tuple[Array, Array]:
     """Utilities and risks that a reader must see: frontier, choice and threshold."""
     if case is None:
         return np.empty(0), np.empty(0)
@@ -468,7 +468,10 @@ def _remarks(ax: Axes, rumap: RUMap, shown: Rows, refused: str) -> list[str]:
     if np.any(infinite):
         remarks.append("triangle at the edge: infinite")
     if np.any(~rumap.converged[shown]):
-        remarks.append("open marker: not converged")
+        endless = np.isinf(rumap.intruder_uncertainty) | np.isinf(rumap.scientist_uncertainty)
+        some = [~rumap.converged & shown & ~endless, ~rumap.converged & shown & endless]
+        words = [w for w, rows in zip(("not converged", "U is not finite"), some, strict=True) if np.any(rows)]
+        remarks.append(f"open marker: {', '.join(words)}")
     if np.any((rumap.risk_error[shown] > 0) | (rumap.utility_error[shown] > 0)):
         remarks.append("bars: one standard error")
     sides = ((rumap.utility, ax.get_xlim()), (rumap.risk, ax.get_ylim()))

@@ -170,11 +170,12 @@ def bare(ax: Axes, look: Look, axis: Literal["both", "x", "y"], sides: Sequence[
 
 def plain_ticks(ax: Axes) -> None:
     """Numbers in full at the ticks of linear axes: a power of ten at the end of an axis collides with its name."""
-    for axis in (ax.xaxis, ax.yaxis):
+    names: tuple[Literal["x"], Literal["y"]] = ("x", "y")
+    for name, axis in zip(names, (ax.xaxis, ax.yaxis), strict=True):
         largest = max(map(abs, axis.get_view_interval()))
         if axis.get_scale() == "linear" and not 1e-3 <= largest < 1e5:
             axis.set_major_formatter(lambda x, _: f"{x:.3g}".replace("-", "−"))
-            axis.get_major_locator().set_params(nbins=4)  # type: ignore[attr-defined]
+            ax.locator_params(axis=name, nbins=4)
 
 
 def name_axes(ax: Axes, scored: Any) -> None:

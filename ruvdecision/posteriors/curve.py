@@ -361,7 +361,11 @@ class Curve(BasePosterior):
         return np.asarray(np.reshape(rows, self.batch))
 
     def _sure(self, value: Array) -> Value:
-        value = np.asarray(value)
+        value, endless = np.asarray(value), np.isinf(self.error)
+        if endless.any():
+            # A law whose tail makes the loss infinite, whatever the grid holds of it.
+            value = np.where(endless, np.inf, value)
+            return Value(value, np.where(endless, 0.0, self.error) * np.where(endless, 0.0, np.abs(value)))
         return Value(value, np.broadcast_to(self.error * np.abs(value), value.shape))
 
     def _cut(

@@ -24,6 +24,8 @@ _FEW = 256
 """Parts that are few enough to search for a best box."""
 _FEWER = 32
 """The same where the chance of leaving a box has no closed form."""
+_SHIFTS = 12
+"""Moves of a box to the mean of the draws inside, which climbs to where they are dense."""
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -477,9 +479,16 @@ class Mixture(BasePosterior):
             return highest_point(one, peaks, one.weights)
         tangled = self._normals is not None and self._normals.tangled
         if self.sampled or self.count > (_FEWER if tangled else _FEW):
-            # Which box is best matters to second order only.
+            # A box that draws found is off by their chance, and so holds less than the best: its own draws' mean and
+            # the law's mean, which are not, are tried too.
             draws = one.sample(8192, np.random.default_rng(20020501))
-            return climb_box(draws, np.full(len(draws), 1.0 / len(draws)), width)
+            box = climb_box(draws, np.full(len(draws), 1.0 / len(draws)), width)
+            tried = [box, one.mean()]
+            for _ in range(_SHIFTS):
+                inside = np.all(np.abs(draws - box) <= width, axis=1)
+                box = draws[inside].mean(axis=0) if inside.any() else box
+            tried = [at for at in (*tried, box) if np.isfinite(at).all()]
+            return np.asarray(tried[int(np.argmin([float(one.outside(at, width).value) for at in tried]))])
         return best_box_near(one, peaks, width, tries=1 if tangled else 8)
 
     def _unsampled(

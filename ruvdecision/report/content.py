@@ -197,10 +197,12 @@ def _decisions(parts: Sequence[Chapter], max_risk: float | None) -> list[ReportB
         chosen, cells = part.choice, ["none", "", "", part.sentence if part.failed else ""]
         if chosen is not None:
             cells = [chosen.release, number(chosen.risk, 3), number(chosen.utility, 3)]
-            cells.append(" ".join([*chosen.meaning, *([_sentence([chosen.worthless])] if chosen.worthless else [])]))
+            cells.append(" ".join([*chosen.meaning, *(_sentence([x]) for x in (chosen.worthless,) if x)]))
+            if chosen.order:
+                cells[-1] = f"{_sentence([chosen.order])} {cells[-1]}".strip()
         rows.append(TableRow((part.name, *cells), "doubtful" if part.kind == "warning" else ""))
     caption = f"The choice in every map; threshold on the risk: {_threshold(max_risk)}"
-    head = ("map", "chosen release", "risk", "utility", "what that means")
+    head = ("map", "chosen release", "risk", "utility", "what to do, and what that means")
     blocks: list[ReportBlock] = [Table(caption, head, rows, (False, False, True, True, False)).without_empty_end()]
     if all(part.choice is None and not part.failed for part in parts):
         blocks = [Paragraph(parts[0].sentence, "decision")]

@@ -48,7 +48,8 @@ def doubts(rumap: RUMap) -> dict[int, list[str]]:
         reasons = []
         if not rumap.converged[i]:
             shown = [f"{k} {number(float(rumap.columns[k][i]), 4)}" for k, rows in bad.items() if rows[i]]
-            reasons.append(f"its {unsettled(rumap.engine[i])}" + (f" ({', '.join(shown)})" if shown else ""))
+            both = rumap.intruder_uncertainty[i], rumap.scientist_uncertainty[i]
+            reasons.append(f"its {unsettled(rumap.engine[i], *both)}" + (f" ({', '.join(shown)})" if shown else ""))
         if rumap.one_release[i]:
             reasons.append("its numbers are of one release")
         for role, values, errors, share in axes:

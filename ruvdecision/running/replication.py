@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -45,3 +46,22 @@ def replicate_error(values: Array) -> Array:
     infinite = np.isinf(values).any(axis=0)
     spread = np.where(infinite, 0.0, values).std(axis=0, ddof=1)
     return np.asarray(spread / np.sqrt(len(values)))
+
+
+class Watched(np.random.Generator):
+    """A generator that knows whether it, or one that it spawned for a mask of a chain, was asked for a number."""
+
+    def __init__(self, bits: np.random.BitGenerator) -> None:
+        super().__init__(bits)
+        self.start = repr(bits.state)
+        self.children: list[Watched] = []
+
+    def spawn(self, n_children: int) -> list[Any]:
+        found = [Watched(bits) for bits in self.bit_generator.spawn(n_children)]
+        self.children += found
+        return found
+
+    @property
+    def used(self) -> bool:
+        """Whether any number was drawn."""
+        return repr(self.bit_generator.state) != self.start or any(child.used for child in self.children)

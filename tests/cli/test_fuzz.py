@@ -16,7 +16,7 @@ from edges import tried
 from hypothesis import given, settings, strategies as st
 
 from ruvdecision import cli
-from ruvdecision.explore import Server
+from ruvdecision.explore.server import Server
 
 ROOT = places.ROOT
 MAP = "RUMap.build(labels=['a', 'b'], intruder=[2.0, 1.0], scientist=[0.5, 0.25])"

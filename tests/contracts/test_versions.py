@@ -20,7 +20,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 # Names under which a library is imported, where they are not its own.
 IMPORTED = {"sklearn": "scikit-learn"}
 # Comes with ArviZ 1 and does not exist for ArviZ 0; imported only where ArviZ 1 is.
-WITH_ANOTHER = {"arviz_stats"}
+WITH_ANOTHER = {"arviz_stats", "bokeh", "tornado"}
 
 
 def requirements() -> list[Requirement]:
@@ -107,6 +107,7 @@ def _for_users() -> set[str]:
         *extras["names"],
         *extras["cluster"],
         *extras["pdf"],
+        *extras["explore"],
     ]
     return {str(Requirement(line)) for line in lines}
 

@@ -226,6 +226,11 @@ def knowing_cases() -> dict[str, Case]:
     }.items():
         user = ruv.User(INCOMES, ruv.Parameter("mu"), ruv.Absolute())
         cases[f"PyMC, incomes, {how}"] = Case([(user, mask)], MODEL, EARNED, replicates=3, slow=True)
+    change = ruv.PRAM(TOSS, columns=[0], categories=[0, 1])
+    ways = [
+        (ruv.User(b, ruv.Parameter("theta"), ruv.Quadratic()), change & ruv.Release(rows=[1])) for b in (COINS, BETA)
+    ]
+    cases["PyMC, coins, changed answers and a record"] = Case(ways, MODEL, TOSSED, slow=True)
     return cases
 
 
@@ -564,11 +569,23 @@ RELEASES: dict[str, tuple[list[tuple[Any, Any]], Any, tuple[str, ...]]] = {
     ),
     "a mean behind two releases": (
         [
-            (ruv.User(belief, ruv.Parameter("mu"), ruv.Quadratic()), NOISE & ruv.Release(rows=[0, 2]))
+            (ruv.User(belief, ruv.Parameter("mu"), ruv.Quadratic(), knows=knows), mask)
             for belief in (ONE, SCALAR)
+            for knows, mask in ((None, NOISE & ruv.Release(rows=[0, 2])), (ruv.Release(rows=[0, 2]), NOISE))
         ],
         (NOISE & ruv.Release(rows=[0, 2])).release(FILE, 1),
         ("exact", "quadrature", "sampling"),
+    ),
+    "a chance behind changed answers and a record": (
+        [
+            (
+                ruv.User(belief, ruv.Parameter("theta"), ruv.Quadratic()),
+                ruv.PRAM(TOSS, columns=[0], categories=[0, 1]) & ruv.Release(rows=[1]),
+            )
+            for belief in (BETA, COINS)
+        ],
+        (TOSSED[:, None], np.array([[np.nan], [0.0], [np.nan], [np.nan]])),
+        ("enumeration", "quadrature", "sampling"),
     ),
     "a chance behind noise": (
         [

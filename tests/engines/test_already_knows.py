@@ -367,3 +367,17 @@ def test_frames_with_names():
     masks = [ruv.Suppress(), ruv.Noise(variance=1.0, columns=["a"]), ruv.Release(columns=["a"])]
     after, before = solved(user, *masks, data=frame)
     assert before == after[0] > after[1] > after[2] == 0
+
+
+def test_engines_asked_directly_and_calibration_know_it_too():
+    belief = ruv.NormalBelief(records=3, variance=2.0, prior_mean=0.5, prior_variance=5.0)
+    mask, known = ruv.Noise(variance=1.5), ruv.Release(rows=[1])
+    release = (mask & known).release(np.array([[0.3], [2.1], [-1.0]]), 1)
+    plain, informed = (ruv.User(belief, ruv.Record(0), ruv.Quadratic(), knows=k) for k in (None, known))
+    found, right = ruv.Exact().posterior(informed, mask, release), ruv.Exact().posterior(plain, mask & known, release)
+    assert float(found.mean()) == pytest.approx(float(right.mean()), rel=1e-12)
+    assert float(found.var()) == pytest.approx(float(right.var()), rel=1e-12)
+    assert float(found.var()) < float(ruv.Exact().posterior(plain, mask, release[0]).var())
+    assert ruv.calibrate(belief, mask, ruv.Record(0), 40, knows=known, seed=1).passed
+    with pytest.raises(ruv.InputError, match="knows"):
+        ruv.calibrate(belief, mask, ruv.Record(0), 40, knows="all", seed=1)

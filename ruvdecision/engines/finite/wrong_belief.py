@@ -12,7 +12,6 @@ from math import comb
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
@@ -54,18 +53,21 @@ class FinitePairs:
         return cls({id(mask): FinitePair(own, agency.belief, mask, limit, scale) for mask in problem.masks})
 
     def __call__(self, problem: Problem, on_progress: ProgressCallback | None = None) -> Judged:
-        """Expected loss after each mask."""
-        found = []
+        """Expected loss after each mask; one that is not known, and has too many releases, remains to be drawn."""
+        nothing = Value.exact(np.zeros(()))
+        found, remaining = [], []
         for i, mask in enumerate(problem.masks):
             pair = self.pairs[id(mask)]
             codes = None if problem.data is None else codes_of(pair.truth, problem.data)
-            found.append(pair.expected(codes, problem.replicates, problem.seed))
+            known = pair.expected(codes, problem.replicates, problem.seed)
+            found.append((nothing, nothing, "") if known is None else known)
+            remaining += [i] if known is None else []
             if on_progress is not None:
                 on_progress((i + 1) / len(problem.masks))
         value, error = (np.array([float(cost[j]) for cost, _, _ in found]) for j in (0, 1))
         believed, names = np.array([float(b.value) for _, b, _ in found]), [name for _, _, name in found]
         before = self.pairs[id(problem.masks[0])].before()
-        return Judged(Value(value, error), believed, before, names, averaged=AVERAGED in names)
+        return Judged(Value(value, error), believed, before, names, remaining, AVERAGED in names)
 
 
 class FinitePair:
@@ -99,6 +101,15 @@ class FinitePair:
         """The user's probabilities of the target's values after one release."""
         if len(self.laws) == 1:
             return self.laws[0].after(self.channels[0].read(release))
+        logs, ranks, chances = self._joints(release)
+        return np.asarray(combined_weights(self.prior, logs, ranks) @ chances)
+
+    def log_densities(self, release: Any) -> tuple[Array, Array]:
+        """Log density of a release under every candidate, and its rank."""
+        return self._joints(release)[:2]
+
+    def _joints(self, release: Any) -> tuple[Array, Array, Array]:
+        """Log density of a release under every candidate, its rank, and the probabilities of the target's values."""
         logs, ranks = np.full(len(self.laws), -np.inf), np.zeros(len(self.laws))
         chances = np.zeros((len(self.laws), len(self.laws[0].table.values)))
         for i, law in enumerate(self.laws):
@@ -107,14 +118,14 @@ class FinitePair:
                 joint, ranks[i] = found
                 logs[i] = float(logsumexp(joint))
                 chances[i] = np.exp(joint - logs[i]) if logs[i] > -np.inf else 0.0
-        return np.asarray(combined_weights(self.prior, logs, ranks) @ chances)
+        return logs, ranks, chances
 
     # -- expected loss -------------------------------------------------------------------------------
 
-    def expected(self, codes: Ints | None, replicates: int | None, seed: Any) -> tuple[Value, Value, str]:
+    def expected(self, codes: Ints | None, replicates: int | None, seed: Any) -> tuple[Value, Value, str] | None:
         """Expected loss of the user's estimates over the agency's belief, the loss that the user expects, and how.
 
-        ``codes`` are the records if they are given.
+        ``codes`` are the records if they are given. None if releases of an unknown mask must be drawn.
         """
         if self._one_number and codes is None:
             return *self._over_the_line(), "enumeration"
@@ -122,7 +133,7 @@ class FinitePair:
             listed = self._listed(codes)
             if not isinstance(listed, Refusal):
                 return *listed, "enumeration"
-        return *self._drawn(codes, replicates, seed), AVERAGED
+        return (*self._drawn(codes, replicates, seed), AVERAGED) if self.own.knows_mask else None
 
     def costs(self, own: Array, actual: Array) -> tuple[Value, Value]:
         """Expected loss of the user's estimates by the agency's posteriors, and by the user's own.
@@ -215,6 +226,7 @@ class FinitePair:
         own, actual = [], []
         for for_data, for_mask, _ in replicate_seeds(seed, count):
             records = self.truth.draw_codes(np.random.default_rng(for_data)) if codes is None else codes
+<<<<<<< HEAD
             if self.own.knows_mask:
                 slots = self.actual.simulate(records, np.random.default_rng(for_mask))
                 own.append(self.laws[0].after(slots))
@@ -225,6 +237,11 @@ class FinitePair:
                 )
                 own.append(self.mixed(release))
                 actual.append(self.law.after(self.actual.read(release)))
+=======
+            slots = self.actual.simulate(records, np.random.default_rng(for_mask))
+            own.append(self.laws[0].after(slots))
+            actual.append(self.law.after(slots))
+>>>>>>> main
         cost, believed = self.costs(np.stack(own), np.stack(actual))
         return tuple(  # type: ignore[return-value]
             Value(np.asarray(v.value.mean()), np.asarray(replicate_error(v.value) if count > 1 else float(v.error[0])))

@@ -15,7 +15,7 @@ from ...errors import InputError
 from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...protocols import Array, Value
-from ...running.replication import replicate_error, replicate_seeds
+from ...running.replication import Watched, replicate_error, replicate_seeds
 from ...targets import BaseTarget
 from ..base import Problem
 from .model import CompiledModel, compiled_model
@@ -123,25 +123,6 @@ def replicates_of(problem: Problem, compiled: CompiledModel, tally: Tally) -> It
         wanted = zip(problem.masks, released, tally.counts > r, strict=True)
         observed = [_observed(m, one, compiled) if more else None for m, one, more in wanted]
         yield Replicate(r, observed, seed, released)
-
-
-class Watched(np.random.Generator):
-    """A generator that knows whether it, or one that it spawned for a mask of a chain, was asked for a number."""
-
-    def __init__(self, bits: np.random.BitGenerator) -> None:
-        super().__init__(bits)
-        self.start = repr(bits.state)
-        self.children: list[Watched] = []
-
-    def spawn(self, n_children: int) -> list[Any]:
-        found = [Watched(bits) for bits in self.bit_generator.spawn(n_children)]
-        self.children += found
-        return found
-
-    @property
-    def used(self) -> bool:
-        """Whether any number was drawn."""
-        return repr(self.bit_generator.state) != self.start or any(child.used for child in self.children)
 
 
 def _empty(released: Any) -> bool:

@@ -17,7 +17,9 @@ from ...errors import InputError, RuvError, UnsupportedError
 from ...posteriors import Drawn
 from ...protocols import Array, Posterior, Value
 from ..base import ProgressCallback
+from .importance import weighted_draws
 from .latent import Latent
+from .log_posterior import OnePosterior
 from .marginal import MarginalLikelihood, marginal_kind, marginal_likelihood, what_ties_records
 from .model import CompiledModel
 from .nuts import Chains, Diagnosis, Sampler, choose_sampler, diagnose, smooth_weights
@@ -98,7 +100,9 @@ class ReleaseDraws:
 
     def reweighted(self, likelihood: MarginalLikelihood) -> ReleaseDraws:
         """The draws for a neighbouring release."""
-        weights, khat = smooth_weights(likelihood.log_likelihood(self.chains.theta) - self.log_likelihood)
+        logs = likelihood.log_likelihood(self.chains.theta) - self.log_likelihood
+        with np.errstate(divide="ignore"):
+            weights, khat = smooth_weights(logs if self.weights is None else logs + np.log(self.weights))
         return ReleaseDraws(likelihood, self.chains, self.diagnosis, weights, khat, "reweighted")
 
     def scaled(self, prior_power: float, likelihood_power: float) -> ReleaseDraws:
@@ -225,12 +229,30 @@ class ReleaseSampler:
     def _drawn(self, likelihood: MarginalLikelihood, number: int) -> ReleaseDraws:
         if not self.core.free:
             return ReleaseDraws.of(likelihood, Chains(NO_PARAMETERS, 0, CHAINS, 1000))
+        if self.settings.importance and self.compiled.continuous:
+            found = self._weighted(likelihood, number)
+            if found is not None:
+                return found
         return ReleaseDraws.of(likelihood, self._remembered(self._sampler(likelihood), likelihood.data, number))
+
+    def _weighted(self, likelihood: MarginalLikelihood, number: int) -> ReleaseDraws | None:
+        """Draws without a sampler, where weights will do."""
+        own = self.settings
+        posterior = OnePosterior(self.compiled, (likelihood.observed,), likelihood)
+        found = weighted_draws(posterior, own.chains * own.draws, np.random.default_rng(number))
+        if found is None:
+            return None
+        values = self.core.natural(found.u)
+        values = {k: v.reshape(own.chains, own.draws, *v.shape[1:]) for k, v in values.items()}
+        chains = Chains(values, 0, own.chains, own.draws)
+        error = likelihood.refinement_error(chains.some(CHECKED))
+        independent = Diagnosis(1.0, float(chains.count), float(chains.count))
+        return ReleaseDraws(likelihood, chains, independent, found.weights, found.khat, "importance sampled", error)
 
     def _extend(self, release: ReleaseDraws, number: int) -> tuple[Point, ReleaseDraws]:
         """More draws until the users' uncertainties are known well enough, or the budget ends."""
         point, target, turn = self._summarise(release), self.settings.target_mcse, 0
-        if target is None:
+        if target is None or release.weights is not None:
             return point, release
         sampler = self._sampler(release.likelihood)
         while self._too_rough(point) and self._budget(release.chains) > 0:

@@ -22,6 +22,7 @@ from ...protocols import Array, Posterior
 from ...targets import BaseTarget, Files, Kind
 from .model import CompiledModel
 from .nuts import Chains, Sampler
+from .programs import vectorised
 from .support import SupportMap, find_support_maps
 from .targets import Places, finite_values
 
@@ -139,11 +140,31 @@ class Latent:
                 "Rows in unknown order cannot be sampled with this belief: its records do not all follow one law",
                 do="Leave out Shuffle(), or write the model so that all records are alike given the parameters",
             )
+        if self._forbidding:
+            raise UnsupportedError(
+                f"The Potential {self._forbidding!r} forbids some values of the records, where a sampler gets stuck",
+                do="Write a bound on single records into their law (pm.TruncatedNormal or pm.Truncated with arrays as "
+                "lower= and upper=); write x[8] > x[3] as a sum: x[8] is x[3] plus a positive variable, and the "
+                "records are a pm.Deterministic of both",
+            )
         if self.compiled.discrete:
             raise UnsupportedError(
                 "Discrete records that cannot be summed out cannot be sampled",
                 do="Use a mask that works record by record (PRAM, Round, Suppress)",
             )
+
+    @cached_property
+    def _forbidding(self) -> str:
+        """Name of a Potential that has no density for records that their law makes: an inequality; or nothing."""
+        compiled = self.compiled
+        if not compiled.model.potentials or compiled.flat:
+            return ""
+        inputs = [*compiled.free, compiled.x]
+        found = compiled.forward(FORWARD // 5, np.random.default_rng(20_002))
+        with quiet():
+            logs = vectorised([p.sum() for p in compiled.model.potentials], inputs)([found[v.name] for v in inputs])
+        names = [p.name for p, each in zip(compiled.model.potentials, logs, strict=True) if np.isneginf(each).any()]
+        return names[0] if names else ""
 
     def _model(self) -> Model:
         import pymc as pm

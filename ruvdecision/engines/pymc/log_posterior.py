@@ -52,6 +52,11 @@ class LogPosteriors:
         logs[np.isnan(logs)] = -np.inf
         return logs, at
 
+    @property
+    def record_nodes(self) -> int:
+        """Nodes of a record, where it is summed over nodes."""
+        return 0
+
     def refinement_error(self, u: Array) -> float:
         """How far finer nodes for the records would move the log posterior at points ``(S, d)``."""
         return 0.0
@@ -135,6 +140,10 @@ class OnePosterior(LogPosteriors):
     @property
     def support_maps(self) -> tuple[SupportMap, ...]:
         return tuple(grid.support_map for grid in self.likelihood.grids)
+
+    @property
+    def record_nodes(self) -> int:
+        return len(self.likelihood.data["nodes"])
 
     def _log_likelihood(self, at: At, shape: tuple[int, int]) -> Array:
         return self.likelihood.log_likelihood(at.theta)[None]

@@ -9,19 +9,22 @@ release that is integrated in the same way shares it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import special
 
 from ...beliefs.pymc import keeping_starts, quiet
-from ...channels.likelihood import Observation, ReleaseLikelihood
+from ...channels.likelihood import Between, Observation, ReleaseLikelihood, join
+from ...channels.likelihood.product import together
 from ...protocols import Array
 from .model import CompiledModel, Theta, count_of
 from .programs import vectorised
-from .support import RecordGrid, find_grid
+from .support import RecordGrid, SupportMap, find_grid, row_ends
 
 if TYPE_CHECKING:
     from pymc import Model
@@ -29,9 +32,16 @@ if TYPE_CHECKING:
 
     Graphs = Mapping[str, TensorVariable]
 
-CHUNK = 8_000_000
+CHUNK = 1_000_000
 """Numbers held at a time when a likelihood is taken at many parameter points."""
 LARGEST_GRID = 4096
+PROBES = 257
+"""Places that are looked at for laws narrower than the nodes' distance."""
+RESOLVED = 4.0
+"""Distances of nodes that a law must be wide."""
+CLOSER, TINY = 16, 1e-7
+"""Times that a peak is looked at more closely."""
+WHOLE, FLOOR = 1e-6, -690.0
 PANELS, ORDER = 4, 12
 """Panels and nodes per panel of one record, where records do not share their nodes."""
 
@@ -76,6 +86,9 @@ class MarginalLikelihood:
 
     def log_likelihood(self, theta: Theta) -> Array:
         """At many parameter points, up to a constant of the release: ``(S,)``."""
+        return self._by_nodes(theta)
+
+    def _by_nodes(self, theta: Theta) -> Array:
         import pytensor.tensor as pt
 
         key = ("marginal likelihood", self.name)
@@ -218,7 +231,126 @@ def normal_rows(observed: ReleaseLikelihood) -> tuple[Array, Array, Array]:
     return np.where(released, centre, 0.0), covariance, released.astype(float)
 
 
-class GridMarginal(MarginalLikelihood):
+class SummedMarginal(MarginalLikelihood):
+    """A law that is summed over nodes. Where it is narrower than their distance it gets nodes of its own."""
+
+    on_grid = True
+
+    def log_likelihood(self, theta: Theta) -> Array:
+        found = self._by_nodes(theta)
+        if not self._may_be_narrow or not len(found):
+            return found
+        found = np.array(found)
+        for some, laws in self._narrow(theta):
+            found[some] = self._by_own_nodes({k: v[some] for k, v in theta.items()}, laws)
+        return found
+
+    @cached_property
+    def _may_be_narrow(self) -> bool:
+        one = self.model.n == 1 and self.model.scalar and not self.model.discrete and bool(self.model.free)
+        return one and self.observed.columns[0].support is None and bool(np.isfinite(self._distance))
+
+    @property
+    def _distance(self) -> float:
+        """The largest distance of two nodes, on the mapped line."""
+        raise NotImplementedError
+
+    @property
+    def _constant(self) -> float:
+        """By how much the log likelihood of `_by_nodes` is larger than log p(release | parameters)."""
+        return 0.0
+
+    def _narrow(self, theta: Theta) -> Iterator[tuple[Array, NarrowLaws]]:
+        """Parameter points at which a record's law is narrower than the nodes can see, with these laws."""
+        grid, count = self.grids[0], count_of(theta)
+        half = 0.75 * (grid.high - grid.low)
+        t = (grid.low + grid.high) / 2 + half * np.linspace(-1, 1, PROBES)
+        x, slope = grid.support_map.x(t), grid.support_map.log_slope(t)
+        step = max(1, CHUNK // PROBES)
+        for start in range(0, count, step):
+            part = {k: v[start : start + step] for k, v in theta.items()}
+            heights = self.model.entry_log_density(part, x)[:, :, 0] + slope
+            heights = np.where(np.isnan(heights), -np.inf, heights)
+            top = heights.max(axis=1)
+            with np.errstate(invalid="ignore"):
+                width = np.sum(np.exp(heights - top[:, None]), axis=1) * (t[1] - t[0])
+            some = np.flatnonzero(np.isfinite(top) & (width < RESOLVED * max(self._distance, t[1] - t[0])))
+            if len(some):
+                own = {k: v[some] for k, v in part.items()}
+                laws = NarrowLaws.near(self.model, grid.support_map, own, t[heights[some].argmax(axis=1)], t[1] - t[0])
+                good = laws.whole & (laws.sd * np.sqrt(2 * np.pi) < RESOLVED * self._distance)
+                if good.any():
+                    yield start + some[good], laws.take(good)
+
+    def _by_own_nodes(self, theta: Theta, laws: NarrowLaws) -> Array:
+        column = self.observed.columns[0]
+        known, told = ~np.isnan(column.known), ~np.asarray(column.uninformative)
+        total = np.full(len(laws.sd), self._constant)
+        if (known & told).any():
+            total = total + self.model.entry_log_density(theta, column.known[known & told])[:, :, 0].sum(axis=1)
+        vague = np.flatnonzero(told & ~known)
+        step = max(1, CHUNK // max(1, laws.x.shape[1] * len(vague)))
+        for i in range(0, len(total) if len(vague) else 0, step):
+            x, logs = laws.x[i : i + step], laws.log_mass[i : i + step]
+            likelihood = np.asarray(column.take(vague).log(x.reshape(-1, 1))).reshape(*x.shape, len(vague))
+            with np.errstate(divide="ignore"):
+                each = special.logsumexp(likelihood + logs[..., None], axis=1)
+            total[i : i + step] += np.maximum(each, FLOOR).sum(axis=1)
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class NarrowLaws:
+    """Laws of one record at S parameter points, each on nodes of its own: the trapezoid rule around its peak."""
+
+    x: Array
+    log_mass: Array
+    """``(S, K)`` both."""
+    sd: Array
+    """Width of the peak on the mapped line, ``(S,)``."""
+
+    @property
+    def whole(self) -> NDArray[np.bool_]:
+        """Which of them the nodes hold in full."""
+        return np.abs(np.exp(self.log_mass).sum(axis=1) - 1) < WHOLE
+
+    def take(self, some: NDArray[np.bool_]) -> NarrowLaws:
+        """Some of the laws."""
+        return NarrowLaws(self.x[some], self.log_mass[some], self.sd[some])
+
+    @classmethod
+    def near(cls, model: CompiledModel, line: SupportMap, theta: Theta, t: Array, reach: float) -> NarrowLaws:
+        """Around the peaks that lie within ``reach`` of ``t``, found by looking closer and closer."""
+
+        def heights(places: Array) -> Array:
+            found = model.pair_log_density(theta, line.x(places)) + line.log_slope(places)
+            return np.where(np.isnan(found), -np.inf, found)
+
+        look, rows = np.linspace(-1, 1, 33), np.arange(len(t))
+        half, sd = np.full(len(t), 1.01 * reach), np.full(len(t), np.nan)
+        for _ in range(CLOSER):
+            places = t[:, None] + half[:, None] * look
+            found = heights(places)
+            top = np.clip(found.argmax(axis=1), 1, 31)
+            t, step = places[rows, top], half / 16
+            with np.errstate(invalid="ignore", divide="ignore"):
+                falls = [found[rows, top] - found[rows, top + way] for way in (-1, 1)]
+                sd = step / np.sqrt(falls[0] + falls[1])
+                t = t + np.where(np.isfinite(sd), 0.5 * (falls[0] - falls[1]) / (falls[0] + falls[1]) * step, 0.0)
+            if np.all((step < sd) | ~np.isfinite(sd) | (half < TINY * reach)):
+                break
+            half = np.where(step < sd, half, half / 10)
+        # A law so narrow that rounding would show is a point mass, if the peak has all of it.
+        point = sd < TINY * reach
+        with np.errstate(invalid="ignore", divide="ignore"):
+            places = t[:, None] + np.where(point, 0.0, sd)[:, None] * np.linspace(-9, 9, 73)
+            mass = heights(places) + np.log(sd / 4)[:, None]
+            peak = np.abs(np.exp(mass[:, 36] + np.log(4 * np.sqrt(2 * np.pi))) - 1) < 1e-3
+        mass = np.where(point[:, None], np.where(peak, -np.log(73), -np.inf)[:, None], mass)
+        return cls(line.x(places), np.where(np.isfinite(mass), mass, -np.inf), sd)
+
+
+class GridMarginal(SummedMarginal):
     """Records of one law share a grid, or the values of a count; the release's likelihood there is a matrix.
 
     A density that is narrower than the grid's step may pile up more than all of its mass on one point; it is cut back
@@ -227,18 +359,32 @@ class GridMarginal(MarginalLikelihood):
 
     name = "integrated on a shared grid"
     axes: ClassVar[Mapping[str, int]] = {"nodes": 2, "logw": 1, "table": 2, "weight": 1}
-    on_grid = True
 
     @cached_property
     def data(self) -> dict[str, Array]:
+        x, logw = self.grids[0].points()
+        logs, top = self._likelihood
+        table, counts = np.unique(np.exp(logs - top).T, axis=0, return_counts=True)
+        return {"nodes": x[:, None], "logw": logw, "table": table, "weight": counts.astype(float)}
+
+    @cached_property
+    def _likelihood(self) -> tuple[Array, Array]:
+        """Log weights of the nodes with the release's likelihood, ``(K, records)``, and the largest of each record."""
         column = self.observed.columns[0]
         x, logw = self.grids[0].points()
         informative = np.flatnonzero(~np.asarray(column.uninformative))
         logs = np.asarray(column.take(informative).log(x[:, None])) + logw[:, None]
         with np.errstate(invalid="ignore"):
-            top = np.where(np.isfinite(logs.max(axis=0)), logs.max(axis=0), 0.0)
-        table, counts = np.unique(np.exp(logs - top).T, axis=0, return_counts=True)
-        return {"nodes": x[:, None], "logw": logw, "table": table, "weight": counts.astype(float)}
+            return logs, np.where(np.isfinite(logs.max(axis=0)), logs.max(axis=0), 0.0)
+
+    @property
+    def _distance(self) -> float:
+        grid = self.grids[0]
+        return (grid.high - grid.low) / (grid.count - 1)
+
+    @property
+    def _constant(self) -> float:
+        return -float(self._likelihood[1].sum())
 
     @staticmethod
     def graph(model: CompiledModel, data: Graphs) -> TensorVariable:
@@ -251,7 +397,7 @@ class GridMarginal(MarginalLikelihood):
         # Far from the data the sum may vanish: a floor keeps the log finite there.
         return pt.sum(data["weight"] * (pt.log(pt.maximum(mass, 1e-300)) + top - pt.maximum(whole, 0.0)))
 
-    def log_likelihood(self, theta: Theta) -> Array:
+    def _by_nodes(self, theta: Theta) -> Array:
         # One product for all points; the graph would take the table anew for each.
         data, count = self.data, count_of(theta)
         step = max(1, CHUNK // max(1, data["nodes"].size + data["weight"].size))
@@ -267,7 +413,7 @@ class GridMarginal(MarginalLikelihood):
         return out
 
 
-class NodesMarginal(MarginalLikelihood):
+class NodesMarginal(SummedMarginal):
     """Any law: every record has nodes of its own, cut where the release's likelihood is not smooth.
 
     As on a shared grid, a density narrower than the nodes' distance is cut back to a mass of one.
@@ -275,7 +421,12 @@ class NodesMarginal(MarginalLikelihood):
 
     name = "integrated over nodes"
     axes: ClassVar[Mapping[str, int]] = {"nodes": 3, "logw": 3, "plain": 3, "weight": 2}
-    on_grid = True
+
+    @cached_property
+    def _distance(self) -> float:
+        grid, x = self.grids[0], self.data["nodes"][:, :, 0]
+        t = np.sort(np.clip(grid.support_map.t(x), grid.low, grid.high), axis=0)
+        return float(np.max(np.diff(t, axis=0), initial=0.0)) or np.inf
 
     @cached_property
     def data(self) -> dict[str, Array]:
@@ -354,6 +505,22 @@ def marginal_kind(compiled: CompiledModel, observed: ReleaseLikelihood) -> type[
     return GridMarginal if compiled.discrete or (smooth and open_ends) else NodesMarginal
 
 
+def _within_support(compiled: CompiledModel, observed: ReleaseLikelihood) -> ReleaseLikelihood:
+    """What is told of records, each between the ends of its own law where these differ: nodes are cut there."""
+    if compiled.discrete or compiled.single is not None or compiled.kind != "elementwise":
+        return observed
+    columns = list(observed.columns)
+    for j, column in enumerate(columns):
+        ends = row_ends(compiled, column, j)
+        if ends is not None:
+            bounded = (np.isfinite(ends[0]) | np.isfinite(ends[1])) & ~np.asarray(column.uninformative)
+            rows, rest = (np.flatnonzero(some & np.isnan(column.known)) for some in (bounded, ~bounded))
+            rest = np.setdiff1d(np.arange(column.n), rows)
+            own = together(column.take(rows), Between(ends[0][rows], ends[1][rows])) if len(rows) else column
+            columns[j] = join(column.n, [(rows, own), (rest, column.take(rest))]) if len(rows) else column
+    return replace(observed, columns=tuple(columns))
+
+
 def marginal_likelihood(
     compiled: CompiledModel, observed: ReleaseLikelihood, grids: tuple[RecordGrid, ...] | None = None
 ) -> MarginalLikelihood:
@@ -361,6 +528,7 @@ def marginal_likelihood(
 
     A shared grid that would be too large gives way to nodes of each record.
     """
+    observed = _within_support(compiled, observed)
     kind, core = marginal_kind(compiled, observed), compiled.single or compiled
     if not kind.on_grid:
         return kind(core, observed)

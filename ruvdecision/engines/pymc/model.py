@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...beliefs.pymc import BuiltModel, PyMCBelief, quiet, quiet_pymc
+from ...beliefs.pymc import BuiltModel, PyMCBelief, _reseed, cheap_mode, quiet, quiet_pymc
 from ...protocols import Array
 from .programs import vectorised
 
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from pytensor.tensor.variable import TensorVariable
 
 Theta = Mapping[str, Array]
+FAR = 100.0
+"""Standard deviations from the mean that no record is away."""
+PRIOR_POINTS = 512
+"""Draws from the prior that show whether nodes around a mode miss any mass."""
 _FORM = attrgetter("kind", "names", "shapes", "k", "scalar", "size")
 
 
@@ -162,6 +166,27 @@ class CompiledModel(BuiltModel):
         }
 
     @cached_property
+    def prior_points(self) -> tuple[Array, Array] | None:
+        """Draws from the prior on the unconstrained scale, ``(S, d)``, with their log densities there.
+
+        What the model observes is left out. None where a prior is flat.
+        """
+        if self.flat or not self.size or not self.continuous:
+            return None
+        transforms = self.model.rvs_to_transforms
+        graphs = [rv if (t := transforms[rv]) is None else t.forward(rv, *rv.owner.inputs) for rv in self.free]
+        drawn = self.prior(PRIOR_POINTS, np.random.default_rng(20_001))
+        theta = [drawn[rv.name] for rv in self.free]
+        found = vectorised(graphs, self.free)(theta)
+        count = len(theta[0])
+        u = np.concatenate([np.broadcast_to(a, (count, *np.shape(a)[1:])).reshape(count, -1) for a in found], axis=1)
+        with quiet():
+            density = vectorised([self.model.logp(vars=self.free, jacobian=True, sum=True)], self._values)
+        logs = np.broadcast_to(density(self._split(u))[0], (count,))
+        good = np.isfinite(u).all(axis=1) & np.isfinite(logs)
+        return (u[good], logs[good]) if good.any() else None
+
+    @cached_property
     def _derive(self) -> vectorised:
         return vectorised(self.derived, self.free)
 
@@ -211,10 +236,26 @@ class CompiledModel(BuiltModel):
         """Graph of the log density of each entry at ``nodes``, a graph of shape ``(K, *shape)``."""
         from pytensor.graph.replace import vectorize_graph
 
-        pm = quiet_pymc()
+        if type(self.x.owner.op).__name__ == "CategoricalRV":
+            return self._categories_at(nodes)
         value = self.x.type()
+        return vectorize_graph(self._log_density_of(value), {value: nodes})
+
+    def _log_density_of(self, value: TensorVariable) -> TensorVariable:
+        """Graph of the log density of the records at a value of theirs."""
+        pm = quiet_pymc()
         with quiet():
-            return vectorize_graph(_without_draws(pm.logp(self.x, value, warn_rvs=False), self.free), {value: nodes})
+            return _without_draws(pm.logp(_with_finite_ends(self.x), value, warn_rvs=False), self.free)
+
+    def _categories_at(self, nodes: TensorVariable) -> TensorVariable:
+        """The same for categories: the logs of their chances without an index, which many points would take in turn."""
+        import pytensor.tensor as pt
+
+        (chances,) = self.x.owner.op.dist_params(self.x.owner)
+        count = chances.type.shape[-1] or int(chances.shape[-1].eval(mode=cheap_mode()))
+        mine = pt.eq(nodes[..., None], np.arange(count))
+        logs = pt.sum(pt.switch(mine, pt.log(chances), 0.0), axis=-1)
+        return pt.switch(pt.and_(pt.ge(nodes, 0), pt.lt(nodes, count)), logs, -np.inf)
 
     def log_density(self, theta: Theta, nodes: Array) -> Array:
         """Log density of each entry at ``nodes`` of shape ``(K, *shape)``, ``(S, K, *shape)``."""
@@ -227,6 +268,27 @@ class CompiledModel(BuiltModel):
         one = self.single or self
         logs = one.log_density(theta, np.broadcast_to(x.reshape((-1,) + (1,) * len(one.shape)), (len(x), *one.shape)))
         return logs if one.scalar else logs[..., column]
+
+    @cached_property
+    def _pair_density(self) -> vectorised:
+        value = self.x.type(name="at")
+        return vectorised([self._log_density_of(value)], [*self.free, value])
+
+    def pair_log_density(self, theta: Theta, x: Array) -> Array:
+        """Log density of the only record at numbers of each parameter point's own, ``(S, K)`` both."""
+        count, k = x.shape
+        points = [np.repeat(theta[rv.name], k, axis=0) for rv in self.free]
+        found = self._pair_density([*points, x.reshape(-1, *self.shape)])[0]
+        return np.broadcast_to(found.reshape(-1), (count * k,)).reshape(count, k)
+
+    def forward(self, count: int, rng: np.random.Generator) -> dict[str, Array]:
+        """Records and parameters drawn from their laws, whatever the model observes or forbids."""
+        rows = []
+        for _ in range(count):
+            _reseed(self._forward, rng)
+            with quiet():
+                rows.append([np.asarray(a) for a in self._forward()])
+        return {v.name: np.stack(a) for v, a in zip((self.x, *self.free), zip(*rows, strict=True), strict=False)}
 
     # -- one record stands for all ---------------------------------------------------------------------
 
@@ -268,6 +330,24 @@ class CompiledModel(BuiltModel):
         here = self.log_density(mine.theta, np.broadcast_to(point, (1, *self.shape)))
         there = np.broadcast_to(one.log_density(mine.theta, point), here.shape)
         return bool(np.isfinite(here).any() and np.allclose(here, there, rtol=1e-10, atol=1e-10, equal_nan=True))
+
+
+def _with_finite_ends(x: TensorVariable) -> TensorVariable:
+    """Truncated normal records with ends that are far away instead of infinite.
+
+    Where some ends are infinite and others are not, PyMC's log density is no number.
+    """
+    import pytensor.tensor as pt
+
+    if type(x.owner.op).__name__ != "TruncatedNormalRV":
+        return x
+    mu, sigma, lower, upper = x.owner.op.dist_params(x.owner)
+    ends = [getattr(end, "data", None) for end in (lower, upper)]
+    if not any(end is not None and np.size(np.unique(np.isinf(end))) == 2 for end in ends):
+        return x
+    lower = pt.switch(pt.isinf(lower), mu - FAR * sigma, lower)
+    upper = pt.switch(pt.isinf(upper), mu + FAR * sigma, upper)
+    return quiet_pymc().TruncatedNormal.dist(mu, sigma, lower=lower, upper=upper)
 
 
 def _without_draws(graph: TensorVariable, parameters: Sequence[TensorVariable]) -> TensorVariable:

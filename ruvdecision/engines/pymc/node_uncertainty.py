@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy import special
 
-from ...errors import InputError, UnsupportedError
+from ...errors import ConvergenceError, InputError, UnsupportedError
 from ...posteriors import Curve, Gaussian, Mixture
 from ...protocols import Array, Loss, Posterior, Value
 from ...targets import BaseTarget, Files, Kind
@@ -23,12 +24,21 @@ NEGLIGIBLE = 1e-13
 """Relative error below which a number is as exact as numbers are."""
 REFINEMENTS = 5
 """Times that the records' nodes are made finer before their error is taken as it is."""
-CLOSE = 1e-10
+CLOSE, MANY = 1e-9, 2000
+"""Error of the records' nodes, in logs, that is as good as none, and how many of them are many."""
 HALVINGS, FEW_HALVINGS = 4, 3
 CUTS = (18.0, 9.0)
 """How far below the largest, in logs, a node's weight may be where it is seen how a value grows with the range."""
 GROWING = 1e-4
 """Share of a value beyond which that matters."""
+LOOKED_AT = 3
+"""Releases of a group that are checked for mass outside of their boxes."""
+MISSED = 1e-3
+"""Share of the mass that may lie there."""
+LONELY = 0.9
+"""Weight of one node from which on it is not a rule but a guess."""
+UNSETTLED = 0.01
+"""Error of the records' own nodes, in logs, beyond which a law is refused."""
 MOST_NODES = 80_000
 """Nodes of one release where each takes a law of a record."""
 ROUGH = 1e-5
@@ -211,6 +221,7 @@ class Settled:
                     if not halving:
                         raise
                     break  # finer would be too many: the remaining error stays in the map
+                _refuse_lonely(nodes)
                 used[todo] = nodes.weights.shape[1]
                 solver = NodeSolver(some, part, nodes)
                 answers = [_better(a, todo, solver.uncertainty(user)) for a, user in zip(answers, users, strict=True)]
@@ -225,7 +236,10 @@ class Settled:
 
 def settled_law(posteriors: LogPosteriors, user: User, tolerance: float) -> Posterior:
     """Posterior of a user's target after one release, by nodes that settle what the user's loss asks of it."""
-    posteriors, boxes, _ = _settle_records(posteriors)
+    posteriors, boxes, (node_error,) = _settle_records(posteriors)
+    if not node_error <= UNSETTLED:
+        what, do = "The records cannot be integrated out by nodes", "Use engine=ruv.Sampling()"
+        raise ConvergenceError(what, f"an error of {node_error:.2g}", do)
     ((_, steps),) = boxes.sorted(bool(posteriors.support_maps))
     for halving in range(FEW_HALVINGS if posteriors.support_maps else HALVINGS):
         try:
@@ -234,11 +248,20 @@ def settled_law(posteriors: LogPosteriors, user: User, tolerance: float) -> Post
             if not halving:
                 raise
             break
+        _refuse_lonely(nodes)
         law, error = NodeSolver(posteriors, boxes, nodes).law(user)
         if error <= max(tolerance, ROUGH) or user.target.only(Kind.PARAMETER) or _too_dear(posteriors, nodes):
             break
+    error += node_error if node_error > NEGLIGIBLE else 0.0
     # What is left of the error goes with the law; the law of point masses and normal parts has no place for it.
     return law.less_certain(error) if isinstance(law, Curve) and error > NEGLIGIBLE else law
+
+
+def _refuse_lonely(nodes: Nodes) -> None:
+    """Refuse nodes of which one has all the weight: a spike narrower than their distance."""
+    if nodes.weights.shape[1] > 1 and nodes.weights.max() > LONELY:
+        what = "The posterior of the parameters is narrower than the distance of its nodes"
+        raise ConvergenceError(what, f"one node with {nodes.weights.max():.3f} of it", "Use engine=ruv.Sampling()")
 
 
 def _too_dear(posteriors: LogPosteriors, nodes: Nodes) -> bool:
@@ -248,16 +271,53 @@ def _too_dear(posteriors: LogPosteriors, nodes: Nodes) -> bool:
 
 def _settle_records(posteriors: LogPosteriors) -> tuple[LogPosteriors, LaplaceBoxes, Array]:
     """LaplaceBoxes of the posteriors, with the records' own nodes made fine enough first."""
-    boxes, node_error = _find_boxes(posteriors), np.zeros(len(posteriors))
+    boxes, node_error = _whole_boxes(posteriors), np.zeros(len(posteriors))
     if not posteriors.support_maps:
         return posteriors, boxes, node_error
-    rng = np.random.default_rng(0)
+    rng, before = np.random.default_rng(0), np.inf
     for _ in range(REFINEMENTS):
         node_error[0] = posteriors.refinement_error(boxes.u(rng.standard_normal((16, boxes.size)) * 2)[0])
-        if node_error[0] <= CLOSE:
+        # Where there are many, finer nodes that do not help would only cost.
+        if node_error[0] <= CLOSE or (node_error[0] > before / 2 and posteriors.record_nodes > MANY):
             break
-        posteriors = posteriors.refined()
-    return posteriors, _find_boxes(posteriors, boxes.modes), node_error
+        posteriors, before = posteriors.refined(), node_error[0]
+    return posteriors, _whole_boxes(posteriors, boxes.modes), node_error
+
+
+def _whole_boxes(posteriors: LogPosteriors, starts: Array | None = None) -> LaplaceBoxes:
+    """Boxes of the posteriors that miss no mass which draws from the prior can see; searched for again from there."""
+    boxes = _find_boxes(posteriors, starts)
+    some = np.unique(np.linspace(0, len(posteriors) - 1, LOOKED_AT).astype(int)).tolist()
+    share, best = _missed(posteriors.take(some), boxes.take(some))
+    if share <= MISSED:
+        return boxes
+    if len(posteriors) == 1:
+        boxes = _find_boxes(posteriors, best)
+        share, _ = _missed(posteriors, boxes)
+        if share <= MISSED:
+            return boxes
+    raise ConvergenceError(
+        "The posterior of the parameters has mass that the nodes around its mode miss",
+        f"{share:.2g} times as much as around it",
+        "Use engine=ruv.Sampling()",
+    )
+
+
+def _missed(posteriors: LogPosteriors, boxes: LaplaceBoxes) -> tuple[float, Array]:
+    """Mass outside of the boxes over that around the modes, by draws from the prior: the largest, and where it is."""
+    points, count = posteriors.core.prior_points, len(posteriors)
+    if points is None:
+        return 0.0, boxes.modes
+    u, prior = points
+    logs = posteriors.evaluate(np.broadcast_to(u, (count, *u.shape)))[0]
+    z = np.linalg.solve(boxes.roots[:, None], (u - boxes.modes[:, None])[..., None])[..., 0]
+    outside = np.any((z < boxes.low[:, None]) | (z > boxes.high[:, None]), axis=2)
+    far = np.where(outside, logs - prior, -np.inf)
+    middle = posteriors.evaluate(boxes.modes[:, None])[0][:, 0] + np.log(np.abs(np.linalg.det(boxes.roots)))
+    with np.errstate(divide="ignore", over="ignore"):
+        share = np.exp(special.logsumexp(far, axis=1) - np.log(len(u)) - middle - 0.5 * boxes.size * np.log(2 * np.pi))
+    worst = int(np.argmax(share))
+    return float(share[worst]), u[np.argmax(np.where(outside, logs, -np.inf)[worst])][None]
 
 
 def _find_boxes(posteriors: LogPosteriors, starts: Array | None = None) -> LaplaceBoxes:

@@ -45,6 +45,7 @@ CELLS = 16_000_000
 NEGLIGIBLE = 1e-9
 """An uncertain share of the mass that counts as nothing."""
 MOST_COUNTS = 200_000
+NEGLIGIBLE_WEIGHT = 1e-14
 
 
 @dataclass(frozen=True)
@@ -380,44 +381,78 @@ def count_law(log_density: Density, likelihood: Observation, near: float, weight
 
     Counts are summed both ways until nothing remains.
     """
+    counts = _Counts(lambda x, some: log_density(x), likelihood, near, len(weights))
+    values = counts.values(weights)
+    return Finite(values, counts.shares(values))
 
-    def logs(values: Array) -> Array:
-        found = log_density(values) + np.asarray(likelihood.log(values[:, None]))[:, 0]
-        return np.where(np.isnan(found), -np.inf, found)
 
-    def shares(values: Array) -> Array:
-        heights = logs(values)
+def count_averages(
+    log_density: Callable[[Array, slice | Index], Array], likelihood: Observation, near: float, weightings: Array
+) -> list[Finite]:
+    """The law of a category or a count averaged over the parameter points, for each of several weights ``(W, S)``."""
+    used = np.flatnonzero(weightings.max(axis=0) > NEGLIGIBLE_WEIGHT * weightings.max())
+    counts = _Counts(lambda x, some: log_density(x, used[some]), likelihood, near, len(used))
+    weights = weightings[:, used]
+    values = counts.values(weights[0])
+    mixed = sum(weights[:, some] @ counts.shares(values, some) for some in counts.blocks(len(values)))
+    return [Finite.of(values, row / row.sum()) for row in np.asarray(mixed)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Counts:
+    """A category or a count at S parameter points."""
+
+    log_density: Callable[[Array, slice], Array]
+    likelihood: Observation
+    near: float
+    count: int
+
+    def values(self, weights: Array) -> Array:
+        """All values that count for anybody: those that are told, or a range that leaves nothing out."""
+        if self.likelihood.support is not None:
+            return self.likelihood.support
+        low, high = float(self.likelihood.low[0]), float(self.likelihood.high[0])
+        start, stop = (float(end[0]) for end in self.likelihood.window())
+        if np.isfinite(start) and np.isfinite(stop):
+            first, last = np.floor(start), np.ceil(stop)
+        else:
+            first = last = _mode(lambda x: self._logs(x, ALL), self.near, low, high)
+        size = max(16.0, last - first)
+        while True:
+            values = np.arange(first, last + 1)
+            if last - first >= min(MOST_COUNTS, CELLS / self.count):
+                return values
+            parts = [self._moment(values, weights, some) for some in self.blocks(len(values))]
+            moment = np.sum(parts, axis=0)
+            # A sixteenth of the range at either end shows whether anything lies beyond it.
+            edge, total = max(1, len(values) // 16), 1e-14 * moment.sum()
+            more = [moment[:edge].sum() > total and first > low, moment[-edge:].sum() > total and last < high]
+            if not any(more):
+                return values
+            first, last = max(first - size * more[0], low), min(last + size * more[1], high)
+            size *= 2
+
+    def blocks(self, width: int) -> list[slice]:
+        """Parameter points that are worked on at a time."""
+        step = max(1, CELLS // (32 * width))
+        return [slice(i, i + step) for i in range(0, self.count, step)]
+
+    def shares(self, values: Array, some: slice = ALL) -> Array:
+        """Chances of the values at some of the parameter points."""
+        heights = self._logs(values, some)
         top = heights.max(axis=1, keepdims=True)
         if not np.isfinite(top).any():
             raise no_density()
         share = np.exp(heights - np.where(np.isfinite(top), top, 0.0))
         return share / np.maximum(share.sum(axis=1, keepdims=True), 1e-300)
 
-    if likelihood.support is not None:
-        return Finite(likelihood.support, shares(likelihood.support))
-    low, high = float(likelihood.low[0]), float(likelihood.high[0])
-    start, stop = (float(end[0]) for end in likelihood.window())
-    if np.isfinite(start) and np.isfinite(stop):
-        first, last = np.floor(start), np.ceil(stop)
-    else:
-        first = last = _mode(logs, near, low, high)
-    size = max(16.0, last - first)
-    while last - first < min(MOST_COUNTS, CELLS / len(weights)):
-        values = np.arange(first, last + 1)
-        share = shares(values)
-        middle = share @ values
-        moment = weights @ (share * (1 + (values - middle[:, None]) ** 2)) / weights.sum()
-        # A sixteenth of the range at either end shows whether anything lies beyond it.
-        edge = max(1, len(values) // 16)
-        more = [
-            moment[:edge].sum() > 1e-14 * moment.sum() and first > low,
-            moment[-edge:].sum() > 1e-14 * moment.sum() and last < high,
-        ]
-        if not any(more):
-            break
-        first, last = max(first - size * more[0], low), min(last + size * more[1], high)
-        size *= 2
-    return Finite(values, share)
+    def _moment(self, values: Array, weights: Array, some: slice) -> Array:
+        share = self.shares(values, some)
+        return weights[some] @ (share * (1 + (values - (share @ values)[:, None]) ** 2))
+
+    def _logs(self, values: Array, some: slice) -> Array:
+        found = self.log_density(values, some) + np.asarray(self.likelihood.log(values[:, None]))[:, 0]
+        return np.where(np.isnan(found), -np.inf, found)
 
 
 def _mode(logs: Density, near: float, low: float, high: float) -> float:

@@ -18,6 +18,8 @@ from .nodes import LaplaceBoxes, Nodes, place_nodes
 DROP = 36.0
 FINE, ROWS = 0.125, 0.25
 POINTS = (401, 1601)
+NEGLIGIBLE = 1e-12
+"""Share of the standard deviation, or of the variance, that counts as rounding."""
 
 
 def law_of_value(
@@ -35,26 +37,43 @@ def law_of_value(
     if not size:
         return None
     if size == 1:
-        alone = _along(posteriors, boxes, values)
-        return None if alone is None else (alone, 0.0)
+        nodes = place_nodes(posteriors, boxes, (FINE,))
+        return _held(_along(nodes, values), nodes, values)
     if place is not None:
         permuted = boxes.permuted(place)
         nodes = place_nodes(posteriors, permuted, (FINE, 0.5))
-        found = _marginal(nodes, values)
+        found = _held(_marginal(nodes, values), nodes, values)
         if found is not None:
             return found
     for first in _order(posteriors, boxes, values):
         nodes = place_nodes(posteriors, boxes.permuted(first), (ROWS, FINE))
-        mixed = _rows(nodes, values)
+        mixed = _held(_rows(nodes, values), nodes, values)
         if mixed is not None:
             return mixed
     return None
 
 
-def _along(posteriors: LogPosteriors, boxes: LaplaceBoxes, values: Callable[[Array], Array]) -> Curve | None:
-    nodes = place_nodes(posteriors, boxes, (FINE,))
+def _held(
+    found: tuple[Curve, float] | None, nodes: Nodes, values: Callable[[Array], Array]
+) -> tuple[Curve, float] | None:
+    """The law with what its splines do to its first two moments, which the nodes have too, as part of its error."""
+    if found is None:
+        return None
+    curve, error = found
+    x, logs = values(nodes.whole[0].reshape(-1, nodes.whole.shape[-1])), nodes.logs[0].ravel()
+    mass = np.exp(logs - logs.max())
+    mass /= mass.sum()
+    mean = mass @ x
+    variance = mass @ (x - mean) ** 2
+    with np.errstate(all="ignore"):
+        gap = float(abs(curve.mean() - mean) / np.sqrt(variance) + abs(curve.var() / variance - 1))
+    return curve, error + (gap if np.isfinite(gap) and gap > NEGLIGIBLE else 0.0)
+
+
+def _along(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float] | None:
     x = values(nodes.whole[0])
-    return _curve(nodes.axes[0][0], x, nodes.logs[0]) if x.ndim == 1 else None
+    curve = _curve(nodes.axes[0][0], x, nodes.logs[0]) if x.ndim == 1 else None
+    return None if curve is None else (curve, 0.0)
 
 
 def _marginal(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float] | None:

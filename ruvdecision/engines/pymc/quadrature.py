@@ -134,7 +134,7 @@ class Quadrature(BaseEngine):
         nodes, rough, marginalizations = np.zeros(len(masks), dtype=int), np.zeros(len(masks)), [""] * len(masks)
         trouble: list[dict[str, int]] = [{} for _ in masks]
         sampled: dict[int, Point] = {}
-        sampler = ReleaseSampler(Sampling(), compiled, users) if self.fallback else None
+        sampler = ReleaseSampler(Sampling(importance=True), compiled, users) if self.fallback else None
         waiting: list[tuple[int, int, ReleaseLikelihood, np.random.SeedSequence]] = []
         for r, observed, seed, _ in replicates_of(problem, compiled, tally):
             waiting += [(r, i, release, seed) for i, release in enumerate(observed) if release is not None]
@@ -170,10 +170,13 @@ class Quadrature(BaseEngine):
                 on_progress((r + 1) / tally.counts.max())
         with np.errstate(invalid="ignore"):
             doubt = np.nanmax(tally.error / np.maximum(np.abs(tally.value), 1e-300), axis=(0, 1), initial=0.0)
-        bad = [i for i, words in enumerate(trouble) if words]
+        bad, endless = [i for i, words in enumerate(trouble) if words], np.isinf(tally.value).any(axis=(0, 1))
+        for i in np.flatnonzero(endless):
+            trouble[i]["the loss is not finite"] = int(np.isinf(tally.value[:, :, i]).any(axis=1).sum())
         diagnostics = {
             "converged": [
-                i not in bad and (sampled[i].converged if i in sampled else bool(doubt[i] <= SETTLED))
+                i not in bad
+                and (sampled[i].converged if i in sampled else bool(doubt[i] <= SETTLED and not endless[i]))
                 for i in range(len(masks))
             ],
             "how": ["sampled" if i in sampled else "integrated" for i in range(len(masks))],
@@ -183,7 +186,7 @@ class Quadrature(BaseEngine):
             "integration_error": rough.tolist(),
             "releases": tally.counts.tolist(),
         }
-        if bad:
+        if any(trouble):
             diagnostics["trouble"] = [
                 "; ".join(f"{what} ({k} of {count} releases)" for what, k in words.items()) for words in trouble
             ]
@@ -206,7 +209,7 @@ class Quadrature(BaseEngine):
         try:
             return settled_law(posteriors, user, self.tolerance)
         except RuvError:
-            sampler = ReleaseSampler(Sampling(), compiled, [user])
+            sampler = ReleaseSampler(Sampling(importance=True), compiled, [user])
             point = _sampled(sampler, observed, np.random.SeedSequence(0)) if self.fallback else None
             if point is None:
                 raise
@@ -230,7 +233,7 @@ class Quadrature(BaseEngine):
         try:
             ((_, posteriors),) = log_posteriors(compiled, [uninformative])
             return [float(answer.value[0]) for answer in Settled.of(posteriors, users, self.tolerance).values]
-        except (InputError, UnsupportedError):
+        except RuvError:
             # A prior so wide that its moments are beyond numbers, or a density that only the release makes simple.
             return missing
 

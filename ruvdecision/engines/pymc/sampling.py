@@ -16,18 +16,25 @@ from ...errors import ConvergenceError, InputError
 from ...masks.base import Mask
 from ...protocols import Posterior, Solution
 from ...users.user import User
+from ..already_knows import told
 from ..base import BaseEngine, Missing, Problem, ProgressCallback, Refusal
 from .data import Tally, observed_release, records_of, replicates_of, size_of
 from .draws import Point, ReleaseSampler
+<<<<<<< HEAD
 from .model import compiled_model
 from .traces import Groups, groups_of, with_target
+=======
+from .model import CompiledModel, compiled_model
+>>>>>>> main
 
 BLOCK = 8
 """Neighbours in a grid that share draws. Blocks do not depend on each other, whoever works on them."""
 STRONGEST = 1000.0
 """The largest power of a prior or likelihood; beyond it one draw would have all the weight."""
-RELEASES = 8
-"""Releases of the data, or files drawn from the belief, where nothing else was asked for."""
+RELEASES, FEWEST = 8, 3
+"""Releases of the data, or files drawn from the belief, where nothing else was asked for; at least so many."""
+WORK = 60_000_000
+"""Draws of all chains times numbers in the file up to which all of them are looked at."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +69,15 @@ class Sampling(BaseEngine):
         Keep draws of the confidential records among them.
     reuse : bool
         False samples every release afresh.
+    importance : bool
+        Try weighted draws around the mode first, for models with at most six unknown numbers: nothing is compiled, and
+        a sampler is asked where the weights say that they will not do; ``engine="auto"`` does.
     prior_power, likelihood_power : float
         Raise the prior or the likelihood to a power by importance weights: what a weaker or stronger prior would have
         given, without sampling again (Kallioinen et al., 2024). At most 1,000. See `power_scaling`.
+
+    Unless ``replicates`` says otherwise U is averaged over 8 releases of the data, or over as many files drawn from the
+    belief; over fewer, 3 at least, where a file is so large that each takes long. The map says how many.
 
     A point has converged if R-hat is at most 1.01, bulk and tail effective sample size at least 400 (or a tenth of the
     draws, if these are fewer than 4,000, but 50), there is no divergence, and k-hat is below 0.7.
@@ -86,6 +99,7 @@ class Sampling(BaseEngine):
     keep: Any = False
     keep_records: bool = False
     reuse: bool = True
+    importance: bool = False
     prior_power: float = 1.0
     likelihood_power: float = 1.0
     name = "sampling"
@@ -106,6 +120,7 @@ class Sampling(BaseEngine):
         check_flag("strict", self.strict, "Say whether a chain that did not converge is an error")
         check_flag("keep_records", self.keep_records, "Say whether draws of the records are kept too")
         check_flag("reuse", self.reuse, "Say whether neighbours may share draws")
+        check_flag("importance", self.importance, "Say whether weighted draws are tried first")
         if not isinstance(self.keep, (bool, np.bool_)):
             do = "Name the releases whose draws you want, or write True or False"
             masks = (self.keep,) if isinstance(self.keep, Mask) else tuple(check_list("keep", self.keep, do))
@@ -117,6 +132,10 @@ class Sampling(BaseEngine):
         default = type(self).__dataclass_fields__
         shown = [n for n in default if getattr(self, n) != default[n].default]
         return f"Sampling({', '.join(f'{n}={getattr(self, n)!r}' for n in shown)})"
+
+    @classmethod
+    def where(cls, asked: BaseEngine | None) -> BaseEngine:
+        return super().where(asked) if asked is not None else cls(importance=True)
 
     # -- the engine's contract -----------------------------------------------------------------------
 
@@ -147,8 +166,12 @@ class Sampling(BaseEngine):
         for user in users:
             belief.check_names(user.target, n)
         sampler = ReleaseSampler(self, compiled, users)
+<<<<<<< HEAD
         sampler.fresh = frozenset(i for i, mask in enumerate(masks) if self._kept(mask))
         count = problem.replicates or RELEASES
+=======
+        count = problem.replicates or self._affordable(compiled)
+>>>>>>> main
         tally = _Tally(users, masks, count)
         try:
             with threadpool_limits(1):
@@ -170,6 +193,11 @@ class Sampling(BaseEngine):
             tally.counts[:] = max(1, int(np.sum(tally.finished.all(axis=1))))
         return tally.solutions(sampler.before, self.name)
 
+    def _affordable(self, compiled: CompiledModel) -> int:
+        """Releases that are looked at where nothing else was asked for: fewer where each takes long."""
+        steps = (self.draws + self.tune) * self.chains * compiled.n * compiled.k
+        return int(np.clip(WORK // steps, FEWEST, RELEASES))
+
     def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior of the user's target after one release."""
         return self.point(user, mask, release).posteriors[0]
@@ -178,6 +206,7 @@ class Sampling(BaseEngine):
         self, user: User, mask: Mask, release: object = None, seed: np.random.SeedSequence | None = None
     ) -> Point:
         """Posterior, uncertainty and diagnostics after one release. Releases of one kind share a compiled model."""
+        user, mask = told(user, mask)
         compiled, observed = observed_release(user.belief, user.target, mask, release, "sampled posterior")
         sampler = ReleaseSampler(self, compiled, [user])
         with threadpool_limits(1):

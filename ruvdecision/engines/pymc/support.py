@@ -203,6 +203,52 @@ def grid_at(compiled: CompiledModel, theta: Theta, column: Observation, place: i
     return RecordGrid(support_map, float(low), float(high))
 
 
+def row_ends(compiled: CompiledModel, column: Observation, place: int = 0) -> tuple[Array, Array] | None:
+    """Ends of the support of each record of a column, ``(n,)`` both; None if all have the same, or are counts.
+
+    They are looked for once, at the model's own start.
+    """
+    if compiled.discrete or compiled.single is not None or compiled.kind != "elementwise":
+        return None
+    key = ("row ends", place)
+    if key not in compiled.cache:
+        compiled.cache[key] = _row_ends(compiled, *middle_of_released(column), place)
+    found: tuple[Array, Array] | None = compiled.cache[key]
+    return found
+
+
+def _row_ends(compiled: CompiledModel, centre: float, length: float, place: int) -> tuple[Array, Array] | None:
+    theta = compiled.natural(compiled.initial[None])
+
+    def inside(x: Array) -> NDArray[np.bool_]:
+        """At numbers of each row's own, ``(K, n)``."""
+        nodes = x if compiled.scalar else np.repeat(x[:, :, None], compiled.k, axis=2)
+        logs = compiled.log_density(theta, nodes)
+        return np.asarray(np.isfinite(logs if compiled.scalar else logs[..., place]).any(axis=0))
+
+    away = max(length, abs(centre)) * np.geomspace(1e-3, 1e4, 120)
+    line = np.concatenate([centre - away[::-1], [centre], centre + away])
+    there = inside(np.repeat(line[:, None], compiled.n, axis=1))
+    if (there == there[:, :1]).all() or not there.any(axis=0).all():
+        return None
+    first, last = there.argmax(axis=0), len(line) - 1 - there[::-1].argmax(axis=0)
+    ends = []
+    for good, sign in ((first, -1), (last, 1)):
+        bad = np.clip(good + sign, 0, len(line) - 1)
+        inner, outer = line[good], line[bad]
+        for _ in range(14):
+            places = inner + (outer - inner) * np.linspace(0, 1, 33)[:, None]
+            found = inside(places)
+            found[0], found[-1] = True, False
+            at = (~found).argmax(axis=0)
+            rows = np.arange(compiled.n)
+            inner, outer = places[at - 1, rows], places[at, rows]
+        near = np.round(outer, 9)
+        outer = np.where(np.abs(near - outer) <= 1e-9 * np.maximum(1.0, np.abs(outer)), near, outer)
+        ends.append(np.where(bad == good, sign * np.inf, outer))
+    return ends[0], ends[1]
+
+
 def find_support_maps(compiled: CompiledModel, theta: Theta, columns: Sequence[Observation]) -> tuple[SupportMap, ...]:
     """The ends between which the model's records of each column lie, at some of these parameters."""
     some = np.unique(np.linspace(0, count_of(theta) - 1, SAMPLE_POINTS).astype(int))

@@ -25,8 +25,8 @@ from ...targets import BaseTarget, Files, Kind, Term
 from .marginal import normal_entries, normal_rows
 from .model import CompiledModel, Theta, count_of
 from .normal_records import ROW, NormalRecords, after_noise, normal_density
-from .one_record import OneRecord, count_law
-from .support import SupportMap, middle_of_released
+from .one_record import OneRecord, count_averages, count_law
+from .support import SupportMap, middle_of_released, row_ends
 
 Places = NDArray[np.int_]
 COST, COUNT_COST = 400, 16
@@ -35,7 +35,7 @@ CURVES = 1000
 """Draws of the parameters over which densities that are no closed form are averaged."""
 WORK = 60_000_000
 """Numbers that drawing whole files may take; more draws than that are thinned."""
-BLOCK = 4_000_000
+BLOCK = 1_000_000
 """Densities that are worked out at a time."""
 MOST_NUMBERS = 60
 """Numbers in a file whose joint normal law is written out."""
@@ -86,8 +86,13 @@ class ParameterPoints:
         term = target.term
         if term is not None and term.kind in (Kind.RECORD, Kind.NEW) and self.compiled.scalar:
             row = self._row(term)
-            if not (row is not None and self.observed.shuffled) and self._curved(row, 0):
+            told = not (row is not None and self.observed.shuffled)
+            if told and self._curved(row, 0):
                 return list(self._one_record(row, 0).averages(weightings))
+            if told and self.compiled.discrete and np.isnan(self._likelihood(row, 0).known[0]):
+                near = middle_of_released(self.observed.columns[0])[0]
+                density = lambda x, some: self._at(some)._log_density(x, row, 0)  # noqa: E731
+                return list(count_averages(density, self._likelihood(row, 0), near, np.stack(weightings)))
         parts = [(np.flatnonzero(weights > 0), weights) for weights in weightings]
         return [replace(self._at(keep), weights=weights[keep]).law(target) for keep, weights in parts]
 
@@ -252,10 +257,15 @@ class ParameterPoints:
         return OneRecord(
             lambda x, some: self._at(some)._log_density(x, row, column),
             self._likelihood(row, column),
-            self.support_maps[column],
+            self._support_map(0 if row is None else row, column),
             middle_of_released(self.observed.columns[column]),
             self._weights,
         )
+
+    def _support_map(self, row: int, column: int) -> SupportMap:
+        """The ends between which a record lies: those of its own law where laws differ in that."""
+        ends = row_ends(self.compiled, self.observed.columns[column], column)
+        return self.support_maps[column] if ends is None else SupportMap(float(ends[0][row]), float(ends[1][row]))
 
     def _likelihood(self, row: int | None, column: int) -> Observation:
         return Uninformative(1) if row is None else self.observed.columns[column].take(np.array([row]))

@@ -77,25 +77,25 @@ class EntropyLoss(PairedMeasure):
     def compare(self, state: tuple[pd.DataFrame, Array | None], released: pd.DataFrame) -> Measured:
         """Mean conditional entropy."""
         transition = self.transition or {}
-        state, weights = state
-        strange = [str(k) for k in transition if k not in state.columns]
+        original, weights = state
+        strange = [str(k) for k in transition if k not in original.columns]
         if strange:
-            do = suggest(strange[0], [str(c) for c in state.columns])
+            do = suggest(strange[0], [str(c) for c in original.columns])
             raise InputError("transition names a column that is not used", strange[0], do)
-        pairs = RecordPairs.of(self.name, state, released)
-        before, after = state.iloc[pairs.original], released.iloc[pairs.released]
+        pairs = RecordPairs.of(self.name, original, released)
+        before, after = original.iloc[pairs.original], released.iloc[pairs.released]
         often = None if weights is None else weights[pairs.original]
         total, parts, start = np.zeros(len(after)), {}, 0.0
-        for label in state.columns:
+        for label in original.columns:
             if label in transition:
-                law, seen = _posterior(label, transition[label], state[label], after[label], weights)
+                law, seen = _posterior(label, transition[label], original[label], after[label], weights)
             else:
                 law, seen = _conditional(before[label], after[label], often)
             left = -xlogy(law, law).sum(axis=0)[seen] + 0.0
-            total += left / state.shape[1]
+            total += left / original.shape[1]
             parts[str(label)] = float(np.average(left, weights=often))
-            (codes,), size = cells.joint_codes(state[[label]])
-            start += entropy(cells.frequencies(codes, size, weights)) / state.shape[1]
+            (codes,), size = cells.joint_codes(original[[label]])
+            start += entropy(cells.frequencies(codes, size, weights)) / original.shape[1]
         value = float(np.average(total, weights=often))
         parts |= {"before": start, "share": value / start if start > 0 else 0.0}
         return Measured(value, parts=parts, records=pairs.along_released(total))

@@ -16,7 +16,7 @@ from ...errors import InputError, UnsupportedError
 from ...protocols import Array
 from .. import frames
 from ..base import Measured, SummedMeasure, WeightedMeasure
-from ..frames import Ints, Names, as_names, no_row, numeric, refuse_constant, varying_spreads, with_gaps
+from ..frames import Names, as_names, no_row, numeric, refuse_constant, varying_spreads, with_gaps
 from ..kernels import sum_distances
 from ..missing import IMPUTED, KNOWN
 from ..sums import ColumnMoments, definite_covariance, moments_of, sound_covariance
@@ -519,7 +519,7 @@ def _projected(across: Array, directions: Array, weights: Array | None) -> Itera
 def _transports(first: Iterable[Law], second: Iterable[Law], order: float) -> Array:
     """Integral of |quantile - quantile|^order of each pair of laws."""
     found: list[float] = []
-    steps: tuple[Array, Ints, Ints] | None = None
+    steps: Any = None
     for (a, upto_a), (b, upto_b) in zip(first, second, strict=True):
         if upto_a is None and upto_b is None and len(a) == len(b):
             gap = np.abs(a - b)

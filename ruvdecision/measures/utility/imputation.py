@@ -139,7 +139,7 @@ class _Copies(Prepared):
     """Takes a list of releases where other measures take one."""
 
     def __call__(self, released: Any) -> Measured:
-        measure = self.measure
+        measure: Any = self.measure
         single = isinstance(released, (pd.DataFrame, pd.Series, str)) or (
             isinstance(released, np.ndarray) and released.ndim < 3
         )
@@ -154,4 +154,4 @@ class _Copies(Prepared):
         omitted = sum(map(len, copies)) - sum(map(len, complete))
         sides = zip(released, holes, strict=True)
         weights = [w for copy, hole in sides for w in self.columns.weights(Frame.of(copy), "a copy", hole)] or None
-        return self.columns.result(self.measure.compare(self.state, complete, weights), omitted, omitted > 0)
+        return self.columns.result(measure.compare(self.state, complete, weights), omitted, omitted > 0)

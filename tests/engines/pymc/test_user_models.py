@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 import ruvdecision as ruv
-from ruvdecision.engines.base import Problem
+from ruvdecision.engines.base import Problem, pick
 from ruvdecision.engines.pymc import quadrature
-from ruvdecision.engines.pymc.data import Tally, replicates_of
+from ruvdecision.engines.pymc.data import Tally, observed_release, replicates_of
 from ruvdecision.engines.pymc.draws import tail_of_loss
+from ruvdecision.engines.pymc.importance import weighted_draws
+from ruvdecision.engines.pymc.log_posterior import log_posteriors
+from ruvdecision.engines.pymc.marginal import marginal_likelihood
 from ruvdecision.engines.pymc.model import compiled_model
 from ruvdecision.engines.pymc.node_uncertainty import Settled
 from ruvdecision.engines.pymc.nuts import Chains, diagnose
@@ -53,6 +56,17 @@ def mean_and_sd(n):
 @pytest.fixture(scope="module")
 def informed():
     return ruv.PyMCBelief(with_pilot, size=12)
+
+
+@pytest.fixture(scope="module")
+def lognormals():
+    def build(n):
+        with pm().Model() as model:
+            mu, sigma = pm().Normal("mu", 2, 1), pm().HalfNormal("sigma", 1)
+            pm().LogNormal("x", mu, sigma, shape=n)
+        return model
+
+    return ruv.PyMCBelief(build)
 
 
 @pytest.fixture(scope="module")
@@ -334,3 +348,137 @@ def test_a_mixture_has_a_density_without_draws():
     density = prior * (w * normal(x, 0, 1) + (1 - w) * normal(x, 5, 1)) * normal(0.1, x, 1)
     mean = np.sum(density * x) / np.sum(density)
     assert float(found.value) == pytest.approx(np.sum(density * (x - mean) ** 2) / np.sum(density), rel=1e-5)
+
+
+# -- laws that are narrow, cut off, or in two places -------------------------------------------------------
+
+
+class Times(ruv.masks.Mask):
+    """A user's own mask: every value times a lognormal factor."""
+
+    def release(self, data, rng=None):
+        return np.asarray(data) * np.exp(0.1 * np.random.default_rng(rng).normal(size=np.shape(data)))
+
+    def log_likelihood(self, released, x, math):
+        return math.where(x > 0, -50 * (np.log(released) - math.log(math.where(x > 0, x, 1.0))) ** 2, -np.inf)
+
+    def likelihood_support(self, released):
+        return 0 * released, 0 * released + np.inf
+
+
+def test_a_scale_near_zero_has_its_evidence(lognormals):
+    """Where the law of a record is narrower than any nodes: sigma was 0.00004 in one of 14 files (right: 0.73)."""
+    logs = np.array([3.9, 3.5, 3.9, 4.1, 3.9, 4.0])
+    user = ruv.User(lognormals, ruv.Parameter("sigma"), ruv.Quadratic())
+    compiled, observed = observed_release(lognormals, user.target, Times(), np.exp(logs), "posterior")
+    likelihood = marginal_likelihood(compiled, observed)
+    sigma, mu = np.exp(np.array([-20.0, -12, -8, -6, -5, -4, -3, -2, -1, 0])), 3.86
+    found = likelihood.log_likelihood(compiled.single.natural(np.stack([np.full(10, mu), np.log(sigma)], axis=1)))
+    wide = sigma**2 + 0.01
+    right = -3 * np.log(wide) - 0.5 * np.sum((logs[:, None] - mu) ** 2, axis=0) / wide
+    np.testing.assert_allclose(found - found[-1], right - right[-1], atol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_scale_that_may_be_near_zero(lognormals):
+    logs = np.array([3.9, 3.5, 3.9, 4.1, 3.9, 4.0])
+    user = ruv.User(lognormals, ruv.Parameter("sigma"), ruv.Quadratic())
+    law = ruv.posterior(user, Times(), np.exp(logs), engine="quadrature")
+    m, s = np.linspace(1, 7, 601)[:, None], np.exp(np.linspace(-16, 2, 901))
+    wide = s**2 + 0.01
+    post = -0.5 * (m - 2) ** 2 - 0.5 * s**2 + np.log(s) - 3 * np.log(wide)
+    post = np.exp(post - 0.5 * (np.sum((logs - logs.mean()) ** 2) + 6 * (m - logs.mean()) ** 2) / wide - 20)
+    assert float(law.mean()) == pytest.approx(np.sum(post * s) / post.sum(), rel=1e-6)
+
+
+def test_records_with_bounds_of_their_own():
+    """PyMC's density of truncated normal records is no number where some of their ends are infinite."""
+    low, high = np.array([-np.inf, 60.0, -np.inf]), np.array([np.inf, np.inf, 45.0])
+
+    def build(n):
+        with pm().Model() as model:
+            mu = pm().Normal("mu", 50, 10)
+            pm().TruncatedNormal("x", mu, 8.0, lower=low, upper=high, shape=n)
+        return model
+
+    release = np.array([48.0, 58.0, np.nan])
+    belief, mask = ruv.PyMCBelief(build), ruv.Suppress(rows=[2]) | ruv.Noise(sd=6.0)
+    # Middles of cells, so that no cell is cut by an end.
+    mu, x = np.linspace(0, 100, 1001)[:, None], np.linspace(-60, 160, 8801)[1:] - 0.0125
+    inside = lambda i: np.exp(-0.5 * ((x - mu) / 8) ** 2) * ((x > low[i]) & (x < high[i]))  # noqa: E731
+    told = [np.exp(-0.5 * ((y - x) / 6) ** 2) if np.isfinite(y) else np.ones(len(x)) for y in release]
+    laws = [inside(i) for i in range(3)]
+    weight = np.exp(-0.5 * ((mu[:, 0] - 50) / 10) ** 2)
+    for law, ell in zip(laws, told, strict=True):
+        weight = weight * (law @ ell) / law.sum(axis=1)
+    for i, (law, ell) in enumerate(zip(laws, told, strict=True)):
+        share = law * ell
+        density = weight @ (share / share.sum(axis=1, keepdims=True))
+        mean = density @ x / density.sum()
+        user = ruv.User(belief, ruv.Record(i), ruv.Quadratic())
+        found = ruv.posterior(user, mask, release, engine="quadrature")
+        assert float(found.mean()) == pytest.approx(mean, rel=2e-4)
+        assert float(found.var()) == pytest.approx(density @ (x - mean) ** 2 / density.sum(), rel=2e-3)
+
+
+def test_an_inequality_of_records_is_refused_with_a_way_out():
+    def build(n):
+        with pm().Model() as model:
+            x = pm().Normal("x", pm().Normal("mu", 50, 10), 8.0, shape=n)
+            pm().Potential("order", pm().math.switch(x[2] > x[1], 0.0, -np.inf))
+        return model
+
+    user = ruv.User(ruv.PyMCBelief(build), ruv.Record(1), ruv.Quadratic())
+    with pytest.raises(ruv.UnsupportedError, match=r"'order' forbids some values.*plus a positive variable"):
+        ruv.Sampling(draws=50, chains=2).posterior(user, ruv.Noise(sd=6.0), np.array([48.0, 58.0, 52.0]))
+
+
+def test_mass_in_two_places_is_not_overlooked():
+    def build(n):
+        with pm().Model() as model:
+            mu = pm().NormalMixture("mu", w=[0.5, 0.5], mu=[0.0, 100.0], sigma=1.0)
+            pm().Normal("x", mu, 80.0, shape=n)
+        return model
+
+    user = ruv.User(ruv.PyMCBelief(build), ruv.Parameter("mu"), ruv.Quadratic())
+    with pytest.raises(ruv.errors.ConvergenceError, match="mass that the nodes around its mode miss"):
+        ruv.Quadrature().posterior(user, ruv.Noise(sd=1.0), np.array([48.0, 58.0, 52.0]))
+
+
+# -- draws without a sampler -------------------------------------------------------------------------------
+
+
+def test_few_parameters_are_drawn_without_a_sampler():
+    z = np.random.default_rng(5).normal(size=(12, 3))
+
+    def build(n):
+        with pm().Model() as model:
+            beta = pm().Normal("beta", 0, 2, shape=3)
+            pm().Normal("x", z @ beta, 1.0, shape=n)
+        return model
+
+    release = z @ [1.0, 2.0, -1.0] + 0.3
+    user = ruv.User(ruv.PyMCBelief(build), ruv.Parameter("beta", component=1), ruv.Quadratic())
+    assert pick("auto", user, [ruv.Noise(sd=0.5)], release).importance
+    point = ruv.Sampling(importance=True).point(user, ruv.Noise(sd=0.5), release)
+    right = np.linalg.inv(np.eye(3) / 4 + z.T @ z / 1.25)
+    value, error = (float(v) for v in point.values[0])
+    assert point.how == "importance sampled" and point.converged and not compiled_model(user.belief, 12).samplers
+    assert abs(value - right[1, 1]) < 4 * error < 0.2 * value
+    mean = right @ (z.T @ release / 1.25)
+    assert float(point.posteriors[0].mean()) == pytest.approx(mean[1], abs=4 * np.sqrt(right[1, 1] / 500))
+
+
+def test_two_modes_are_left_to_a_sampler():
+    def build(n):
+        with pm().Model() as model:
+            mu = pm().NormalMixture("mu", w=[0.5, 0.5], mu=[0.0, 100.0], sigma=1.0)
+            pm().Normal("x", mu, 80.0, shape=n)
+        return model
+
+    belief = ruv.PyMCBelief(build)
+    compiled, observed = observed_release(
+        belief, ruv.Parameter("mu"), ruv.Noise(sd=1.0), np.array([48.0, 58.0, 52.0]), "posterior"
+    )
+    ((_, posterior),) = log_posteriors(compiled, [observed])
+    assert weighted_draws(posterior, 1000, np.random.default_rng(1)) is None

@@ -1,0 +1,185 @@
+"""Posteriors after one release of an example file.
+
+A map averages over releases; a posterior needs one. The page draws a file from the belief itself (so it is nobody's
+record), masks it and shows what both users then believe. The same example number gives the same file and the same
+random numbers for every mask, so that only the settings move the picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from scipy import special
+from scipy.interpolate import PchipInterpolator
+
+from ..beliefs.normal import NormalBelief
+from ..checks import as_generator
+from ..engines.base import Problem, plan_for
+from ..errors import RuvError
+from ..maps.show import number
+from ..masks.rows import Suppress
+from ..numerics.orderstatistics import normal_moments
+from ..numerics.semidefinite import symmetric_root
+from ..protocols import Array
+from ..scenarios import RankPosterior
+from ..targets import BaseTarget, Files
+from ..users.user import Snooper, User
+from .topic import Belief, Law
+
+#: Components of a vector target that are drawn.
+MOST_COMPONENTS = 4
+FLAT = "The prior is flat, so there is nothing to draw for the time before the release."
+
+
+def beliefs_of(intruder: Any, scientist: Any) -> Callable[[Any, int, bool], list[Belief]] | None:
+    """A function that gives what both users believe for a mask and an example number; None without two users."""
+    users = {"intruder": intruder, "scientist": scientist}
+    if not all(isinstance(user, (User, Snooper)) for user in users.values()):
+        return None
+
+    def believed(mask: Any, example: int, slow: bool) -> list[Belief]:
+        made = draw_example(scientist.belief, example)
+        return [belief_of(who, user, mask, made, example, slow) for who, user in users.items()]
+
+    return believed
+
+
+def draw_example(belief: Any, example: int) -> tuple[Any, Any]:
+    """The population mean of an example file, where the belief has one, and its records.
+
+    >>> mu, records = draw_example(NormalBelief(records=4, variance=1, prior="flat"), 1)
+    >>> mu.tolist(), records.shape
+    ([0.0], (4,))
+    """
+    rng = as_generator(example)
+    if not isinstance(belief, NormalBelief):
+        return None, belief.draw(rng)
+    # A flat prior cannot be drawn from: the example then comes from a population with the prior's mean.
+    prior = belief.mu_covariance if belief.mu_covariance is not None else np.zeros_like(belief.record_covariance)
+    mu = belief.mu_mean + symmetric_root(prior) @ rng.standard_normal(len(belief.mu_mean))
+    records = mu + rng.standard_normal((belief.records, len(mu))) @ symmetric_root(belief.record_covariance).T
+    if belief.columns is not None:
+        return mu, pd.DataFrame(records, columns=list(belief.columns))
+    return mu, records[:, 0] if belief.variance is not None else records
+
+
+def belief_of(who: str, user: Any, mask: Any, made: tuple[Any, Any], example: int, slow: bool = False) -> Belief:
+    """What one user believes after a release of the example; where there is nothing to draw it says why."""
+    title = user.target.describe()
+    if isinstance(user, Snooper):
+        return Belief(who, title, words="A snooper with a fixed rule has no posterior: the rule's error is on the map.")
+    mu, records = made
+    try:
+        plan = plan_for("auto", Problem.of(user, [mask]))
+        if plan.engine.planned and not slow:
+            return Belief(who, title, words="This posterior is sampled, which takes a while.", slow=True)
+        # One seed whatever the mask: common random numbers; a release has none that the file was drawn with.
+        posterior = plan.posterior(mask, mask.release(records, example))
+        estimate = np.ravel(np.asarray(user.loss.estimate(posterior, user.actions), dtype=float))
+        after = float(user.loss.uncertainty(posterior, user.actions).value)
+    except RuvError as error:
+        return Belief(who, title, words=f"No posterior can be drawn here: {error.what}.")
+    except (TypeError, ValueError):
+        return Belief(who, title, words="The target or the loss has no single number to draw.")
+    try:
+        prior = plan.posterior(Suppress())
+    except RuvError:
+        prior = None  # the picture does without it
+    truth = true_value(user.target, mu, records)
+    words = f"In this example the best estimate is {_list(estimate)}"
+    words += "" if truth is None else f" and the truth {_list(truth)}"
+    words += f"; the expected loss of that estimate is {number(after, 4)}."
+    if prior is not None and not np.all(np.isfinite(prior.var())):
+        prior, words = None, f"{words} {FLAT}"
+    return Belief(who, title, _laws(user.target, prior, posterior, estimate, truth), words)
+
+
+def _laws(target: Any, prior: Any, posterior: Any, estimate: Any, truth: Any) -> tuple[Law, ...]:
+    """The laws of a target: one for a number, one per component for a vector."""
+    if posterior.event == ():
+        one = float(estimate[0]) if np.size(estimate) == 1 else None
+        return (Law(target.describe(), posterior, prior, one, None if truth is None else float(np.ravel(truth)[0])),)
+    fits = np.size(estimate) == posterior.event[0]
+    return tuple(
+        Law(
+            f"variable {j + 1}",
+            posterior,
+            prior,
+            float(estimate[j]) if fits else None,
+            None if truth is None else float(truth[j]),
+            j,
+        )
+        for j in range(min(posterior.event[0], MOST_COMPONENTS))
+    )
+
+
+def true_value(target: BaseTarget, mu: Any, records: Any) -> Any:
+    """The target's value in the example, where it can be read off it; None otherwise."""
+    values = np.asarray(records) if not hasattr(records, "to_numpy") else records.to_numpy()
+    if values.dtype.kind not in "biuf":
+        return None
+    known = {} if mu is None else {"mu": np.asarray(mu, dtype=np.float64)[None]}
+    try:
+        return np.atleast_1d(target.in_files(Files(values[None], known))[0])
+    except RuvError:
+        return None
+
+
+@dataclass(frozen=True)
+class RankPrior:
+    """The law of the r-th smallest of n normal records with mean 0, before any release.
+
+    >>> round(float(RankPrior(1, 1, 4.0).cdf(2.0)), 6)  # one record: the normal law itself
+    0.841345
+    """
+
+    records: int
+    rank: int
+    variance: float
+
+    def cdf(self, at: ArrayLike) -> Array:
+        """Probability that the record is at most ``at``: that many of n uniform numbers are."""
+        level = special.ndtr(np.asarray(at, dtype=float) / np.sqrt(self.variance))
+        return np.asarray(special.betainc(self.rank, self.records - self.rank + 1, level))
+
+    def mean(self) -> float:
+        return float(np.sqrt(self.variance) * normal_moments(self.records, self.rank).mean)
+
+    def var(self) -> float:
+        return float(self.variance * normal_moments(self.records, self.rank).variance)
+
+
+class TabulatedRankPosterior(RankPosterior):
+    """`scenarios.RankPosterior` with its distribution function given the mean taken from a table, built once.
+
+    >>> table = TabulatedRankPosterior([0.3, 1.2, 4.0], 3, 1.0, 0.5, "flat")
+    >>> same = RankPosterior([0.3, 1.2, 4.0], 3, 1.0, 0.5, "flat")
+    >>> bool(abs(table.mean() - same.mean()) < 1e-4 and abs(table.var() - same.var()) < 1e-4)
+    True
+    """
+
+    @cached_property
+    def _table(self) -> tuple[float, float, PchipInterpolator]:
+        exact = super()._given_mean
+        low, high = self._means.min() - 8 * self._sd, self._means.max() + 8 * self._sd
+        for _ in range(3):
+            rough = np.linspace(low, high, 65)
+            level = exact(rough)
+            low = rough[max(int(np.searchsorted(level, 1e-9)) - 1, 0)]
+            high = rough[min(int(np.searchsorted(level, 1 - 1e-9)), len(rough) - 1)]
+        grid = np.linspace(low, high, 161)
+        return float(low), float(high), PchipInterpolator(grid, np.clip(exact(grid), 0.0, 1.0))
+
+    def _given_mean(self, at: Array) -> Array:
+        low, high, inside = self._table
+        return np.where(at < low, 0.0, np.where(at > high, 1.0, inside(np.clip(at, low, high))))
+
+
+def _list(values: Any) -> str:
+    return ", ".join(number(float(v), 4) for v in np.ravel(values)[:MOST_COMPONENTS])

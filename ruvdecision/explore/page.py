@@ -1,0 +1,743 @@
+"""The page, by Panel: widgets for a topic's controls, the map, what users believe, words, formulas and downloads."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+import pandas as pd
+import panel as pn
+
+from .._version import __version__
+from ..decide import not_dominated
+from ..errors import InfeasibleError, InputError, RuvError
+from ..maps.rumap import RUMap
+from ..maps.scores import Column
+from ..maps.show import HEADS, clean, counted, entry, evenly, number, user_columns
+from ..plots.theme import use_files_only
+from ..report import render_report
+from ..report.formulas import formulas
+from ..report.picture import draw_map_png
+from .drawing import BeliefDrawing, MapDrawing
+from .microdata import own_topic, read_upload
+from .running import Job, Runner, say_why
+from .topic import Belief, Built, Pick, Slider, Topic, threshold_stops
+
+LOOK, CHOICE, MAP = 1, 2, 3
+"""What has to be drawn again: the release looked at, the choice, or the whole map."""
+#: Milliseconds between two steps of the play button, and how many steps there are.
+PACE, STEPS = 350, 24
+#: Rows of the table, beside those that have a mark.
+EXCERPT = 8
+FILE = "file"
+"""The name of the topic that is a file of one's own."""
+# matplotlib's settings are global, so only one picture is drawn at a time.
+_TURN = threading.Lock()
+
+HERE = Path(__file__).parent
+ICON = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath "
+    "d='M1 15C9 15 14 11 15 2' fill='none' stroke='%230072B2' stroke-width='2.4'/%3E%3C/svg%3E"
+)
+CSS = (HERE / "page.css").read_text(encoding="utf-8")
+
+
+class Page:
+    """One topic to play with.
+
+    Parameters
+    ----------
+    topic : Topic
+        The topic.
+    dark : bool
+        Whether the paper is dark.
+    query : mapping, optional
+        Settings as an address has them.
+    debug : bool
+        Write tracebacks of what fails to standard error.
+    static : bool
+        For a file without a program behind it: only the controls that the topic names for that.
+
+    Examples
+    --------
+    >>> from ruvdecision.explore.lessons import NORMAL
+    >>> page = Page(NORMAL)
+    >>> page.threshold.value, page.chosen.release
+    (0.5, 'Noise(variance=2.08) | Microaggregate(groups=1)')
+    """
+
+    def __init__(
+        self,
+        topic: Topic,
+        dark: bool = False,
+        query: Mapping[str, str] | None = None,
+        *,
+        debug: bool = False,
+        static: bool = False,
+    ) -> None:
+        self.topic, self.static, self.query = topic, static, dict(query or {})
+        self.runner = Runner(topic.build, topic.quick, debug)
+        self.built: Built | None = None
+        self.chosen: Any = None
+        self.look, self.row, self._due, self._muted = "chosen", None, 0, False  # type: str, int | None, int, bool
+        self.drawing = MapDrawing(dark, self._dragged, self._tapped, 60 if static else 3000)
+        self.sheets = [BeliefDrawing(dark, 0), BeliefDrawing(dark, 2)]
+        self._held, self._ticks, self._polls = False, [], []  # type: bool, list[Any], list[Any]
+        self._widgets()
+        self.texts = {
+            name: pn.pane.HTML("", stylesheets=[CSS], sizing_mode="stretch_width", margin=(0, 10)) for name in TEXTS
+        }
+        self.panes = [pn.pane.Bokeh(sheet.figure, sizing_mode="stretch_width") for sheet in self.sheets]
+        self.view = self._layout()
+        # A browser looks on; otherwise everything is done at once.
+        self._document, self._location = (pn.state.curdoc, pn.state.location) if live() else (None, None)
+        if self._document is not None:
+            pn.state.on_session_destroyed(lambda context: self.runner.stop())
+        self.refresh(MAP, start=True)
+
+    # -- controls ---------------------------------------------------------------------------------------
+
+    def _widgets(self) -> None:
+        states = dict(self.topic.states or {}) if self.static else {}
+        self.controls: dict[str, Any] = {}
+        for control in self.topic.controls:
+            value = control.read(self.query[control.name]) if control.name in self.query else control.default
+            self.controls[control.name] = widget(control, value, states.get(control.name))
+            self.controls[control.name].param.watch(lambda event, c=control: self._changed(c), "value")
+        self.shown = [c for c in self.topic.controls if not self.static or c.name in states]
+        self.maps = pn.widgets.Select(label="Map", options=[], visible=False, sizing_mode="stretch_width")
+        self.maps.param.watch(lambda event: self._changed(None), "value")
+        self.threshold = pn.widgets.DiscreteSlider(
+            label="Largest tolerable risk (or drag the line)", options=[0.5, 1.0], sizing_mode="stretch_width"
+        )
+        self.threshold.param.watch(lambda event: self.due(CHOICE), "value")
+        self.example = pn.widgets.IntSlider(
+            label="Example file that the posteriors are drawn for",
+            start=1,
+            end=50,
+            value=1,
+            sizing_mode="stretch_width",
+        )
+        self.example.param.watch(lambda event: self.due(LOOK), "value")
+        self.walk = pn.widgets.IntSlider(label="Release that you look at", start=0, end=1, sizing_mode="stretch_width")
+        self.walk.param.watch(lambda event: self._tapped(event.new), "value")
+        self.play = pn.widgets.Toggle(label=f"▶ Play: {self._played()}", visible=self.topic.play is not None)
+        self.play.param.watch(self._play, "value")
+        self.compute = button("Compute", lambda: self.refresh(MAP, start=True), "primary", False)
+        self.stop = button("Stop", self.runner.stop, "default", False)
+        self.sample = button("Draw the sampled posteriors", self._sample, "default", False)
+        self.reset = button("Back to the start", self._reset)
+        self.to_chosen = button("The chosen release", lambda: self._looked("chosen"))
+        self.to_own = button("Your own candidate", lambda: self._looked("own"))
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Where the controls stand."""
+        found: dict[str, Any] = {}
+        for c in self.topic.controls:
+            value = self.controls[c.name].value
+            found[c.name] = tuple(value) if isinstance(c, Pick) and c.most > 1 else value
+        if self.maps.value:
+            found["map."] = self.maps.value
+        return found
+
+    def _changed(self, control: Slider | Pick | None) -> None:
+        if control is not None and control.looks:
+            self.look = "own"
+        self.due(MAP)
+
+    def _reset(self) -> None:
+        self._quietly(
+            lambda: [self.controls[c.name].param.update(value=_loose(c, c.default)) for c in self.topic.controls]
+        )
+        self.look, self.query = "chosen", {}
+        self.example.value, self.threshold.value = 1, self._default
+        self.refresh(MAP, start=False)
+
+    def _quietly(self, act: Callable[[], Any]) -> None:
+        self._muted = True
+        try:
+            act()
+        finally:
+            self._muted = False
+
+    def _played(self) -> str:
+        return next((c.label.lower() for c in self.topic.controls if c.name == self.topic.play), "")
+
+    def _play(self, event: Any) -> None:
+        """Move the slider by itself, round and round, until the button is pressed again."""
+        self.play.label = f"{'❚❚ Stop' if event.new else '▶ Play'}: {self._played()}"
+        if event.new:
+            self._ticks.append(pn.state.add_periodic_callback(self.step, period=PACE))
+        while self._ticks and not event.new:
+            self._ticks.pop().stop()
+
+    def step(self) -> None:
+        """One step of playing."""
+        slider = self.controls[str(self.topic.play)]
+        stops = list(slider.values)
+        at = stops.index(slider.value) + max(1, len(stops) // STEPS)
+        slider.value = stops[at] if at < len(stops) else stops[0]
+
+    # -- from the drawing -------------------------------------------------------------------------------
+
+    def _dragged(self, risk: float) -> None:
+        """The threshold follows the line on the map."""
+        if self._muted or self.built is None:
+            return
+        self._held = True  # the line stays where the pointer has it
+        self.threshold.value = min(self.threshold.values, key=lambda stop: abs(stop - risk))
+
+    def _tapped(self, row: int) -> None:
+        if not self._muted and self.built is not None and row < len(self.built.rumap):
+            self.row = int(row)
+            self._looked("picked")
+
+    def _looked(self, how: str) -> None:
+        self.look = how
+        self.due(LOOK)
+
+    # -- drawing ----------------------------------------------------------------------------------------
+
+    def due(self, level: int) -> None:
+        """Draw again soon: several moves that come at once are one drawing."""
+        if self._muted:
+            return
+        waiting, self._due = self._due, max(self._due, level)
+        if self._document is None:
+            self.refresh()
+        elif not waiting:
+            self._document.add_timeout_callback(self.refresh, 12)
+
+    def refresh(self, level: int = 0, *, start: bool = False) -> None:
+        """Draw again what has to be."""
+        level, self._due = max(level, self._due), 0
+        if level == MAP:
+            job = self.runner.ask(self.values, start=start)
+            if job is not None and self._document is None:
+                job.ended.wait()
+            if job is None or not job.ended.is_set() or job.result is None:
+                self._wait(job)
+                return
+            self._waiting("")
+            self.built = job.result
+            self._fit()
+        if level and self.built is not None:
+            try:
+                self._draw(level, self.built)
+            except RuvError as error:
+                self.texts["verdict"].object = banner(str(error), "warning")
+        self._tell_address()
+
+    def _wait(self, job: Job | None) -> None:
+        """There is no map for these settings, or not yet."""
+        if job is None:
+            self._waiting("These settings have not been computed yet. Press Compute.", compute=True)
+        elif job.ended.is_set():
+            self._waiting(job.failure, compute=job.stopped, bad=not job.stopped)
+        else:
+            self._poll(job)
+            self._polls.append(pn.state.add_periodic_callback(lambda: self._poll(job), period=300))
+
+    def _poll(self, job: Job) -> None:
+        if not job.ended.is_set():
+            self._waiting(f"Computing: {job.text}", stop=True)
+            return
+        while self._polls:
+            self._polls.pop().stop()
+        if job is self.runner.job:
+            if job.result is not None:
+                self.refresh(MAP)
+            else:
+                self._wait(job)
+
+    def _waiting(self, text: str, *, compute: bool = False, stop: bool = False, bad: bool = False) -> None:
+        self.texts["progress"].object = (
+            f'<div role="status">{banner(text, "warning" if bad else "")}</div>' if text else ""
+        )
+        self.compute.visible, self.stop.visible = compute, stop
+
+    def _fit(self) -> None:
+        """Fit what depends on the map: its threshold, the releases to walk through, the maps of a panel."""
+        assert self.built is not None
+        rumap = self.built.rumap
+        worst = rumap.worst() if rumap.user_names else rumap
+        stops, self._default = threshold_stops(worst, self.topic.threshold)
+        first = not hasattr(self, "fitted")
+        if self.static:
+            stops = tuple(sorted({*evenly(np.array(stops), 6).tolist(), self._default}))
+        wanted = self._default if first else self.threshold.value
+        if first and "max_risk" in self.query:
+            wanted = Slider("", "", stops, self._default).read(self.query["max_risk"])
+        self.fitted = True
+
+        def fit() -> None:
+            if not (self.static and not first):
+                nearest = min(stops, key=lambda stop: abs(stop - wanted))
+                self.threshold.param.update(options={number(s, 4): s for s in stops}, value=nearest)
+            self.walk.param.update(end=max(len(rumap) - 1, 1), disabled=len(rumap) < 2)
+            if self.built is not None and self.built.maps and self.maps.options != list(self.built.maps):
+                self.maps.param.update(options=list(self.built.maps), value=self.built.maps[0], visible=True)
+
+        self._quietly(fit)
+
+    def _draw(self, level: int, built: Built) -> None:
+        rumap, max_risk = built.rumap, float(self.threshold.value)
+        if level >= CHOICE:
+            kind, more = "", ""
+            try:
+                self.chosen = rumap.choose(max_risk=max_risk)
+                sentence = str(self.chosen)
+                more = f"<br>In words: {safe(self.chosen.order)}." if self.chosen.order else ""
+                kind = "warning" if self.chosen.within_error or not self.chosen.row.converged else ""
+            except (InfeasibleError, InputError) as error:
+                self.chosen, sentence, kind = None, f"No release is chosen. {error}", "warning"
+            self.texts["verdict"].object = f'<div role="status">{banner(sentence, kind, more)}</div>'
+        if level == MAP:
+            self._quietly(lambda: self.drawing.show(rumap, max_risk, self.chosen))
+            self.texts["legend"].object = legend(self.drawing, rumap, built)
+            self.texts["formulas"].object = set_formulas(rumap, built)
+        elif level == CHOICE:
+            self._quietly(lambda: self.drawing.choose(max_risk, self.chosen, move=not self._held))
+        self._held = False
+        self.row = self._find(built)
+        self._quietly(lambda: self.drawing.look_at(rumap, self.row))
+        if self.row is not None and self.walk.value != self.row:
+            self._quietly(lambda: self.walk.param.update(value=self.row))
+        self.to_own.visible = built.own is not None
+        self.texts["looked"].object = looked_at(built, self.row, self.look)
+        if level >= CHOICE:
+            self.texts["why"].object = facts(rumap, self.chosen, max_risk)
+        self.texts["numbers"].object = numbers(rumap, self.chosen, self.row)
+        self._believe(built, slow=self.static)
+
+    def _find(self, built: Built) -> int | None:
+        """The row that the reader looks at."""
+        rumap = built.rumap
+        if self.look == "own" and built.own is not None:
+            return built.own
+        if self.look == "picked" and self.row is not None and self.row < len(rumap):
+            return self.row
+        if self.chosen is not None:
+            # Of several users the row is that of the first who looks at the chosen release.
+            return rumap.released.index(self.chosen.release) if rumap.user_names else int(self.chosen.row.position)
+        # Nothing is chosen: the safest release is the nearest miss.
+        return None if np.all(np.isnan(rumap.risk)) else int(np.nanargmin(rumap.risk))
+
+    # -- what users believe -----------------------------------------------------------------------------
+
+    def _believed(self, built: Built, slow: bool) -> list[Belief]:
+        mask = None if self.row is None or built.rumap.masks is None else built.rumap.masks[self.row]
+        if built.beliefs is None or mask is None:
+            return []
+        try:
+            return built.beliefs(mask, int(self.example.value), slow)
+        except Exception as error:
+            return [Belief("intruder", "", words=f"No posterior can be drawn here: {say_why(error)}")]
+
+    def _believe(self, built: Built, slow: bool = False, found: list[Belief] | None = None) -> None:
+        found = self._believed(built, slow) if found is None else found
+        self.sample.visible = any(belief.slow for belief in found)
+        self.believing.visible = bool(found)
+        for k, sheet in enumerate(self.sheets):
+            one = found[k] if k < len(found) else Belief("", "")
+            self.panes[k].visible = bool(one.laws)
+            sheet.show(one)
+            said = f"<strong>The {one.who}</strong>, {safe(one.title)}. {safe(one.words)}" if one.who else ""
+            self.texts[f"belief{k}"].object = f"<p>{said}</p>" if said else ""
+
+    def _sample(self) -> None:
+        """Sample the posteriors of the release looked at, beside the page."""
+        if self.built is None:
+            return
+        built, job = self.built, Job(lambda: self._believed(built, True)).beside()  # type: ignore[arg-type]
+        self.sample.disabled = True
+
+        def poll() -> None:
+            if job.ended.is_set():
+                watch.stop()
+                self.sample.disabled = False
+                self._believe(built, found=job.result or [])
+            self.texts["belief0"].object = (
+                "<p>Sampling…</p>" if not job.ended.is_set() else self.texts["belief0"].object
+            )
+
+        watch = pn.state.add_periodic_callback(poll, period=300)
+
+    # -- taking away ------------------------------------------------------------------------------------
+
+    def _tell_address(self) -> None:
+        """Put the settings into the address, so that a link holds them."""
+        if not self.topic.shared or self._location is None or self.built is None:
+            return
+        kept = {k: v for k, v in self.query.items() if k == "theme"}
+        for c in self.topic.controls:
+            value = self.values[c.name]
+            if value != c.default:
+                kept[c.name] = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        if self.threshold.value != self._default:
+            kept["max_risk"] = str(self.threshold.value)
+        search = "?" + urlencode({"topic": self.topic.name, **kept})
+        if self._location.search != search:
+            self._location.search = search
+
+    def take(self, what: str) -> io.BytesIO:
+        """A file to take away: "csv", "png", "py", "report", "release" or "static"."""
+        if self.built is None:
+            raise InputError("There is no map yet", do="Press Compute first")
+        built, rumap, max_risk = self.built, self.built.rumap, float(self.threshold.value)
+        with _TURN:
+            use_files_only()
+            if what == "csv":
+                content: Any = rumap.to_dataframe().to_csv(index=False, lineterminator="\n")
+            elif what == "png":
+                content = (built.figure(max_risk) if built.figure else None) or draw_map_png(rumap, max_risk)
+            elif what == "py":
+                content = self.topic.code(self.values, max_risk)
+            elif what == "report":
+                content = render_report(rumap, max_risk, title=self.topic.title)
+            elif what == "release" and built.release is not None and self.row is not None:
+                content = built.release(self.row).to_csv(index=False, lineterminator="\n")
+            else:
+                content = static_page(self.topic)
+        return io.BytesIO(content.encode("utf-8") if isinstance(content, str) else content)
+
+    def _downloads(self) -> Any:
+        name = self.topic.name
+        files = {"csv": ("Map as CSV", f"{name}-map.csv"), "png": ("Map as PNG", f"{name}-map.png")}
+        if self.topic.write is not None:
+            files["py"] = ("Python code", f"{name}_map.py")
+        files["report"] = ("Report", f"{name}-report.html")
+        if self.topic.name in (FILE, "microdata"):
+            files["release"] = ("The released file you look at", f"{name}-release.csv")
+        if self.topic.states:
+            files["static"] = ("This lesson as one file", f"{name}-lesson.html")
+        look = {"width": 250, "margin": 5}
+        made = [
+            pn.widgets.FileDownload(callback=lambda w=what: self.take(w), filename=file, label=label, **look)
+            for what, (label, file) in files.items()
+        ]
+        return pn.FlexBox(*made)
+
+    # -- the layout -------------------------------------------------------------------------------------
+
+    def _layout(self) -> Any:
+        text, stretch = self.texts, {"sizing_mode": "stretch_width"}
+        head = f"<h1>{safe(self.topic.title)}</h1><p class='quiet'>{safe(self.topic.about)}</p>"
+        questions = "".join(
+            f"<details><summary><strong>Predict first.</strong> {safe(q)}</summary><p>{safe(a)}</p></details>"
+            for q, a in self.topic.questions
+        )
+        moved = [item for c in self.shown for item in labelled(c, self.controls[c.name])]
+        buttons = pn.FlexBox(self.play, self.compute, self.stop, self.reset) if not self.static else pn.FlexBox()
+        settings = pn.Column(
+            heading("Settings"),
+            self.maps,
+            self.threshold,
+            *moved,
+            buttons,
+            styles={"flex": "1 1 270px", "min-width": "250px"},
+        )
+        picture = pn.Column(
+            pn.pane.Bokeh(self.drawing.figure, **stretch), text["legend"], text["progress"],
+            styles={"flex": "3 1 340px", "min-width": "min(100%, 340px)"},
+        )  # fmt: skip
+        sheets = [
+            pn.Column(pane, text[f"belief{k}"], styles={"flex": "1 1 300px", "min-width": "min(100%, 280px)"})
+            for k, pane in enumerate(self.panes)
+        ]
+        self.believing = pn.Column(
+            heading("What both users believe"), *([] if self.static else [self.example, self.sample]),
+            pn.FlexBox(*sheets, **stretch), legend_of_beliefs(), **stretch,
+        )  # fmt: skip
+        looking = [] if self.static else [pn.FlexBox(self.to_chosen, self.to_own), self.walk]
+        parts = [
+            pn.pane.HTML(head, stylesheets=[CSS], **stretch), pn.pane.HTML(questions, stylesheets=[CSS], **stretch),
+            text["verdict"], pn.FlexBox(picture, settings, **stretch),
+            heading("The release that you look at"), *looking, text["looked"],
+            self.believing,
+            heading("Why this release"), text["why"], heading("Formulas and users"), text["formulas"],
+            heading("Numbers"), text["numbers"],
+        ]  # fmt: skip
+        if not self.static:
+            parts += [heading("Take it with you"), self._downloads()]
+        return pn.Column(*parts, **stretch)
+
+
+TEXTS = ("verdict", "legend", "progress", "looked", "belief0", "belief1", "why", "formulas", "numbers")
+
+
+# -- parts ---------------------------------------------------------------------------------------------
+
+
+def widget(control: Slider | Pick, value: Any, only: Sequence[Any] | None = None) -> Any:
+    """Panel's widget for a control; ``only`` some of its values for a static file."""
+    wide = {"sizing_mode": "stretch_width"}
+    if isinstance(control, Slider):
+        stops = control.stops if only is None else sorted({*only, control.default})
+        return pn.widgets.DiscreteSlider(
+            label=control.label, options={number(s, 6): s for s in stops}, value=value, **wide
+        )
+    options = {clean(words): option for option, words in control.options.items()}
+    if only is not None and control.most > 1:
+        return pn.widgets.Select(
+            label=control.label,
+            options={", ".join(control.options[o] for o in one): one for one in only},
+            value=tuple(value),
+            **wide,
+        )
+    if control.most > 1:
+        return pn.widgets.CheckBoxGroup(label=control.label, options=options, value=list(value), **wide)
+    return pn.widgets.Select(label=control.label, options=options, value=value, **wide)
+
+
+def safe(text: object) -> str:
+    """Text that can stand in a page."""
+    return html.escape(clean(text))
+
+
+def live() -> bool:
+    """Whether a browser looks on."""
+    return pn.state.curdoc is not None and pn.state.curdoc.session_context is not None
+
+
+def _loose(control: Slider | Pick, value: Any) -> Any:
+    return list(value) if isinstance(control, Pick) and control.most > 1 else value
+
+
+def labelled(control: Slider | Pick, made: Any) -> list[Any]:
+    """A widget with what its own look leaves out: the name of a group of boxes, and the hint."""
+    said = [f"<strong>{html.escape(control.label)}</strong>"] if isinstance(control, Pick) and control.most > 1 else []
+    hint = (
+        [pn.pane.HTML(f"<p class='quiet'>{safe(control.hint)}</p>", stylesheets=[CSS], margin=(-4, 10, 4, 10))]
+        if control.hint
+        else []
+    )
+    return [*(pn.pane.HTML(s, stylesheets=[CSS], margin=(5, 10, 0, 10)) for s in said), made, *hint]
+
+
+def heading(text: str) -> Any:
+    """A heading between parts of the page."""
+    return pn.pane.HTML(f"<h2>{text}</h2>", stylesheets=[CSS], margin=(0, 10))
+
+
+def button(name: str, act: Callable[[], Any], kind: str = "default", visible: bool = True) -> Any:
+    """A button that does something."""
+    made = pn.widgets.Button(label=name, color=kind, visible=visible)
+    made.on_click(lambda event: act())
+    return made
+
+
+def banner(text: str, kind: str = "", more: str = "") -> str:
+    """A sentence that stands out."""
+    return f'<p class="banner {kind}">{safe(text)}{more}</p>'
+
+
+def legend(drawing: MapDrawing, rumap: RUMap, built: Built) -> str:
+    """What the marks of the map are, and what the map shows for somebody who cannot see it."""
+    marks = [f'<span><b style="color:{colour}">{sign}</b> {safe(name)}</span>' for sign, colour, name in drawing.legend]
+    marks += [
+        "<span>★ chosen</span>",
+        "<span>◯ you look at it</span>",
+        '<span><b style="background:#F0E44299">▁</b> frontier</span>',
+    ]
+    if rumap.user_names:
+        marks.append("<span>┈ worst case over the snoopers</span>")
+    known = ~np.isnan(rumap.risk) & ~np.isnan(rumap.utility)
+    ends = (
+        [number(float(f(v[known])), 4) for v in (rumap.utility, rumap.risk) for f in (np.min, np.max)]
+        if known.any()
+        else ["none"] * 4
+    )
+    run = f"Utility runs from {ends[0]} to {ends[1]}, risk from {ends[2]} to {ends[3]}."
+    words = f"A risk-utility map of {counted(len(rumap), 'release')}. {run}"
+    notes = "".join(f"<li>{safe(n)}</li>" for n in (*built.notes, *(f"{r.capitalize()}." for r in drawing.remarks)))
+    return f'<p class="hidden">{words}</p><p class="legend">{" ".join(marks)}</p><ul class="quiet">{notes}</ul>'
+
+
+def legend_of_beliefs() -> Any:
+    """What the marks of the posteriors are."""
+    text = "Dashed: before the release. Filled: after it. Line: best estimate. Diamond: the truth of the example."
+    return pn.pane.HTML(f'<p class="quiet">{text}</p>', stylesheets=[CSS], sizing_mode="stretch_width")
+
+
+def looked_at(built: Built, row: int | None, look: str) -> str:
+    """The release that the reader looks at, with its numbers."""
+    if row is None:
+        return ""
+    how = {"own": "your own candidate", "picked": "picked by you"}.get(look, "the chosen one")
+    said = f" {html.escape(built.said(row))}" if built.said else ""
+    pairs = ", ".join(f"{HEADS.get(c, c)} {entry(built.rumap, c, row)}" for c in user_columns(built.rumap))
+    return f"<p><strong>{safe(built.rumap.releases[row])}</strong> ({how}): {html.escape(pairs)}.{said}</p>"
+
+
+def set_formulas(rumap: RUMap, built: Built) -> str:
+    """Formulas with the numbers of the settings, and the users as the map has them."""
+    lines = [f'<div class="wide">{formula}</div>' for formula in built.formulas]
+    said = []
+    for place, who in enumerate(("intruder", "scientist")):
+        words = str(rumap.attrs.get(who, "")).strip()
+        said += [f"<p>{safe(words)}</p>"] if words else []
+        user = None if rumap.users is None or rumap.user_names else rumap.users[place]
+        lines_of = formulas(user, who) if user is not None else []
+        said += [f"<p class='quiet'>{'<br>'.join(safe(line) for line in lines_of)}</p>"] if lines_of else []
+        score = getattr(rumap, "risk_score" if who == "intruder" else "utility_score")
+        role = "Risk" if who == "intruder" else "Utility"
+        means = f"the column {score.name}" if isinstance(score, Column) else score.words(who)
+        said.append(f"<p class='quiet'>{role}: {safe(means)}.</p>")
+    return "".join([*lines, *said])
+
+
+def facts(rumap: RUMap, choice: Any, max_risk: float) -> str:
+    """Why this release: how many were allowed, and what the threshold costs."""
+    case = rumap.worst() if rumap.user_names else rumap
+    lines = []
+    if choice is not None:
+        verb = "has" if choice.allowed == 1 else "have"
+        allowed = f"{choice.allowed:,} of {counted(len(case), 'candidate release')} {verb} a risk of at most"
+        most = "; among them this one is the most useful" if choice.allowed > 1 else ""
+        lines.append(f"{allowed} {number(max_risk, 4)}{most}.")
+        known = np.flatnonzero(~np.isnan(case.utility) & ~np.isnan(case.risk))
+        best = int(known[np.argmax(case.utility[known])])
+        if case.utility[best] > choice.utility:
+            u, r = number(float(case.utility[best]), 4), number(float(case.risk[best]), 4)
+            lines.append(f"Without the threshold it would be {case.releases[best]}, with utility {u} and risk {r}.")
+        lines += choice.meaning
+    front = int(not_dominated(case.risk, case.utility).sum())
+    verb = "is" if front == 1 else "are"
+    lines.append(f"{counted(front, 'release')} {verb} on the frontier: no other one is as safe and more useful.")
+    return f"<ul>{''.join(f'<li>{safe(line)}</li>' for line in lines)}</ul>"
+
+
+def numbers(rumap: RUMap, choice: Any, looked: int | None) -> str:
+    """Some rows of the map's table, the marked ones among them."""
+    marks: dict[int, list[str]] = {}
+    if choice is not None and not rumap.user_names:
+        marks.setdefault(int(choice.row.position), []).append("chosen")
+        if choice.next_best is not None:
+            marks.setdefault(int(choice.next_best.position), []).append("next best")
+    if looked is not None:
+        marks.setdefault(looked, []).append("you look at it")
+    known = np.flatnonzero(~np.isnan(rumap.risk) & ~np.isnan(rumap.utility))
+    some = evenly(known[np.argsort(rumap.risk[known], kind="stable")], EXCERPT).tolist()
+    rows = sorted({*marks, *some}, key=lambda i: (float(np.nan_to_num(rumap.risk[i], nan=np.inf)), i))
+    table = pd.DataFrame({"release": [clean(rumap.releases[i]) for i in rows]})
+    for column in user_columns(rumap):
+        table[HEADS.get(column, column)] = [entry(rumap, column, i) for i in rows]
+    table["mark"] = [", ".join(marks.get(i, [])) for i in rows]
+    more = len(rumap) - len(rows)
+    rest = f'<p class="quiet">{counted(more, "further release")} in the CSV file.</p>' if more else ""
+    wide = '<div class="wide" tabindex="0" role="region" aria-label="Numbers">'
+    return f"{wide}{table.to_html(index=False, border=0)}</div>{rest}"
+
+
+# -- the whole -----------------------------------------------------------------------------------------
+
+
+class FilePage:
+    """A place to drop a file of one's own, and what comes of it."""
+
+    def __init__(self, dark: bool = False, debug: bool = False) -> None:
+        self.dark, self.debug = dark, debug
+        self.page: Page | None = None
+        self.drop = pn.widgets.FileInput(
+            accept=".csv,.tsv,.txt,.parquet,.dta,.sav", sizing_mode="stretch_width", label="A file of records"
+        )
+        self.drop.param.watch(lambda event: self.open(str(self.drop.filename or "file.csv"), event.new), "value")
+        self.said = pn.pane.HTML("", stylesheets=[CSS], sizing_mode="stretch_width")
+        head = (
+            "<h1>Your own file</h1><p>Choose a file of records (CSV, or what <code>ruvdecision measure</code> reads), "
+            "or drop it on the button. It stays on this machine, in the memory of this program; nothing of it gets "
+            "into an address or a log.</p>"
+        )
+        self.body = pn.Column(sizing_mode="stretch_width")
+        self.view = pn.Column(
+            pn.pane.HTML(head, stylesheets=[CSS], sizing_mode="stretch_width"),
+            self.drop,
+            self.said,
+            self.body,
+            sizing_mode="stretch_width",
+        )
+
+    def open(self, name: str, content: bytes) -> None:
+        """Show a file."""
+        try:
+            data = read_upload(name, content)
+            self.page = Page(own_topic(data), self.dark, debug=self.debug)
+        except Exception as error:
+            self.said.object = f'<div role="alert">{banner(say_why(error), "warning")}</div>'
+            self.body.objects = []
+            return
+        read = banner(f"{counted(len(data), 'record')} with {counted(data.shape[1], 'column')} read.")
+        self.said.object = f'<div role="status">{read}</div>'
+        self.body.objects = [self.page.view]
+
+
+def navigation(topics: Sequence[Topic], current: str, theme: str) -> Any:
+    """Links to all topics, and to the other theme."""
+    links = [(t.name, t.title) for t in topics] + ([(FILE, "Your own file")] if len(topics) > 1 else [])
+
+    def link(to: str, words: str, **query: str) -> str:
+        here = ' aria-current="page"' if to == current and words != switch else ""
+        return f'<a href="?{safe(urlencode({"topic": to, "theme": theme, **query}))}"{here}>{safe(words)}</a>'
+
+    switch = "Light page" if theme == "dark" else "Dark page"
+    items = "".join(link(name, title) for name, title in links)
+    items += link(current, switch, theme="default" if theme == "dark" else "dark")
+    return pn.pane.HTML(f'<nav aria-label="Topics">{items}</nav>', stylesheets=[CSS], sizing_mode="stretch_width")
+
+
+def around(dark: bool, where: str) -> tuple[str, dict[str, Any]]:
+    """The page around everything: its template and what goes into that."""
+    variables = {"dark": dark, "version": __version__, "where": where, "app_favicon": ICON, "apple_icon": ICON}
+    return (HERE / "page.html").read_text(encoding="utf-8"), variables
+
+
+def whole(topics: Sequence[Topic], query: Mapping[str, str], debug: bool = False) -> Any:
+    """The page for one visit: navigation and the topic that the address names."""
+    theme = "dark" if query.get("theme") == "dark" else "default"
+    names = {t.name: t for t in topics}
+    wanted = query.get("topic", topics[0].name)
+    if wanted == FILE and len(topics) > 1:
+        inner: Any = FilePage(theme == "dark", debug)
+        title = "Your own file"
+    else:
+        topic = names.get(wanted, topics[0])
+        wanted, title = topic.name, clean(topic.title)
+        inner = Page(topic, theme == "dark", query, debug=debug)
+    text, variables = around(theme == "dark", "Computed on this machine by the package itself; nothing leaves it.")
+    made = pn.Template(text, location=True)
+    for name, value in {**variables, "title": title, "live": True}.items():
+        made.add_variable(name, value)
+    made.add_panel("body", pn.Column(navigation(topics, wanted, theme), inner.view, sizing_mode="stretch_width"))
+    return made, title
+
+
+def static_page(topic: Topic, dark: bool = False) -> str:
+    """A topic as one HTML file that needs no program: its states are computed now and are all in it."""
+    from bokeh.resources import INLINE
+    from panel.io.resources import set_resource_mode
+
+    text, variables = around(dark, "A lesson with states that were computed beforehand.")
+    text = text.partition("\n")[2]  # `save` extends the base by itself
+    place, states = io.StringIO(), {"embed": True, "max_opts": 99, "max_states": 10_000, "progress": False}
+    around_it = {"title": topic.title, "template": text, "template_variables": variables, "resources": INLINE}
+    with set_resource_mode("inline"):
+        Page(topic, dark, static=True).view.save(place, **around_it, **states)
+    # Style sheets of Panel's own would be fetched from its site: they go into the file, too.
+    return re.sub(
+        r"https://cdn\.holoviz\.org/panel/[^\"/]+/dist/([^\"?]+\.css)(?:\?[^\"]*)?", _own_sheet, place.getvalue()
+    )
+
+
+def _own_sheet(found: re.Match[str]) -> str:
+    content = (Path(pn.__file__).parent / "dist" / found[1]).read_bytes()
+    return f"data:text/css;base64,{base64.b64encode(content).decode()}"

@@ -1,0 +1,135 @@
+"""Computing a topic's map: at once where it is quick, beside the page with progress and a way to stop where it is not.
+
+A run can be stopped wherever it tells its progress, as everything of the package that takes long does.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from ..errors import RuvError, traced
+from ..running.progress import Stopped, host
+
+#: How long a page may be kept waiting, in seconds; what takes longer goes on beside it.
+PATIENCE = 0.4
+#: What took less than this many seconds is computed again by itself when a slider moves. A first run may take longer:
+#: it loads and compiles what later ones use.
+QUICK, FIRST = 2.0, 30.0
+#: Results that are kept.
+KEPT = 24
+
+
+class Job:
+    """Some work under way, or its outcome.
+
+    >>> job = Job(lambda: 6 * 7).here()
+    >>> job.result, job.failure
+    (42, '')
+    """
+
+    def __init__(self, work: Callable[[], Any], debug: bool = False) -> None:
+        self.work, self.debug = work, debug
+        self.text, self.failure, self.result = "starting", "", None
+        self.stopped, self.ended = False, threading.Event()
+        self.began, self.seconds = monotonic(), 0.0
+
+    def here(self) -> Job:
+        """Do it, and keep what comes of it; nothing is raised."""
+        try:
+            with host(self._hear):
+                self._hear("running")
+                self.result = self.work()
+        except Stopped:
+            self.stopped = True
+            self.failure = "Stopped."
+        except Exception as error:
+            if self.debug:
+                sys.stderr.write(traced(error))
+            self.failure = say_why(error)
+        finally:
+            self.seconds = monotonic() - self.began
+            self.ended.set()
+        return self
+
+    def beside(self) -> Job:
+        """Do it in a thread; a daemon, so that Ctrl-C ends the program in the middle of a long run too."""
+        threading.Thread(target=self.here, daemon=True, name="ruvdecision-study").start()
+        return self
+
+    def _hear(self, text: str) -> None:
+        if self.stopped:
+            raise Stopped
+        self.text = text
+
+
+class Runner:
+    """Computes with settings, one computation at a time, and keeps the last results.
+
+    Parameters
+    ----------
+    build : callable
+        ``build(values)`` is what is computed.
+    quick : bool, optional
+        Whether it may be computed while somebody waits; None lets the last run tell.
+    debug : bool
+        Write tracebacks of what fails to standard error.
+    """
+
+    def __init__(self, build: Callable[[Any], Any], quick: bool | None = True, debug: bool = False) -> None:
+        self.build, self.always, self.debug = build, quick is True, debug
+        self.quick, self.job = bool(quick), None  # type: bool, Job | None
+        self._kept: OrderedDict[Any, Any] = OrderedDict()
+        self._turn = threading.Lock()
+
+    def ask(self, values: dict[str, Any], *, start: bool = True) -> Job | None:
+        """The finished computation if there is one; otherwise the one that was started, or None if none was."""
+        key = tuple(sorted((k, v) for k, v in values.items()))
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            done = Job(lambda: None)
+            done.result = self._kept[key]
+            done.ended.set()
+            return done
+        if not start and not self.quick:
+            return None
+        if self.job is not None:
+            self.job.stopped = True  # nobody waits for it any more
+
+        def work() -> Any:
+            with self._turn:
+                found = self._kept[key] = self.build(values)
+                while len(self._kept) > KEPT:
+                    self._kept.popitem(last=False)
+            self.quick = monotonic() - job.began < (FIRST if len(self._kept) == 1 else QUICK)
+            return found
+
+        job = self.job = Job(work, self.debug)
+        if self.always:
+            return job.here()
+        job.beside().ended.wait(PATIENCE)
+        return job
+
+    def stop(self) -> None:
+        """Stop what runs."""
+        if self.job is not None:
+            self.job.stopped = True
+
+
+def say_why(error: Exception) -> str:
+    """An error as the page may show it.
+
+    Messages of this package never show a record. Those of other libraries may quote what they choked on, so the page
+    shows their kind and not their text.
+
+    >>> say_why(ValueError("could not convert string to float: 'secret'"))
+    'That failed with a ValueError. Run the study with: ruvdecision run FILE --debug.'
+    """
+    cause = error.__cause__ if isinstance(error, RuvError) else error
+    if isinstance(error, RuvError) and (cause is None or isinstance(cause, RuvError)):
+        return str(error)
+    return f"That failed with a {type(cause).__name__}. Run the study with: ruvdecision run FILE --debug."
