@@ -22,11 +22,6 @@ from ..masks.rows import NOTHING
 from ..protocols import Array, Loss, Posterior, Solution, Value
 from ..running.replication import REPLICATES, Watched, replicate_error, replicate_seeds
 from ..users.user import User
-<<<<<<< HEAD
-from .base import Evidence, Ints, Judged, Missing, Plan, Problem, ProgressCallback, Refusal, Rewrite, plan_for
-from .names import columns_of
-from .unknown_mask import UnknownMask
-=======
 from .base import (
     Evidence,
     Ints,
@@ -40,8 +35,8 @@ from .base import (
     Rewrite,
     plan_for,
 )
+from .names import columns_of
 from .unknown_mask import UnknownMask, combined_weights, log_evidence
->>>>>>> main
 
 MISLED = 120
 """Releases that are drawn at least where the mask is not known, as few of them cost a lot."""
@@ -158,7 +153,7 @@ class WrongBelief(Rewrite):
         """Whether another release of the data would be the same."""
         rng = Watched(np.random.PCG64(0))
         if self.problem.data is not None:
-            mask.release(_numbered(self.problem.data), rng)
+            mask.release(_numbered(self.problem.data, self.agency.problem.user.belief), rng)
         return self.problem.data is not None and not rng.used
 
     def _releases(self, mask: Mask, count: int, misled: Misled | None) -> Iterator[Any]:
@@ -168,11 +163,7 @@ class WrongBelief(Rewrite):
             records = belief.draw(np.random.default_rng(for_data)) if data is None else data
             maker = mask if misled is None or r % 2 == 0 else misled.maker(np.random.default_rng(for_draws.spawn(1)[0]))
             # A frame keeps the row numbers, which tell who is in a sample; a table of counts has no rows.
-<<<<<<< HEAD
-            yield mask.release(records if isinstance(belief, TableBelief) else _numbered(records, belief), for_mask)
-=======
-            yield maker.release(records if isinstance(belief, TableBelief) else _numbered(records), for_mask)
->>>>>>> main
+            yield maker.release(records if isinstance(belief, TableBelief) else _numbered(records, belief), for_mask)
 
     def _before(self) -> float:
         """Expected loss before any release."""
@@ -214,13 +205,6 @@ def cost_of(loss: Loss, actual: Posterior, estimate: Any) -> Value:
     return actual.expect(lambda theta: loss(estimate, theta), at=estimate)
 
 
-<<<<<<< HEAD
-def _numbered(records: Any, belief: Any) -> pd.DataFrame:
-    """Records whose index numbers their rows, under the belief's names."""
-    if isinstance(records, (pd.Series, pd.DataFrame)):
-        return pd.DataFrame(records.reset_index(drop=True))
-    return pd.DataFrame(records, columns=columns_of(belief, len(records)))
-=======
 class Misled:
     """Releases by masks that the user thinks possible, and how much they count.
 
@@ -285,8 +269,8 @@ def _ratio(weights: Array, values: Array) -> Value:
     return Value(np.asarray(mean), np.asarray(error))
 
 
-def _numbered(records: Any) -> pd.DataFrame:
-    """Records whose index numbers their rows."""
-    plain = records.reset_index(drop=True) if isinstance(records, (pd.Series, pd.DataFrame)) else records
-    return pd.DataFrame(plain)
->>>>>>> main
+def _numbered(records: Any, belief: Any) -> pd.DataFrame:
+    """Records whose index numbers their rows, under the belief's names."""
+    if isinstance(records, (pd.Series, pd.DataFrame)):
+        return pd.DataFrame(records.reset_index(drop=True))
+    return pd.DataFrame(records, columns=columns_of(belief, len(records)))

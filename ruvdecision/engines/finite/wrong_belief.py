@@ -226,22 +226,9 @@ class FinitePair:
         own, actual = [], []
         for for_data, for_mask, _ in replicate_seeds(seed, count):
             records = self.truth.draw_codes(np.random.default_rng(for_data)) if codes is None else codes
-<<<<<<< HEAD
-            if self.own.knows_mask:
-                slots = self.actual.simulate(records, np.random.default_rng(for_mask))
-                own.append(self.laws[0].after(slots))
-                actual.append(self.law.after(slots))
-            else:
-                release = self.mask.release(
-                    pd.DataFrame(self.truth.decode(records), columns=self.truth.columns), for_mask
-                )
-                own.append(self.mixed(release))
-                actual.append(self.law.after(self.actual.read(release)))
-=======
             slots = self.actual.simulate(records, np.random.default_rng(for_mask))
             own.append(self.laws[0].after(slots))
             actual.append(self.law.after(slots))
->>>>>>> main
         cost, believed = self.costs(np.stack(own), np.stack(actual))
         return tuple(  # type: ignore[return-value]
             Value(np.asarray(v.value.mean()), np.asarray(replicate_error(v.value) if count > 1 else float(v.error[0])))

@@ -20,12 +20,8 @@ from ..already_knows import told
 from ..base import BaseEngine, Missing, Problem, ProgressCallback, Refusal
 from .data import Tally, observed_release, records_of, replicates_of, size_of
 from .draws import Point, ReleaseSampler
-<<<<<<< HEAD
-from .model import compiled_model
-from .traces import Groups, groups_of, with_target
-=======
 from .model import CompiledModel, compiled_model
->>>>>>> main
+from .traces import Groups, groups_of, with_target
 
 BLOCK = 8
 """Neighbours in a grid that share draws. Blocks do not depend on each other, whoever works on them."""
@@ -166,12 +162,8 @@ class Sampling(BaseEngine):
         for user in users:
             belief.check_names(user.target, n)
         sampler = ReleaseSampler(self, compiled, users)
-<<<<<<< HEAD
         sampler.fresh = frozenset(i for i, mask in enumerate(masks) if self._kept(mask))
-        count = problem.replicates or RELEASES
-=======
         count = problem.replicates or self._affordable(compiled)
->>>>>>> main
         tally = _Tally(users, masks, count)
         try:
             with threadpool_limits(1):
