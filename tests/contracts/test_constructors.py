@@ -173,6 +173,7 @@ RIGHT: dict[str, list[dict]] = {
             "keep": False,
             "keep_records": False,
             "reuse": True,
+            "importance": False,
             "prior_power": 1.0,
             "likelihood_power": 1.0,
         }

@@ -110,6 +110,6 @@ def test_arviz_takes_it(rumap):
         else:
             az.plot_ppc_dist(draws, var_names=["release"], num_samples=20)
             az.plot_ppc_dist(draws, var_names=["release"], group="prior_predictive", num_samples=20)
-            sensitivity = az.psense(draws, group="log_likelihood", var_names=names)
+            sensitivity = az.psense(draws, group="likelihood", var_names=names)
         assert all(float(sensitivity[name]) > 0.01 for name in names)
     plt.close("all")
