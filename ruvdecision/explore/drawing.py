@@ -141,11 +141,14 @@ class MapDrawing(Drawing):
         f.add_tools(
             HoverTool(renderers=[dots], tooltips=TIP, mode="mouse", attachment="below"), TapTool(renderers=[dots])
         )
-        self.dots.selected.on_change(
-            "indices", lambda name, old, new: [tapped(int(self.dots.data["row"][i])) for i in new[:1]]
-        )
+        self.dots.selected.on_change("indices", self._selected)
+        self._tapped = tapped
         self.legend: list[tuple[str, str, str]] = []
         self.remarks: list[str] = []
+
+    def _selected(self, name: str, old: Any, new: list[int]) -> None:
+        if new:
+            self._tapped(int(self.dots.data["row"][new[0]]))
 
     # -- places -----------------------------------------------------------------------------------------
 

@@ -98,7 +98,8 @@ class Page:
         self.panes = [pn.pane.Bokeh(sheet.figure, sizing_mode="stretch_width") for sheet in self.sheets]
         self.view = self._layout()
         # A browser looks on; otherwise everything is done at once.
-        self._document, self._location = (pn.state.curdoc, pn.state.location) if live() else (None, None)
+        self._document: Any = pn.state.curdoc if live() else None
+        self._location: Any = pn.state.location if live() else None
         if self._document is not None:
             pn.state.on_session_destroyed(lambda context: self.runner.stop())
         self.refresh(MAP, start=True)
@@ -221,7 +222,7 @@ class Page:
         """Draw again what has to be."""
         level, self._due = max(level, self._due), 0
         if level == MAP:
-            job = self.runner.ask(self.values, start=start)
+            job = self.runner.ask(self.values, start=start or self._document is None)
             if job is not None and self._document is None:
                 job.ended.wait()
             if job is None or not job.ended.is_set() or job.result is None:

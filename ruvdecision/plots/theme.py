@@ -170,7 +170,7 @@ def bare(ax: Axes, look: Look, axis: Literal["both", "x", "y"], sides: Sequence[
 
 def plain_ticks(ax: Axes) -> None:
     """Numbers in full at the ticks of linear axes: a power of ten at the end of an axis collides with its name."""
-    names: tuple[Literal["x"], Literal["y"]] = ("x", "y")
+    names: list[Literal["x", "y"]] = ["x", "y"]
     for name, axis in zip(names, (ax.xaxis, ax.yaxis), strict=True):
         largest = max(map(abs, axis.get_view_interval()))
         if axis.get_scale() == "linear" and not 1e-3 <= largest < 1e5:
