@@ -212,6 +212,17 @@ def check_list(name: str, value: Any, do: str) -> list[Any]:
     return list(value)
 
 
+def check_names(name: str, value: Any, count: int) -> tuple[Hashable, ...]:
+    """Return so many different names of variables."""
+    names = tuple(check_list(name, value, "Name each variable once"))
+    if not all(map(is_label, names)):
+        got = [type(n).__name__ for n in names]
+        raise InputError(f"{name} must be names", got, "Use text, numbers or tuples of them")
+    if len(names) != count or len(set(names)) != count:
+        raise InputError(f"{name} must be {count} different names", list(names), "Name each variable once")
+    return names
+
+
 def is_single(value: object) -> bool:
     """Whether a value is one thing rather than a collection; text is one thing, and so is an array of no dimension."""
     return isinstance(value, (str, bytes, type)) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0

@@ -232,7 +232,8 @@ def posterior(user: User, mask: Mask, release: Any = None, *, engine: Engine | s
     if not isinstance(user, (User, Snooper)):
         raise InputError("A posterior is a User's", user, "Write ruv.User(belief, ruv.Record(0), ruv.Quadratic())")
     check_mask("mask", mask)
-    return plan_for(engine, Problem.of(user, [mask], release=release)).posterior(mask, release)
+    problem = Problem.of(user, [mask], release=release)
+    return plan_for(engine, problem).posterior(problem.masks[0], problem.release)
 
 
 def check_masks(masks: Sequence[Mask] | Mask) -> Batch:

@@ -19,9 +19,9 @@ own derives from it and writes `describe` and `of`, and `rows`, `linear` or `ran
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, replace
+from dataclasses import MISSING, dataclass, field, replace
 from enum import Enum
-from typing import Any, ClassVar, TypeGuard
+from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,9 +39,13 @@ from .checks import (
     check_integers,
     check_list,
     check_number,
+    check_shares,
     check_text,
     checked,
+    is_integer,
+    is_label,
     is_single,
+    suggest,
 )
 from .errors import InputError, UnsupportedError, failure
 from .numerics.orderstatistics import percentile_rank
@@ -59,6 +63,7 @@ __all__ = [
     "LinearForm",
     "Maximum",
     "Minimum",
+    "Names",
     "NewRecord",
     "OrderStatistic",
     "Parameter",
@@ -136,8 +141,62 @@ class LinearForm:
     @classmethod
     def of_rows(cls, weights: Mapping[int, float], k: int, number: bool = False) -> LinearForm:
         """A weighted total of records: one weight per row."""
-        matrix = np.concatenate([w * np.eye(k) for w in weights.values()], axis=1)
+        matrix = np.kron(np.array(list(weights.values()), dtype=np.float64), np.eye(k))
         return cls(tuple(Term(Kind.RECORD, row) for row in weights), matrix, np.zeros(k), number)
+
+    def column(self, column: int) -> LinearForm:
+        """One entry of it, a number."""
+        place = check_index("column", column, len(self.matrix))
+        return LinearForm(self.terms, self.matrix[[place]], self.constant[[place]], True)
+
+
+@dataclass(frozen=True, eq=False)
+class Names:
+    """What rows, columns and the entries of parameters are called: whole numbers are positions, all else is a name."""
+
+    rows: Sequence[Hashable] | None = None
+    """Labels of the rows, None if there is no file that has any."""
+    columns: Sequence[Hashable] = ()
+    entries: Callable[[str], Sequence[Sequence[Hashable]]] = lambda name: ()
+    """Names along each axis of a parameter; empty if it has none."""
+
+    def row(self, label: Hashable) -> int:
+        """Position of a row. Labels of other rows, which may be names of people, are not listed."""
+        if is_integer(label):
+            return int(label)
+        if self.rows is None:
+            do = "Pass data= (or a release) whose index has the labels, or count rows from 0"
+            raise InputError("A record by its label needs a file with labels", label, do)
+        found = [i for i, own in enumerate(self.rows) if own == label]
+        if len(found) != 1:
+            what = "Several rows have this label" if found else "No row has this label"
+            raise InputError(what, label, "Look at the data's index; a whole number is a position, counted from 0")
+        return found[0]
+
+    def column(self, label: Hashable) -> int:
+        """Position of a column."""
+        if not self.columns:
+            raise InputError("The columns have no names", label, "Give a DataFrame, or columns= to the belief")
+        return check_columns("column", (label,), self.columns)[0]
+
+    def entry(self, name: str, label: Hashable) -> int:
+        """Position of an entry of a parameter among all of them in a row; a tuple has one name per axis."""
+        axes = self.entries(name)
+        wanted = label if isinstance(label, tuple) and len(axes) > 1 else (label,)
+        if len(wanted) != len(axes):
+            do = f'Write Parameter("{name}", component=...) with one name for each of its {len(axes)} axes'
+            do = do if axes else "Give dims and coords in the model, or count components from 0"
+            raise InputError(f"The entries of {name} have no such name", label, do)
+        places = [_place(name, one, list(axis)) for one, axis in zip(wanted, axes, strict=True)]
+        return int(np.ravel_multi_index(places, [len(axis) for axis in axes]))
+
+
+def _place(name: str, label: Hashable, labels: list[Hashable]) -> int:
+    if label in labels:
+        return labels.index(label)
+    if is_integer(label):
+        return check_index(f"component of {name}", label, len(labels))
+    raise InputError(f"No entry of {name} is called so", label, suggest(str(label), [str(own) for own in labels]))
 
 
 class Files:
@@ -335,6 +394,20 @@ class BaseTarget:
         """The single targets that it stands for: itself, or some of the records that are meant."""
         return (self,)
 
+    @property
+    def entry(self) -> tuple[int, int] | None:
+        """Row and column, if it is one entry of one record."""
+        return None
+
+    @property
+    def by_name(self) -> bool:
+        """Whether rows, columns or entries are named, and `named` must find them first."""
+        return False
+
+    def named(self, names: Names) -> BaseTarget:
+        """The same target by positions."""
+        return self
+
     def moved(self, place: Callable[[int], int]) -> BaseTarget:
         """The same target of records that stand elsewhere: record i in row ``place(i)``."""
         return _Moved(self, place) if self.asks(Kind.RECORD) else self
@@ -442,28 +515,92 @@ def _together(function: Callable[..., Array], arguments: Sequence[Array], one: C
 # -- one quantity ------------------------------------------------------------------------------------
 
 
+def _check_row(name: str, value: Any) -> Any:
+    """A position, or a label as an index of a file has it: text or a tuple."""
+    return value if isinstance(value, (str, tuple)) and value and is_label(value) else check_integer(name, value)
+
+
+def _check_name(name: str, value: Any) -> Any:
+    """A name, or a position."""
+    if not is_label(value) or isinstance(value, (bool, float)):
+        raise InputError(f"{name} must be a name or a position", value, f'Write {name}="income"')
+    return value
+
+
+def _is_name(value: Any) -> bool:
+    return value is not None and not is_integer(value)
+
+
+def _picked(values: Array, column: int) -> Array:
+    """One column of values ``(points,)`` or ``(points, k)``."""
+    table = flat(values)
+    return np.asarray(table[:, check_index("column", column, table.shape[1])])
+
+
 @dataclass(frozen=True)
 class Record(BaseTarget):
-    """The confidential record of one respondent, by its row (counted from 0).
+    """The confidential record of one respondent: by its row (counted from 0), or by its label in the data's index.
+
+    ``column`` picks one variable of it, by name or position. A whole number is always a position: turn an index of
+    whole numbers into text to name its rows.
 
     >>> Record(3)
     Record(3)
+    >>> Record("id-17", column="income").describe()
+    "'income' of record 'id-17'"
     """
 
-    row: int = checked(MISSING, check_integer)
+    row: Any = checked(MISSING, _check_row)
+    column: Any = checked(None, _check_name)
+
+    if TYPE_CHECKING:
+
+        def __init__(self, row: int | str | tuple[Hashable, ...], column: Hashable | None = None) -> None: ...
 
     def __repr__(self) -> str:
-        return f"Record({self.row})"
+        return f"Record({self.row!r}" + ("" if self.column is None else f", column={self.column!r}") + ")"
 
     @property
-    def term(self) -> Term:
-        return Term(Kind.RECORD, self.row)
+    def term(self) -> Term | None:
+        return None if self.column is not None else Term(Kind.RECORD, self.row)
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        return (Term(Kind.RECORD, self.row),)
+
+    @property
+    def entry(self) -> tuple[int, int] | None:
+        return None if self.column is None else (self.row, self.column)
+
+    def in_files(self, files: Files) -> Array:
+        values = files.record(self.row)
+        return values if self.column is None else _picked(values, self.column)
+
+    def linear(self, k: int, number: bool = False, widths: Mapping[str, int] | None = None) -> LinearForm:
+        whole = LinearForm.of_term(self.terms[0], k, number)
+        return whole if self.column is None else whole.column(self.column)
+
+    @property
+    def by_name(self) -> bool:
+        return _is_name(self.row) or _is_name(self.column)
+
+    def named(self, names: Names) -> Record:
+        # The only column there is, is the record.
+        column = None if self.column is None or len(names.columns) == 1 else self.column
+        if self.column is not None and (column is None or _is_name(column)):
+            found = names.column(self.column)
+            column = None if column is None else found
+        return Record(names.row(self.row), column)
 
     def moved(self, place: Callable[[int], int]) -> Record:
-        return Record(int(place(self.row)))
+        return Record(int(place(self.row)), self.column)
 
     def describe(self) -> str:
-        return f"record {self.row}"
+        return ("" if self.column is None else f"{_shown(self.column)} of ") + f"record {self.row!r}"
+
+
+def _shown(column: Any) -> str:
+    return f"column {column}" if is_integer(column) else repr(column)
 
 
 @dataclass(frozen=True)
@@ -488,15 +625,15 @@ def _check_aggregate(name: str, value: str | float) -> str | float:
     return value
 
 
-def _check_rows(name: str, value: Sequence[int]) -> tuple[int, ...]:
+def _check_rows(name: str, value: Sequence[Any]) -> tuple[Any, ...]:
     do = "Leave rows out for all records"
-    rows = [check_integer(name, r) for r in check_list(name, value, do)]
+    rows = [_check_row(name, r) for r in check_list(name, value, do)]
     if not rows:
         raise InputError(f"{name} must not be empty", value, do)
     return tuple(_each_once(name, rows))
 
 
-def _each_once(name: str, rows: list[int]) -> list[int]:
+def _each_once(name: str, rows: list[Any]) -> list[Any]:
     if len(set(rows)) != len(rows):
         raise InputError(f"{name} names a record twice", rows, "Name each record once")
     return rows
@@ -515,7 +652,7 @@ class EachRecord(BaseTarget):
     aggregate : "max", "mean" or a number from 0 to 1, default "max"
         The riskiest record, the average record, or the record at this quantile of the risks (the next riskier one where
         the quantile falls between two, so that at least that share of the records has no more risk).
-    rows : list of int, optional
+    rows : list of rows or labels, optional
         The records in question, all of them if not given.
 
     Examples
@@ -525,8 +662,15 @@ class EachRecord(BaseTarget):
     """
 
     aggregate: str | float = checked("max", _check_aggregate)
-    rows: Sequence[int] | None = checked(None, _check_rows)
+    rows: Sequence[Any] | None = checked(None, _check_rows)
     asks_each = True
+
+    @property
+    def by_name(self) -> bool:
+        return any(map(_is_name, self.rows or ()))
+
+    def named(self, names: Names) -> EachRecord:
+        return self if self.rows is None else replace(self, rows=tuple(map(names.row, self.rows)))
 
     def rows_in(self, n: int) -> NDArray[np.int64]:
         """The rows among ``n``, each once."""
@@ -578,17 +722,31 @@ class NewRecord(BaseTarget):
 class Parameter(BaseTarget):
     """A parameter of the population model, by name.
 
-    ``component`` picks one entry of a vector parameter.
+    ``component`` picks one entry of a parameter: its position among all of them in a row, or its name in the model's
+    coords (a `NormalBelief`'s columns); a tuple has one name per axis.
 
     >>> Parameter("mu")
     Parameter('mu')
+    >>> Parameter("beta", component="age").describe()
+    "the parameter beta['age']"
     """
 
     name: str = checked(MISSING, check_text, do='A parameter is named by text: write Parameter("mu")')
-    component: int | None = checked(None, check_integer)
+    component: Any = checked(None, _check_row)
+
+    if TYPE_CHECKING:
+
+        def __init__(self, name: str, component: int | str | tuple[Hashable, ...] | None = None) -> None: ...
 
     def __repr__(self) -> str:
-        return f"Parameter({self.name!r}" + ("" if self.component is None else f", component={self.component}") + ")"
+        return f"Parameter({self.name!r}" + ("" if self.component is None else f", component={self.component!r}") + ")"
+
+    @property
+    def by_name(self) -> bool:
+        return _is_name(self.component)
+
+    def named(self, names: Names) -> Parameter:
+        return Parameter(self.name, names.entry(self.name, self.component)) if self.by_name else self
 
     @property
     def term(self) -> Term:
@@ -601,17 +759,101 @@ class Parameter(BaseTarget):
         return LinearForm.of_term(self.term, size or 1, size == 0)
 
     def describe(self) -> str:
-        return f"the parameter {self.name}" + ("" if self.component is None else f"[{self.component}]")
+        return f"the parameter {self.name}" + ("" if self.component is None else f"[{self.component!r}]")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Average(BaseTarget):
-    """The mean of the confidential records in the file (not of the population)."""
+    """The mean of the confidential records in the file (not of the population).
 
-    term = Term(Kind.AVERAGE)
+    Parameters
+    ----------
+    weights : list or Series, optional
+        Survey weights, one per record: the target is the sum of w x over the sum of w. They are public. Those of a
+        Series meet the records by its index. A total is a function of it, ``Functional([[N]], of=Average(weights=w))``.
+    column : name or position, optional
+        The variable whose average is meant; all of them if not given.
+
+    >>> Average(weights=[1, 3]).of(np.array([10.0, 20.0]))
+    np.float64(17.5)
+    """
+
+    weights: tuple[float, ...] | None
+    column: Any
+    labels: tuple[Hashable, ...] | None = field(init=False, default=None)
+    """Whose the weights are, by the labels of a Series."""
+
+    def __init__(self, weights: ArrayLike | None = None, column: Hashable | None = None) -> None:
+        shares, labels = None, None
+        if weights is not None:
+            do = "Give one weight per record, none negative"
+            given = np.asarray(as_float_array("weights", weights))
+            shares = tuple(check_shares("weights", given, (max(given.size, 1),), do).tolist())
+            index = getattr(weights, "index", None)  # a Series has one, and a list a method of that name
+            labels = None if index is None or callable(index) else tuple(index)
+        for key, value in (
+            ("weights", shares),
+            ("column", None if column is None else _check_name("column", column)),
+            ("labels", labels),
+        ):
+            object.__setattr__(self, key, value)
+
+    @property
+    def term(self) -> Term | None:
+        return Term(Kind.AVERAGE) if self.weights is None and self.column is None else None
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        if self.weights is None:
+            return (Term(Kind.AVERAGE),)
+        return tuple(Term(Kind.RECORD, row) for row in self._weighted)
+
+    @property
+    def _weighted(self) -> dict[int, float]:
+        return {row: weight for row, weight in enumerate(self.weights or ()) if weight > 0}
+
+    def rows_in(self, n: int) -> NDArray[np.int64]:
+        if self.weights is not None and len(self.weights) != n:
+            raise InputError(f"weights must be {n}, one per record", len(self.weights), "Give each record its weight")
+        return super().rows_in(n)
+
+    def in_files(self, files: Files) -> Array:
+        if self.weights is None:
+            values = files.average()
+        else:
+            values = np.asarray(sum(weight * files.record(row) for row, weight in self._weighted.items()))
+        return values if self.column is None else _picked(values, self.column)
+
+    def linear(self, k: int, number: bool = False, widths: Mapping[str, int] | None = None) -> LinearForm:
+        if self.weights is None:
+            whole = LinearForm.of_term(self.terms[0], k, number)
+        else:
+            whole = LinearForm.of_rows(self._weighted, k, number)
+        return whole if self.column is None else whole.column(self.column)
+
+    @property
+    def by_name(self) -> bool:
+        return self.labels is not None or _is_name(self.column)
+
+    def named(self, names: Names) -> Average:
+        weights, column = self.weights, None if self.column is None else names.column(self.column)
+        if self.labels is not None and names.rows is not None and weights is not None:
+            own, given = dict(zip(self.labels, weights, strict=True)), list(names.rows)
+            if len(own) != len(weights) or set(own) != set(given):
+                # Labels may be names of people: they are not listed.
+                got = f"{len(set(given) - set(own))} records without one, {len(set(own) - set(given))} of nobody"
+                raise InputError("weights must have the labels of the records", got, "Give weights=data['weight']")
+            weights = tuple(own[label] for label in given)
+        return Average(weights, None if len(names.columns) == 1 else column)
+
+    def __repr__(self) -> str:
+        said = ["" if self.weights is None else f"weights=<{len(self.weights)} numbers>"]
+        said += ["" if self.column is None else f"column={self.column!r}"]
+        return f"Average({', '.join(filter(None, said))})"
 
     def describe(self) -> str:
-        return "the average of the records in the file"
+        of = "" if self.column is None else f"{_shown(self.column)} of "
+        return f"the {'' if self.weights is None else 'weighted '}average of {of}the records in the file"
 
 
 @dataclass(frozen=True)
@@ -929,6 +1171,17 @@ class Functional(BaseTarget):
 
     def moved(self, place: Callable[[int], int]) -> Functional:
         return Functional(self.function, [part.moved(place) for part in self.parts], self.name)
+
+    @property
+    def by_name(self) -> bool:
+        return any(part.by_name for part in self.parts)
+
+    def named(self, names: Names) -> Functional:
+        return Functional(self.function, [part.named(names) for part in self.parts], self.name)
+
+    def rows_in(self, n: int) -> NDArray[np.int64]:
+        found = [part.rows_in(n) for part in self.parts]
+        return np.unique(np.concatenate([np.empty(0, dtype=np.int64), *found]))
 
     def linear(self, k: int, number: bool = False, widths: Mapping[str, int] | None = None) -> LinearForm | None:
         inner = [part.linear(k, number, widths) for part in self.parts]

@@ -19,7 +19,8 @@ from ..beliefs.normal import NormalBelief
 from ..beliefs.pymc import PyMCBelief
 from ..beliefs.table.belief import TableBelief
 from ..checks import Seed, check_choice, check_index, check_integer, check_number
-from ..engines import pick
+from ..engines.base import Problem, plan_for
+from ..engines.names import columns_of
 from ..engines.pymc.model import compiled_model
 from ..engines.pymc.sampling import Sampling
 from ..errors import InputError, UnsupportedError, kind_of
@@ -118,7 +119,8 @@ def calibrate(
     if target.asks_row or target.asks_each:
         do = "Calibrate Record(j), Parameter(name) or a Functional"
         raise UnsupportedError(f"{target.describe()} has no rank to look at", do=do)
-    chosen = pick(engine, user, [mask], None)
+    problem = Problem.of(user, [mask])
+    user, chosen = problem.user, plan_for(engine, problem).engine
     if isinstance(chosen, Sampling):
         if isinstance(engine, str):
             chosen = replace(chosen, draws=FEW_DRAWS, tune=FEW_TUNE, chains=2)
@@ -357,14 +359,15 @@ def _make(belief: Any, target: Any, rng: np.random.Generator) -> _Made:
         state = int(rng.choice(len(belief.prior), p=belief.prior))
         codes = rng.choice(len(belief.levels), size=belief.records + 1, p=belief.law[state]).astype(np.int64)
         rows, value = belief.levels.numbers[codes], belief.states.numbers[state]
-        return _Made(pd.DataFrame(belief.decode(codes[:-1])), rows[:-1], {belief.name: value}, rows[-1])
+        table = pd.DataFrame(belief.decode(codes[:-1]), columns=belief.columns)
+        return _Made(table, rows[:-1], {belief.name: value}, rows[-1])
     if isinstance(belief, NormalBelief):
         if belief.mu_covariance is None:
             raise UnsupportedError("A flat prior cannot be drawn from", do="Give prior_variance=")
         mean = rng.multivariate_normal(belief.mu_mean, belief.mu_covariance, method="eigh")
         zero = np.zeros(belief.k)
         rows = mean + rng.multivariate_normal(zero, belief.record_covariance, size=belief.records + 1, method="eigh")
-        table = pd.DataFrame(rows[:-1], columns=None if belief.columns is None else list(belief.columns))
+        table = pd.DataFrame(rows[:-1], columns=belief.columns)
         rows, mean = (rows[:, 0], mean[0]) if belief.scalar else (rows, mean)
         return _Made(table, rows[:-1], {"mu": mean}, rows[-1])
     if isinstance(belief, PyMCBelief) and target.asks(Kind.NEW):
@@ -374,10 +377,12 @@ def _make(belief: Any, target: Any, rng: np.random.Generator) -> _Made:
             raise UnsupportedError(what, do="Ask for Record(j) or Parameter(name)")
         # One record more than there are: all are alike, so the last one is somebody outside the file.
         records, parameters = belief.built(n + 1).draw(rng)
-        return _Made(pd.DataFrame(records[:-1]), np.asarray(records[:-1], dtype=np.float64), parameters, records[-1])
+        table = pd.DataFrame(records[:-1], columns=belief.column_names(n))
+        return _Made(table, np.asarray(records[:-1], dtype=np.float64), parameters, records[-1])
     own = hasattr(belief, "draw_with_parameters")
     records, parameters = belief.draw_with_parameters(rng) if own else (belief.draw(rng), {})
-    return _Made(pd.DataFrame(records), np.asarray(records, dtype=np.float64), parameters)
+    names = columns_of(belief, len(records))
+    return _Made(pd.DataFrame(records, columns=names), np.asarray(records, dtype=np.float64), parameters)
 
 
 def _truth(target: BaseTarget, made: _Made) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..checks import Seed, as_seed_sequence, check_index, check_integer, check_list, check_number, is_label, suggest
+from ..engines.base import Problem
 from ..engines.every_record import Each, every_record, file_size, rows_of
 from ..engines.solving import check_user
 from ..errors import InputError
@@ -84,7 +85,7 @@ def record_risk(
     size = sizes[0]
     if len(set(sizes)) > 1:
         raise InputError("All members of the panel must be about the same records", sizes, "Set records= alike")
-    chosen = rows_of(users[0], data) if rows is None else _rows(rows, size)
+    chosen = rows_of(Problem.of(users[0], candidates, data).user, data) if rows is None else _rows(rows, size)
     labels = None if groups is None else _groups(groups, size)[chosen]
     root = as_seed_sequence(seed)
     found: list[Each] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,6 +17,7 @@ from ..checks import (
     check_finite,
     check_index,
     check_integer,
+    check_names,
     check_probabilities,
     is_label,
     is_single,
@@ -153,6 +154,9 @@ class FiniteBelief:
         Number of records.
     name : str, default "theta"
         The state's name, for ``Parameter(name)``.
+    columns : list of names, optional
+        Names of a record's variables, so that masks and targets may name them. A DataFrame must have exactly these
+        columns, in any order; without names its columns are taken in the order in which they come.
 
     Examples
     --------
@@ -167,6 +171,7 @@ class FiniteBelief:
     outcomes: ArrayLike | None = None
     records: int = 1
     name: str = "theta"
+    columns: Sequence[Hashable] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -185,6 +190,8 @@ class FiniteBelief:
             raise InputError("A likelihood function needs the list of outcomes", None, "Give outcomes=[...]")
         # Compute now what may be wrong, so that errors come where the belief is written.
         _ = self.states, self.prior, self.levels, self.law
+        if self.columns is not None:
+            object.__setattr__(self, "columns", check_names("columns", self.columns, self.levels.columns))
 
     @cached_property
     def states(self) -> FiniteValues:
@@ -274,11 +281,21 @@ class FiniteBelief:
             f"{len(self.levels)} outcomes"
         )
 
+    def column_names(self, n: int | None = None) -> Sequence[Hashable] | None:
+        """Names of the variables of a record."""
+        return self.columns
+
+    def entry_names(self, name: str, n: int | None = None) -> Sequence[Sequence[Hashable]]:
+        """Names of the entries of the state, where it is the record itself."""
+        return () if self.columns is None or self.likelihood is not None or name != self.name else (self.columns,)
+
     def check_target(self, target: BaseTarget) -> None:
         """Raise if the belief has no such target."""
+        target.rows_in(self.records)
         if target.asks_row:
-            target.rows_in(self.records)
             return
+        if target.entry is not None:
+            check_index("column", target.entry[1], self.levels.columns)
         for term in target.terms:
             self._check_term(term, target)
         if not target.verbatim and (

@@ -13,10 +13,9 @@ from ..checks import (
     check_covariance,
     check_index,
     check_integer,
-    check_list,
+    check_names,
     check_number,
     check_vector,
-    is_label,
     is_single,
     suggest,
 )
@@ -48,7 +47,8 @@ class NormalBelief:
     prior : {"flat", "known"}, optional
         Instead of a prior variance.
     columns : list of names, optional
-        Names of the k variables, so that masks may name them.
+        Names of the k variables, so that masks and targets may name them. A DataFrame must have exactly these columns,
+        in any order; without names its columns are taken in the order in which they come.
 
     Examples
     --------
@@ -92,14 +92,7 @@ class NormalBelief:
         )
         put("mu_covariance", self._prior(k))
         if self.columns is not None:
-            names = tuple(check_list("columns", self.columns, "Name each variable once"))
-            if not all(map(is_label, names)):
-                raise InputError(
-                    "columns must be names", [type(n).__name__ for n in names], "Use text, numbers or tuples of them"
-                )
-            if len(names) != k or len(set(names)) != k:
-                raise InputError(f"columns must be {k} different names", list(names), "Name each variable once")
-            put("columns", names)
+            put("columns", check_names("columns", self.columns, k))
 
     def _prior(self, k: int) -> Array | None:
         given = [n for n in ("prior_variance", "prior_covariance", "prior") if getattr(self, n) is not None]
@@ -137,15 +130,21 @@ class NormalBelief:
     def parameters(self) -> tuple[str, ...]:
         return ("mu",)
 
+    def column_names(self, n: int | None = None) -> Sequence[Hashable] | None:
+        """Names of the variables of a record."""
+        return self.columns
+
+    def entry_names(self, name: str, n: int | None = None) -> Sequence[Sequence[Hashable]]:
+        """Names of the entries of a parameter along its axes."""
+        return () if self.columns is None or name != "mu" else (self.columns,)
+
     def check_target(self, target: BaseTarget) -> None:
         """Raise an error if the belief does not have this target."""
-        if target.asks_row:
-            target.rows_in(self.records)
-            return
-        for term in target.terms:
-            if term.kind is Kind.RECORD:
-                check_index("The row of a Record", term.row, self.records)
-            elif term.kind is Kind.PARAMETER:
+        target.rows_in(self.records)
+        if target.entry is not None:
+            check_index("column", target.entry[1], self.k)
+        for term in () if target.asks_row else target.terms:
+            if term.kind is Kind.PARAMETER:
                 if term.name != "mu":
                     raise InputError("NormalBelief has no such parameter", term.name, suggest(term.name, ["mu"]))
                 if term.component is not None:

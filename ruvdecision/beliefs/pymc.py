@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import logging
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import ModuleType
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ..checks import check_integer, check_text
+from ..checks import check_index, check_integer, check_list, check_names, check_text, suggest
 from ..errors import ConvergenceError, InputError
 from ..protocols import Array
 from ..targets import BaseTarget, Kind
@@ -35,16 +36,23 @@ class PyMCBelief:
 
     Parameters
     ----------
-    builder : callable
-        ``builder(n)`` gives back a `pymc.Model` for a file of n records. One variable of it holds the confidential
-        records: n of them, or an n by k matrix for k variables. Everything else in the model is a parameter that a
-        target may name.
+    builder : callable or pymc.Model
+        ``builder(n, **settings)`` gives back a `pymc.Model` for a file of n records. One variable of it holds the
+        confidential records: n of them, or an n by k matrix for k variables. Everything else in the model is a
+        parameter that a target may name. A model itself will do where the number of records is fixed.
     records : str, default "x"
         Name of that variable.
     size : int, optional
         How many records there are, where no data say so: planning before any data exist.
     name : str, optional
         The belief in words, for reports ("incomes are lognormal with ...").
+    columns : list of names, optional
+        Names of the k variables; those of the model's coords along the second dim of the records if not given. A
+        DataFrame must have exactly these columns, in any order; without names they are taken in the order in which
+        they come.
+    **settings
+        Passed on to the builder. ``Panel.vary(user, scale=[...])`` and `sensitivity` vary them by name, and those that
+        the builder has defaults for.
 
     Notes
     -----
@@ -53,42 +61,85 @@ class PyMCBelief:
     it as one distribution with ``shape=n`` (or dims), so that this can be seen.
 
     What the user knows besides (a pilot survey as ``observed=``, a `pymc.Potential` on a parameter or on the total) is
-    part of the belief: the uncertainty before any release, planned files and `draw` are given it too.
+    part of the belief: the uncertainty before any release, planned files and `draw` are given it too. Dims and coords
+    give names to targets, ``Parameter("beta", component="age")``, and to the draws of a map.
 
     Examples
     --------
-    >>> def incomes(n):
+    >>> def incomes(n, scale=0.4):
     ...     import pymc as pm
     ...
     ...     with pm.Model() as model:
     ...         mu = pm.Normal("mu", 10, 1)
-    ...         sigma = pm.HalfNormal("sigma", 0.4)
+    ...         sigma = pm.HalfNormal("sigma", scale)
     ...         pm.LogNormal("x", mu, sigma, shape=n)
     ...     return model
-    >>> belief = PyMCBelief(incomes, size=200)
-    >>> belief.records
-    200
+    >>> belief = PyMCBelief(incomes, size=200, scale=0.3)
+    >>> belief
+    PyMCBelief(incomes, records='x', size=200, scale=0.3)
     """
 
-    builder: Callable[[int], Model]
+    builder: Callable[..., Model] | Model
     variable: str
     size: int | None
     name: str | None
+    columns: tuple[Hashable, ...] | None
+    settings: Mapping[str, Any]
 
     def __init__(
-        self, builder: Callable[[int], Model], records: str = "x", *, size: int | None = None, name: str | None = None
+        self,
+        builder: Callable[..., Model] | Model,
+        records: str = "x",
+        *,
+        size: int | None = None,
+        name: str | None = None,
+        columns: Sequence[Hashable] | None = None,
+        **settings: Any,
     ) -> None:
         put = lambda key, value: object.__setattr__(self, key, value)  # noqa: E731
-        if not callable(builder):
-            do = "Write a function builder(n) that makes the model for n records and gives it back"
-            raise InputError("builder must be a function of n", type(builder).__name__, do)
         if not isinstance(records, str) or not records:
             do = 'Name the variable, records="x"; the number of records is size='
             raise InputError("records must be the name of the variable that holds the records", records, do)
+        size = None if size is None else check_integer("size", size, low=1)
+        if hasattr(builder, "free_RVs"):
+            size = _size_of(builder, records, size, settings)
+        elif not callable(builder):
+            do = "Write a function builder(n) that makes the model for n records and gives it back"
+            raise InputError("builder must be a function of n, or a pymc.Model", type(builder).__name__, do)
+        else:
+            _check_settings(builder, settings)
+        if columns is not None:
+            columns = check_names("columns", columns, len(check_list("columns", columns, "Name each variable once")))
         put("builder", builder)
         put("variable", records)
-        put("size", None if size is None else check_integer("size", size, low=1))
+        put("size", size)
         put("name", None if name is None else check_text("name", name, "Leave it out, or say what is believed"))
+        put("columns", columns)
+        put("settings", dict(settings))
+
+    # -- settings and names ----------------------------------------------------------------------------
+
+    @property
+    def adjustable(self) -> dict[str, Any]:
+        """What can be varied by name: the builder's settings, given or by default, and size."""
+        return {"size": self.size, **_defaults(self.builder), **self.settings}
+
+    def adjusted(self, **changes: Any) -> PyMCBelief:
+        """The same belief with other settings."""
+        own = {"size": self.size, "name": self.name, "columns": self.columns, **self.settings}
+        return PyMCBelief(self.builder, self.variable, **(own | changes))
+
+    def column_names(self, n: int | None = None) -> Sequence[Hashable] | None:
+        """Names of the variables of a record in a file of n: as given, or the model's coords."""
+        n = self.size or n
+        if self.columns is not None or n is None:
+            return self.columns
+        axes = self.built(n).labels(self.variable)
+        return None if len(axes) < 2 or list(axes[1]) == list(range(len(axes[1]))) else axes[1]
+
+    def entry_names(self, name: str, n: int | None = None) -> Sequence[Sequence[Hashable]]:
+        """Names of the entries of a parameter along its axes: the model's coords, positions where it has none."""
+        return (self._some if n is None else self.built(self.size or n)).labels(name)
 
     @property
     def _built(self) -> dict[int, BuiltModel]:
@@ -130,8 +181,16 @@ class PyMCBelief:
     def build(self, n: int) -> Model:
         """Call the builder and check what it gives back."""
         pm = quiet_pymc()
+        if isinstance(self.builder, pm.Model):
+            if n != self.size:
+                do = "Give a function of n instead of a model"
+                raise InputError(f"The model is for {self.size} records", n, do)
+            from pymc.model.fgraph import clone_model
+
+            with quiet():
+                return keeping_starts(self.builder, clone_model)
         try:
-            model = self.builder(n)
+            model = self.builder(n, **self.settings)
         except Exception as error:
             do = "Call the builder yourself to see where; arrays in it must have a row for each record"
             got = f"{type(error).__name__}: {error}{_line_of(error, self.builder)}"
@@ -161,6 +220,9 @@ class PyMCBelief:
                 )
             if term.kind is Kind.RECORD and not -n <= term.row < n:
                 raise InputError(f"There are {n} records", term.row, "Count rows from 0")
+        target.rows_in(n)
+        if target.entry is not None:
+            check_index("column", target.entry[1], self.built(n).k)
 
     def draw(self, rng: np.random.Generator) -> Array:
         """Draw a data set of ``size`` records from the belief: parameters, given what it observes, then records."""
@@ -179,9 +241,10 @@ class PyMCBelief:
         return {name: value for name, value in self.__dict__.items() if name != "_models"}
 
     def __repr__(self) -> str:
-        size = "" if self.size is None else f", size={self.size}"
+        said = {"size": self.size, "columns": self.columns, **self.settings}
+        shown = "".join(f", {key}={value!r}" for key, value in said.items() if value is not None)
         name = getattr(self.builder, "__name__", type(self.builder).__name__)
-        return f"PyMCBelief({name}, records={self.variable!r}{size})"
+        return f"PyMCBelief({name}, records={self.variable!r}{shown})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,6 +339,13 @@ class BuiltModel:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of each named quantity."""
         return {v.name: _shape(v) for v in (*self.free, *self.derived)}
+
+    def labels(self, name: str) -> tuple[tuple[Hashable, ...], ...]:
+        """Names of the entries of a variable along its axes: the model's coords, or positions."""
+        shape = self.shape if name == self.belief.variable else self.shapes.get(name, ())
+        dims = self.model.named_vars_to_dims.get(name) or (None,) * len(shape)
+        known = [None if dim is None else self.model.coords.get(dim) for dim in dims]
+        return tuple(tuple(range(size) if c is None else c) for size, c in zip(shape, known, strict=True))
 
     @property
     def continuous(self) -> bool:
@@ -482,14 +552,56 @@ def cheap_mode() -> Mode:
 
 def keeping_starts(model: Model, change: Callable[[Model], Model]) -> Model:
     """A changed copy of a model with the starting values (``initval=``) of the old one, which PyMC cannot copy."""
-    starts = {rv.name: value for rv, value in model.rvs_to_initial_values.items() if value is not None}
-    for rv in list(model.rvs_to_initial_values):
+    own = dict(model.rvs_to_initial_values)
+    starts = {rv.name: value for rv, value in own.items() if value is not None}
+    for rv in own:
         model.rvs_to_initial_values[rv] = None
-    found = change(model)
+    try:
+        found = change(model)
+    finally:
+        model.rvs_to_initial_values.update(own)
     for name, value in starts.items():
         if name in found.named_vars and found[name] in found.rvs_to_initial_values:
             found.rvs_to_initial_values[found[name]] = value
     return found
+
+
+def _size_of(model: Any, records: str, size: int | None, settings: Mapping[str, Any]) -> int:
+    """How many records a model is about."""
+    if settings:
+        do = "Give a function builder(n, **settings) instead"
+        raise InputError("A model that is built already takes no settings", ", ".join(settings), do)
+    if records not in model.named_vars:
+        got = f"no {records!r} among {', '.join(model.named_vars) or 'no variables'}"
+        raise InputError(
+            "The model has no variable for the records", got, "Name it with PyMCBelief(model, records=...)"
+        )
+    found = (*_shape(model[records]), 0)[0]
+    if size not in (None, found):
+        raise InputError(f"The model is for {found} records", f"size={size}", "Leave out size=")
+    return found
+
+
+def _check_settings(builder: Callable[..., Any], settings: Mapping[str, Any]) -> None:
+    """Refuse settings that the builder does not have, where that can be seen."""
+    try:
+        known = inspect.signature(builder).parameters
+    except (TypeError, ValueError):
+        return
+    if not any(p.kind is p.VAR_KEYWORD for p in known.values()):
+        for name in settings:
+            if name not in list(known)[1:]:
+                do = suggest(name, list(known)[1:]) if len(known) > 1 else "Let it take settings: builder(n, scale=1)"
+                raise InputError("The builder has no such setting", name, do)
+
+
+def _defaults(builder: Any) -> dict[str, Any]:
+    """Settings of a builder that have defaults."""
+    try:
+        known = list(inspect.signature(builder).parameters.values())[1:]
+    except (TypeError, ValueError):
+        return {}
+    return {p.name: p.default for p in known if p.default is not p.empty}
 
 
 def _flat(values: Array) -> Array:

@@ -298,7 +298,8 @@ class FiniteChannel:
             covariance = record_covariance(belief)
         names = [_tuple(v) for v in belief.levels.names]
         levels = tuple(tuple(dict.fromkeys(column)) for column in zip(*names, strict=True))
-        return FileFacts(belief.records, tuple(range(len(names[0]))), covariance, levels)
+        columns = getattr(belief, "columns", None) or range(len(names[0]))
+        return FileFacts(belief.records, tuple(columns), covariance, levels)
 
     @classmethod
     def uninformative(cls, belief: FiniteRecords) -> FiniteChannel:

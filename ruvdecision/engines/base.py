@@ -23,6 +23,7 @@ from ..errors import InputError, UnsupportedError
 from ..masks.base import Batch, Mask
 from ..protocols import Array, Belief, Posterior, Solution, Value
 from ..users.user import Snooper, User
+from .names import met
 
 ProgressCallback = Callable[..., None]
 Ints = NDArray[np.int64]
@@ -96,8 +97,8 @@ class Problem:
 
     @classmethod
     def of(cls, user: User | Snooper, masks: Iterable[Mask], data: Any = None, **options: Any) -> Problem:
-        """The problem of one user."""
-        return cls((user,), Batch.of(masks), data, **options)
+        """The problem of one user; what is named in it is found, see `ruvdecision.engines.names`."""
+        return cls((), Batch.of(masks), data, **options).of_user(user)
 
     @property
     def user(self) -> Any:
@@ -106,7 +107,7 @@ class Problem:
 
     def of_user(self, user: User | Snooper) -> Problem:
         """The same for another user."""
-        return replace(self, users=(user,))
+        return met(replace(self, users=(user,)))
 
     def only(self, places: Sequence[int]) -> Problem:
         """The same for some of the masks."""
@@ -114,8 +115,8 @@ class Problem:
             return self
         return replace(self, masks=Batch(self.masks[i] for i in places), cache={})
 
-    def once(self, engine: object, belief: Belief, build: Callable[[], Any]) -> Any:
-        """What an engine builds for a belief, built once."""
+    def once(self, engine: object, belief: Belief | Batch, build: Callable[[], Any]) -> Any:
+        """What an engine builds for a belief, or anybody of the masks, built once."""
         key = (engine, id(belief))
         if key not in self.cache:
             self.cache[key] = build()

@@ -98,8 +98,9 @@ def every_record(
     rows: Sequence[int] | Ints | None = None,
 ) -> Each:
     """Uncertainty of every record after each mask, for a user who is after one record (or each)."""
-    chosen = rows_of(user, data) if rows is None else np.asarray(rows, dtype=np.int64)
-    return _every_record(engine, Problem.of(user, masks, data, replicates=replicates, seed=seed), chosen, on_progress)
+    problem = Problem.of(user, masks, data, replicates=replicates, seed=seed)
+    chosen = rows_of(problem.user, data) if rows is None else np.asarray(rows, dtype=np.int64)
+    return _every_record(engine, problem, chosen, on_progress)
 
 
 def _every_record(choice: Any, problem: Problem, rows: Ints, on_progress: ProgressCallback | None) -> Each:

@@ -91,7 +91,7 @@ def solve(
     problem = Problem((), masks, data, replicates, seed)
     alone = [plan_for(engine, problem.of_user(user)) for _, user in leaves]
     jobs = _jobs(alone)
-    plans = [alone[job[0]].together([leaves[i][1] for i in job]) for job in jobs]
+    plans = [alone[job[0]].together([alone[i].problem.user for i in job]) for job in jobs]
     apart = executor is not None or checkpoint is not None
     pieces = [
         (j, group)

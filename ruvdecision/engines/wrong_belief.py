@@ -35,6 +35,7 @@ from .base import (
     Rewrite,
     plan_for,
 )
+from .names import columns_of
 from .unknown_mask import UnknownMask, combined_weights, log_evidence
 
 MISLED = 120
@@ -152,7 +153,7 @@ class WrongBelief(Rewrite):
         """Whether another release of the data would be the same."""
         rng = Watched(np.random.PCG64(0))
         if self.problem.data is not None:
-            mask.release(_numbered(self.problem.data), rng)
+            mask.release(_numbered(self.problem.data, self.agency.problem.user.belief), rng)
         return self.problem.data is not None and not rng.used
 
     def _releases(self, mask: Mask, count: int, misled: Misled | None) -> Iterator[Any]:
@@ -162,7 +163,7 @@ class WrongBelief(Rewrite):
             records = belief.draw(np.random.default_rng(for_data)) if data is None else data
             maker = mask if misled is None or r % 2 == 0 else misled.maker(np.random.default_rng(for_draws.spawn(1)[0]))
             # A frame keeps the row numbers, which tell who is in a sample; a table of counts has no rows.
-            yield maker.release(records if isinstance(belief, TableBelief) else _numbered(records), for_mask)
+            yield maker.release(records if isinstance(belief, TableBelief) else _numbered(records, belief), for_mask)
 
     def _before(self) -> float:
         """Expected loss before any release."""
@@ -173,7 +174,7 @@ class WrongBelief(Rewrite):
             if self.own.engine.planned or self.engine.planned:
                 # A sampler wants to see a release, be it one that tells nothing.
                 rows = users[1].belief.draw(np.random.default_rng(0)) if data is None else data
-                nothing = NOTHING.release(_numbered(rows), 0)
+                nothing = NOTHING.release(_numbered(rows, users[1].belief), 0)
             own, right = (
                 plan_for(self.asked, Problem.of(u, [NOTHING], data)).posterior(NOTHING, nothing) for u in users
             )
@@ -268,7 +269,8 @@ def _ratio(weights: Array, values: Array) -> Value:
     return Value(np.asarray(mean), np.asarray(error))
 
 
-def _numbered(records: Any) -> pd.DataFrame:
-    """Records whose index numbers their rows."""
-    plain = records.reset_index(drop=True) if isinstance(records, (pd.Series, pd.DataFrame)) else records
-    return pd.DataFrame(plain)
+def _numbered(records: Any, belief: Any) -> pd.DataFrame:
+    """Records whose index numbers their rows, under the belief's names."""
+    if isinstance(records, (pd.Series, pd.DataFrame)):
+        return pd.DataFrame(records.reset_index(drop=True))
+    return pd.DataFrame(records, columns=columns_of(belief, len(records)))

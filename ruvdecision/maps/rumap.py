@@ -78,13 +78,13 @@ class Provenance:
     users : pair, optional
         The intruder and the scientist themselves, for what needs more than their description. They are not saved.
     draws : mapping
-        Kept posterior draws by user and position. They are not saved.
+        Kept draws by user and position: datasets by the names of ArviZ's groups.
     """
 
     engine: str | Sequence[str] = ""
     notes: Sequence[str] = ()
     users: tuple[User | Snooper | Panel, User | Snooper | Panel] | None = None
-    draws: Mapping[str, Mapping[int, xr.Dataset]] = field(default_factory=dict)
+    draws: Mapping[str, Mapping[int, Mapping[str, xr.Dataset]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -116,7 +116,7 @@ class RUMap:
     _labels: tuple[str, ...] | None = None
     _technique: str | tuple[str, ...] | None = None
     _parameters: Mapping[str, Entries] | None = None
-    _draws: Mapping[str, Mapping[str, xr.Dataset]] = field(default_factory=dict)
+    _draws: Mapping[str, Mapping[str, Mapping[str, xr.Dataset]]] = field(default_factory=dict)
 
     # -- making --------------------------------------------------------------------------------------
 
@@ -613,7 +613,7 @@ class RUMap:
             "dominated_whatever", dominated_whatever([m for m in self.masks if m is not None], belief).column()
         )
 
-    def draws(self, release: str | int, user: str | None = None) -> xr.Dataset:
+    def draws(self, release: str | int, user: str | None = None) -> Any:
         """Posterior draws that `Sampling(keep=...)` kept for a release, as ArviZ takes them.
 
         Parameters
@@ -621,13 +621,19 @@ class RUMap:
         release : str or int
             Its label or position.
         user : str, optional
-            ``"intruder"``, ``"scientist"`` or a member of a panel; needed only where their draws differ.
+            ``"intruder"``, ``"scientist"`` or a member of a panel; the first whose draws were kept if not given.
 
         Returns
         -------
-        xarray.Dataset
-            Variables along ``chain`` and ``draw``; ``arviz.summary(rumap.draws(0))`` works.
+        InferenceData (ArviZ 0) or xarray.DataTree (ArviZ 1)
+            Groups ``posterior`` (parameters, Deterministics, the user's ``target``, and the records where
+            ``keep_records`` asked for them, under the model's dims and coords), ``sample_stats``, ``log_likelihood`` of
+            the release record by record, ``log_prior``, ``prior``, ``observed_data`` (the release), and
+            ``prior_predictive`` and ``posterior_predictive`` of a new file and of its release; each where there is one.
+            ``arviz.summary(rumap.draws(0))`` and ArviZ's plots work. They are saved with the map.
         """
+        from ..engines.pymc.traces import as_arviz
+
         label = self[release].release
         found = {who: parts[label] for who, parts in self._draws.items() if label in parts}
         if not found:
@@ -637,7 +643,7 @@ class RUMap:
             user = next(iter(found))
         if user not in found:
             raise InputError("No draws were kept for this user", user, suggest(user, list(found)))
-        return found[user]
+        return as_arviz(found[user])
 
     # -- deciding, drawing, keeping ------------------------------------------------------------------
 

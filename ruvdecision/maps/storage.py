@@ -230,6 +230,8 @@ class _Reader:
             if meta[role].get("tabulated") and (name := f"score_{role}") in self.opened:
                 nodes = self._dataset(name).size // 3
                 found[name] = self._variable(name, (3, min(nodes, n)), "f")
+        for name, shape in _draws_in(meta).items():
+            found[name] = self._variable(name, shape, "biuf")
         return found
 
     def _dataset(self, name: str) -> h5py.Dataset:
@@ -348,6 +350,8 @@ def _to_file(rumap: RUMap, created: bool) -> xr.Dataset:
         "users": [rumap.intruder is not None, rumap.scientist is not None],
         "masks": rumap.masks is not None,
     }
+    kept, meta["draws"] = _stored_draws(rumap)
+    dataset = dataset.assign(kept)
     for role in ("risk", "utility"):
         meta[role], extra = _score_spec(rumap, role)
         if extra is not None:
@@ -388,7 +392,7 @@ def _holdable(text: str) -> str:
 
 
 def _from_file(meta: dict[str, Any], stored: dict[str, Entries]) -> RUMap:
-    columns = {meta["names"].get(k, k): v for k, v in stored.items() if k not in _OURS}
+    columns = {meta["names"].get(k, k): v for k, v in stored.items() if k not in _OURS and k not in _draws_in(meta)}
 
     for name in meta.get("escaped", ()):
         columns[name] = np.array([json.loads(x) for x in columns[name].tolist()], dtype=object)
@@ -412,8 +416,53 @@ def _from_file(meta: dict[str, Any], stored: dict[str, Entries]) -> RUMap:
         utility=_score(meta["utility"], stored.get("score_utility")),
         columns={k: _typed(columns[k]) for k in meta["columns"]},
         attrs={k: decode(v) for k, v in meta["attrs"]},
-        provenance=Provenance(text("engine"), notes),
+        provenance=Provenance(text("engine"), notes, draws=_read_draws(meta, stored)),
     )
+
+
+def _stored_draws(rumap: RUMap) -> tuple[dict[str, Any], list[dict[str, Json]]]:
+    """Kept draws as variables ``draws_0``, ``draws_1``, ... of the file, each array once, and what they are."""
+    arrays: dict[str, Any] = {}
+    names: dict[int, str] = {}
+    entries: list[dict[str, Json]] = []
+    for user, parts in rumap._draws.items():
+        for label, groups in parts.items():
+            if label not in rumap.releases:
+                continue
+            for group, data in groups.items():
+                variables = []
+                for name, variable in data.data_vars.items():
+                    values = variable.values
+                    values = values.astype(np.int8) if values.dtype == bool else values
+                    key = names.setdefault(id(variable.variable._data), f"draws_{len(names)}")
+                    arrays[key] = ([f"{key}_{i}" for i in range(values.ndim)], values)
+                    kind = "bool" if variable.dtype == bool else ""
+                    variables.append([str(name), key, [str(d) for d in variable.dims], list(values.shape), kind])
+                coords = [[str(name), encode(c.values.tolist())] for name, c in data.coords.items()]
+                about = {"user": user, "release": rumap.releases.index(label), "group": group}
+                entries.append({**about, "variables": variables, "coords": coords, "attrs": dict(data.attrs)})
+    return arrays, entries
+
+
+def _draws_in(meta: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Variables of a file that hold draws, and their shapes."""
+    listed = [one for entry in meta.get("draws", ()) for one in entry["variables"]]
+    return {str(key): tuple(int(size) for size in shape) for _, key, _, shape, _ in listed}
+
+
+def _read_draws(meta: dict[str, Any], stored: dict[str, Entries]) -> dict[str, dict[int, dict[str, Any]]]:
+    import xarray as xr
+
+    found: dict[str, dict[int, dict[str, Any]]] = {}
+    for entry in meta.get("draws", ()):
+        arrays = {
+            name: (dims, stored[key].astype(bool) if kind == "bool" else stored[key])
+            for name, key, dims, _, kind in entry["variables"]
+        }
+        coords = {name: decode(values) for name, values in entry["coords"]}
+        data = xr.Dataset(arrays, coords=coords, attrs=entry["attrs"])
+        found.setdefault(str(entry["user"]), {}).setdefault(int(entry["release"]), {})[str(entry["group"])] = data
+    return found
 
 
 def _mask(label: str, spec: str, notes: list[str]) -> masks.Mask | None:

@@ -8,7 +8,7 @@ whose law is not known says how to `apply` it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import cache, cached_property
 from itertools import chain
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast, overload
@@ -148,6 +148,13 @@ class Mask:
     def of_leaves(self, leaves: Iterator[Mask]) -> Mask:
         """The same put together of others."""
         return next(leaves)
+
+    by_label: ClassVar[bool] = False
+    """Whether it names rows by their labels, and `at` must find them first."""
+
+    def at(self, place: Callable[[Hashable], int]) -> Mask:
+        """The same mask of rows by position."""
+        return self
 
     @property
     def told(self) -> Mask | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ from ..channels.steps import Drop, FileFacts, PermuteRows, SampleRows, Step
 from ..checks import Columns, check_index, check_integer, check_number, checked
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
+from ..targets import Names
 from .base import Mask
 from .columns import as_columns
+from .frame import Frame
 
 
 @dataclass(frozen=True, repr=False)
@@ -30,7 +33,19 @@ class _Entries(Mask):
                 do = f"Leave {name} out to name all of them, or use Release() or Suppress()"
                 raise InputError(f"{name} must not be empty", [], do)
         if self.rows is not None:
-            object.__setattr__(self, "rows", tuple(check_integer("rows", r) for r in self.rows))
+            found = (r if isinstance(r, str) and r else check_integer("rows", r) for r in self.rows)
+            object.__setattr__(self, "rows", tuple(found))
+
+    @property
+    def by_label(self) -> bool:  # type: ignore[override]
+        return any(isinstance(r, str) for r in self.rows or ())
+
+    def at(self, place: Callable[[Hashable], int]) -> Mask:
+        return replace(self, rows=tuple(place(r) for r in self.rows))
+
+    def _step_by_step(self, frame: Frame, rng: np.random.Generator) -> tuple[Frame, Any]:
+        found = self.at(Names(list(frame.labels.index)).row) if self.by_label else self
+        return Mask._step_by_step(found, frame, rng)
 
     def _named_rows(self, n: int, inside: int, outside: int) -> Partition:
         """These labels for the named rows and for the others."""
@@ -50,8 +65,8 @@ class Release(_Entries):
     ----------
     columns : name, position or list of them, optional
         Columns to release; all of them if not given.
-    rows : position or list of them, optional
-        Rows to release, counted from 0; all of them if not given.
+    rows : position, label or list of them, optional
+        Rows to release, counted from 0 or by their labels in the index; all of them if not given.
 
     >>> Release().release([1.0, 2.0])
     array([1., 2.])
@@ -88,8 +103,8 @@ class Suppress(_Entries):
     ----------
     columns : name, position or list of them, optional
         Columns to suppress; all of them if not given.
-    rows : position or list of them, optional
-        Rows to suppress, counted from 0; all of them if not given.
+    rows : position, label or list of them, optional
+        Rows to suppress, counted from 0 or by their labels in the index; all of them if not given.
 
     >>> Suppress(rows=[0]).release([1.0, 2.0])
     array([nan,  2.])

@@ -27,7 +27,7 @@ from ..masks.base import show_number
 from ..protocols import Array, Belief, Loss, Value
 from ..targets import BaseTarget, Kind, is_target
 from .rules import Row
-from .settings import settings_of
+from .settings import remade, settings_of
 from .user import Snooper, User
 
 LossLike = Loss | Callable[[Any, Any], Any]
@@ -334,7 +334,7 @@ def vary_user(user: User | Snooper, **settings: Any) -> User | Snooper:
     mine = {name: value for name, value in settings.items() if name in own}
     belief = mine.pop("belief", user.belief)
     if len(mine) < len(settings) - ("belief" in settings):
-        belief = dataclasses.replace(belief, **{name: v for name, v in settings.items() if name not in own})
+        belief = remade(belief, {name: v for name, v in settings.items() if name not in own})
     index = user.target.is_a(Kind.RECORD) and settings_of(user).get("estimator") == Row(user.target.terms[0].row)
     if index and "target" in mine:
         # Index knowledge goes with the target: the row of another record is another row.

@@ -26,6 +26,8 @@ def settings_of(thing: Any) -> dict[str, Any]:
         return {str(i): member for i, member in enumerate(thing)}
     if not dataclasses.is_dataclass(thing) or isinstance(thing, type):
         return {}
+    if hasattr(thing, "adjustable"):
+        return dict(thing.adjustable)
     return {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing) if f.init}
 
 
@@ -59,7 +61,12 @@ def with_setting(thing: Any, path: Sequence[str], value: Any, whole: str) -> Any
     if isinstance(thing, (list, tuple)):
         made = [*thing[: int(head)], new, *thing[int(head) + 1 :]]
         return made if isinstance(thing, list) else tuple(made)
-    return dataclasses.replace(thing, **{head: new})
+    return remade(thing, {head: new})
+
+
+def remade(thing: Any, changes: Mapping[str, Any]) -> Any:
+    """The same thing with other settings; one whose settings are no fields says how (``adjusted``)."""
+    return thing.adjusted(**changes) if hasattr(thing, "adjusted") else dataclasses.replace(thing, **changes)
 
 
 def setting_at(thing: Any, path: Sequence[str]) -> Any:

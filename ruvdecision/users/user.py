@@ -242,7 +242,7 @@ class Snooper(SingleUser):
         if not is_target(self.target):
             do = "Use Record(0), Maximum(), Percentile(0.99), Average() ..."
             raise InputError("A snooper needs a target", self.target, do)
-        if rule == Row():
+        if rule == Row() and not self.target.by_name:
             if self.target.is_a(Kind.RECORD):
                 rule = Row(self.target.terms[0].row)
             elif not self.target.asks_each and not self.target.ranked:
@@ -279,7 +279,8 @@ def _check_belief(what: str, belief: Any) -> None:
 def _check_target(belief: Any, target: BaseTarget) -> None:
     check = getattr(belief, "check_target", lambda part: None)
     for part in target.apart:
-        check(part)
+        if not part.by_name:  # names are found, and looked at, where data and model meet
+            check(part)
 
 
 def _size_of(belief: Belief) -> int | None:

@@ -69,7 +69,7 @@ RIGHT: dict[str, list[dict]] = {
             "sampled": False,
         },
     ],
-    "Average": [{}],
+    "Average": [{"weights": [1.0, 2.0], "column": 0}],
     "EachRecord": [{"aggregate": "max", "rows": [0, 1]}],
     "Functional": [{"function": twice, "of": ruv.Record(0), "name": "twice"}],
     "Identity": [
@@ -82,7 +82,7 @@ RIGHT: dict[str, list[dict]] = {
     "OrderStatistic": [{"order": 2}],
     "Parameter": [{"name": "mu", "component": 0}],
     "Percentile": [{"p": 0.5}],
-    "Record": [{"row": 0}],
+    "Record": [{"row": 0, "column": 0}],
     "Records": [{}],
     "Cell": [{"index": (0, 1)}],
     "FiniteBelief": [
@@ -94,6 +94,7 @@ RIGHT: dict[str, list[dict]] = {
             "outcomes": [0, 1],
             "records": 2,
             "name": "theta",
+            "columns": ["a"],
         },
     ],
     "NormalBelief": [
@@ -107,7 +108,7 @@ RIGHT: dict[str, list[dict]] = {
         },
         {"records": 3, "variance": 1.0, "prior": "flat"},
     ],
-    "PyMCBelief": [{"builder": model, "records": "x", "size": 4, "name": "a model"}],
+    "PyMCBelief": [{"builder": model, "records": "x", "size": 4, "name": "a model", "columns": ["x"]}],
     "TableBelief": [
         {
             "shape": (2, 2),
@@ -170,7 +171,9 @@ RIGHT: dict[str, list[dict]] = {
             "max_draws": 1000,
             "strict": False,
             "keep": False,
+            "keep_records": False,
             "reuse": True,
+            "importance": False,
             "prior_power": 1.0,
             "likelihood_power": 1.0,
         }
@@ -186,7 +189,7 @@ RIGHT: dict[str, list[dict]] = {
 }
 
 #: Fields of a criterion that are filled in when it meets a map.
-BOUND = {"needs", "arguments", "by_name"}
+BOUND = {"needs", "arguments", "by_name", "settings"}
 #: What the functions of the package give back, and parts that no caller writes.
 GIVEN_BACK = {
     "Calibration",

@@ -42,6 +42,7 @@ LAZY_UP = {
     ("maps", "decide"),
     ("maps", "report"),
     ("maps", "analyses"),
+    ("maps", "engines"),
     ("masks", "analyses"),
     ("analyses", "plots"),
 }

@@ -17,6 +17,7 @@ from ...beliefs.finite import FiniteBelief
 from ...beliefs.normal import NormalBelief
 from ...beliefs.table.belief import TableBelief
 from ...checks import as_float_array, check_choice, check_integer
+from ...engines.base import Problem
 from ...errors import InputError, UnsupportedError, kind_of
 from ...losses import Quadratic
 from ...maps.scores import Score, ScoreLike, as_function
@@ -269,6 +270,7 @@ def _solver(intruder: User, scientist: User, statistic: str, states: int | None)
         if user.target.asks_row:
             what = "The limit is about values, and Identity asks for a row of the release"
             raise UnsupportedError(what, do="Ask for Record(j)")
+    intruder, scientist = (Problem.of(user, ()).user for user in users.values())  # names are found
     beliefs = [user.belief for user in users.values()]
     normal = [isinstance(belief, NormalBelief) for belief in beliefs]
     if any(normal) != all(normal):

@@ -46,6 +46,9 @@ from ...protocols import Array
 from ...targets import Kind, Term
 from .latents import ExchangeableLaw, common_covariance, latent_law
 
+MANY = 32
+"""Records of a linear function from which on they are gathered by place."""
+
 
 @dataclass(frozen=True, eq=False)
 class _ConditionedBlock:
@@ -211,11 +214,34 @@ class Conditioned:
         ``matrix`` gives the covariance of linear functions of the stacked targets instead. It is applied before
         anything infinite enters, so that a difference of two records is known even where their level is not.
         """
-        if self._exchangeable is not None:
+        many = matrix is not None and len(parts) > MANY and all(p.kind is Kind.RECORD and not p.index for p in parts)
+        if self._exchangeable is not None and not many:
             total = self._exchangeable.covariance(
                 parts, matrix, lambda p: (*self._place(p), self._row(p)), self.contrast
             )
             return not_negative(symmetric(total))
+        if matrix is not None and many:
+            t, given_latents = self._weighted_rows(parts, matrix)
+        else:
+            t, given_latents = self._each_part(parts, matrix)
+        lead = np.broadcast_shapes(self.cov.shape[:1], t.shape[:1])
+        total = t @ self.cov @ np.swapaxes(t, -1, -2) + given_latents
+        # Rounding may leave a variance a hair below zero where nothing remains unknown, or a covariance beside it.
+        total = not_negative(symmetric(total))
+        if total.shape[-1] > 1:
+            total = apart(total)
+        if np.any(self.unidentified):
+            # A direction of the mean that nothing was said about: infinite variance wherever it enters.
+            open_ = np.any(
+                (np.abs(t) > 0) & np.broadcast_to(self.unidentified, lead + (self.latents,))[:, None, :], axis=-1
+            )
+            open_ = np.broadcast_to(open_, total.shape[:2])
+            total = np.where(open_[:, :, None] | open_[:, None, :], 0.0, total)
+            total = fill_diagonal(total, open_)
+        return total
+
+    def _each_part(self, parts: Sequence[Term], matrix: Array | None) -> tuple[Array, Array]:
+        """Slopes of targets, or of linear functions of them, and their covariance given the latents."""
         slopes = [self._slope(p) for p in parts]
         lead = np.broadcast_shapes(self.cov.shape[:1], *(s.shape[:1] for s in slopes))
         t = np.concatenate([np.broadcast_to(s, lead + s.shape[1:]) for s in slopes], axis=-2)
@@ -232,20 +258,27 @@ class Conditioned:
         if matrix is not None:
             t = self._combined_slopes(matrix, parts, t)
             given_latents = combined(matrix, given_latents)
-        total = t @ self.cov @ np.swapaxes(t, -1, -2) + given_latents
-        # Rounding may leave a variance a hair below zero where nothing remains unknown, or a covariance beside it.
-        total = not_negative(symmetric(total))
-        if total.shape[-1] > 1:
-            total = apart(total)
-        if np.any(self.unidentified):
-            # A direction of the mean that nothing was said about: infinite variance wherever it enters.
-            open_ = np.any(
-                (np.abs(t) > 0) & np.broadcast_to(self.unidentified, lead + (self.latents,))[:, None, :], axis=-1
-            )
-            open_ = np.broadcast_to(open_, total.shape[:2])
-            total = np.where(open_[:, :, None] | open_[:, None, :], 0.0, total)
-            total = fill_diagonal(total, open_)
-        return total
+        return t, given_latents
+
+    def _weighted_rows(self, parts: Sequence[Term], matrix: Array) -> tuple[Array, Array]:
+        """The same for linear functions of many records: those of one place go together, not pair by pair."""
+        place = np.array([self._row(p) for p in parts])
+        shape, copy, cell = (a[place] for a in self.channel.layout.rows())
+        weights = matrix.reshape(len(matrix), -1, self.k).transpose(1, 0, 2)
+        t, total = np.zeros((1, len(matrix), self.latents)), np.zeros((1, len(matrix), len(matrix)))
+        for kind in np.unique(shape):
+            block, solved, mine = self.channel.blocks[kind], self.blocks[kind], np.flatnonzero(shape == kind)
+            size, (_, group) = block.shape.sizes, np.unique(copy[mine], return_inverse=True)
+            sums = np.zeros((group.max() + 1, len(size), *weights.shape[1:]))
+            np.add.at(sums, (group, cell[mine]), weights[mine])
+            scaled = (sums / block.shape.roots[:, None, None]).transpose(0, 2, 1, 3).reshape(len(sums), len(matrix), -1)
+            t = t + scaled.sum(axis=0) @ solved.slope
+            total = total + np.einsum("pia,lab,pjb->lij", scaled, solved.covariance, scaled, optimize=True)
+            for c in np.flatnonzero(np.asarray(size) > 1):
+                own, inner = weights[mine[cell[mine] == c]], sums[:, c]
+                pairs = np.einsum("pia,pjb->iajb", own, own) - np.einsum("pia,pjb->iajb", inner, inner) / size[c]
+                total = total + np.einsum("iajb,lab->lij", pairs, self.contrast(int(kind), int(c)))
+        return t, total
 
     def _combined_slopes(self, matrix: Array, parts: Sequence[Term], slopes: Array) -> Array:
         """How linear functions of the targets move with the latents."""

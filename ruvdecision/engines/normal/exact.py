@@ -214,7 +214,7 @@ class Exact(BaseEngine):
     ) -> Value:
         """Average over releases of the data, all records on the same ones."""
         user, count = problem.user, REPLICATES if problem.replicates is None else problem.replicates
-        frame = pd.DataFrame(table)
+        frame = pd.DataFrame(table, columns=user.belief.columns)
         value, error = np.empty((2, len(problem.masks), len(rows)))
         for i, mask in enumerate(problem.masks):
             given = Conditioned(user.belief, channel_of(user.belief, mask, data=table))
@@ -394,7 +394,8 @@ class Exact(BaseEngine):
         singles = [Conditioned(belief, channel_of(belief, m, data=data)) for m in family]
         for r, (for_data, for_mask, for_draws) in enumerate(replicate_seeds(seed, count)):
             # A frame keeps the row numbers, which tell who is in a sample.
-            records = pd.DataFrame(belief.draw(np.random.default_rng(for_data)) if data is None else data)
+            drawn = belief.draw(np.random.default_rng(for_data)) if data is None else data
+            records = pd.DataFrame(drawn, columns=belief.columns)
             for i, (mask, single) in enumerate(zip(family, singles, strict=True)):
                 this, values, place = _read(single, mask, mask.release(records, for_mask), data)
                 mine = user if single.channel.location != "drawn" else replace(user, target=moved(user.target, place))

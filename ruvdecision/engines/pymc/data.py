@@ -55,7 +55,8 @@ def records_of(belief: PyMCBelief, data: object) -> Frame | None:
 def drawn_records(belief: PyMCBelief, seed: Seed) -> Frame:
     """Records drawn from the belief as a table with rows numbered from 0."""
     records: Array = belief.draw(np.random.default_rng(seed))
-    return Frame.of(pd.DataFrame(records if records.ndim == 2 else records[:, None]))
+    names = belief.column_names(len(records))
+    return Frame.of(pd.DataFrame(records if records.ndim == 2 else records[:, None], columns=names))
 
 
 def observed_in(mask: Mask, records: Frame, compiled: CompiledModel, seed: Seed) -> ReleaseLikelihood:
@@ -100,6 +101,8 @@ class Replicate(NamedTuple):
     """None where enough releases of a mask were looked at."""
     seed: np.random.SeedSequence
     """For whatever is drawn after the releases."""
+    released: list[Any]
+    """The releases themselves."""
 
 
 def replicates_of(problem: Problem, compiled: CompiledModel, tally: Tally) -> Iterator[Replicate]:
@@ -118,7 +121,8 @@ def replicates_of(problem: Problem, compiled: CompiledModel, tally: Tally) -> It
             tally.fixed = np.array(still) & [records is not None or _empty(one) for one in released]
             tally.counts[tally.fixed] = 1
         wanted = zip(problem.masks, released, tally.counts > r, strict=True)
-        yield Replicate(r, [_observed(m, one, compiled) if more else None for m, one, more in wanted], seed)
+        observed = [_observed(m, one, compiled) if more else None for m, one, more in wanted]
+        yield Replicate(r, observed, seed, released)
 
 
 def _empty(released: Any) -> bool:

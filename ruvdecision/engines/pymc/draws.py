@@ -27,8 +27,6 @@ from .support import RecordGrid, find_grid, find_support_maps, grid_at
 from .targets import ParameterPoints
 
 if TYPE_CHECKING:
-    import xarray as xr
-
     from ...users.user import User
     from .sampling import Sampling
 
@@ -68,23 +66,12 @@ class Point:
     source: int = 0
     """Number of the draws: points with the same one share their Monte Carlo error."""
     failure: RuvError | None = None
+    points: ParameterPoints | None = None
+    """The draws with what the release tells, where the records were integrated out."""
 
     def light(self) -> Point:
         """The numbers without the draws."""
-        return replace(self, posteriors=(), chains=None, weights=None)
-
-    def dataset(self) -> xr.Dataset:
-        """The parameter draws as ArviZ takes them; weights, where there are any, under ``weight``."""
-        import xarray as xr
-
-        assert self.chains is not None
-        arrays = {
-            k: (("chain", "draw", *(f"{k}_dim_{i}" for i in range(v.ndim - 2))), v)
-            for k, v in self.chains.values.items()
-        }
-        if self.weights is not None:
-            arrays["weight"] = (("chain", "draw"), self.weights.reshape(self.chains.chains, -1))
-        return xr.Dataset(arrays, attrs={"how": self.how, "marginalization": self.marginalization})
+        return replace(self, posteriors=(), chains=None, weights=None, points=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +134,8 @@ class ReleaseSampler:
         self.core = compiled.single or compiled
         self.anchors: dict[int, ReleaseDraws] = {}
         """Draws for the releases of each mask, for those of other replicates."""
+        self.fresh: frozenset[int] = frozenset()
+        """Masks whose releases get draws of their own."""
         self.kind = "pymc" if not compiled.continuous else choose_sampler(settings.sampler)
         if not compiled.continuous and settings.sampler == "nutpie":
             raise InputError(
@@ -182,7 +171,7 @@ class ReleaseSampler:
                     point = self._latent(told[i], reasons[i], number)
                 else:
                     likelihood = marginal_likelihood(self.compiled, told[i], grids)
-                    near = self._reused([anchor, self.anchors.get(i)], likelihood)
+                    near = None if i in self.fresh else self._reused([anchor, self.anchors.get(i)], likelihood)
                     if near is None:
                         point, anchor, grids = self._sampled(likelihood, grids, number)
                         self.anchors[i] = anchor
@@ -329,7 +318,7 @@ class ReleaseSampler:
         posteriors = [points.law(user.target) for user in self.users]
         point = self._point(posteriors, chains, release.diagnosis, release.how, likelihood.name)
         return diagnose_point(
-            replace(point, weights=release.weights, khat=release.khat, integration_error=release.error)
+            replace(point, weights=release.weights, khat=release.khat, integration_error=release.error, points=points)
         )
 
     def _point(
@@ -420,7 +409,7 @@ class ReleaseSampler:
         points = ParameterPoints(self.compiled, uninformative, support_maps, theta, weights, chains.chains, rng=rng)
         posteriors = [points.law(user.target) for user in self.users]
         point = self._point(posteriors, chains, found, how, "nothing is released")
-        return diagnose_point(replace(point, weights=weights, khat=khat))
+        return diagnose_point(replace(point, weights=weights, khat=khat, points=points))
 
 
 def diagnose_point(point: Point) -> Point:

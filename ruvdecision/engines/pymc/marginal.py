@@ -187,7 +187,10 @@ class UnevenRowsMarginal(MarginalLikelihood):
     def graph(model: CompiledModel, data: Graphs) -> TensorVariable:
         import pytensor.tensor as pt
 
-        mean, covariance = _one_row(model) if model.n == 1 else model.normal_graph()
+        mean, covariance = model.normal_graph()
+        # One for all rows, whatever their number.
+        mean = mean[0] if mean.ndim == 2 and 1 in (model.n, mean.type.shape[0]) else mean
+        covariance = covariance[0] if covariance.ndim == 3 and 1 in (model.n, covariance.type.shape[0]) else covariance
         released = data["weight"]
         # An entry that is missing has variance one and no residual, so that it counts for nothing.
         both = released[:, :, None] * released[:, None, :]

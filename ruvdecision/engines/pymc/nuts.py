@@ -20,6 +20,9 @@ from ...beliefs.pymc import quiet
 from ...errors import InputError
 from ...protocols import Array
 
+ARVIZ = {name: name for name in ("lp", "energy", "diverging", "tree_depth", "step_size", "n_steps", "acceptance_rate")}
+"""Statistics of draws that are kept, by the names that ArviZ has for them."""
+ARVIZ |= {"logp": "lp", "depth": "tree_depth", "mean_tree_accept": "acceptance_rate"}
 PLAIN_ACCEPT = 0.8
 """Acceptance that both samplers aim at by themselves."""
 
@@ -34,6 +37,8 @@ class Chains:
     draws: int
     number: int = field(default_factory=counter().__next__)
     """Releases whose draws have the same number share their Monte Carlo error."""
+    stats: Mapping[str, Array] = field(default_factory=dict)
+    """What the sampler says of every draw, ``(chains, draws)``, under ArviZ's names."""
 
     @property
     def theta(self) -> dict[str, Array]:
@@ -48,7 +53,10 @@ class Chains:
     def joined(self, other: Chains) -> Chains:
         """More draws of the same chains."""
         values = {k: np.concatenate([v, other.values[k]], axis=1) for k, v in self.values.items()}
-        return Chains(values, self.divergences + other.divergences, self.chains, self.draws + other.draws)
+        both = self.stats.keys() & other.stats.keys()
+        stats = {k: np.concatenate([self.stats[k], other.stats[k]], axis=1) for k in sorted(both)}
+        draws = self.draws + other.draws
+        return Chains(values, self.divergences + other.divergences, self.chains, draws, stats=stats)
 
     @property
     def count(self) -> int:
@@ -113,8 +121,9 @@ class Sampler:
         for name in self.names:
             array = np.asarray(posterior[name].values, dtype=np.float64)
             values[name] = array.reshape((*array.shape[:2], *self.shapes[name]))
-        stats = trace["sample_stats"]
-        return Chains(values, int(np.sum(stats["diverging"].values)), chains, draws)
+        stats = {ARVIZ.get(str(k), str(k)): np.asarray(v.values) for k, v in trace["sample_stats"].items()}
+        own = {k: v for k, v in stats.items() if k in ARVIZ.values() and v.shape == (chains, draws)}
+        return Chains(values, int(np.sum(stats["diverging"])), chains, draws, stats=own)
 
     def _nutpie(self, data: Mapping[str, Array], draws: int, tune: int, chains: int, seed: int, accept: float) -> Any:
         import nutpie

@@ -113,6 +113,16 @@ class OneRecord:
         grid = next(self._layouts())
         return np.concatenate([grid.draws(logs, rng) for _, logs in self._parts(grid)])
 
+    def log_evidence(self) -> Array:
+        """Log of the mass before it is scaled to one, at every parameter point: ``(S,)``."""
+        grid, found = next(self._layouts()), []
+        for _, logs in self._parts(grid):
+            heights = logs + grid.log_slope
+            top = heights.max(axis=1, keepdims=True)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                found.append(np.log(np.maximum(np.exp(heights - top) @ grid.rules[0], 0.0)) + top[:, 0])
+        return np.concatenate(found)
+
     def _averaged(self, grid: _PiecewiseGrid, weights: Array) -> list[Curve]:
         mass, node_error = np.zeros((len(weights), len(grid.inside))), np.zeros(len(weights))
         for some, logs in self._parts(grid):

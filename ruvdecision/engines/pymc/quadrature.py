@@ -136,7 +136,7 @@ class Quadrature(BaseEngine):
         sampled: dict[int, Point] = {}
         sampler = ReleaseSampler(Sampling(importance=True), compiled, users) if self.fallback else None
         waiting: list[tuple[int, int, ReleaseLikelihood, np.random.SeedSequence]] = []
-        for r, observed, seed in replicates_of(problem, compiled, tally):
+        for r, observed, seed, _ in replicates_of(problem, compiled, tally):
             waiting += [(r, i, release, seed) for i, release in enumerate(observed) if release is not None]
             if ALIKE <= r < tally.counts.max() - 1 and len(waiting) < TOGETHER:
                 continue
@@ -305,7 +305,7 @@ def _refuses_target(compiled: CompiledModel, target: BaseTarget) -> Refusal | No
         what = "Quadrature has the average of normal records only"
     elif target.is_a(Kind.FILE) and not (compiled.kind == "normal" and compiled.n * compiled.k <= MOST_NUMBERS):
         what = f"Quadrature has all records at once only if they are normal and at most {MOST_NUMBERS} numbers"
-    elif target.term is None:
+    elif target.term is None and (target.entry is None or compiled.scalar):
         form = target.linear(1, True, widths_of(compiled)) if numbers else None
         if form is None or not form.number:
             what = f"Quadrature has linear functions of normal records only; {target.describe()} is another"
@@ -321,7 +321,7 @@ def _refuses_release(compiled: CompiledModel, target: BaseTarget, observed: Rele
     elif observed.shuffled and target.asks(Kind.RECORD) and not (normal and compiled.scalar):
         what = "Quadrature has records in unknown rows only if they are normal numbers with normal noise"
     elif (target.asks(Kind.RECORD) or target.asks(Kind.NEW)) and not (
-        compiled.scalar or normal or compiled.kind == "mvnormal"
+        compiled.scalar or normal or compiled.kind == "mvnormal" or (target.entry is not None and not observed.shuffled)
     ):
         what = "Quadrature has records of several variables only after normal noise"
     return None if what is None else Refusal(what, SAMPLE, Missing.TARGET)

@@ -21,6 +21,7 @@ from ..base import BaseEngine, Missing, Problem, ProgressCallback, Refusal
 from .data import Tally, observed_release, records_of, replicates_of, size_of
 from .draws import Point, ReleaseSampler
 from .model import CompiledModel, compiled_model
+from .traces import Groups, groups_of, with_target
 
 BLOCK = 8
 """Neighbours in a grid that share draws. Blocks do not depend on each other, whoever works on them."""
@@ -58,8 +59,10 @@ class Sampling(BaseEngine):
     strict : bool
         Raise `ConvergenceError` where a point does not converge, instead of marking it.
     keep : bool or list of masks
-        Keep the parameter draws of all or of some releases, for `RUMap.draws`. The draws go with the map and grow with
-        it.
+        Keep the draws of the first release by all or by some masks, for `RUMap.draws`; these are sampled afresh. The
+        draws go with the map and grow with it, on disk too.
+    keep_records : bool
+        Keep draws of the confidential records among them.
     reuse : bool
         False samples every release afresh.
     importance : bool
@@ -90,6 +93,7 @@ class Sampling(BaseEngine):
     max_draws: int = 40_000
     strict: bool = False
     keep: Any = False
+    keep_records: bool = False
     reuse: bool = True
     importance: bool = False
     prior_power: float = 1.0
@@ -110,6 +114,7 @@ class Sampling(BaseEngine):
         if self.target_mcse is not None:
             object.__setattr__(self, "target_mcse", check_number("target_mcse", self.target_mcse, low=0, open_low=True))
         check_flag("strict", self.strict, "Say whether a chain that did not converge is an error")
+        check_flag("keep_records", self.keep_records, "Say whether draws of the records are kept too")
         check_flag("reuse", self.reuse, "Say whether neighbours may share draws")
         check_flag("importance", self.importance, "Say whether weighted draws are tried first")
         if not isinstance(self.keep, (bool, np.bool_)):
@@ -157,11 +162,12 @@ class Sampling(BaseEngine):
         for user in users:
             belief.check_names(user.target, n)
         sampler = ReleaseSampler(self, compiled, users)
+        sampler.fresh = frozenset(i for i, mask in enumerate(masks) if self._kept(mask))
         count = problem.replicates or self._affordable(compiled)
         tally = _Tally(users, masks, count)
         try:
             with threadpool_limits(1):
-                for r, observed, for_draws in replicates_of(problem, compiled, tally):
+                for r, observed, for_draws, released in replicates_of(problem, compiled, tally):
 
                     def step(done: float, note: str = "", r: int = r) -> None:
                         if on_progress:
@@ -169,7 +175,9 @@ class Sampling(BaseEngine):
 
                     for i, point in sampler.points(observed, for_draws, step):
                         self._check(point, masks[i])
-                        tally.put(r, i, point, self._kept(masks[i]))
+                        if r == 0 and i in sampler.fresh and point.chains is not None:
+                            tally.keep(i, point, groups_of(point, masks[i], released[i], compiled, self.keep_records))
+                        tally.put(r, i, point)
         except KeyboardInterrupt:
             if not interruptible or not tally.finished.any():
                 raise
@@ -221,12 +229,15 @@ class _Tally(Tally):
     def __init__(self, users: Sequence[User], masks: Sequence[Mask], count: int) -> None:
         super().__init__(len(users), len(masks), count)
         self.points: list[list[Point]] = [[] for _ in masks]
-        self.kept: dict[int, Any] = {}
+        self.kept: list[dict[int, Groups]] = [{} for _ in users]
 
-    def put(self, r: int, i: int, point: Point, keep: bool) -> None:
+    def keep(self, i: int, point: Point, groups: Groups) -> None:
+        """Draws of a release, for each user with the target's."""
+        for own, posterior in zip(self.kept, point.posteriors, strict=True):
+            own[i] = with_target(groups, posterior, point)
+
+    def put(self, r: int, i: int, point: Point) -> None:
         self.add(r, i, point.values, point.source)
-        if keep and r == 0 and point.chains is not None:
-            self.kept[i] = point.dataset()
         self.points[i].append(point.light())
 
     @property
@@ -237,10 +248,7 @@ class _Tally(Tally):
     def solutions(self, before: Sequence[float], name: str) -> list[Solution]:
         columns = self._columns()
         with np.errstate(invalid="ignore"):
-            return [
-                Solution(*value, before[u], name, columns, self.kept if u == 0 else {})
-                for u, value in enumerate(self.averages())
-            ]
+            return [Solution(*value, before[u], name, columns, self.kept[u]) for u, value in enumerate(self.averages())]
 
     def _columns(self) -> dict[str, Any]:
         found: dict[str, list[Any]] = {}

@@ -68,6 +68,10 @@ class ParameterPoints:
         if found is not None:
             return found
         term = target.term
+        if target.entry is not None and not self.observed.shuffled:
+            found = self._column(*target.entry)
+            if found is not None:
+                return found
         if term is None or term.kind is Kind.AVERAGE:
             return self._function(target)
         if term.kind is Kind.PARAMETER:
@@ -188,6 +192,17 @@ class ParameterPoints:
             mean, variance = (np.stack([pair[i] for pair in moments], axis=-1) for i in (0, 1))
             return self._averaged(Gaussian(mean, variance[..., None] * np.eye(self.compiled.k)))
         return self._drawn(self._entry_draws(row), self.compiled.discrete)
+
+    def _column(self, row: int, column: int) -> Posterior | None:
+        """One entry of a record; None where its laws given the parameters do not go on one grid."""
+        row, column = check_index(ROW, row, self.compiled.n), check_index("column", column, self.compiled.k)
+        if self.compiled.kind == "mvnormal":
+            mean, covariance = self._row_law(row)
+            return self._averaged(Gaussian.scalar(mean[:, column], covariance[:, column, column]))
+        if self._curved(row, column) and self.exact:
+            return self._one_record(row, column).averages([self._weights])[0]
+        entry = self._entry(row, column)
+        return None if entry is None else self._averaged(entry)
 
     def _any_row(self) -> Posterior:
         """Every row may be the respondent's: all of them for nodes, one at random for each draw."""
@@ -328,7 +343,8 @@ class ParameterPoints:
     def _function(self, target: BaseTarget) -> Posterior:
         """A function of several quantities, drawn together: of the whole file where it must be."""
         files, part = None, self
-        if target.asks(Kind.FILE) or target.asks(Kind.AVERAGE) or (target.asks(Kind.RECORD) and self.observed.shuffled):
+        whole = target.asks(Kind.FILE) or target.asks(Kind.AVERAGE) or 2 * len(target.terms) > self.compiled.n > 4
+        if whole or (target.asks(Kind.RECORD) and self.observed.shuffled):
             files, keep = self._files()
             files = files[..., 0] if self.compiled.scalar else files
             part = self if len(keep) == self.count else self._at(keep)

@@ -550,7 +550,6 @@ def test_bad_input(make, words):
         (Suppress(rows=[9]), None, "between 0 and 2"),
         (Release(), [0.0, 1.0], "3 records"),
         (Release(), [0.0, 1.0, 2.0], "does not know"),
-        (Release(), [0.0, 1.0, np.nan], "missing"),
     ],
 )
 def test_bad_masks_and_data(mask, data, words):

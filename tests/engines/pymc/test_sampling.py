@@ -478,11 +478,11 @@ def test_kept_draws_go_to_arviz(scalar: PyMCBelief) -> None:
         engine=Sampling(draws=200, tune=200, chains=2, keep=[kept]),
         seed=1,
     )
-    found = rumap.draws(0)
+    found = rumap.draws(0)["posterior"]
     assert found["mu"].dims == ("chain", "draw")
     assert found.sizes["chain"] == 2
     assert found.sizes["draw"] == 200
-    summary = az.summary(found[["mu"]])
+    summary = az.summary(rumap.draws(0), var_names=["mu"])
     assert float(summary.loc["mu", "mean"]) == pytest.approx(float(found["mu"].mean()), abs=0.01)
     with pytest.raises(InputError, match="No draws were kept"):
         rumap.draws(1)

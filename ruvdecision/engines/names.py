@@ -1,0 +1,256 @@
+"""How a file meets the models: columns and rows by name, and entries that nobody knows.
+
+A DataFrame is put into the order of the belief's columns, labels of rows and entries become positions, and entries that
+are missing from the confidential data become entries that no mask can release: a mask m is evaluated as "drop them,
+then m". That they are missing is taken to tell nothing about their values (missing at random).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ..beliefs.finite import FiniteBelief
+from ..beliefs.table.belief import TableBelief
+from ..channels.steps import FileFacts, PermuteRows, Resolved, SampleRows, resolve
+from ..errors import InputError, UnsupportedError
+from ..masks.base import Batch, Chain, Mask
+from ..masks.frame import Frame
+from ..masks.rows import Suppress
+from ..protocols import Array
+from ..targets import Names
+from ..users.user import Snooper, User
+
+if TYPE_CHECKING:
+    from .base import Problem
+
+Bools = NDArray[np.bool_]
+
+
+def met(problem: Problem) -> Problem:
+    """The problem with everything by position, columns in the belief's order, and no value missing from the data."""
+    user: User | Snooper = problem.user
+    belief = user.belief
+    if isinstance(belief, TableBelief):
+        return problem
+    files = _released(problem.release) if problem.data is None else [problem.data]
+    tables = [file for file in files if isinstance(file, (pd.DataFrame, pd.Series))]
+    n = max((len(file) for file in files if np.ndim(file) > 0), default=None)
+    if tables or user.target.by_name or _named(user):
+        names = columns_of(belief, n)
+        if names is None:
+            names = next((list(t.columns) for t in tables if isinstance(t, pd.DataFrame)), [])
+        elif isinstance(user, User) and user.truth is not None:
+            _check_alike(names, columns_of(user.truth, n))
+        found = Names(tables[0].index if tables else None, names, lambda name: entries_of(belief, name, n))
+        user = _by_position(user, found)
+        release = problem.release
+        if release is not None and tables:
+            ordered = tuple(_numbered(in_order(one, names, "The release"), problem) for one in files)
+            release = ordered if isinstance(release, tuple) else ordered[0]
+        problem = replace(
+            problem,
+            users=(user,),
+            masks=_placed(problem, found),
+            data=in_order(problem.data, names, "data"),
+            release=release,
+        )
+    return problem if isinstance(user, Snooper) or user.target.asks_row else _without_gaps(problem, n)
+
+
+# -- by name -----------------------------------------------------------------------------------------------
+
+
+def columns_of(belief: Any, n: int | None) -> Sequence[Hashable] | None:
+    """What a belief calls the variables of a record, None if it has no names."""
+    ask = getattr(belief, "column_names", None)
+    names: Sequence[Hashable] | None = None if ask is None else ask(n)
+    return names
+
+
+def entries_of(belief: Any, name: str, n: int | None) -> Sequence[Sequence[Hashable]]:
+    """What a belief calls the entries of a parameter along each of its axes."""
+    ask = getattr(belief, "entry_names", None)
+    names: Sequence[Sequence[Hashable]] = () if ask is None else ask(name, n)
+    return names
+
+
+def in_order(data: Any, names: Sequence[Hashable], what: str) -> Any:
+    """A DataFrame with its columns in this order; a missing or extra column is an error that lists both."""
+    if not isinstance(data, pd.DataFrame) or not names or not data.columns.is_unique:
+        return data
+    there, wanted = list(data.columns), list(names)
+    if there == wanted:
+        return data
+    missing, extra = [c for c in wanted if c not in there], [c for c in there if c not in wanted]
+    if missing or extra:
+        said = [f"{word} {columns}" for word, columns in (("missing", missing), ("extra", extra)) if columns]
+        do = f"Rename them, or take the columns of the model: data[{wanted}]"
+        raise InputError(f"{what} must have the columns {wanted}", f"{' and '.join(said)}, of {there}", do)
+    return data[wanted]
+
+
+def _numbered(release: Any, problem: Problem) -> Any:
+    """A release of all rows under their numbers; the labels of a sample tell whose rows it holds, and stay."""
+    if not isinstance(release, (pd.DataFrame, pd.Series)) or pd.api.types.is_integer_dtype(release.index.dtype):
+        return release
+    sampled = any(isinstance(f.step, SampleRows) for f in _steps(problem.masks[0], len(release), np.ndim(release)))
+    return release if sampled else release.reset_index(drop=True)
+
+
+def _steps(mask: Mask, n: int, width: int) -> list[Resolved]:
+    try:
+        return resolve(mask, FileFacts(n, tuple(range(width))))
+    except (UnsupportedError, InputError):
+        return []
+
+
+def _check_alike(names: Sequence[Hashable], other: Sequence[Hashable] | None) -> None:
+    if other is not None and list(other) != list(names):
+        what = "The user's belief and the truth must name the columns alike, in one order"
+        raise InputError(what, f"{list(names)} and {list(other)}", "Both are about one file: set columns= alike")
+
+
+def _named(user: User | Snooper) -> bool:
+    return user.knows is not None and any(leaf.by_label for leaf in user.knows.leaves)
+
+
+def _by_position(user: User | Snooper, names: Names) -> User | Snooper:
+    changes: dict[str, Any] = {"target": user.target.named(names)} if user.target.by_name else {}
+    if _named(user):
+        changes["knows"] = _at(user.knows, names)
+    return replace(user, **changes) if changes else user
+
+
+def _placed(problem: Problem, names: Names) -> Batch:
+    masks = problem.masks
+    if not any(leaf.by_label for mask in masks for leaf in mask.leaves):
+        return masks
+    found: Batch = problem.once("labels", masks, lambda: Batch(_at(mask, names) for mask in masks))
+    return found
+
+
+def _at(mask: Any, names: Names) -> Mask:
+    found: Mask = mask.of_leaves(iter([leaf.at(names.row) if leaf.by_label else leaf for leaf in mask.leaves]))
+    return found
+
+
+def _released(release: Any) -> list[Any]:
+    """The files of a release: none, one, or several side by side."""
+    if release is None:
+        return []
+    return list(release) if isinstance(release, tuple) else [release]
+
+
+# -- entries that nobody knows -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False)
+class _Lost(Suppress):
+    """Entries that the file does not have. Its covariance is not known either, of which noise may be a share."""
+
+    def resolved(self, about: FileFacts, numbers: Array) -> list[Resolved]:
+        return super().resolved(replace(about, touched=True), numbers)
+
+
+@dataclass(frozen=True, repr=False)
+class _Incomplete(Chain):
+    """A mask of a file that does not have some entries: they are dropped first. It is called by the mask's name."""
+
+    called: str = ""
+    lost: Mask | None = None
+
+    def __repr__(self) -> str:
+        return self.called
+
+    @property
+    def technique(self) -> str:
+        return self.called.split("(")[0]
+
+
+def _without_gaps(problem: Problem, n: int | None) -> Problem:
+    """Entries that are missing from the data, or from a release that the mask would have them in, are dropped first."""
+    user, masks = problem.user, problem.masks
+    if problem.data is not None:
+        try:
+            frame = Frame.of(problem.data)
+        except InputError:
+            return problem  # what is wrong with the data is said by who reads them
+        gaps = frame.table.isna().to_numpy()
+        if not gaps.any():
+            # They may have been filled already, for another user.
+            lost = masks[0].lost if masks and isinstance(masks[0], _Incomplete) else None
+            if lost is None or user.knows is None or isinstance(user.knows, _Incomplete):
+                return problem
+            return replace(problem, users=(replace(user, knows=_after(lost, user.knows)),))
+        problem = replace(problem, data=_filled(user.belief, frame, gaps))
+    elif problem.release is not None and n is not None:
+        gaps = _unexplained(masks[0], [Frame.of(file) for file in _released(problem.release)], user)
+        if gaps is None or not gaps.any():
+            return problem
+    else:
+        return problem
+    lost = reduce(or_, (_Lost([j], np.flatnonzero(gap).tolist()) for j, gap in enumerate(gaps.T) if gap.any()))
+    if user.knows is not None:
+        user = replace(user, knows=_after(lost, user.knows))
+    # Users share the masks, by which engines know what they built.
+    found = problem.once("gaps", masks, lambda: Batch(_after(lost, mask) for mask in masks))
+    return replace(problem, users=(user,), masks=found)
+
+
+def _after(lost: Mask, mask: Mask) -> _Incomplete:
+    return _Incomplete((lost, mask), called=repr(mask), lost=lost)
+
+
+def _filled(belief: Any, frame: Frame, gaps: Bools) -> Any:
+    """The data with some value in every gap. None of them is released, and none is looked at."""
+    table = frame.table.copy()
+    if isinstance(belief, FiniteBelief):
+        whole = [value if isinstance(value, tuple) else (value,) for value in belief.levels.names]
+        table = table.astype(object)
+        for row in np.flatnonzero(gaps.any(axis=1)).tolist():
+            known = [(j, table.iat[row, j]) for j in np.flatnonzero(~gaps[row])]
+            fits = next((v for v in whole if len(v) == gaps.shape[1] and all(v[j] == own for j, own in known)), None)
+            if fits is None:
+                raise InputError("data holds a value that the belief does not know", f"row {row}", "Look at its values")
+            for j in np.flatnonzero(gaps[row]).tolist():
+                table.iat[row, j] = fits[j]
+        return replace(frame, table=table.infer_objects()).unwrap()
+    for j in np.flatnonzero(gaps.any(axis=0)):
+        column = table.iloc[:, j]
+        if pd.api.types.is_numeric_dtype(column.dtype):
+            there = column.dropna()
+            table.isetitem(j, column.fillna(there.iloc[0] if len(there) else 0).to_numpy(dtype=np.float64))
+    return replace(frame, table=table).unwrap()
+
+
+def _unexplained(mask: Mask, files: list[Frame], user: User) -> Bools | None:
+    """Which entries are missing from a release although the mask would not drop them."""
+    every = [file.table.isna().to_numpy() for file in files]
+    shape, names = every[0].shape, tuple(files[0].columns)
+    if not any(e.any() for e in every):
+        return None
+    asked = mask if user.knows is None else mask & user.knows
+    about = FileFacts(shape[0], names)
+    try:
+        steps = [found.step for found in resolve(asked, about)]
+        if any(isinstance(step, SampleRows) for step in steps) or any(e.shape != shape for e in every):
+            return None  # whose rows they are is told by labels
+        whole = pd.DataFrame(np.arange(float(np.prod(shape))).reshape(shape), columns=pd.Index(names))
+        dropped = [frame.isna().to_numpy() for frame in _released(asked.release(whole, 0))]
+    except (UnsupportedError, InputError, NotImplementedError):
+        return None  # what is wrong with mask or release is said by who reads them
+    gaps = np.any([e & ~d for e, d in zip(every, dropped, strict=False)], axis=0)
+    if gaps.any() and any(isinstance(step, PermuteRows) for step in steps):
+        raise UnsupportedError(
+            "Missing values in a release whose rows were shuffled belong to nobody knows whom",
+            do="Ask for evaluate with the data, or fill them first",
+        )
+    return np.asarray(gaps)
