@@ -141,7 +141,7 @@ class LinearForm:
     @classmethod
     def of_rows(cls, weights: Mapping[int, float], k: int, number: bool = False) -> LinearForm:
         """A weighted total of records: one weight per row."""
-        matrix = np.kron(np.array(list(weights.values()), dtype=np.float64), np.eye(k))
+        matrix: Array = np.asarray(np.kron(list(weights.values()), np.eye(k)), dtype=np.float64)
         return cls(tuple(Term(Kind.RECORD, row) for row in weights), matrix, np.zeros(k), number)
 
     def column(self, column: int) -> LinearForm:

@@ -223,7 +223,7 @@ def _filled(belief: Any, frame: Frame, gaps: Bools) -> Any:
             for j in np.flatnonzero(gaps[row]).tolist():
                 table.iat[row, j] = fits[j]
         return replace(frame, table=table.infer_objects()).unwrap()
-    for j in np.flatnonzero(gaps.any(axis=0)):
+    for j in np.flatnonzero(gaps.any(axis=0)).tolist():
         column = table.iloc[:, j]
         if pd.api.types.is_numeric_dtype(column.dtype):
             there = column.dropna()

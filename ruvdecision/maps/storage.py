@@ -430,7 +430,7 @@ def _stored_draws(rumap: RUMap) -> tuple[dict[str, Any], list[dict[str, Json]]]:
             if label not in rumap.releases:
                 continue
             for group, data in groups.items():
-                variables = []
+                variables: list[Any] = []
                 for name, variable in data.data_vars.items():
                     values = variable.values
                     values = values.astype(np.int8) if values.dtype == bool else values
@@ -438,8 +438,8 @@ def _stored_draws(rumap: RUMap) -> tuple[dict[str, Any], list[dict[str, Json]]]:
                     arrays[key] = ([f"{key}_{i}" for i in range(values.ndim)], values)
                     kind = "bool" if variable.dtype == bool else ""
                     variables.append([str(name), key, [str(d) for d in variable.dims], list(values.shape), kind])
-                coords = [[str(name), encode(c.values.tolist())] for name, c in data.coords.items()]
-                about = {"user": user, "release": rumap.releases.index(label), "group": group}
+                coords: list[Any] = [[str(name), encode(c.values.tolist())] for name, c in data.coords.items()]
+                about: dict[str, Any] = {"user": user, "release": rumap.releases.index(label), "group": group}
                 entries.append({**about, "variables": variables, "coords": coords, "attrs": dict(data.attrs)})
     return arrays, entries
 

@@ -118,9 +118,9 @@ def files(
 def _pairs(
     figure: Figure, both: Sequence[Array], heads: Sequence[str], names: tuple[str, str], marks: Any, most: int
 ) -> None:
-    grid = figure.subplots(len(heads), len(heads), squeeze=False)
+    grid: NDArray[Any] = figure.subplots(len(heads), len(heads), squeeze=False)
     for i, j in np.ndindex(grid.shape):
-        ax = grid[i, j]
+        ax: Any = grid[i, j]
         if i == j:
             _histogram(ax, both, i, "", names)
         else:
@@ -138,9 +138,10 @@ def _pairs(
     }
     for i, j in np.ndindex(grid.shape):  # one column, one axis in all pictures
         room = [0.05 * (high - low or 1.0) for low, high in (ends[j], ends[i])]
-        grid[i, j].set_xlim(ends[j][0] - room[0], ends[j][1] + room[0])
+        here: Any = grid[i, j]
+        here.set_xlim(ends[j][0] - room[0], ends[j][1] + room[0])
         if i != j:
-            grid[i, j].set_ylim(ends[i][0] - room[1], ends[i][1] + room[1])
+            here.set_ylim(ends[i][0] - room[1], ends[i][1] + room[1])
     said = f"{names[0]} below the diagonal, {names[1]} above it{_share(marks)}"
     figure.suptitle(plain(said), fontsize="medium", color=look.ink)
 

@@ -91,8 +91,8 @@ def record_risk(
                 share = 1.0 - np.arange(len(x) + 1) / risk.shape[1]
                 line = LINES[(j // len(look.colours)) % len(LINES)]
                 colour = look.colours[j % len(look.colours)]
-                style: Style = {"label": _short(found.releases[i]), "color": colour, "ls": line, "lw": 1.6}
-                ax.step(np.concatenate([x[:1], x]), share, where="post", **style)
+                line_style: Style = {"label": _short(found.releases[i]), "color": colour, "ls": line, "lw": 1.6}
+                ax.step(np.concatenate([x[:1], x]), share, where="post", **line_style)
             ax.set_ylabel("share of records with more risk")
             ax.set_ylim(-0.02, 1.02)
             ax.legend(fontsize="small", frameon=False)

@@ -43,8 +43,10 @@ LONG = 24
 #: Libraries whose versions a map may hold.
 LIBRARIES = ("ruvdecision", "python", "numpy", "scipy", "pymc", "arviz", "pytensor", "nutpie")
 #: What a map says of itself that has its own place in a report.
-PLACED = (*LIBRARIES, *ROLES, "better", "seed_means", "measures", "unit", "file_records", "file_columns")
-PLACED += tuple(f"{who}_error_scale" for who in ROLES)
+PLACED = (
+    *(*LIBRARIES, *ROLES, "better", "seed_means", "measures", "unit", "file_records", "file_columns"),
+    *(f"{who}_error_scale" for who in ROLES),
+)
 
 
 @dataclass(frozen=True)
@@ -233,7 +235,7 @@ def _before_and_after(part: Chapter) -> list[ReportBlock]:
     told: list[str] = []
     for place, (who, role) in enumerate(zip(ROLES, ("risk", "utility"), strict=True)):
         score = rumap.axis(role).score
-        on_map = value(*(float(x[i]) for x in rumap.column(role)), 3)
+        on_map = value(float(rumap.column(role).value[i]), float(rumap.column(role).error[i]), 3)
         if isinstance(score, Column):
             told.append(f"{role.title()}: {score.name} {on_map}.")
         if who in rumap.uncertainties:

@@ -708,7 +708,7 @@ def test_noise_that_does_not_fit_the_data(mask, message):
 
 def test_moments_need_two_records():
     for mask in (Noise(share=0.1), MomentNoise(sd=1)):
-        with pytest.raises(InputError, match="at least two (complete )?records"):
+        with pytest.raises(InputError, match=r"at least two (complete )?records"):
             mask.release([1.0], 1)
 
 

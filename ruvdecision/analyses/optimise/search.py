@@ -90,7 +90,7 @@ def lines(objective: Objective, edges: Sequence[tuple[Fixed, str]]) -> list[Cand
         on_grid = list(itertools.islice(points, len(grid)))
         found += objective.allowed_of(on_grid)
         allowed = [objective.allowed(p) for p in on_grid]
-        for i in np.flatnonzero(np.diff(allowed)):
+        for i in np.flatnonzero(np.diff(allowed)).tolist():
             searches.append(partial(_crossing, required=objective.required, at=at, a=grid[i], b=grid[i + 1]))
         for i in range(1, len(grid) - 1):
             below = on_grid[i].loss < min(on_grid[i - 1].loss, on_grid[i + 1].loss)

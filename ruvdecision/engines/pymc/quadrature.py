@@ -171,7 +171,7 @@ class Quadrature(BaseEngine):
         with np.errstate(invalid="ignore"):
             doubt = np.nanmax(tally.error / np.maximum(np.abs(tally.value), 1e-300), axis=(0, 1), initial=0.0)
         bad, endless = [i for i, words in enumerate(trouble) if words], np.isinf(tally.value).any(axis=(0, 1))
-        for i in np.flatnonzero(endless):
+        for i in np.flatnonzero(endless).tolist():
             trouble[i]["the loss is not finite"] = int(np.isinf(tally.value[:, :, i]).any(axis=1).sum())
         diagnostics = {
             "converged": [
