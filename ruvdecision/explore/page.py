@@ -114,7 +114,9 @@ class Page:
             self.controls[control.name] = widget(control, value, states.get(control.name))
             self.controls[control.name].param.watch(lambda event, c=control: self._changed(c), "value")
         self.shown = [c for c in self.topic.controls if not self.static or c.name in states]
-        self.maps = pn.widgets.Select(label="Map", options=[], visible=False, sizing_mode="stretch_width")
+        # Disabled while there is nothing to choose: a static file has one state per choice of every widget that is not.
+        hidden = {"options": [], "visible": False, "disabled": True}
+        self.maps = pn.widgets.Select(label="Map", sizing_mode="stretch_width", **hidden)
         self.maps.param.watch(lambda event: self._changed(None), "value")
         self.threshold = pn.widgets.DiscreteSlider(
             label="Largest tolerable risk (or drag the line)", options=[0.5, 1.0], sizing_mode="stretch_width"
@@ -286,7 +288,8 @@ class Page:
                 self.threshold.param.update(options={number(s, 4): s for s in stops}, value=nearest)
             self.walk.param.update(end=max(len(rumap) - 1, 1), disabled=len(rumap) < 2)
             if self.built is not None and self.built.maps and self.maps.options != list(self.built.maps):
-                self.maps.param.update(options=list(self.built.maps), value=self.built.maps[0], visible=True)
+                shown = {"visible": True, "disabled": False}
+                self.maps.param.update(options=list(self.built.maps), value=self.built.maps[0], **shown)
 
         self._quietly(fit)
 
