@@ -37,6 +37,8 @@ from ruvdecision.engines import Sampling
 from ruvdecision.protocols import Value
 from ruvdecision.running.replication import replicate_seeds
 
+RELEASES = 4
+"""Releases of the file per mask."""
 MAX_RISK = 0.2
 """A fifth of what the intruder does not know beforehand."""
 SCORE = {"risk": "relative_gain", "utility": "relative_gain"}
@@ -140,12 +142,18 @@ def study(n=100, a=2.0, b=6.0, points=9, draws=1000, tune=500, chains=4, seed=19
         scientist=scientist,
         data=data,
         engine=Sampling(draws=draws, tune=tune, chains=chains),
+        replicates=RELEASES,
         seed=seed,
         executor=executor,
         checkpoint=checkpoint,
         **SCORE,
     )
-    seen = np.array([given(_released(m, data, seed), a, b, s) for m, s in zip(masks, grid, strict=True)])
+    seen = np.array(
+        [
+            np.mean([given(release, a, b, s) for release in _released(m, data, seed)], axis=0)
+            for m, s in zip(masks, grid, strict=True)
+        ]
+    )
     maps = {
         "expected": ruv.RUMap.build(
             [mask(s) for s in fine],
@@ -268,11 +276,10 @@ def notes(result):
 
 
 def _released(mask, data, seed):
-    """The release that `ruv.evaluate` sees: the mask's random numbers of the first replicate."""
+    """The releases that `ruv.evaluate` sees: the mask's random numbers of each replicate."""
     from ruvdecision.checks import as_seed_sequence
 
-    ((_, for_mask, _),) = replicate_seeds(as_seed_sequence(seed), 1)
-    return mask.release(data, for_mask)
+    return [mask.release(data, for_mask) for _, for_mask, _ in replicate_seeds(as_seed_sequence(seed), RELEASES)]
 
 
 def _sure(values):

@@ -42,7 +42,7 @@ def met(problem: Problem) -> Problem:
         return problem
     files = _released(problem.release) if problem.data is None else [problem.data]
     tables = [file for file in files if isinstance(file, (pd.DataFrame, pd.Series))]
-    n = max((len(file) for file in files if np.ndim(file) > 0), default=None)
+    n = max((len(file) for file in files if _is_file(file)), default=None)
     if tables or user.target.by_name or _named(user):
         names = columns_of(belief, n)
         if names is None:
@@ -63,6 +63,13 @@ def met(problem: Problem) -> Problem:
             release=release,
         )
     return problem if isinstance(user, Snooper) or user.target.asks_row else _without_gaps(problem, n)
+
+
+def _is_file(thing: Any) -> bool:
+    """Whether it has rows; what else is wrong with it is said by who reads it."""
+    return isinstance(thing, (list, tuple, pd.DataFrame, pd.Series)) or (
+        isinstance(thing, np.ndarray) and thing.ndim > 0
+    )
 
 
 # -- by name -----------------------------------------------------------------------------------------------

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..checks import Seed, as_generator, as_seed_sequence, check_flag, check_number
-from ..errors import InputError, RuvError
+from ..errors import InputError, RuvError, kind_of
 from ..evaluate import check_masks, posterior
 from ..masks import Mask, Suppress
 from ..protocols import Array
 from ..running.replication import replicate_seeds
+from ..users.user import User
 from .theme import Style, axes_on, bare, look_of, plain, points
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ def posteriors(
         raise InputError(
             f"At most {MOST_ROWS} posteriors can be read in one picture", len(candidates), "Choose some of the masks"
         )
+    if not isinstance(user, User):
+        raise InputError("user must be a User", kind_of(user), "Write ruv.User(belief, target, loss)")
     releases, records = _releases(user, candidates, data, release, seed)
     laws = [posterior(user, mask, r, engine=engine) for mask, r in zip(candidates, releases, strict=True)]
     for law in laws:

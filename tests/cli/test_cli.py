@@ -215,7 +215,7 @@ def test_a_panel_is_shown_and_written_by_name(panel: Path, tmp_path: Path, capsy
         "report.html",
     ]
     report = (out / "report.html").read_text("utf-8")  # one for all of them
-    assert [name in report for name in (">Z 1</h2>", ">Z/2</h2>")] == [True, True]
+    assert [report.count(f">{name}</") >= 3 for name in ("Z 1", "Z/2")] == [True, True]
 
 
 @pytest.mark.parametrize("signature", ["result", "result, max_risk=None"])
@@ -305,7 +305,7 @@ def test_a_directory_and_bytes_are_not_studies(tmp_path: Path, capsys: pytest.Ca
         (["--max-risk", "high"], ["--max-risk", "must be a number", "high"]),
         (["--max-risk", "nan"], ["--max-risk", "must be a number"]),
         (["--max-risk"], ["--max-risk", "expected one argument"]),
-        (["--format", "pdf"], ["--format", "pdf", "html"]),
+        (["--format", "docx"], ["--format", "docx", "html"]),
         (["--no-such-option"], ["--no-such-option"]),
     ],
 )

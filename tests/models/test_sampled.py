@@ -155,9 +155,8 @@ def test_randomised_response_is_quadrature_too(response, randomised):
     names, exact, sampled = response[1], randomised.result["given the release"], randomised.result["sampled"]
     intruder, scientist = sampled.users
     data = (np.random.default_rng(1965).random(40) < names["stats"].beta.median(2.0, 6.0)).astype(int)
-    found = evaluate(
-        list(sampled.masks), intruder=intruder, scientist=scientist, data=data, engine=Quadrature(), seed=1965
-    )
+    both = {"intruder": intruder, "scientist": scientist}
+    found = evaluate(list(sampled.masks), **both, data=data, engine=Quadrature(), replicates=4, seed=1965)
     assert_allclose(found.intruder_uncertainty, exact.intruder_uncertainty, rtol=1e-6)
     assert_allclose(found.scientist_uncertainty, exact.scientist_uncertainty, rtol=1e-6)
 
