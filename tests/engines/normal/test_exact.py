@@ -485,8 +485,8 @@ def test_bad_maps():
             ruv.evaluate(masks, intruder=user, scientist=user)
     with pytest.raises(ruv.InputError, match="4 records"):
         ruv.evaluate([ruv.Noise(variance=1)], intruder=user, scientist=user, data=np.zeros(3))
-    with pytest.raises(ruv.InputError, match="missing"):
-        ruv.evaluate([ruv.Noise(variance=1)], intruder=user, scientist=user, data=pd.Series([1.0, 2.0, np.nan, 4.0]))
+    with pytest.raises(ruv.InputError, match="infinite"):
+        ruv.evaluate([ruv.Noise(variance=1)], intruder=user, scientist=user, data=pd.Series([1.0, 2.0, np.inf, 4.0]))
     with pytest.raises(ruv.InputError):
         ruv.evaluate([ruv.Noise(variance=1)], intruder=user, scientist="nobody")
     with pytest.raises(ruv.InputError):
