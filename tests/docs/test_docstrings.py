@@ -31,9 +31,10 @@ def test_examples_run(
     import ruvdecision
 
     monkeypatch.chdir(tmp_path)  # an example may save a file
-    results = doctest.testmod(
-        importlib.import_module(name), extraglobs={"ruv": ruvdecision, "np": np, "pd": pd}, optionflags=OPTIONS
-    )
+    names = {"ruv": ruvdecision, "np": np, "pd": pd}
+    # numpy's own defaults: libraries that other tests import set theirs.
+    with np.printoptions(precision=8, floatmode="maxprec", suppress=False, formatter=None, legacy=False):
+        results = doctest.testmod(importlib.import_module(name), extraglobs=names, optionflags=OPTIONS)
     report = capsys.readouterr().out
     _close_figures()
     assert results.attempted > 0

@@ -322,7 +322,11 @@ def test_missing_uncertainty_stays_missing():
     assert np.isnan(rumap.risk[0])
     assert rumap.utility.tolist() == [1.0, 0.0]
     assert rumap.converged.tolist() == [True, False]
-    assert "did not converge" in repr(rumap)
+    assert "1 release with a U that is not finite" in repr(rumap)
+    late = RUMap.build(
+        labels=["a", "b"], intruder=[1.0, 2.0], scientist=[1.0, 3.0], columns={"converged": [True, False]}
+    )
+    assert "did not converge" in repr(late)
     hopeless = RUMap.build(labels=["a"], intruder=[np.nan], scientist=[1.0])
     assert "no release has both" in repr(hopeless)
 
