@@ -506,7 +506,7 @@ def test_bad_input(beliefs):
     with pytest.raises(InputError, match="does not say how many records"):
         Quadrature().solve(user, [Noise(sd=1.0)])
     with pytest.raises(InputError):
-        solved(beliefs["known_variance"], Record(0), Quadratic(), [Noise(sd=1.0)], data=np.append(DATA, np.nan))
+        solved(beliefs["known_variance"], Record(0), Quadratic(), [Noise(sd=1.0)], data=np.append(DATA, np.inf))
     with pytest.raises(InputError, match="does not have this target"):
         User(beliefs["known_variance"], Identity(0), Quadratic())
 
