@@ -225,7 +225,7 @@ class Gaussian(BasePosterior):
 
     def entropy(self) -> Value:
         """Half log((2 pi e)^k |V|); minus infinity where V is singular, infinite where a variance is."""
-        one = np.log(2 * np.pi * np.e)
+        one = 1 + np.log(2 * np.pi)
         with np.errstate(divide="ignore"):
             if not self.event:
                 return self._exact(0.5 * (one + np.log(self.covariances)))

@@ -302,7 +302,7 @@ class Sorted:
         sets = self._sets()
         alone = np.bincount(sets)[sets] == 1
         weights, sds = self.weights[alone], self.sds[alone]
-        value = float(weights @ (0.5 * np.log(2 * np.pi * np.e) + np.log(sds) - np.log(weights)))
+        value = float(weights @ (0.5 * (1 + np.log(2 * np.pi)) + np.log(sds) - np.log(weights)))
         error = 0.0
         rest = np.flatnonzero(~alone)
         groups = np.unique(sets[rest])
