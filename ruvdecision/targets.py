@@ -869,8 +869,9 @@ class Identity(BaseTarget):
 
     Parameters
     ----------
-    row : int, list of ints or "all"
-        The respondent's row in the confidential file, counted from 0. With several, U is the average over them.
+    row : int or label, list of them, or "all"
+        The respondent's row in the confidential file, counted from 0, or its label in the data's index. With several,
+        U is the average over them.
     known : names or positions, optional
         Columns that the intruder knows; all of them if not given.
     error_variance, error_sd : number or one per known column, optional
@@ -885,7 +886,7 @@ class Identity(BaseTarget):
     "which row is record 3's, knowing 'age' and 'income' with errors"
     """
 
-    row: int | Sequence[int] | str
+    row: Any
     known: Columns = None
     error_variance: float | Sequence[float] | None = None
     error_sd: float | Sequence[float] | None = None
@@ -894,14 +895,12 @@ class Identity(BaseTarget):
 
     def __post_init__(self) -> None:
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
-        if isinstance(self.row, str):
-            if self.row != "all":
-                raise InputError(
-                    'row must be a row, a list of rows or "all"', self.row, "Write Identity(0, known=[...])"
-                )
+        if isinstance(self.row, str) or is_single(self.row):
+            put("row", self.row if self.row == "all" else _check_row("row", self.row))
         else:
-            rows = check_integers("row", self.row, "Write Identity([0, 3], known=[...])")
-            put("row", rows[0] if is_single(self.row) else rows)
+            put("row", tuple(_check_row("row", row) for row in as_tuple(self.row)))
+            if not self.row:
+                raise InputError("row must be one row at least", self.row, "Write Identity([0, 3], known=[...])")
         if self.known is not None:
             known = as_tuple(self.known)
             if not known:
@@ -928,11 +927,23 @@ class Identity(BaseTarget):
         """Whether the intruder knows the columns without error."""
         return not np.any(np.asarray(self.error_variance or 0.0)) and not np.any(np.asarray(self.error_sd or 0.0))
 
+    @property
+    def _rows(self) -> tuple[Any, ...]:
+        return self.row if isinstance(self.row, tuple) else (self.row,)
+
+    @property
+    def by_name(self) -> bool:
+        return self.row != "all" and any(map(_is_name, self._rows))
+
+    def named(self, names: Names) -> Identity:
+        rows = tuple(map(names.row, self._rows))
+        return replace(self, row=rows if isinstance(self.row, tuple) else rows[0])
+
     def rows_in(self, n: int) -> NDArray[np.int64]:
         """The respondents' rows among ``n``, each once."""
-        if isinstance(self.row, str):
+        if self.row == "all":
             return np.arange(n)
-        rows = self.row if isinstance(self.row, tuple) else (self.row,)
+        rows = self._rows
         return np.array(_each_once("row", [check_index("row", r, n) for r in rows]), dtype=np.int64)
 
     def columns_in(self, names: Sequence[Hashable]) -> list[int]:
@@ -955,12 +966,10 @@ class Identity(BaseTarget):
         return replace(self, row=row) if self.values is None else None
 
     def describe(self) -> str:
-        if isinstance(self.row, str):
-            whose = "each record's"
-        elif isinstance(self.row, tuple):
+        if isinstance(self.row, tuple):
             whose = f"each of {len(self.row)} records'"
         else:
-            whose = f"record {self.row}'s"
+            whose = "each record's" if self.row == "all" else f"record {self.row}'s"
         what = "all columns" if self.known is None else " and ".join(map(repr, as_tuple(self.known)))
         return f"which row is {whose}, knowing {what} {'exactly' if self.exact else 'with errors'}"
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import wraps
+from functools import cached_property, wraps
 from importlib import import_module
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -134,27 +134,26 @@ class Evidence:
     density: Callable[[], tuple[float, float]] = lambda: (float("nan"), float("nan"))
     """Log density, and the dimension of the space on which it is one; computed when asked for."""
 
+    @cached_property
+    def _found(self) -> tuple[float, float]:
+        return self.density()
+
     @property
     def log(self) -> float:
         """Log density of the release."""
-        return self.density()[0]
+        return self._found[0]
 
     @property
     def dimension(self) -> float:
         """Dimension of the space on which it is a density."""
-        return self.density()[1]
+        return self._found[1]
 
 
 class MaskMixture(Protocol):
-    """Posteriors over what a mask may have been, the prior of that, and the log densities of a release with ranks."""
+    """Posteriors over what a mask may have been."""
 
     @property
     def masks(self) -> tuple[Mask, ...]: ...
-
-    @property
-    def prior(self) -> Array: ...
-
-    def log_densities(self, release: Any) -> tuple[Array, Array]: ...
 
     def after(self, release: Any, rng: np.random.Generator) -> Posterior: ...
 
@@ -288,6 +287,8 @@ class BaseEngine:
     """
     always_cut: ClassVar[bool] = False
     """Whether pieces are solved one by one wherever they are solved."""
+    normal: ClassVar[bool] = False
+    """Whether beliefs and releases are normal."""
     planned: ClassVar[bool] = False
     """Whether files are drawn from the belief where there are no data, for each of which a posterior is computed."""
 

@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 
 from ..checks import as_generator
 from ..errors import InputError
@@ -85,12 +84,3 @@ def combined_weights(prior: Array, log: Array, rank: Array) -> Array:
         total = np.where(possible, log + np.log(np.where(prior > 0, prior, 1.0)), -np.inf)
     weights = np.exp(total - total.max())
     return np.asarray(weights / weights.sum())
-
-
-def log_evidence(prior: Array, log: Array, rank: Array) -> tuple[float, float]:
-    """Log density of a release over all candidates, and its rank: the least of those that can make it."""
-    possible = (log > -np.inf) & (prior > 0)
-    if not possible.any():
-        return -np.inf, 0.0
-    possible &= rank == rank[possible].min()
-    return float(logsumexp(log[possible], b=prior[possible])), float(rank[possible][0])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,6 @@ from .base import (
     Evidence,
     Ints,
     Judged,
-    MaskMixture,
     Missing,
     Plan,
     Problem,
@@ -36,10 +36,12 @@ from .base import (
     plan_for,
 )
 from .names import columns_of
-from .unknown_mask import UnknownMask, combined_weights, log_evidence
+from .unknown_mask import UnknownMask
 
-MISLED = 120
+MISLED = 150
 """Releases that are drawn at least where the mask is not known, as few of them cost a lot."""
+STRETCH = (0.0, 0.8, 1.7)
+"""How much farther out releases are drawn then, over the square root of their dimension."""
 SAMPLED = 8
 """Releases that are drawn where posteriors are sampled and nothing else was asked for."""
 
@@ -53,7 +55,7 @@ class WrongBelief(Rewrite):
     known, and losses of the error alone; a sum over all releases for finite beliefs, an integral for one number with
     noise. Otherwise it is an average over releases (100 unless ``replicates`` says otherwise, 8 where posteriors are
     sampled) of the expected loss under the agency's posterior, with the error of that average. With data the releases
-    are those of the data. Few releases would not show what it costs not to know the mask: without data 120 are drawn at
+    are those of the data. Few releases would not show what it costs not to know the mask: without data 150 are drawn at
     least.
     """
 
@@ -121,33 +123,24 @@ class WrongBelief(Rewrite):
         count = REPLICATES if problem.replicates is None else problem.replicates
         if problem.replicates is None and (self.own.engine.planned or self.engine.planned):
             count = SAMPLED  # every release is a run of a sampler
-        masks = self._misleading(mask)
-        count = count if masks is None else max(count, MISLED)
-        misled = None if masks is None else Misled(masks, count)
-        costs, within, believed = np.zeros((3, count))
-        first, second, third = itertools.tee(self._releases(mask, count, misled), 3)
-        pairs = zip(self.own.posteriors(mask, first), self.agency.posteriors(mask, second), third, strict=True)
-        for r, (mine, right, release) in enumerate(pairs):
+        wide = None
+        if isinstance(self.own, UnknownMask) and problem.data is None and len(self.own.mixture(mask).masks) > 1:
+            wide, count = Widened.of(mask, self.agency), max(count, MISLED)
+        costs, within, believed, logs = np.zeros((4, count))
+        first, second = itertools.tee(self._releases(mask, count, wide))
+        pairs = zip(self.own.posteriors(mask, first), self.agency.posteriors(mask, second), strict=True)
+        for r, (mine, right) in enumerate(pairs):
             estimate = user.loss.estimate(mine.posterior, user.actions)
             costs[r], within[r] = cost_of(user.loss, right.posterior, estimate)
             believed[r] = float(user.loss.uncertainty(mine.posterior, user.actions).value)
-            if misled is not None:
-                misled.take(release, right, costs[r])
+            logs[r] = 0.0 if wide is None else right.log
             if on_progress is not None:
                 on_progress((r + 1) / count)
-        if misled is not None:
-            weights = misled.weights()
+        if wide is not None:
+            weights = wide.weights(logs)
             return _ratio(weights, costs), float(_ratio(weights, believed).value)
         error = replicate_error(costs) if count > 1 else within[0] if self._still(mask) else np.nan
         return Value(costs.mean(), np.asarray(error)), float(believed.mean())
-
-    def _misleading(self, mask: Mask) -> MaskMixture | None:
-        """The masks that the user thinks possible, where releases by these tell what being misled costs; or None."""
-        one_belief = self.own.problem.user.belief is self.agency.problem.user.belief
-        if not isinstance(self.own, UnknownMask) or self.problem.data is not None or not one_belief:
-            return None
-        mixture = self.own.mixture(mask)
-        return mixture if len(mixture.masks) > 1 else None
 
     def _still(self, mask: Mask) -> bool:
         """Whether another release of the data would be the same."""
@@ -156,14 +149,14 @@ class WrongBelief(Rewrite):
             mask.release(_numbered(self.problem.data, self.agency.problem.user.belief), rng)
         return self.problem.data is not None and not rng.used
 
-    def _releases(self, mask: Mask, count: int, misled: Misled | None) -> Iterator[Any]:
-        """Releases of the data, or of files drawn from the agency's belief; every other one by a misleading mask."""
+    def _releases(self, mask: Mask, count: int, wide: Widened | None) -> Iterator[Any]:
+        """Releases of the data, or of files drawn from the agency's belief."""
         belief, data = self.agency.problem.user.belief, self.problem.data
-        for r, (for_data, for_mask, for_draws) in enumerate(replicate_seeds(self.problem.seed, count)):
+        for r, (for_data, for_mask, _) in enumerate(replicate_seeds(self.problem.seed, count)):
             records = belief.draw(np.random.default_rng(for_data)) if data is None else data
-            maker = mask if misled is None or r % 2 == 0 else misled.maker(np.random.default_rng(for_draws.spawn(1)[0]))
             # A frame keeps the row numbers, which tell who is in a sample; a table of counts has no rows.
-            yield maker.release(records if isinstance(belief, TableBelief) else _numbered(records, belief), for_mask)
+            found = mask.release(records if isinstance(belief, TableBelief) else _numbered(records, belief), for_mask)
+            yield found if wide is None else wide.release(r, found, for_mask)
 
     def _before(self) -> float:
         """Expected loss before any release."""
@@ -205,61 +198,63 @@ def cost_of(loss: Loss, actual: Posterior, estimate: Any) -> Value:
     return actual.expect(lambda theta: loss(estimate, theta), at=estimate)
 
 
-class Misled:
-    """Releases by masks that the user thinks possible, and how much they count.
+@dataclass(frozen=True, eq=False)
+class Widened:
+    """Normal releases that lie farther out than those of the mask, and how much they count.
 
-    Most releases cost about as much as if the mask were known, and a few cost a lot: those that look as if another mask
-    had made them. Every other release is therefore made by a mask that the user thinks possible, in the second half by
-    those that made the dear ones, and weighed by how much likelier the mask itself is to make it (importance sampling
-    from a defensive mixture; Hesterberg, 1995). Weights are 2 at most.
+    Most releases cost about as much as if the mask were known; a few cost a lot, those far from what is believed. The
+    distance of every other release from the mean is therefore stretched, and it is weighed by how much likelier the
+    mask itself is to make it (importance sampling from a defensive mixture; Hesterberg, 1995). Weights are 3 at most.
     """
 
-    def __init__(self, mixture: MaskMixture, count: int) -> None:
-        self.mixture, self.half = mixture, 2 * (count // 4)
-        self.chances = [np.asarray(mixture.prior)]
-        self.seen: list[tuple[Array, Array, float, float]] = []
-        """Log density of each release and its rank, under every candidate and under the mask itself."""
-        self.costs: list[float] = []
+    mask: Mask
+    belief: Any
+    top: float
+    """Log density at the mean."""
+    dimension: float
 
-    def maker(self, rng: np.random.Generator) -> Mask:
-        """The mask of the next release."""
-        return self.mixture.masks[int(rng.choice(len(self.mixture.masks), p=self.chances[-1]))]
+    @classmethod
+    def of(cls, mask: Mask, agency: Plan) -> Widened | None:
+        """None where releases are not normal, or there is no mean."""
+        belief = agency.problem.user.belief
+        if not agency.engine.normal or belief.mu_covariance is None:
+            return None
+        mean = np.broadcast_to(belief.mu_mean, (belief.records, belief.k))
+        # Noise of which the data themselves tell the size is not normal.
+        some = [mask.release(_numbered(f * (mean + 1.0), belief), 0).to_numpy(dtype=float) for f in (0, 1, 2)]
+        if not np.allclose(some[2] + some[0], 2 * some[1], equal_nan=True):
+            return None
+        found = next(iter(agency.posteriors(mask, [cls(mask, belief, 0.0, 1.0).centre(0)])))
+        return cls(mask, belief, found.log, found.dimension) if np.isfinite(found.log) and found.dimension else None
 
-    def take(self, release: Any, right: Evidence, cost: float) -> None:
-        """Look at a release; after half of them it is known which masks make those that matter."""
-        self.seen.append((*self.mixture.log_densities(release), right.log, right.dimension))
-        self.costs.append(cost)
-        if len(self.seen) == self.half:
-            weights, costs = self.weights(), np.array(self.costs)
-            matters = weights * np.abs(costs - weights @ costs / weights.sum())
-            parts = [_responsible(self.chances[0], log, rank) for log, rank, _, _ in self.seen]
-            better = matters @ np.stack(parts) + 1e-300
-            self.chances.append(0.3 * self.chances[0] + 0.7 * better / better.sum())
+    @property
+    def factors(self) -> Array:
+        """How far releases are stretched, in turns."""
+        return 1 + np.array(STRETCH) / np.sqrt(self.dimension)
 
-    def weights(self) -> Array:
-        """Of the releases so far: how much likelier each is by the mask itself than by all that made them."""
-        count = len(self.seen)
-        made = [min(count, self.half) // 2, max(0, count - self.half) // 2]
-        shares = [(count - sum(made)) / count, *(m / count for m in made)]
-        total = np.full(count, shares[0])
-        for share, chances in zip(shares[1:], self.chances, strict=False):
-            logs = [_log_ratio(log_evidence(chances, log, rank), (own, at)) for log, rank, own, at in self.seen]
-            with np.errstate(over="ignore"):
-                total += share * np.exp(logs)
-        return 1 / total
+    def centre(self, seed: Any) -> pd.DataFrame:
+        """What the mask releases of records at their mean, without its noise."""
+        mean = np.broadcast_to(self.belief.mu_mean, (self.belief.records, self.belief.k))
+        there, noise = (self.mask.release(_numbered(x, self.belief), seed) for x in (mean, np.zeros(mean.shape)))
+        return pd.DataFrame(there - noise)
 
+    def release(self, r: int, plain: pd.DataFrame, seed: Any) -> pd.DataFrame:
+        """The r-th release, from one that the mask made with this seed."""
+        factor = float(self.factors[r % len(self.factors)])
+        if factor == 1:
+            return plain
+        # A sample holds other rows every time.
+        centre = self._centre if plain.index.equals(self._centre.index) else self.centre(seed)
+        return pd.DataFrame(centre + factor * (plain - centre))
 
-def _responsible(chances: Array, log: Array, rank: Array) -> Array:
-    """Chances of the masks that may have made a release."""
-    possible = (log > -np.inf) & (chances > 0)
-    return combined_weights(chances, log, rank) if possible.any() else np.zeros(len(chances))
+    @cached_property
+    def _centre(self) -> pd.DataFrame:
+        return self.centre(0)
 
-
-def _log_ratio(own: tuple[float, float], actual: tuple[float, float]) -> float:
-    """Log of how much likelier a release is by one law than by another; that on the smaller space has it all."""
-    if own[1] != actual[1] and np.isfinite([own[0], actual[0]]).all():
-        return np.inf if own[1] < actual[1] else -np.inf
-    return np.inf if actual[0] == -np.inf else own[0] - actual[0]
+    def weights(self, logs: Array) -> Array:
+        """Of releases with these log densities: how much likelier each is by the mask itself than by all factors."""
+        square = 2 * (self.top - logs)
+        return 1 / np.mean([np.exp(0.5 * square * (1 - f**-2)) / f**self.dimension for f in self.factors], axis=0)
 
 
 def _ratio(weights: Array, values: Array) -> Value:

@@ -255,7 +255,7 @@ def test_unknown_rows_samples_functions_and_all_records() -> None:
 # -- expected loss -------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=8)
 @given(
     st.floats(0.05, 8.0),
     st.sampled_from([Record(0), Parameter("mu"), NewRecord()]),

@@ -104,10 +104,6 @@ class FinitePair:
         logs, ranks, chances = self._joints(release)
         return np.asarray(combined_weights(self.prior, logs, ranks) @ chances)
 
-    def log_densities(self, release: Any) -> tuple[Array, Array]:
-        """Log density of a release under every candidate, and its rank."""
-        return self._joints(release)[:2]
-
     def _joints(self, release: Any) -> tuple[Array, Array, Array]:
         """Log density of a release under every candidate, its rank, and the probabilities of the target's values."""
         logs, ranks = np.full(len(self.laws), -np.inf), np.zeros(len(self.laws))

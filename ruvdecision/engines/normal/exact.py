@@ -114,6 +114,7 @@ class Exact(BaseEngine):
     """
 
     name = "exact"
+    normal = True
     companions = (RANKS, WHOLE_FILE)
 
     def prepare(self, problem: Problem) -> _Built | Refusal:

@@ -75,7 +75,6 @@ class NormalMixture:
             )
         self._singles: dict[int, Conditioned] = {}
         self._means: dict[Any, Any] = {}
-        self._last: tuple[bytes, Array, Array] | None = None
 
     def after(self, release: Any, rng: np.random.Generator) -> Posterior:
         """Posterior of the target after one release."""
@@ -92,25 +91,10 @@ class NormalMixture:
 
     def weights(self, values: Array) -> Array:
         """Posterior probability of every candidate, from released values in the channel's order of rows."""
-        return combined_weights(self.prior, *self._log_densities(values))
-
-    def log_densities(self, release: Any) -> tuple[Array, Array]:
-        """Log density of a release under every candidate, and the rank of each."""
-        return self._log_densities(released(self.belief, self.channel, release)[0])
-
-    def _log_densities(self, values: Array) -> tuple[Array, Array]:
-        """Log density of released values under every candidate, and the rank of each; the last one is kept."""
-        key = values.tobytes()
-        if self._last is not None and self._last[0] == key:
-            return self._last[1:]
-        log = np.full(len(self.masks), -np.inf)
-        rank = np.zeros(len(self.masks))
+        log, rank = np.full(len(self.masks), -np.inf), np.zeros(len(self.masks))
         for positions, given in self.families:
-            found = log_density(given, values)
-            log[positions] = np.broadcast_to(found.log, (len(positions),))
-            rank[positions] = np.broadcast_to(found.rank, (len(positions),))
-        self._last = key, log, rank
-        return log, rank
+            log[positions], rank[positions] = log_density(given, values)
+        return combined_weights(self.prior, log, rank)
 
     def _mixture(self, user: User, weights: Array, values: Array, rng: np.random.Generator) -> Posterior:
         belief, target = self.belief, user.target

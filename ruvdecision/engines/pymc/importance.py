@@ -11,11 +11,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize, special, stats
+from scipy import special, stats
 
 from ...protocols import Array
 from .log_posterior import LogPosteriors
 from .nuts import smooth_weights
+from .support import climb
 
 Heights = Callable[[Array], Array]
 PARAMETERS = 6
@@ -47,7 +48,7 @@ def weighted_draws(posterior: LogPosteriors, count: int, rng: np.random.Generato
     heights = lambda u: posterior.evaluate(u[None])[0][0]  # noqa: E731
     there = heights(points[0])
     starts = [core.initial, *points[0][np.argsort(-there)[:STARTS]]]
-    modes = [_climbed(heights, start) for start in starts]
+    modes = [climb(heights, start) for start in starts]
     tops = heights(np.stack(modes))
     if not np.isfinite(tops).any():
         return None
@@ -74,20 +75,6 @@ def weighted_draws(posterior: LogPosteriors, count: int, rng: np.random.Generato
     inside = special.logsumexp(ratio) - np.log(count)
     good = khat < GOOD_KHAT and 1 / np.sum(weights**2) > GOOD_SHARE * count and outside < inside + np.log(MISSED)
     return WeightedDraws(u, weights, khat) if good else None
-
-
-def _climbed(heights: Heights, start: Array) -> Array:
-    size, near = len(start), np.eye(len(start))
-
-    def slope(u: Array) -> tuple[float, Array]:
-        step = 1e-5 * np.maximum(1.0, np.abs(u))
-        around = heights(np.concatenate([u[None], u + step * near, u - step * near]))
-        around = np.where(np.isfinite(around), -around, 1e300)
-        found = (around[1 : size + 1] - around[size + 1 :]) / (2 * step)
-        return float(around[0]), np.where(np.abs(found) < 1e200, found, 0.0)
-
-    with np.errstate(all="ignore"):
-        return np.asarray(optimize.minimize(slope, start, jac=True, method="BFGS", options={"maxiter": 100}).x)
 
 
 def _root(heights: Heights, mode: Array) -> Array | None:

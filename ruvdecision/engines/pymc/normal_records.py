@@ -18,6 +18,8 @@ LINEAR = (Kind.RECORD, Kind.NEW, Kind.AVERAGE, Kind.PARAMETER)
 ROW = "The row of a Record"
 ROUGH = 1e-5
 """Error of a curve that is better than to ask thousands of parts."""
+BLOCK = 1_000_000
+"""Densities that are worked out at a time."""
 
 
 def after_noise(mean: Array, variance: Array, centre: Array, noise: Array) -> tuple[Array, Array]:
@@ -117,14 +119,16 @@ def normal_density(weights: Array, means: Array, variances: Array) -> Posterior:
     used = weights > 1e-17
     weights, means = weights[used] / weights[used].sum(), means[used]
     sd = np.sqrt(np.broadcast_to(variances, used.shape)[used])
-    law = Mixture(Gaussian.scalar(means, sd**2), weights)
     middle = float(weights @ means)
     scale = float(np.sqrt(weights @ np.minimum(sd, np.median(sd)) ** 2))
     far = float(np.max(np.abs(means - middle) + 9.0 * sd)) / scale
     best: Curve | None = None
     for points in (401, 1601, 6401):
         x = middle + scale * np.sinh(np.linspace(-1, 1, points) * np.arcsinh(far))
-        logs = law.log_density(x)
+        step = max(1, BLOCK // len(sd))
+        parts = (np.exp(-0.5 * ((x[i : i + step, None] - means) / sd) ** 2) for i in range(0, points, step))
+        # Heights that matter are far from the least numbers there are.
+        logs = np.log(np.maximum(np.concatenate([part @ (weights / sd) for part in parts]), 1e-300))
         inside = np.flatnonzero(logs > logs.max() - 38)
         try:
             curve = Curve(x[inside[0] : inside[-1] + 1], logs[inside[0] : inside[-1] + 1])
@@ -133,4 +137,4 @@ def normal_density(weights: Array, means: Array, variances: Array) -> Posterior:
         best = curve if best is None or curve.error < best.error else best
         if best.error == 0:
             break
-    return best if best is not None and best.error <= ROUGH else law
+    return best if best is not None and best.error <= ROUGH else Mixture(Gaussian.scalar(means, sd**2), weights)

@@ -7,7 +7,7 @@ smooth densities.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -315,7 +315,7 @@ def _parameter_sample(compiled: CompiledModel, column: Observation, middle: Arra
         return np.zeros((1, 0))
     rows = np.flatnonzero(~np.asarray(column.uninformative))
 
-    def objective(u: Array) -> Array:
+    def heights(u: Array) -> Array:
         at = compiled.at(u, normal=False)
         theta, total = at.theta, at.log_prior
         if len(middle):
@@ -328,29 +328,33 @@ def _parameter_sample(compiled: CompiledModel, column: Observation, middle: Arra
                 logs = logs.reshape(len(logs), compiled.n, compiled.k)[:, rows, place]
             # A value that the law cannot have (noise took it out of the support) counts for little.
             total = total + np.sum(np.where(np.isfinite(logs), logs, -50.0), axis=1)
-        return np.where(np.isfinite(total), -total, 1e300)
+        return np.where(np.isfinite(total), total, -1e300)
 
-    def slopes(u: Array, step: Array) -> tuple[Array, Array, Array]:
-        around = objective(np.concatenate([u[None], u + np.diag(step), u - np.diag(step)]))
-        return around[0], around[1 : size + 1], around[size + 1 :]
+    best = climb(heights, start)
+    step = 1e-3 * np.maximum(1.0, np.abs(best))
+    here, ends = heights(best[None])[0], heights(best + np.concatenate([np.diag(step), -np.diag(step)]))
+    with np.errstate(all="ignore"):
+        curvature = (2 * here - ends.reshape(2, size).sum(axis=0)) / step**2
+        sd = 1 / np.sqrt(np.where(curvature > 1e-12, curvature, 1.0))
+    sample = best + 3 * sd * np.random.default_rng(11).standard_normal((SAMPLE_POINTS, size))
+    sample[0] = best
+    good = heights(sample) > here - 200
+    return sample[good] if good.any() else best[None]
 
-    def both(u: Array) -> tuple[float, Array]:
+
+def climb(heights: Callable[[Array], Array], start: Array) -> Array:
+    """A mode of a log density that takes many points at once; slopes are differences."""
+    size, near = len(start), np.eye(len(start))
+
+    def slope(u: Array) -> tuple[float, Array]:
         step = 1e-5 * np.maximum(1.0, np.abs(u))
-        here, right, left = slopes(u, step)
-        slope = (right - left) / (2 * step)
-        return float(here), np.where(np.isfinite(slope), slope, 0.0)
+        around = heights(np.concatenate([u[None], u + step * near, u - step * near]))
+        around = np.where(np.isfinite(around), -around, 1e300)
+        found = (around[1 : size + 1] - around[size + 1 :]) / (2 * step)
+        return float(around[0]), np.where(np.abs(found) < 1e200, found, 0.0)
 
     with np.errstate(all="ignore"):
-        best = optimize.minimize(both, start, jac=True, method="BFGS", options={"maxiter": 200}).x
-        step = 1e-3 * np.maximum(1.0, np.abs(best))
-        here, right, left = slopes(best, step)
-        hessian = (right + left - 2 * here) / step**2
-    sd = 1 / np.sqrt(np.where(hessian > 1e-12, hessian, 1.0))
-    rng = np.random.default_rng(11)
-    sample = best + 3 * sd * rng.standard_normal((SAMPLE_POINTS, size))
-    sample[0] = best
-    good = objective(sample) < objective(best[None])[0] + 200
-    return sample[good] if good.any() else best[None]
+        return np.asarray(optimize.minimize(slope, start, jac=True, method="BFGS", options={"maxiter": 200}).x)
 
 
 def _ends(compiled: CompiledModel, theta: Theta, centre: float, length: float, place: int) -> SupportMap:

@@ -735,13 +735,27 @@ def test_engines_are_found_by_target():
     assert "Use" in str(Identification().refuses(other, [Noise(sd=1)]))
 
 
+def test_rows_by_their_labels():
+    belief = NormalBelief(records=4, covariance=np.diag([1.0, 2.0]), prior_mean=[0, 0], prior_covariance=np.eye(2))
+    data = pd.DataFrame({"a": [0.1, 1.5, -0.3, 0.8], "b": [2.0, 0.4, -1.0, 0.3]}, index=list("wxyz"))
+
+    def risk(row):
+        user = User(belief, Identity(row, known=["a"]), ZeroOne())
+        return float(evaluate([Noise(sd=0.5)], user, user, data=data, replicates=3, seed=1).risk[0])
+
+    assert risk("y") == risk(2) and risk(["x", 3]) == risk([1, "z"]) and risk("y") != risk("x")
+    assert Identity("y").describe() == "which row is record y's, knowing all columns exactly"
+    with pytest.raises(InputError, match="No row has this label"):
+        risk("q")
+
+
 # -- bad input ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: Identity("none"), "all"),
+        (lambda: Identity(""), "whole number"),
         (lambda: Identity(1.5), "whole number"),
         (lambda: Identity([]), "row"),
         (lambda: Identity(0, known=[]), "known"),
