@@ -24,7 +24,7 @@ from ...channels.likelihood.product import together
 from ...protocols import Array
 from .model import CompiledModel, Theta, count_of
 from .programs import vectorised
-from .support import RecordGrid, SupportMap, find_grid, row_ends
+from .support import ORDER, RecordGrid, SupportMap, cuts_of, find_grid, informative, row_ends
 
 if TYPE_CHECKING:
     from pymc import Model
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 CHUNK = 1_000_000
 """Numbers held at a time when a likelihood is taken at many parameter points."""
-LARGEST_GRID = 4096
+LARGEST_GRID, MOST_CUTS = 4096, 256
 PROBES = 257
 """Places that are looked at for laws narrower than the nodes' distance."""
 RESOLVED = 4.0
@@ -42,8 +42,8 @@ RESOLVED = 4.0
 CLOSER, TINY = 16, 1e-7
 """Times that a peak is looked at more closely."""
 WHOLE, FLOOR = 1e-6, -690.0
-PANELS, ORDER = 4, 12
-"""Panels and nodes per panel of one record, where records do not share their nodes."""
+PANELS = 4
+"""Panels of one record, where records do not share their nodes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -379,8 +379,7 @@ class GridMarginal(SummedMarginal):
 
     @property
     def _distance(self) -> float:
-        grid = self.grids[0]
-        return (grid.high - grid.low) / (grid.count - 1)
+        return self.grids[0].step
 
     @property
     def _constant(self) -> float:
@@ -500,7 +499,8 @@ def marginal_kind(compiled: CompiledModel, observed: ReleaseLikelihood) -> type[
     if compiled.single is None or not compiled.scalar:
         return NodesMarginal
     column = observed.columns[0]
-    smooth = not np.isfinite(column.cuts).any() and column.support is None and np.isnan(column.known).all()
+    few = len(cuts_of(informative(column))) <= MOST_CUTS
+    smooth = few and column.support is None and np.isnan(column.known).all()
     open_ends = np.isinf(column.low).all() and np.isinf(column.high).all()
     return GridMarginal if compiled.discrete or (smooth and open_ends) else NodesMarginal
 

@@ -30,6 +30,8 @@ PLANNED = 32
 """Files drawn from the belief where there are no data and nothing else was asked for."""
 RELEASES, FEWEST = 100, 8
 """Releases of given data where nothing else was asked for, and how few they may become where they are dear."""
+WORK = 20_000_000
+"""Nodes of the parameters times nodes of a record from which on a release is so dear that they become fewer still."""
 SETTLED = 1e-3
 """Relative error of nodes up to which a number is called settled; the error itself is in the map."""
 TOGETHER = 512
@@ -61,8 +63,8 @@ class Quadrature(BaseEngine):
         Sample a release whose nodes do not settle, instead of marking it; ``engine="auto"`` does.
 
     Unless ``replicates`` says otherwise U is averaged over 100 releases of the data, or over 32 files drawn from the
-    belief. A fifth of them will do for records that are not normal, two fifths for two parameters, 8 at least; the map
-    says how many.
+    belief. A fifth of them will do for records that are not normal, two fifths for two parameters, 8 at least, or 3
+    where each takes long; the map says how many, and which masks ended at that budget.
 
     Examples
     --------
@@ -133,6 +135,7 @@ class Quadrature(BaseEngine):
         tally = Tally(len(users), len(masks), count)
         nodes, rough, marginalizations = np.zeros(len(masks), dtype=int), np.zeros(len(masks)), [""] * len(masks)
         trouble: list[dict[str, int]] = [{} for _ in masks]
+        budget = [""] * len(masks)
         sampled: dict[int, Point] = {}
         sampler = ReleaseSampler(Sampling(importance=True), compiled, users) if self.fallback else None
         waiting: list[tuple[int, int, ReleaseLikelihood, np.random.SeedSequence]] = []
@@ -162,7 +165,11 @@ class Quadrature(BaseEngine):
                         rough[i] = max(rough[i], found.record_error[k])
                         if problem.replicates is None:
                             dear = (5 if posteriors.support_maps else 1) * (2.5 if compiled.size > 1 else 1)
-                            tally.counts[i] = min(tally.counts[i], max(FEWEST, int(count / dear)))
+                            work = int(found.nodes[k]) * max(1, posteriors.record_nodes)
+                            fewest = int(np.clip(FEWEST * WORK // work, ALIKE, FEWEST))
+                            budget[i] = "" if fewest == FEWEST else f"{fewest} releases, as each takes long"
+                            few = max(FEWEST, int(count / dear)) if fewest == FEWEST else fewest
+                            tally.counts[i] = min(tally.counts[i], few)
             waiting = []
             if problem.replicates is None and r == ALIKE - 1:
                 tally.end_alike(r)
@@ -186,6 +193,8 @@ class Quadrature(BaseEngine):
             "integration_error": rough.tolist(),
             "releases": tally.counts.tolist(),
         }
+        if any(budget):
+            diagnostics["budget"] = budget
         if any(trouble):
             diagnostics["trouble"] = [
                 "; ".join(f"{what} ({k} of {count} releases)" for what, k in words.items()) for words in trouble

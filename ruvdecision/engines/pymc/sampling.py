@@ -165,6 +165,8 @@ class Sampling(BaseEngine):
         sampler.fresh = frozenset(i for i, mask in enumerate(masks) if self._kept(mask))
         count = problem.replicates or self._affordable(compiled)
         tally = _Tally(users, masks, count)
+        if problem.replicates is None and count < RELEASES:
+            tally.budget = f"{count} releases, as each takes long"
         try:
             with threadpool_limits(1):
                 for r, observed, for_draws, released in replicates_of(problem, compiled, tally):
@@ -230,6 +232,7 @@ class _Tally(Tally):
         super().__init__(len(users), len(masks), count)
         self.points: list[list[Point]] = [[] for _ in masks]
         self.kept: list[dict[int, Groups]] = [{} for _ in users]
+        self.budget = ""
 
     def keep(self, i: int, point: Point, groups: Groups) -> None:
         """Draws of a release, for each user with the target's."""
@@ -257,6 +260,7 @@ class _Tally(Tally):
             for key, entry in _summary(own).items():
                 found.setdefault(key, []).append(entry)
         found["releases"] = self.counts.tolist()
+        found["budget"] = [", ".join(filter(None, (self.budget, own))) for own in found["budget"]]
         if not done.all():
             found["unfinished"] = [not d for d in done]
         return found

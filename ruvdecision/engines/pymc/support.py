@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +25,8 @@ DROP = 34.0
 """Densities this far below their peak, in logs, are nothing."""
 MOST_COUNTS = 20_000
 """Values of a count that are summed."""
+ORDER = 12
+"""Gauss nodes of a panel."""
 SAMPLE_POINTS = 24
 """Parameter points that stand for all plausible ones."""
 
@@ -95,13 +98,34 @@ class RecordGrid:
     values: Array | None = None
     open: tuple[bool, bool] = (False, False)
     """Whether a release says that a count may lie anywhere below or above."""
+    cuts: tuple[float, ...] = ()
+    """Places where the likelihood of some record jumps or has a kink: the shared grid is cut there."""
 
     def points(self) -> tuple[Array, Array]:
         """Points and log weights for integrals over the records' law."""
         if self.values is not None:
             return self.values, np.zeros(len(self.values))
+        if self.cuts:
+            return self._panels()
         t = np.linspace(self.low, self.high, self.count)
-        return self.support_map.x(t), np.log((self.high - self.low) / (self.count - 1)) + self.support_map.log_slope(t)
+        return self.support_map.x(t), np.log(self.step) + self.support_map.log_slope(t)
+
+    @property
+    def step(self) -> float:
+        """The largest distance of two points on the mapped line, about."""
+        return (1.5 if self.cuts else 1.0) * (self.high - self.low) / (self.count - 1)
+
+    def _panels(self) -> tuple[Array, Array]:
+        """About as many Gauss nodes, in panels from cut to cut."""
+        inner = np.clip(self.support_map.t(self.cuts), self.low, self.high)
+        ends = np.unique(np.concatenate([[self.low, self.high], inner]))
+        counts = np.ceil(np.diff(ends) / (self.high - self.low) * self.count / ORDER).astype(int)
+        panels = [np.linspace(a, b, k + 1) for (a, b), k in zip(pairwise(ends.tolist()), counts, strict=True)]
+        start, stop = (np.concatenate([edges[some] for edges in panels]) for some in (slice(-1), slice(1, None)))
+        node, weight = gauss_legendre(ORDER)
+        half = (stop - start)[:, None] / 2
+        t = ((start + stop)[:, None] / 2 + half * node).ravel()
+        return self.support_map.x(t), np.log(half * weight).ravel() + self.support_map.log_slope(t)
 
     def refined(self) -> RecordGrid:
         """Twice as fine, and a little wider; counts twice as far where a release does not end them."""
@@ -133,7 +157,7 @@ class RecordGrid:
             steps = 0.5 * part.scale * np.exp(-self.support_map.log_slope(np.clip(self.support_map.t(near), low, high)))
         step = float(np.min(steps[np.isfinite(steps)], initial=np.inf))
         count = max(self.count, int(np.ceil((high - low) / step)) + 1 if step > 0 else largest + 1)
-        return None if count > largest else replace(self, low=low, high=high, count=count)
+        return None if count > largest else replace(self, low=low, high=high, count=count, cuts=cuts_of(part))
 
     def nodes(self, column: Observation, panels: int, order: int) -> tuple[Array, Array]:
         """Nodes and log weights, likelihood included, of each entry of a column: ``(K, n)`` both."""
@@ -288,6 +312,11 @@ def released_middles(column: Observation) -> Array:
     middle = np.where(np.isnan(known), middle, known)
     good = np.isfinite(middle)
     return np.where(good, middle, np.median(middle[good])) if good.any() else np.zeros(len(middle))
+
+
+def cuts_of(part: Observation) -> tuple[float, ...]:
+    """Places where what is told of some record is not smooth."""
+    return tuple(np.unique(part.cuts[np.isfinite(part.cuts)]).tolist())
 
 
 def no_density() -> InputError:

@@ -15,7 +15,7 @@ from scipy import special, stats
 
 import ruvdecision as ruv
 from ruvdecision.engines.pymc.one_record import _Axis, _PiecewiseGrid
-from ruvdecision.engines.pymc.support import SupportMap
+from ruvdecision.engines.pymc.support import RecordGrid, SupportMap
 
 LOSSES = {
     "quadratic": ruv.Quadratic(),
@@ -419,3 +419,13 @@ def test_the_error_of_a_mass_covers_what_the_points_miss(points: int, most: floa
     densities, errors = grid.densities(logs.copy())
     np.testing.assert_allclose(densities @ grid.rules[0], 1.0, rtol=1e-12)
     assert (errors + 1e-13 >= missed).all() and (errors < most).all()
+
+
+def test_a_shared_grid_is_cut_where_likelihoods_jump() -> None:
+    grid = RecordGrid(SupportMap(0.0), -40.0, 5.0, count=512, cuts=(0.7, 2.5))
+    x, log_weights = grid.points()
+    steps = np.where(x < 0.7, 1.0, np.where(x < 2.5, 3.0, 0.5))
+    a, b = np.exp([-0.7, -2.5])
+    assert np.sum(steps * np.exp(log_weights - x)) == pytest.approx((1 - a) + 3 * (a - b) + 0.5 * b, rel=1e-12)
+    even, log_even = RecordGrid(SupportMap(0.0), -40.0, 5.0, count=len(x)).points()
+    assert np.sum(np.exp(log_even - even)) == pytest.approx(1, rel=1e-12)
