@@ -132,9 +132,9 @@ class RecordGrid:
         if self.values is not None:
             more = len(self.values) * np.array(self.open)
             return replace(self, values=np.arange(self.values[0] - more[0], self.values[-1] + more[1] + 1))
-        margin = 0.1 * (self.high - self.low)
+        margin = 0.03 * (self.high - self.low)
         return replace(
-            self, low=self.low - margin, high=self.high + margin, count=int(2.4 * self.count), fine=2 * self.fine
+            self, low=self.low - margin, high=self.high + margin, count=int(2.1 * self.count), fine=2 * self.fine
         )
 
     def for_release(self, column: Observation, largest: int) -> RecordGrid | None:
@@ -152,12 +152,15 @@ class RecordGrid:
         )
         if not low < high:
             low, high = self.low, self.high  # the release lies outside of all that is plausible
-        near = np.clip(part.window(1.0)[1], *self.support_map.x(np.array([low, high])))
+        cuts, (left, right) = cuts_of(part), part.window(1.0)
+        # A likelihood that stays as it is from the last cut on needs no fine grid out there.
+        right = np.where(np.isposinf(right), np.maximum(left, cuts[-1] if cuts else -np.inf), right)
+        near = np.clip(right, *self.support_map.x(np.array([low, high])))
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             steps = 0.5 * part.scale * np.exp(-self.support_map.log_slope(np.clip(self.support_map.t(near), low, high)))
         step = float(np.min(steps[np.isfinite(steps)], initial=np.inf))
         count = max(self.count, int(np.ceil((high - low) / step)) + 1 if step > 0 else largest + 1)
-        return None if count > largest else replace(self, low=low, high=high, count=count, cuts=cuts_of(part))
+        return None if count > largest else replace(self, low=low, high=high, count=count, cuts=cuts)
 
     def nodes(self, column: Observation, panels: int, order: int) -> tuple[Array, Array]:
         """Nodes and log weights, likelihood included, of each entry of a column: ``(K, n)`` both."""
@@ -181,6 +184,7 @@ class RecordGrid:
         sure = ~np.isnan(known)
         a, b = (np.clip(self.support_map.t(np.where(sure, known, w)), self.low, self.high) for w in column.window())
         cuts = np.clip(self.support_map.t(places.T), a, b) if places.shape[1] else np.empty((0, column.n))
+        panels += int(np.max(b - a) / 4)  # a law has its mass within a few units of the mapped line
         even = a + (b - a) * np.linspace(0, 1, panels + 1)[:, None]
         edges = np.sort(np.concatenate([even, np.where(np.isfinite(cuts), cuts, a)]), axis=0)
         node, weight = gauss_legendre(order)

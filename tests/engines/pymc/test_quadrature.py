@@ -417,6 +417,12 @@ def test_replicates_and_planning(beliefs):
     assert found.uncertainty[0] == pytest.approx(float(truth.uncertainty[0]), rel=1e-9) and found.error[0] < 1e-9
 
 
+def test_a_budget_is_said(beliefs, monkeypatch):
+    monkeypatch.setattr("ruvdecision.engines.pymc.quadrature.WORK", 1)
+    found = solved(beliefs["known_variance"], Record(0), Quadratic(), [Noise(sd=1.0)], replicates=None)
+    assert found.diagnostics["budget"] == ["3 releases, as each takes long"] and found.diagnostics["releases"] == [3]
+
+
 @pytest.mark.slow
 def test_users_are_solved_together_and_progress_is_told(beliefs):
     users = [User(beliefs["mean_and_sd"], t, Quadratic()) for t in (Record(0), Parameter("sigma"))]
