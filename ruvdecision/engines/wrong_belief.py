@@ -56,7 +56,7 @@ class WrongBelief(Rewrite):
     noise. Otherwise it is an average over releases (100 unless ``replicates`` says otherwise, 8 where posteriors are
     sampled) of the expected loss under the agency's posterior, with the error of that average. With data the releases
     are those of the data. Few releases would not show what it costs not to know the mask: without data 150 are drawn at
-    least.
+    least where beliefs are normal.
     """
 
     own: Plan = field(kw_only=True)
@@ -125,7 +125,8 @@ class WrongBelief(Rewrite):
             count = SAMPLED  # every release is a run of a sampler
         wide = None
         if isinstance(self.own, UnknownMask) and problem.data is None and len(self.own.mixture(mask).masks) > 1:
-            wide, count = Widened.of(mask, self.agency), max(count, MISLED)
+            wide = Widened.of(mask, self.agency)
+            count = count if wide is None else max(count, MISLED)
         costs, within, believed, logs = np.zeros((4, count))
         first, second = itertools.tee(self._releases(mask, count, wide))
         pairs = zip(self.own.posteriors(mask, first), self.agency.posteriors(mask, second), strict=True)

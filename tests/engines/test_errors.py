@@ -76,7 +76,7 @@ def hidden(own: Any, target: Any = ruv.Record(0), loss: Any = ruv.Quadratic()) -
 CASES: dict[str, Callable[[], Estimate]] = {
     "unknown mask, 20 releases": lambda: solved(hidden(NORMAL), ruv.Noise(variance=0.5), replicates=20),
     "unknown mask": lambda: solved(hidden(NORMAL, ruv.Parameter("mu"), ruv.Absolute()), ruv.Noise(variance=0.5)),
-    "unknown mask, finite": lambda: solved(hidden(THIRDS), ruv.Noise(sd=0.7), replicates=100),
+    "unknown mask, finite": lambda: solved(hidden(THIRDS), ruv.Noise(sd=0.7), replicates=12),
     "wrong belief, data": lambda: solved(
         ruv.User(NORMAL, ruv.Record(0), ruv.Absolute(), truth=ruv.NormalBelief(3, 4.0, prior_variance=1.0)),
         ruv.Noise(variance=1.5),
