@@ -92,9 +92,6 @@ CASES: dict[str, Callable[[], Estimate]] = {
         engine=FixedRule("simulate"),
         replicates=60,
     ),
-    "largest, drawn releases": lambda: solved(
-        ruv.User(NORMAL, ruv.Maximum(), ruv.Quadratic()), ruv.Noise(variance=1.5), replicates=30
-    ),
     "quadrature, files": lambda: solved(
         ruv.User(belief("scale"), ruv.Record(0), ruv.Quadratic()), ruv.Noise(variance=1.5), engine=ruv.Quadrature(1e-6)
     ),
