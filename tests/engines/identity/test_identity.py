@@ -744,7 +744,7 @@ def test_rows_by_their_labels():
 
     def risk(row):
         user = User(belief, Identity(row, known=["a"]), ZeroOne())
-        return float(evaluate([Noise(sd=0.5)], user, user, data=data, replicates=3, seed=1).risk[0])
+        return float(evaluate([Noise(sd=0.5)], intruder=user, scientist=user, data=data, seed=1).risk[0])
 
     assert risk("y") == risk(2) and risk(["x", 3]) == risk([1, "z"]) and risk("y") != risk("x")
     assert Identity("y").describe() == "which row is record y's, knowing all columns exactly"
