@@ -301,7 +301,7 @@ class Page:
                 self.chosen = rumap.choose(max_risk=max_risk)
                 sentence = str(self.chosen)
                 more = f"<br>In words: {safe(self.chosen.order)}." if self.chosen.order else ""
-                kind = "warning" if self.chosen.within_error or not self.chosen.row.converged else ""
+                kind = "warning" if self.chosen.within_error or not self.chosen.converged else ""
             except (InfeasibleError, InputError) as error:
                 self.chosen, sentence, kind = None, f"No release is chosen. {error}", "warning"
             self.texts["verdict"].object = f'<div role="status">{banner(sentence, kind, more)}</div>'
@@ -332,7 +332,7 @@ class Page:
             return self.row
         if self.chosen is not None:
             # Of several users the row is that of the first who looks at the chosen release.
-            return rumap.released.index(self.chosen.release) if rumap.user_names else int(self.chosen.row.position)
+            return rumap.released.index(self.chosen.release) if rumap.user_names else int(self.chosen.position)
         # Nothing is chosen: the safest release is the nearest miss.
         return None if np.all(np.isnan(rumap.risk)) else int(np.nanargmin(rumap.risk))
 
@@ -625,7 +625,7 @@ def numbers(rumap: RUMap, choice: Any, looked: int | None) -> str:
     """Some rows of the map's table, the marked ones among them."""
     marks: dict[int, list[str]] = {}
     if choice is not None and not rumap.user_names:
-        marks.setdefault(int(choice.row.position), []).append("chosen")
+        marks.setdefault(int(choice.position), []).append("chosen")
         if choice.next_best is not None:
             marks.setdefault(int(choice.next_best.position), []).append("next best")
     if looked is not None:

@@ -75,9 +75,9 @@ def counted(size: int, what: str) -> str:
     return f"{size:,} {what}" + "s" * (size != 1)
 
 
-def short(x: float) -> str:
+def short(x: float, digits: int = 4) -> str:
     """Four digits, the way a summary shows a number."""
-    return f"{x:.4g}".replace("inf", "∞")
+    return f"{x:.{digits}g}".replace("inf", "∞")
 
 
 def cut(text: str, most: int) -> str:

@@ -529,7 +529,7 @@ def _write(
         labeller.keep_clear(np.array([x, x]), np.array([y - dy, y + dy]))
     if chosen is not None:
         text = _wrap(chosen.release, 30) + f"\nrisk {chosen.risk:.3g}, utility {chosen.utility:.3g}"
-        text += _typically(rumap.worst(), chosen.row.position)
+        text += _typically(rumap.worst(), chosen.position)
         labeller.call_out(text, chosen.utility, chosen.risk)
     if max_risk is not None and np.isfinite(max_risk):
         labeller.on_line(f"threshold {max_risk:.4g}", max_risk)

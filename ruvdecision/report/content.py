@@ -93,7 +93,7 @@ class Chapter:
     def kind(self) -> str:
         """Whether a reader must look twice before signing."""
         choice = self.choice
-        doubt = choice is not None and (choice.within_error or not choice.row.converged or choice.worthless)
+        doubt = choice is not None and (choice.within_error or not choice.converged or choice.worthless)
         return "warning" if self.failed or doubt else "decision"
 
     @cached_property
@@ -230,7 +230,7 @@ def _before_and_after(part: Chapter) -> list[ReportBlock]:
     rumap, choice = part.rumap, part.choice
     if choice is None:
         return []
-    i, unit = choice.row.position, str(rumap.attrs.get("unit", ""))
+    i, unit = choice.position, str(rumap.attrs.get("unit", ""))
     rows: list[TableRow] = []
     told: list[str] = []
     for place, (who, role) in enumerate(zip(ROLES, ("risk", "utility"), strict=True)):
@@ -301,12 +301,12 @@ def _worst_user(part: Chapter) -> str:
     """Whose risk it is, where several users look at the same releases or the intruder is a panel."""
     if part.whole.user_names:
         size = f"of {len(part.whole.user_names)} users; risk and utility of every release are those of the worst"
-        who = "" if part.choice is None else str(part.choice.row.columns.get("worst_user", ""))
+        who = "" if part.choice is None else str(part.choice.columns.get("worst_user", ""))
         return f"{who}, {size}." if who else f"The worst {size}."
     members = member_columns(part.rumap, "intruder")
     if not members or part.choice is None:
         return ""
-    i = part.choice.row.position
+    i = part.choice.position
     name = min(members, key=lambda k: np.nan_to_num(part.rumap.columns[members[k]][i], nan=np.inf))
     return f"{name} knows most after the chosen release, of {len(members)} intruders."
 
@@ -418,7 +418,7 @@ def _tables(part: Chapter, rows: Positions, caption: str, columns: Sequence[str]
         return []
     if rows.size <= part.rows + 2:
         return [_table(part, rows, f"{caption} ({rows.size})", columns)]
-    few = {*evenly(rows, part.rows).tolist(), *([] if part.choice is None else [part.choice.row.position])}
+    few = {*evenly(rows, part.rows).tolist(), *([] if part.choice is None else [part.choice.position])}
     excerpt = rows[np.isin(rows, list(few))]
     title = f"{caption} ({excerpt.size} of {rows.size})"
     whole = Fold(f"All {rows.size:,} of them", [_table(part, rows, f"{caption} ({rows.size})", columns)])
@@ -427,7 +427,7 @@ def _tables(part: Chapter, rows: Positions, caption: str, columns: Sequence[str]
 
 def _table(part: Chapter, rows: Positions, caption: str, columns: Sequence[str]) -> Table:
     rumap = part.rumap
-    chosen = None if part.choice is None else part.choice.row.position
+    chosen = None if part.choice is None else part.choice.position
     flagged = doubtful(rumap)
     lines = []
     for i in rows.tolist():

@@ -113,7 +113,7 @@ def limits(rumap: RUMap, choice: Choice | None, limit: Limit | None) -> list[Rep
         blocks.append(Paragraph("It is not proved that no mechanism does better than this line.", "warning"))
     facts = []
     if choice is not None and np.isfinite([choice.risk, choice.utility]).all():
-        found = limit.shortfall(rumap.take([choice.row.position])).iloc[0]
+        found = limit.shortfall(rumap.take([choice.position])).iloc[0]
         if not np.isnan(found["share"]):
             facts.append(
                 f"At the risk of the chosen release the limit is {number(float(found['limit']), 4)}; the chosen "
