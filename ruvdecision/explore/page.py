@@ -13,18 +13,16 @@ from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
-import pandas as pd
 import panel as pn
 
 from .._version import __version__
-from ..decide import not_dominated
-from ..errors import InfeasibleError, InputError, RuvError
+from ..errors import InputError, RuvError
 from ..maps.rumap import RUMap
-from ..maps.scores import Column
 from ..maps.show import HEADS, clean, counted, entry, evenly, number, user_columns
 from ..plots.theme import use_files_only
 from ..report import render_report
-from ..report.formulas import formulas
+from ..report.content import Chapter, release_table, told_users, tried
+from ..report.document import Items, fragment
 from ..report.picture import draw_map_png
 from .drawing import BeliefDrawing, MapDrawing
 from .microdata import own_topic, read_upload
@@ -296,19 +294,16 @@ class Page:
     def _draw(self, level: int, built: Built) -> None:
         rumap, max_risk = built.rumap, float(self.threshold.value)
         if level >= CHOICE:
-            kind, more = "", ""
-            try:
-                self.chosen = rumap.choose(max_risk=max_risk)
-                sentence = str(self.chosen)
-                more = f"<br>In words: {safe(self.chosen.order)}." if self.chosen.order else ""
-                kind = "warning" if self.chosen.within_error or not self.chosen.converged else ""
-            except (InfeasibleError, InputError) as error:
-                self.chosen, sentence, kind = None, f"No release is chosen. {error}", "warning"
-            self.texts["verdict"].object = f'<div role="status">{banner(sentence, kind, more)}</div>'
+            self.part = Chapter(self.topic.title, rumap, max_risk)
+            self.chosen = self.part.choice
+            more = f"<br>In words: {safe(self.chosen.order)}." if self.chosen is not None and self.chosen.order else ""
+            said = banner(self.part.sentence, self.part.kind, more)
+            self.texts["verdict"].object = f'<div role="status">{said}</div>'
         if level == MAP:
             self._quietly(lambda: self.drawing.show(rumap, max_risk, self.chosen))
             self.texts["legend"].object = legend(self.drawing, rumap, built)
-            self.texts["formulas"].object = set_formulas(rumap, built)
+            lines = [f'<div class="wide">{formula}</div>' for formula in built.formulas]
+            self.texts["formulas"].object = "".join(lines) + fragment(told_users(self.part))
         elif level == CHOICE:
             self._quietly(lambda: self.drawing.choose(max_risk, self.chosen, move=not self._held))
         self._held = False
@@ -319,8 +314,9 @@ class Page:
         self.to_own.visible = built.own is not None
         self.texts["looked"].object = looked_at(built, self.row, self.look)
         if level >= CHOICE:
-            self.texts["why"].object = facts(rumap, self.chosen, max_risk)
-        self.texts["numbers"].object = numbers(rumap, self.chosen, self.row)
+            meaning = () if self.chosen is None else self.chosen.meaning
+            self.texts["why"].object = fragment([Items([*tried(self.part), *meaning])])
+        self.texts["numbers"].object = numbers(self.part, self.row)
         self._believe(built, slow=self.static)
 
     def _find(self, built: Built) -> int | None:
@@ -583,64 +579,17 @@ def looked_at(built: Built, row: int | None, look: str) -> str:
     return f"<p><strong>{safe(built.rumap.releases[row])}</strong> ({how}): {html.escape(pairs)}.{said}</p>"
 
 
-def set_formulas(rumap: RUMap, built: Built) -> str:
-    """Formulas with the numbers of the settings, and the users as the map has them."""
-    lines = [f'<div class="wide">{formula}</div>' for formula in built.formulas]
-    said = []
-    for place, who in enumerate(("intruder", "scientist")):
-        words = str(rumap.attrs.get(who, "")).strip()
-        said += [f"<p>{safe(words)}</p>"] if words else []
-        user = None if rumap.users is None or rumap.user_names else rumap.users[place]
-        lines_of = formulas(user, who) if user is not None else []
-        said += [f"<p class='quiet'>{'<br>'.join(safe(line) for line in lines_of)}</p>"] if lines_of else []
-        score = getattr(rumap, "risk_score" if who == "intruder" else "utility_score")
-        role = "Risk" if who == "intruder" else "Utility"
-        means = f"the column {score.name}" if isinstance(score, Column) else score.words(who)
-        said.append(f"<p class='quiet'>{role}: {safe(means)}.</p>")
-    return "".join([*lines, *said])
-
-
-def facts(rumap: RUMap, choice: Any, max_risk: float) -> str:
-    """Why this release: how many were allowed, and what the threshold costs."""
-    case = rumap.worst() if rumap.user_names else rumap
-    lines = []
-    if choice is not None:
-        verb = "has" if choice.allowed == 1 else "have"
-        allowed = f"{choice.allowed:,} of {counted(len(case), 'candidate release')} {verb} a risk of at most"
-        most = "; among them this one is the most useful" if choice.allowed > 1 else ""
-        lines.append(f"{allowed} {number(max_risk, 4)}{most}.")
-        known = np.flatnonzero(~np.isnan(case.utility) & ~np.isnan(case.risk))
-        best = int(known[np.argmax(case.utility[known])])
-        if case.utility[best] > choice.utility:
-            u, r = number(float(case.utility[best]), 4), number(float(case.risk[best]), 4)
-            lines.append(f"Without the threshold it would be {case.releases[best]}, with utility {u} and risk {r}.")
-        lines += choice.meaning
-    front = int(not_dominated(case.risk, case.utility).sum())
-    verb = "is" if front == 1 else "are"
-    lines.append(f"{counted(front, 'release')} {verb} on the frontier: no other one is as safe and more useful.")
-    return f"<ul>{''.join(f'<li>{safe(line)}</li>' for line in lines)}</ul>"
-
-
-def numbers(rumap: RUMap, choice: Any, looked: int | None) -> str:
+def numbers(part: Chapter, looked: int | None) -> str:
     """Some rows of the map's table, the marked ones among them."""
-    marks: dict[int, list[str]] = {}
-    if choice is not None and not rumap.user_names:
-        marks.setdefault(int(choice.position), []).append("chosen")
-        if choice.next_best is not None:
-            marks.setdefault(int(choice.next_best.position), []).append("next best")
-    if looked is not None:
-        marks.setdefault(looked, []).append("you look at it")
+    rumap = part.rumap
     known = np.flatnonzero(~np.isnan(rumap.risk) & ~np.isnan(rumap.utility))
     some = evenly(known[np.argsort(rumap.risk[known], kind="stable")], EXCERPT).tolist()
-    rows = sorted({*marks, *some}, key=lambda i: (float(np.nan_to_num(rumap.risk[i], nan=np.inf)), i))
-    table = pd.DataFrame({"release": [clean(rumap.releases[i]) for i in rows]})
-    for column in user_columns(rumap):
-        table[HEADS.get(column, column)] = [entry(rumap, column, i) for i in rows]
-    table["mark"] = [", ".join(marks.get(i, [])) for i in rows]
-    more = len(rumap) - len(rows)
-    rest = f'<p class="quiet">{counted(more, "further release")} in the CSV file.</p>' if more else ""
-    wide = '<div class="wide" tabindex="0" role="region" aria-label="Numbers">'
-    return f"{wide}{table.to_html(index=False, border=0)}</div>{rest}"
+    looked = None if part.whole.user_names else looked  # of several users the table is that of the worst
+    marked = [looked] if part.choice is None else [looked, part.choice.position]
+    rows = np.array(sorted({*some, *(i for i in marked if i is not None)}, key=lambda i: (rumap.risk[i], i)))
+    rest = counted(len(rumap) - rows.size, "further release")
+    caption = f"{counted(rows.size, 'release')} in order of risk; {rest} in the CSV file"
+    return fragment([release_table(part, rows, caption, user_columns(rumap), looked)])
 
 
 # -- the whole -----------------------------------------------------------------------------------------

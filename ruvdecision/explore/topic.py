@@ -227,7 +227,8 @@ def threshold_stops(rumap: RUMap, default: float | None) -> tuple[tuple[float, .
         room = 0.1 * (high - low) or 0.1 * abs(high) or 1.0
         first = max(low - room, low / 2) if low > 0 else low - room
         stops = tuple(float(f"{v:.3g}") for v in np.linspace(first, high + room, 161))
-    return tuple(sorted({*stops, default})), default
+    score, most = rumap.risk_score, max(high, rumap.risk_score.highest)
+    return tuple(sorted({default, *(s for s in stops if score.lowest < s <= most)})), default
 
 
 # -- formulas ------------------------------------------------------------------------------------------

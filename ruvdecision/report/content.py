@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from string import ascii_uppercase
 from typing import Any
@@ -56,9 +56,9 @@ class Chapter:
     name: str
     whole: RUMap
     max_risk: float | None
-    extras: Extras
-    anchor: str
-    rows: int
+    extras: Extras = field(default_factory=Extras)
+    anchor: str = "map"
+    rows: int = ROWS
 
     @cached_property
     def rumap(self) -> RUMap:
@@ -132,7 +132,7 @@ def compose(
     first += [Terms(_conditions(parts)), Table("Signed", ("", "name", "date", "signature"), signers, (False,) * 4)]
     first.append(Paragraph(f"Fingerprint of the map{'s' * panel}: sha256 {_fingerprint(maps)}", "quiet"))
     topics: dict[str, tuple[str, Callable[[Chapter], Sequence[ReportBlock]]]] = {
-        "The users" if any(m.uncertainties for m in maps.values()) else "Risk and utility": ("users", _users),
+        "The users" if any(m.uncertainties for m in maps.values()) else "Risk and utility": ("users", told_users),
         "The releases": ("releases", _releases),
         "Measures and other columns": ("measures", _measures),
         "How sure that is": ("sure", lambda c: sureness(c.rumap, c.choice, c.order, max_risk, c.rows)),
@@ -257,7 +257,7 @@ def _conditions(parts: Sequence[Chapter]) -> list[tuple[str, str]]:
     pairs = []
     if len(parts) == 1:
         (part,) = parts
-        pairs.append(("tried", " ".join(_tried(part))))
+        pairs.append(("tried", " ".join(tried(part))))
         worst = _worst_user(part)
         pairs += [("worst user", worst)] if worst else []
         if part.choice is not None and part.choice.remarks:
@@ -275,7 +275,8 @@ def _conditions(parts: Sequence[Chapter]) -> list[tuple[str, str]]:
     return [*pairs, ("conditions", " ".join(holds))]
 
 
-def _tried(part: Chapter) -> Iterator[str]:
+def tried(part: Chapter) -> Iterator[str]:
+    """What was tried, how much of it is allowed, and what the threshold costs."""
     rumap, choice = part.rumap, part.choice
     names = list(dict.fromkeys(rumap.techniques))
     listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
@@ -368,7 +369,8 @@ def _in_words(part: Chapter) -> str:
 # -- annexes -------------------------------------------------------------------------------------------
 
 
-def _users(part: Chapter) -> list[ReportBlock]:
+def told_users(part: Chapter) -> list[ReportBlock]:
+    """Who the users are, in words and formulas."""
     several: list[ReportBlock] = []
     if part.whole.user_names:
         said = f"{len(part.whole.user_names)} users look at the same releases: {'; '.join(part.whole.user_names)}. "
@@ -389,7 +391,7 @@ def _releases(part: Chapter) -> list[ReportBlock]:
         shown = evenly(rest, REST)
         more = f"; {rest.size - shown.size} more are left out evenly, the map's own table has all"
         caption = f"Releases that are not on the frontier ({shown.size}{more if shown.size < rest.size else ''})"
-        table = _table(part, shown, caption, columns)
+        table = release_table(part, shown, caption, columns)
         why = zip(table.rows, reasons(rumap, shown), strict=True)
         rows = [TableRow((*row.cells, reason), row.kind) for row, reason in why]
         table = Table(caption, (*table.head, "why not"), rows, (*table.numbers, False))
@@ -417,21 +419,25 @@ def _tables(part: Chapter, rows: Positions, caption: str, columns: Sequence[str]
     if not rows.size:
         return []
     if rows.size <= part.rows + 2:
-        return [_table(part, rows, f"{caption} ({rows.size})", columns)]
+        return [release_table(part, rows, f"{caption} ({rows.size})", columns)]
     few = {*evenly(rows, part.rows).tolist(), *([] if part.choice is None else [part.choice.position])}
     excerpt = rows[np.isin(rows, list(few))]
     title = f"{caption} ({excerpt.size} of {rows.size})"
-    whole = Fold(f"All {rows.size:,} of them", [_table(part, rows, f"{caption} ({rows.size})", columns)])
-    return [_table(part, excerpt, title, columns), whole]
+    whole = Fold(f"All {rows.size:,} of them", [release_table(part, rows, f"{caption} ({rows.size})", columns)])
+    return [release_table(part, excerpt, title, columns), whole]
 
 
-def _table(part: Chapter, rows: Positions, caption: str, columns: Sequence[str]) -> Table:
+def release_table(
+    part: Chapter, rows: Positions, caption: str, columns: Sequence[str], looked: int | None = None
+) -> Table:
+    """Some releases with these columns; the chosen one, doubtful ones and one that a reader looks at are marked."""
     rumap = part.rumap
     chosen = None if part.choice is None else part.choice.position
     flagged = doubtful(rumap)
     lines = []
     for i in rows.tolist():
-        marks = {"chosen": i == chosen, "not converged": not rumap.converged[i], "see diagnostics": flagged[i]}
+        marks = {"chosen": i == chosen, "you look at it": i == looked}
+        marks |= {"not converged": not rumap.converged[i], "see diagnostics": flagged[i]}
         kind = "chosen" if i == chosen else "doubtful" if flagged[i] or not rumap.converged[i] else ""
         cells = [entry(rumap, k, i, 3) for k in columns]
         lines.append(TableRow((rumap.releases[i], *cells, ", ".join(k for k, found in marks.items() if found)), kind))
