@@ -17,11 +17,10 @@ import panel as pn
 
 from .._version import __version__
 from ..errors import InputError, RuvError
-from ..maps.rumap import RUMap
 from ..maps.show import HEADS, clean, counted, entry, evenly, number, user_columns
 from ..plots.theme import use_files_only
 from ..report import render_report
-from ..report.content import Chapter, release_table, told_users, tried
+from ..report.content import Chapter, in_words, release_table, told_users, tried
 from ..report.document import Items, fragment
 from ..report.picture import draw_map_png
 from .drawing import BeliefDrawing, MapDrawing
@@ -90,9 +89,7 @@ class Page:
         self.sheets = [BeliefDrawing(dark, 0), BeliefDrawing(dark, 2)]
         self._held, self._ticks, self._polls = False, [], []  # type: bool, list[Any], list[Any]
         self._widgets()
-        self.texts = {
-            name: pn.pane.HTML("", stylesheets=[CSS], sizing_mode="stretch_width", margin=(0, 10)) for name in TEXTS
-        }
+        self.texts = {name: pane(margin=(0, 10)) for name in TEXTS}
         self.panes = [pn.pane.Bokeh(sheet.figure, sizing_mode="stretch_width") for sheet in self.sheets]
         self.view = self._layout()
         # A browser looks on; otherwise everything is done at once.
@@ -114,21 +111,16 @@ class Page:
         self.shown = [c for c in self.topic.controls if not self.static or c.name in states]
         # Disabled while there is nothing to choose: a static file has one state per choice of every widget that is not.
         hidden = {"options": [], "visible": False, "disabled": True}
-        self.maps = pn.widgets.Select(label="Map", sizing_mode="stretch_width", **hidden)
+        wide: dict[str, Any] = {"sizing_mode": "stretch_width"}
+        self.maps = pn.widgets.Select(label="Map", **hidden, **wide)
         self.maps.param.watch(lambda event: self._changed(None), "value")
-        self.threshold = pn.widgets.DiscreteSlider(
-            label="Largest tolerable risk (or drag the line)", options=[0.5, 1.0], sizing_mode="stretch_width"
-        )
+        said = "Largest tolerable risk (or drag the line)"
+        self.threshold = pn.widgets.DiscreteSlider(label=said, options=[0.5, 1.0], **wide)
         self.threshold.param.watch(lambda event: self.due(CHOICE), "value")
-        self.example = pn.widgets.IntSlider(
-            label="Example file that the posteriors are drawn for",
-            start=1,
-            end=50,
-            value=1,
-            sizing_mode="stretch_width",
-        )
+        said = "Example file that the posteriors are drawn for"
+        self.example = pn.widgets.IntSlider(label=said, start=1, end=50, value=1, **wide)
         self.example.param.watch(lambda event: self.due(LOOK), "value")
-        self.walk = pn.widgets.IntSlider(label="Release that you look at", start=0, end=1, sizing_mode="stretch_width")
+        self.walk = pn.widgets.IntSlider(label="Release that you look at", start=0, end=1, **wide)
         self.walk.param.watch(lambda event: self._tapped(event.new), "value")
         self.play = pn.widgets.Toggle(label=f"▶ Play: {self._played()}", visible=self.topic.play is not None)
         self.play.param.watch(self._play, "value")
@@ -145,7 +137,7 @@ class Page:
         found: dict[str, Any] = {}
         for c in self.topic.controls:
             value = self.controls[c.name].value
-            found[c.name] = tuple(value) if isinstance(c, Pick) and c.most > 1 else value
+            found[c.name] = tuple(value) if c.several else value
         if self.maps.value:
             found["map."] = self.maps.value
         return found
@@ -156,9 +148,8 @@ class Page:
         self.due(MAP)
 
     def _reset(self) -> None:
-        self._quietly(
-            lambda: [self.controls[c.name].param.update(value=_loose(c, c.default)) for c in self.topic.controls]
-        )
+        loose = {c.name: list(c.default) if c.several else c.default for c in self.topic.controls}
+        self._quietly(lambda: [self.controls[name].param.update(value=value) for name, value in loose.items()])
         self.look, self.query = "chosen", {}
         self.example.value, self.threshold.value = 1, self._default
         self.refresh(MAP, start=False)
@@ -261,9 +252,8 @@ class Page:
                 self._wait(job)
 
     def _waiting(self, text: str, *, compute: bool = False, stop: bool = False, bad: bool = False) -> None:
-        self.texts["progress"].object = (
-            f'<div role="status">{banner(text, "warning" if bad else "")}</div>' if text else ""
-        )
+        said = banner(text, "warning" if bad else "") if text else ""
+        self.texts["progress"].object = f'<div role="status">{said}</div>' if text else ""
         self.compute.visible, self.stop.visible = compute, stop
 
     def _fit(self) -> None:
@@ -301,7 +291,7 @@ class Page:
             self.texts["verdict"].object = f'<div role="status">{said}</div>'
         if level == MAP:
             self._quietly(lambda: self.drawing.show(rumap, max_risk, self.chosen))
-            self.texts["legend"].object = legend(self.drawing, rumap, built)
+            self.texts["legend"].object = legend(self.drawing, self.part, built)
             lines = [f'<div class="wide">{formula}</div>' for formula in built.formulas]
             self.texts["formulas"].object = "".join(lines) + fragment(told_users(self.part))
         elif level == CHOICE:
@@ -362,13 +352,12 @@ class Page:
         self.sample.disabled = True
 
         def poll() -> None:
-            if job.ended.is_set():
-                watch.stop()
-                self.sample.disabled = False
-                self._believe(built, found=job.result or [])
-            self.texts["belief0"].object = (
-                "<p>Sampling…</p>" if not job.ended.is_set() else self.texts["belief0"].object
-            )
+            if not job.ended.is_set():
+                self.texts["belief0"].object = "<p>Sampling…</p>"
+                return
+            watch.stop()
+            self.sample.disabled = False
+            self._believe(built, found=job.result or [])
 
         watch = pn.state.add_periodic_callback(poll, period=300)
 
@@ -438,14 +427,8 @@ class Page:
         )
         moved = [item for c in self.shown for item in labelled(c, self.controls[c.name])]
         buttons = pn.FlexBox(self.play, self.compute, self.stop, self.reset) if not self.static else pn.FlexBox()
-        settings = pn.Column(
-            heading("Settings"),
-            self.maps,
-            self.threshold,
-            *moved,
-            buttons,
-            styles={"flex": "1 1 270px", "min-width": "250px"},
-        )
+        narrow = {"flex": "1 1 270px", "min-width": "250px"}
+        settings = pn.Column(heading("Settings"), self.maps, self.threshold, *moved, buttons, styles=narrow)
         picture = pn.Column(
             pn.pane.Bokeh(self.drawing.figure, **stretch), text["legend"], text["progress"],
             styles={"flex": "3 1 340px", "min-width": "min(100%, 340px)"},
@@ -460,8 +443,7 @@ class Page:
         )  # fmt: skip
         looking = [] if self.static else [pn.FlexBox(self.to_chosen, self.to_own), self.walk]
         parts = [
-            pn.pane.HTML(head, stylesheets=[CSS], **stretch), pn.pane.HTML(questions, stylesheets=[CSS], **stretch),
-            text["verdict"], pn.FlexBox(picture, settings, **stretch),
+            pane(head), pane(questions), text["verdict"], pn.FlexBox(picture, settings, **stretch),
             heading("The release that you look at"), *looking, text["looked"],
             self.believing,
             heading("Why this release"), text["why"], heading("Formulas and users"), text["formulas"],
@@ -480,23 +462,17 @@ TEXTS = ("verdict", "legend", "progress", "looked", "belief0", "belief1", "why",
 
 def widget(control: Slider | Pick, value: Any, only: Sequence[Any] | None = None) -> Any:
     """Panel's widget for a control; ``only`` some of its values for a static file."""
-    wide = {"sizing_mode": "stretch_width"}
+    look = {"label": control.label, "sizing_mode": "stretch_width"}
     if isinstance(control, Slider):
         stops = control.stops if only is None else sorted({*only, control.default})
-        return pn.widgets.DiscreteSlider(
-            label=control.label, options={number(s, 6): s for s in stops}, value=value, **wide
-        )
+        return pn.widgets.DiscreteSlider(options={number(s, 6): s for s in stops}, value=value, **look)
     options = {clean(words): option for option, words in control.options.items()}
-    if only is not None and control.most > 1:
-        return pn.widgets.Select(
-            label=control.label,
-            options={", ".join(control.options[o] for o in one): one for one in only},
-            value=tuple(value),
-            **wide,
-        )
-    if control.most > 1:
-        return pn.widgets.CheckBoxGroup(label=control.label, options=options, value=list(value), **wide)
-    return pn.widgets.Select(label=control.label, options=options, value=value, **wide)
+    if not control.several:
+        return pn.widgets.Select(options=options, value=value, **look)
+    if only is None:
+        return pn.widgets.CheckBoxGroup(options=options, value=list(value), **look)
+    sets = {", ".join(control.options[o] for o in one): one for one in only}
+    return pn.widgets.Select(options=sets, value=tuple(value), **look)
 
 
 def safe(text: object) -> str:
@@ -509,24 +485,21 @@ def live() -> bool:
     return pn.state.curdoc is not None and pn.state.curdoc.session_context is not None
 
 
-def _loose(control: Slider | Pick, value: Any) -> Any:
-    return list(value) if isinstance(control, Pick) and control.most > 1 else value
-
-
 def labelled(control: Slider | Pick, made: Any) -> list[Any]:
     """A widget with what its own look leaves out: the name of a group of boxes, and the hint."""
-    said = [f"<strong>{html.escape(control.label)}</strong>"] if isinstance(control, Pick) and control.most > 1 else []
-    hint = (
-        [pn.pane.HTML(f"<p class='quiet'>{safe(control.hint)}</p>", stylesheets=[CSS], margin=(-4, 10, 4, 10))]
-        if control.hint
-        else []
-    )
-    return [*(pn.pane.HTML(s, stylesheets=[CSS], margin=(5, 10, 0, 10)) for s in said), made, *hint]
+    name = [pane(f"<strong>{safe(control.label)}</strong>", margin=(5, 10, 0, 10))] * control.several
+    hint = [pane(f"<p class='quiet'>{safe(control.hint)}</p>", margin=(-4, 10, 4, 10))] if control.hint else []
+    return [*name, made, *hint]
+
+
+def pane(text: str = "", **look: Any) -> Any:
+    """Some HTML in the page's own look."""
+    return pn.pane.HTML(text, stylesheets=[CSS], sizing_mode="stretch_width", **look)
 
 
 def heading(text: str) -> Any:
     """A heading between parts of the page."""
-    return pn.pane.HTML(f"<h2>{text}</h2>", stylesheets=[CSS], margin=(0, 10))
+    return pane(f"<h2>{text}</h2>", margin=(0, 10))
 
 
 def button(name: str, act: Callable[[], Any], kind: str = "default", visible: bool = True) -> Any:
@@ -541,32 +514,22 @@ def banner(text: str, kind: str = "", more: str = "") -> str:
     return f'<p class="banner {kind}">{safe(text)}{more}</p>'
 
 
-def legend(drawing: MapDrawing, rumap: RUMap, built: Built) -> str:
+def legend(drawing: MapDrawing, part: Chapter, built: Built) -> str:
     """What the marks of the map are, and what the map shows for somebody who cannot see it."""
     marks = [f'<span><b style="color:{colour}">{sign}</b> {safe(name)}</span>' for sign, colour, name in drawing.legend]
-    marks += [
-        "<span>★ chosen</span>",
-        "<span>◯ you look at it</span>",
-        '<span><b style="background:#F0E44299">▁</b> frontier</span>',
-    ]
-    if rumap.user_names:
+    marks += ["<span>★ chosen</span>", "<span>◯ you look at it</span>"]
+    marks.append('<span><b style="background:#F0E44299">▁</b> frontier</span>')
+    if part.whole.user_names:
         marks.append("<span>┈ worst case over the snoopers</span>")
-    known = ~np.isnan(rumap.risk) & ~np.isnan(rumap.utility)
-    ends = (
-        [number(float(f(v[known])), 4) for v in (rumap.utility, rumap.risk) for f in (np.min, np.max)]
-        if known.any()
-        else ["none"] * 4
-    )
-    run = f"Utility runs from {ends[0]} to {ends[1]}, risk from {ends[2]} to {ends[3]}."
-    words = f"A risk-utility map of {counted(len(rumap), 'release')}. {run}"
     notes = "".join(f"<li>{safe(n)}</li>" for n in (*built.notes, *(f"{r.capitalize()}." for r in drawing.remarks)))
-    return f'<p class="hidden">{words}</p><p class="legend">{" ".join(marks)}</p><ul class="quiet">{notes}</ul>'
+    words = f'<p class="hidden">{safe(in_words(part)) if part.drawable else ""}</p>'
+    return f'{words}<p class="legend">{" ".join(marks)}</p><ul class="quiet">{notes}</ul>'
 
 
 def legend_of_beliefs() -> Any:
     """What the marks of the posteriors are."""
     text = "Dashed: before the release. Filled: after it. Line: best estimate. Diamond: the truth of the example."
-    return pn.pane.HTML(f'<p class="quiet">{text}</p>', stylesheets=[CSS], sizing_mode="stretch_width")
+    return pane(f'<p class="quiet">{text}</p>')
 
 
 def looked_at(built: Built, row: int | None, look: str) -> str:
@@ -601,24 +564,17 @@ class FilePage:
     def __init__(self, dark: bool = False, debug: bool = False) -> None:
         self.dark, self.debug = dark, debug
         self.page: Page | None = None
-        self.drop = pn.widgets.FileInput(
-            accept=".csv,.tsv,.txt,.parquet,.dta,.sav", sizing_mode="stretch_width", label="A file of records"
-        )
+        kinds = {"accept": ".csv,.tsv,.txt,.parquet,.dta,.sav", "label": "A file of records"}
+        self.drop = pn.widgets.FileInput(sizing_mode="stretch_width", **kinds)
         self.drop.param.watch(lambda event: self.open(str(self.drop.filename or "file.csv"), event.new), "value")
-        self.said = pn.pane.HTML("", stylesheets=[CSS], sizing_mode="stretch_width")
+        self.said = pane()
         head = (
             "<h1>Your own file</h1><p>Choose a file of records (CSV, or what <code>ruvdecision measure</code> reads), "
             "or drop it on the button. It stays on this machine, in the memory of this program; nothing of it gets "
             "into an address or a log.</p>"
         )
         self.body = pn.Column(sizing_mode="stretch_width")
-        self.view = pn.Column(
-            pn.pane.HTML(head, stylesheets=[CSS], sizing_mode="stretch_width"),
-            self.drop,
-            self.said,
-            self.body,
-            sizing_mode="stretch_width",
-        )
+        self.view = pn.Column(pane(head), self.drop, self.said, self.body, sizing_mode="stretch_width")
 
     def open(self, name: str, content: bytes) -> None:
         """Show a file."""
@@ -645,7 +601,7 @@ def navigation(topics: Sequence[Topic], current: str, theme: str) -> Any:
     switch = "Light page" if theme == "dark" else "Dark page"
     items = "".join(link(name, title) for name, title in links)
     items += link(current, switch, theme="default" if theme == "dark" else "dark")
-    return pn.pane.HTML(f'<nav aria-label="Topics">{items}</nav>', stylesheets=[CSS], sizing_mode="stretch_width")
+    return pane(f'<nav aria-label="Topics">{items}</nav>')
 
 
 def around(dark: bool, where: str) -> tuple[str, dict[str, Any]]:

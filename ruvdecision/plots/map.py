@@ -148,12 +148,7 @@ def rumap(
         _set_axes(ax, rumap, np.append(x[shown], wide), np.append(y[shown], tall), region, log)
 
         colours = cycle([(c, m, s) for s in LINES for c, m in zip(look_of(ax).colours, MARKERS, strict=True)])
-        techniques = dict.fromkeys(rumap.techniques)
-        if len(techniques) > MOST_TECHNIQUES:
-            curves = [_Curve(f"{len(techniques):,} techniques", np.flatnonzero(shown))]
-        else:
-            curves = [c for technique in techniques for c in curves_of(rumap, technique, shown)]
-        looks = [(next(colours), curve) for curve in curves]
+        looks = [(next(colours), curve) for curve in all_curves(rumap, shown)]
         if frontier and case is not None:
             # Of several users the frontier is that of the worst case: a choice is among releases, not among users.
             _draw_frontier(ax, case.utility, case.risk, ~(np.isnan(case.utility) | np.isnan(case.risk)))
@@ -246,6 +241,14 @@ class _Curve:
     rows: Positions
     parameter: str | None = None
     at: Array | None = None
+
+
+def all_curves(rumap: RUMap, shown: Rows) -> list[_Curve]:
+    """What is drawn of a map: the curves of each technique, or one cloud if there are too many to tell apart."""
+    techniques = dict.fromkeys(rumap.techniques)
+    if len(techniques) > MOST_TECHNIQUES:
+        return [_Curve(f"{len(techniques):,} techniques", np.flatnonzero(shown))]
+    return [curve for technique in techniques for curve in curves_of(rumap, technique, shown)]
 
 
 def curves_of(rumap: RUMap, technique: str, shown: Rows) -> list[_Curve]:

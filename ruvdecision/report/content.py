@@ -210,7 +210,7 @@ def _decisions(parts: Sequence[Chapter], max_risk: float | None) -> list[ReportB
         blocks = [Paragraph(parts[0].sentence, "decision")]
     drawn = [part for part in parts if part.drawable]
     for k, some in enumerate((drawn[i : i + TOGETHER] for i in range(0, len(drawn), TOGETHER)), start=1):
-        words = " ".join(f"{part.name}: {_in_words(part)}" for part in some)
+        words = " ".join(f"{part.name}: {in_words(part)}" for part in some)
         high = -(-len(some) // min(len(some), 3))
         drawing = _small_maps(some, max_risk)
         blocks.append(Picture(drawing, _caption(some), words, f"maps{k}", (10.5, 0.8 + 2.7 * high)))
@@ -333,7 +333,7 @@ def _picture(part: Chapter) -> ReportBlock:
     if not part.drawable:
         return Paragraph("There is nothing to draw: no release has both a risk and a utility.", "warning")
     drawing = map_drawing(part.whole, part.max_risk, limit=part.extras.limit, rule=part.extras.rule)
-    return Picture(drawing, _caption([part]), _in_words(part), part.anchor)
+    return Picture(drawing, _caption([part]), in_words(part), part.anchor)
 
 
 def _caption(parts: Sequence[Chapter]) -> str:
@@ -345,7 +345,8 @@ def _caption(parts: Sequence[Chapter]) -> str:
     return text + ("" if all(p.rumap.converged.all() for p in parts) else " Open markers did not converge.")
 
 
-def _in_words(part: Chapter) -> str:
+def in_words(part: Chapter) -> str:
+    """What the picture of a map shows, for somebody who cannot see it."""
     rumap, order = part.rumap, part.order
     ends = {k: (float(np.nanmin(v)), float(np.nanmax(v))) for k, v in (("U", rumap.utility), ("R", rumap.risk))}
     spans = {k: f"{number(low, 3)} to {number(high, 3)}" for k, (low, high) in ends.items()}
