@@ -262,9 +262,6 @@ def _factor(where: Any, times: float | None, x: Array) -> Array:
         return np.ones(1)
     chosen = np.asarray(where(x.copy()) if callable(where) else check_flags("where", where))
     if chosen.shape != x.shape or chosen.dtype != bool:
-        what, got = (
-            f"where must have a boolean for each of the {len(x)} records",
-            f"shape {chosen.shape} of {chosen.dtype}",
-        )
-        raise InputError(what, got, "Write where=lambda x: x > 35_000")
+        what = f"where must have a boolean for each of the {len(x)} records"
+        raise InputError(what, f"shape {chosen.shape} of {chosen.dtype}", "Write where=lambda x: x > 35_000")
     return np.where(chosen, check_number("times", times, low=0, open_low=True), 1.0)

@@ -238,8 +238,11 @@ class Masked:
 
     def _from_score(self, z: Array, sign: int) -> Array:
         """The value of X whose lower (upper) tail is Phi(z)."""
-        near, far = (self.population.ppf, self.population.isf)[::-sign]
-        return np.where(z < 0, near(special.ndtr(z)), far(special.ndtr(-z)))
+        law, result, low = self.population, np.empty(z.shape), z < 0
+        near, far = (law.ppf, law.isf) if sign < 0 else (law.isf, law.ppf)
+        result[low] = near(special.ndtr(z[low]))
+        result[~low] = far(special.ndtr(-z[~low]))
+        return result
 
 
 # -- helpers -------------------------------------------------------------------------------------------------
