@@ -132,26 +132,15 @@ def choose(
         raise _nearest_miss(rumap, threshold, confidence, chance)
     if min_utility is not None:
         floor = check_number("min_utility", min_utility, infinite=True)
-        if not np.any(allowed & (rumap.utility >= floor)):
-            i = int(np.flatnonzero(allowed)[np.argmax(np.nan_to_num(rumap.utility[allowed], nan=-np.inf))])
-            raise InfeasibleError(
-                f"No allowed release has utility of at least {short(floor, 6)}",
-                f"{rumap.releases[i]} as the nearest miss, with utility {short(rumap.utility[i], 6)}",
-                "Lower min_utility, raise max_risk, or add masks that keep more",
-            )
-        allowed &= rumap.utility >= floor
+        what = f"No allowed release has utility of at least {short(floor, 6)}"
+        do = "Lower min_utility, raise max_risk, or add masks that keep more"
+        allowed = _at_least(rumap, allowed, "utility", rumap.utility, floor, what, do)
     allowed, left_out = _converged(rumap, allowed, (confidence is not None) if converged is None else converged)
     if frontier_confidence is not None:
         level = check_number("frontier_confidence", frontier_confidence, low=0, high=1, open_low=True)
-        on = frontier_probability(rumap, better, how)
-        if not np.any(allowed & (on >= level)):
-            i = int(np.flatnonzero(allowed)[np.argmax(on[allowed])])
-            raise InfeasibleError(
-                f"No allowed release is on the frontier with probability {level:g}",
-                f"{rumap.releases[i]} as the nearest miss, with probability {on[i]:.3g}",
-                "Lower frontier_confidence, or use more replicates",
-            )
-        allowed &= on >= level
+        what = f"No allowed release is on the frontier with probability {level:g}"
+        do, on = "Lower frontier_confidence, or use more replicates", frontier_probability(rumap, better, how)
+        allowed = _at_least(rumap, allowed, "probability", on, level, what, do)
     tiers, value = _ranked(rumap, criterion, how)
     known = ~np.any([np.isnan(t) for t, _ in tiers], axis=0)
     if not np.any(allowed & known):
@@ -342,6 +331,18 @@ def _ranked(rumap: RUMap, criterion: Criterion, errors: Errors) -> tuple[list[Ti
         values = {n: rumap.column(n).value for n in criterion.needs}
         tiers, value = criterion.tiers(values), criterion.value(values)
     return [(snapped(t, 1e-12), slack) for t, slack in tiers], value
+
+
+def _at_least(
+    rumap: RUMap, allowed: NDArray[np.bool_], name: str, values: Array, least: float, what: str, do: str
+) -> NDArray[np.bool_]:
+    """What is allowed and has at least so much; the error names the nearest miss."""
+    kept = allowed & (values >= least)
+    if not kept.any():
+        i = int(np.flatnonzero(allowed)[np.argmax(np.nan_to_num(values[allowed], nan=-np.inf))])
+        miss = f"{rumap.releases[i]} as the nearest miss, with {name} {short(values[i], 6)}"
+        raise InfeasibleError(what, miss, do)
+    return kept
 
 
 def _converged(rumap: RUMap, allowed: NDArray[np.bool_], demanded: bool) -> tuple[NDArray[np.bool_], int]:

@@ -123,10 +123,7 @@ def compose(
     panel = len(maps) > 1
     beside = {name: (extras or {}).get(name, Extras()) for name in maps}
     rows = FEW if panel else ROWS
-    parts = [
-        Chapter(name, rumap, max_risk, beside[name], f"map{k}", rows)
-        for k, (name, rumap) in enumerate(maps.items(), start=1)
-    ]
+    parts = [Chapter(k, m, max_risk, beside[k], f"map{i}", rows) for i, (k, m) in enumerate(maps.items(), start=1)]
     first = _decisions(parts, max_risk) if panel else _decision(parts[0])
     signers = [TableRow((who, "", "", ""), "sign") for who in ("prepared by", "reviewed by", "approved by")]
     first += [Terms(_conditions(parts)), Table("Signed", ("", "name", "date", "signature"), signers, (False,) * 4)]
@@ -146,11 +143,9 @@ def compose(
         (head, name, _told(name, {c.name: write(c) for c in parts})) for head, (name, write) in topics.items()
     ]
     annexes.append(("What the study has to say", "notes", [Items(notes)] if notes else []))
-    method: list[ReportBlock] = [
-        *map(Paragraph, method_notes(list(maps.values()))),
-        Heading(3, "References", "references"),
-    ]
-    annexes.append(("Method", "method", [*method, Items(references(list(maps.values())))]))
+    listed = list(maps.values())
+    method = [*map(Paragraph, method_notes(listed)), Heading(3, "References", "references"), Items(references(listed))]
+    annexes.append(("Method", "method", method))
     record = {c.name: [Terms(_record(c.rumap, c.extras.seed))] for c in parts}
     annexes.append(("Record", "record", _told("record", record)))
     kept = zip(ascii_uppercase, [annex for annex in annexes if annex[2]], strict=False)
@@ -354,9 +349,7 @@ def in_words(part: Chapter) -> str:
     words.append(f"Utility from {spans['U']}, risk from {spans['R']}.")
     rows = [rumap[int(i)] for i in (order[[0, -1]] if order.size > 1 else order)]
     at = [f"{r.release} (risk {number(r.risk, 3)}, utility {number(r.utility, 3)})" for r in rows]
-    words.append(
-        f"The frontier runs from {at[0]} to {at[1]}." if len(at) == 2 else f"The frontier is one release, {at[0]}."
-    )
+    words.append(f"The frontier {f'runs from {at[0]} to {at[1]}' if len(at) == 2 else f'is one release, {at[0]}'}.")
     if part.max_risk is not None and not np.isinf(part.max_risk):
         words.append(f"The threshold is a horizontal line at risk {number(part.max_risk)}.")
     if part.choice is not None:
@@ -471,9 +464,8 @@ def _seed_digest(seed: str) -> str:
     if keyed or len(seed) >= LONG:
         digest = keyed or f"sha256 {hashlib.sha256(f'ruvdecision seed {seed}'.encode()).hexdigest()[:32]}"
         return f"kept in the map; its digest is {digest}"
-    return (
-        "kept in the map; no digest, because a short seed could be found from one: set RUVDECISION_KEY for a keyed one"
-    )
+    why = "a short seed could be found from one: set RUVDECISION_KEY for a keyed one"
+    return f"kept in the map; no digest, because {why}"
 
 
 def _text(entry: object) -> str:

@@ -47,13 +47,8 @@ def formulas(user: User | Snooper | Panel, role: str = "intruder") -> list[str]:
 
 
 def _uncertainty(user: User) -> list[str]:
-    among = (
-        "d"
-        if user.actions is None
-        else "d among the values of θ"
-        if isinstance(user.estimates, str)
-        else "d among the values allowed"
-    )
+    among = "d" if user.actions is None else "d among the values allowed"
+    among = "d among the values of θ" if user.actions is not None and isinstance(user.estimates, str) else among
     each, target = user.target.asks_each, cast(targets.EachRecord, user.target)
     u = "Uᵢ" if each else "U"
     last = []
@@ -64,11 +59,8 @@ def _uncertainty(user: User) -> list[str]:
     if user.plain:
         closed = _closed(user.loss, _several(user)) if user.actions is None else ""
         return [f"{u} = min over {among} of E[ L(d, θ) | release ]{closed}, averaged over releases", *last]
-    inner = (
-        "E[ L(d, θ) | release ]"
-        if user.knows_mask
-        else "the sum over masks λ of P(λ | release) E[ L(d, θ) | release, λ ]"
-    )
+    over_masks = "the sum over masks λ of P(λ | release) E[ L(d, θ) | release, λ ]"
+    inner = "E[ L(d, θ) | release ]" if user.knows_mask else over_masks
     rule = f"d*(release) = argmin over {among} of {inner}, by the user's own belief"
     whose = "the agency's belief" if user.truth is not None else "the user's belief"
     used = "" if user.knows_mask else " and the mask that was really used"
@@ -133,19 +125,16 @@ def _finite(belief: FiniteBelief) -> str:
     if belief.likelihood is None:
         return f"P(x = vⱼ) = pⱼ for j = 1, …, {states}"
     name = GREEK.get(belief.name, belief.name)
-    return (
-        f"P({name} = vⱼ) = pⱼ for j = 1, …, {states}; P(xᵢ = k | {name} = vⱼ) = qⱼₖ for {belief.records} records, "
-        "independent"
-    )
+    records = f"P(xᵢ = k | {name} = vⱼ) = qⱼₖ for {belief.records} records, independent"
+    return f"P({name} = vⱼ) = pⱼ for j = 1, …, {states}; {records}"
 
 
 def _table(belief: TableBelief) -> str:
     known = [w for w, given in (("the known cells", belief.cells), ("the known margins", belief.margins)) if given]
     agree = f" and c agrees with {' and '.join(known)}" if known else ""
     weight = "constant" if isinstance(belief.weights, str) else "∏ Γ(cₖ + aₖ) / (Γ(aₖ) cₖ!)"
-    return (
-        f"p(c) ∝ {weight} over tables c of {' × '.join(map(str, belief.shape))} counts with sum {belief.total}{agree}"
-    )
+    shape = " × ".join(map(str, belief.shape))
+    return f"p(c) ∝ {weight} over tables c of {shape} counts with sum {belief.total}{agree}"
 
 
 def _model(belief: PyMCBelief) -> list[str]:
@@ -273,8 +262,5 @@ def _matrix(values: ArrayLike, name: str) -> str:
     matrix = np.atleast_2d(np.asarray(values, dtype=float))
     if matrix.size == 1:
         return number(float(matrix[0, 0]))
-    return (
-        f"[{'; '.join(', '.join(map(number, row)) for row in matrix.tolist())}]"
-        if len(matrix) <= SMALL
-        else f"{name} as given"
-    )
+    rows = "; ".join(", ".join(map(number, row)) for row in matrix.tolist())
+    return f"[{rows}]" if len(matrix) <= SMALL else f"{name} as given"
