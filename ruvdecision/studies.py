@@ -24,7 +24,6 @@ import inspect
 import math
 import re
 import sys
-import textwrap
 import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 from .checks import check_number, did_you_mean
 from .errors import InputError, RuvError, said
+from .maps.show import cut
 from .running.progress import Stopped
 
 if TYPE_CHECKING:
@@ -291,10 +291,8 @@ def _check_kind(name: str, value: Any, default: Any) -> None:
 def _offer(name: str, known: Mapping[str, Any]) -> str:
     if not known:
         return "It takes none"
-    shown = ", ".join(
-        n if d is inspect.Parameter.empty else f"{n}={textwrap.shorten(repr(d), 60, placeholder='...')}"
-        for n, d in known.items()
-    )
+    given = {n: " ".join(repr(d).split()) for n, d in known.items() if d is not inspect.Parameter.empty}
+    shown = ", ".join(f"{n}={cut(given[n], 60)}" if n in given else n for n in known)
     return f"{did_you_mean(name, list(known))} It takes {shown}".lstrip()
 
 
