@@ -21,8 +21,8 @@ from ..maps.joining import worst_case
 from ..maps.rumap import RUMap
 from ..maps.scores import Column
 from ..maps.show import clean, entry, number
-from ..plots.axes import Window, window
-from ..plots.map import all_curves, region_of
+from ..plots.axes import Window, decades, window
+from ..plots.map import all_curves, region_of, typically
 from ..plots.theme import STYLES
 from ..posteriors import Drawn
 from ..protocols import Array
@@ -39,7 +39,7 @@ MOST_POINTS = 3000
 WIDEST = 9.0
 #: Standard deviations of a law that are drawn on either side of its mean.
 REACH = 3.6
-TIP = "<div style='max-width:270px'><strong>@label</strong><br>risk @risk, utility @utility<br>@why</div>"
+TIP = "<div style='max-width:270px'><strong>@label</strong><br>risk @risk, utility @utility<br>@off@why</div>"
 
 
 class Drawing:
@@ -91,7 +91,9 @@ class MapDrawing(Drawing):
         f, look = self.figure, self.look
         self.windows = {"x": Window(0, 1), "y": Window(0, 1)}
         self.lines = self.source("xs", "ys", "colour", "dash")
-        self.dots = self.source("x", "y", "colour", "marker", "size", "fill", "row", "label", "risk", "utility", "why")
+        self.dots = self.source(
+            "x", "y", "colour", "marker", "size", "fill", "row", "label", "risk", "utility", "off", "why"
+        )
         self.front, self.worst = self.source("x", "y"), self.source("x", "y")
         self.star, self.ring = self.source("x", "y"), self.source("x", "y")
         band = {"line_width": 9, "line_color": "#F0E442", "line_alpha": 0.35 if dark else 0.55}
@@ -190,6 +192,7 @@ class MapDrawing(Drawing):
             parts["label"] += [clean(rumap.releases[i]) for i in few]
             parts["risk"] += [entry(rumap, "risk", int(i)) for i in few]
             parts["utility"] += [entry(rumap, "utility", int(i)) for i in few]
+            parts["off"] += [f"{typically(rumap, int(i))}. " if rumap.typical_errors else "" for i in few]
             parts["why"] += [why[i] for i in few]
         self.dots.selected.indices = []
         self.dots.data, self.lines.data = parts, lines
@@ -266,21 +269,6 @@ def explained(rumap: RUMap) -> list[str]:
             )
             found[rows[i]] = f"Dominated by {clean(rumap.releases[rows[j]])}, which is {words}."
     return found
-
-
-def decades(low: float, high: float) -> list[float]:
-    """Round values of a logarithmic axis, few enough to be read.
-
-    >>> decades(0.3, 40.0)
-    [0.5, 1.0, 2.0, 5.0, 10.0, 20.0]
-    """
-    ends = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    found: list[float] = []
-    for inside in ((1, 2, 5), (1, 3), (1,)):
-        found = [float(f"{m}e{e}") for e in ends for m in inside if low <= float(f"{m}e{e}") <= high]
-        if len(found) <= 8:
-            break
-    return found[:: -(-len(found) // 8)] if found else [low, high]
 
 
 # -- beliefs -------------------------------------------------------------------------------------------

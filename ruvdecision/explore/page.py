@@ -17,7 +17,7 @@ import panel as pn
 
 from .._version import __version__
 from ..errors import InputError, RuvError
-from ..maps.show import HEADS, clean, counted, entry, evenly, number, user_columns
+from ..maps.show import clean, counted, entry, evenly, number, user_columns
 from ..plots.theme import use_files_only
 from ..report import render_report
 from ..report.content import Chapter, in_words, release_table, told_users, tried
@@ -538,7 +538,7 @@ def looked_at(built: Built, row: int | None, look: str) -> str:
         return ""
     how = {"own": "your own candidate", "picked": "picked by you"}.get(look, "the chosen one")
     said = f" {html.escape(built.said(row))}" if built.said else ""
-    pairs = ", ".join(f"{HEADS.get(c, c)} {entry(built.rumap, c, row)}" for c in user_columns(built.rumap))
+    pairs = ", ".join(f"{head} {entry(built.rumap, c, row)}" for c, head in user_columns(built.rumap).items())
     return f"<p><strong>{safe(built.rumap.releases[row])}</strong> ({how}): {html.escape(pairs)}.{said}</p>"
 
 
@@ -552,7 +552,7 @@ def numbers(part: Chapter, looked: int | None) -> str:
     rows = np.array(sorted({*some, *(i for i in marked if i is not None)}, key=lambda i: (rumap.risk[i], i)))
     rest = counted(len(rumap) - rows.size, "further release")
     caption = f"{counted(rows.size, 'release')} in order of risk; {rest} in the CSV file"
-    return fragment([release_table(part, rows, caption, user_columns(rumap), looked)])
+    return fragment([release_table(part, rows, caption, list(user_columns(rumap)), looked)])
 
 
 # -- the whole -----------------------------------------------------------------------------------------

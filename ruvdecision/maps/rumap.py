@@ -419,6 +419,12 @@ class RUMap:
             value = (u.value / weight) ** power
             return Value(value, np.where(u.error > 0, power * value / u.value * u.error, 0.0))
 
+    @property
+    def typical_errors(self) -> dict[str, Value]:
+        """What `typical_error` gives, by column, in a map that knows the unit of its data."""
+        found = {f"{who}_typical_error": self.typical_error(who) for who in self.uncertainties if "unit" in self.attrs}
+        return {name: value for name, value in found.items() if value is not None}
+
     @cached_property
     def converged(self) -> NDArray[np.bool_]:
         """False where a sampler did not converge, or nodes did not settle."""
@@ -473,11 +479,15 @@ class RUMap:
         return xr.Dataset(table, attrs=attrs).set_coords(["release", "technique", *self.parameters])
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per release: label, technique, parameters, both users' U, risk, utility, errors, engine, measures."""
+        """One row per release: label, technique, parameters, both users' U, risk, utility, errors, engine, measures.
+
+        A map that knows the unit of its data (`with_unit`) adds each user's typical error in it.
+        """
         import pandas as pd
 
         texts = {"release": list(self.releases), "technique": list(self.techniques), "engine": list(self.engine)}
-        return pd.DataFrame({k: texts[k] if k in texts else np.array(v) for k, v in self._table.items()})
+        table = {k: texts[k] if k in texts else np.array(v) for k, v in self._table.items()}
+        return pd.DataFrame(table | {k: v.value for k, v in self.typical_errors.items()})
 
     @property
     def _table(self) -> dict[str, Entries]:

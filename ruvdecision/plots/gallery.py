@@ -177,7 +177,7 @@ def uncertainty(
         check_choice("users", who, ["intruder", "scientist"])
     shown = [w for w in dict.fromkeys(users) if w in rumap.uncertainties]
     if not shown:
-        raise nothing("a map without uncertainties", "Give a map that evaluate(...) made")
+        raise nothing("no uncertainty, as in a map of measures", "Give a map that evaluate(...) made")
     numeric = {k: v.astype(float) for k, v in rumap.parameters.items() if v.dtype.kind == "f"}
     counts = {k: len(set(v[~np.isnan(v)].tolist())) for k, v in numeric.items()}
     if parameter is None:

@@ -24,7 +24,7 @@ from ..maps.rumap import RUMap
 from ..maps.scores import Column, Score
 from ..maps.show import amount
 from ..protocols import Array
-from .axes import window
+from .axes import decades, window
 from .labels import Labeller, spread_along
 from .theme import (
     MARKERS,
@@ -168,6 +168,8 @@ def rumap(
         if chosen is not None and not starred:
             refused = f"chosen: {chosen.release}"
         remarks = _remarks(ax, rumap, shown, refused)
+        if labels:
+            _unit_axes(ax, rumap)
         if legend:
             _draw_legend(ax, remarks, own)
         seen = [look for look, under in zip(looks, hidden, strict=True) if not under]
@@ -476,7 +478,8 @@ def _draw_legend(ax: Axes, remarks: Sequence[str], own: bool) -> None:
     handles, names = ax.get_legend_handles_labels()
     handles += [Line2D([], [], ls="none") for _ in remarks]
     names += [plain(_wrap(r)) for r in remarks]
-    place: Style = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0}
+    aside = 1.17 if ax.child_axes else 1.01  # beside the axis of the data's unit
+    place: Style = {"loc": "upper left", "bbox_to_anchor": (aside, 1.0), "borderaxespad": 0}
     box = ax.legend(handles, names, frameon=False, fontsize="small", alignment="left", **place)
     for handle in box.legend_handles:
         if isinstance(handle, Line2D):
@@ -515,7 +518,7 @@ def _write(
         labeller.keep_clear(np.array([x, x]), np.array([y - dy, y + dy]))
     if chosen is not None:
         text = _wrap(chosen.release, 30) + f"\nrisk {chosen.risk:.3g}, utility {chosen.utility:.3g}"
-        text += _typically(rumap.worst(), chosen.position)
+        text += "".join(f"\n{part}" for part in typically(rumap.worst(), chosen.position).split(", ") if part)
         labeller.call_out(text, chosen.utility, chosen.risk)
     if max_risk is not None and np.isfinite(max_risk):
         labeller.on_line(f"threshold {max_risk:.4g}", max_risk)
@@ -539,13 +542,42 @@ def _write(
                 first = False
 
 
-def _typically(rumap: RUMap, i: int) -> str:
-    """How far both users' estimates are typically off, in the data's unit, where the map knows that."""
-    errors = [rumap.typical_error(who) for who in rumap.uncertainties]
-    if "unit" not in rumap.attrs or len(errors) != 2 or any(e is None for e in errors):
-        return ""
-    first, second = (amount(float(e.value[i]), str(rumap.attrs["unit"])) for e in errors if e is not None)
-    return f"\nintruder off by {first},\nscientist by {second}"
+def typically(rumap: RUMap, i: int) -> str:
+    """How far users' estimates are typically off, in the data's unit, where the map knows that."""
+    found = {name.partition("_")[0]: float(v.value[i]) for name, v in rumap.typical_errors.items()}
+    return ", ".join(f"{who} off by {amount(off, str(rumap.attrs['unit']))}" for who, off in found.items())
+
+
+def _unit_axes(ax: Axes, rumap: RUMap) -> None:
+    """On the far sides, how far each user's estimate is typically off in the data's unit, where the map knows that."""
+    from matplotlib.ticker import MaxNLocator
+
+    for axis, side in ((rumap.axis("utility"), "top"), (rumap.axis("risk"), "right")):
+        errors, shown = rumap.typical_errors.get(f"{axis.who}_typical_error"), rumap.column(axis.role).value
+        if errors is None or isinstance(axis.score, Column) or np.unique(axis.before).size > 1:
+            continue
+        low, high = ax.get_xlim() if side == "top" else ax.get_ylim()
+        known = errors.value[(shown >= low) & (shown <= high) & (errors.value > 0)]
+        if not known.size:
+            continue
+        weight, power = rumap.attrs[f"{axis.who}_error_scale"]
+        ends = float(known.min()), float(known.max())
+        ticks = np.array(decades(*ends) if ends[1] > 10 * ends[0] else MaxNLocator(6).tick_values(*ends))
+        places = axis.score(weight * ticks ** (1 / power), axis.before[0])
+        heights = (ax.transScale + ax.transLimits).transform(np.column_stack([places, places]))[:, int(side == "right")]
+        kept: list[int] = []
+        for i in np.argsort(heights):
+            if 0 <= heights[i] <= 1 and (
+                not kept or heights[i] > heights[kept[-1]] + (0.14 if side == "top" else 0.08)
+            ):
+                kept.append(int(i))
+        second = ax.secondary_xaxis("top") if side == "top" else ax.secondary_yaxis("right")
+        words = [plain(amount(t, str(rumap.attrs["unit"]))) for t in ticks[kept]]
+        named = second.xaxis if side == "top" else second.yaxis
+        named.set_ticks(places[kept].tolist(), words)
+        named.set_tick_params(which="minor", size=0)
+        named.set_label_text(f"{axis.who} typically off by")
+        second.tick_params(labelsize="small")
 
 
 def _fold_labels(ax: Axes, rumap: RUMap) -> bool:

@@ -21,7 +21,7 @@ from ..decide import Choice, choose, explain, not_dominated
 from ..errors import InfeasibleError
 from ..maps.rumap import RUMap
 from ..maps.scores import Column
-from ..maps.show import HEADS, amount, better, counted, cut, entry, evenly, number, readable, user_columns, value
+from ..maps.show import amount, better, counted, cut, entry, evenly, number, readable, user_columns, value
 from ..maps.storage import fingerprint
 from ..plots.map import Positions
 from ..running.fingerprint import fingerprint_data
@@ -375,7 +375,7 @@ def told_users(part: Chapter) -> list[ReportBlock]:
 
 def _releases(part: Chapter) -> list[ReportBlock]:
     rumap, choice = part.rumap, part.choice
-    columns = user_columns(rumap) + (["engine"] if len(set(rumap.engine)) > 1 else [])
+    columns = [*user_columns(rumap), *(["engine"] if len(set(rumap.engine)) > 1 else [])]
     blocks: list[ReportBlock] = []
     if choice is not None and not np.isnan([choice.risk, choice.utility]).any():
         blocks.append(Paragraph(str(explain(rumap, choice))))
@@ -435,7 +435,7 @@ def release_table(
         kind = "chosen" if i == chosen else "doubtful" if flagged[i] or not rumap.converged[i] else ""
         cells = [entry(rumap, k, i, 3) for k in columns]
         lines.append(TableRow((rumap.releases[i], *cells, ", ".join(k for k, found in marks.items() if found)), kind))
-    words = HEADS | {name: f"{name} ({end} is better)" for name, end in better(rumap).items()}
+    words = user_columns(rumap) | {name: f"{name} ({end} is better)" for name, end in better(rumap).items()}
     texts = {"engine", *(k for k, v in rumap.columns.items() if v.dtype.kind not in "biuf")}
     head = ("release", *(words.get(k, k) for k in columns), "mark")
     return Table(caption, head, lines, (False, *(k not in texts for k in columns), False)).without_empty_end()
