@@ -565,11 +565,9 @@ def _unit_axes(ax: Axes, rumap: RUMap) -> None:
         ticks = np.array(decades(*ends) if ends[1] > 10 * ends[0] else MaxNLocator(6).tick_values(*ends))
         places = axis.score(weight * ticks ** (1 / power), axis.before[0])
         heights = (ax.transScale + ax.transLimits).transform(np.column_stack([places, places]))[:, int(side == "right")]
-        kept: list[int] = []
+        kept, apart = list[int](), 0.14 if side == "top" else 0.08
         for i in np.argsort(heights):
-            if 0 <= heights[i] <= 1 and (
-                not kept or heights[i] > heights[kept[-1]] + (0.14 if side == "top" else 0.08)
-            ):
+            if 0 <= heights[i] <= 1 and (not kept or heights[i] > heights[kept[-1]] + apart):
                 kept.append(int(i))
         second = ax.secondary_xaxis("top") if side == "top" else ax.secondary_yaxis("right")
         words = [plain(amount(t, str(rumap.attrs["unit"]))) for t in ticks[kept]]
