@@ -152,11 +152,8 @@ def as_value(name: str, value: Value | ArrayLike | None) -> Value | None:
     if u.ndim != 1:
         raise InputError(f"{name} must have one uncertainty per release", f"shape {u.shape}", "Give a flat array")
     if error.ndim and error.shape != u.shape:
-        raise InputError(
-            f"{name} must have one error per release",
-            f"shapes {u.shape} and {error.shape}",
-            "Give arrays of the same length",
-        )
+        do = "Give arrays of the same length"
+        raise InputError(f"{name} must have one error per release", f"shapes {u.shape} and {error.shape}", do)
     if error.size and np.fmin.reduce(error, axis=None) < 0:
         raise InputError(f"{name} has a negative error", float(np.nanmin(error)), "A standard error is at least zero")
     return Value(frozen(u), frozen(np.broadcast_to(error, u.shape)))

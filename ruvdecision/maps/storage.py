@@ -110,11 +110,8 @@ def from_bytes(content: bytes, name: str = "the file") -> RUMap:
         )
     seal = _SEAL.search(content, max(len(content) - _SEAL_LENGTH, 0))
     if seal is not None and hashlib.sha256(content[: seal.start()]).hexdigest().encode() != seal[1]:
-        raise InputError(
-            "The map file is damaged",
-            f"{name}: its bytes are not those that were written",
-            "Take a copy, or save the map again",
-        )
+        do = "Take a copy, or save the map again"
+        raise InputError("The map file is damaged", f"{name}: its bytes are not those that were written", do)
     try:
         # Not through xarray, which warns about files of others and looks at more than a map needs.
         with h5py.File(io.BytesIO(content), "r") as opened:

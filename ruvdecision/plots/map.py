@@ -205,11 +205,9 @@ def _limit_of(rumap: RUMap, limit: Limit | bool | None) -> tuple[Array, Array] |
     if not isinstance(limit, Limit):
         raise InputError("limit must be True or a Limit", limit, "Write limit=ruv.limit(intruder, scientist)")
     if limit.risk_score != rumap.risk_score or limit.utility_score != rumap.utility_score:
-        raise InputError(
-            "The map and the limit must measure risk and utility alike",
-            f"{limit.risk_score.name} and {limit.utility_score.name}",
-            "Give ruv.limit the risk= and utility= of the map",
-        )
+        what = "The map and the limit must measure risk and utility alike"
+        do = "Give ruv.limit the risk= and utility= of the map"
+        raise InputError(what, f"{limit.risk_score.name} and {limit.utility_score.name}", do)
     return _corner(limit)
 
 

@@ -133,11 +133,9 @@ class Masked:
         x = np.atleast_1d(np.asarray(value, dtype=np.float64))
         low, high = self.population.support()
         if np.any(x <= low) or np.any(x >= high):
-            raise InputError(
-                f"The value of a record must lie in the population's support ({low:g}, {high:g})",
-                f"{int(np.sum((x <= low) | (x >= high)))} of {x.size} outside",
-                "Check tau and population",
-            )
+            what = f"The value of a record must lie in the population's support ({low:g}, {high:g})"
+            do = "Check tau and population"
+            raise InputError(what, f"{int(np.sum((x <= low) | (x >= high)))} of {x.size} outside", do)
         return self._given(n, rank, x)
 
     def _given(self, n: int, rank: int, x: Array, score: Array | None = None) -> Array:
