@@ -7,6 +7,7 @@ without.
 from __future__ import annotations
 
 import io
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -148,6 +149,25 @@ def test_the_threshold_is_dragged(visit: Visit) -> None:
 CURSOR = """() => { const all = []; const walk = (r) => r.querySelectorAll('*').forEach((e) => {
   if (e.shadowRoot) walk(e.shadowRoot); if (e.style && e.style.cursor && e.style.cursor != 'default') all.push(e.style.cursor); });
   walk(document); return all.find((c) => /resize|move|grab/.test(c)) || ''; }"""
+
+
+@pytest.mark.parametrize("name", [*(t.name for t in LESSONS), "file"])
+@pytest.mark.parametrize("theme", ["default", "dark"])
+def test_axe_finds_nothing_serious(visit: Visit, name: str, theme: str) -> None:
+    if not AXE.is_file():
+        pytest.skip("axe-core was not found: npm install --no-save axe-core, or AXE_CORE=axe.min.js")
+    page = visit.page
+    page.goto(f"{visit.server.url}?topic={name}&theme={theme}")
+    page.wait_for_selector("input[type=file]" if name == "file" else "canvas", timeout=PATIENCE)
+    page.wait_for_timeout(1000)  # handles of sliders get their names
+    page.evaluate(AXE.read_text(encoding="utf-8") + "; 0")
+    found = page.evaluate("async () => (await axe.run(document, {resultTypes: ['violations']})).violations")
+    serious = [v for v in found if v["impact"] in ("serious", "critical")]
+    assert [(v["id"], [n["html"][:120] for n in v["nodes"][:3]]) for v in serious] == []
+
+
+#: The program that checks a page for readers who cannot see it or use a pointer.
+AXE = Path(os.environ.get("AXE_CORE", "node_modules/axe-core/axe.min.js"))
 
 
 @pytest.mark.parametrize("name", [t.name for t in LESSONS])
