@@ -117,7 +117,7 @@ def test_the_keyboard_alone_moves_a_slider_and_the_address_keeps_it(visit: Visit
     assert page.evaluate(LABEL).startswith("Records n")
     page.keyboard.press("ArrowRight")
     visit.until(choice(0.5, n=11))
-    page.wait_for_function("location.search.includes('n=11')", polling=100)
+    page.wait_for_function("location.search.includes('n=11')", polling=100, timeout=PATIENCE)
     page.reload()
     visit.until(choice(0.5, n=11))
     assert visit.complaints == []
@@ -142,7 +142,7 @@ def test_the_threshold_is_dragged(visit: Visit) -> None:
     page.mouse.down()
     page.mouse.move(x, y - 40, steps=5)
     page.mouse.up()
-    page.wait_for_function("location.search.includes('max_risk=')", polling=100)
+    page.wait_for_function("location.search.includes('max_risk=')", polling=100, timeout=PATIENCE)
     assert visit.verdict() != before and visit.complaints == []
 
 
@@ -182,7 +182,7 @@ def test_a_phone_has_no_horizontal_scroll(visit: Visit, name: str) -> None:
 def test_a_dark_system_gets_a_dark_page(visit: Visit) -> None:
     visit.page.emulate_media(color_scheme="dark")
     page = visit.open("?n=14")
-    page.wait_for_function("location.search.includes('theme=dark')", polling=100)
+    page.wait_for_function("location.search.includes('theme=dark')", polling=100, timeout=PATIENCE)
     visit.until(choice(0.5, n=14))
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 29)"
 
