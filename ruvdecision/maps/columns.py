@@ -66,7 +66,8 @@ def stack(a: Mapping[str, Entries], b: Mapping[str, Entries], n: int, m: int) ->
 
 def as_text(values: Iterable[object]) -> Entries:
     """Turn a column into text; NaN becomes empty."""
-    return np.array(["" if v != v else f"{v:.10g}" if isinstance(v, float) else whole_text(v) for v in values])
+    known = ["" if isinstance(v, float) and v != v else v for v in values]
+    return np.array([f"{v:.10g}" if isinstance(v, float) else whole_text(v) for v in known])
 
 
 def parameter_columns(masks: Sequence[Mask | None], taken: set[str]) -> dict[str, Entries]:
