@@ -414,7 +414,7 @@ def _winners(drawn: Array, edge: float) -> Array:
     """
     allowed = drawn[:, 0] <= edge
     winner = first([(-drawn[:, 1], 0.0), (-drawn[:, 0], 0.0)], allowed)[allowed.any(axis=1)]
-    return np.bincount(winner, minlength=drawn.shape[2])
+    return np.bincount(winner, minlength=drawn.shape[2]).astype(float)
 
 
 def _on_front(x: Array, y: Array) -> Marks:

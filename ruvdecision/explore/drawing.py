@@ -229,8 +229,8 @@ class MapDrawing(Drawing):
 
     def look_at(self, rumap: RUMap, row: int | None) -> None:
         """Put the ring around the release that the reader looks at."""
-        known = row is not None and not np.isnan(rumap.utility[row] + rumap.risk[row])
-        self.ring.data = self._at(rumap.utility[[row]], rumap.risk[[row]]) if known else self._at([], [])
+        x, y = ([], []) if row is None else (rumap.utility[[row]], rumap.risk[[row]])
+        self.ring.data = self._at([], []) if np.isnan([*x, *y]).any() else self._at(x, y)
 
     def _at(self, utility: ArrayLike, risk: ArrayLike) -> dict[str, list[float]]:
         return {"x": self.place("x", utility).tolist(), "y": self.place("y", risk).tolist()}

@@ -148,7 +148,8 @@ class Page:
         self.due(MAP)
 
     def _reset(self) -> None:
-        loose = {c.name: list(c.default) if c.several else c.default for c in self.topic.controls}
+        defaults: dict[str, Any] = self.topic.defaults
+        loose = {c.name: list(defaults[c.name]) if c.several else c.default for c in self.topic.controls}
         self._quietly(lambda: [self.controls[name].param.update(value=value) for name, value in loose.items()])
         self.look, self.query = "chosen", {}
         self.example.value, self.threshold.value = 1, self._default
