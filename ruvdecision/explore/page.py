@@ -340,8 +340,9 @@ class Page:
         self.believing.visible = bool(found)
         for k, sheet in enumerate(self.sheets):
             one = found[k] if k < len(found) else Belief("", "")
-            self.panes[k].visible = bool(one.laws)
             sheet.show(one)
+            # After the figure's own: a pane that is to be seen takes over what its figure says.
+            self.panes[k].visible = bool(one.laws)
             said = f"<strong>The {one.who}</strong>, {safe(one.title)}. {safe(one.words)}" if one.who else ""
             self.texts[f"belief{k}"].object = f"<p>{said}</p>" if said else ""
 
