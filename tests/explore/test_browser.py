@@ -42,6 +42,7 @@ ARGUMENTS = (
     "--disable-component-update --disable-sync --disable-dev-shm-usage"
 )
 PATIENCE = 60_000
+IDLE = "window.Bokeh && Bokeh.documents.length > 0 && Bokeh.documents.every((d) => d.is_idle)"
 
 
 @pytest.fixture(scope="module")
@@ -75,10 +76,11 @@ class Visit:
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("console", lambda line: self.complaints.append(line.text) if line.type == "error" else None)
 
-    def open(self, query: str = "") -> Any:
+    def open(self, query: str = "", shown: str = "canvas") -> Any:
         self.page.goto(self.server.url + query)
-        self.page.wait_for_selector(".banner", timeout=PATIENCE)
-        self.page.wait_for_selector("canvas", timeout=PATIENCE)
+        self.page.wait_for_selector(shown, timeout=PATIENCE)
+        # What is pressed before everything is drawn does not reach the program.
+        self.page.wait_for_function(IDLE, polling=100, timeout=PATIENCE)
         return self.page
 
     def verdict(self) -> str:
@@ -156,9 +158,7 @@ CURSOR = """() => { const all = []; const walk = (r) => r.querySelectorAll('*').
 def test_axe_finds_nothing_serious(visit: Visit, name: str, theme: str) -> None:
     if not AXE.is_file():
         pytest.skip("axe-core was not found: npm install --no-save axe-core, or AXE_CORE=axe.min.js")
-    page = visit.page
-    page.goto(f"{visit.server.url}?topic={name}&theme={theme}")
-    page.wait_for_selector("input[type=file]" if name == "file" else "canvas", timeout=PATIENCE)
+    page = visit.open(f"?topic={name}&theme={theme}", "input[type=file]" if name == "file" else "canvas")
     page.wait_for_timeout(1000)  # handles of sliders get their names
     page.evaluate(AXE.read_text(encoding="utf-8") + "; 0")
     found = page.evaluate("async () => (await axe.run(document, {resultTypes: ['violations']})).violations")
@@ -192,8 +192,7 @@ def test_ones_own_file_stays_here(visit: Visit, tmp_path: Path, capfd: pytest.Ca
     table.loc[:4, "income"] = SECRETS
     path = tmp_path / "people.csv"
     table.assign(name=[WHO, *(f"p{i}" for i in range(59))]).to_csv(path, index=False)
-    page = visit.page
-    page.goto(visit.server.url + "?topic=file")
+    page = visit.open("?topic=file", "input[type=file]")
     page.locator("input[type=file]").set_input_files(path)
     visit.until("60 records")
     page.locator("text=records are linked rightly").first.wait_for(timeout=PATIENCE)
