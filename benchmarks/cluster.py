@@ -3,8 +3,9 @@
 ``python -m benchmarks.cluster [--points 1000] [--records 20000] [--workers 2]``
 
 Measured: seconds per point, bytes that travel per point and per worker, and the seconds that the client and the
-scheduler, which share this process, need for a point that takes no time; seconds are the processor's. A simulation with these constants then counts points that wait for a
-worker, and workers that wait for the scheduler, which hands out one point after the other.
+scheduler, which share this process, need for a point that takes no time; seconds are the processor's. A simulation
+with these constants then counts points that wait for a worker, and workers that wait for the scheduler, which hands out
+one point after the other.
 """
 
 from __future__ import annotations
