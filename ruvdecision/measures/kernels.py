@@ -338,7 +338,21 @@ def _part(order: Ints, left_side: NDArray[np.bool_], room: Ints, a: int, b: int,
             order[d, low + k] = room[k]
 
 
-@compiled(_best_cut, _part)
+def _leaves(order: Ints, begin: Ints, end: Ints, child: Ints, count: int) -> tuple[Ints, int]:
+    """Leaf number of every record, and how many leaves there are; children have larger numbers than their parents."""
+    leaf, leaves = np.empty(order.shape[1], dtype=np.int64), 0
+    reach = np.zeros(count, dtype=np.bool_)
+    reach[0] = True
+    for node in range(count):
+        if reach[node] and child[node] >= 0:
+            reach[child[node]] = reach[child[node] + 1] = True
+        elif reach[node]:
+            leaf[order[0, begin[node] : end[node]]] = leaves
+            leaves += 1
+    return leaf, leaves
+
+
+@compiled(_best_cut, _part, _leaves)
 def grow_tree(
     values: Array,
     order: Ints,
@@ -408,23 +422,10 @@ def grow_tree(
                 continue
             child[node] = -1
         cost[node] = alone
-    leaf = np.empty(n, dtype=np.int64)
-    leaves = 0
-    reach = np.zeros(count, dtype=np.bool_)
-    reach[0] = True
-    for node in range(count):
-        if reach[node]:
-            if child[node] >= 0:
-                reach[child[node]] = True
-                reach[child[node] + 1] = True
-            else:
-                for k in range(begin[node], end[node]):
-                    leaf[order[0, k]] = leaves
-                leaves += 1
-    return leaf, leaves
+    return _leaves(order, begin, end, child, count)
 
 
-@compiled(_best_cut, _part)
+@compiled(_best_cut, _part, _leaves)
 def grow_classes(
     values: Array,
     order: Ints,
@@ -539,19 +540,7 @@ def grow_classes(
             continue
         stage[node] += 1
         top += 1
-    leaf, leaves = np.empty(n, dtype=np.int64), 0
-    stack[0], top = 0, 1
-    while top > 0:
-        top -= 1
-        node = stack[top]
-        if child[node] >= 0:
-            stack[top], stack[top + 1] = child[node] + 1, child[node]
-            top += 2
-        else:
-            for k in range(begin[node], end[node]):
-                leaf[order[0, k]] = leaves
-            leaves += 1
-    return leaf, leaves
+    return _leaves(order, begin, end, child, count)
 
 
 @compiled(fastmath=frozenset({"nnan", "ninf", "nsz", "contract", "reassoc"}))
