@@ -227,10 +227,8 @@ def _decide(a: Mask, b: Mask, belief: Belief | None) -> bool:
         return _linear(a, b, belief)
     if isinstance(belief, FiniteBelief):
         return _finite(a, b, belief)
-    raise UnsupportedError(
-        f"Releases are compared for normal and finite beliefs, not for a {type(belief).__name__}",
-        do="Give records= and columns=",
-    )
+    what = f"Releases are compared for normal and finite beliefs, not for a {type(belief).__name__}"
+    raise UnsupportedError(what, do="Give records= and columns=")
 
 
 def _linear(a: Mask, b: Mask, belief: NormalBelief) -> bool:
@@ -259,9 +257,8 @@ def _linear(a: Mask, b: Mask, belief: NormalBelief) -> bool:
 def _channel(mask: Mask, belief: NormalBelief) -> tuple[Array, Array]:
     channel: LinearChannel = channel_of(belief, mask)
     if channel.location != "known" or channel.open_samples:
-        raise UnsupportedError(
-            f"{mask} moves or drops rows at random, which is no linear channel", do="Compare the masks before that step"
-        )
+        what = f"{mask} moves or drops rows at random, which is no linear channel"
+        raise UnsupportedError(what, do="Compare the masks before that step")
     return channel.dense()
 
 

@@ -334,10 +334,8 @@ class BaseEngine:
     def unknown_mask(self, problem: Problem, mask: Mask) -> MaskMixture:
         """Posteriors of somebody who does not know the mask's numbers."""
         belief = type(problem.user.belief).__name__
-        raise UnsupportedError(
-            f"A mask that is not known needs a NormalBelief or a FiniteBelief; this user has a {belief}",
-            do="Use knows_mask=True, or list the candidate masks in a map of their own",
-        )
+        what = f"A mask that is not known needs a NormalBelief or a FiniteBelief; this user has a {belief}"
+        raise UnsupportedError(what, do="Use knows_mask=True, or list the candidate masks in a map of their own")
 
     def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem, ProgressCallback | None], Judged] | None:
         """What a user's estimates cost by the agency's belief, in closed form, where this engine serves both.

@@ -152,9 +152,8 @@ def file_size(user: User | Snooper, data: Any) -> int:
     if data is not None:
         return int(Frame.of(data).n)
     if user.belief is None:
-        raise InputError(
-            "A snooper needs data or a belief", "neither", "Pass data=, or give the Snooper belief=NormalBelief(...)"
-        )
+        do = "Pass data=, or give the Snooper belief=NormalBelief(...)"
+        raise InputError("A snooper needs data or a belief", "neither", do)
     return int(user.belief.records)
 
 
@@ -162,11 +161,8 @@ def aim_at(user: Any, row: int) -> Any:
     """The same user, after the record of one row."""
     target = user.target.aimed_at(row)
     if target is None:
-        raise InputError(
-            "Per-record risk needs a user who is after one record",
-            user.target.describe(),
-            "Use EachRecord(), Record(0), Identity(0) or a Functional of one",
-        )
+        do = "Use EachRecord(), Record(0), Identity(0) or a Functional of one"
+        raise InputError("Per-record risk needs a user who is after one record", user.target.describe(), do)
     if isinstance(user, Snooper) and is_own_row(user):
         return replace(user, target=target, estimator="row")
     return replace(user, target=target)

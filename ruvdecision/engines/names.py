@@ -256,8 +256,6 @@ def _unexplained(mask: Mask, files: list[Frame], user: User) -> Bools | None:
         return None  # what is wrong with mask or release is said by who reads them
     gaps = np.any([e & ~d for e, d in zip(every, dropped, strict=False)], axis=0)
     if gaps.any() and any(isinstance(step, PermuteRows) for step in steps):
-        raise UnsupportedError(
-            "Missing values in a release whose rows were shuffled belong to nobody knows whom",
-            do="Ask for evaluate with the data, or fill them first",
-        )
+        what = "Missing values in a release whose rows were shuffled belong to nobody knows whom"
+        raise UnsupportedError(what, do="Ask for evaluate with the data, or fill them first")
     return np.asarray(gaps)

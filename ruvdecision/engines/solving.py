@@ -59,11 +59,8 @@ class Role:
 def check_user(name: str, user: Any) -> Role:
     """A user, a snooper or a panel of them."""
     if not isinstance(user, (User, Snooper, Panel)):
-        raise InputError(
-            f"{name} must be a User, a Snooper or a Panel",
-            kind_of(user),
-            f"Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())",
-        )
+        do = f"Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())"
+        raise InputError(f"{name} must be a User, a Snooper or a Panel", kind_of(user), do)
     return Role(name, user)
 
 

@@ -48,9 +48,8 @@ class UnknownMask(Rewrite):
 
     def posterior(self, mask: Mask, release: Any = None) -> Posterior:
         if release is None:
-            raise InputError(
-                "What an unknown mask was depends on what is released", None, "Pass release=mask.release(data, rng)"
-            )
+            what = "What an unknown mask was depends on what is released"
+            raise InputError(what, None, "Pass release=mask.release(data, rng)")
         return self.mixture(mask).after(release, as_generator(0))
 
     def posteriors(self, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
@@ -75,11 +74,8 @@ def combined_weights(prior: Array, log: Array, rank: Array) -> Array:
     """Posterior probabilities of candidates. A release in a smaller space is made by those that always put it there."""
     possible = (log > -np.inf) & (prior > 0)
     if not possible.any():
-        raise InputError(
-            "The release cannot come from any mask that the user thinks possible",
-            "probability zero",
-            "Widen mask_prior=, or check that the release was made by such a mask",
-        )
+        do = "Widen mask_prior=, or check that the release was made by such a mask"
+        raise InputError("The release cannot come from any mask that the user thinks possible", "probability zero", do)
     possible &= rank == rank[possible].min()
     with np.errstate(divide="ignore"):
         total = np.where(possible, log + np.log(np.where(prior > 0, prior, 1.0)), -np.inf)

@@ -127,24 +127,18 @@ class BayesLoss:
         """The allowed estimates ``(a,) + event``, distinct and in ascending order."""
         if isinstance(actions, str):
             if actions != "target":
-                raise InputError(
-                    'actions must be None, "target" or an array', actions, 'Use "target" for the values of the target'
-                )
+                do = 'Use "target" for the values of the target'
+                raise InputError('actions must be None, "target" or an array', actions, do)
             if posterior.support is None:
-                raise UnsupportedError(
-                    "The target lies on a continuum, so it has no finite set of values",
-                    'actions="target"',
-                    "Give the allowed estimates as an array, or leave actions out",
-                )
+                what = "The target lies on a continuum, so it has no finite set of values"
+                do = "Give the allowed estimates as an array, or leave actions out"
+                raise UnsupportedError(what, 'actions="target"', do)
             array = posterior.support
         else:
             array = check_finite("actions", as_float_array("actions", actions))
         if array.ndim != 1 + len(posterior.event) or array.shape[1:] != posterior.event or len(array) == 0:
-            raise InputError(
-                f"actions must have shape (a,) + {posterior.event}",
-                f"shape {array.shape}",
-                "Give one row per allowed estimate",
-            )
+            what = f"actions must have shape (a,) + {posterior.event}"
+            raise InputError(what, f"shape {array.shape}", "Give one row per allowed estimate")
         return np.unique(array, axis=0)
 
     def choose(self, posterior: Posterior, listed: Array) -> Array:
@@ -242,11 +236,8 @@ class Componentwise(BayesLoss):
         if weights.ndim and weights.shape != event:
             if weights.size == 1:
                 return np.broadcast_to(weights.reshape(()), event)
-            raise InputError(
-                f"weights must fit a target of shape {event}",
-                f"{weights.size} weights",
-                "Give one weight, or one per component",
-            )
+            what = f"weights must fit a target of shape {event}"
+            raise InputError(what, f"{weights.size} weights", "Give one weight, or one per component")
         return np.broadcast_to(weights, event)
 
 
@@ -259,22 +250,16 @@ def check_weights(name: str, weights: ArrayLike, *, matrix: bool = False) -> Wei
         return check_number(name, weights, low=0.0, open_low=True)
     if array.ndim == 1 and array.size:
         if not (array >= 0).all() or np.isinf(array).any() or not array.any():
-            raise InputError(
-                f"{name} must be finite, not negative and not all zero",
-                array.tolist(),
-                "Give each component a weight of at least 0",
-            )
+            what = f"{name} must be finite, not negative and not all zero"
+            raise InputError(what, array.tolist(), "Give each component a weight of at least 0")
         return tuple(array.tolist())
     if array.ndim == 2 and matrix:
         array = check_covariance(name, array)
         if not array.any():
             raise InputError(f"{name} must not be all zero", array.tolist(), "Give some component a weight")
         return tuple(tuple(row) for row in array.tolist())
-    raise InputError(
-        f"{name} must be a number, a vector" + (" or a square matrix" if matrix else ""),
-        f"shape {array.shape}",
-        "Give one weight per component",
-    )
+    what = f"{name} must be a number, a vector" + (" or a square matrix" if matrix else "")
+    raise InputError(what, f"shape {array.shape}", "Give one weight per component")
 
 
 def show(value: Any) -> str:

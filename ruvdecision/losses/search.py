@@ -102,11 +102,9 @@ def least_vector(posterior: Posterior, risk: Callable[[Array], float]) -> Array:
         if tried.fun < least - 1e-14 * abs(least):
             best, least = mean + sd * tried.x, float(tried.fun)
     if np.any(np.abs(best - mean) > 1e6 * (sd + np.abs(mean))):
-        raise UnsupportedError(
-            "The expected loss falls for ever, so there is no best estimate",
-            f"an estimate of {best.tolist()}",
-            "Use a loss that grows with the error, or list the allowed estimates",
-        )
+        what = "The expected loss falls for ever, so there is no best estimate"
+        do = "Use a loss that grows with the error, or list the allowed estimates"
+        raise UnsupportedError(what, f"an estimate of {best.tolist()}", do)
     return np.asarray(best)
 
 

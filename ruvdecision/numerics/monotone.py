@@ -26,11 +26,9 @@ def apply_function(function: Callable[[Any], Any], u: Array, name: str) -> Array
         try:
             values[i] = _number(function(x))
         except Exception as problem:
-            raise InputError(
-                f"The function {name} fails at U = {float(x):.6g}",
-                f"{type(problem).__name__}: {problem}",
-                "Let it give back a number for every U of the map, inf where it has no bound",
-            ) from None
+            what = f"The function {name} fails at U = {float(x):.6g}"
+            do = "Let it give back a number for every U of the map, inf where it has no bound"
+            raise InputError(what, f"{type(problem).__name__}: {problem}", do) from None
     return values.reshape(u.shape)
 
 
@@ -83,11 +81,8 @@ def solve_decreasing(function: Callable[[float], float], value: float) -> float:
         raise InputError("A threshold must be a number", value, "Give a number")
     low = high = 1.0
     if np.isnan(function(1.0)):
-        raise InputError(
-            "The function of U has no value at U = 1, where the search starts",
-            np.nan,
-            "Choose a function that is defined for every positive U",
-        )
+        what = "The function of U has no value at U = 1, where the search starts"
+        raise InputError(what, np.nan, "Choose a function that is defined for every positive U")
     while function(low) < value:
         low /= 8.0
         if low < 1e-280:

@@ -67,44 +67,29 @@ class Curve(BasePosterior):
             or (grid[2:] == grid[:-2]).any()
             or grid[0] == grid[-1]
         ):
-            raise InputError(
-                "x must be at least four ascending points, none more than twice", f"shape {grid.shape}", "Sort the grid"
-            )
+            what = "x must be at least four ascending points, none more than twice"
+            raise InputError(what, f"shape {grid.shape}", "Sort the grid")
         if not 1e-60 < grid[-1] - grid[0] < 1e60:
-            raise InputError(
-                "x must span between 1e-60 and 1e60",
-                f"a span of {grid[-1] - grid[0]:.3g}",
-                "Give the numbers in other units",
-            )
+            got = f"a span of {grid[-1] - grid[0]:.3g}"
+            raise InputError("x must span between 1e-60 and 1e60", got, "Give the numbers in other units")
         if values.ndim == 0 or values.shape[-1] != len(grid):
-            raise InputError(
-                f"log_density must have shape batch + ({len(grid)},)",
-                f"shape {values.shape}",
-                "Give one log density per point",
-            )
+            what = f"log_density must have shape batch + ({len(grid)},)"
+            raise InputError(what, f"shape {values.shape}", "Give one log density per point")
         if values.size == 0:
-            raise InputError(
-                "log_density must hold at least one law", f"shape {values.shape}", "Give one log density per point"
-            )
+            what = "log_density must hold at least one law"
+            raise InputError(what, f"shape {values.shape}", "Give one log density per point")
         if np.isnan(values).any() or np.isposinf(values).any():
-            raise InputError(
-                "log_density must be numbers below infinity",
-                f"{int(np.sum(~(values < np.inf)))} others",
-                "Check the law",
-            )
+            what = "log_density must be numbers below infinity"
+            raise InputError(what, f"{int(np.sum(~(values < np.inf)))} others", "Check the law")
         named = check_finite("breaks", as_float_array("breaks", [] if breaks is None else breaks))
         if named.ndim > 1:
-            raise InputError(
-                "breaks must be a list of points",
-                f"shape {named.shape}",
-                "Name the points where the density has a kink",
-            )
+            do = "Name the points where the density has a kink"
+            raise InputError("breaks must be a list of points", f"shape {named.shape}", do)
         kinks = np.unique(named)
         inside = kinks[(kinks > grid[0]) & (kinks < grid[-1])]
         if not np.isin(inside, grid).all():
-            raise InputError(
-                "breaks must be points of the grid", f"{int(np.sum(~np.isin(inside, grid)))} others", "Put them into x"
-            )
+            got = f"{int(np.sum(~np.isin(inside, grid)))} others"
+            raise InputError("breaks must be points of the grid", got, "Put them into x")
         inside = inside[~np.isin(inside, grid[:-1][np.diff(grid) == 0])]
         rows = values.reshape(-1, len(grid)).T
         grids, pieces, lost = cut_pieces(grid, rows, inside)
@@ -112,11 +97,9 @@ class Curve(BasePosterior):
         error = float(np.max(self.splines.error + lost, initial=0.0))
         if not error < 0.01:
             times = np.clip((error / 1e-9) ** 0.125, 2.0, 20.0)
-            raise InputError(
-                "The grid is too coarse for its density",
-                f"{len(grid)} points that leave {min(error, 1.0):.2g} of the mass uncertain",
-                f"Use at least {int(np.ceil(len(grid) * times))} points, or name kinks in breaks",
-            )
+            got = f"{len(grid)} points that leave {min(error, 1.0):.2g} of the mass uncertain"
+            do = f"Use at least {int(np.ceil(len(grid) * times))} points, or name kinks in breaks"
+            raise InputError("The grid is too coarse for its density", got, do)
 
     @classmethod
     def from_pieces(cls, grids: Sequence[Array], log_densities: Sequence[Array]) -> Curve:

@@ -50,11 +50,9 @@ class Gaussian(BasePosterior):
     def __init__(self, mean: ArrayLike, cov: ArrayLike) -> None:
         location, covariances = as_float_array("mean", mean), as_float_array("cov", cov)
         if location.ndim < 1 or covariances.ndim < 2 or covariances.shape[-2:] != location.shape[-1:] * 2:
-            raise InputError(
-                "mean must have shape batch + (k,) and cov batch + (k, k)",
-                f"shapes {location.shape} and {covariances.shape}",
-                "Use Gaussian.scalar(mean, var) for numbers",
-            )
+            what = "mean must have shape batch + (k,) and cov batch + (k, k)"
+            got = f"shapes {location.shape} and {covariances.shape}"
+            raise InputError(what, got, "Use Gaussian.scalar(mean, var) for numbers")
         covariances = check_covariances("cov", covariances)
         self.__dict__.update(vars(self._checked(location, covariances, location.shape[-1:])))
 
@@ -64,28 +62,22 @@ class Gaussian(BasePosterior):
         location, variances = as_float_array("mean", mean), as_float_array("var", var)
         # One pass over the array: NaN fails the comparison too.
         if not (variances >= 0).all():
-            raise InputError(
-                "var must be a number that is not negative",
-                _worst(variances),
-                "A point mass has var=0, a flat law var=inf",
-            )
+            do = "A point mass has var=0, a flat law var=inf"
+            raise InputError("var must be a number that is not negative", _worst(variances), do)
         return cls._checked(location, variances, ())
 
     @classmethod
     def _checked(cls, location: Array, covariances: Array, event: tuple[int, ...]) -> Gaussian:
         if not np.isfinite(location).all():
-            raise InputError(
-                "mean must be finite", _worst(location), "A flat law has any finite mean and an infinite variance"
-            )
+            do = "A flat law has any finite mean and an infinite variance"
+            raise InputError("mean must be finite", _worst(location), do)
         lead = location.shape[:-1] if event else location.shape
         try:
             batch = np.broadcast_shapes(lead, covariances.shape[:-2] if event else covariances.shape)
         except ValueError:
-            raise InputError(
-                "The leading shapes of mean and covariance must agree",
-                f"shapes {location.shape} and {covariances.shape}",
-                "Give one covariance per mean, or one for all",
-            ) from None
+            what = "The leading shapes of mean and covariance must agree"
+            got = f"shapes {location.shape} and {covariances.shape}"
+            raise InputError(what, got, "Give one covariance per mean, or one for all") from None
         return cls._of(location=location, covariances=covariances, event=event, batch=batch)
 
     # -- shape and place -----------------------------------------------------------------------------
@@ -150,9 +142,8 @@ class Gaussian(BasePosterior):
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         z = rng.standard_normal((size,) + self.batch + self.event)
         if not np.isfinite(self.var()).all():
-            raise InputError(
-                "A law of infinite variance cannot be sampled", "an infinite variance", "Use a proper prior"
-            )
+            what = "A law of infinite variance cannot be sampled"
+            raise InputError(what, "an infinite variance", "Use a proper prior")
         if not self.event:
             return np.asarray(self.location + self.sd * z)
         return np.asarray(self.location + np.einsum("...ij,...j->...i", lower_root(self.covariances), z))
@@ -259,28 +250,23 @@ def check_covariances(name: str, covariances: Array) -> Array:
         raise InputError(f"{name} must have no negative or missing variance", _worst(diagonal), "Check its diagonal")
     off = np.where(np.eye(k, dtype=bool), 0.0, covariances)
     if not np.isfinite(off).all():
-        raise InputError(
-            f"{name} must have finite covariances", _worst(off), "Only variances, on the diagonal, may be infinite"
-        )
+        do = "Only variances, on the diagonal, may be infinite"
+        raise InputError(f"{name} must have finite covariances", _worst(off), do)
     infinite = np.isinf(diagonal)
     root = np.sqrt(np.where((diagonal > 0) & ~infinite, diagonal, 1.0))
     # The correlation scale: units must not decide what counts as symmetric or semidefinite.
     scaled = off / (root[..., :, None] * root[..., None, :])
     scaled = np.where(infinite[..., :, None] | infinite[..., None, :], 0.0, scaled)
     if np.max(np.abs(scaled - np.swapaxes(scaled, -1, -2)), initial=0.0) > 1e-9:
-        raise InputError(
-            f"{name} must be symmetric", _show_first(covariances), f"Use ({name} + {name}.T) / 2 if it should be"
-        )
+        do = f"Use ({name} + {name}.T) / 2 if it should be"
+        raise InputError(f"{name} must be symmetric", _show_first(covariances), do)
     corner = scaled + np.eye(k) * (np.where(diagonal > 0, 1.0, 0.0) + 1e-9)[..., None, :]
     try:
         np.linalg.cholesky(corner)
     except np.linalg.LinAlgError:
         lowest = float(np.min(np.linalg.eigvalsh(corner))) - 1e-9
-        raise InputError(
-            f"{name} must be positive semidefinite",
-            f"smallest eigenvalue {lowest:.3g}",
-            "Check signs and sizes of its covariances",
-        ) from None
+        do = "Check signs and sizes of its covariances"
+        raise InputError(f"{name} must be positive semidefinite", f"smallest eigenvalue {lowest:.3g}", do) from None
     return covariances
 
 

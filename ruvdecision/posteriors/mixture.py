@@ -87,11 +87,8 @@ class Mixture(BasePosterior):
         if chains is not None:
             chains = check_integer("chains", chains, low=1)
             if not sampled or count % chains:
-                raise InputError(
-                    f"chains must divide the {count} draws, and only sampled parts have chains",
-                    chains,
-                    "Lay chains of one length end to end, and write sampled=True",
-                )
+                what = f"chains must divide the {count} draws, and only sampled parts have chains"
+                raise InputError(what, chains, "Lay chains of one length end to end, and write sampled=True")
         self.__dict__.update(vars(self._with(parts, _shares(weights, parts.batch), sampled, chains)))
 
     @classmethod
@@ -522,11 +519,8 @@ def _shares(weights: ArrayLike | None, batch: tuple[int, ...]) -> Array:
         return np.full(batch[-1], 1.0 / batch[-1])
     array = check_finite("weights", as_float_array("weights", weights))
     if array.ndim == 0 or array.ndim > len(batch) or array.shape != batch[len(batch) - array.ndim :]:
-        raise InputError(
-            f"weights must have shape {batch[-1:]}" + (f" or {batch}" if len(batch) > 1 else ""),
-            f"shape {array.shape}",
-            "Give one weight per part",
-        )
+        what = f"weights must have shape {batch[-1:]}" + (f" or {batch}" if len(batch) > 1 else "")
+        raise InputError(what, f"shape {array.shape}", "Give one weight per part")
     top = array.max(axis=-1, keepdims=True)
     if np.any(array < 0) or not top.all():
         raise InputError("weights must not be negative, nor all zero", float(array.min()), "Give one weight per part")

@@ -74,11 +74,9 @@ def best_box(points: Array, weights: Array, width: Array, budget: int = 200_000)
         axis, active, centre = stack.pop()
         visits += 1
         if visits > budget:
-            raise UnsupportedError(
-                "The most probable box of so many points in so many dimensions cannot be found exactly",
-                f"{points.shape[0]} values of {k} components",
-                'Use ZeroOne() without tolerance, or restrict the estimates to "target"',
-            )
+            what = "The most probable box of so many points in so many dimensions cannot be found exactly"
+            do = 'Use ZeroOne() without tolerance, or restrict the estimates to "target"'
+            raise UnsupportedError(what, f"{points.shape[0]} values of {k} components", do)
         if weights[active].sum() <= best_mass * (1 + 1e-12):
             continue
         if axis == k:

@@ -120,11 +120,8 @@ class Enumeration(BaseEngine):
         law = self._law(user, channel)
         if release is None:
             if not all(k.uninformative for k in channel.kernels):
-                raise InputError(
-                    f"The posterior after {mask} depends on what is released",
-                    None,
-                    "Pass release=mask.release(data, rng)",
-                )
+                what = f"The posterior after {mask} depends on what is released"
+                raise InputError(what, None, "Pass release=mask.release(data, rng)")
             nothing = np.zeros((0, len(belief.levels)))
             empty = np.zeros(0, dtype=np.int64)
             return Finite(law.table.values, law.after(Slots(nothing, empty, empty)))
@@ -185,11 +182,8 @@ class Enumeration(BaseEngine):
             return self._drawn(user, law, codes, replicates, seed), AVERAGED
         chance = outputs.joint.sum(axis=1)
         if np.any(chance <= 0):
-            raise InputError(
-                "The records cannot come from this belief",
-                "probability zero",
-                "Check the data, or the prior probabilities that are zero",
-            )
+            do = "Check the data, or the prior probabilities that are zero"
+            raise InputError("The records cannot come from this belief", "probability zero", do)
         each = uncertainty_of(user, law.table.values, outputs.joint / chance[:, None])
         # Errors of separate posteriors may hang together, so they are added and not averaged out.
         return Value(np.asarray(outputs.weights @ each.value), np.asarray(outputs.weights @ each.error)), self.name

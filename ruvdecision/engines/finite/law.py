@@ -67,11 +67,8 @@ class FiniteLaw:
         else:
             log_joint = self._unlabelled(slots)
         if np.all(log_joint == -np.inf):
-            raise InputError(
-                "The release cannot come from this belief and mask",
-                "probability zero",
-                "Check the release, or the prior probabilities that are zero",
-            )
+            do = "Check the release, or the prior probabilities that are zero"
+            raise InputError("The release cannot come from this belief and mask", "probability zero", do)
         chances = np.exp(log_joint - log_joint.max())
         return np.asarray(chances / chances.sum())
 
@@ -105,10 +102,8 @@ class FiniteLaw:
         kinds = self.channel.kinds
         live = [k for k in np.unique(kinds) if not self.channel.kernels[k].uninformative]
         if len(live) > 1 or (self.channel.sampled and len(np.unique(kinds)) > 1):
-            raise UnsupportedError(
-                "Rows that were masked in different ways and then mixed are too many cases",
-                do="Use one mask for all rows before Shuffle, or known rows",
-            )
+            what = "Rows that were masked in different ways and then mixed are too many cases"
+            raise UnsupportedError(what, do="Use one mask for all rows before Shuffle, or known rows")
         if not live:
             return self._labelled(np.zeros((self.belief.records, len(self.belief.levels))))
         n = int(np.sum(kinds == live[0]))
@@ -116,10 +111,8 @@ class FiniteLaw:
         log_evidence = slots.log_evidence[slots.kinds == live[0]]
         m = len(log_evidence)
         if m ** len(mine) > 100_000:
-            raise UnsupportedError(
-                f"Which of {m} records belongs to which of {len(mine)} rows has too many answers",
-                do="Ask for one record",
-            )
+            what = f"Which of {m} records belongs to which of {len(mine)} rows has too many answers"
+            raise UnsupportedError(what, do="Ask for one record")
         evidence = np.exp(log_evidence)
         with np.errstate(divide="ignore"):
             log_rows = np.log(evidence @ law.T)  # slots by states
@@ -208,13 +201,11 @@ class FiniteLaw:
     def outputs(self, codes: Ints | None = None) -> Outputs:
         """Every release with its chance: under the belief, or given the realised records ``codes``."""
         if self.channel.continuous:
-            raise UnsupportedError(
-                "A release with noise has a continuum of values", do="Draw releases, or integrate over them"
-            )
+            what = "A release with noise has a continuum of values"
+            raise UnsupportedError(what, do="Draw releases, or integrate over them")
         if codes is not None and self.channel.sampled:
-            raise UnsupportedError(
-                "Releases of a sample are drawn when the records are given", do="Pass data=, or a smaller file"
-            )
+            what = "Releases of a sample are drawn when the records are given"
+            raise UnsupportedError(what, do="Pass data=, or a smaller file")
         if isinstance(self.table, AverageTable) or self.channel.ordered:
             pieces = [self._labelled_outputs(s, codes) for s in self._scenarios()]
             joint = np.concatenate([p.joint for p in pieces])

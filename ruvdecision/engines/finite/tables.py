@@ -43,13 +43,11 @@ def after_release(belief: TableBelief, mask: Mask, release: Any) -> TableBelief:
     if release is None:
         if _tells_nothing(shown):
             return belief
-        raise InputError(
-            f"The posterior after {mask} depends on what is released", None, "Pass release=mask.publish(table)"
-        )
+        what = f"The posterior after {mask} depends on what is released"
+        raise InputError(what, None, "Pass release=mask.publish(table)")
     if mask.side_by_side and not isinstance(release, PublishedTable):
-        raise InputError(
-            "Several releases of a table are published together", kind_of(release), "Pass publish(mask, table)"
-        )
+        what = "Several releases of a table are published together"
+        raise InputError(what, kind_of(release), "Pass publish(mask, table)")
     if isinstance(release, PublishedTable) or not shown.margins:
         return belief.given(release)
     carried = (
@@ -58,11 +56,8 @@ def after_release(belief: TableBelief, mask: Mask, release: Any) -> TableBelief:
     if isinstance(carried, PublishedTable):
         return belief.given(carried)
     if np.isnan(as_counts(release, missing=True)).any():
-        raise InputError(
-            "The mask publishes margins, and these cells have lost theirs",
-            "cells alone",
-            "Pass release=mask.publish(table), or publish(mask, table) for a chain",
-        )
+        do = "Pass release=mask.publish(table), or publish(mask, table) for a chain"
+        raise InputError("The mask publishes margins, and these cells have lost theirs", "cells alone", do)
     return belief.given(release)
 
 
@@ -110,10 +105,8 @@ class TableProblem:
     def _uncertainty(self, belief: TableBelief) -> Value:
         posterior = belief.posterior(self.user.target)
         if isinstance(self.user.actions, str) and isinstance(posterior, TablePosterior):
-            raise UnsupportedError(
-                f"More than {LISTED} tables cannot be listed as estimates",
-                do='Use estimates="free", or ask for one cell',
-            )
+            what = f"More than {LISTED} tables cannot be listed as estimates"
+            raise UnsupportedError(what, do='Use estimates="free", or ask for one cell')
         return self.user.loss.uncertainty(posterior, self.user.actions)  # type: ignore[no-any-return]
 
     def _expected(
@@ -180,17 +173,11 @@ class TableProblem:
         belief = self.user.belief
         counts = as_counts(data)
         if counts.shape != belief.shape:
-            raise InputError(
-                f"data must be a table of shape {belief.shape}",
-                f"shape {counts.shape}",
-                "Give the table that the belief is about",
-            )
+            what = f"data must be a table of shape {belief.shape}"
+            raise InputError(what, f"shape {counts.shape}", "Give the table that the belief is about")
         if int(counts.sum()) != belief.total:
-            raise InputError(
-                f"data must add up to the total {belief.total}",
-                "another total",
-                "Give the table that the belief is about",
-            )
+            what = f"data must add up to the total {belief.total}"
+            raise InputError(what, "another total", "Give the table that the belief is about")
         return counts
 
 

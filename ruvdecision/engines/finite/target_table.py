@@ -118,11 +118,9 @@ def target_table(belief: FiniteBelief, target: BaseTarget, limit: int) -> Target
     n, size = belief.records, len(belief.levels)
     if target.only(Kind.AVERAGE) and n > 1:
         if comb(n + size - 1, size - 1) > limit or (n + 1) ** (size - 1) * len(belief.states) > limit:
-            raise UnsupportedError(
-                f"The average of {n} records with {size} outcomes has too many values for enumeration",
-                f"a limit of {limit}",
-                "Use Enumeration(limit=...) with a larger limit, fewer outcomes or fewer records",
-            )
+            what = f"The average of {n} records with {size} outcomes has too many values for enumeration"
+            do = "Use Enumeration(limit=...) with a larger limit, fewer outcomes or fewer records"
+            raise UnsupportedError(what, f"a limit of {limit}", do)
         counts = compositions(n, size)
         return AverageTable(counts, target.in_files(_Averages(counts @ belief.levels.numbers / n)))
     rows, new = target.rows_in(n).tolist(), target.asks(Kind.NEW)
@@ -153,11 +151,8 @@ def codes_of(belief: FiniteBelief, data: Data) -> Ints:
     """The outcome of every record of a file."""
     codes: Ints = belief.levels.codes(data, "data")
     if len(codes) != belief.records:
-        raise InputError(
-            f"data must have {belief.records} records, as the belief says",
-            len(codes),
-            "Give records= to the belief, or other data",
-        )
+        what = f"data must have {belief.records} records, as the belief says"
+        raise InputError(what, len(codes), "Give records= to the belief, or other data")
     if np.any(codes < 0):
         raise InputError("data must not have missing records", int(np.sum(codes < 0)), "Fill or drop them first")
     return codes

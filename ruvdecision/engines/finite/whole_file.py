@@ -50,11 +50,8 @@ class PossibleFiles:
         others = n - len(rows)
         found = size ** len(rows) * comb(others + size - 1, size - 1)
         if found > limit:
-            raise UnsupportedError(
-                f"{n} records with {size} outcomes make {found:,} different files",
-                f"a limit of {limit:,}",
-                "Use fewer records or outcomes",
-            )
+            what = f"{n} records with {size} outcomes make {found:,} different files"
+            raise UnsupportedError(what, f"a limit of {limit:,}", "Use fewer records or outcomes")
         counted = compositions(others, size)
         codes = np.indices((size,) * len(rows)).reshape(len(rows), size ** len(rows)).T
         codes = np.repeat(codes, len(counted), axis=0).astype(np.int64)
@@ -181,9 +178,8 @@ class WholeFile(BaseEngine):
                 weights = chance if codes is None else mask.matrix[mask.index_of(codes)]
                 live = weights > 0
                 if np.any(chance[live] <= 0):
-                    raise InputError(
-                        "The records cannot come from this belief", "probability zero", "Check the data, or the prior"
-                    )
+                    what = "The records cannot come from this belief"
+                    raise InputError(what, "probability zero", "Check the data, or the prior")
                 each = uncertainty_of(user, values, joint[live] / chance[live, None])
                 value[i], error[i] = weights[live] @ each.value, weights[live] @ each.error
         if np.isnan(before):
@@ -197,25 +193,21 @@ class WholeFile(BaseEngine):
             return Enumeration().posterior(user, mask, release)
         joint, values = self._joint(user, matrix)
         if release is None:
-            raise InputError(
-                f"The posterior after {mask} depends on what is released", None, "Pass release=mask.release(data, rng)"
-            )
+            what = f"The posterior after {mask} depends on what is released"
+            raise InputError(what, None, "Pass release=mask.release(data, rng)")
         row = joint[matrix.read(Frame.of(release).table.iloc[0].to_numpy())]
         if row.sum() <= 0:
-            raise InputError(
-                "The release cannot come from this belief and mask", "probability zero", "Check the release"
-            )
+            what = "The release cannot come from this belief and mask"
+            raise InputError(what, "probability zero", "Check the release")
         return Finite(values, row / row.sum())
 
     def _joint(self, user: User, matrix: FileMatrix) -> tuple[Array, Array]:
         """Chance of every output together with the target's values, and those values."""
         belief = user.belief
         if matrix.records != belief.records or matrix.outcomes != len(belief.levels):
-            raise UnsupportedError(
-                f"The mechanism was made for {matrix.records} records with {matrix.outcomes} outcomes",
-                f"a belief with {belief.records} and {len(belief.levels)}",
-                "Make a mechanism for this belief with ruv.limit",
-            )
+            what = f"The mechanism was made for {matrix.records} records with {matrix.outcomes} outcomes"
+            got = f"a belief with {belief.records} and {len(belief.levels)}"
+            raise UnsupportedError(what, got, "Make a mechanism for this belief with ruv.limit")
         table = target_table(belief, user.target, Enumeration().limit)
         rows = () if isinstance(table, AverageTable) else table.rows
         files = PossibleFiles.of(belief, [*rows, *matrix.followed], self.limit)

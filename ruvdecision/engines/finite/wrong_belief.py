@@ -245,17 +245,12 @@ class FinitePair:
 
     def _check(self, own: Array, actual: Array) -> None:
         if np.any(actual <= 0):
-            raise InputError(
-                "The records cannot come from this belief",
-                "probability zero",
-                "Check the data, or the prior probabilities that are zero",
-            )
+            do = "Check the data, or the prior probabilities that are zero"
+            raise InputError("The records cannot come from this belief", "probability zero", do)
         if np.any(own <= 0):
-            raise InputError(
-                "What the mask releases is impossible in the user's eyes, who then has no posterior",
-                "probability zero under the user's belief",
-                "Give every state and outcome, or every mask, that the agency thinks possible some prior probability",
-            )
+            what = "What the mask releases is impossible in the user's eyes, who then has no posterior"
+            do = "Give every state and outcome, or every mask, that the agency thinks possible some prior probability"
+            raise InputError(what, "probability zero under the user's belief", do)
 
 
 # -- one release -------------------------------------------------------------------------------------
@@ -279,14 +274,11 @@ def _on_common_levels(own: FiniteBelief, truth: FiniteBelief, target: BaseTarget
     if own is truth:
         return own, truth
     if own.levels.labelled != truth.levels.labelled or own.levels.columns != truth.levels.columns:
-        raise UnsupportedError(
-            "The user's belief and the truth have outcomes of different kinds", do="Use the same outcomes for both"
-        )
+        what = "The user's belief and the truth have outcomes of different kinds"
+        raise UnsupportedError(what, do="Use the same outcomes for both")
     if target.is_a(Kind.PARAMETER) and own.states.labelled and own.states.names != truth.states.names:
-        raise UnsupportedError(
-            "The states of the two beliefs are labels in different orders, so that they cannot be compared",
-            do="List the same states in the same order",
-        )
+        what = "The states of the two beliefs are labels in different orders, so that they cannot be compared"
+        raise UnsupportedError(what, do="List the same states in the same order")
     if own.levels.names == truth.levels.names:
         return own, truth
     names = list(dict.fromkeys([*own.levels.names, *truth.levels.names]))
@@ -423,9 +415,8 @@ def _joined_table(
     assert isinstance(actual, TargetTable)
     rows, wide = own.rows, blocks * size
     if wide ** len(rows) > limit:
-        raise TooManyReleases(
-            f"The target depends on {len(rows)} records under {blocks} masks", do="Use fewer candidates"
-        )
+        what = f"The target depends on {len(rows)} records under {blocks} masks"
+        raise TooManyReleases(what, do="Use fewer candidates")
     weights: list[csr_array] = []
     for i, (block, table) in enumerate(sides):
         assert isinstance(table, TargetTable)

@@ -68,10 +68,8 @@ class CoarseRows:
     ) -> CoarseRows:
         """Follow a chain step by step. ``data`` gives the covariance that Noise(share=...) refers to."""
         if belief.mu_covariance is None or belief.mu_covariance.any():
-            raise UnsupportedError(
-                f"Which row is whose after {mask} needs a known population mean",
-                do='Use NormalBelief(..., prior_mean=..., prior="known"), with the mean of the file if need be',
-            )
+            do = 'Use NormalBelief(..., prior_mean=..., prior="known"), with the mean of the file if need be'
+            raise UnsupportedError(f"Which row is whose after {mask} needs a known population mean", do=do)
         k, about = belief.k, about_belief(belief, data)
         noise: Array = np.zeros((k, k))
         steps: list[list[tuple[Entrywise, int]]] = [[] for _ in range(k)]
@@ -85,10 +83,8 @@ class CoarseRows:
                     noise[np.ix_(step.columns, step.columns)] += covariance
                     continue
                 if np.any(covariance != np.diag(np.diag(covariance))):
-                    raise UnsupportedError(
-                        f"{part} ties columns together by noise that is not normal",
-                        do="Use variance= or sd=, one per column",
-                    )
+                    what = f"{part} ties columns together by noise that is not normal"
+                    raise UnsupportedError(what, do="Use variance= or sd=, one per column")
                 for j, variance in zip(step.columns, np.diag(covariance), strict=True):
                     laws[j] = noise_law(step.kind, np.sqrt([variance])) if variance > 0 else None
             elif type(step) in CHANGES:
@@ -239,23 +235,18 @@ class CoarseRows:
 
 def _no_more(mask: Mask, columns: Sequence[int]) -> None:
     if columns:
-        raise UnsupportedError(
-            f"{mask} after intervals or after noise that is not normal has no law that Identity knows",
-            do="Put normal noise first, then one such step",
-        )
+        what = f"{mask} after intervals or after noise that is not normal has no law that Identity knows"
+        raise UnsupportedError(what, do="Put normal noise first, then one such step")
 
 
 def _covariance(step: AddNoise, mask: Mask) -> Array:
     """Covariance of the noise; infinite noise is none, for its column is missing in the release."""
     if step.common or step.size is not None:
-        raise UnsupportedError(
-            f"{mask} has no law that is the same for all records", do="Use plain noise here, sd= or variance="
-        )
+        what = f"{mask} has no law that is the same for all records"
+        raise UnsupportedError(what, do="Use plain noise here, sd= or variance=")
     if step.rows is not None:
-        raise UnsupportedError(
-            f"{mask} sizes each record, which goes with normal noise in a known order only",
-            do="Leave out the other steps, or put Shuffle() first",
-        )
+        what = f"{mask} sizes each record, which goes with normal noise in a known order only"
+        raise UnsupportedError(what, do="Leave out the other steps, or put Shuffle() first")
     found = step.covariance[0, 0]
     endless = np.isinf(np.diag(found))
     return np.where(endless[:, None] | endless[None, :], 0.0, found)
@@ -275,7 +266,5 @@ def _check_apart(
             )
     boxed = [j for j in special if laws[j] is None]
     if len(boxed) > 4 and off[np.ix_(boxed, boxed)].any():
-        raise UnsupportedError(
-            "Intervals of more than four correlated columns are too many to integrate over",
-            do="Coarsen at most four of them",
-        )
+        what = "Intervals of more than four correlated columns are too many to integrate over"
+        raise UnsupportedError(what, do="Coarsen at most four of them")

@@ -125,16 +125,12 @@ class Identification(BaseEngine):
         if reason is not None:
             raise reason.error()
         if release is None:
-            raise InputError(
-                "Which row is whose depends on what is released", None, "Pass release=mask.release(data, rng)"
-            )
+            what = "Which row is whose depends on what is released"
+            raise InputError(what, None, "Pass release=mask.release(data, rng)")
         target = _target(user)
         if target.values is None:
-            raise InputError(
-                "The posterior depends on what the intruder knows",
-                "no values",
-                "Write Identity(row, known=[...], values=[...])",
-            )
+            what = "The posterior depends on what the intruder knows"
+            raise InputError(what, "no values", "Write Identity(row, known=[...], values=[...])")
         rows = _rows_of(user, None, _names_of(release))
         law, n = rows.law(mask), user.belief.records
         found = _normalised(law.log_weights(rows.read(law, release), rows.given()))
@@ -176,11 +172,9 @@ class _Rows:
         values, respondents, columns = self.target.values, len(self.rows), len(self.known)
         assert values is not None
         if len(values) != respondents or any(len(v) != columns for v in values):
-            raise InputError(
-                f"values must have {respondents} rows of {columns} numbers, one per known column",
-                f"{len(values)} rows of {len(values[0])}",
-                "Give what the intruder knows of each respondent",
-            )
+            what = f"values must have {respondents} rows of {columns} numbers, one per known column"
+            got = f"{len(values)} rows of {len(values[0])}"
+            raise InputError(what, got, "Give what the intruder knows of each respondent")
         return np.array(values, dtype=object)
 
     def draw(self, for_data: np.random.Generator, for_draws: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -190,10 +184,8 @@ class _Rows:
         if self.target.values is not None:
             z = self.given()
             if self.records is None and len(self.rows) != 1:
-                raise UnsupportedError(
-                    "Records cannot be drawn around the given values of several respondents",
-                    do="Pass data=, or leave out values",
-                )
+                what = "Records cannot be drawn around the given values of several respondents"
+                raise UnsupportedError(what, do="Pass data=, or leave out values")
             return (self._around(z, for_data) if self.records is None else self.records), z
         records = self.records if self.records is not None else self._drawn(for_data)
         z = self.values(records[self.rows])[:, self.known]
@@ -247,10 +239,8 @@ class _NormalRows(_Rows):
             odd = [f.step for f in resolve(mask, self.about) if type(f.step) not in LINEAR]
             if all(isinstance(step, Opaque) and step.do for step in odd):
                 raise
-            raise UnsupportedError(
-                linear.what,
-                do="Identity knows Noise, Suppress, Subsample, Shuffle, Round, Clip, Topcode, Recode and fixed groups",
-            ) from None
+            do = "Identity knows Noise, Suppress, Subsample, Shuffle, Round, Clip, Topcode, Recode and fixed groups"
+            raise UnsupportedError(linear.what, do=do) from None
 
     def given(self) -> Array:
         return check_finite("values", as_float_array("values", super().given()))
@@ -292,16 +282,13 @@ class _FiniteRows(_Rows):
         if data is not None:
             codes = levels.codes(data, "data")
             if len(codes) != self.belief.records or np.any(codes < 0):
-                raise InputError(
-                    f"data must have {self.belief.records} complete records, as the belief says",
-                    f"{int(np.sum(codes >= 0))} complete ones of {len(codes)}",
-                    "Give records= to the belief, or other data",
-                )
+                what = f"data must have {self.belief.records} complete records, as the belief says"
+                got = f"{int(np.sum(codes >= 0))} complete ones of {len(codes)}"
+                raise InputError(what, got, "Give records= to the belief, or other data")
         super().__init__(user, range(levels.columns), codes)
         if levels.labelled and self.errors.any():
-            raise UnsupportedError(
-                "Labels have no errors that can be measured", do="Leave out error_sd and error_variance, or use numbers"
-            )
+            do = "Leave out error_sd and error_variance, or use numbers"
+            raise UnsupportedError("Labels have no errors that can be measured", do=do)
         self.table = outcome_table(self.belief)
 
     @property
@@ -322,9 +309,8 @@ class _FiniteRows(_Rows):
         like = FiniteRows.likelihood(self.table[:, self.known], z, self.errors)[0]
         joint = belief.prior[:, None] * belief.law * like
         if not joint.sum() > 0:
-            raise InputError(
-                "No record of the belief has the values that the intruder knows", "others", "Check values="
-            )
+            what = "No record of the belief has the values that the intruder knows"
+            raise InputError(what, "others", "Check values=")
         pick = int(rng.choice(joint.size, p=(joint / joint.sum()).ravel()))
         state, outcome = divmod(pick, joint.shape[1])
         codes = rng.choice(joint.shape[1], size=belief.records, p=belief.law[state]).astype(np.int64)
@@ -349,9 +335,8 @@ def _rows_of(user: User, data: Any, names: Sequence[Hashable] | None = None) -> 
         return _NormalRows(user, data, names)
     if isinstance(user.belief, FiniteBelief):
         return _FiniteRows(user, data)
-    raise UnsupportedError(
-        f"Identity is not available for a {type(user.belief).__name__}", do="Use a NormalBelief or a FiniteBelief"
-    )
+    what = f"Identity is not available for a {type(user.belief).__name__}"
+    raise UnsupportedError(what, do="Use a NormalBelief or a FiniteBelief")
 
 
 # -- helpers -------------------------------------------------------------------------------------------
@@ -403,10 +388,8 @@ def _check_loss(user: User) -> None:
     ):
         raise UnsupportedError(f"{loss!r} measures distances, and rows have none", do="Use ZeroOne() or LogScore()")
     if isinstance(loss, CustomLoss) and user.actions is None:
-        raise UnsupportedError(
-            "A loss of your own has no numbers to search among, and rows are labels",
-            do='Give estimates="target", or list the rows',
-        )
+        what = "A loss of your own has no numbers to search among, and rows are labels"
+        raise UnsupportedError(what, do='Give estimates="target", or list the rows')
 
 
 def _names_of(data: Any) -> tuple[Hashable, ...] | None:

@@ -160,9 +160,8 @@ class Exact(BaseEngine):
         given = Conditioned(belief, channel_of(belief, mask))
         placed = given.channel.location != "known" and user.target.places_records
         if release is None and (placed or given.channel.open_samples):
-            raise InputError(
-                f"The posterior after {mask} depends on what is released", None, "Pass release=mask.release(data, rng)"
-            )
+            what = f"The posterior after {mask} depends on what is released"
+            raise InputError(what, None, "Pass release=mask.release(data, rng)")
         if release is None:
             return posterior_given(user, given, None, as_generator(0))
         given, values, place = _read(given, mask, release)
@@ -352,10 +351,8 @@ class Exact(BaseEngine):
             form = LinearForm.of_term(Term(Kind.RECORD), belief.k, belief.scalar)
             if given.channel.location == "unknown":
                 if not getattr(loss, "second_order", False):
-                    raise UnsupportedError(
-                        "All records in unknown order need the quadratic loss",
-                        do="Use Quadratic(), or leave out Shuffle()",
-                    )
+                    what = "All records in unknown order need the quadratic loss"
+                    raise UnsupportedError(what, do="Use Quadratic(), or leave out Shuffle()")
                 each = loss.uncertainty(gaussian_of(mean_covariance(given, form), form))
             else:
                 kinds = given.channel.layout.classes()
@@ -384,10 +381,8 @@ class Exact(BaseEngine):
         user, replicates, seed = problem.user, problem.replicates, problem.seed
         belief = user.belief
         if data is None and belief.mu_covariance is None:
-            raise UnsupportedError(
-                "The uncertainty depends on the release, and a flat prior gives no law to average over",
-                do="Give prior_variance=, or pass data=",
-            )
+            what = "The uncertainty depends on the release, and a flat prior gives no law to average over"
+            raise UnsupportedError(what, do="Give prior_variance=, or pass data=")
         count = REPLICATES if replicates is None else replicates
         uncertainties = np.empty((count, len(family)))
         within = np.zeros((count, len(family)))

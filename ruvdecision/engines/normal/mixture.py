@@ -69,10 +69,8 @@ class NormalMixture:
         self.channel = self.families[0][1].channel
         refuse_open_samples(self.channel, "users who do not know the mask")
         if any(given.channel.location != self.channel.location for _, given in self.families):
-            raise UnsupportedError(
-                "The masks that the user thinks possible must all keep the order of the rows, or all lose it",
-                do="Put Shuffle() or Subsample() into each of them, or into none",
-            )
+            what = "The masks that the user thinks possible must all keep the order of the rows, or all lose it"
+            raise UnsupportedError(what, do="Put Shuffle() or Subsample() into each of them, or into none")
         self._singles: dict[int, Conditioned] = {}
         self._means: dict[Any, Any] = {}
         self._last: tuple[bytes, Array, Array] | None = None
@@ -117,9 +115,8 @@ class NormalMixture:
         if target.is_a(Kind.FILE):
             size = belief.records * belief.k
             if size > LARGEST_JOINT or size**2 * len(self.masks) > 20 * LARGEST_MIXTURE:
-                raise UnsupportedError(
-                    "The joint posterior of all records is too large for a mixture", do="Ask for Record(j)"
-                )
+                what = "The joint posterior of all records is too large for a mixture"
+                raise UnsupportedError(what, do="Ask for Record(j)")
         form = all_records(belief) if target.is_a(Kind.FILE) else form_of(belief, target)
         terms = joint_terms(belief, target) if form is None else form.terms
         matrix = selector(belief, terms) if form is None else form.matrix
@@ -150,11 +147,9 @@ class NormalMixture:
         form = form_of(self.belief, user.target)
         kept = np.flatnonzero(weights > NEGLIGIBLE_ROWS * weights.max())
         if len(kept) * self.belief.records > LARGEST_MIXTURE:
-            raise UnsupportedError(
-                f"{len(kept)} masks times {self.belief.records} rows are too many cases",
-                f"a limit of {LARGEST_MIXTURE}",
-                "Give mask_prior= with fewer candidates, or leave out Shuffle()",
-            )
+            what = f"{len(kept)} masks times {self.belief.records} rows are too many cases"
+            do = "Give mask_prior= with fewer candidates, or leave out Shuffle()"
+            raise UnsupportedError(what, f"a limit of {LARGEST_MIXTURE}", do)
         parts = []
         for i in kept:
             if int(i) not in self._singles:

@@ -89,9 +89,8 @@ class Ranks(BaseEngine):
     def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
         """Posterior after one release, as draws."""
         if release is None:
-            raise InputError(
-                f"The posterior after {mask} depends on what is released", None, "Pass release=mask.release(data, rng)"
-            )
+            what = f"The posterior after {mask} depends on what is released"
+            raise InputError(what, None, "Pass release=mask.release(data, rng)")
         given = Conditioned(user.belief, self._channel(user.belief, mask, None))
         values, _ = released(user.belief, given.channel, release)
         return self._ranked(
@@ -150,10 +149,8 @@ class Ranks(BaseEngine):
     def _simulate(self, user: Any, mask: Mask, data: Array | None, count: int, seed: Any) -> Value:
         belief = user.belief
         if data is None and belief.mu_covariance is None:
-            raise UnsupportedError(
-                "The uncertainty depends on the release, and a flat prior gives no law to average over",
-                do="Give prior_variance=, pass data=, or use squared error and plain noise",
-            )
+            what = "The uncertainty depends on the release, and a flat prior gives no law to average over"
+            raise UnsupportedError(what, do="Give prior_variance=, pass data=, or use squared error and plain noise")
         given = Conditioned(belief, self._channel(belief, mask, data))
         residuals = self._residuals(belief, mask, given, DRAWS, seed)
         uncertainties, within = np.empty(count), np.empty(count)
@@ -172,11 +169,8 @@ class Ranks(BaseEngine):
         channel = channel_of(belief, mask, data=None if data is None else as_records(belief, data))
         refuse_open_samples(channel, "order statistics")
         if channel.scrambled or (channel.location == "unknown" and channel.width > channel.columns):
-            raise UnsupportedError(
-                "Shuffled groups hide which rows belong together, so their records cannot be drawn",
-                str(mask),
-                "Put Shuffle() first in the chain",
-            )
+            what = "Shuffled groups hide which rows belong together, so their records cannot be drawn"
+            raise UnsupportedError(what, str(mask), "Put Shuffle() first in the chain")
         return channel
 
     def _residuals(self, belief: NormalBelief, mask: Mask, given: Conditioned, count: int, seed: Any) -> Array:

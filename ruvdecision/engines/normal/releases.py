@@ -72,11 +72,9 @@ def as_records(belief: NormalBelief, data: Any) -> Array:
     """Data as an n by k matrix of numbers that fits the belief."""
     values, _ = Frame.of(data).numeric("A NormalBelief")
     if values.shape != (belief.records, belief.k):
-        raise InputError(
-            f"data must have {belief.records} records of {belief.k} variables, as the belief says",
-            f"{values.shape[0]} records of {values.shape[1]}",
-            "Set records= to the size of the file and covariance= to its columns",
-        )
+        what = f"data must have {belief.records} records of {belief.k} variables, as the belief says"
+        do = "Set records= to the size of the file and covariance= to its columns"
+        raise InputError(what, f"{values.shape[0]} records of {values.shape[1]}", do)
     return values
 
 
@@ -105,9 +103,8 @@ def release_files(belief: NormalBelief, channel: LinearChannel, release: Any) ->
     if count == 1:
         return [release]
     if not isinstance(release, (tuple, list)) or len(release) != count:
-        raise InputError(
-            f"The mask makes {count} releases", kind_of(release), "Pass what mask.release(data, rng) gave back, a tuple"
-        )
+        do = "Pass what mask.release(data, rng) gave back, a tuple"
+        raise InputError(f"The mask makes {count} releases", kind_of(release), do)
     return list(release)
 
 
@@ -121,11 +118,8 @@ def _numbers(belief: NormalBelief, release: Any) -> tuple[Frame, Array]:
     frame, n = Frame.of(release), belief.records
     values, _ = frame.numeric("A release", missing=True)
     if values.shape[1] != belief.k or values.shape[0] > n:
-        raise InputError(
-            f"The release must have {belief.k} columns and at most {n} rows",
-            f"shape {values.shape}",
-            "Pass what mask.release(data, rng) gave back",
-        )
+        what = f"The release must have {belief.k} columns and at most {n} rows"
+        raise InputError(what, f"shape {values.shape}", "Pass what mask.release(data, rng) gave back")
     return frame, values
 
 
@@ -147,11 +141,8 @@ def _rows_held(frame: Frame, n: int) -> Ints:
         or kept.min() < 0
         or kept.max() >= n
     ):
-        raise InputError(
-            "A sample must tell which rows it holds",
-            "a release without row numbers",
-            "Release a DataFrame with its rows numbered from 0 as index",
-        )
+        do = "Release a DataFrame with its rows numbered from 0 as index"
+        raise InputError("A sample must tell which rows it holds", "a release without row numbers", do)
     return kept.astype(np.int64)
 
 
@@ -165,10 +156,8 @@ def _regrouped(channel: LinearChannel, values: Array) -> Array:
         if p is not None and p.joins and not p.ties_all and not any(p.same_as(q) for q in groups):
             groups.append(p)
     if len(groups) > 1:
-        raise UnsupportedError(
-            "Rows that were averaged in several ways and then shuffled cannot be put together again",
-            do="Put Shuffle() first in the chain",
-        )
+        what = "Rows that were averaged in several ways and then shuffled cannot be put together again"
+        raise UnsupportedError(what, do="Put Shuffle() first in the chain")
     starts, labels = groups[0].runs()
     places = np.argsort(np.repeat(labels, np.diff(np.append(starts, len(values)))), kind="stable")
     averaged = ~channel.blocks[0].contrasts_released[0]

@@ -150,18 +150,14 @@ def _released(
 def _per_record(x: Array, noise_variance: ArrayLike) -> Array:
     v = check_finite("noise_variance", as_float_array("noise_variance", noise_variance))
     if np.any(v < 0):
-        raise InputError(
-            "noise_variance must not be negative", float(v.min()), "Give variances, not standard deviations with signs"
-        )
+        do = "Give variances, not standard deviations with signs"
+        raise InputError("noise_variance must not be negative", float(v.min()), do)
     if v.ndim == 2 and v.shape[1] == len(x):
         return v
     if v.ndim <= 1:
         return np.broadcast_to(np.atleast_1d(v)[:, None], (v.size, len(x)))
-    raise InputError(
-        "noise_variance must be a number, a grid, or one row of n variances per grid point",
-        f"shape {v.shape}",
-        "Use unequal_variances(...) for noise that differs between records",
-    )
+    what = "noise_variance must be a number, a grid, or one row of n variances per grid point"
+    raise InputError(what, f"shape {v.shape}", "Use unequal_variances(...) for noise that differs between records")
 
 
 def as_bounds(lower: float | None, upper: float | None) -> tuple[float, float]:
@@ -177,11 +173,8 @@ def check_inside(x: Array, low: float, high: float) -> None:
     """Refuse records beyond the bounds of their releases."""
     outside = int(np.sum((x < low) | (x > high)))
     if outside:
-        raise InputError(
-            f"The records must lie between the bounds {low:g} and {high:g}",
-            f"{outside} outside",
-            "A natural bound holds for the records too: check lower and upper, or use lower=None",
-        )
+        do = "A natural bound holds for the records too: check lower and upper, or use lower=None"
+        raise InputError(f"The records must lie between the bounds {low:g} and {high:g}", f"{outside} outside", do)
 
 
 def _moment(x: Array, v: Array, about: Any, low: float, high: float, power: int) -> Array:

@@ -120,11 +120,9 @@ def drawn_rows(
             held, total, squares = held + there, total + off, squares + off**2
         sometimes = (held > 0) & (held < count)
         if sometimes.any():
-            raise UnsupportedError(
-                f"After {mask} some releases hold no value for the row of a record, others do",
-                f"{int(sometimes.sum())} of {len(rows)} records",
-                "Use a User with Bayes' rule, who knows what to think then",
-            )
+            what = f"After {mask} some releases hold no value for the row of a record, others do"
+            do = "Use a User with Bayes' rule, who knows what to think then"
+            raise UnsupportedError(what, f"{int(sometimes.sum())} of {len(rows)} records", do)
         mean = total / count
         value[i] = np.where(held > 0, first + mean, np.inf)
         spread = np.sqrt(np.maximum(squares / count - mean**2, 0.0) / (count - 1)) if count > 1 else np.nan

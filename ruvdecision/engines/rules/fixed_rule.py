@@ -132,9 +132,8 @@ class FixedRule(BaseEngine):
 
     def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
         """A snooper has none."""
-        raise UnsupportedError(
-            "A snooper uses a fixed rule and has no posterior", type(user).__name__, "Ask for the posterior of a User"
-        )
+        what = "A snooper uses a fixed rule and has no posterior"
+        raise UnsupportedError(what, type(user).__name__, "Ask for the posterior of a User")
 
 
 class SnooperWork:
@@ -254,11 +253,9 @@ class SnooperWork:
         lost = np.isnan(losses)
         for mask, without in zip(masks, lost.sum(axis=1).tolist(), strict=True):
             if 0 < without < count:
-                raise UnsupportedError(
-                    f"After {mask} some releases hold no value for the rule {self.rule!r}, others do",
-                    f"{without} of {count} without",
-                    "Give a callable that says what the snooper does then, such as taking the mean",
-                )
+                what = f"After {mask} some releases hold no value for the rule {self.rule!r}, others do"
+                do = "Give a callable that says what the snooper does then, such as taking the mean"
+                raise UnsupportedError(what, f"{without} of {count} without", do)
         return self.average(losses, correction)
 
     def average(self, losses: Array, correction: Array) -> Value:
@@ -286,10 +283,8 @@ class SnooperWork:
             there = self._losses(masks, 4, seed, None, shift=step)[0]
         scale = np.nanmax(np.abs(here), initial=0.0)
         if not np.allclose(here, there, rtol=1e-7, atol=1e-7 * scale, equal_nan=True):
-            raise UnsupportedError(
-                "The loss of this rule depends on the population mean, and a flat prior gives no law to average over",
-                do="Give the belief a prior_variance, or pass data=",
-            )
+            what = "The loss of this rule depends on the population mean, and a flat prior gives no law to average over"
+            raise UnsupportedError(what, do="Give the belief a prior_variance, or pass data=")
 
     def _losses(
         self, masks: Sequence[Mask], count: int, seed: Any, on_progress: Any, shift: float = 0.0

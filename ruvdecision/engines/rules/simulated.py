@@ -147,17 +147,13 @@ def costs(loss: Any, estimates: Array, truth: Array, rule: Rule) -> Array:
         values = np.empty(0)
     if values.shape != (count,):
         check_sizes(estimates.shape[1], m, rule)
-        raise InputError(
-            f"The loss {loss!r} must give one number per estimate", f"shape {values.shape}", "Sum over the components"
-        )
+        what = f"The loss {loss!r} must give one number per estimate"
+        raise InputError(what, f"shape {values.shape}", "Sum over the components")
     return np.where(lost, np.nan, values)
 
 
 def check_sizes(given: int, wanted: int, rule: Any) -> None:
     """Refuse a rule that gives more or fewer numbers than the target has."""
     if given != wanted:
-        raise InputError(
-            f"The rule {rule!r} must give {wanted} number{'s' if wanted > 1 else ''}, as many as the target has",
-            given,
-            "Use a callable that gives back what the target is, or a Functional target",
-        )
+        what = f"The rule {rule!r} must give {wanted} number{'s' if wanted > 1 else ''}, as many as the target has"
+        raise InputError(what, given, "Use a callable that gives back what the target is, or a Functional target")

@@ -58,28 +58,19 @@ class Source:
             frame = Frame.of(data)
             table, _ = frame.numeric("A Snooper")
             if belief is not None and belief.records != len(table):
-                raise InputError(
-                    f"data must have {belief.records} records, as the belief says",
-                    len(table),
-                    "Set records= to the size of the file",
-                )
+                what = f"data must have {belief.records} records, as the belief says"
+                raise InputError(what, len(table), "Set records= to the size of the file")
             return cls(len(table), table.shape[1], tuple(frame.columns), frame.kind, data, table, belief)
         if belief is None:
-            raise InputError(
-                "A snooper needs data or a belief",
-                "neither",
-                "Pass data= to evaluate, or give the Snooper belief=NormalBelief(...)",
-            )
+            do = "Pass data= to evaluate, or give the Snooper belief=NormalBelief(...)"
+            raise InputError("A snooper needs data or a belief", "neither", do)
         if isinstance(belief, NormalBelief):
             names, kind = tuple(belief.columns or range(belief.k)), "vector" if belief.scalar else "matrix"
             return cls(belief.records, belief.k, names, kind, belief=belief, normal=belief)
         shape = np.shape(belief.draw(np.random.default_rng(0)))
         if len(shape) not in (1, 2):
-            raise UnsupportedError(
-                "A snooper needs records in rows",
-                f"a draw of shape {shape}",
-                "Use a belief about records, or pass data=",
-            )
+            do = "Use a belief about records, or pass data="
+            raise UnsupportedError("A snooper needs records in rows", f"a draw of shape {shape}", do)
         k = 1 if len(shape) == 1 else shape[1]
         return cls(shape[0], k, tuple(range(k)), "vector" if len(shape) == 1 else "matrix", belief=belief)
 

@@ -190,10 +190,7 @@ def _log_exchanges(below: int, above: int, odds: Array) -> Array:
 def _check_angle(angle: ArrayLike) -> Array:
     theta = check_finite("angle", as_float_array("angle", angle))
     if np.any(theta < 0) or np.any(theta > np.pi / 2 * (1 + 1e-15)):
-        raise InputError(
-            "angle must lie in [0, pi/2]",
-            [float(theta.min()), float(theta.max())],
-            "Use arctan(sqrt(noise_variance / variance))",
-        )
+        do = "Use arctan(sqrt(noise_variance / variance))"
+        raise InputError("angle must lie in [0, pi/2]", [float(theta.min()), float(theta.max())], do)
     # Rounding may take a right angle beyond itself, where the panels never come.
     return np.asarray(np.minimum(theta, np.pi / 2))

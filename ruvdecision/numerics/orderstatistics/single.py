@@ -125,11 +125,8 @@ def moments(distribution: Any, n: int, rank: int) -> Moments:
     """
     n, rank = check_rank(n, rank)
     if not all(hasattr(distribution, name) for name in ("ppf", "isf", "pdf")):
-        raise InputError(
-            "distribution must be a frozen continuous scipy.stats law",
-            distribution,
-            "Use scipy.stats.gamma(2), for example",
-        )
+        what = "distribution must be a frozen continuous scipy.stats law"
+        raise InputError(what, distribution, "Use scipy.stats.gamma(2), for example")
     last: Moments | None = None
     for points in (401, 801, 1601, 3201, 6401):
         z, weight = _wide_nodes(n, rank, points)
@@ -139,11 +136,8 @@ def moments(distribution: Any, n: int, rank: int) -> Moments:
             value, weight = value[keep], weight[keep]
             terms = weight * value**2
         if not np.all(np.isfinite(terms)) or max(terms[0], terms[-1]) > 1e-11 * np.sum(terms):
-            raise InputError(
-                f"The order statistic of rank {rank} of {n} must have a finite variance",
-                str(distribution),
-                "Use a population with lighter tails",
-            )
+            what = f"The order statistic of rank {rank} of {n} must have a finite variance"
+            raise InputError(what, str(distribution), "Use a population with lighter tails")
         mean = float(np.sum(weight * value))
         now = Moments(mean, float(np.sum(weight * (value - mean) ** 2)))
         scale = np.sqrt(now.variance) or 1.0
