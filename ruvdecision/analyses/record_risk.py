@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..checks import Seed, as_seed_sequence, check_index, check_integer, check_list, check_number, is_label, suggest
-from ..engines.base import Problem
+from ..engines.base import Problem, part_of
 from ..engines.every_record import Each, every_record, file_size, rows_of
 from ..engines.solving import check_user
 from ..errors import InputError
@@ -89,11 +89,11 @@ def record_risk(
     labels = None if groups is None else _groups(groups, size)[chosen]
     root = as_seed_sequence(seed)
     found: list[Each] = []
-    common: dict[str, Any] = {"engine": engine, "data": data, "replicates": replicates, "seed": root, "rows": chosen}
     with Bar(f"Judging {len(chosen):,} records under {len(candidates):,} releases", progress) as bar:
         for i, user in enumerate(users):
-            on_progress = lambda share, i=i: bar.update((i + share) / len(users))  # noqa: E731
-            found.append(every_record(user, candidates, **common, on_progress=on_progress))
+            problem = Problem.of(user, candidates, data, replicates=replicates, seed=root)
+            watched = replace(problem, progress=part_of(lambda share, *_: bar.update(share), i, len(users)))
+            found.append(every_record(engine, watched, chosen))
     values = iter([(Value(f.uncertainty, f.error), f.before) for f in found])
     value, before = _merged(intruder, values)
     engines = [" / ".join(dict.fromkeys(f.engine[j] for f in found)) for j in range(len(candidates))]

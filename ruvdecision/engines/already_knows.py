@@ -12,7 +12,7 @@ from typing import Any
 from ..masks.base import Batch, Joint, Mask
 from ..masks.rows import NOTHING
 from ..protocols import Posterior, Solution
-from .base import Evidence, Ints, Missing, Plan, Problem, ProgressCallback, Refusal, Rewrite, plan_for
+from .base import Evidence, Ints, Missing, Piece, Plan, Problem, Progress, Refusal, Rewrite, plan_for, silent
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,12 +71,7 @@ class AlreadyKnows(Rewrite):
         inner = self.inner.together([replace(user, knows=None) for user in users])
         return replace(self, problem=replace(self.problem, users=tuple(users)), inner=inner)
 
-    def run(
-        self,
-        piece: Sequence[int] | None = None,
-        on_progress: ProgressCallback | None = None,
-        interruptible: bool = False,
-    ) -> list[Solution]:
+    def run(self, piece: Piece = None, on_progress: Progress = silent, interruptible: bool = False) -> list[Solution]:
         start = replace(self.inner.problem, masks=Batch([_with(NOTHING, self.problem)]), cache={})
         before = plan_for(self.asked, start.of_user(start.user)).together(start.users).run()
         after = self.inner.run(piece, on_progress, interruptible)
@@ -87,9 +82,6 @@ class AlreadyKnows(Rewrite):
 
     def posteriors(self, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
         return self.inner.posteriors(_with(mask, self.problem), releases)
-
-    def every_row(self, problem: Problem, rows: Ints, on_progress: ProgressCallback | None = None) -> Solution | None:
-        return None
 
     def row_kinds(self, problem: Problem, rows: Ints) -> Ints:
         return self.inner.row_kinds(self.inner.problem, rows)

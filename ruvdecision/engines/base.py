@@ -22,11 +22,24 @@ from numpy.typing import NDArray
 from ..errors import InputError, UnsupportedError
 from ..masks.base import Batch, Mask
 from ..protocols import Array, Belief, Posterior, Solution, Value
+from ..running.replication import REPLICATES
 from ..users.user import Snooper, User
 from .names import met
 
-ProgressCallback = Callable[..., None]
+Progress = Callable[..., None]
+"""Called with the share of the work that is done, and perhaps a note."""
+Piece = Sequence[int] | None
+"""Positions of masks, None for all."""
 Ints = NDArray[np.int64]
+
+
+def silent(share: float, *note: str) -> None:
+    """Progress that nobody watches."""
+
+
+def part_of(progress: Progress, done: float, total: float, size: float = 1.0) -> Progress:
+    """Progress of a part of this size, where so much of the total is done before it."""
+    return lambda share, *note: progress((done + size * share) / total, *note)
 
 
 class Missing(Enum):
@@ -94,6 +107,9 @@ class Problem:
     """The release whose posterior is asked for; like data, it tells how many records there are."""
     cache: dict[tuple[object, int], Any] = field(default_factory=dict, repr=False)
     """What engines built of these masks and data, by engine and belief; users with one belief share it."""
+    progress: Progress = field(default=silent, repr=False)
+    interruptible: bool = False
+    """Whether an engine that can gives back what is finished when Ctrl-C comes."""
 
     @classmethod
     def of(cls, user: User | Snooper, masks: Iterable[Mask], data: Any = None, **options: Any) -> Problem:
@@ -104,6 +120,11 @@ class Problem:
     def user(self) -> Any:
         """The first user, who is the only one for an engine that solves users one by one."""
         return self.users[0]
+
+    @property
+    def count(self) -> int:
+        """How many releases are drawn where a number depends on them."""
+        return REPLICATES if self.replicates is None else self.replicates
 
     def of_user(self, user: User | Snooper) -> Problem:
         """The same for another user."""
@@ -123,7 +144,7 @@ class Problem:
         return self.cache[key]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "cache": {}}
+        return {**self.__dict__, "cache": {}, "progress": silent}
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,23 +242,18 @@ class Plan:
         """The same for users with the same belief, whom the engine solves together."""
         return replace(self, problem=replace(self.problem, users=tuple(users)))
 
-    def run(
-        self,
-        piece: Sequence[int] | None = None,
-        on_progress: ProgressCallback | None = None,
-        interruptible: bool = False,
-    ) -> list[Solution]:
-        """One solution per user for the masks of a piece; all masks if none is named.
-
-        ``on_progress`` is called with the share of the work that is done. With ``interruptible`` an engine that can
-        gives back what is finished when Ctrl-C comes.
-        """
+    def run(self, piece: Piece = None, on_progress: Progress = silent, interruptible: bool = False) -> list[Solution]:
+        """One solution per user for the masks of a piece; all masks if none is named."""
         problem = self.problem if piece is None else self.problem.only(piece)
-        return self.engine.run(problem, self.built, on_progress, interruptible)
+        return self.solve(replace(problem, progress=on_progress, interruptible=interruptible))
 
-    def every_row(self, problem: Problem, rows: Ints, on_progress: ProgressCallback | None = None) -> Solution | None:
+    def solve(self, problem: Problem) -> list[Solution]:
+        """One solution per user for the plan's own problem, or that with some of its masks."""
+        return self.engine.run(problem, self.built)
+
+    def every_row(self, problem: Problem, rows: Ints) -> Solution | None:
         """The record of every row at once, for the plan of one of them; None if there is no quick way."""
-        return self.engine.every_row(problem, self.built, rows, on_progress)
+        return self.engine.every_row(problem, self.built, rows)
 
     def row_kinds(self, problem: Problem, rows: Ints) -> Ints:
         """A label per row: the records of rows with one label have the same uncertainty."""
@@ -267,7 +283,7 @@ class Rewrite(Plan):
     def pieces(self) -> list[list[int]]:
         return [[i] for i in range(len(self.problem.masks))]
 
-    def every_row(self, problem: Problem, rows: Ints, on_progress: ProgressCallback | None = None) -> Solution | None:
+    def every_row(self, problem: Problem, rows: Ints) -> Solution | None:
         return None
 
     shares = always_cut = planned = False  # type: ignore[assignment]
@@ -301,9 +317,7 @@ class BaseEngine:
         """What the engine builds for a problem, or a `Refusal`; an `UnsupportedError` is one too."""
         raise NotImplementedError
 
-    def run(
-        self, problem: Problem, built: Any, on_progress: ProgressCallback | None = None, interruptible: bool = False
-    ) -> list[Solution]:
+    def run(self, problem: Problem, built: Any) -> list[Solution]:
         """One solution per user. The masks are those that ``built`` is for, or whole pieces of them."""
         raise NotImplementedError
 
@@ -315,9 +329,7 @@ class BaseEngine:
         """Posteriors of the first user after releases of one mask, with their evidence where it is known."""
         return (Evidence(self.posterior(problem.user, mask, release)) for release in releases)
 
-    def every_row(
-        self, problem: Problem, built: Any, rows: Ints, on_progress: ProgressCallback | None = None
-    ) -> Solution | None:
+    def every_row(self, problem: Problem, built: Any, rows: Ints) -> Solution | None:
         """Uncertainty of the record of every row ``(masks, rows)`` under masks of one family, where that is quick.
 
         The user of ``problem`` is after any record, ``built`` is for the first of ``rows``.
@@ -337,7 +349,7 @@ class BaseEngine:
         what = f"A mask that is not known needs a NormalBelief or a FiniteBelief; this user has a {belief}"
         raise UnsupportedError(what, do="Use knows_mask=True, or list the candidate masks in a map of their own")
 
-    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem, ProgressCallback | None], Judged] | None:
+    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem], Judged] | None:
         """What a user's estimates cost by the agency's belief, in closed form, where this engine serves both.
 
         None if there is none.
@@ -391,7 +403,7 @@ class BaseEngine:
         data: Any = None,
         replicates: int | None = None,
         seed: np.random.SeedSequence | None = None,
-        on_progress: ProgressCallback | None = None,
+        on_progress: Progress = silent,
     ) -> Solution:
         """Uncertainty of one user after each mask. ``on_progress`` gets the share that is done."""
         found = self.plan(Problem.of(user, masks, data, replicates=replicates, seed=seed))

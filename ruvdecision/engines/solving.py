@@ -6,7 +6,7 @@ it, so that a map is the same for any number of workers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from ..protocols import Array, Solution, Value
 from ..running.run import Task, run
 from ..users.panel import Panel
 from ..users.user import Snooper, User
-from .base import Plan, Problem, plan_for
+from .base import Plan, Problem, Progress, part_of, plan_for, silent
 
 PIECES = 16
 """Pieces that the masks of a user are cut into where an engine has no plan of its own.
@@ -74,7 +74,7 @@ def solve(
     seed: np.random.SeedSequence,
     executor: Any = None,
     checkpoint: Any = None,
-    on_progress: Callable[..., None] | None = None,
+    on_progress: Progress = silent,
 ) -> tuple[list[Solved], Any, dict[str, Any]]:
     """Solve all users for all masks.
 
@@ -101,12 +101,8 @@ def solve(
     if not apart:
         try:
             for i, (job, group) in enumerate(pieces):
-                inner = (
-                    None
-                    if on_progress is None
-                    else lambda share, note="", i=i: on_progress((i + share) / len(pieces), *([note] if note else []))
-                )
-                results.append(_done(plans[job].run(group, inner, interruptible=True), len(group)))
+                watch = part_of(on_progress, i, len(pieces))
+                results.append(_done(plans[job].run(group, watch, interruptible=True), len(group)))
                 if results[-1]["unfinished"]:
                     break
         except KeyboardInterrupt:
@@ -133,12 +129,10 @@ def solve(
     return _gather(roles, leaves, jobs, pieces, results, len(masks), [plan.planned for plan in alone])
 
 
-def work(
-    shared: Sequence[tuple[Any, Problem]], job: int, group: Sequence[int], on_progress: Any = None
-) -> dict[str, Any]:
+def work(shared: Sequence[tuple[Any, Problem]], job: int, group: Sequence[int]) -> dict[str, Any]:
     """One piece of work, on any machine."""
     choice, problem = shared[job]
-    return _done(plan_for(choice, problem.only(group)).run(on_progress=on_progress), len(group))
+    return _done(plan_for(choice, problem.only(group)).run(), len(group))
 
 
 def _done(solutions: Sequence[Solution], count: int) -> dict[str, Any]:

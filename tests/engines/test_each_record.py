@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 from ruvdecision.analyses.record_risk import record_risk
 from ruvdecision.beliefs import FiniteBelief, NormalBelief
 from ruvdecision.engines import Exact, Problem, pick, plan_for
-from ruvdecision.engines.every_record import Each, EveryRecord, aim_at, every_record
+from ruvdecision.engines.every_record import Each, EveryRecord, aim_at, every_record as of_rows, rows_of
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.evaluate import evaluate, posterior
 from ruvdecision.losses import Absolute, LogScore, Quadratic, ZeroOne
@@ -40,6 +40,12 @@ def one_by_one(user: Any, masks: Any, **options: Any) -> Any:
         one = aim_at(user, j)
         found.append(pick("auto", one, masks, options.get("data")).solve(one, masks, **options).uncertainty)
     return np.stack(found, axis=1)
+
+
+def every_record(user: Any, masks: Any, engine: Any = "auto", **options: Any) -> Each:
+    """U of every record at once."""
+    problem = Problem.of(user, masks, **options)
+    return of_rows(engine, problem, rows_of(problem.user, problem.data))
 
 
 def root(seed: int) -> np.random.SeedSequence:

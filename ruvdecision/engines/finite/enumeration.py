@@ -21,7 +21,7 @@ from ...masks.rows import NOTHING
 from ...numerics.quadrature import adaptive
 from ...posteriors import Finite
 from ...protocols import Array, Posterior, Solution, Value
-from ...running.replication import REPLICATES, replicate_error, replicate_seeds
+from ...running.replication import mean_of_replicates, replicate_error, replicate_seeds
 from ...targets import Kind
 from ...users.user import User
 from ..base import (
@@ -34,7 +34,6 @@ from ..base import (
     Missing,
     Plan,
     Problem,
-    ProgressCallback,
     Refusal,
 )
 from .law import FiniteLaw, TooManyReleases
@@ -84,22 +83,15 @@ class Enumeration(BaseEngine):
                 self._law(user, channel).check_room()
         return channels
 
-    def run(
-        self,
-        problem: Problem,
-        built: dict[int, FiniteChannel],
-        on_progress: ProgressCallback | None = None,
-        interruptible: bool = False,
-    ) -> list[Solution]:
+    def run(self, problem: Problem, built: dict[int, FiniteChannel]) -> list[Solution]:
         user, belief, data = problem.user, problem.user.belief, problem.data
         if isinstance(belief, TableBelief):
-            return [TableProblem(user).solve(problem.masks, data, problem.replicates, problem.seed, on_progress)]
+            return [TableProblem(user).solve(problem)]
         codes = None if data is None else codes_of(belief, data)
         found = []
         for i, mask in enumerate(problem.masks):
             found.append(self._expected(problem, mask, built[id(mask)], codes))
-            if on_progress is not None:
-                on_progress((i + 1) / len(problem.masks))
+            problem.progress((i + 1) / len(problem.masks))
         before = self._expected(problem, NOTHING, FiniteChannel.uninformative(belief), None)[0]
         value, error = (np.array([float(v[i]) for v, _ in found]) for i in (0, 1))
         names = [n for _, n in found]
@@ -151,7 +143,7 @@ class Enumeration(BaseEngine):
             return super().unknown_mask(problem, mask)
         return FinitePair(user, belief, mask, self.limit, sample_covariance(belief, problem.data))
 
-    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem, ProgressCallback | None], Judged] | None:
+    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem], Judged] | None:
         users = own.problem.user, agency.problem.user
         if not all(isinstance(user.belief, FiniteBelief) for user in users):
             return None
@@ -163,23 +155,23 @@ class Enumeration(BaseEngine):
         return FiniteLaw(user.belief, target_table(user.belief, user.target, self.limit), channel, self.limit)
 
     def _expected(self, problem: Problem, mask: Mask, channel: FiniteChannel, codes: Any) -> tuple[Value, str]:
-        user, replicates, seed = problem.user, problem.replicates, problem.seed
+        user = problem.user
         if channel.open_samples:
             return self._over_samples(problem, mask, channel, codes)
         law = self._law(user, channel)
         if channel.continuous:
             if codes is None and law.one_record and (line := channel.kernels[0].on_a_line()) is not None:
                 return _over_the_line(user, law, *line), self.name
-            return self._drawn(user, law, codes, replicates, seed), AVERAGED
+            return self._drawn(problem, law, codes), AVERAGED
         if codes is not None and channel.sampled:
-            return self._drawn(user, law, codes, replicates, seed), AVERAGED
+            return self._drawn(problem, law, codes), AVERAGED
         try:
             outputs = law.outputs(codes)
         except TooManyReleases:
             # How many there are is known only while they are listed; with data they can be drawn instead.
             if codes is None:
                 raise
-            return self._drawn(user, law, codes, replicates, seed), AVERAGED
+            return self._drawn(problem, law, codes), AVERAGED
         chance = outputs.joint.sum(axis=1)
         if np.any(chance <= 0):
             do = "Check the data, or the prior probabilities that are zero"
@@ -194,28 +186,24 @@ class Enumeration(BaseEngine):
         followed = range(n) if codes is not None else user.target.rows_in(n).tolist()
         if codes is None and user.target.only(Kind.AVERAGE):
             followed = []
-        count = REPLICATES if problem.replicates is None else problem.replicates
-        cases, complete = sample_cases(channel.open_samples, n, followed, count, problem.seed)
+        cases, complete = sample_cases(channel.open_samples, n, followed, problem.count, problem.seed)
         scale = sample_covariance(belief, problem.data)
         found = [
             self._expected(problem, mask, FiniteChannel.of(belief, mask, scale, samples), codes) for _, samples in cases
         ]
         weights = np.array([w for w, _ in cases])
         value, error = (np.array([float(v[i]) for v, _ in found]) for i in (0, 1))
-        spread = 0.0 if complete or count == 1 else float(replicate_error(value))
+        spread = 0.0 if complete or problem.count == 1 else float(replicate_error(value))
         total = Value(np.asarray(weights @ value), np.asarray(np.hypot(weights @ error, spread)))
         return total, AVERAGED if not complete or any(name == AVERAGED for _, name in found) else self.name
 
-    def _drawn(self, user: User, law: FiniteLaw, codes: Any, replicates: int | None, seed: Any) -> Value:
+    def _drawn(self, problem: Problem, law: FiniteLaw, codes: Any) -> Value:
         """Average over drawn releases, with the same random numbers for every mask."""
-        count = REPLICATES if replicates is None else replicates
         chances = []
-        for for_data, for_mask, _ in replicate_seeds(seed, count):
-            records = user.belief.draw_codes(np.random.default_rng(for_data)) if codes is None else codes
+        for for_data, for_mask, _ in replicate_seeds(problem.seed, problem.count):
+            records = law.belief.draw_codes(np.random.default_rng(for_data)) if codes is None else codes
             chances.append(law.after(law.channel.simulate(records, np.random.default_rng(for_mask))))
-        each = uncertainty_of(user, law.table.values, np.stack(chances))
-        error = replicate_error(each.value) if count > 1 else float(each.error[0])
-        return Value(np.asarray(each.value.mean()), np.asarray(error))
+        return mean_of_replicates(uncertainty_of(problem.user, law.table.values, np.stack(chances)))
 
 
 def uncertainty_of(user: User, values: Array, chances: Array) -> Value:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +14,10 @@ from ...masks.base import Mask
 from ...masks.cells import PublishedTable, ReleasedCells, as_counts, publish
 from ...posteriors import Finite
 from ...protocols import Array, Solution, Value
-from ...running.replication import REPLICATES, replicate_error, replicate_seeds
+from ...running.replication import mean_of_replicates, replicate_seeds
 from ...targets import Kind
 from ...users.user import User
+from ..base import Problem
 
 AVERAGED = "enumeration, averaged over releases"
 GROUPS = 3000
@@ -67,16 +67,9 @@ class TableProblem:
 
     user: User
 
-    def solve(
-        self,
-        masks: Sequence[Mask],
-        data: Any,
-        replicates: int | None,
-        seed: Any,
-        on_progress: Callable[[float], None] | None,
-    ) -> Solution:
+    def solve(self, problem: Problem) -> Solution:
         """Uncertainty after each mask: of the realised table, or expected over the belief's tables."""
-        belief = self.user.belief
+        belief, masks, data = self.user.belief, problem.masks, problem.data
         for mask in masks:
             published_by(belief, mask)
         before = self._uncertainty(belief)
@@ -87,7 +80,7 @@ class TableProblem:
         effective: list[float] = []
         for i, mask in enumerate(masks):
             if counts is None:
-                value, name = self._expected(mask, listed, replicates, seed)
+                value, name = self._expected(problem, mask, listed)
                 effective.append(np.inf)
             else:
                 after = belief.given(publish(mask, counts))
@@ -96,8 +89,7 @@ class TableProblem:
                 effective.append(after.system.effective)
             values.append(value)
             names.append(name)
-            if on_progress is not None:
-                on_progress((i + 1) / len(masks))
+            problem.progress((i + 1) / len(masks))
         diagnostics = {} if np.isinf(effective).all() else {"effective_draws": np.array(effective)}
         u, error = np.array([float(v.value) for v in values]), np.array([float(v.error) for v in values])
         return Solution(u, error, float(before.value), names, diagnostics, averaged=AVERAGED in names)
@@ -109,9 +101,7 @@ class TableProblem:
             raise UnsupportedError(what, do='Use estimates="free", or ask for one cell')
         return self.user.loss.uncertainty(posterior, self.user.actions)  # type: ignore[no-any-return]
 
-    def _expected(
-        self, mask: Mask, listed: tuple[Any, Array] | None, replicates: int | None, seed: Any
-    ) -> tuple[Value, str]:
+    def _expected(self, problem: Problem, mask: Mask, listed: tuple[Any, Array] | None) -> tuple[Value, str]:
         belief = self.user.belief
         if _tells_nothing(published_by(belief, mask)):
             return self._uncertainty(belief), "enumeration"
@@ -124,7 +114,7 @@ class TableProblem:
                     return self._over_groups(tables, chances, groups, count), "enumeration"
             else:
                 return self._over_values(tables, chances, groups, count), "enumeration"
-        return self._drawn(mask, replicates, seed), AVERAGED
+        return self._drawn(problem, mask), AVERAGED
 
     def _over_values(self, tables: Any, chances: Array, groups: Any, count: int) -> Value:
         """Sum over releases at once: the target has few values."""
@@ -156,18 +146,17 @@ class TableProblem:
             error += mass * float(u.error)
         return Value(np.asarray(total), np.asarray(error))
 
-    def _drawn(self, mask: Mask, replicates: int | None, seed: Any) -> Value:
+    def _drawn(self, problem: Problem, mask: Mask) -> Value:
         """Average over tables drawn from the belief, the same for every mask."""
-        belief, count = self.user.belief, REPLICATES if replicates is None else replicates
+        belief = self.user.belief
         known: dict[Any, Value] = {}
-        values, errors = np.empty(count), np.empty(count)
-        for r, (for_data, _, _) in enumerate(replicate_seeds(seed, count)):
+        each = []
+        for for_data, _, _ in replicate_seeds(problem.seed, problem.count):
             release = publish(mask, belief.draw(np.random.default_rng(for_data)))
             if release.key not in known:
                 known[release.key] = self._uncertainty(belief.given(release))
-            values[r], errors[r] = float(known[release.key].value), float(known[release.key].error)
-        error = replicate_error(values) if count > 1 else errors[0]
-        return Value(np.asarray(values.mean()), np.asarray(error))
+            each.append(known[release.key])
+        return mean_of_replicates(Value(*(np.array([float(v[i]) for v in each]) for i in (0, 1))))
 
     def _check(self, data: Any) -> Array:
         belief = self.user.belief

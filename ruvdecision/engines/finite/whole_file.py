@@ -22,7 +22,7 @@ from ...numerics.counts import compositions
 from ...posteriors import Finite
 from ...protocols import Array, Posterior, Solution
 from ...users.user import User
-from ..base import ORDER, BaseEngine, Missing, Plan, Problem, ProgressCallback, Question, Refusal
+from ..base import ORDER, BaseEngine, Missing, Plan, Problem, Question, Refusal
 from .enumeration import Enumeration, uncertainty_of
 from .target_table import AverageTable, TargetTable, codes_of, target_table
 
@@ -154,9 +154,7 @@ class WholeFile(BaseEngine):
         inner = Enumeration().plan(rest) if rest.masks else None
         return inner if isinstance(inner, Refusal) else _Built(joints, inner)
 
-    def run(
-        self, problem: Problem, built: _Built, on_progress: ProgressCallback | None = None, interruptible: bool = False
-    ) -> list[Solution]:
+    def run(self, problem: Problem, built: _Built) -> list[Solution]:
         user, masks, data = problem.user, problem.masks, problem.data
         value, error = np.empty(len(masks)), np.zeros(len(masks))
         names = [self.name] * len(masks)
@@ -164,7 +162,7 @@ class WholeFile(BaseEngine):
         if rest:
             assert built.rest is not None
             # The channels of the rest are those that were built, whichever of the masks these are.
-            part = replace(built.rest, problem=problem.only(rest)).run(on_progress=on_progress)[0]
+            part = replace(built.rest, problem=problem.only(rest)).run(on_progress=problem.progress)[0]
             value[rest], error[rest] = part.uncertainty, part.error
             for i, name in zip(rest, part.engine, strict=True):
                 names[i] = name

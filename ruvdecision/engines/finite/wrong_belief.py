@@ -24,11 +24,11 @@ from ...masks.base import Mask
 from ...numerics.quadrature import adaptive
 from ...posteriors import Finite
 from ...protocols import Array, Value
-from ...running.replication import REPLICATES, replicate_error, replicate_seeds
+from ...running.replication import mean_of_replicates, replicate_seeds
 from ...targets import BaseTarget, Kind
 from ...users.mask_prior import MaskPrior
 from ...users.user import User
-from ..base import Judged, Problem, ProgressCallback, Refusal
+from ..base import Judged, Problem, Refusal
 from ..unknown_mask import combined_weights
 from ..wrong_belief import cost_of
 from .law import FiniteLaw, TooManyReleases
@@ -52,18 +52,17 @@ class FinitePairs:
         scale = sample_covariance(agency.belief, problem.data)
         return cls({id(mask): FinitePair(own, agency.belief, mask, limit, scale) for mask in problem.masks})
 
-    def __call__(self, problem: Problem, on_progress: ProgressCallback | None = None) -> Judged:
+    def __call__(self, problem: Problem) -> Judged:
         """Expected loss after each mask; one that is not known, and has too many releases, remains to be drawn."""
         nothing = Value.exact(np.zeros(()))
         found, remaining = [], []
         for i, mask in enumerate(problem.masks):
             pair = self.pairs[id(mask)]
             codes = None if problem.data is None else codes_of(pair.truth, problem.data)
-            known = pair.expected(codes, problem.replicates, problem.seed)
+            known = pair.expected(problem, codes)
             found.append((nothing, nothing, "") if known is None else known)
             remaining += [i] if known is None else []
-            if on_progress is not None:
-                on_progress((i + 1) / len(problem.masks))
+            problem.progress((i + 1) / len(problem.masks))
         value, error = (np.array([float(cost[j]) for cost, _, _ in found]) for j in (0, 1))
         believed, names = np.array([float(b.value) for _, b, _ in found]), [name for _, _, name in found]
         before = self.pairs[id(problem.masks[0])].before()
@@ -122,7 +121,7 @@ class FinitePair:
 
     # -- expected loss -------------------------------------------------------------------------------
 
-    def expected(self, codes: Ints | None, replicates: int | None, seed: Any) -> tuple[Value, Value, str] | None:
+    def expected(self, problem: Problem, codes: Ints | None) -> tuple[Value, Value, str] | None:
         """Expected loss of the user's estimates over the agency's belief, the loss that the user expects, and how.
 
         ``codes`` are the records if they are given. None if releases of an unknown mask must be drawn.
@@ -133,7 +132,7 @@ class FinitePair:
             listed = self._listed(codes)
             if not isinstance(listed, Refusal):
                 return *listed, "enumeration"
-        return (*self._drawn(codes, replicates, seed), AVERAGED) if self.own.knows_mask else None
+        return (*self._drawn(problem, codes), AVERAGED) if self.own.knows_mask else None
 
     def costs(self, own: Array, actual: Array) -> tuple[Value, Value]:
         """Expected loss of the user's estimates by the agency's posteriors, and by the user's own.
@@ -220,20 +219,16 @@ class FinitePair:
         own_law, real = (adaptive(integrand(i), breaks, absolute=1e-10 * size, budget=100_000) for i in (0, 1))
         return own_law, real
 
-    def _drawn(self, codes: Ints | None, replicates: int | None, seed: Any) -> tuple[Value, Value]:
+    def _drawn(self, problem: Problem, codes: Ints | None) -> tuple[Value, Value]:
         """Average over drawn releases, with the same random numbers for every mask."""
-        count = REPLICATES if replicates is None else replicates
         own, actual = [], []
-        for for_data, for_mask, _ in replicate_seeds(seed, count):
+        for for_data, for_mask, _ in replicate_seeds(problem.seed, problem.count):
             records = self.truth.draw_codes(np.random.default_rng(for_data)) if codes is None else codes
             slots = self.actual.simulate(records, np.random.default_rng(for_mask))
             own.append(self.laws[0].after(slots))
             actual.append(self.law.after(slots))
         cost, believed = self.costs(np.stack(own), np.stack(actual))
-        return tuple(  # type: ignore[return-value]
-            Value(np.asarray(v.value.mean()), np.asarray(replicate_error(v.value) if count > 1 else float(v.error[0])))
-            for v in (cost, believed)
-        )
+        return mean_of_replicates(cost), mean_of_replicates(believed)
 
     def before(self) -> float:
         """Expected loss before any release."""

@@ -24,10 +24,10 @@ from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...posteriors import Finite
 from ...protocols import Array, Posterior, Solution
-from ...running.replication import REPLICATES, over_replicates, replicate_error, replicate_seeds
+from ...running.replication import over_replicates, replicate_error, replicate_seeds
 from ...targets import Identity
 from ...users.user import User
-from ..base import BaseEngine, Problem, ProgressCallback, Question
+from ..base import BaseEngine, Problem, Question
 from ..normal.releases import as_records
 from .coarse_rows import CoarseRows
 from .row_laws import FiniteRows, LinearRows, about_belief, outcome_table
@@ -79,14 +79,12 @@ class Identification(BaseEngine):
         rows = _rows_of(user, problem.data)
         return _Built(rows, {id(mask): rows.law(mask) for mask in problem.masks})
 
-    def run(
-        self, problem: Problem, built: _Built, on_progress: ProgressCallback | None = None, interruptible: bool = False
-    ) -> list[Solution]:
+    def run(self, problem: Problem, built: _Built) -> list[Solution]:
         user, masks, data, rows = problem.user, problem.masks, problem.data, built.rows
         laws = [built.laws[id(mask)] for mask in masks]
         fixed = data is not None and (rows.target.exact or rows.target.values is not None)
         once = np.array([fixed and rows.deterministic(m) for m in masks])
-        count = 1 if once.all() else REPLICATES if problem.replicates is None else problem.replicates
+        count = 1 if once.all() else problem.count
         uncertainty = np.empty((count, len(masks)))
         claimed = np.empty((count, len(masks), len(rows.rows)))
         correct = np.empty((count, len(masks)))
@@ -101,8 +99,7 @@ class Identification(BaseEngine):
                 shown, ids = rows.release(law, masks[i], records, copy.deepcopy(for_mask))
                 scored = _score(user, partial(law.log_weights, shown), z, ids, rows.rows)
                 uncertainty[r, i], claimed[r, i], correct[r, i] = scored
-            if on_progress is not None:
-                on_progress((r + 1) / count)
+            problem.progress((r + 1) / count)
         error = replicate_error(uncertainty) if count > 1 else np.where(once, 0.0, np.nan)
         n = user.belief.records
         before = user.loss.uncertainty(Finite(np.arange(n, dtype=np.float64), np.full(n, 1.0 / n)), user.actions).value

@@ -20,7 +20,7 @@ from ...masks.rows import NOTHING
 from ...numerics.quadrature import gauss_normal
 from ...posteriors import Gaussian
 from ...protocols import Array, Posterior, Solution, Value
-from ...running.replication import REPLICATES, over_replicates, replicate_error, replicate_seeds
+from ...running.replication import over_replicates, replicate_error, replicate_seeds
 from ...targets import Kind, LinearForm, Term
 from ...users.user import User
 from ..base import (
@@ -34,8 +34,8 @@ from ..base import (
     Missing,
     Plan,
     Problem,
-    ProgressCallback,
     Refusal,
+    part_of,
 )
 from .affine import log_density
 from .conditioning import Conditioned
@@ -131,19 +131,16 @@ class Exact(BaseEngine):
         """A family is one vectorised go."""
         return [list(family.positions) for family in problem.masks.families]
 
-    def run(
-        self, problem: Problem, built: _Built, on_progress: ProgressCallback | None = None, interruptible: bool = False
-    ) -> list[Solution]:
+    def run(self, problem: Problem, built: _Built) -> list[Solution]:
         masks, asked = problem.masks, _Asked.of(problem.user)
         value, error = np.empty(len(masks)), np.zeros(len(masks))
         averaged = np.zeros(len(masks), dtype=bool)
         for family in masks.families:
             members = family.positions
             given = built.given(masks[members[0]])
-            done, share = float(members[0]) / len(masks), len(members) / len(masks)
-            part = None if on_progress is None else lambda x, done=done, share=share: on_progress(done + share * x)
+            part = part_of(problem.progress, int(members[0]), len(masks), len(members))
             own = [masks[i] for i in members]
-            result, averaged[members] = self._family(problem, asked, own, given, built.table, part)
+            result, averaged[members] = self._family(replace(problem, progress=part), asked, own, given, built.table)
             value[members], error[members] = result.value, result.error
         names: str | list[str] = "exact"
         if averaged.any():
@@ -179,9 +176,7 @@ class Exact(BaseEngine):
 
     # -- every record --------------------------------------------------------------------------------
 
-    def every_row(
-        self, problem: Problem, built: _Built, rows: Ints, on_progress: ProgressCallback | None = None
-    ) -> Solution | None:
+    def every_row(self, problem: Problem, built: _Built, rows: Ints) -> Solution | None:
         user = problem.user
         form = form_of(user.belief, user.target.aimed_at(0))
         (channel,) = built.channels.values()
@@ -191,7 +186,7 @@ class Exact(BaseEngine):
         if averaged:
             if built.table is None:
                 return None
-            found = self._drawn_rows(problem, built.table, form, rows, on_progress)
+            found = self._drawn_rows(problem, built.table, form, rows)
         elif channel.location == "known":
             found = self._closed_rows(problem, channel, form, rows)
         else:
@@ -208,11 +203,9 @@ class Exact(BaseEngine):
         each = problem.user.loss.uncertainty(gaussian_of(stacked, form))
         return Value(*(np.broadcast_to(v, stacked.shape[:2])[:, which] for v in each))
 
-    def _drawn_rows(
-        self, problem: Problem, table: Array, form: LinearForm, rows: Ints, on_progress: ProgressCallback | None
-    ) -> Value:
+    def _drawn_rows(self, problem: Problem, table: Array, form: LinearForm, rows: Ints) -> Value:
         """Average over releases of the data, all records on the same ones."""
-        user, count = problem.user, REPLICATES if problem.replicates is None else problem.replicates
+        user, count = problem.user, problem.count
         frame = pd.DataFrame(table, columns=user.belief.columns)
         value, error = np.empty((2, len(problem.masks), len(rows)))
         for i, mask in enumerate(problem.masks):
@@ -226,8 +219,7 @@ class Exact(BaseEngine):
                 means = given.means(values).records()[at] @ form.matrix.T + form.constant
                 each[r], within[r] = user.loss.uncertainty(gaussian_of(covariances[at], form, means), user.actions)
             value[i], error[i] = each.mean(axis=0), replicate_error(each) if count > 1 else within[0]
-            if on_progress is not None:
-                on_progress((i + 1) / len(problem.masks))
+            problem.progress((i + 1) / len(problem.masks))
         return Value(value, error)
 
     def row_kinds(self, problem: Problem, built: _Built, rows: Ints, located: bool = False) -> Ints:
@@ -248,7 +240,7 @@ class Exact(BaseEngine):
         data = problem.data
         return NormalMixture(problem.user, mask, None if data is None else as_records(problem.user.belief, data))
 
-    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem, ProgressCallback | None], Judged]:
+    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem], Judged]:
         return NormalPair(own.problem.user, agency.problem.user)
 
     # -- one family ----------------------------------------------------------------------------------
@@ -259,13 +251,7 @@ class Exact(BaseEngine):
         return float(self._family(problem, asked, [NOTHING], built.nothing, None)[0].value[0])
 
     def _family(
-        self,
-        problem: Problem,
-        asked: _Asked,
-        family: Sequence[Mask],
-        given: Conditioned,
-        data: Array | None,
-        on_progress: ProgressCallback | None = None,
+        self, problem: Problem, asked: _Asked, family: Sequence[Mask], given: Conditioned, data: Array | None
     ) -> tuple[Value, bool]:
         """Uncertainty of a family's members, and whether it had to be averaged over drawn releases."""
         count, user, form = len(family), asked.user, asked.form
@@ -276,7 +262,7 @@ class Exact(BaseEngine):
             )
             if asked.whole or (form is not None and easy):
                 return self._over_samples(problem, asked, family, given, data), False
-            return self._simulate(problem, family, data, on_progress), True
+            return self._simulate(problem, family, data), True
         if asked.whole:
             return self._all_records(user, given, count), False
         if form is not None and place == "unknown":
@@ -289,7 +275,7 @@ class Exact(BaseEngine):
                 return _repeated(self._over_places(user, given, form, place), count), False
             if data is None and form.number and user.belief.mu_covariance is not None:
                 return self._over_means(user, given, form, place, count), False
-        return self._simulate(problem, family, data, on_progress), True
+        return self._simulate(problem, family, data), True
 
     def _over_samples(
         self, problem: Problem, asked: _Asked, family: Sequence[Mask], given: Conditioned, data: Array | None
@@ -298,7 +284,7 @@ class Exact(BaseEngine):
         belief, numbers = given.belief, np.array([mask.numbers for mask in family], dtype=np.float64)
         terms = () if asked.form is None else asked.form.terms
         followed = sorted({t.row % given.n for t in terms if t.kind is Kind.RECORD})
-        count = REPLICATES if problem.replicates is None else problem.replicates
+        count = problem.count
         cases, complete = sample_cases(given.channel.open_samples, given.n, followed, count, problem.seed)
         each = []
         for _, samples in cases:
@@ -374,20 +360,16 @@ class Exact(BaseEngine):
         form = all_records(belief)
         return _repeated(loss.uncertainty(gaussian_of(covariance_of(given, form), form)), count)
 
-    def _simulate(
-        self, problem: Problem, family: Sequence[Mask], data: Array | None, on_progress: ProgressCallback | None = None
-    ) -> Value:
+    def _simulate(self, problem: Problem, family: Sequence[Mask], data: Array | None) -> Value:
         """Average over drawn releases, with the same random numbers for every mask."""
-        user, replicates, seed = problem.user, problem.replicates, problem.seed
-        belief = user.belief
+        user, belief, count = problem.user, problem.user.belief, problem.count
         if data is None and belief.mu_covariance is None:
             what = "The uncertainty depends on the release, and a flat prior gives no law to average over"
             raise UnsupportedError(what, do="Give prior_variance=, or pass data=")
-        count = REPLICATES if replicates is None else replicates
         uncertainties = np.empty((count, len(family)))
         within = np.zeros((count, len(family)))
         singles = [Conditioned(belief, channel_of(belief, m, data=data)) for m in family]
-        for r, (for_data, for_mask, for_draws) in enumerate(replicate_seeds(seed, count)):
+        for r, (for_data, for_mask, for_draws) in enumerate(replicate_seeds(problem.seed, count)):
             # A frame keeps the row numbers, which tell who is in a sample.
             drawn = belief.draw(np.random.default_rng(for_data)) if data is None else data
             records = pd.DataFrame(drawn, columns=belief.columns)
@@ -397,8 +379,7 @@ class Exact(BaseEngine):
                 posterior = posterior_given(mine, this, values, np.random.default_rng(for_draws))
                 result = user.loss.uncertainty(posterior, user.actions)
                 uncertainties[r, i], within[r, i] = float(result.value), float(result.error)
-            if on_progress is not None:
-                on_progress((r + 1) / count)
+            problem.progress((r + 1) / count)
         between = replicate_error(uncertainties) if count > 1 else np.full(len(family), np.nan)
         # The error between replicates already contains the error within them when there are several.
         return Value(over_replicates(uncertainties), between if count > 1 else within[0])

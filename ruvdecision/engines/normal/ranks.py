@@ -20,9 +20,9 @@ from ...masks.rows import NOTHING, UNMASKED
 from ...numerics.orderstatistics import normal_moments, paired_gap
 from ...posteriors import Drawn, Gaussian
 from ...protocols import Array, Posterior, Solution, Value
-from ...running.replication import REPLICATES, replicate_error, replicate_seeds
+from ...running.replication import replicate_error, replicate_seeds
 from ...users.rules import Ranked
-from ..base import ORDER, BaseEngine, Missing, Problem, ProgressCallback, Question, Refusal
+from ..base import ORDER, BaseEngine, Missing, Problem, Question, Refusal
 from .conditioning import Conditioned
 from .releases import as_records, channel_of, linear_channel, released
 
@@ -65,25 +65,21 @@ class Ranks(BaseEngine):
                 self._channel(user.belief, mask, problem.data)
         return None
 
-    def run(
-        self, problem: Problem, built: None, on_progress: ProgressCallback | None = None, interruptible: bool = False
-    ) -> list[Solution]:
+    def run(self, problem: Problem, built: None) -> list[Solution]:
         user, masks, data = problem.user, problem.masks, problem.data
         belief = user.belief
         user.target.rank(belief.records)
         table = None if data is None else as_records(belief, data)
-        count = REPLICATES if problem.replicates is None else problem.replicates
         value, error, names = np.empty(len(masks)), np.zeros(len(masks)), []
         for i, mask in enumerate(masks):
             if self._closed(user, mask, data):
                 found = user.loss.uncertainty(Gaussian.scalar(0.0, self._variance(user, mask)))
                 names.append("exact")
             else:
-                found = self._simulate(user, mask, table, count, problem.seed)
+                found = self._simulate(user, mask, table, problem.count, problem.seed)
                 names.append("drawn")
             value[i], error[i] = float(found.value), float(found.error)
-            if on_progress is not None:
-                on_progress((i + 1) / len(masks))
+            problem.progress((i + 1) / len(masks))
         return [Solution(value, error, self._before(user), names[0] if len(set(names)) == 1 else names)]
 
     def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:

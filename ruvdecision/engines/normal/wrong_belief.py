@@ -19,7 +19,7 @@ from ...posteriors import Gaussian
 from ...protocols import Array, Value
 from ...targets import Kind, LinearForm, Term
 from ...users.user import User
-from ..base import Judged, Problem, ProgressCallback
+from ..base import Judged, Problem
 from ..wrong_belief import cost_of
 from .affine import residual_law
 from .conditioning import Conditioned, record_in
@@ -40,7 +40,7 @@ class NormalPair:
             what, got = "The user's belief and the truth must have the same variables", f"{sizes[0]} and {sizes[1]}"
             raise InputError(what, got, "Both are about one file")
 
-    def __call__(self, problem: Problem, on_progress: ProgressCallback | None = None) -> Judged:
+    def __call__(self, problem: Problem) -> Judged:
         """Expected loss after each mask that is known, where it does not depend on the release."""
         masks = problem.masks
         value, error, believed = np.zeros((3, len(masks)))

@@ -17,7 +17,7 @@ from ...running.replication import replicate_seeds
 from ...targets import Kind
 from ...users.rules import Row
 from ...users.user import Snooper
-from ..base import Ints, Problem, ProgressCallback
+from ..base import Ints, Problem
 from ..normal.releases import linear_channel, rows_alike
 from .simulated import costs
 from .source import Source, released_rows
@@ -34,7 +34,7 @@ def is_own_row(user: Snooper) -> bool:
     return rule.row is None or (target.verbatim and target.asks(Kind.RECORD) and target.terms[0].row == rule.row)
 
 
-def every_row(problem: Problem, rows: Ints, on_progress: ProgressCallback | None) -> Solution | None:
+def every_row(problem: Problem, rows: Ints) -> Solution | None:
     """The row of each record taken for it: all records on the same releases, or one of each kind without data."""
     user, masks = problem.user, problem.masks
     if not is_own_row(user):
@@ -45,7 +45,7 @@ def every_row(problem: Problem, rows: Ints, on_progress: ProgressCallback | None
         # One of each kind is enough; a flat prior has to be looked at, which is done record by record.
         if source.normal and (source.normal.flat or len(np.unique(row_kinds(problem, rows), axis=0)) < len(rows)):
             return None
-        found, name = drawn_rows(user, masks, rows, source, problem.replicates, problem.seed, on_progress), "simulated"
+        found, name = drawn_rows(problem, rows, source), "simulated"
     return Solution(found.value, found.error, float("nan"), [name] * len(masks))
 
 
@@ -94,22 +94,15 @@ def given_rows(user: Snooper, masks: Sequence[Mask], rows: Ints, source: Source)
     return Value(value, np.where(there.all(axis=1), np.broadcast_to(found.error, bias.shape[:-1]), 0.0))
 
 
-def drawn_rows(
-    user: Snooper,
-    masks: Sequence[Mask],
-    rows: Ints,
-    source: Source,
-    replicates: int | None,
-    seed: Any,
-    on_progress: Any = None,
-) -> Value:
+def drawn_rows(problem: Problem, rows: Ints, source: Source) -> Value:
     """Average over releases, all rows on the same ones; they are those that each record would see alone."""
-    count = REPLICATES if replicates is None else replicates
+    user, masks = problem.user, problem.masks
+    count = REPLICATES if problem.replicates is None else problem.replicates
     value, error = np.empty((len(masks), len(rows))), np.empty((len(masks), len(rows)))
     for i, mask in enumerate(masks):
         first: Any = None
         total, squares, held = (np.zeros(len(rows)) for _ in range(3))
-        for s in replicate_seeds(seed, count):
+        for s in replicate_seeds(problem.seed, count):
             records = source.draw([s]).records[0]
             released = released_rows(mask.release(source.frame(records), s[1]), len(records), "A row")
             cost = costs(user.loss, released[rows], records[rows], Row())
@@ -127,8 +120,7 @@ def drawn_rows(
         value[i] = np.where(held > 0, first + mean, np.inf)
         spread = np.sqrt(np.maximum(squares / count - mean**2, 0.0) / (count - 1)) if count > 1 else np.nan
         error[i] = np.where(held > 0, spread, 0.0)
-        if on_progress is not None:
-            on_progress((i + 1) / len(masks))
+        problem.progress((i + 1) / len(masks))
     return Value(value, error)
 
 

@@ -22,7 +22,7 @@ from ...running.replication import replicate_seeds
 from ...targets import Kind, LinearForm
 from ...users.rules import Released, Row, Rule, order_rows
 from ...users.user import Snooper
-from ..base import BaseEngine, Ints, Problem, ProgressCallback, Question, Refusal
+from ..base import BaseEngine, Ints, Problem, Progress, Question, Refusal, silent
 from ..normal.conditioning import present
 from ..normal.exact import Exact
 from ..normal.forms import form_of
@@ -91,9 +91,7 @@ class FixedRule(BaseEngine):
         count = len(problem.masks)
         return [list(range(i, min(i + BLOCK, count))) for i in range(0, count, BLOCK)]
 
-    def run(
-        self, problem: Problem, built: None, on_progress: ProgressCallback | None = None, interruptible: bool = False
-    ) -> list[Solution]:
+    def run(self, problem: Problem, built: None) -> list[Solution]:
         user, masks = problem.user, problem.masks
         work = SnooperWork(user, Source.of(user.belief, problem.data))
         value, error = np.empty(len(masks)), np.zeros(len(masks))
@@ -114,7 +112,7 @@ class FixedRule(BaseEngine):
                 value[i] = clipped_error(user, work.source, masks[i], work.linear_rule)
         elif others:
             count = REPLICATES if problem.replicates is None else problem.replicates
-            drawn = work.simulate([masks[i] for i in others], count, problem.seed, on_progress)
+            drawn = work.simulate([masks[i] for i in others], count, problem.seed, problem.progress)
             value[others], error[others] = drawn.value, drawn.error
             for i in others:
                 names[i] = "simulated"
@@ -122,10 +120,8 @@ class FixedRule(BaseEngine):
         words = names[0] if len(set(names)) == 1 else names
         return [Solution(value, error, float("nan"), words, averaged=averaged)]
 
-    def every_row(
-        self, problem: Problem, built: None, rows: Ints, on_progress: ProgressCallback | None = None
-    ) -> Solution | None:
-        return None if self.method == "exact" else every_row(problem, rows, on_progress)
+    def every_row(self, problem: Problem, built: None, rows: Ints) -> Solution | None:
+        return None if self.method == "exact" else every_row(problem, rows)
 
     def row_kinds(self, problem: Problem, built: None, rows: Ints, located: bool = False) -> Ints:
         return row_kinds(problem, rows)
@@ -246,7 +242,7 @@ class SnooperWork:
 
     # -- by simulation -----------------------------------------------------------------------------------------
 
-    def simulate(self, masks: Sequence[Mask], count: int, seed: Any, on_progress: Any) -> Value:
+    def simulate(self, masks: Sequence[Mask], count: int, seed: Any, on_progress: Progress) -> Value:
         """Expected loss by releases that are drawn, and its standard error."""
         self._check_flat(masks, seed)
         losses, correction = self._losses(masks, count, seed, on_progress)
@@ -277,17 +273,17 @@ class SnooperWork:
         if belief is None or belief.mu_covariance is not None:
             return
         step = 1000.0 * float(np.sqrt(np.diag(belief.record_covariance).max()))
-        here = self._losses(masks, 4, seed, None)[0]
+        here = self._losses(masks, 4, seed)[0]
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a rule may overflow so far out, which is an answer too
-            there = self._losses(masks, 4, seed, None, shift=step)[0]
+            there = self._losses(masks, 4, seed, shift=step)[0]
         scale = np.nanmax(np.abs(here), initial=0.0)
         if not np.allclose(here, there, rtol=1e-7, atol=1e-7 * scale, equal_nan=True):
             what = "The loss of this rule depends on the population mean, and a flat prior gives no law to average over"
             raise UnsupportedError(what, do="Give the belief a prior_variance, or pass data=")
 
     def _losses(
-        self, masks: Sequence[Mask], count: int, seed: Any, on_progress: Any, shift: float = 0.0
+        self, masks: Sequence[Mask], count: int, seed: Any, on_progress: Progress = silent, shift: float = 0.0
     ) -> tuple[Array, Array]:
         """Loss in every replicate, (masks, replicates), and what is to be taken off their mean."""
         source = self.source
@@ -318,8 +314,7 @@ class SnooperWork:
             for i in others:
                 each = zip(drawn.records, drawn.records[:, 0] if index is None else index, block, strict=True)
                 found[i].append(np.stack([self._estimates_once(masks[i], x, at[None], s) for x, at, s in each]))
-            if on_progress is not None:
-                on_progress(min(start + step, count) / count)
+            on_progress(min(start + step, count) / count)
         return self.costs(np.stack([np.concatenate(part) for part in found]), np.concatenate(truths))
 
     def _estimates(self, released: Released, index: Ints | None) -> Array:
