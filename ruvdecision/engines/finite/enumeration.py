@@ -177,8 +177,7 @@ class Enumeration(BaseEngine):
             do = "Check the data, or the prior probabilities that are zero"
             raise InputError("The records cannot come from this belief", "probability zero", do)
         each = uncertainty_of(user, law.table.values, outputs.joint / chance[:, None])
-        # Errors of separate posteriors may hang together, so they are added and not averaged out.
-        return Value(np.asarray(outputs.weights @ each.value), np.asarray(outputs.weights @ each.error)), self.name
+        return each.averaged(outputs.weights), self.name
 
     def _over_samples(self, problem: Problem, mask: Mask, channel: FiniteChannel, codes: Any) -> tuple[Value, str]:
         """Average over who is in the samples of single releases."""
@@ -209,13 +208,8 @@ class Enumeration(BaseEngine):
 def uncertainty_of(user: User, values: Array, chances: Array) -> Value:
     """Uncertainty of many posteriors on one set, in blocks that fit into memory."""
     step = max(1, BATCH // len(values))
-    parts = [
-        user.loss.uncertainty(Finite(values, chances[i : i + step]), user.actions) for i in range(0, len(chances), step)
-    ]
-    return Value(
-        np.concatenate([np.broadcast_to(p.value, (min(step, len(chances) - i * step),)) for i, p in enumerate(parts)]),
-        np.concatenate([np.broadcast_to(p.error, (min(step, len(chances) - i * step),)) for i, p in enumerate(parts)]),
-    )
+    blocks = [Finite(values, chances[i : i + step]) for i in range(0, len(chances), step)]
+    return Value.joined(user.loss.uncertainty(law, user.actions).over(*law.batch) for law in blocks)
 
 
 def _channel(belief: FiniteBelief, mask: Mask, scale: Array | None, release: Any) -> FiniteChannel:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import comb, perm
+from math import comb, perm, prod
 from typing import Any
 
 import numpy as np
@@ -58,23 +58,21 @@ class FiniteLaw:
 
     def after(self, slots: Slots) -> Array:
         """Probabilities of the target's values given one release."""
-        known = slots.rows >= 0
-        if known.all() or self._order_is_idle(slots):
-            log_evidence = np.zeros((self.belief.records, len(self.belief.levels)))
-            rows = slots.rows if known.all() else np.arange(len(slots.rows))
-            log_evidence[rows] = slots.log_evidence
-            log_joint = self._labelled(log_evidence)
-        else:
-            log_joint = self._unlabelled(slots)
+        log_joint = self._log_joint(slots)
         if np.all(log_joint == -np.inf):
             do = "Check the release, or the prior probabilities that are zero"
             raise InputError("The release cannot come from this belief and mask", "probability zero", do)
         chances = np.exp(log_joint - log_joint.max())
         return np.asarray(chances / chances.sum())
 
-    def _order_is_idle(self, slots: Slots) -> bool:
-        """Whether it does not matter whose record is whose: for the state, a new record and the average."""
-        return isinstance(self.table, AverageTable) or not self.table.rows
+    def _log_joint(self, slots: Slots) -> Array:
+        """Log joint of release and target value. Whose record is whose does not matter where no row is followed."""
+        known = bool((slots.rows >= 0).all())
+        if not known and self.table.rows:
+            return self._unlabelled(slots)
+        log_evidence = np.zeros((self.belief.records, len(self.belief.levels)))
+        log_evidence[slots.rows if known else np.arange(len(slots.rows))] = slots.log_evidence
+        return self._labelled(log_evidence)
 
     def _labelled(self, log_evidence: Array) -> Array:
         """Log joint of release and target value, given evidence for every row."""
@@ -158,14 +156,7 @@ class FiniteLaw:
             offset += float(kernel.log_densities(values[None])[0].max())
             offset -= 0.5 * float(np.linalg.slogdet(2 * np.pi * kernel.noise[np.ix_(noisy, noisy)])[1])
             rank += float(noisy.sum())
-        known = slots.rows >= 0
-        if known.all() or self._order_is_idle(slots):
-            evidence = np.zeros((self.belief.records, len(self.belief.levels)))
-            evidence[slots.rows if known.all() else np.arange(len(slots.rows))] = slots.log_evidence
-            joint = self._labelled(evidence)
-        else:
-            joint = self._unlabelled(slots)
-        return joint + offset, rank
+        return self._log_joint(slots) + offset, rank
 
     def density(self, release: Any) -> tuple[float, float]:
         """Log density of a release, and the dimension of its continuous part."""
@@ -252,7 +243,7 @@ class FiniteLaw:
     def _scenarios(self) -> Iterator[_Scenario]:
         """Who may be in the file, with the chance of it."""
         channel = self.channel
-        rows = () if isinstance(self.table, AverageTable) else self.table.rows
+        rows = self.table.rows
         n, m = len(channel.kinds), channel.kept
         kinds = [int(channel.kinds[r]) for r in rows]
         others = np.bincount(np.delete(channel.kinds, list(rows)), minlength=len(channel.kernels))
@@ -265,12 +256,9 @@ class FiniteLaw:
                 continue
             for counts in itertools.product(*(range(min(int(c), left) + 1) for c in others)):
                 if sum(counts) == left:
-                    ways = 1
-                    for c, size in zip(counts, others, strict=True):
-                        ways *= comb(int(size), c)
-                    yield _Scenario(
-                        ways / comb(n, m), tuple(k if p else None for k, p in zip(kinds, present, strict=True)), counts
-                    )
+                    ways = prod(comb(int(size), c) for c, size in zip(counts, others, strict=True))
+                    followed = tuple(k if p else None for k, p in zip(kinds, present, strict=True))
+                    yield _Scenario(ways / comb(n, m), followed, counts)
 
     def _labelled_outputs(self, scenario: _Scenario, codes: Ints | None) -> Outputs:
         """Releases whose rows are known: the followed rows' outputs and the counts of the others'."""
@@ -285,11 +273,7 @@ class FiniteLaw:
                 counts = compositions(count, merged.shape[1])
                 chance = np.ones(len(counts))
             else:
-                others = [
-                    r
-                    for r in np.flatnonzero(self.channel.kinds == kind)
-                    if isinstance(self.table, AverageTable) or r not in self.table.rows
-                ]
+                others = [r for r in np.flatnonzero(self.channel.kinds == kind) if r not in self.table.rows]
                 counts, chance = _counts_law(merged[codes[others]])
             counted.append((merged, counts, chance))
         self._room(int(np.prod([len(c) for _, c, _ in counted], dtype=np.float64)) if counted else 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +60,8 @@ class AverageTable:
 
     counts: Ints
     values: Array
+    rows: ClassVar[tuple[int, ...]] = ()
+    """It follows no record by itself."""
 
     def counts_law(self, chances: Array) -> Array:
         """Law of the counts when record r has outcome i with ``chances[..., r, i]``, shape (..., counts)."""

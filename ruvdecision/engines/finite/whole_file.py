@@ -179,7 +179,7 @@ class WholeFile(BaseEngine):
                     what = "The records cannot come from this belief"
                     raise InputError(what, "probability zero", "Check the data, or the prior")
                 each = uncertainty_of(user, values, joint[live] / chance[live, None])
-                value[i], error[i] = weights[live] @ each.value, weights[live] @ each.error
+                value[i], error[i] = each.averaged(weights[live])
         if np.isnan(before):
             before = part.before
         return [Solution(value, error, float(before), names, averaged=bool(rest) and part.averaged)]
@@ -207,6 +207,5 @@ class WholeFile(BaseEngine):
             got = f"a belief with {belief.records} and {len(belief.levels)}"
             raise UnsupportedError(what, got, "Make a mechanism for this belief with ruv.limit")
         table = target_table(belief, user.target, Enumeration().limit)
-        rows = () if isinstance(table, AverageTable) else table.rows
-        files = PossibleFiles.of(belief, [*rows, *matrix.followed], self.limit)
+        files = PossibleFiles.of(belief, [*table.rows, *matrix.followed], self.limit)
         return matrix.matrix[files.index_in(matrix)].T @ joint_with_files(belief, table, files), table.values

@@ -141,18 +141,13 @@ class FinitePair:
         """
         mine, theirs = self.laws[0].table.values, self.law.table.values
         step = max(1, BATCH // max(len(mine), len(theirs)))
-        parts: list[list[Array]] = [[], [], [], []]
+        cost, believed = [], []
         for i in range(0, len(own), step):
             own_law, right = Finite(mine, own[i : i + step]), Finite(theirs, actual[i : i + step])
             estimate = self.own.loss.estimate(own_law, self.own.actions)
-            for j, value in (
-                (0, cost_of(self.own.loss, right, estimate)),
-                (2, self.own.loss.uncertainty(own_law, self.own.actions)),
-            ):
-                parts[j].append(np.broadcast_to(value.value, (len(own[i : i + step]),)))
-                parts[j + 1].append(np.broadcast_to(value.error, (len(own[i : i + step]),)))
-        value, error, believed, believed_error = (np.concatenate(p) for p in parts)
-        return Value(value, error), Value(believed, believed_error)
+            cost.append(cost_of(self.own.loss, right, estimate).over(*own_law.batch))
+            believed.append(self.own.loss.uncertainty(own_law, self.own.actions).over(*own_law.batch))
+        return Value.joined(cost), Value.joined(believed)
 
     def _listed(self, codes: Ints | None) -> tuple[Value, Value] | Refusal:
         """Over all releases of a mask that gives categories; a refusal where they cannot be listed."""
@@ -172,8 +167,7 @@ class FinitePair:
         own, actual, weights = own[live], actual[live], weights[live]
         self._check(own.sum(axis=1), actual.sum(axis=1))
         cost, own_law = self.costs(own / own.sum(axis=1, keepdims=True), actual / actual.sum(axis=1, keepdims=True))
-        # Errors of separate posteriors may hang together, so they are added and not averaged out.
-        return _averaged(weights, cost), _averaged(weights, own_law)
+        return cost.averaged(weights), own_law.averaged(weights)
 
     @property
     def _one_number(self) -> bool:
@@ -283,11 +277,6 @@ def _on_common_levels(own: FiniteBelief, truth: FiniteBelief, target: BaseTarget
         law[:, [names.index(v) for v in belief.levels.names]] = belief.law
         found.append(replace(belief, likelihood=law, outcomes=names))
     return found[0], found[1]
-
-
-def _averaged(weights: Array, each: Value) -> Value:
-    """The average over releases, with the errors averaged too."""
-    return Value(np.asarray(weights @ each.value), np.asarray(weights @ each.error))
 
 
 # -- both beliefs as one ------------------------------------------------------------------------------

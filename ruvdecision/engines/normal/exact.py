@@ -269,10 +269,10 @@ class Exact(BaseEngine):
             second = asked.free and getattr(user.loss, "second_order", False)
             if len(form.terms) == 1 and second and data is None:
                 each = user.loss.uncertainty(gaussian_of(mean_covariance(given, form), form))
-                return _repeated(each, count), False
+                return each.over(count), False
         elif form is not None:
             if asked.free:
-                return _repeated(self._over_places(user, given, form, place), count), False
+                return self._over_places(user, given, form, place).over(count), False
             if data is None and form.number and user.belief.mu_covariance is not None:
                 return self._over_means(user, given, form, place, count), False
         return self._simulate(problem, family, data), True
@@ -345,7 +345,7 @@ class Exact(BaseEngine):
                 each = _weighted(
                     [(w, loss.uncertainty(gaussian_of(given.record_covariance(t, c), form))) for w, t, c in kinds]
                 )
-            return _repeated(Value(each.value * given.n, each.error * given.n), count)
+            return each.times(given.n).over(count)
         if (
             given.channel.location != "known"
             or given.n * given.k > LARGEST_JOINT
@@ -358,7 +358,7 @@ class Exact(BaseEngine):
                 "entries in known rows",
             )
         form = all_records(belief)
-        return _repeated(loss.uncertainty(gaussian_of(covariance_of(given, form), form)), count)
+        return loss.uncertainty(gaussian_of(covariance_of(given, form), form)).over(count)
 
     def _simulate(self, problem: Problem, family: Sequence[Mask], data: Array | None) -> Value:
         """Average over drawn releases, with the same random numbers for every mask."""
@@ -425,10 +425,6 @@ def _belief(user: User) -> NormalBelief:
     if not isinstance(user.belief, NormalBelief):
         raise UnsupportedError("Exact needs a NormalBelief", type(user.belief).__name__, "Use engine='auto'")
     return user.belief
-
-
-def _repeated(value: Value, count: int) -> Value:
-    return Value(np.broadcast_to(value.value, (count,)), np.broadcast_to(value.error, (count,)))
 
 
 def _weighted(parts: Sequence[tuple[float, Value]]) -> Value:

@@ -14,9 +14,12 @@ from typing import Any
 import numpy as np
 
 from ...channels.linear import LinearChannel
-from ...numerics.semidefinite import combined, divide, filtered, parallel, shares, symmetric
+from ...numerics.semidefinite import combined, divide, filtered, from_blocks, parallel, shares, symmetric
 from ...protocols import Array
 from ...targets import Kind, Term
+
+Place = tuple[int, int, int, int]
+"""Shape, copy, cell and row of a record."""
 
 
 def latent_law(
@@ -42,7 +45,7 @@ def latent_law(
         # the noise.
         cov = [[total + sum(common, np.zeros((1, k, k))), *(-c for c in common)]]
         cov += [[-c, *(c if i == j else np.zeros((1, k, k)) for j in range(len(common)))] for i, c in enumerate(common)]
-        return _stacked(cov), np.concatenate(
+        return from_blocks(cov), np.concatenate(
             [unidentified, np.zeros(unidentified.shape[:1] + (k * len(common),), dtype=bool)], axis=-1
         )
     parts = [prior_covariance[None], *common]
@@ -58,7 +61,7 @@ def latent_law(
     for i, (own, _) in enumerate(splits):
         before = [parallel(p, rests[i], splits[i]) if i == j else -own @ p for j, p in enumerate(parts)]
         cov.append([b + own @ total @ np.swapaxes(splits[j][0], -1, -2) for j, b in enumerate(before)])
-    return symmetric(_stacked(cov)), known
+    return symmetric(from_blocks(cov)), known
 
 
 def _updated(prior: Array, solved: Any, shape: Any, k: int) -> Array:
@@ -138,17 +141,8 @@ def _joint_law(
     )
     cross = -mean @ b @ mixed
     rest = mixed + np.swapaxes(mixed, -1, -2) @ np.swapaxes(b, -1, -2) @ mean @ b @ mixed
-    cov = _stacked([[mean, cross], [np.swapaxes(cross, -1, -2), rest]])
+    cov = from_blocks([[mean, cross], [np.swapaxes(cross, -1, -2), rest]])
     return cov, np.concatenate([unidentified, np.zeros(unidentified.shape[:1] + (d - k,), dtype=bool)], axis=-1)
-
-
-def _stacked(rows: Sequence[Sequence[Array]]) -> Array:
-    """One matrix from its blocks, whose leading axes are broadcast."""
-    if len(rows) == 1:
-        return np.asarray(rows[0][0])
-    lead = np.broadcast_shapes(*(x.shape[:1] for row in rows for x in row))
-    wide = [np.concatenate([np.broadcast_to(x, lead + x.shape[1:]) for x in row], axis=-1) for row in rows]
-    return np.concatenate(wide, axis=-2)
 
 
 # -- records that are all treated alike ----------------------------------------------------------------
@@ -219,7 +213,7 @@ class ExchangeableLaw:
         self,
         parts: Sequence[Term],
         matrix: Array | None,
-        place: Callable[[Term], tuple[int, int, int, int]],
+        place: Callable[[Term], Place],
         contrast: Callable[[int, int], Array],
     ) -> Array:
         """Joint covariance of basic targets, or of linear functions of them.
@@ -248,30 +242,23 @@ class ExchangeableLaw:
     def _distances(
         self,
         parts: Sequence[Term],
-        place: Callable[[Term], tuple[int, int, int, int]],
+        place: Callable[[Term], Place],
         contrast: Callable[[int, int], Array],
     ) -> Array:
         """What parts have beside the average or the mean: distances from it, and what is new in a new record."""
-        k = len(self.record_covariance)
-        at = [None if p.kind is not Kind.RECORD else place(p) for p in parts]
-        found: dict[tuple[int, int], Array] = {}
-        for i, p in enumerate(parts):
-            for j, q in enumerate(parts):
-                one, two = at[i], at[j]
-                if p.kind is Kind.NEW and q.kind is Kind.NEW:
-                    found[i, j] = self.record_covariance[None]
-                elif one is not None and two is not None:
-                    together = one[:2] == two[:2]
-                    size = float(self.channel.blocks[one[0]].shape.sizes[0])
-                    here = (float(together) / size - 1.0 / self.n) * self.between
-                    if together and size > 1:
-                        here = here + (float(one[3] == two[3]) - 1.0 / size) * contrast(one[0], one[2])
-                    found[i, j] = here
-        lead = np.broadcast_shapes((1,), *(x.shape[:1] for x in found.values()))
-        distances = np.zeros(lead + (len(parts) * k,) * 2)
-        for (i, j), x in found.items():
-            distances[:, i * k : i * k + k, j * k : j * k + k] = x
-        return distances
+        places = [None if p.kind is not Kind.RECORD else place(p) for p in parts]
+
+        def pair(p: Term, one: Place | None, q: Term, two: Place | None) -> Array:
+            if one is None or two is None:
+                return self.record_covariance[None] * float(p.kind is Kind.NEW and q.kind is Kind.NEW)
+            together, size = one[:2] == two[:2], float(self.channel.blocks[one[0]].shape.sizes[0])
+            here = (float(together) / size - 1.0 / self.n) * self.between
+            if together and size > 1:
+                here = here + (float(one[3] == two[3]) - 1.0 / size) * contrast(one[0], one[2])
+            return here
+
+        each = list(zip(parts, places, strict=True))
+        return from_blocks([[pair(p, one, q, two) for q, two in each] for p, one in each])
 
 
 def _gathered(coefficients: Array, chosen: Any, k: int) -> Array:

@@ -82,19 +82,19 @@ class NormalPair:
             if any(f is None for _, f in found):
                 return None
             cost, own_law = (_summed([(w, f[j]) for w, f in found if f is not None], count) for j in (0, 1))
-            return _times(cost, mine.n), _times(own_law, mine.n)
+            return cost.times(mine.n), own_law.times(mine.n)
         linear = form_of(own.belief, target)
         if linear is None:
             return None
         form = linear
         if place == "known":
             pair = self._judged(own, mine, theirs, form, form.terms)
-            return _out(pair[0], count), _out(pair[1], count)
+            return pair[0].over(count), pair[1].over(count)
         if len(form.terms) != 1:
             return None
         if place == "unknown":
             one = self._kind(own, mine, theirs, form, place, 0, 0)
-            return None if one is None else (_out(one[0], count), _out(one[1], count))
+            return None if one is None else (one[0].over(count), one[1].over(count))
         kinds = mine.channel.layout.places(form.terms[0].row % mine.n)
         both = [(w, self._kind(own, mine, theirs, form, place, t, c)) for w, t, c in kinds]
         cost, own_law = (_summed([(w, f[j]) for w, f in both if f is not None], count) for j in (0, 1))
@@ -109,7 +109,7 @@ class NormalPair:
             return None
         form = all_records(own.belief)
         pair = self._judged(own, mine, theirs, form, form.terms)
-        return _out(pair[0], count), _out(pair[1], count)
+        return pair[0].over(count), pair[1].over(count)
 
     def _kind(
         self, own: User, mine: Conditioned, theirs: Conditioned, form: LinearForm, place: str, t: int, c: int
@@ -146,7 +146,7 @@ class NormalPair:
             # Nothing is known about where the target lies, by the user or the agency: one estimate is as good as
             # another.
             worst = loss.uncertainty(gaussian_of(np.where(np.isfinite(own_law), covariance, own_law), form))
-            value, error = np.array(_out(worst, len(endless)).value), np.zeros(len(endless))
+            value, error = np.array(worst.over(len(endless)).value), np.zeros(len(endless))
             if not endless.all():
                 rest = self._cost(own, own_law[~endless], bias[~endless], covariance[~endless], form)[0]
                 value[~endless], error[~endless] = rest.value, rest.error
@@ -160,7 +160,7 @@ class NormalPair:
         same = np.all(bias == 0, axis=-1) & np.all(own_law == covariance, axis=(-1, -2))
         if same.all():
             # The user is right: the plain uncertainty, to the last digit.
-            return _out(believed, len(same)), believed
+            return believed.over(len(same)), believed
         if isinstance(loss, LogScore):
             return Value.exact(_cross_entropy(own_law, bias, covariance)), believed
         return cost_of(loss, right, loss.estimate(guess)), believed
@@ -181,17 +181,8 @@ def _cross_entropy(own_law: Array, bias: Array, covariance: Array) -> Array:
     return np.asarray(0.5 * (size + np.trace(np.linalg.solve(own_law, moment), axis1=-2, axis2=-1)))
 
 
-def _out(value: Value, count: int) -> Value:
-    return Value(np.broadcast_to(value.value, (count,)), np.broadcast_to(value.error, (count,)))
-
-
 def _summed(parts: Sequence[tuple[float, Value]], count: int) -> Value:
-    """A weighted sum over kinds of rows; errors are added, since they may hang together."""
-    total, error = np.zeros(count), np.zeros(count)
-    for weight, value in parts:
-        total, error = total + weight * np.asarray(value.value), error + weight * np.asarray(value.error)
-    return Value(total, error)
-
-
-def _times(value: Value, factor: float) -> Value:
-    return Value(value.value * factor, value.error * factor)
+    """A weighted sum over kinds of rows."""
+    table = [value.over(count) for _, value in parts]
+    value, error = (np.stack(column, axis=-1) for column in zip(*table, strict=True))
+    return Value(value, error).averaged(np.array([weight for weight, _ in parts]))

@@ -18,6 +18,7 @@ from ...beliefs.normal import NormalBelief
 from ...channels.linear import LinearChannel
 from ...losses import Quadratic
 from ...masks.base import Mask
+from ...numerics.semidefinite import unbounded
 from ...posteriors.base import as_weight_matrix
 from ...protocols import Array
 from ...targets import Kind, LinearForm
@@ -127,10 +128,7 @@ def error_law(belief: NormalBelief, estimate: LinearEstimate, wanted: Wanted, ru
     if belief.mu_covariance is not None:
         return mean + shift @ belief.mu_mean, covariance + shift @ belief.mu_covariance @ shift.T
     open_ = np.any(shift != 0, axis=1)
-    covariance = np.where(open_[:, None] | open_[None, :], 0.0, covariance)
-    index = np.arange(len(open_))
-    covariance[..., index, index] = np.where(open_, np.inf, covariance[..., index, index])
-    return np.where(open_, 0.0, mean), covariance
+    return np.where(open_, 0.0, mean), unbounded(covariance, open_)
 
 
 # -- records at hand -------------------------------------------------------------------------------------
