@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from ..checks import Seed, as_seed_sequence, check_index, check_integer, check_list, check_number, is_label, suggest
@@ -22,7 +23,6 @@ from ..running.progress import Bar
 from ..users.panel import Panel
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 LEVELS = (0.5, 0.9, 0.95, 0.99)
@@ -144,8 +144,6 @@ class RecordRisk:
 
     def summary(self) -> pd.DataFrame:
         """One row per release: mean, quantiles and largest risk, and which record it is."""
-        import pandas as pd
-
         risk = self.risk
         columns: dict[str, object] = {"release": self.releases, "mean": risk.mean(axis=1)}
         columns |= {f"quantile_{level:g}": self.quantile(level) for level in LEVELS}
@@ -155,8 +153,6 @@ class RecordRisk:
 
     def riskiest(self, count: int = 10, release: str | int | Mask = 0) -> pd.DataFrame:
         """The records with the largest risk under one release, by position and never by value."""
-        import pandas as pd
-
         count = check_integer("count", count, low=1)
         i = self._place(release)
         order = np.argsort(-self.risk[i], kind="stable")[:count]
@@ -168,8 +164,6 @@ class RecordRisk:
 
     def by_group(self) -> pd.DataFrame:
         """One row per release and group: records, mean, quantiles and largest risk."""
-        import pandas as pd
-
         if self.groups is None:
             raise InputError("Risk by group needs groups", "none", "Pass groups= to record_risk, one label per record")
         rows = []
@@ -183,8 +177,6 @@ class RecordRisk:
 
     def to_dataframe(self) -> pd.DataFrame:
         """One row per release and record."""
-        import pandas as pd
-
         m, n = self.uncertainty.shape
         found = {
             "release": np.repeat(np.array(self.releases, dtype=object), n),
@@ -271,6 +263,4 @@ def _groups(groups: Any, size: int) -> NDArray[np.generic]:
 
 
 def _equal(labels: NDArray[np.generic], one: object) -> NDArray[np.bool_]:
-    import pandas as pd
-
     return pd.isna(pd.Series(labels)).to_numpy() if pd.isna(one) else np.asarray(labels == one, dtype=bool)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from ..checks import as_float_array, check_covariance, check_fields, check_finite, check_number
 from ..errors import InputError, UnsupportedError
-from ..protocols import Array, Posterior, Value
+from ..protocols import Array, Loss, Posterior, Value
 
 Weights = float | tuple[Any, ...]
 """One weight, a tuple of weights, or a tuple of rows: plain values, so that losses compare and hash."""
@@ -38,6 +38,10 @@ class BayesLoss:
     """True if the loss of several records is the sum of their losses."""
     second_order = False
     """True if U is linear in the posterior covariance and depends on nothing else."""
+    measures_distance = False
+    """True if the loss asks how far an estimate is from the truth, which labels do not tell."""
+    searches = False
+    """True if the best estimate is searched for among numbers."""
     needs_density = False
     """True if U is a functional of the density, which point masses do not have."""
 
@@ -194,6 +198,7 @@ class Componentwise(BayesLoss):
     """A loss that is a weighted sum over the components of a vector target, each estimated apart."""
 
     separable = True
+    measures_distance = True
 
     def each(self, estimate: Array, truth: Array) -> Array:
         """Loss of one component."""
@@ -239,6 +244,17 @@ class Componentwise(BayesLoss):
             what = f"weights must fit a target of shape {event}"
             raise InputError(what, f"{weights.size} weights", "Give one weight, or one per component")
         return np.broadcast_to(weights, event)
+
+
+def check_labels(loss: Loss, actions: Actions, what: str, do: str) -> None:
+    """Labels have no distances: a loss that measures them is refused, and one that would search among numbers."""
+    if not isinstance(loss, BayesLoss):
+        return
+    if loss.measures_distance:
+        raise UnsupportedError(f"{loss!r} measures distances, and {what}", do=do)
+    if loss.searches and actions is None:
+        what = f"A loss of your own has no numbers to search among, and {what}"
+        raise UnsupportedError(what, do='Give estimates="target", or list the estimates')
 
 
 def check_weights(name: str, weights: ArrayLike, *, matrix: bool = False) -> Weights:

@@ -44,6 +44,7 @@ class CustomLoss(BayesLoss):
     """
 
     unit = "a loss of the user's own"
+    searches = True
     function: Callable[[Any, Any], Any]
     name: str | None = None
     location_free: bool = False

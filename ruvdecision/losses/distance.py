@@ -41,6 +41,7 @@ class Quadratic(BayesLoss):
     error_power = 0.5
     separable = True
     second_order = True
+    measures_distance = True
 
     weights: Weights = checked(1.0, check_weights, matrix=True)
 
@@ -270,6 +271,10 @@ class ZeroOne(BayesLoss):
 
     unit = "a probability"
     tolerance: Weights = checked(0.0, _check_tolerance)
+
+    @property
+    def measures_distance(self) -> bool:
+        return bool(np.any(np.asarray(self.tolerance) > 0))
 
     def __call__(self, estimate: ArrayLike, truth: ArrayLike, *, vector: bool | None = None) -> Array:
         return super().__call__(estimate, truth, vector=isinstance(self.tolerance, tuple) if vector is None else vector)

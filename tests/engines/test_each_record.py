@@ -363,7 +363,7 @@ def test_the_error_of_the_riskiest_record_is_the_largest_among_those_that_may_be
         np.full(3, 4.0),
         ["exact"] * 2,
     )
-    monkeypatch.setattr("ruvdecision.engines.every_record._every_record", lambda *_: each)
+    monkeypatch.setattr("ruvdecision.engines.every_record.every_record", lambda *_: each)
     user = User(replace(BELIEF, records=3), EachRecord(), Quadratic())
     (found,) = plan_for("auto", Problem.of(user, [Noise(sd=1.0), Noise(sd=2.0)])).run()
     np.testing.assert_allclose(found.uncertainty, [1.0, 1.0])

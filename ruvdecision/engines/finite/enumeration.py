@@ -14,8 +14,8 @@ from ...beliefs.table.belief import TableBelief
 from ...channels.finite import FiniteChannel, Slots
 from ...channels.samples import sample_cases
 from ...checks import check_integer
-from ...errors import InputError, UnsupportedError
-from ...losses import Componentwise, CustomLoss, Quadratic, ZeroOne
+from ...errors import InputError
+from ...losses.base import check_labels
 from ...masks.base import Mask
 from ...masks.rows import NOTHING
 from ...numerics.quadrature import adaptive
@@ -258,17 +258,6 @@ def _density_times_uncertainty(user: User, values: Array, levels: Array, sd: flo
 
 def check_loss(user: User) -> None:
     """Labels have no distances: a loss that measures them is refused."""
-    if not user.belief.labels_of(user.target):
-        return
-    what = f"the values of {user.target.describe()} are labels"
-    if isinstance(user.loss, (Quadratic, Componentwise)) or (
-        isinstance(user.loss, ZeroOne) and np.any(np.asarray(user.loss.tolerance) > 0)
-    ):
-        raise UnsupportedError(
-            f"{user.loss!r} measures distances, and {what}", do="Use ZeroOne(), LogScore() or a loss of your own"
-        )
-    if isinstance(user.loss, CustomLoss) and user.actions is None:
-        raise UnsupportedError(
-            f"A loss of your own has no numbers to search among, and {what}",
-            do='Give estimates="target", or list the estimates',
-        )
+    if user.belief.labels_of(user.target):
+        what = f"the values of {user.target.describe()} are labels"
+        check_labels(user.loss, user.actions, what, "Use ZeroOne(), LogScore() or a loss of your own")

@@ -19,7 +19,8 @@ from ...channels.linear import LINEAR
 from ...channels.steps import FileFacts, Opaque, resolve
 from ...checks import as_float_array, check_finite
 from ...errors import InputError, UnsupportedError
-from ...losses import Componentwise, CustomLoss, Quadratic, ZeroOne
+from ...losses import ZeroOne
+from ...losses.base import check_labels
 from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...posteriors import Finite
@@ -75,7 +76,7 @@ class Identification(BaseEngine):
 
     def prepare(self, problem: Problem) -> _Built:
         user = problem.user
-        _check_loss(user)
+        check_labels(user.loss, user.actions, "rows are labels", "Use ZeroOne() or LogScore()")
         rows = _rows_of(user, problem.data)
         return _Built(rows, {id(mask): rows.law(mask) for mask in problem.masks})
 
@@ -375,18 +376,6 @@ def _score(
         else:
             total += float(np.sum(user.loss.uncertainty(Finite(states, chances), user.actions).value))
     return total / len(rows), claimed, right / len(rows)
-
-
-def _check_loss(user: User) -> None:
-    """Rows have no distances: a loss that measures them is refused."""
-    loss = user.loss
-    if isinstance(loss, (Quadratic, Componentwise)) or (
-        isinstance(loss, ZeroOne) and np.any(np.asarray(loss.tolerance) > 0)
-    ):
-        raise UnsupportedError(f"{loss!r} measures distances, and rows have none", do="Use ZeroOne() or LogScore()")
-    if isinstance(loss, CustomLoss) and user.actions is None:
-        what = "A loss of your own has no numbers to search among, and rows are labels"
-        raise UnsupportedError(what, do='Give estimates="target", or list the rows')
 
 
 def _names_of(data: Any) -> tuple[Hashable, ...] | None:
