@@ -49,9 +49,8 @@ from .forms import (
     places_of,
     posterior_given,
 )
-from .mixture import NormalMixture
 from .releases import as_records, channel_of, moved, released, rows_alike, samples_held
-from .wrong_belief import NormalPair
+from .wrong_belief import NormalMixture, NormalPair
 
 AVERAGED = "exact, averaged over releases"
 

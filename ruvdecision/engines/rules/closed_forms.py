@@ -25,8 +25,7 @@ from ...targets import Kind, LinearForm
 from ...users.rules import Rule
 from ...users.user import Snooper
 from .clipped_noise import clipped_moments, position_error, scientist_error
-from .simulated import EntryNoise, check_sizes
-from .source import DrawnRecords, Source, truth_of
+from .source import DrawnRecords, EntryNoise, Source, check_sizes
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +155,7 @@ def clipped_error(user: Snooper, source: Source, mask: Mask, linear: Rule | None
     weight = float(as_weight_matrix(user.loss.weights, (1,))[0, 0])
     if user.target.is_a(Kind.PARAMETER):
         return weight * float(scientist_error(x, variances[None], low, high)[0])
-    wanted = truth_of(user.target, DrawnRecords(source.table[None]))[0]
+    wanted = DrawnRecords(source.table[None]).truth(user.target)[0]
     check_sizes(1, len(wanted), user.estimator)
     truth = float(wanted[0])
     if linear is None:

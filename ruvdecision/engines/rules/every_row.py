@@ -19,8 +19,7 @@ from ...users.rules import Row
 from ...users.user import Snooper
 from ..base import Ints, Problem
 from ..normal.releases import linear_channel, rows_alike
-from .simulated import costs
-from .source import Source, released_rows
+from .source import Source, costs
 
 REPLICATES = 200
 """Releases that are drawn for a snooper when nothing else was asked for."""
@@ -104,7 +103,7 @@ def drawn_rows(problem: Problem, rows: Ints, source: Source) -> Value:
         total, squares, held = (np.zeros(len(rows)) for _ in range(3))
         for s in replicate_seeds(problem.seed, count):
             records = source.draw([s]).records[0]
-            released = released_rows(mask.release(source.frame(records), s[1]), len(records), "A row")
+            released = source.rows(mask.release(source.frame(records), s[1]), "A row")
             cost = costs(user.loss, released[rows], records[rows], Row())
             there = ~np.isnan(cost)
             # Sums about the first loss: their spread keeps its digits where the losses are large and alike.

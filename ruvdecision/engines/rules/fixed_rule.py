@@ -18,7 +18,7 @@ from ...losses import Quadratic
 from ...masks.base import Mask
 from ...posteriors import Gaussian
 from ...protocols import Array, Posterior, Solution, Value
-from ...running.replication import replicate_seeds
+from ...running.replication import Seeds, replicate_seeds
 from ...targets import Kind, LinearForm
 from ...users.rules import Released, Row, Rule, order_rows
 from ...users.user import Snooper
@@ -29,8 +29,7 @@ from ..normal.forms import form_of
 from ..normal.releases import linear_channel
 from .closed_forms import Wanted, clipped_error, error_law, has_clipped_error, linear_estimate
 from .every_row import REPLICATES, every_row, row_kinds
-from .simulated import EntryNoise, NoisyValues, check_sizes, costs, mean_moments, sampling_shares
-from .source import DrawnRecords, Seeds, Source, released_rows, truth_of
+from .source import DrawnRecords, EntryNoise, NoisyValues, Source, check_sizes, costs, mean_moments, sampling_shares
 
 CHUNK = 200_000
 """Entries of a block of replicates: what is held at any time does not grow with replicates or masks."""
@@ -334,7 +333,7 @@ class SnooperWork:
                 given = x[:, 0] if self.source.vector else x
             return np.asarray(np.atleast_1d(self.rule(mask.release(given, rng)))).ravel()
         release = mask.release(self.source.frame(x), rng)
-        values = released_rows(release, len(x), f"The rule {self.rule!r}")[None]
+        values = self.source.rows(release, f"The rule {self.rule!r}")[None]
         if self.sampling_variance or self.rule.by_index:
             return self._estimates(Released(values), index)[0]
         return self.rule.of(values)[0]
@@ -369,14 +368,14 @@ class SnooperWork:
         if self.sampling_variance:
             return np.empty((len(drawn.records), 0))
         if self.source.table is None:
-            return truth_of(self.user.target, drawn)
+            return drawn.truth(self.user.target)
         return np.broadcast_to(self.known_truth, (len(drawn.records), len(self.known_truth)))
 
     @cached_property
     def known_truth(self) -> Array:
         """The target in the records at hand, (m,)."""
         assert self.source.table is not None
-        return truth_of(self.user.target, DrawnRecords(self.source.table[None]))[0]
+        return DrawnRecords(self.source.table[None]).truth(self.user.target)[0]
 
 
 # -- helpers -------------------------------------------------------------------------------------------------
