@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 class Value(NamedTuple):

@@ -27,9 +27,8 @@ from ..engines.normal.releases import channel_of
 from ..errors import InputError, RuvError, UnsupportedError
 from ..masks.base import Chain, Mask, check_mask
 from ..masks.rows import UNMASKED, Suppress
-from ..protocols import Array, Belief
+from ..protocols import Array, Belief, Ints
 
-Ints = NDArray[np.int64]
 LARGEST = 600
 """Most entries of a file whose linear channels are compared as full matrices."""
 SAME = 1e-8

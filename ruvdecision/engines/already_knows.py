@@ -11,8 +11,8 @@ from typing import Any
 
 from ..masks.base import Batch, Joint, Mask
 from ..masks.rows import NOTHING
-from ..protocols import Posterior, Solution
-from .base import Evidence, Ints, Missing, Piece, Plan, Problem, Progress, Refusal, Rewrite, plan_for, silent
+from ..protocols import Ints, Posterior, Solution
+from .base import Evidence, Missing, Piece, Plan, Problem, Progress, Refusal, Rewrite, plan_for, silent
 
 
 @dataclass(frozen=True, repr=False)

@@ -17,11 +17,10 @@ from importlib import import_module
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import InputError, UnsupportedError
 from ..masks.base import Batch, Mask
-from ..protocols import Array, Belief, Posterior, Solution, Value
+from ..protocols import Array, Belief, Ints, Posterior, Solution, Value
 from ..running.replication import REPLICATES
 from ..users.user import Snooper, User
 from .names import met
@@ -30,7 +29,6 @@ Progress = Callable[..., None]
 """Called with the share of the work that is done, and perhaps a note."""
 Piece = Sequence[int] | None
 """Positions of masks, None for all."""
-Ints = NDArray[np.int64]
 
 
 def silent(share: float, *note: str) -> None:
@@ -441,10 +439,7 @@ ORDER: Mapping[Question, tuple[Place, ...]] = {
 }
 """Engines in the order of preference."""
 NAMES = {"exact": EXACT, "enumeration": ENUMERATION, "quadrature": QUADRATURE, "sampling": SAMPLING}
-ONE_RELEASE = {
-    Question.ROW: "which row is whose is asked of one",
-    Question.RULE: "a snooper's rule looks at one",
-}
+ONE_RELEASE = {Question.ROW: "which row is whose is asked of one", Question.RULE: "a snooper's rule looks at one"}
 UNFIT = {
     Question.POSTERIOR: "does not give the posterior of a target",
     Question.ROW: "does not have the target Identity",

@@ -15,10 +15,10 @@ import numpy as np
 from ..errors import InputError, UnsupportedError
 from ..masks.base import Mask
 from ..masks.frame import Frame
-from ..protocols import Array, Posterior, Solution
+from ..protocols import Array, Ints, Posterior, Solution
 from ..targets import EachRecord
 from ..users.user import Snooper, User
-from .base import Ints, Plan, Problem, Rewrite, part_of, plan_for
+from .base import Plan, Problem, Rewrite, part_of, plan_for
 from .rules.every_row import is_own_row
 
 NEAR = 4.0

@@ -16,9 +16,9 @@ from scipy.special import logsumexp
 from ..checks import as_generator
 from ..errors import InputError
 from ..masks.base import Batch, Mask
-from ..protocols import Array, Posterior
+from ..protocols import Array, Ints, Posterior
 from ..running.replication import replicate_seeds
-from .base import Evidence, Ints, MaskMixture, Missing, Problem, Refusal, Rewrite, plan_for
+from .base import Evidence, MaskMixture, Missing, Problem, Refusal, Rewrite, plan_for
 
 
 @dataclass(frozen=True, eq=False)

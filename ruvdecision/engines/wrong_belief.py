@@ -19,12 +19,11 @@ from ..beliefs.table.belief import TableBelief
 from ..errors import InputError, UnsupportedError
 from ..masks.base import Mask
 from ..masks.rows import NOTHING
-from ..protocols import Array, Loss, Posterior, Solution, Value
+from ..protocols import Array, Ints, Loss, Posterior, Solution, Value
 from ..running.replication import Watched, replicate_error, replicate_seeds
 from ..users.user import User
 from .base import (
     Evidence,
-    Ints,
     Judged,
     MaskMixture,
     Missing,

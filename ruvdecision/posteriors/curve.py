@@ -351,15 +351,7 @@ class Curve(BasePosterior):
             return Value(value, np.where(endless, 0.0, self.error) * np.where(endless, 0.0, np.abs(value)))
         return Value(value, np.broadcast_to(self.error * np.abs(value), value.shape))
 
-    def _cut(
-        self,
-        g: Pairs,
-        at: ArrayLike,
-        kinks: list[float],
-        *,
-        power: float = 0.0,
-        signed: bool = False,
-    ) -> Array:
+    def _cut(self, g: Pairs, at: ArrayLike, kinks: list[float], *, power: float = 0.0, signed: bool = False) -> Array:
         """E g(theta, at) for g with kinks at ``at`` plus those given; leading axes of ``at`` stay.
 
         With ``power`` g is |theta - at| to that power (with its sign if ``signed``), which Gauss and Jacobi's rule

@@ -191,8 +191,7 @@ def expectation(f: Callable[[Array], Array], mean: Array, sd: Array, at: Array |
     shape = np.broadcast_shapes(mean.shape, sd.shape)
     if np.any(np.isinf(sd)):
         return limit(
-            lambda big: expectation(f, mean, np.where(np.isinf(sd), big, sd), at),
-            np.broadcast_to(np.isinf(sd), shape),
+            lambda big: expectation(f, mean, np.where(np.isinf(sd), big, sd), at), np.broadcast_to(np.isinf(sd), shape)
         )
     edges = np.broadcast_to(_PANELS.reshape((-1,) + (1,) * len(shape)), (len(_PANELS),) + shape)
     if at is not None:

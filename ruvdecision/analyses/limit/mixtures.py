@@ -14,8 +14,8 @@ import numpy as np
 
 from ...numerics.semidefinite import symmetric_root
 from ...posteriors.base import as_weight_matrix
-from ...protocols import Array
-from .programme import TOLERANCE, BestMechanism, Ints, TwoUsers, solve_columns
+from ...protocols import Array, Ints
+from .programme import TOLERANCE, BestMechanism, TwoUsers, solve_columns
 
 ROUNDS = 400
 PIECES = 8

@@ -20,22 +20,11 @@ from ...masks.base import Mask
 from ...masks.rows import NOTHING
 from ...numerics.quadrature import adaptive
 from ...posteriors import Finite
-from ...protocols import Array, Posterior, Solution, Value
+from ...protocols import Array, Ints, Posterior, Solution, Value
 from ...running.replication import mean_of_replicates, replicate_error, replicate_seeds
 from ...targets import Kind
 from ...users.user import User
-from ..base import (
-    WHOLE_FILE,
-    BaseEngine,
-    Evidence,
-    Ints,
-    Judged,
-    MaskMixture,
-    Missing,
-    Plan,
-    Problem,
-    Refusal,
-)
+from ..base import WHOLE_FILE, BaseEngine, Evidence, Judged, MaskMixture, Missing, Plan, Problem, Refusal
 from .law import FiniteLaw, TooManyReleases
 from .tables import AVERAGED, TableProblem, after_release, published_by
 from .target_table import TargetTable, codes_of, sample_covariance, target_table

@@ -14,17 +14,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
 from ...beliefs.finite import FiniteBelief
 from ...channels.finite import FiniteChannel, Kernel, Slots
 from ...errors import InputError, UnsupportedError
 from ...numerics.counts import compositions
-from ...protocols import Array
+from ...protocols import Array, Ints
 from .target_table import AverageTable, TargetTable
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

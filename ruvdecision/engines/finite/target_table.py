@@ -8,17 +8,14 @@ from math import comb
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from ...beliefs.finite import FiniteBelief
 from ...checks import Data
 from ...errors import InputError, UnsupportedError
 from ...numerics.counts import compositions
-from ...protocols import Array
+from ...protocols import Array, Ints
 from ...targets import BaseTarget, Files, Kind
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,6 @@ from math import comb
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from ...beliefs.finite import FiniteBelief
@@ -20,13 +19,11 @@ from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...numerics.counts import compositions
 from ...posteriors import Finite
-from ...protocols import Array, Posterior, Solution
+from ...protocols import Array, Ints, Posterior, Solution
 from ...users.user import User
 from ..base import ORDER, BaseEngine, Missing, Plan, Problem, Question, Refusal
 from .enumeration import Enumeration, uncertainty_of
 from .target_table import AverageTable, TargetTable, codes_of, target_table
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

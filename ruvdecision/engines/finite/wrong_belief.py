@@ -12,7 +12,6 @@ from math import comb
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
@@ -23,7 +22,7 @@ from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...numerics.quadrature import adaptive
 from ...posteriors import Finite
-from ...protocols import Array, Value
+from ...protocols import Array, Ints, Value
 from ...running.replication import mean_of_replicates, replicate_seeds
 from ...targets import BaseTarget, Kind
 from ...users.mask_prior import MaskPrior
@@ -35,7 +34,6 @@ from .law import FiniteLaw, TooManyReleases
 from .tables import AVERAGED
 from .target_table import AverageTable, TargetTable, codes_of, sample_covariance, target_table
 
-Ints = NDArray[np.int64]
 BATCH = 2_000_000
 """Entries of a block of posteriors that are looked at together."""
 

@@ -27,8 +27,8 @@ from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...numerics.quadrature import gauss_legendre
 from ...numerics.semidefinite import lower_root
-from ...protocols import Array
-from .row_laws import DegenerateNormal, Ints, about_belief, check_size, settled
+from ...protocols import Array, Ints
+from .row_laws import DegenerateNormal, about_belief, check_size, settled
 
 EASY = (Drop, PermuteRows, SampleRows, AddNoise, *CHANGES)
 

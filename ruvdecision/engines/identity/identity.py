@@ -24,7 +24,7 @@ from ...losses.base import check_labels
 from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...posteriors import Finite
-from ...protocols import Array, Posterior, Solution
+from ...protocols import Array, Ints, Posterior, Solution
 from ...running.replication import over_replicates, replicate_error, replicate_seeds
 from ...targets import Identity
 from ...users.user import User
@@ -33,7 +33,6 @@ from ..normal.releases import as_records
 from .coarse_rows import CoarseRows
 from .row_laws import FiniteRows, LinearRows, about_belief, outcome_table
 
-Ints = NDArray[np.int64]
 ENTRIES = 2_000_000
 """Most probabilities to hold at a time."""
 

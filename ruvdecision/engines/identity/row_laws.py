@@ -25,11 +25,9 @@ from ...channels.steps import FileFacts, about_after, resolve
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...masks.frame import Frame
-from ...protocols import Array
+from ...protocols import Array, Ints
 from ..normal.conditioning import Conditioned
 from ..normal.releases import channel_of
-
-Ints = NDArray[np.int64]
 
 
 def about_belief(belief: NormalBelief, data: Array | None = None) -> FileFacts:

@@ -19,7 +19,7 @@ from ...masks.base import Mask
 from ...masks.rows import NOTHING
 from ...numerics.quadrature import gauss_normal
 from ...posteriors import Gaussian
-from ...protocols import Array, Posterior, Solution, Value
+from ...protocols import Array, Ints, Posterior, Solution, Value
 from ...running.replication import over_replicates, replicate_error, replicate_seeds
 from ...targets import Kind, LinearForm, Term
 from ...users.user import User
@@ -28,7 +28,6 @@ from ..base import (
     WHOLE_FILE,
     BaseEngine,
     Evidence,
-    Ints,
     Judged,
     MaskMixture,
     Missing,

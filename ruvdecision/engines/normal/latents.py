@@ -240,10 +240,7 @@ class ExchangeableLaw:
         return np.asarray(total + (distances if matrix is None else combined(matrix, distances)))
 
     def _distances(
-        self,
-        parts: Sequence[Term],
-        place: Callable[[Term], Place],
-        contrast: Callable[[int, int], Array],
+        self, parts: Sequence[Term], place: Callable[[Term], Place], contrast: Callable[[int, int], Array]
     ) -> Array:
         """What parts have beside the average or the mean: distances from it, and what is new in a new record."""
         places = [None if p.kind is not Kind.RECORD else place(p) for p in parts]

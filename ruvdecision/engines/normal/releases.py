@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...beliefs.normal import NormalBelief
 from ...channels.layout import Layout, Partition
@@ -15,10 +14,8 @@ from ...channels.steps import FileFacts
 from ...errors import InputError, UnsupportedError, kind_of
 from ...masks.base import Mask
 from ...masks.frame import Frame
-from ...protocols import Array
+from ...protocols import Array, Ints
 from ...targets import BaseTarget, Kind
-
-Ints = NDArray[np.int64]
 
 
 def channel_of(

@@ -12,12 +12,12 @@ from ...channels.linear import LinearChannel
 from ...errors import UnsupportedError
 from ...masks.base import Mask
 from ...posteriors import Gaussian
-from ...protocols import Array, Solution, Value
+from ...protocols import Array, Ints, Solution, Value
 from ...running.replication import replicate_seeds
 from ...targets import Kind
 from ...users.rules import Row
 from ...users.user import Snooper
-from ..base import Ints, Problem
+from ..base import Problem
 from ..normal.releases import linear_channel, rows_alike
 from .source import Source, costs
 

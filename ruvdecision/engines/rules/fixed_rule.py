@@ -17,12 +17,12 @@ from ...errors import InputError, UnsupportedError
 from ...losses import Quadratic
 from ...masks.base import Mask
 from ...posteriors import Gaussian
-from ...protocols import Array, Posterior, Solution, Value
+from ...protocols import Array, Ints, Posterior, Solution, Value
 from ...running.replication import Seeds, replicate_seeds
 from ...targets import Kind, LinearForm
 from ...users.rules import Released, Row, Rule, order_rows
 from ...users.user import Snooper
-from ..base import BaseEngine, Ints, Problem, Progress, Question, Refusal, silent
+from ..base import BaseEngine, Problem, Progress, Question, Refusal, silent
 from ..normal.conditioning import present
 from ..normal.exact import Exact
 from ..normal.forms import form_of

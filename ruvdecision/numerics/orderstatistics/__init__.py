@@ -3,11 +3,7 @@
 Rank r of n is the r-th smallest, so rank n is the maximum.
 """
 
-from .paired import (
-    paired_gap as paired_gap,
-    paired_product as paired_product,
-    same_record as same_record,
-)
+from .paired import paired_gap as paired_gap, paired_product as paired_product, same_record as same_record
 from .single import (
     Moments as Moments,
     extreme_constants as extreme_constants,
