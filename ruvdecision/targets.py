@@ -144,8 +144,10 @@ class LinearForm:
         matrix: Array = np.asarray(np.kron(list(weights.values()), np.eye(k)), dtype=np.float64)
         return cls(tuple(Term(Kind.RECORD, row) for row in weights), matrix, np.zeros(k), number)
 
-    def column(self, column: int) -> LinearForm:
-        """One entry of it, a number."""
+    def column(self, column: int | None) -> LinearForm:
+        """One entry of it, a number; itself if none is named."""
+        if column is None:
+            return self
         place = check_index("column", column, len(self.matrix))
         return LinearForm(self.terms, self.matrix[[place]], self.constant[[place]], True)
 
@@ -280,11 +282,8 @@ class BaseTarget:
 
     def of(self, records: Array, parameters: Mapping[str, Array] | None = None) -> Any:
         """The value in a file ``(n,)`` or ``(n, k)``: a number or a vector."""
-        with_new = None if parameters is None else parameters.get(NEW)
         given = {name: np.asarray(value)[None] for name, value in (parameters or {}).items()}
-        return self.in_files(
-            Files(np.asarray(records)[None], given, None if with_new is None else np.asarray(with_new)[None])
-        )[0]
+        return self.in_files(Files(np.asarray(records)[None], given, given.get(NEW)))[0]
 
     def in_files(self, files: Files) -> Array:
         """The value in each of many files, ``(points,)`` or ``(points, m)``.
@@ -472,11 +471,8 @@ def over_points(function: Callable[..., Array], arguments: Sequence[Array], what
             return function(*(float(a[i]) if a.ndim == 1 else a[i] for a in arguments))
         except Exception as error:
             # Arguments and text stay out of the message: they may be, or quote, confidential records.
-            raise InputError(
-                f"The function of {what} fails",
-                failure(error),
-                "Let it take one argument per target and give back a number or a vector",
-            ) from None
+            do = "Let it take one argument per target and give back a number or a vector"
+            raise InputError(f"The function of {what} fails", failure(error), do) from None
 
     found = _together(function, arguments, one) if count >= 32 else None
     if found is not None:
@@ -528,8 +524,10 @@ def _is_name(value: Any) -> bool:
     return value is not None and not is_integer(value)
 
 
-def _picked(values: Array, column: int) -> Array:
-    """One column of values ``(points,)`` or ``(points, k)``."""
+def _picked(values: Array, column: int | None) -> Array:
+    """One column of values ``(points,)`` or ``(points, k)``; all of them if none is named."""
+    if column is None:
+        return values
     table = flat(values)
     return np.asarray(table[:, check_index("column", column, table.shape[1])])
 
@@ -570,12 +568,10 @@ class Record(BaseTarget):
         return None if self.column is None else (self.row, self.column)
 
     def in_files(self, files: Files) -> Array:
-        values = files.record(self.row)
-        return values if self.column is None else _picked(values, self.column)
+        return _picked(files.record(self.row), self.column)
 
     def linear(self, k: int, number: bool = False, widths: Mapping[str, int] | None = None) -> LinearForm:
-        whole = LinearForm.of_term(self.terms[0], k, number)
-        return whole if self.column is None else whole.column(self.column)
+        return LinearForm.of_term(self.terms[0], k, number).column(self.column)
 
     @property
     def by_name(self) -> bool:
@@ -816,17 +812,14 @@ class Average(BaseTarget):
 
     def in_files(self, files: Files) -> Array:
         if self.weights is None:
-            values = files.average()
-        else:
-            values = np.asarray(sum(weight * files.record(row) for row, weight in self._weighted.items()))
-        return values if self.column is None else _picked(values, self.column)
+            return _picked(files.average(), self.column)
+        total = sum(weight * files.record(row) for row, weight in self._weighted.items())
+        return _picked(np.asarray(total), self.column)
 
     def linear(self, k: int, number: bool = False, widths: Mapping[str, int] | None = None) -> LinearForm:
         if self.weights is None:
-            whole = LinearForm.of_term(self.terms[0], k, number)
-        else:
-            whole = LinearForm.of_rows(self._weighted, k, number)
-        return whole if self.column is None else whole.column(self.column)
+            return LinearForm.of_term(self.terms[0], k, number).column(self.column)
+        return LinearForm.of_rows(self._weighted, k, number).column(self.column)
 
     @property
     def by_name(self) -> bool:

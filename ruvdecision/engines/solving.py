@@ -115,15 +115,8 @@ def solve(
         prints: dict[str, Any] = {"masks": list(masks), "users": [u for _, u in leaves], "engines": engines}
         prints |= {"data": data, "replicates": replicates, "seed": (seed.entropy, tuple(seed.spawn_key))}
         shared = [(plan.choice, plan.problem) for plan in plans]
-        outcome = run(
-            tasks,
-            shared=shared,
-            executor=executor,
-            checkpoint=checkpoint,
-            fingerprint=lambda: prints,
-            on_progress=on_progress,
-        )
-        results = outcome.results
+        places: dict[str, Any] = {"executor": executor, "checkpoint": checkpoint, "fingerprint": lambda: prints}
+        results = run(tasks, shared=shared, **places, on_progress=on_progress).results
         if not any(r is not None for r in results):
             raise KeyboardInterrupt
     return _gather(roles, leaves, jobs, pieces, results, len(masks), [plan.planned for plan in alone])

@@ -156,11 +156,7 @@ class BayesLoss:
             floor = values.min(axis=0)
             # Rounding does not choose between equals: the first in order does.
             first = np.argmax(values <= floor + 1e-13 * np.abs(np.where(np.isfinite(floor), floor, 0.0)), axis=0)
-            better = (
-                floor < least - 1e-13 * np.abs(np.where(np.isfinite(least), least, 0.0))
-                if start
-                else np.ones(posterior.batch, dtype=bool)
-            )
+            better = (start == 0) | (floor < least - 1e-13 * np.abs(np.where(np.isfinite(least), least, 0.0)))
             place, least = np.where(better, first + start, place), np.where(better, floor, least)
         return np.asarray(listed[place])
 
@@ -185,11 +181,8 @@ class BayesLoss:
             return self.phrase()
         words = show(weights)
         if isinstance(weights, tuple) and len(words) > 60:
-            words = (
-                f"a {len(weights)} by {len(weights)} matrix"
-                if isinstance(weights[0], tuple)
-                else f"{len(weights)} weights"
-            )
+            size = len(weights)
+            words = f"a {size} by {size} matrix" if np.ndim(weights) > 1 else f"{size} weights"
         return f"{self.phrase()} weighted by {words}"
 
 

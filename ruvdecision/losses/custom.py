@@ -97,9 +97,8 @@ class CustomLoss(BayesLoss):
 
         grid = scan(posterior, 17, 6.0, 25)
         if posterior.support is not None:
-            atoms = posterior.support[
-                np.unique(np.linspace(0, len(posterior.support) - 1, min(len(posterior.support), 1024)).astype(int))
-            ]
+            count = len(posterior.support)
+            atoms = posterior.support[np.unique(np.linspace(0, count - 1, min(count, 1024)).astype(int))]
             rows = np.broadcast_to(atoms.reshape((-1,) + (1,) * len(posterior.batch)), (len(atoms), *posterior.batch))
             grid = np.sort(np.concatenate([grid, rows]), axis=0)
         values = np.stack([risk(row) for row in grid])

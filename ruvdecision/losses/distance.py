@@ -197,9 +197,7 @@ class Pinball(Componentwise):
 
     def parts(self, posterior: Posterior, estimate: Array) -> Value:
         above, below = posterior.above(estimate), posterior.below(estimate)
-        return Value(
-            self.q * above.value + (1 - self.q) * below.value, self.q * above.error + (1 - self.q) * below.error
-        )
+        return Value(*(self.q * a + (1 - self.q) * b for a, b in zip(above, below, strict=True)))
 
     def best(self, posterior: Posterior) -> Array:
         return posterior.quantile(self.q)
@@ -294,11 +292,7 @@ class ZeroOne(BayesLoss):
 
     def _width(self, event: tuple[int, ...]) -> Any:
         # One tolerance in a list will do for a number.
-        return (
-            self.tolerance[0]
-            if isinstance(self.tolerance, tuple) and not event and len(self.tolerance) == 1
-            else self.tolerance
-        )
+        return self.tolerance if event or np.size(self.tolerance) != 1 else np.ravel(self.tolerance)[0]
 
     def phrase(self) -> str:
         return "the zero-one loss" + (f" with tolerance {show(self.tolerance)}" if self.tolerance != 0 else "")

@@ -181,11 +181,8 @@ def _saddle(x: Array, w: Array, squares: Array, upper: bool) -> Array:
         slope = slope * (t * (1 - 2 * t) if upper else t)
         above = value > 0
         # On the left side t falls as u grows.
-        low, high = (
-            (np.where(above, low, u), np.where(above, u, high))
-            if upper
-            else (np.where(above, u, low), np.where(above, high, u))
-        )
+        right = above == upper
+        low, high = np.where(right, low, u), np.where(right, u, high)
         step = u - value / slope
         step = np.where((step > low) & (step < high), step, (low + high) / 2)
         done = np.abs(step - u) < 1e-8

@@ -10,6 +10,8 @@ import numpy as np
 from ..errors import InputError
 from ..protocols import Array
 
+ROUNDING = 8 * float(np.finfo(float).eps)
+
 
 def apply_function(function: Callable[[Any], Any], u: Array, name: str) -> Array:
     """Call a function that takes arrays or only numbers, and give back one float per U."""
@@ -95,14 +97,8 @@ def solve_decreasing(function: Callable[[float], float], value: float) -> float:
         if function(end) == value:
             return end
     # In log U: the bracket may span many decades.
-    root = brentq(
-        lambda x: _clip(function(float(np.exp(x))) - value),
-        np.log(low) - 1e-9,
-        np.log(high) + 1e-9,
-        xtol=1e-15,
-        rtol=8 * np.finfo(float).eps,
-    )
-    return float(np.exp(root))
+    gap = lambda x: _clip(function(float(np.exp(x))) - value)  # noqa: E731
+    return float(np.exp(brentq(gap, np.log(low) - 1e-9, np.log(high) + 1e-9, xtol=1e-15, rtol=ROUNDING)))
 
 
 def _below_zero(function: Callable[[float], float], value: float) -> float:
@@ -125,9 +121,7 @@ def _below_zero(function: Callable[[float], float], value: float) -> float:
             step /= 2  # a pole or the end of the domain lies between
             continue
         if here >= value:
-            return float(
-                brentq(lambda x: _clip(function(x) - value), low - step, low, xtol=1e-300, rtol=8 * np.finfo(float).eps)
-            )
+            return float(brentq(lambda x: _clip(function(x) - value), low - step, low, xtol=1e-300, rtol=ROUNDING))
         low, last, step = low - step, here, 2 * step
     return low
 

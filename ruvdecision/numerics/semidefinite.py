@@ -39,9 +39,8 @@ def divide(x: Array, covariance: Array) -> Array:
     unit = units(covariance)
     scaled = covariance / (unit[..., :, None] * unit[..., None, :])
     # An entry without variance has nothing to say.
-    scaled = scaled + np.where(np.diagonal(scaled, axis1=-2, axis2=-1) > 0, 0.0, 1.0)[..., None] * np.eye(
-        scaled.shape[-1]
-    )
+    silent = np.diagonal(scaled, axis1=-2, axis2=-1) <= 0
+    scaled = scaled + silent[..., None] * np.eye(scaled.shape[-1])
     right = x / unit[..., None, :]
     try:
         solved = np.swapaxes(np.linalg.solve(scaled, np.swapaxes(right, -1, -2)), -1, -2)

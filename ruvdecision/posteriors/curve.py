@@ -224,9 +224,8 @@ class Curve(BasePosterior):
             x, w, piece, hit = self._pieces_at(np.sort(cuts)[None], 0.0, graded=True)
             values[hit[0]] = 0.0
             extra = shaped(f(x[0]), x.shape[1:]) * w[0]
-            value = values.ravel() @ self._density + extra @ np.exp(
-                self.splines.shared(x[0], piece[0]) - self._log_mass
-            )
+            near = np.exp(self.splines.shared(x[0], piece[0]) - self._log_mass)
+            value = values.ravel() @ self._density + extra @ near
         return self._sure(self._back(value))
 
     def quadratic(self, weights: ArrayLike = 1.0) -> Value:
@@ -387,10 +386,8 @@ class Curve(BasePosterior):
                 found.append(flat @ self._density + near)
             else:
                 mine = row[start : start + step]
-                logs = self.splines.single(x.ravel(), piece.ravel(), np.repeat(mine, x.shape[1])) - np.repeat(
-                    self._log_mass[mine], x.shape[1]
-                )
-                near = np.sum(extra * np.exp(logs).reshape(x.shape), axis=1)
+                logs = self.splines.single(x.ravel(), piece.ravel(), np.repeat(mine, x.shape[1])).reshape(x.shape)
+                near = np.sum(extra * np.exp(logs - self._log_mass[mine][:, None]), axis=1)
                 found.append(np.einsum("an,na->a", flat, self._density[:, mine]) + near)
         return np.concatenate(found).reshape(lead + self.batch)
 
@@ -405,10 +402,8 @@ class Curve(BasePosterior):
         place = np.clip(np.searchsorted(left, cuts, side="right") - 1, 0, last)
         spans = [place, place]
         if power:
-            spans = [
-                np.where(piece[np.maximum(place - 1, 0)] == piece[place], np.maximum(place - 1, 0), place),
-                np.where(piece[np.minimum(place + 1, last)] == piece[place], np.minimum(place + 1, last), place),
-            ]
+            beside = np.maximum(place - 1, 0), np.minimum(place + 1, last)
+            spans = [np.where(piece[at] == piece[place], at, place) for at in beside]
         low, high = left[spans[0]], right[spans[1]]
         fresh = np.ones(place.shape, dtype=bool)
         fresh[:, 1:] = place[:, 1:] != place[:, :-1]
@@ -425,10 +420,8 @@ class Curve(BasePosterior):
             plain, share = _legendre(_CUT)
             inside = ends[..., :-1, None] + length[..., None] * plain
             level = length[..., None] * share * np.abs(inside - cuts[..., None, None]) ** power
-            x, weights = (
-                np.where(outer[..., None, None], inside, flip),
-                np.where(outer[..., None, None], level, weights),
-            )
+            off = outer[..., None, None]
+            x, weights = np.where(off, inside, flip), np.where(off, level, weights)
         else:
             x, weights = ends[..., :-1, None] + length[..., None] * z, length[..., None] * w
             if graded:

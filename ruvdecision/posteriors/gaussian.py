@@ -133,9 +133,8 @@ class Gaussian(BasePosterior):
     def log_density(self, at: ArrayLike) -> Array:
         """Log density; on a point mass infinite at the point and minus infinite elsewhere."""
         gap = np.asarray(at, dtype=np.float64) - self.location
-        gap, covariances = (
-            (gap, self.covariances) if self.event else (gap[..., None], self.covariances[..., None, None])
-        )
+        covariances = self.covariances if self.event else self.covariances[..., None, None]
+        gap = gap if self.event else gap[..., None]
         lower = lower_root(np.where(np.isinf(covariances), 0.0, covariances))
         return np.asarray(triangular_log_density(gap, lower, np.isinf(np.diagonal(covariances, axis1=-2, axis2=-1))))
 
@@ -165,18 +164,13 @@ class Gaussian(BasePosterior):
         infinite = np.isinf(self.covariances)
         if infinite.any():
             hit = np.broadcast_to(infinite.any(axis=(-2, -1)), self.batch)
-            return normal.limit(
-                lambda big: self._checked(
-                    self.location, np.where(infinite, big**2, self.covariances), self.event
-                ).expect(f),
-                hit,
-            )
+            wide = lambda big: np.where(infinite, big**2, self.covariances)  # noqa: E731
+            return normal.limit(lambda big: self._checked(self.location, wide(big), self.event).expect(f), hit)
         lower, means = lower_root(self.covariances), []
         for z in normal.sobol_points(self.event[0], _POINTS):
             z = z.reshape((_POINTS,) + (1,) * len(self.batch) + self.event)
-            theta = np.broadcast_to(
-                self.location + np.einsum("...ij,...j->...i", lower, z), (_POINTS,) + self.batch + self.event
-            )
+            theta = self.location + np.einsum("...ij,...j->...i", lower, z)
+            theta = np.broadcast_to(theta, (_POINTS,) + self.batch + self.event)
             means.append(np.mean(shaped(f(theta), theta.shape[:-1]), axis=0))
         value = normal.scrambled_mean(means)
         point = np.broadcast_to(~np.any(self.covariances, axis=(-2, -1)), self.batch)
@@ -204,8 +198,7 @@ class Gaussian(BasePosterior):
         if not self.event:
             return self._exact(normal.outside(self.location - np.asarray(at), self.sd, width))
         value = normal.outside_box(self.location - np.asarray(at), self.covariances, width)
-        shape = np.broadcast_shapes(value.value.shape, self.batch)
-        return Value(np.broadcast_to(value.value, shape), np.broadcast_to(value.error, shape))
+        return value.over(*np.broadcast_shapes(value.value.shape, self.batch))
 
     def log_mgf(self, t: float, *, centred: bool = False) -> Value:
         half = 0.5 * t**2 * self.var() if t else np.zeros(self.batch + self.event)
@@ -231,9 +224,8 @@ class Gaussian(BasePosterior):
     @cached_property
     def sd(self) -> Array:
         """Standard deviations, to be broadcast to ``batch + event``."""
-        return np.asarray(
-            np.sqrt(np.diagonal(self.covariances, axis1=-2, axis2=-1) if self.event else self.covariances)
-        )
+        variances = np.diagonal(self.covariances, axis1=-2, axis2=-1) if self.event else self.covariances
+        return np.asarray(np.sqrt(variances))
 
     def _full(self, value: Array) -> Array:
         return np.broadcast_to(value, np.broadcast_shapes(value.shape, self.batch + self.event))

@@ -252,9 +252,8 @@ class Mixture(BasePosterior):
     def quadratic(self, weights: ArrayLike = 1.0) -> Value:
         if np.ndim(weights) == 0:
             square = np.square(self._gap) + self.parts.var()
-            return self._mean_with_error(
-                float(np.asarray(weights)) * (square.sum(axis=-1) if self.event else square), 0.0, joint=True
-            )
+            square = square.sum(axis=-1) if self.event else square
+            return self._mean_with_error(float(np.asarray(weights)) * square, 0.0, joint=True)
         matrix = as_weight_matrix(weights, self.event)
         gap = self._gap if self.event else self._gap[..., None]
         between = np.einsum("...i,ij,...j->...", gap, matrix, gap)

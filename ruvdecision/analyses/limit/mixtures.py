@@ -176,10 +176,8 @@ class Mixtures:
             if not open_.any():
                 return np.zeros((0, len(self.chance))), min(done, float(value.min()))
             # The rest of the intervals hold nothing that pays.
-            pair, (low, high, at_low, at_high, share, value) = (
-                pair[open_],
-                (v[open_] for v in (low, high, at_low, at_high, share, value)),
-            )
+            pair = pair[open_]
+            low, high, at_low, at_high, share, value = (v[open_] for v in (low, high, at_low, at_high, share, value))
             here = self._along(pair, share)
             real = here + (a[pair] * share + b[pair]) * share + c[pair]
             if real.min() < -0.2 * TOLERANCE and real.min() < 0.5 * value.min():

@@ -209,10 +209,8 @@ class FiniteLaw:
             releases = 1
             for kind, count in enumerate(scenario.others):
                 if count:
-                    matrix = self.channel.kernels[kind].matrix
-                    merged = _sufficient(
-                        matrix, self.belief.law, isinstance(self.table, AverageTable) or not self.channel.ordered
-                    )
+                    keep = isinstance(self.table, AverageTable) or not self.channel.ordered
+                    merged = _sufficient(self.channel.kernels[kind].matrix, self.belief.law, keep)
                     releases *= comb(count + merged.shape[1] - 1, merged.shape[1] - 1)
             for k in scenario.followed:
                 releases *= 1 if k is None else int(self.channel.kernels[k].matrix.any(axis=0).sum())
@@ -350,13 +348,13 @@ class FiniteLaw:
                     state = (state[:, None] * np.exp(log_chance)[None]).reshape(-1, len(law))
             followed, shown = [], []
             for k in scenario.followed:
-                open_ = np.zeros(0, dtype=np.int64) if k is None else np.flatnonzero(wide[k].any(axis=0))
-                followed.append(np.ones((len(law[0]), 1)) if k is None else wide[k][:, open_])
-                shown.append(
-                    np.zeros((1, len(names)), dtype=np.int64)
-                    if k is None
-                    else np.eye(len(names), dtype=np.int64)[open_]
-                )
+                if k is None:
+                    followed.append(np.ones((len(law[0]), 1)))
+                    shown.append(np.zeros((1, len(names)), dtype=np.int64))
+                    continue
+                open_ = np.flatnonzero(wide[k].any(axis=0))
+                followed.append(wide[k][:, open_])
+                shown.append(np.eye(len(names), dtype=np.int64)[open_])
             joint = self._joint(state, followed)
             own_counts = np.zeros((1, len(names)), dtype=np.int64)
             for s in shown:

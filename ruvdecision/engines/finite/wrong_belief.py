@@ -153,9 +153,8 @@ class FinitePair:
             joint = JointBelief.of(self)
             if isinstance(joint, Refusal):
                 return joint
-            outputs = joint.law(self.limit).outputs(
-                None if codes is None else codes + joint.actual_block * len(self.truth.levels)
-            )
+            shift = joint.actual_block * len(self.truth.levels)
+            outputs = joint.law(self.limit).outputs(None if codes is None else codes + shift)
         except TooManyReleases as error:
             # How many there are is known only while they are listed.
             return Refusal.of(error)
@@ -204,10 +203,8 @@ class FinitePair:
         steps = sd * np.array([-13.0, -8.0, -5.0, -3.0, -1.5, 0.0, 1.5, 3.0, 5.0, 8.0, 13.0])
         breaks = np.unique((levels[:, None] + steps).reshape(-1))
         start = joint.sum(axis=0, keepdims=True)
-        size = max(
-            abs(float(self.own.loss.uncertainty(Finite(self.law.table.values, start), self.own.actions).value[0])),
-            1e-300,
-        )
+        before = self.own.loss.uncertainty(Finite(self.law.table.values, start), self.own.actions)
+        size = max(abs(float(before.value[0])), 1e-300)
         own_law, real = (adaptive(integrand(i), breaks, absolute=1e-10 * size, budget=100_000) for i in (0, 1))
         return own_law, real
 
@@ -324,11 +321,8 @@ class JointBelief:
                 for column, o in enumerate(b.kernels[kind].outputs):
                     matrix[i * size : i * size + size, place[o]] += b.kernels[kind].matrix[:, column]
             kernels.append(Kernel(matrix, tuple(outputs)))
-        sides = [
-            (float(p), pair.belief, block, pair.laws[0].table)
-            for p, block in zip(pair.prior, which, strict=False)
-            if p > 0
-        ]
+        own = zip(pair.prior, which, strict=False)
+        sides = [(float(p), pair.belief, block, pair.laws[0].table) for p, block in own if p > 0]
         sides.append((1.0, pair.truth, which[-1], pair.law.table))
         prior = np.concatenate([0.5 * p * side.prior for p, side, _, _ in sides])
         law = np.zeros((len(prior), len(blocks) * size))

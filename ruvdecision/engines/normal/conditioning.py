@@ -115,15 +115,8 @@ class Conditioned:
             slope = np.concatenate([complement @ mean_part] + [-gain @ mean_part] * len(block.loads), axis=-1)
             total = q + block.r
             weight = np.tile(divide(mean_part.T[None], total), (1, self.latents // k, 1))
-            return _ConditionedBlock(
-                observed,
-                gain,
-                parallel(q, block.r, split),
-                slope,
-                weight,
-                loading,
-                mean_observation=(loading[..., :k], total),
-            )
+            given_latents, seen = parallel(q, block.r, split), (loading[..., :k], total)
+            return _ConditionedBlock(observed, gain, given_latents, slope, weight, loading, mean_observation=seen)
         b = block.b[:, observed, :]
         r = block.r[:, observed[:, None], observed]
         unit = np.tile(self._units, c)
@@ -134,11 +127,9 @@ class Conditioned:
             released = np.tile(unit, self.width // k)[observed]
             reduction = without_repeats(b[0], r, released, unit)
         if direct or reduction is not None:
-            shown, noise, loaded = (
-                (b, r, loading)
-                if reduction is None
-                else (reduction @ b, square(reduction @ root(r)), reduction @ loading)
-            )
+            shown, noise, loaded = b, r, loading
+            if reduction is not None:
+                shown, noise, loaded = reduction @ b, square(reduction @ root(r)), reduction @ loading
             bq = shown @ q
             total = bq @ np.swapaxes(shown, -1, -2) + noise
             gain, weight = divide(np.swapaxes(bq, -1, -2), total), divide(np.swapaxes(loaded, -1, -2), total)
@@ -178,12 +169,8 @@ class Conditioned:
         if not common or self.width == k:
             return None
         prior = common_covariance(common, k)
-        arrays = [
-            prior,
-            *(x for block in self.channel.blocks for x in (block.b, block.r)),
-            *(s.loading for s in self.blocks),
-        ]
-        lead = max(map(len, arrays))
+        arrays = [x for block in self.channel.blocks for x in (block.b, block.r)]
+        lead = max(map(len, [prior, *arrays, *(s.loading for s in self.blocks)]))
         maps: list[Array] = []
         covariance, found = np.broadcast_to(prior, (lead, *prior.shape[1:])).copy(), False
         for member in range(lead):
@@ -382,13 +369,8 @@ class Conditioned:
             return snap(gain, self._units[:, None] / unit), w, noise
         total = w @ self.belief.record_covariance @ np.swapaxes(w, -1, -2) + noise
         across = self.belief.record_covariance @ np.swapaxes(w, -1, -2)
-        return (
-            divide(across, total)
-            if block.contrasts_released[cell][observed].all() and self.width == self.k
-            else across @ pseudo_inverse(total),
-            w,
-            noise,
-        )
+        regular = block.contrasts_released[cell][observed].all() and self.width == self.k
+        return divide(across, total) if regular else across @ pseudo_inverse(total), w, noise
 
     def record_covariance(self, shape: int, cell: int, matrix: Array | None = None) -> Array:
         """Cov of a record that lies in this cell (or of a linear function of it) given the release."""

@@ -77,18 +77,12 @@ def _updated(prior: Array, solved: Any, shape: Any, k: int) -> Array:
 
 def _flat_prior_law(informative: Sequence[tuple[Any, Any]], k: int) -> tuple[Array, Any]:
     """Covariance of the sum under a flat prior, and which columns nothing was said about."""
-    direct = [
-        i
-        for i, (s, shape) in enumerate(informative)
-        if s.mean_observation is not None and _observes_mean(s.mean_observation[0], shape, k)
-    ]
-    if direct:
-        first, shape = informative[direct[0]]
-        total = first.mean_observation[1] / float(shape.count * shape.sizes[0])
-        for i, (solved, other) in enumerate(informative):
-            if i != direct[0]:
+    for i, (first, shape) in enumerate(informative):
+        if first.mean_observation is not None and _observes_mean(first.mean_observation[0], shape, k):
+            total = first.mean_observation[1] / float(shape.count * shape.sizes[0])
+            for solved, other in [*informative[:i], *informative[i + 1 :]]:
                 total = _updated(total, solved, other, k)
-        return total, np.zeros((1, k), dtype=bool)
+            return total, np.zeros((1, k), dtype=bool)
     information = sum(
         (shape.count * (s.weight[..., :k, :] @ s.loading[..., :k]) for s, shape in informative), np.zeros((1, k, k))
     )

@@ -113,12 +113,8 @@ def error_law(belief: NormalBelief, estimate: LinearEstimate, wanted: Wanted, ru
     """
     gap = estimate.records - wanted.records
     shift = gap.sum(axis=0) - wanted.mean - wanted.new
-    size = (
-        np.abs(estimate.records).sum(axis=0)
-        + np.abs(wanted.records).sum(axis=0)
-        + np.abs(wanted.mean)
-        + np.abs(wanted.new)
-    )
+    size = np.abs(wanted.mean) + np.abs(wanted.new)
+    size = size + (np.abs(estimate.records) + np.abs(wanted.records)).sum(axis=0)
     # Unbiased up to rounding is unbiased.
     shift = np.where(np.abs(shift) <= 1e-12 * size, 0.0, shift)
     own = belief.record_covariance

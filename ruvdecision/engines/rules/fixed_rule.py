@@ -348,12 +348,8 @@ class SnooperWork:
             assert self.source.table is not None
             return sampling_shares(estimates, self.source.table.mean(axis=0), self.user.loss)
         masks, count, _ = estimates.shape
-        every = costs(
-            self.user.loss,
-            estimates.reshape(masks * count, -1),
-            np.broadcast_to(truth, (masks, count, truth.shape[-1])).reshape(masks * count, -1),
-            self.rule,
-        )
+        wanted = np.broadcast_to(truth, (masks, count, truth.shape[-1])).reshape(masks * count, -1)
+        every = costs(self.user.loss, estimates.reshape(masks * count, -1), wanted, self.rule)
         return every.reshape(masks, count), np.zeros(masks)
 
     @property

@@ -45,11 +45,8 @@ class DrawnRecords:
 
     def moved(self, by: float) -> DrawnRecords:
         """The same with the population mean elsewhere."""
-        return DrawnRecords(
-            self.records + by,
-            None if self.mean is None else self.mean + by,
-            None if self.new is None else self.new + by,
-        )
+        mean, new = (None if known is None else known + by for known in (self.mean, self.new))
+        return DrawnRecords(self.records + by, mean, new)
 
 
 @dataclass(frozen=True, eq=False)
