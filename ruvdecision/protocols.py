@@ -19,6 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Root = np.random.SeedSequence | None
+"""Where the random numbers of a run start."""
 
 
 class Value(NamedTuple):

@@ -10,7 +10,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import Seed, as_seed_sequence, check_index, check_integer, check_list, check_number, is_label, suggest
+from ..checks import (
+    Data,
+    Seed,
+    as_seed_sequence,
+    check_index,
+    check_integer,
+    check_list,
+    check_number,
+    is_label,
+    suggest,
+)
 from ..engines.base import Problem, part_of
 from ..engines.every_record import Each, every_record, file_size, rows_of
 from ..engines.solving import check_user
@@ -32,7 +42,7 @@ def record_risk(
     masks: Sequence[Mask] | Mask,
     intruder: Role,
     *,
-    data: Any = None,
+    data: Data | None = None,
     groups: Any = None,
     rows: Sequence[int] | None = None,
     engine: Engine | str = "auto",

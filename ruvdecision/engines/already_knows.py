@@ -11,7 +11,7 @@ from typing import Any
 
 from ..masks.base import Batch, Joint, Mask
 from ..masks.rows import NOTHING
-from ..protocols import Ints, Posterior, Solution
+from ..protocols import Ints, Posterior, Root, Solution
 from .base import Evidence, Missing, Piece, Plan, Problem, Progress, Refusal, Rewrite, plan_for, silent
 
 
@@ -35,7 +35,7 @@ class AlreadyKnows(Rewrite):
     """That of a user without knowledge, for releases that come with it."""
 
     @classmethod
-    def of(cls, choice: Any, problem: Problem) -> AlreadyKnows | Refusal:
+    def of(cls, choice: object, problem: Problem) -> AlreadyKnows | Refusal:
         """The plan where the posteriors are computed by an engine that is chosen."""
         if problem.user.target.asks_row:
             what = "Which row is whose is not available for a user who already knows something of the records"
@@ -63,7 +63,7 @@ class AlreadyKnows(Rewrite):
     def pieces(self) -> list[list[int]]:
         return self.inner.pieces
 
-    def again(self, replicates: int | None, seed: Any) -> Plan:
+    def again(self, replicates: int | None, seed: Root) -> Plan:
         problem = replace(self.problem, replicates=replicates, seed=seed)
         return replace(self, problem=problem, inner=self.inner.again(replicates, seed))
 
@@ -77,10 +77,10 @@ class AlreadyKnows(Rewrite):
         after = self.inner.run(piece, on_progress, interruptible)
         return [a._replace(before=float(b.uncertainty[0])) for a, b in zip(after, before, strict=True)]
 
-    def posterior(self, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self, mask: Mask, release: object = None) -> Posterior:
         return self.inner.posterior(_with(mask, self.problem), release)
 
-    def posteriors(self, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
+    def posteriors(self, mask: Mask, releases: Iterable[object]) -> Iterator[Evidence]:
         return self.inner.posteriors(_with(mask, self.problem), releases)
 
     def row_kinds(self, problem: Problem, rows: Ints) -> Ints:

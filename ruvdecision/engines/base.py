@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import InputError, UnsupportedError
 from ..masks.base import Batch, Mask
-from ..protocols import Array, Belief, Ints, Posterior, Solution, Value
+from ..protocols import Array, Belief, Ints, Posterior, Root, Solution, Value
 from ..running.replication import REPLICATES
 from ..users.user import Snooper, User
 from .names import met
@@ -59,7 +59,7 @@ class Refusal:
     what: str
     do: str
     missing: Missing = Missing.MASK
-    why: Any = None
+    why: object = None
 
     @classmethod
     def of(cls, error: UnsupportedError, missing: Missing = Missing.MASK) -> Refusal:
@@ -98,10 +98,10 @@ class Problem:
 
     users: tuple[Any, ...]
     masks: Batch
-    data: Any = None
+    data: object = None
     replicates: int | None = None
-    seed: np.random.SeedSequence | None = None
-    release: Any = None
+    seed: Root = None
+    release: object = None
     """The release whose posterior is asked for; like data, it tells how many records there are."""
     cache: dict[tuple[object, int], Any] = field(default_factory=dict, repr=False)
     """What engines built of these masks and data, by engine and belief; users with one belief share it."""
@@ -110,7 +110,7 @@ class Problem:
     """Whether an engine that can gives back what is finished when Ctrl-C comes."""
 
     @classmethod
-    def of(cls, user: User | Snooper, masks: Iterable[Mask], data: Any = None, **options: Any) -> Problem:
+    def of(cls, user: User | Snooper, masks: Iterable[Mask], data: object = None, **options: Any) -> Problem:
         """The problem of one user; what is named in it is found, see `ruvdecision.engines.names`."""
         return cls((), Batch.of(masks), data, **options).of_user(user)
 
@@ -173,9 +173,9 @@ class MaskMixture(Protocol):
     @property
     def prior(self) -> Array: ...
 
-    def log_densities(self, release: Any) -> tuple[Array, Array]: ...
+    def log_densities(self, release: object) -> tuple[Array, Array]: ...
 
-    def after(self, release: Any, rng: np.random.Generator) -> Posterior: ...
+    def after(self, release: object, rng: np.random.Generator) -> Posterior: ...
 
 
 class Judged(NamedTuple):
@@ -203,7 +203,7 @@ class Plan:
     built: Any = field(default=None, repr=False)
 
     @property
-    def choice(self) -> Any:
+    def choice(self) -> object:
         """What to ask for to get the same for other masks, data or seeds."""
         return self.engine
 
@@ -257,11 +257,11 @@ class Plan:
         """A label per row: the records of rows with one label have the same uncertainty."""
         return self.engine.row_kinds(problem, self.built, rows)
 
-    def posterior(self, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self, mask: Mask, release: object = None) -> Posterior:
         """Posterior of the first user's target after one release."""
         return self.engine.posterior(self.problem.user, mask, release)
 
-    def posteriors(self, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
+    def posteriors(self, mask: Mask, releases: Iterable[object]) -> Iterator[Evidence]:
         """Posteriors of the first user after releases of one mask."""
         return self.engine.posteriors(self.problem, mask, releases)
 
@@ -270,11 +270,11 @@ class Plan:
 class Rewrite(Plan):
     """The plan of a problem that is rewritten into others."""
 
-    asked: Any = "auto"
+    asked: object = "auto"
     """Which engine was asked for; the problems inside ask for it too."""
 
     @property
-    def choice(self) -> Any:
+    def choice(self) -> object:
         return self.asked
 
     @property
@@ -319,11 +319,11 @@ class BaseEngine:
         """One solution per user. The masks are those that ``built`` is for, or whole pieces of them."""
         raise NotImplementedError
 
-    def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self, user: Any, mask: Mask, release: object = None) -> Posterior:
         """Posterior of the user's target after one release (before the data are known where it does not matter)."""
         raise NotImplementedError
 
-    def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
+    def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[object]) -> Iterator[Evidence]:
         """Posteriors of the first user after releases of one mask, with their evidence where it is known."""
         return (Evidence(self.posterior(problem.user, mask, release)) for release in releases)
 
@@ -388,7 +388,7 @@ class BaseEngine:
             return Refusal.of(error)
         return built if isinstance(built, Refusal) else Plan(self, problem, built)
 
-    def refuses(self, user: Any, masks: Iterable[Mask], data: Any = None) -> Refusal | None:
+    def refuses(self, user: Any, masks: Iterable[Mask], data: object = None) -> Refusal | None:
         """None if the engine can do it; otherwise why not and what can."""
         found = self.plan(Problem.of(user, masks, data))
         return found if isinstance(found, Refusal) else None
@@ -398,9 +398,9 @@ class BaseEngine:
         user: Any,
         masks: Iterable[Mask],
         *,
-        data: Any = None,
+        data: object = None,
         replicates: int | None = None,
-        seed: np.random.SeedSequence | None = None,
+        seed: Root = None,
         on_progress: Progress = silent,
     ) -> Solution:
         """Uncertainty of one user after each mask. ``on_progress`` gets the share that is done."""
@@ -414,7 +414,7 @@ def _of_any_user(law: Callable[..., Posterior]) -> Callable[..., Posterior]:
     """An engine's posterior for users whom it knows, as one for those whose problem is rewritten too."""
 
     @wraps(law)
-    def posterior(self: BaseEngine, user: Any, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self: BaseEngine, user: Any, mask: Mask, release: object = None) -> Posterior:
         if not isinstance(user, User) or (user.knows is None and user.plain):
             return law(self, user, mask, release)
         found = self.plan(Problem.of(user, [mask], release=release))
@@ -447,7 +447,7 @@ UNFIT = {
 }
 
 
-def pick(choice: Any, user: Any, masks: Iterable[Mask], data: Any = None) -> BaseEngine:
+def pick(choice: object, user: Any, masks: Iterable[Mask], data: object = None) -> BaseEngine:
     """Return the engine for a user: the one asked for if it can, or with "auto" the first that can.
 
     The order is exact, enumeration, and for PyMC models quadrature before sampling. An engine that cannot says why and
@@ -459,7 +459,7 @@ def pick(choice: Any, user: Any, masks: Iterable[Mask], data: Any = None) -> Bas
     return plan_for(choice, Problem.of(user, masks, data)).engine
 
 
-def plan_for(choice: Any, problem: Problem) -> Plan:
+def plan_for(choice: object, problem: Problem) -> Plan:
     """The plan of the first engine that has one.
 
     Otherwise an error that says why each of those that come near has none.
@@ -483,7 +483,7 @@ def plan_for(choice: Any, problem: Problem) -> Plan:
     raise replace(first, do=" ".join([do, *map(str, others)])).error()
 
 
-def rewritten(choice: Any, problem: Problem) -> Plan | Refusal | None:
+def rewritten(choice: object, problem: Problem) -> Plan | Refusal | None:
     """The plan of a problem that is rewritten into others; None if it need not be."""
     user = problem.user
     if user.target.asks_each:
@@ -511,7 +511,7 @@ def _candidates(asked: BaseEngine | None, question: Question) -> Iterator[BaseEn
         yield _class(place).where(asked)
 
 
-def _asked(choice: Any) -> BaseEngine | None:
+def _asked(choice: object) -> BaseEngine | None:
     """The engine that is asked for, None for "auto"."""
     if isinstance(choice, type):
         raise InputError("engine must be an object", f"the class {choice.__name__}", f"Write {choice.__name__}()")

@@ -49,7 +49,7 @@ class EveryRecord(Rewrite):
     """
 
     @classmethod
-    def of(cls, choice: Any, problem: Problem) -> EveryRecord:
+    def of(cls, choice: object, problem: Problem) -> EveryRecord:
         """The plan where the posterior of each record is computed by an engine that is chosen."""
         user = problem.user
         first = aim_at(user, int(rows_of(user, problem.data)[0]))
@@ -73,13 +73,13 @@ class EveryRecord(Rewrite):
         words = each.engine[0] if len(set(each.engine)) == 1 else each.engine
         return [Solution(value, error, before, words, {"riskiest": riskiest}, averaged=each.averaged)]
 
-    def posterior(self, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self, mask: Mask, release: object = None) -> Posterior:
         """Each record has one of its own."""
         what = self.problem.user.target.describe()
         raise UnsupportedError("Every record has a posterior of its own", what, "Ask for that of Record(j)")
 
 
-def every_record(choice: Any, problem: Problem, rows: Ints) -> Each:
+def every_record(choice: object, problem: Problem, rows: Ints) -> Each:
     """Uncertainty of the record of every row after each mask, for a user who is after one record (or each)."""
     user, count = problem.user, len(problem.masks)
     value, error = np.empty((count, len(rows))), np.zeros((count, len(rows)))
@@ -96,7 +96,7 @@ def every_record(choice: Any, problem: Problem, rows: Ints) -> Each:
     return Each(rows, value, error, before, names, averaged)
 
 
-def _by_kind(choice: Any, plan: Plan, problem: Problem, rows: Ints) -> Each:
+def _by_kind(choice: object, plan: Plan, problem: Problem, rows: Ints) -> Each:
     """Each kind of row by itself, with whatever engine can do it."""
     kinds = plan.row_kinds(problem, rows)
     labels, first, which = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
@@ -114,13 +114,13 @@ def _by_kind(choice: Any, plan: Plan, problem: Problem, rows: Ints) -> Each:
     return Each(rows, value, error, before, names, any(f.averaged for f in found))
 
 
-def rows_of(user: User | Snooper, data: Any) -> Ints:
+def rows_of(user: User | Snooper, data: object) -> Ints:
     """The rows in question."""
     n = file_size(user, data)
     return user.target.rows_in(n) if user.target.asks_each else np.arange(n)
 
 
-def file_size(user: User | Snooper, data: Any) -> int:
+def file_size(user: User | Snooper, data: object) -> int:
     """How many records the file has."""
     if data is not None:
         return int(Frame.of(data).n)

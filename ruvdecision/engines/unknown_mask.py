@@ -26,7 +26,7 @@ class UnknownMask(Rewrite):
     """Posteriors of a user who knows the technique and not its numbers; `WrongBelief` judges them."""
 
     @classmethod
-    def of(cls, choice: Any, problem: Problem) -> UnknownMask | Refusal:
+    def of(cls, choice: object, problem: Problem) -> UnknownMask | Refusal:
         """The plan where posteriors under each candidate are computed by an engine that is chosen."""
         if problem.user.target.ranked:
             what = "Order statistics under an unknown mask are not available"
@@ -46,13 +46,13 @@ class UnknownMask(Rewrite):
             self._mixtures[id(mask)] = self.engine.unknown_mask(self.problem, mask)
         return self._mixtures[id(mask)]
 
-    def posterior(self, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self, mask: Mask, release: object = None) -> Posterior:
         if release is None:
             what = "What an unknown mask was depends on what is released"
             raise InputError(what, None, "Pass release=mask.release(data, rng)")
         return self.mixture(mask).after(release, as_generator(0))
 
-    def posteriors(self, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
+    def posteriors(self, mask: Mask, releases: Iterable[object]) -> Iterator[Evidence]:
         mixture = self.mixture(mask)
         for (_, _, for_draws), release in zip(replicate_seeds(self.problem.seed), releases, strict=False):
             yield Evidence(mixture.after(release, np.random.default_rng(for_draws)))

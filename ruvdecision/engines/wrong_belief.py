@@ -63,7 +63,7 @@ class WrongBelief(Rewrite):
     closed: Callable[[Problem], Judged] | None = field(kw_only=True)
 
     @classmethod
-    def of(cls, choice: Any, problem: Problem) -> WrongBelief | Refusal:
+    def of(cls, choice: object, problem: Problem) -> WrongBelief | Refusal:
         """The plan where both posteriors are computed by engines that are chosen."""
         if problem.user.target.asks_row:
             what = "Which row is whose is not available for a user with another belief or an unknown mask"
@@ -97,11 +97,11 @@ class WrongBelief(Rewrite):
         averaged = judged.averaged or bool(judged.remaining)
         return [Solution(value, error, before, words, {"believed": believed}, averaged=averaged)]
 
-    def posterior(self, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self, mask: Mask, release: object = None) -> Posterior:
         """The user's own posterior after one release."""
         return self.own.posterior(mask, release)
 
-    def posteriors(self, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
+    def posteriors(self, mask: Mask, releases: Iterable[object]) -> Iterator[Evidence]:
         """The user's own."""
         return self.own.posteriors(mask, releases)
 
@@ -219,7 +219,7 @@ class Misled:
         """The mask of the next release."""
         return self.mixture.masks[int(rng.choice(len(self.mixture.masks), p=self.chances[-1]))]
 
-    def take(self, release: Any, right: Evidence, cost: float) -> None:
+    def take(self, release: object, right: Evidence, cost: float) -> None:
         """Look at a release; after half of them it is known which masks make those that matter."""
         self.seen.append((*self.mixture.log_densities(release), right.log, right.dimension))
         self.costs.append(cost)

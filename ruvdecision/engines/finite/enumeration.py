@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -86,7 +85,7 @@ class Enumeration(BaseEngine):
         names = [n for _, n in found]
         return [Solution(value, error, float(before.value), names, averaged=AVERAGED in names)]
 
-    def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior of the target after one release, as ``mask.release(data, rng)`` gave it.
 
         Without ``release`` the mask must tell nothing.
@@ -108,7 +107,7 @@ class Enumeration(BaseEngine):
             return Finite(law.table.values, law.after(Slots(nothing, empty, empty)))
         return Finite(law.table.values, law.after(channel.read(release)))
 
-    def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
+    def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[object]) -> Iterator[Evidence]:
         user, belief = problem.user, problem.user.belief
         if isinstance(belief, TableBelief):
             yield from super().posteriors(problem, mask, releases)
@@ -143,7 +142,7 @@ class Enumeration(BaseEngine):
     def _law(self, user: User, channel: FiniteChannel) -> FiniteLaw:
         return FiniteLaw(user.belief, target_table(user.belief, user.target, self.limit), channel, self.limit)
 
-    def _expected(self, problem: Problem, mask: Mask, channel: FiniteChannel, codes: Any) -> tuple[Value, str]:
+    def _expected(self, problem: Problem, mask: Mask, channel: FiniteChannel, codes: Ints | None) -> tuple[Value, str]:
         user = problem.user
         if channel.open_samples:
             return self._over_samples(problem, mask, channel, codes)
@@ -168,7 +167,9 @@ class Enumeration(BaseEngine):
         each = uncertainty_of(user, law.table.values, outputs.joint / chance[:, None])
         return each.averaged(outputs.weights), self.name
 
-    def _over_samples(self, problem: Problem, mask: Mask, channel: FiniteChannel, codes: Any) -> tuple[Value, str]:
+    def _over_samples(
+        self, problem: Problem, mask: Mask, channel: FiniteChannel, codes: Ints | None
+    ) -> tuple[Value, str]:
         """Average over who is in the samples of single releases."""
         user, belief, n = problem.user, problem.user.belief, len(channel.kinds)
         followed = range(n) if codes is not None else user.target.rows_in(n).tolist()
@@ -185,7 +186,7 @@ class Enumeration(BaseEngine):
         total = Value(np.asarray(weights @ value), np.asarray(np.hypot(weights @ error, spread)))
         return total, AVERAGED if not complete or any(name == AVERAGED for _, name in found) else self.name
 
-    def _drawn(self, problem: Problem, law: FiniteLaw, codes: Any) -> Value:
+    def _drawn(self, problem: Problem, law: FiniteLaw, codes: Ints | None) -> Value:
         """Average over drawn releases, with the same random numbers for every mask."""
         chances = []
         for for_data, for_mask, _ in replicate_seeds(problem.seed, problem.count):
@@ -201,7 +202,7 @@ def uncertainty_of(user: User, values: Array, chances: Array) -> Value:
     return Value.joined(user.loss.uncertainty(law, user.actions).over(*law.batch) for law in blocks)
 
 
-def _channel(belief: FiniteBelief, mask: Mask, scale: Array | None, release: Any) -> FiniteChannel:
+def _channel(belief: FiniteBelief, mask: Mask, scale: Array | None, release: object) -> FiniteChannel:
     """The channel of a mask, with what a release tells of who is in its samples."""
     channel = FiniteChannel.of(belief, mask, scale)
     if release is None or not channel.open_samples:

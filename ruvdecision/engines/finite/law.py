@@ -129,7 +129,7 @@ class FiniteLaw:
                     joint[columns] += chance * np.exp(log_state[s] - shift) * chances[0]
             return np.log(joint) + shift
 
-    def log_joint(self, release: Any) -> tuple[Array, float] | None:
+    def log_joint(self, release: object) -> tuple[Array, float] | None:
         """Log density of a release together with the target's values, and the dimension of its continuous part.
 
         None if impossible.
@@ -155,7 +155,7 @@ class FiniteLaw:
             rank += float(noisy.sum())
         return self._log_joint(slots) + offset, rank
 
-    def density(self, release: Any) -> tuple[float, float]:
+    def density(self, release: object) -> tuple[float, float]:
         """Log density of a release, and the dimension of its continuous part."""
         found = self.log_joint(release)
         return (-np.inf, 0.0) if found is None else (float(logsumexp(found[0])), found[1])

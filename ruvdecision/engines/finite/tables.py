@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from ...errors import InputError, UnsupportedError, kind_of
 from ...masks.base import Mask
 from ...masks.cells import PublishedTable, ReleasedCells, as_counts, publish
 from ...posteriors import Finite
-from ...protocols import Array, Solution, Value
+from ...protocols import Array, Ints, Solution, Value
 from ...running.replication import mean_of_replicates, replicate_seeds
 from ...targets import Kind
 from ...users.user import User
@@ -37,7 +36,7 @@ def _tells_nothing(shown: PublishedTable) -> bool:
     return bool(np.isnan(shown.cells).all()) and not shown.margins
 
 
-def after_release(belief: TableBelief, mask: Mask, release: Any) -> TableBelief:
+def after_release(belief: TableBelief, mask: Mask, release: object) -> TableBelief:
     """The belief after a release: a published table, or an array with missing cells where no margins go out."""
     shown = published_by(belief, mask)
     if release is None:
@@ -101,7 +100,7 @@ class TableProblem:
             raise UnsupportedError(what, do='Use estimates="free", or ask for one cell')
         return self.user.loss.uncertainty(posterior, self.user.actions)  # type: ignore[no-any-return]
 
-    def _expected(self, problem: Problem, mask: Mask, listed: tuple[Any, Array] | None) -> tuple[Value, str]:
+    def _expected(self, problem: Problem, mask: Mask, listed: tuple[Ints, Array] | None) -> tuple[Value, str]:
         belief = self.user.belief
         if _tells_nothing(published_by(belief, mask)):
             return self._uncertainty(belief), "enumeration"
@@ -116,7 +115,7 @@ class TableProblem:
                 return self._over_values(tables, chances, groups, count), "enumeration"
         return self._drawn(problem, mask), AVERAGED
 
-    def _over_values(self, tables: Any, chances: Array, groups: Any, count: int) -> Value:
+    def _over_values(self, tables: Ints, chances: Array, groups: Ints, count: int) -> Value:
         """Sum over releases at once: the target has few values."""
         values, place = np.unique(self.user.belief.values_of(self.user.target, tables), axis=0, return_inverse=True)
         total, error = 0.0, 0.0
@@ -133,7 +132,7 @@ class TableProblem:
             error += float(np.sum(mass * u.error))
         return Value(np.asarray(total), np.asarray(error))
 
-    def _over_groups(self, tables: Any, chances: Array, groups: Any, count: int) -> Value:
+    def _over_groups(self, tables: Ints, chances: Array, groups: Ints, count: int) -> Value:
         """Sum over releases one by one: each leaves other tables possible."""
         order = np.argsort(groups, kind="stable")
         edges = np.searchsorted(groups[order], np.arange(count + 1))
@@ -149,7 +148,7 @@ class TableProblem:
     def _drawn(self, problem: Problem, mask: Mask) -> Value:
         """Average over tables drawn from the belief, the same for every mask."""
         belief = self.user.belief
-        known: dict[Any, Value] = {}
+        known: dict[object, Value] = {}
         each = []
         for for_data, _, _ in replicate_seeds(problem.seed, problem.count):
             release = publish(mask, belief.draw(np.random.default_rng(for_data)))
@@ -158,7 +157,7 @@ class TableProblem:
             each.append(known[release.key])
         return mean_of_replicates(Value(*(np.array([float(v[i]) for v in each]) for i in (0, 1))))
 
-    def _check(self, data: Any) -> Array:
+    def _check(self, data: object) -> Array:
         belief = self.user.belief
         counts = as_counts(data)
         if counts.shape != belief.shape:
@@ -170,7 +169,7 @@ class TableProblem:
         return counts
 
 
-def _same_release(mask: Mask, tables: Any) -> Any:
+def _same_release(mask: Mask, tables: Ints) -> Ints:
     """Number the releases of many tables; tables with the same number look the same to a user."""
     template = publish(mask, tables[0])
     shown = ~np.isnan(template.cells).reshape(-1)

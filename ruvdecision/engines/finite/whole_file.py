@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import comb
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
@@ -181,7 +181,7 @@ class WholeFile(BaseEngine):
             before = part.before
         return [Solution(value, error, float(before), names, averaged=bool(rest) and part.averaged)]
 
-    def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior of the target after one release."""
         matrix = file_matrix(user.belief, mask)
         if matrix is None:

@@ -90,22 +90,22 @@ class FinitePair:
 
     # -- posteriors ----------------------------------------------------------------------------------
 
-    def after(self, release: Any, rng: np.random.Generator) -> Finite:
+    def after(self, release: object, rng: np.random.Generator) -> Finite:
         """The user's posterior after one release."""
         return Finite(self.laws[0].table.values, self.mixed(release))
 
-    def mixed(self, release: Any) -> Array:
+    def mixed(self, release: object) -> Array:
         """The user's probabilities of the target's values after one release."""
         if len(self.laws) == 1:
             return self.laws[0].after(self.channels[0].read(release))
         logs, ranks, chances = self._joints(release)
         return np.asarray(combined_weights(self.prior, logs, ranks) @ chances)
 
-    def log_densities(self, release: Any) -> tuple[Array, Array]:
+    def log_densities(self, release: object) -> tuple[Array, Array]:
         """Log density of a release under every candidate, and its rank."""
         return self._joints(release)[:2]
 
-    def _joints(self, release: Any) -> tuple[Array, Array, Array]:
+    def _joints(self, release: object) -> tuple[Array, Array, Array]:
         """Log density of a release under every candidate, its rank, and the probabilities of the target's values."""
         logs, ranks = np.full(len(self.laws), -np.inf), np.zeros(len(self.laws))
         chances = np.zeros((len(self.laws), len(self.laws[0].table.values)))

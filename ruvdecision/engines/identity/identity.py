@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from ...beliefs.finite import FiniteBelief
 from ...beliefs.normal import NormalBelief
@@ -31,7 +30,7 @@ from ...users.user import User
 from ..base import BaseEngine, Problem, Question
 from ..normal.releases import as_records
 from .coarse_rows import CoarseRows
-from .row_laws import FiniteRows, LinearRows, about_belief, outcome_table
+from .row_laws import FiniteRows, LinearRows, Records, about_belief, outcome_table
 
 ENTRIES = 2_000_000
 """Most probabilities to hold at a time."""
@@ -112,7 +111,7 @@ class Identification(BaseEngine):
         value = over_replicates(uncertainty)
         return [Solution(value, error, float(before), names, columns, averaged=not once.all())]
 
-    def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior over the places of the file: rows 0, 1, ... of the release, then the places that are not in it.
 
         A batch with one entry per respondent if the target names several. The intruder's knowledge must be in the
@@ -145,7 +144,7 @@ def _target(user: User) -> Identity:
 class _Rows:
     """Drawing, masking and reading for one kind of belief; records are values, or codes of outcomes."""
 
-    def __init__(self, user: User, names: Sequence[Hashable], records: NDArray[Any] | None) -> None:
+    def __init__(self, user: User, names: Sequence[Hashable], records: Records | None) -> None:
         self.target, self.records = _target(user), records
         self.known = self.target.columns_in(names)
         self.errors = self.target.variances(len(self.known))
@@ -164,7 +163,7 @@ class _Rows:
         """Whether a mask releases the same rows, in whatever order, every time."""
         return all(found.step.fixed for found in resolve(mask, self.about))
 
-    def given(self) -> NDArray[Any]:
+    def given(self) -> Records:
         """What the intruder knows, as the target says: one row per respondent."""
         values, respondents, columns = self.target.values, len(self.rows), len(self.known)
         assert values is not None
@@ -174,7 +173,7 @@ class _Rows:
             raise InputError(what, got, "Give what the intruder knows of each respondent")
         return np.array(values, dtype=object)
 
-    def draw(self, for_data: np.random.Generator, for_draws: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
+    def draw(self, for_data: np.random.Generator, for_draws: np.random.Generator) -> tuple[Records, Records]:
         """Records and what the intruder knows of each respondent."""
         # Drawn whether or not they are used, so that the stream does not depend on the options.
         noise = for_draws.standard_normal((len(self.rows), len(self.known)))
@@ -188,23 +187,23 @@ class _Rows:
         z = self.values(records[self.rows])[:, self.known]
         return records, z + noise * np.sqrt(self.errors) if self.errors.any() else z
 
-    def values(self, records: NDArray[Any]) -> NDArray[Any]:
+    def values(self, records: Records) -> Records:
         """What records are in all columns."""
         return records
 
-    def _drawn(self, rng: np.random.Generator) -> NDArray[Any]:
+    def _drawn(self, rng: np.random.Generator) -> Records:
         """Records drawn from the belief."""
         raise NotImplementedError
 
-    def _around(self, z: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
+    def _around(self, z: Records, rng: np.random.Generator) -> Records:
         """Records drawn from the belief given what the intruder knows of one respondent."""
         raise NotImplementedError
 
-    def release(self, law: Any, mask: Mask, records: NDArray[Any], rng: np.random.Generator) -> tuple[Any, Ints]:
+    def release(self, law: Any, mask: Mask, records: Records, rng: np.random.Generator) -> tuple[Any, Ints]:
         """What the law needs to know of a fresh release, and whose record stands in each row."""
         raise NotImplementedError
 
-    def read(self, law: Any, release: Any) -> Any:
+    def read(self, law: Any, release: object) -> Any:
         """What the law needs to know of a given release."""
         raise NotImplementedError
 
@@ -212,7 +211,7 @@ class _Rows:
 class _NormalRows(_Rows):
     """Records of a normal belief."""
 
-    def __init__(self, user: User, data: Any, names: Sequence[Hashable] | None) -> None:
+    def __init__(self, user: User, data: object, names: Sequence[Hashable] | None) -> None:
         belief = user.belief
         if isinstance(data, pd.DataFrame) and belief.columns is not None and set(belief.columns) <= set(data.columns):
             data = data[list(belief.columns)]
@@ -266,14 +265,14 @@ class _NormalRows(_Rows):
         frame, ids = mask.tracked(Frame.of(pd.DataFrame(records, columns=list(self.names))), rng)
         return law.prepare(frame), ids
 
-    def read(self, law: LinearRows | CoarseRows, release: Any) -> Any:
+    def read(self, law: LinearRows | CoarseRows, release: object) -> Any:
         return law.prepare(Frame.of(release))
 
 
 class _FiniteRows(_Rows):
     """Records of a finite belief, as codes of its outcomes."""
 
-    def __init__(self, user: User, data: Any) -> None:
+    def __init__(self, user: User, data: object) -> None:
         self.belief: FiniteBelief = user.belief
         levels, codes = self.belief.levels, None
         if data is not None:
@@ -295,13 +294,13 @@ class _FiniteRows(_Rows):
     def law(self, mask: Mask) -> FiniteRows:
         return FiniteRows.of(self.belief, mask, self.known, self.errors, self.records)
 
-    def values(self, records: Ints) -> NDArray[Any]:
+    def values(self, records: Ints) -> Records:
         return self.table[records]
 
     def _drawn(self, rng: np.random.Generator) -> Ints:
         return self.belief.draw_codes(rng)
 
-    def _around(self, z: NDArray[Any], rng: np.random.Generator) -> Ints:
+    def _around(self, z: Records, rng: np.random.Generator) -> Ints:
         belief = self.belief
         like = FiniteRows.likelihood(self.table[:, self.known], z, self.errors)[0]
         joint = belief.prior[:, None] * belief.law * like
@@ -322,12 +321,12 @@ class _FiniteRows(_Rows):
         possible = (evidence > -np.inf).any(axis=1, keepdims=True)
         return (np.where(possible, evidence, 0.0), inverse), ids
 
-    def read(self, law: FiniteRows, release: Any) -> tuple[Array, Ints]:
+    def read(self, law: FiniteRows, release: object) -> tuple[Array, Ints]:
         slots = law.channel.read(release)
         return slots.log_evidence, np.arange(len(slots.log_evidence))
 
 
-def _rows_of(user: User, data: Any, names: Sequence[Hashable] | None = None) -> _Rows:
+def _rows_of(user: User, data: object, names: Sequence[Hashable] | None = None) -> _Rows:
     if isinstance(user.belief, NormalBelief):
         return _NormalRows(user, data, names)
     if isinstance(user.belief, FiniteBelief):
@@ -345,7 +344,7 @@ def _normalised(log_weights: Array) -> Array:
 
 
 def _score(
-    user: User, log_weights: Callable[[NDArray[Any]], Array], z: NDArray[Any], ids: Ints, rows: Ints
+    user: User, log_weights: Callable[[Records], Array], z: Records, ids: Ints, rows: Ints
 ) -> tuple[float, Array, float]:
     """Average uncertainty, the chance of each match as the intruder sees it, and the share that is right."""
     n = user.belief.records
@@ -377,5 +376,5 @@ def _score(
     return total / len(rows), claimed, right / len(rows)
 
 
-def _names_of(data: Any) -> tuple[Hashable, ...] | None:
+def _names_of(data: object) -> tuple[Hashable, ...] | None:
     return tuple(data.columns) if isinstance(data, pd.DataFrame) else None

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,9 @@ from ...masks.frame import Frame
 from ...protocols import Array, Ints
 from ..normal.conditioning import Conditioned
 from ..normal.releases import channel_of
+
+Records: TypeAlias = NDArray[Any]
+"""Records, or what is known of them: numbers, labels, or codes of outcomes."""
 
 
 def about_belief(belief: NormalBelief, data: Array | None = None) -> FileFacts:
@@ -174,7 +177,7 @@ class FiniteRows:
 
     belief: FiniteBelief
     channel: FiniteChannel
-    table: NDArray[Any]
+    table: Records
     """What each outcome says about the known columns, ``(outcomes, known)``."""
     errors: Array
 
@@ -189,7 +192,7 @@ class FiniteRows:
             scale = np.atleast_2d(np.cov(levels.numbers.reshape(len(levels), -1)[codes], rowvar=False))
         return cls(belief, FiniteChannel.of(belief, mask, scale), outcome_table(belief)[:, list(known)], errors)
 
-    def log_weights(self, released: tuple[Array, Ints], z: NDArray[Any]) -> Array:
+    def log_weights(self, released: tuple[Array, Ints], z: Records) -> Array:
         """Log weight of every place, ``(respondents, places)``.
 
         ``evidence[u, x]`` is the log chance of each different released record for every outcome, up to a constant, and
@@ -219,7 +222,7 @@ class FiniteRows:
             return settled(np.log(weights), 0)
 
     @staticmethod
-    def likelihood(table: NDArray[Any], z: NDArray[Any], errors: Array) -> Array:
+    def likelihood(table: Records, z: Records, errors: Array) -> Array:
         """p(known values | outcome), ``(respondents, outcomes)``, up to a constant for each respondent."""
         log = np.zeros((len(z), len(table)))
         for j, variance in enumerate(errors):
@@ -236,7 +239,7 @@ class FiniteRows:
         return np.exp(log - top)
 
 
-def outcome_table(belief: FiniteBelief) -> NDArray[Any]:
+def outcome_table(belief: FiniteBelief) -> Records:
     """The outcomes of a belief, one row each: numbers, or labels as they are."""
     levels = belief.levels
     if levels.labelled:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +43,7 @@ from ...numerics.semidefinite import (
     units,
     without_repeats,
 )
-from ...protocols import Array
+from ...protocols import Array, Ints
 from ...targets import Kind, Term
 from .latents import ExchangeableLaw, common_covariance, latent_law
 
@@ -56,7 +55,7 @@ MANY = 32
 class _ConditionedBlock:
     """One shape of block after conditioning on h and the release."""
 
-    observed: Any
+    observed: Ints
     """Positions of the coordinates that are in the file."""
     gain: Array
     """K, shape (..., cells * k, observed)."""
@@ -148,7 +147,7 @@ class Conditioned:
         slope = snap(start - gain @ loading, scale)
         return _ConditionedBlock(observed, gain, given_latents, slope, weight, loading, complement, r, mean_observation)
 
-    def _loading(self, block: Block, mean_part: Array, observed: Any) -> tuple[Array, bool]:
+    def _loading(self, block: Block, mean_part: Array, observed: Ints) -> tuple[Array, bool]:
         """H, and whether every common draw enters as the mean does."""
         mean = block.b[:, observed, :] @ mean_part
         parts, alike = [mean], True
@@ -345,7 +344,7 @@ class Conditioned:
         complement = snap(np.eye(self.k) - gain @ w, self._units[:, None] / self._units)
         return joseph(complement, record_covariance, gain, noise)
 
-    def _contrast_columns(self, block: Block, cell: int) -> Any:
+    def _contrast_columns(self, block: Block, cell: int) -> Ints:
         """Columns in which differences within a cell tell anything.
 
         A column that was averaged and then got noise shows pure noise, which tells something about the noise on
@@ -356,7 +355,7 @@ class Conditioned:
         noisy = np.any(np.diagonal(block.rw[:, cell], axis1=-2, axis2=-1) > 0, axis=0)
         return np.flatnonzero(block.released[cell] & (block.contrasts_released[cell] | noisy))
 
-    def _contrast_gain(self, block: Block, cell: int, observed: Any) -> tuple[Array, Array, Array]:
+    def _contrast_gain(self, block: Block, cell: int, observed: Ints) -> tuple[Array, Array, Array]:
         w = (block.w[:, cell] * block.contrasts_released[cell][:, None])[:, observed]
         noise = block.rw[:, cell][:, observed[:, None], observed]
         if self.width > self.k and len(w) == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -145,7 +145,7 @@ class Exact(BaseEngine):
             names = [AVERAGED if a else "exact" for a in averaged]
         return [Solution(value, error, self._before(problem, built), names, averaged=bool(averaged.any()))]
 
-    def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior of the target after one release.
 
         Without ``release`` the posterior is centred at the prior mean: its shape is right, its place is not
@@ -162,7 +162,7 @@ class Exact(BaseEngine):
         given, values, place = _read(given, mask, release)
         return posterior_given(replace(user, target=moved(user.target, place)), given, values, as_generator(0))
 
-    def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
+    def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[object]) -> Iterator[Evidence]:
         user, belief = problem.user, _belief(problem.user)
         table = None if problem.data is None else as_records(belief, problem.data)
         given = Conditioned(belief, channel_of(belief, mask, data=table))
@@ -405,7 +405,9 @@ def _by_place(given: Conditioned, form: LinearForm, rows: Ints) -> tuple[list[Ar
     return [given.record_covariance(int(t), int(c), matrix) for t, c in kinds.T], which.reshape(-1)
 
 
-def _read(given: Conditioned, mask: Mask, release: Any, data: Array | None = None) -> tuple[Conditioned, Array, Ints]:
+def _read(
+    given: Conditioned, mask: Mask, release: object, data: Array | None = None
+) -> tuple[Conditioned, Array, Ints]:
     """The belief given what a release tells of its samples, its values, and where each record stands in them."""
     belief, channel = given.belief, given.channel
     if channel.open_samples:

@@ -9,15 +9,18 @@ solved jointly.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...channels.linear import LinearChannel
 from ...numerics.semidefinite import combined, divide, filtered, from_blocks, parallel, shares, symmetric
 from ...protocols import Array
 from ...targets import Kind, Term
 
+Informative: TypeAlias = Sequence[tuple[Any, Any]]
+"""Solved shapes of block (`conditioning`) that show something, with their layout."""
 Place = tuple[int, int, int, int]
 """Shape, copy, cell and row of a record."""
 
@@ -29,7 +32,7 @@ def latent_law(
     counts: Sequence[Any],
     k: int,
     draws: Array | None = None,
-) -> tuple[Array, Any]:
+) -> tuple[Array, NDArray[np.bool_]]:
     """Cov(h | release), and which latents the release leaves entirely open under a flat prior.
 
     ``blocks`` are solved shapes of block, ``counts`` their shapes with how many there are of each. ``draws`` is the
@@ -75,7 +78,7 @@ def _updated(prior: Array, solved: Any, shape: Any, k: int) -> Array:
     return filtered(prior, loading, total / float(shape.count))
 
 
-def _flat_prior_law(informative: Sequence[tuple[Any, Any]], k: int) -> tuple[Array, Any]:
+def _flat_prior_law(informative: Informative, k: int) -> tuple[Array, NDArray[np.bool_]]:
     """Covariance of the sum under a flat prior, and which columns nothing was said about."""
     for i, (first, shape) in enumerate(informative):
         if first.mean_observation is not None and _observes_mean(first.mean_observation[0], shape, k):
@@ -89,7 +92,7 @@ def _flat_prior_law(informative: Sequence[tuple[Any, Any]], k: int) -> tuple[Arr
     return _inverted(symmetric(information), np.diagonal(information, axis1=-2, axis2=-1))
 
 
-def _inverted(information: Array, scale: Array) -> tuple[Array, Any]:
+def _inverted(information: Array, scale: Array) -> tuple[Array, NDArray[np.bool_]]:
     """Inverse of an information matrix, and the columns in which it is nothing but the rounding error of this scale."""
     unidentified = ~(np.diagonal(information, axis1=-2, axis2=-1) > 1e-13 * scale)
     keep = np.where(unidentified, 0.0, 1.0)
@@ -112,8 +115,8 @@ def common_covariance(common: Sequence[Array], k: int) -> Array:
 
 
 def _joint_law(
-    prior_covariance: Array | None, noise: Array, informative: Sequence[tuple[Any, Any]], k: int
-) -> tuple[Array, Any]:
+    prior_covariance: Array | None, noise: Array, informative: Informative, k: int
+) -> tuple[Array, NDArray[np.bool_]]:
     """The latents together, where a common draw enters unlike the mean; ``noise`` is the draws' joint covariance."""
     d = k + noise.shape[-1]
     information = symmetric(
@@ -252,7 +255,7 @@ class ExchangeableLaw:
         return from_blocks([[pair(p, one, q, two) for q, two in each] for p, one in each])
 
 
-def _gathered(coefficients: Array, chosen: Any, k: int) -> Array:
+def _gathered(coefficients: Array, chosen: NDArray[np.bool_], k: int) -> Array:
     """Sum of the coefficients of the chosen parts; what cancels up to rounding is zero."""
     blocks = coefficients.reshape(len(coefficients), -1, k)[:, chosen]
     total = blocks.sum(axis=1)

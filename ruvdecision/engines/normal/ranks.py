@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,9 +18,10 @@ from ...masks.base import Mask
 from ...masks.rows import NOTHING, UNMASKED
 from ...numerics.orderstatistics import normal_moments, paired_gap
 from ...posteriors import Drawn, Gaussian
-from ...protocols import Array, Posterior, Solution, Value
+from ...protocols import Array, Posterior, Root, Solution, Value
 from ...running.replication import replicate_error, replicate_seeds
 from ...users.rules import Ranked
+from ...users.user import User
 from ..base import ORDER, BaseEngine, Missing, Problem, Question, Refusal
 from .conditioning import Conditioned
 from .releases import as_records, channel_of, linear_channel, released
@@ -82,7 +82,7 @@ class Ranks(BaseEngine):
             problem.progress((i + 1) / len(masks))
         return [Solution(value, error, self._before(user), names[0] if len(set(names)) == 1 else names)]
 
-    def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior after one release, as draws."""
         if release is None:
             what = f"The posterior after {mask} depends on what is released"
@@ -97,14 +97,14 @@ class Ranks(BaseEngine):
 
     # -- in closed form ------------------------------------------------------------------------------------
 
-    def _closed(self, user: Any, mask: Mask, data: Any) -> bool:
+    def _closed(self, user: User, mask: Mask, data: object) -> bool:
         second_order = user.actions is None and getattr(user.loss, "second_order", False)
         if not second_order or user.belief.k != 1 or data is not None:
             return False
         channel = linear_channel(user.belief, mask)
         return channel is not None and channel.plain_noise() is not None
 
-    def _variance(self, user: Any, mask: Mask) -> float:
+    def _variance(self, user: User, mask: Mask) -> float:
         """Expected posterior variance of the order statistic."""
         belief = user.belief
         n, s2 = belief.records, float(belief.record_covariance[0, 0])
@@ -124,7 +124,7 @@ class Ranks(BaseEngine):
         )
         return float(s2 * paired_gap(n, rank, 2 * np.arcsin(np.sqrt(away / 2))) / 2 + away**2 * shift)
 
-    def _before(self, user: Any) -> float:
+    def _before(self, user: User) -> float:
         if user.belief.mu_covariance is None:
             return (
                 float(user.loss.uncertainty(Gaussian.scalar(0.0, np.inf)).value) if user.belief.k == 1 else float("inf")
@@ -142,7 +142,7 @@ class Ranks(BaseEngine):
 
     # -- by drawing ------------------------------------------------------------------------------------------
 
-    def _simulate(self, user: Any, mask: Mask, data: Array | None, count: int, seed: Any) -> Value:
+    def _simulate(self, user: User, mask: Mask, data: Array | None, count: int, seed: Root) -> Value:
         belief = user.belief
         if data is None and belief.mu_covariance is None:
             what = "The uncertainty depends on the release, and a flat prior gives no law to average over"
@@ -161,7 +161,7 @@ class Ranks(BaseEngine):
         # The replicates share their residuals, so the error within one of them does not average out.
         return Value(np.asarray(uncertainties.mean()), np.asarray(np.hypot(between, within.mean())))
 
-    def _channel(self, belief: NormalBelief, mask: Mask, data: Any) -> LinearChannel:
+    def _channel(self, belief: NormalBelief, mask: Mask, data: object) -> LinearChannel:
         channel = channel_of(belief, mask, data=None if data is None else as_records(belief, data))
         refuse_open_samples(channel, "order statistics")
         if channel.scrambled or (channel.location == "unknown" and channel.width > channel.columns):
@@ -169,7 +169,7 @@ class Ranks(BaseEngine):
             raise UnsupportedError(what, str(mask), "Put Shuffle() first in the chain")
         return channel
 
-    def _residuals(self, belief: NormalBelief, mask: Mask, given: Conditioned, count: int, seed: Any) -> Array:
+    def _residuals(self, belief: NormalBelief, mask: Mask, given: Conditioned, count: int, seed: Root) -> Array:
         """Draws of x - E(x | release), shape (draws, n, k). Under a flat prior they are the same for every mean."""
         found = np.empty((count, belief.records, belief.k))
         root = np.random.SeedSequence(0) if seed is None else seed
@@ -195,6 +195,6 @@ class Ranks(BaseEngine):
             found[i] -= given.means(values).records()
         return found
 
-    def _ranked(self, user: Any, records: Array) -> Drawn:
+    def _ranked(self, user: User, records: Array) -> Drawn:
         ranked = Ranked(user.target).of(records)
         return Drawn(ranked[:, 0] if user.belief.scalar else ranked)

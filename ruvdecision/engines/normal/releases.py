@@ -65,7 +65,7 @@ def _one_kind(layout: Layout) -> bool:
     return len(np.unique(layout.place[layout.starts < kept][:, [0, 2]], axis=0)) == 1
 
 
-def as_records(belief: NormalBelief, data: Any) -> Array:
+def as_records(belief: NormalBelief, data: object) -> Array:
     """Data as an n by k matrix of numbers that fits the belief."""
     values, _ = Frame.of(data).numeric("A NormalBelief")
     if values.shape != (belief.records, belief.k):
@@ -75,7 +75,7 @@ def as_records(belief: NormalBelief, data: Any) -> Array:
     return values
 
 
-def released(belief: NormalBelief, channel: LinearChannel, release: Any) -> tuple[Array, Ints]:
+def released(belief: NormalBelief, channel: LinearChannel, release: object) -> tuple[Array, Ints]:
     """A release as a matrix of n rows in the channel's order, and where each record stands in that order.
 
     The channel puts the rows of a random sample first. Which they are is told by the labels of the release. Several
@@ -94,7 +94,7 @@ def released(belief: NormalBelief, channel: LinearChannel, release: Any) -> tupl
     return np.concatenate([values, np.full((n - len(kept), values.shape[1]), np.nan)]), place
 
 
-def release_files(belief: NormalBelief, channel: LinearChannel, release: Any) -> list[Any]:
+def release_files(belief: NormalBelief, channel: LinearChannel, release: object) -> list[Any]:
     """The file of every release: one, or as many as the mask makes."""
     count = channel.width // belief.k
     if count == 1:
@@ -105,13 +105,13 @@ def release_files(belief: NormalBelief, channel: LinearChannel, release: Any) ->
     return list(release)
 
 
-def samples_held(belief: NormalBelief, channel: LinearChannel, release: Any) -> Samples:
+def samples_held(belief: NormalBelief, channel: LinearChannel, release: object) -> Samples:
     """Which rows the samples of single releases hold, told by their labels."""
     files, sizes = release_files(belief, channel, release), sample_sizes(channel.open_samples)
     return {first: _rows_held(Frame.of(files[first // belief.k]), belief.records) for first in sizes}
 
 
-def _numbers(belief: NormalBelief, release: Any) -> tuple[Frame, Array]:
+def _numbers(belief: NormalBelief, release: object) -> tuple[Frame, Array]:
     frame, n = Frame.of(release), belief.records
     values, _ = frame.numeric("A release", missing=True)
     if values.shape[1] != belief.k or values.shape[0] > n:

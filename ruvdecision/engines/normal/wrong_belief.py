@@ -234,7 +234,7 @@ class NormalMixture:
         self._means: dict[Any, Any] = {}
         self._last: tuple[bytes, Array, Array] | None = None
 
-    def after(self, release: Any, rng: np.random.Generator) -> Posterior:
+    def after(self, release: object, rng: np.random.Generator) -> Posterior:
         """Posterior of the target after one release."""
         values, place = released(self.belief, self.channel, release)
         user = (
@@ -251,7 +251,7 @@ class NormalMixture:
         """Posterior probability of every candidate, from released values in the channel's order of rows."""
         return combined_weights(self.prior, *self._log_densities(values))
 
-    def log_densities(self, release: Any) -> tuple[Array, Array]:
+    def log_densities(self, release: object) -> tuple[Array, Array]:
         """Log density of a release under every candidate, and the rank of each."""
         return self._log_densities(released(self.belief, self.channel, release)[0])
 

@@ -9,7 +9,7 @@ differs between records; results have one entry per grid point.
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -177,7 +177,7 @@ def check_inside(x: Array, low: float, high: float) -> None:
         raise InputError(f"The records must lie between the bounds {low:g} and {high:g}", f"{outside} outside", do)
 
 
-def _moment(x: Array, v: Array, about: Any, low: float, high: float, power: int) -> Array:
+def _moment(x: Array, v: Array, about: ArrayLike, low: float, high: float, power: int) -> Array:
     """E (clip(x + e) - about)^power for power 1 or 2."""
     sd = np.sqrt(v)
     safe = np.where(sd > 0, sd, 1.0)
@@ -231,7 +231,7 @@ def _one_position(x: Array, sd: Array, rank: int, target: float, low: float, hig
     return total
 
 
-def _tail_integral(tail: Any, start: float, end: float, stops: Array, shift: float) -> float:
+def _tail_integral(tail: Callable[[Array], Array], start: float, end: float, stops: Array, shift: float) -> float:
     """Integral of 2 (|b - start| + shift) tail(b) from start to end, the tail falling from start on."""
     # Find where the tail has died out, so that the nodes serve the part that counts. A record far off may make that
     # part a tiny one, so the search goes on until the tail fills a good share of what is left.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...beliefs.normal import NormalBelief
 from ...channels.linear import LinearChannel
@@ -123,7 +124,7 @@ def drawn_rows(problem: Problem, rows: Ints, source: Source) -> Value:
     return Value(value, error)
 
 
-def _release_law(channel: LinearChannel, table: Array) -> tuple[Array, Array, Any]:
+def _release_law(channel: LinearChannel, table: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
     """Mean ``(n, k)`` and covariance ``(masks or 1, n, k, k)`` of each released row, and what is released."""
     k = channel.columns
     shape, copy, cell = channel.layout.rows()

@@ -17,7 +17,7 @@ from ...errors import InputError, UnsupportedError
 from ...losses import Quadratic
 from ...masks.base import Mask
 from ...posteriors import Gaussian
-from ...protocols import Array, Ints, Posterior, Solution, Value
+from ...protocols import Array, Ints, Posterior, Root, Solution, Value
 from ...running.replication import Seeds, replicate_seeds
 from ...targets import Kind, LinearForm
 from ...users.rules import Released, Row, Rule, order_rows
@@ -125,7 +125,7 @@ class FixedRule(BaseEngine):
     def row_kinds(self, problem: Problem, built: None, rows: Ints, located: bool = False) -> Ints:
         return row_kinds(problem, rows)
 
-    def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self, user: object, mask: Mask, release: object = None) -> Posterior:
         """A snooper has none."""
         what = "A snooper uses a fixed rule and has no posterior"
         raise UnsupportedError(what, type(user).__name__, "Ask for the posterior of a User")
@@ -241,7 +241,7 @@ class SnooperWork:
 
     # -- by simulation -----------------------------------------------------------------------------------------
 
-    def simulate(self, masks: Sequence[Mask], count: int, seed: Any, on_progress: Progress) -> Value:
+    def simulate(self, masks: Sequence[Mask], count: int, seed: Root, on_progress: Progress) -> Value:
         """Expected loss by releases that are drawn, and its standard error."""
         self._check_flat(masks, seed)
         losses, correction = self._losses(masks, count, seed, on_progress)
@@ -266,7 +266,7 @@ class SnooperWork:
         lost = np.isnan(losses).any(axis=1)
         return Value(np.where(lost, np.inf, value), np.where(lost, 0.0, error))
 
-    def _check_flat(self, masks: Sequence[Mask], seed: Any) -> None:
+    def _check_flat(self, masks: Sequence[Mask], seed: Root) -> None:
         """Refuse a flat prior unless the loss is the same wherever the population mean is."""
         belief = self.source.normal
         if belief is None or belief.mu_covariance is not None:
@@ -282,7 +282,7 @@ class SnooperWork:
             raise UnsupportedError(what, do="Give the belief a prior_variance, or pass data=")
 
     def _losses(
-        self, masks: Sequence[Mask], count: int, seed: Any, on_progress: Progress = silent, shift: float = 0.0
+        self, masks: Sequence[Mask], count: int, seed: Root, on_progress: Progress = silent, shift: float = 0.0
     ) -> tuple[Array, Array]:
         """Loss in every replicate, (masks, replicates), and what is to be taken off their mean."""
         source = self.source
@@ -291,7 +291,7 @@ class SnooperWork:
 
         # A function of one's own gets the kind of data that was given.
         framed = self.rule.as_released and source.kind not in ("vector", "matrix")
-        noises: dict[Any, list[tuple[int, EntryNoise]]] = {}
+        noises: dict[object, list[tuple[int, EntryNoise]]] = {}
         others = []
         for i, mask in enumerate(masks):
             noise = None if framed else EntryNoise.of(mask, source)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -55,10 +55,10 @@ class Source:
 
     n: int
     k: int
-    columns: tuple[Any, ...]
+    columns: tuple[Hashable, ...]
     kind: str
     """What a release looks like: "vector", "matrix", "series" or "frame"."""
-    given: Any = None
+    given: object = None
     """The data as they were given, if any."""
     table: Array | None = None
     belief: Any = None
@@ -66,7 +66,7 @@ class Source:
     """The belief if it is a normal one and the records come from it."""
 
     @classmethod
-    def of(cls, belief: Any, data: Any) -> Source:
+    def of(cls, belief: Any, data: object) -> Source:
         if data is not None:
             frame = Frame.of(data)
             table, _ = frame.numeric("A Snooper")
@@ -267,7 +267,7 @@ def costs(loss: Any, estimates: Array, truth: Array, rule: Rule) -> Array:
     return np.where(lost, np.nan, values)
 
 
-def check_sizes(given: int, wanted: int, rule: Any) -> None:
+def check_sizes(given: int, wanted: int, rule: Rule) -> None:
     """Refuse a rule that gives more or fewer numbers than the target has."""
     if given != wanted:
         what = f"The rule {rule!r} must give {wanted} number{'s' if wanted > 1 else ''}, as many as the target has"
