@@ -50,6 +50,11 @@ class BayesLoss:
         """Weights of the components, if a loss has any: most have a field of this name."""
         return 1.0
 
+    def adds_up(self, records: int, k: int) -> bool:
+        """Whether the loss of so many records of k variables is the sum of the losses of each, all weighted alike."""
+        apart = isinstance(self.weights, tuple) and len(self.weights) == records * k and records > 1
+        return self.separable and not apart
+
     @property
     def unit(self) -> str:
         """What the loss is measured in: "units" of the target, "squared units", ...; a unit of its own otherwise."""
@@ -239,13 +244,16 @@ class Componentwise(BayesLoss):
         return np.broadcast_to(weights, event)
 
 
+def manners(loss: Loss) -> BayesLoss:
+    """A loss of the package's kind as it is; of any other nothing is known that engines could use."""
+    return loss if isinstance(loss, BayesLoss) else BayesLoss()
+
+
 def check_labels(loss: Loss, actions: Actions, what: str, do: str) -> None:
     """Labels have no distances: a loss that measures them is refused, and one that would search among numbers."""
-    if not isinstance(loss, BayesLoss):
-        return
-    if loss.measures_distance:
+    if manners(loss).measures_distance:
         raise UnsupportedError(f"{loss!r} measures distances, and {what}", do=do)
-    if loss.searches and actions is None:
+    if manners(loss).searches and actions is None:
         what = f"A loss of your own has no numbers to search among, and {what}"
         raise UnsupportedError(what, do='Give estimates="target", or list the estimates')
 

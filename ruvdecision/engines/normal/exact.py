@@ -15,6 +15,7 @@ from ...channels.linear import LinearChannel
 from ...channels.samples import sample_cases
 from ...checks import as_generator
 from ...errors import InputError, UnsupportedError
+from ...losses.base import manners
 from ...masks.base import Mask
 from ...masks.rows import NOTHING
 from ...numerics.quadrature import gauss_normal
@@ -264,7 +265,7 @@ class Exact(BaseEngine):
         if asked.whole:
             return self._all_records(user, given, count), False
         if form is not None and place == "unknown":
-            second = asked.free and getattr(user.loss, "second_order", False)
+            second = asked.free and manners(user.loss).second_order
             if len(form.terms) == 1 and second and data is None:
                 each = user.loss.uncertainty(gaussian_of(mean_covariance(given, form), form))
                 return each.over(count), False
@@ -328,13 +329,11 @@ class Exact(BaseEngine):
     def _all_records(self, user: User, given: Conditioned, count: int) -> Value:
         """All records at once: a loss that adds up over records needs each kind of record once."""
         loss, belief = user.loss, given.belief
-        weights = getattr(loss, "weights", 1.0)
         # Weights for every entry of the file tell records apart; then the whole joint posterior is needed.
-        alike = not isinstance(weights, tuple) or len(weights) != given.n * given.k or given.n == 1
-        if user.actions is None and loss.location_free and getattr(loss, "separable", False) and alike:
+        if user.actions is None and loss.location_free and manners(loss).adds_up(given.n, given.k):
             form = LinearForm.of_term(Term(Kind.RECORD), belief.k, belief.scalar)
             if given.channel.location == "unknown":
-                if not getattr(loss, "second_order", False):
+                if not manners(loss).second_order:
                     what = "All records in unknown order need the quadratic loss"
                     raise UnsupportedError(what, do="Use Quadratic(), or leave out Shuffle()")
                 each = loss.uncertainty(gaussian_of(mean_covariance(given, form), form))

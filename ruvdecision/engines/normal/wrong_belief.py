@@ -17,6 +17,7 @@ import numpy as np
 from ...channels.samples import refuse_open_samples
 from ...errors import InputError, UnsupportedError
 from ...losses import LogScore
+from ...losses.base import manners
 from ...masks.base import Batch, Mask
 from ...masks.rows import NOTHING
 from ...posteriors import Drawn, Gaussian, Mixture
@@ -84,11 +85,8 @@ class NormalPair:
         if mine.channel.open_samples or mine.undone is not None:
             return None
         place = mine.channel.location if target.places_records else "known"
-        second = getattr(loss, "second_order", False)
         if target.is_a(Kind.FILE):
-            weights = getattr(loss, "weights", 1.0)
-            alike = not isinstance(weights, tuple) or len(weights) != mine.n * mine.k or mine.n == 1
-            if not (getattr(loss, "separable", False) or second) or not alike:
+            if not manners(loss).adds_up(mine.n, mine.k):
                 return self._joint(own, mine, theirs, place, count)
             form = LinearForm.of_term(Term(Kind.RECORD), mine.k, own.belief.scalar)
             found = [(w, self._kind(own, mine, theirs, form, place, t, c)) for w, t, c in mine.channel.layout.classes()]
@@ -130,7 +128,7 @@ class NormalPair:
         """The same for a record of one kind of row, or for one in an unknown row under squared error."""
         if place != "unknown":
             return self._judged(own, mine, theirs, form, (record_in(t, c),))
-        if not getattr(own.loss, "second_order", False):
+        if not manners(own.loss).second_order:
             return None
         # The estimate is that of the average of all records; what is left is a matter of second moments.
         bias, covariance = residual_law(mine, theirs, [Term(Kind.AVERAGE)], form.matrix)
