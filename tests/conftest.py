@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import os
 
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -39,6 +40,19 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip("the directory shared/ with data files is not beside the project")
     return folder
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the cases of a campaign one in so many is quick; the others are slow."""
+    seen = collections.Counter[str]()
+    for item in items:
+        mark = item.get_closest_marker("campaign")
+        if mark is not None:
+            name = item.nodeid.split("[")[0]
+            if seen[name] % mark.args[0]:
+                item.add_marker("slow")
+            seen[name] += 1
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -117,6 +117,7 @@ MEASURES = {
     "HouseholdRisk": {"household": "h", "keys": ["g"]},
     "KMap": {"keys": ["g"], "population": PEOPLE[["g"]]},
     "LDiversity": {"target": "h", "keys": ["g"]},
+    "Linkability": {"known": ["a"], "other": ["b", "c"]},
     "Membership": {"known": ["a", "b", "c"], "holdout": PEOPLE[["a", "b", "c"]]},
     "PopulationUniques": {"keys": ["g"], "population": PEOPLE[["g"]]},
     "SkinnerElliot": {"population": 10_000, "keys": ["g", "h"]},

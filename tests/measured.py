@@ -140,6 +140,7 @@ def settings(name: str, columns: list[Any]) -> Iterator[dict[str, Any]]:
         "Disclosure": [{"keys": first, "target": last}, {"keys": some}, {"keys": last, "missing": "category"}],
         "ReplicatedUniques": [{}, {"keys": some, "share": True}],
         "ClosestRecord": [{}, {"known": some, "distance": "mahalanobis"}],
+        "Linkability": [{"known": first, "other": last}, {"known": first, "other": last, "distance": "mahalanobis"}],
         "Membership": [{"holdout": PEOPLE}],
         "TableUtility": [{}, {"way": [1, 2], "kind": "S_pMSE"}, {"columns": some, "kind": "JSD", "groups": 3}],
         "TrainOnRelease": [{"target": last, "estimator": "linear", "folds": 2}, {"target": first, "holdout": PEOPLE}],
@@ -192,6 +193,7 @@ def required(kind: type, columns: list[Any]) -> dict[str, Any]:
         "unknown": columns[-1],
         "target": columns[-1],
         "household": columns[-1],
+        "other": columns[-1],
         "population": 100,
     }
     if kind.__name__ in ("KMap", "DeltaPresence", "PopulationUniques", "Membership"):

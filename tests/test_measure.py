@@ -677,6 +677,7 @@ SETTINGS = {
     "Disclosure": {"keys": ["kind", "cell"], "target": "group"},
     "ReplicatedUniques": {"keys": ["kind", "cell"]},
     "ClosestRecord": {"known": ["y", "a", "b"]},
+    "Linkability": {"known": ["y"], "other": ["a", "b"]},
     "Membership": {"known": ["y", "a"], "holdout": pd.DataFrame({"y": [0.0, 1.0, 2.5], "a": [2.0, 1.0, 2.0]})},
     "TableUtility": {"columns": ["kind", "group", "y"]},
     "TrainOnRelease": {"target": "y", "predictors": ["a", "b"], "estimator": "linear"},

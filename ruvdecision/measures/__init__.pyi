@@ -5,7 +5,7 @@ from .battery import panel as panel
 from .fits.estimates import Correlations as Correlations, Means as Means, Quantiles as Quantiles, Statistic as Statistic
 from .fits.regression import Linear as Linear, Logistic as Logistic, Poisson as Poisson
 from .risk.attribution import Disclosure as Disclosure, ReplicatedUniques as ReplicatedUniques
-from .risk.closest import ClosestRecord as ClosestRecord, Membership as Membership
+from .risk.closest import ClosestRecord as ClosestRecord, Linkability as Linkability, Membership as Membership
 from .risk.disclosure import (
     AttributeDisclosure as AttributeDisclosure,
     ClusteringAttack as ClusteringAttack,

@@ -448,12 +448,16 @@ class PreparedByGroup(Prepared):
         table = Frame.of(released).table
         frames.pick(self.measure.name, (self.by,), table)
         whole = self.whole(table.drop(columns=self.drop))
-        if self.whole.paired and len(table) == len(self.labels):
+        paired = (
+            self.whole.paired and self.whole.arranged(Frame(table, "frame")).index.isin(range(len(self.labels))).all()
+        )
+        if paired and len(table) == len(self.labels):
             table = table.set_axis(self.labels, axis=0)
         own = table[self.by].astype(str)
         rows: dict[str, dict[str, Any]] = {}
         for level, (labels, prepared) in self.groups.items():
-            part = table[table.index.isin(labels) if self.whole.paired else own == level].drop(columns=self.drop)
+            part = table[table.index.isin(labels) if paired else own == level].drop(columns=self.drop)
+            part = part if paired else part.reset_index(drop=True)
             found = _tried(prepared, part) if callable(prepared) else prepared
             measured = Measured.of(np.nan if isinstance(found, RuvError) else found)
             why = str(found) if isinstance(found, RuvError) else ""

@@ -72,6 +72,7 @@ def model() -> PyMCBelief:
 # -- right ones pass -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.campaign(4)
 @pytest.mark.parametrize(
     ("belief", "mask", "target"),
     [
@@ -109,6 +110,7 @@ def test_a_record_that_is_released_as_it_is_breaks_ties_at_random() -> None:
     assert len(np.unique(found.ranks)) > 50
 
 
+@pytest.mark.slow
 def test_a_sampled_model_is_calibrated_with_one_compilation(model: PyMCBelief, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     init = nuts.Sampler.__init__

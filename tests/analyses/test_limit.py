@@ -341,6 +341,7 @@ def test_normal_closed_form_against_a_discretised_programme():
     assert np.allclose(programme.scientist_uncertainty + rest_s, exact.scientist_uncertainty, rtol=5e-3)
 
 
+@pytest.mark.slow
 def test_other_losses_under_a_normal_belief_are_cut_into_cells():
     belief = NormalBelief(records=10, variance=2, prior_variance=5)
     intruder, scientist = User(belief, Record(0), Absolute()), User(belief, Parameter("mu"), Quadratic())
@@ -382,6 +383,7 @@ def test_mechanism_releases_and_is_inverted():
     assert str(mask) == "Mechanism(6 files, 3 outputs)"
 
 
+@pytest.mark.slow
 def test_combine_releases_what_its_channel_says():
     mask = Apart(rows=[2]) | Combine([[1, 0.5], [0, 1]], [[0.5, 0.2], [0.2, 0.3]], rows=[2])
     data = np.array([1.0, 2.0, 10.0, 6.0])

@@ -256,6 +256,7 @@ def test_confidence_keeps_a_noisy_choice_away_from_the_threshold():
     assert best.risk + 1.6 * best.risk_error <= 0.5
 
 
+@pytest.mark.slow
 def test_measures_are_optimised_too():
     data = np.random.default_rng(1).multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], 60)
     by = lambda masks: measure(data, masks, measures=[RecordLinkage(), NormalKL()], replicates=2, seed=3)  # noqa: E731

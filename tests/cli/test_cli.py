@@ -374,6 +374,7 @@ def test_out_must_be_a_directory(study: Path, capsys: pytest.CaptureFixture[str]
     assert "is a file" in fails(capsys, "run", study, "--out", study / "below")
 
 
+@pytest.mark.campaign(4)
 @pytest.mark.parametrize("step", ["fsync", "link"])
 @pytest.mark.parametrize("which", range(4))
 def test_a_failure_while_writing_leaves_nothing(
@@ -577,6 +578,7 @@ def test_ctrl_c_ends_a_long_study(tmp_path: Path) -> None:
     assert (process.returncode, out, err) == (130, "", "ruvdecision: error: interrupted\n")
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_costs_no_files(study: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     process = start("run", study, "--out", out)

@@ -269,6 +269,7 @@ def test_bad_studies_fail_in_one_line_and_leave_nothing(wrong: str, place: Place
         place.before = place.look()
 
 
+@pytest.mark.campaign(3)
 @pytest.mark.parametrize("odd", ODD_STUDIES)
 def test_odd_studies_run(odd: str, place: Place) -> None:
     path = place.folder / "odd.py"
@@ -394,6 +395,7 @@ FIXED = [
 ]
 
 
+@pytest.mark.campaign(3)
 @pytest.mark.parametrize(
     "argv", FIXED, ids=lambda argv: " ".join(argv)[:60].encode("ascii", "backslashreplace").decode() or "nothing"
 )

@@ -89,6 +89,7 @@ except SystemExit as stopped:
 """
 
 
+@pytest.mark.campaign(3)
 @pytest.mark.parametrize("options", [[], ["-OO"], ["-bb", "-X", "dev"]], ids=["plain", "stripped", "strict"])
 def test_every_module_can_be_imported_without_a_warning(options: list[str]) -> None:
     done = subprocess.run(

@@ -263,6 +263,7 @@ def test_no_picture_holds_a_record(route: str, tmp_path: Path) -> None:
     assert {name: leaks(content) for name, content in shown.items() if leaks(content)} == {}
 
 
+@pytest.mark.campaign(4)
 @pytest.mark.parametrize("route", ROUTES)
 def test_no_artefact_holds_a_record(
     route: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
@@ -421,6 +422,7 @@ def test_risk_of_every_record_names_positions_only() -> None:
     assert leaks(repr(found)) == []
 
 
+@pytest.mark.slow
 def test_the_command_line_tells_no_record(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     original = table()

@@ -133,6 +133,7 @@ def test_masks(mask: ruv.Mask) -> None:
 SPELT = {"a": "income", "b": "age", "c": "tax", "g": "trade", "h": "name", "a ~ b + c": "income ~ age + trade"}
 
 
+@pytest.mark.campaign(6)
 @pytest.mark.parametrize("name", measure_names())
 def test_measures(name: str) -> None:
     given = {k: spelt(v, SPELT) for k, v in MEASURES.get(name, {}).items()}

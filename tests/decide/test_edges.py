@@ -234,6 +234,7 @@ MAPS = {
 }
 
 
+@pytest.mark.campaign(3)
 @pytest.mark.parametrize("name", MAPS)
 def test_maps_at_the_edge(name):
     """Every question about every map has an answer or a RuvError, and no figure is left open."""

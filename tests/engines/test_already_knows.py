@@ -297,6 +297,7 @@ def test_words():
     assert sentence in str(rumap.attrs["intruder"])
 
 
+@pytest.mark.slow
 def test_calibrated():
     mask = ruv.Noise(variance=2.0) & ruv.Microaggregate(groups=2) & ruv.Subsample(size=2)
     assert ruv.calibrate(BELIEF, mask, ruv.Record(0), simulations=200, seed=1).passed

@@ -255,6 +255,7 @@ def test_unknown_rows_samples_functions_and_all_records() -> None:
 # -- expected loss -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(
     st.floats(0.05, 8.0),
@@ -477,6 +478,7 @@ def test_bad_input() -> None:
 # -- the price -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_price_of_publishing() -> None:
     intruder, scientist = User(BELIEF, Record(0), Quadratic()), User(BELIEF, Parameter("mu"), Quadratic())
     masks = [Suppress(), *(Noise(variance=v) for v in (0.1, 1.0, 5.0))]

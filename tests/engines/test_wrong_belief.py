@@ -175,6 +175,7 @@ def test_never_below_the_agency_and_the_same_where_beliefs_are(
         np.testing.assert_allclose(found.diagnostics["believed"], agency.uncertainty, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.campaign(2)
 @pytest.mark.parametrize("mask", [Noise(variance=1.3), Microaggregate(groups=2) | Noise(variance=0.4)], ids=str)
 def test_direct_simulation(mask: Any) -> None:
     """Draw mu and the records from the truth, mask them, let the user decide, and count what it costs."""

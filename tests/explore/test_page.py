@@ -318,6 +318,7 @@ def test_playing_goes_round() -> None:
     assert slider.value > slider.values[0] and page.look == "own"
 
 
+@pytest.mark.campaign(5)
 @pytest.mark.parametrize("topic", QUICK, ids=named)
 @pytest.mark.parametrize(
     "query",

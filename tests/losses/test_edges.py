@@ -168,6 +168,7 @@ def check_law(name, law, kind):
                 assert value == pytest.approx(base * scale**degree, rel=1e-7, abs=1e-12 * scale**degree), where
 
 
+@pytest.mark.campaign(3)
 @pytest.mark.parametrize("name", sorted(LOSSES))
 def test_loss_of_law(name):
     for law, kind in every_law(name, slow=False):

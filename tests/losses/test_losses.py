@@ -371,6 +371,7 @@ def test_draws_agree_with_the_normal_within_their_error(loss):
     assert np.all(np.abs(scores) < 4)
 
 
+@pytest.mark.campaign(2)
 @pytest.mark.parametrize("vector", [False, True])
 def test_errors_of_uncertainties_are_calibrated(vector):
     cov = np.array([[2.0, 1.2], [1.2, 1.5]])
@@ -572,6 +573,7 @@ def test_kullback_leibler_needs_distributions():
 # -- losses of one's own -------------------------------------------------------------------------------
 
 
+@pytest.mark.campaign(3)
 @pytest.mark.parametrize(
     ("function", "twin"),
     [

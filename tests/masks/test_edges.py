@@ -41,6 +41,7 @@ def test_every_mask_is_walked_over() -> None:
 # -- the walk ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.campaign(8)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_at_every_edge_a_right_release_or_a_helpful_error(name: str) -> None:
     mask = VARIANTS[name]
@@ -791,6 +792,7 @@ def test_linear_channels_are_found() -> None:
     }
 
 
+@pytest.mark.campaign(4)
 @pytest.mark.parametrize("name", [*LINEAR, *MORE_LINEAR])
 def test_releases_have_the_mean_and_covariance_that_their_channel_says(name: str) -> None:
     """y - A x has mean 0 and covariance R: whitened, its mean square is 1; where R is zero it is zero."""

@@ -61,6 +61,7 @@ SHARED = {"name", "missing", "by", "weights"}
 FAMILIES = {"NormalKL", "IntervalOverlap", "RecordLinkage", "IndividualRisk", "Disclosure", "KAnonymity", "Marginals"}
 
 
+@pytest.mark.campaign(6)
 @pytest.mark.parametrize("name", [*names(), *MODELS])
 def test_wrong_arguments_of_measures(name: str) -> None:
     kind = getattr(measures, name)

@@ -134,6 +134,7 @@ def compare(
     assert not broken, "\n".join(broken)
 
 
+@pytest.mark.campaign(6)
 @pytest.mark.newest
 @pytest.mark.parametrize("name", names())
 def test_labels_types_and_memory_do_not_matter(name: str) -> None:

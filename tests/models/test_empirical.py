@@ -204,6 +204,7 @@ def test_claims_hold_in_the_printed_tables(woo):
     assert woo[1].same_order(woo[1].PRINTED, woo[1].PRINTED) == (791, 791)
 
 
+@pytest.mark.slow
 def test_orderings_of_the_small_study(woo, small_woo):
     ours = woo[1].tables_of(small_woo.maps)
     same, total = woo[1].same_order(ours, woo[1].PRINTED)

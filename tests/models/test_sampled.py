@@ -138,6 +138,7 @@ def randomised(response):
     return response[0].run(n=40, points=4, draws=500, tune=300, chains=2)
 
 
+@pytest.mark.slow
 def test_randomised_response_sampled_and_closed_form_agree(response, randomised):
     result = randomised.result
     gaps = response[1]["compare"](result)

@@ -76,6 +76,7 @@ def test_nodes_of_a_rule_are_the_mixture_without_error(name):
     assert mine.value == pytest.approx(float(theirs.value), rel=1e-10)
 
 
+@pytest.mark.campaign(4)
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("kind", ["gaussian", "curve", "mixtures"])
 def test_draws_give_the_mixture_and_an_error(name, kind):
@@ -169,6 +170,7 @@ def chain(rng, rho, length):
     return out
 
 
+@pytest.mark.campaign(3)
 @pytest.mark.parametrize(
     "name", ["absolute", "quadratic", "huber", "linex", "log score", "crps", "interval", "zero-one"]
 )
@@ -253,6 +255,7 @@ def test_shapes_and_summaries(count, seed, kind):
     assert p.sample(7, rng).shape == (7,)
 
 
+@pytest.mark.slow
 def test_vector_shapes():
     means, covs = vectors(20)
     p = Mixture(Gaussian(means, covs), sampled=True)
@@ -340,6 +343,7 @@ GRIDS = {
 }
 
 
+@pytest.mark.campaign(3)
 @pytest.mark.parametrize("name", GRIDS)
 def test_curve_against_the_law_itself(name):
     law, x, breaks = GRIDS[name]

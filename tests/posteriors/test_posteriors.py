@@ -646,6 +646,7 @@ def weighted(rng):
     return Drawn(draws, weights=np.exp(stats.norm.logpdf(draws) - stats.t.logpdf(draws, 5)))
 
 
+@pytest.mark.campaign(3)
 @pytest.mark.parametrize(
     "make",
     [

@@ -239,6 +239,7 @@ def test_the_rest_is_folded_and_cut() -> None:
     assert len(page.all("use")) < 200
 
 
+@pytest.mark.slow
 def test_a_frontier_of_4000_is_complete_and_its_excerpt_short() -> None:
     u = np.geomspace(1, 100, 4000)
     rumap = RUMap.build(
@@ -598,6 +599,7 @@ def test_a_joined_map_keeps_its_words_and_shows_no_wrong_formula() -> None:
 # -- what was done beside the map ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_sensitivity_limit_and_records_have_their_chapters(tmp_path: Path) -> None:
     belief, average = BELIEF, Microaggregate(groups=1)
     intruder, scientist = User(belief, Record(0), Quadratic()), User(belief, Parameter("mu"), Quadratic())
@@ -727,6 +729,7 @@ def test_the_fingerprint_of_the_data_says_what_it_is() -> None:
 # -- harmless ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.campaign(3)
 @pytest.mark.parametrize("evil", [EVIL, QUOTES, '" onload="alert(1)', "<!-- x", "&lt;b&gt;", "$x^2$ \\$"])
 def test_texts_are_only_texts(evil: str) -> None:
     rumap = RUMap.build(

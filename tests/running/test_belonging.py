@@ -123,6 +123,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
     return Files(tmp_path / "code", monkeypatch)
 
 
+@pytest.mark.campaign(3)
 @pytest.mark.parametrize("what", EDITS)
 def test_an_edit_of_ones_own_code_is_noticed(files: Files, tmp_path: Path, what: str) -> None:
     name, old, new, call = EDITS[what]
@@ -186,6 +187,7 @@ def as_cells(text: str, run: Path, tmp_path: Path, filename: str = "<cell {}>") 
     return bytes(module.__dict__["found"])
 
 
+@pytest.mark.campaign(4)
 @pytest.mark.parametrize("way", [as_script, as_cells])
 @pytest.mark.parametrize(("old", "new"), SCRIPT_EDITS)
 def test_an_edit_of_a_script_or_a_cell_is_noticed(

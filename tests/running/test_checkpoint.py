@@ -241,6 +241,7 @@ def test_workers_may_change_between_runs(tmp_path: Path) -> None:
             assert rumap.columns[name].tobytes() == values.tobytes(), name
 
 
+@pytest.mark.slow
 def test_masks_that_share_their_draws_stay_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A simulated snooper draws records and noise once for all masks; a checkpoint must not make it do so for each."""
     drawn: list[int] = []

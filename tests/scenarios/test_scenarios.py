@@ -498,6 +498,7 @@ def test_normal_population_as_a_law_is_the_normal_scenario() -> None:
         assert_allclose(getattr(masked, name)(at), getattr(released, name)(at), rtol=1e-9)
 
 
+@pytest.mark.campaign(3)
 @pytest.mark.parametrize("law", [stats.expon(), stats.gamma(0.4), stats.t(4), stats.uniform()])
 @pytest.mark.parametrize("l2", [1e-4, 0.3, 30.0])
 def test_released_law_is_one(law, l2: float) -> None:

@@ -15,13 +15,15 @@ import pandas as pd
 from scipy.spatial import cKDTree
 
 from ...checks import check_choice, checked
+from ...errors import InputError
 from ...protocols import Array
 from .. import frames
 from ..base import Measured
 from ..frames import Flags, Names
 from ..missing import fill, with_missing
 from .coordinates import Space
-from .records import AveragedMeasure, OtherFile
+from .neighbours import BoxTree, nearest
+from .records import AveragedMeasure, OtherFile, beyond
 
 DISTANCES = ("standardised", "mahalanobis")
 NEAR = 0.05
@@ -177,6 +179,92 @@ class Membership(_InSpace):
             "advantage_chance": float(min(MEAN_MAXIMUM * np.sqrt((n + m) / (n * m)), 1.0)),
         }
         return Measured(float(each.mean()), float(np.sqrt(sum(errors))), parts, records=each)
+
+
+@dataclass(frozen=True, repr=False)
+class Linkability(_InSpace):
+    """How often two intruders who know different columns of a person meet in the same released record.
+
+    One looks for the released record nearest in the columns ``known``, one in the columns ``other``; a release that
+    brings them together lets two files about the same people be joined. Nearest records share a link, so the value is
+    the mean over the original's records of the probability that both choose the same. No record is paired with another:
+    the release may have any number of rows. `per_record` gives each original's.
+
+    Parameters
+    ----------
+    known, other : list of column names
+        What each of them knows; no column is in both.
+    holdout : DataFrame, array or path, optional
+        Records of the same population from which the release was not made.
+    distance : "standardised" or "mahalanobis"
+        As in `RecordLinkage`.
+
+    Notes
+    -----
+    anonymeter's linkability with one neighbour, whose distances are scaled by ranges instead. ``error`` is the standard
+    error over records. ``parts``: ``chance``, that of two records chosen at random; with a holdout the value for its
+    records (``holdout``), and (value - holdout) / (1 - holdout), the ``excess`` that comes from being in the file.
+
+    Examples
+    --------
+    >>> file = pd.DataFrame({"age": [20, 30, 40, 50], "pay": [1, 2, 3, 4]})
+    >>> float(Linkability("age", "pay")(file, pd.concat([file, file], ignore_index=True)))
+    0.5
+    """
+
+    label: ClassVar[str] = "linkability"
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    reference: ClassVar[str] = "Giomi, Boenisch, Wehmeyer and Tasnadi (2023), PoPETs 2023(2), 312-328"
+
+    known: Names = checked(None, frames.as_names, required=True)
+    other: Names = checked(None, frames.as_names, required=True)
+    holdout: Any = checked(None, OtherFile.of)
+    distance: str = checked("standardised", check_choice, options=DISTANCES)
+
+    @property
+    def follows(self) -> str:
+        """The people whom both know."""
+        return "original"
+
+    def uses(self, original: pd.DataFrame) -> frames.Labels:
+        """The columns of the one and then of the other."""
+        known, other = (frames.pick(self.name, names, original) for names in (self.known, self.other))
+        both = [str(c) for c in known if c in other]
+        if both:
+            raise InputError("known and other must name different columns", ", ".join(both), "Name each column once")
+        return known + other
+
+    def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
+        """Link by each set of columns, and see whether the links meet."""
+        names: Any = self.known
+        split = list(state.columns[: len(names)]), list(state.columns[len(names) :])
+        sides = [self._places(state[c], released[c]) for c in split]
+        kinds = [np.unique(points, axis=0, return_inverse=True) for _, points, _ in sides]
+        trees, at = [BoxTree.of(k[0]) for k in kinds], [k[1].reshape(-1) for k in kinds]
+
+        def meetings(which: int) -> Array:
+            links = [nearest(tree, side[which]) for tree, side in zip(trees, sides, strict=True)]
+            size = [np.add.reduceat(np.bincount(a)[k.points], k.edges[:-1]) for a, k in zip(at, links, strict=True)]
+            # every tie of the one with every tie of the other, by person
+            first, second = links
+            row = np.repeat(np.arange(len(first.counts)), first.counts * second.counts)
+            a = np.repeat(first.points, np.repeat(second.counts, first.counts))
+            turn = np.arange(len(row)) - np.repeat(
+                np.cumsum(first.counts * second.counts), first.counts * second.counts
+            )
+            b = second.points[second.edges[row] + turn % second.counts[row]]
+            cells, counts = np.unique(at[0] * len(kinds[1][0]) + at[1], return_counts=True)
+            wanted = a * len(kinds[1][0]) + b
+            place = np.minimum(np.searchsorted(cells, wanted), len(cells) - 1)
+            together = np.bincount(row, np.where(cells[place] == wanted, counts[place], 0), minlength=len(size[0]))
+            return np.asarray(together / (size[0] * size[1]), dtype=np.float64)
+
+        each = meetings(0)
+        value, parts = float(each.mean()), {"chance": 1.0 / len(released)}
+        if self.holdout is not None:
+            parts |= beyond(value, float(meetings(2).mean()))
+        error = float(each.std(ddof=1) / np.sqrt(len(each))) if len(each) > 1 else 0.0
+        return Measured(value, error, parts, records=each)
 
 
 def _distances(tree: cKDTree, points: Array) -> Array:

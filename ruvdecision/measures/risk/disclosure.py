@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 
 from ...checks import check_choice, check_integer, check_number, checked
 from ...errors import InputError, UnsupportedError
@@ -17,11 +18,14 @@ from .. import frames
 from ..base import Measured
 from ..missing import IMPUTED, KNOWN
 from ..utility.cluster import METHODS, check_cluster_count, cluster_labels
-from ..utility.distance import Eigenvalues
+from ..utility.distance import robust_covariance
 from .coordinates import Space, distinct
 from .linkage import DISTANCES
 from .neighbours import BoxTree, Links, nearest
-from .records import PairedMeasure, RecordPairs
+from .records import OtherFile, PairedMeasure, RecordPairs, beyond
+
+ISOLATED = 0.05
+"""A released record farther than this from every other, in standard deviations, is isolated; sdcMicro's k and k2."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,7 +35,12 @@ class _AfterLinkage(PairedMeasure):
     He links original to released. Where several released records are equally near he takes the mean of their numbers,
     or one of their categories at random. Missing values, ``missing="pairwise"``: he links as in `RecordLinkage`;
     records whose unknown value is missing have nothing to lose and no number, and a blank tells him nothing.
+
+    Nobody's own record is looked for, so the release may have any number of rows: of one that is part of the original
+    by its row labels the records that it has count, of any other (a synthetic file) all records of the original.
     """
+
+    unpaired: ClassVar[bool] = True
 
     missing_choices: ClassVar[tuple[str, ...]] = KNOWN
     own_missing: ClassVar[tuple[str, ...]] = ("pairwise",)
@@ -53,10 +62,15 @@ class _AfterLinkage(PairedMeasure):
         """Scales of the known columns and the truth."""
         return Space(self.name, self.distance, original.iloc[:, :-1]), original.iloc[:, -1]
 
-    def _read(self, state: tuple[Space, pd.Series], released: pd.DataFrame) -> _Reading:
-        """Link, and look up the unknown column."""
+    def _read(
+        self, state: tuple[Space, pd.Series], released: pd.DataFrame, held: pd.DataFrame | None = None
+    ) -> _Reading:
+        """Link the originals, or the records of a holdout, and look up the unknown column."""
         space, truth = state
-        pairs = RecordPairs.of(self.name, space.original, released)
+        known = None if held is None else held.iloc[:, :-1]
+        if held is not None:
+            truth = held.iloc[:, -1]
+        pairs = RecordPairs.of(self.name, space.original if known is None else known, released, alone=True)
         pairs = pairs.where(self.name, truth.notna().to_numpy(dtype=bool))
         column = released.iloc[:, -1]
         number = frames.is_number(truth) and not pd.api.types.is_bool_dtype(truth.dtype)
@@ -69,11 +83,11 @@ class _AfterLinkage(PairedMeasure):
             if column.notna().any():
                 frames.refuse_mixed(self.name, truth, column)
             a, b, _ = frames.joined_codes(truth, column)
-        gapped = space.gapped(None, released.iloc[:, :-1])
+        gapped = space.gapped(known, released.iloc[:, :-1])
         if gapped is not None:
             links = gapped[0].at(pairs.original).links(gapped[1], pairs.released)
             return _Reading(a, b, np.arange(len(b)), links, pairs, number)
-        left, right, _ = space.coordinates(None, released.iloc[:, :-1])
+        left, right, _ = space.coordinates(known, released.iloc[:, :-1])
         if left.shape[1] == 0:
             left, right = np.zeros((len(left), 1)), np.zeros((len(right), 1))
         points, places = distinct(right)
@@ -111,6 +125,10 @@ class _Reading:
         known = self.values[~np.isnan(self.values)]
         return float(known.mean() if len(known) else self.mine.mean())
 
+    def right(self, near: float) -> Array:
+        """Whether each original's value is read: a number within ``near``, or the share of links with its category."""
+        return (np.abs(self.means() - self.mine) <= near).astype(np.float64) if self.number else self.hits()
+
     def hits(self) -> Array:
         """Share of the links of each original that have its true category."""
         width = int(max(self.truth.max(), self.values.max())) + 2
@@ -143,6 +161,10 @@ class AttributeDisclosure(_AfterLinkage):
         As in `RecordLinkage`.
     within_sd : float
         How near counts as right for a number.
+    holdout : DataFrame, array or path, optional
+        Records of the same population from which the release was not made. ``parts["holdout"]`` is the share that he
+        gets right of them, what the release tells about anybody; ``parts["excess"]`` is (value - holdout) / (1 -
+        holdout), anonymeter's risk of inference.
 
     Examples
     --------
@@ -156,19 +178,23 @@ class AttributeDisclosure(_AfterLinkage):
     reference: ClassVar[str] = "Lambert (1993), Journal of Official Statistics 9, 313-331; Winkler (2004), section 4"
 
     within_sd: float = checked(0.1, check_number, low=0)
+    holdout: Any = checked(None, OtherFile.of)
 
     def compare(self, state: tuple[Space, pd.Series], released: pd.DataFrame) -> Measured:
         """Link, read, compare."""
         read = self._read(state, released)
+        near = self.within_sd * _sd(read.truth[~np.isnan(read.truth)]) * (1 + 1e-9) if read.number else 0.0
+        right = read.right(near)
         if read.number:
-            near = self.within_sd * _sd(read.truth[~np.isnan(read.truth)]) * (1 + 1e-9)
-            right = (np.abs(read.means() - read.mine) <= near).astype(np.float64)
             chance = float((np.abs(read.middle - read.mine) <= near).mean())
         else:
-            right = read.hits()
             shares = np.bincount(read.values + 1, minlength=read.truth.max() + 2) / len(read.values)
             chance = float(shares[read.mine + 1].mean())
-        return Measured(float(right.mean()), parts={"chance": chance}, records=read.pairs.along_original(right))
+        parts, value = {"chance": chance}, float(right.mean())
+        if self.holdout is not None:
+            held = self.holdout.taken(self.name, "the holdout", list(released.columns), self.missing)
+            parts |= beyond(value, float(self._read(state, released, held).right(near).mean()))
+        return Measured(value, parts=parts, records=read.pairs.along_original(right))
 
 
 @dataclass(frozen=True, repr=False)
@@ -248,7 +274,9 @@ class IntervalDisclosure(PairedMeasure):
     outlying : bool
         Multiply the width by the record's robust Mahalanobis distance, so that outliers, which are found more easily,
         count as given away sooner; each file is standardised by its own mean and standard deviation. With
-        ``width_sd=0.0005, across="any"`` sdcMicro's ``dRiskRMD``.
+        ``width_sd=0.0005, across="any"`` sdcMicro's ``dRiskRMD``, with its ``risk1``, ``risk2`` (of
+        these, records without another released one within 0.05), ``wrisk1`` and ``wrisk2`` (0.05 times the distances
+        of those records, summed, times their share) in ``parts``.
 
     Examples
     --------
@@ -300,13 +328,15 @@ class IntervalDisclosure(PairedMeasure):
             if np.isnan(values).any() or np.isnan(masked).any():
                 what = f"{self.name} has no pairwise rule for Mahalanobis distances"
                 raise UnsupportedError(what, "missing values", 'Write missing="impute" or "omit"')
+            sides = (values, "the original"), (masked, "the release")
             own, other = (
-                (v - v.mean(axis=0)) / frames.varying_spreads(self.name, v, table.columns) for v in (values, masked)
+                (v - v.mean(axis=0)) / frames.varying_spreads(self.name, v, table.columns, which) for v, which in sides
             )
-            robust = Eigenvalues(name=self.name)._robust_covariance(own, "the original")
+            robust = robust_covariance(own, "the original")
             far = np.sqrt(np.einsum("ij,ij->i", own, np.linalg.solve(robust, own.T).T))[pairs.original]
             gap = np.abs(own[pairs.original] - other[pairs.released])
             inside = gap < self.width_sd * far[:, None]
+            lone = cKDTree(other).query(other, k=min(2, len(other)))[0].reshape(len(other), -1)[:, -1][pairs.released]
         elif self.width_sd is not None:
             wide = values if self.spread_of == "original" else masked
             spread = np.array([frames.spreads(v[~np.isnan(v)]) if not np.isnan(v).all() else 0.0 for v in wide.T])
@@ -326,6 +356,9 @@ class IntervalDisclosure(PairedMeasure):
         risk = {"all": share == 1.0, "any": share > 0.0, "mean": share}[self.across].astype(np.float64)
         rates = inside.sum(axis=0) / np.maximum((~np.isnan(truth)).sum(axis=0), 1)
         parts = {str(c): float(v) for c, v in zip(table.columns, rates, strict=True)}
+        for kind, counted in enumerate((risk, risk * (lone > ISOLATED)), 1) if self.outlying else ():
+            weighted = float(counted.sum() * (counted @ far) * ISOLATED / len(risk))
+            parts |= {f"risk{kind}": float(counted.mean()), f"wrisk{kind}": weighted}
         return Measured(float(risk.mean()), parts=parts, records=pairs.along_released(risk))
 
 

@@ -128,6 +128,9 @@ class PairedMeasure(AveragedMeasure):
     in the original, so that rows left out for missing values do not break the pairs.
     """
 
+    unpaired: ClassVar[bool] = False
+    """True if files that cannot be paired are taken, too: their rows have labels that the original does not have."""
+
     def prepared(self, original: Data) -> Prepared:
         """Do once what depends on the original alone."""
         return _Paired(self, original)
@@ -145,21 +148,25 @@ class _Paired(Prepared):
         n, m = len(self.labels), frame.n
         if n == m:
             return pd.RangeIndex(n)
-        who, index = self.measure.name, frame.table.index
-        sizes = f"{n} rows in the original and {m} in the release"
-        do = "Set the respondents' key as the index of both files, or measure replicated_uniques or disclosure instead"
-        several = getattr(self.measure, "follows", "") == "released" and not getattr(self.measure, "one_to_one", False)
-        if m > n and not several:
-            what = f"{who} looks for each original's own record and cannot take more rows than the original has"
-            raise frames.PairingError(what, sizes, "Release each record at most once")
-        if not (self.labels.is_unique and (several or index.is_unique)):
-            raise frames.PairingError(f"{who} needs unique row labels to pair files of different lengths", sizes, do)
-        places = self.labels.get_indexer(index)
+        who, index, measure = self.measure.name, frame.table.index, self.measure
+        several = getattr(measure, "follows", "") == "released" and not getattr(measure, "one_to_one", False)
+        places = self.labels.get_indexer(index) if self.labels.is_unique and (several or index.is_unique) else None
         # Labels 0 to m - 1 are what a file has that was read without a key; they say nothing about who is who.
         unkeyed = isinstance(index, pd.RangeIndex) and index.equals(pd.RangeIndex(m))
-        if unkeyed or (places < 0).any():
-            raise frames.PairingError(f"{who} cannot tell whose rows were released", sizes, do)
-        return pd.Index(places)
+        if places is not None and not unkeyed and (places >= 0).all() and (several or m < n):
+            return pd.Index(places)
+        if isinstance(measure, PairedMeasure) and measure.unpaired:
+            return pd.RangeIndex(n, n + m)
+        sizes = f"{n} rows in the original and {m} in the release"
+        instead = "or measure replicated_uniques, linkability or disclosure instead"
+        do = f"Set the respondents' key as the index of both files, {instead}"
+        what = "cannot tell whose rows were released"
+        if m > n and not several:
+            what = "looks for each original's own record and cannot take more rows than the original has"
+            do = f"Release each record at most once, {instead}"
+        elif places is None:
+            what = "needs unique row labels to pair files of different lengths"
+        raise frames.PairingError(f"{who} {what}", sizes, do)
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,14 +179,19 @@ class RecordPairs:
     """How many rows each table has."""
 
     @classmethod
-    def of(cls, who: str, original: pd.DataFrame, released: pd.DataFrame) -> RecordPairs:
-        """Rows with the same label; those that only one table has are in no pair."""
+    def of(cls, who: str, original: pd.DataFrame, released: pd.DataFrame, alone: bool = False) -> RecordPairs:
+        """Rows with the same label; those that only one table has are in no pair.
+
+        With ``alone`` all originals count where no label is the same; their partner is then any row.
+        """
         rows = len(original), len(released)
         if original.index.equals(released.index):
             both = np.arange(len(original))
             return cls(both, both, rows)
         where = original.index.get_indexer(released.index)
         kept = np.flatnonzero(where >= 0)
+        if alone and len(kept) == 0 and len(original) and len(released):
+            return cls(np.arange(len(original)), np.zeros(len(original), dtype=np.int64), rows)
         if len(kept) == 0:
             raise frames.no_row(who, "no complete pair")
         return cls(where[kept].astype(np.int64), kept, rows)
@@ -200,6 +212,11 @@ class RecordPairs:
     def along_released(self, risk: Array) -> Array:
         """One entry per released record, NaN for those without a partner."""
         return _placed(risk, self.released, self.rows[1])
+
+
+def beyond(value: float, baseline: float) -> dict[str, float]:
+    """What an attack on people outside the file achieves, and how much more that on those inside does."""
+    return {"holdout": baseline, "excess": (value - baseline) / (1.0 - baseline) if baseline < 1 else 0.0}
 
 
 def _placed(values: Array, where: Ints, size: int) -> Array:

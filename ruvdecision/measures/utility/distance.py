@@ -26,6 +26,19 @@ TOGETHER = 8
 """Directions that are projected on at a time."""
 MCD_ROWS, MCD_STARTS = 1500, 100
 """Records, and sets of them, that the search for a robust covariance starts from."""
+PISON_RAW = (
+    (0.262024211897096, 0.604756680630497),
+    (0.673292623522027, 0.691365864961895),
+    (-1.42764571687802, 1.26263336932151),
+    (-1.06141115981725, 1.28907991440387),
+)
+PISON_FINAL = (
+    (1.11098143415027, 1.5182890270453),
+    (3.11101712909049, 1.91401056721863),
+    (-1.02842572724793, 1.67659883081926),
+    (-0.26800273450853, 1.35968562893582),
+)
+"""Coefficients of `_small_file` for the half of the records, and for those near it."""
 ALL_PAIRS = 50_000
 """Most records of a file all of whose distances are taken."""
 KEPT = 20_000_000
@@ -370,24 +383,8 @@ class Eigenvalues(SummedMeasure, WeightedMeasure):
     def _robust(self, table: pd.DataFrame, which: str) -> Array:
         values = numeric(self.name, table, which)
         scaled = (values - values.mean(axis=0)) / varying_spreads(self.name, values, table.columns, which)
-        return np.asarray(np.linalg.eigvalsh(self._robust_covariance(scaled, which))[::-1])
-
-    def _robust_covariance(self, scaled: Array, which: str) -> Array:
-        """Minimum covariance determinant, half of the records, then of those within the 97.5 % ellipsoid.
-
-        Factors for consistency under the normal are those of R's covMcd.
-        """
-        n, p = scaled.shape
-        half = (n + p + 1) // 2
-        mean, covariance = _smallest_half(scaled, half, as_generator(self.seed))
-        spread = np.linalg.eigvalsh(covariance)
-        if n <= p or not spread[0] > 1e-12 * max(float(spread[-1]), 1e-300):
-            what = "Robust eigenvalues need columns that vary in any half of the records, none a function of others"
-            raise InputError(what, f"{n} rows, {p} columns in {which}", "Write robust=False, or use fewer columns")
-        raw = covariance * (half / (half - 1) * _consistent(half / n, p))
-        away = scaled - mean
-        near = np.einsum("ij,ij->i", away, np.linalg.solve(raw, away.T).T) < special.chdtri(p, 0.025)
-        return np.cov(scaled[near].T).reshape(p, p) * _consistent(float(near.mean()), p)
+        flat = which == "the release"  # the original's eigenvalues divide
+        return np.asarray(np.linalg.eigvalsh(robust_covariance(scaled, which, self.seed, flat))[::-1]).clip(0)
 
 
 @dataclass(frozen=True, repr=False)
@@ -492,11 +489,53 @@ def _smallest_half(x: Array, half: int, rng: np.random.Generator) -> tuple[Array
     return mean[place], covariance[place]
 
 
+def robust_covariance(scaled: Array, which: str, seed: int = 0, flat: bool = False) -> Array:
+    """Minimum covariance determinant: of half of the records, then of those within its 97.5 % ellipsoid.
+
+    Factors for consistency under the normal and for small files are those of R's covMcd. Half of the records may lie on
+    a plane, as groups of equal records do: then, if ``flat`` may be, the covariance of all records on it.
+    """
+    n, p = scaled.shape
+    half = (n + p + 1) // 2
+    mean, covariance = _smallest_half(scaled, half, as_generator(seed))
+    spread, axes = np.linalg.eigh(covariance)
+    none = spread <= 1e-12 * max(float(spread[-1]), 1e-300)
+    away = scaled - mean
+    if n <= p or (none.any() and not flat):
+        what = "Robust eigenvalues need columns that vary in any half of the records, none a function of others"
+        raise InputError(what, f"{n} rows, {p} columns in {which}", "Write robust=False, or use fewer columns")
+    if none.any():
+        on = (np.abs(away @ axes[:, none]) < 1e-6).all(axis=1)
+        return np.cov(scaled[on].T).reshape(p, p)
+    raw = covariance * (half / (half - 1) * _consistent(half / n, p) * _small_file(n, p, PISON_RAW))
+    near = np.einsum("ij,ij->i", away, np.linalg.solve(raw, away.T).T) < special.chdtri(p, 0.025)
+    if near.all():
+        return np.cov(scaled.T).reshape(p, p)
+    return np.cov(scaled[near].T).reshape(p, p) * (_consistent(float(near.mean()), p) * _small_file(n, p, PISON_FINAL))
+
+
 def _consistent(share: float, p: int) -> float:
     """Normal variance over that of the innermost share of p normal variables."""
     if share >= 1:
         return 1.0
     return share / float(special.gammainc(p / 2 + 1, special.chdtri(p, 1 - share) / 2))
+
+
+def _small_file(n: int, p: int, table: tuple[tuple[float, float], ...]) -> float:
+    """The factor of Pison, Van Aelst and Willems (2002) for half of n records; none for very small files.
+
+    One and two variables have laws of their own, 1 - exp(a) / n^b; of more, the law goes through -a / p^b at
+    n = 2 p^2 and n = 3 p^2.
+    """
+    if p > 2:
+        at = np.log([2.0 * p * p, 3.0 * p * p])
+        low, high = (np.log(-a) - b * np.log(p) for a, b in table[2:])
+        b = (low - high) / (at[1] - at[0])
+        a = low + b * at[0]
+    else:
+        a, b = table[p - 1]
+    left = 1.0 - np.exp(a - b * np.log(n))
+    return 1.0 / float(left) if n > max(10, 2 * p + 4) else 1.0
 
 
 def wasserstein(first: ArrayLike, second: ArrayLike, order: float = 1.0) -> float:

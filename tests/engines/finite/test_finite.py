@@ -398,6 +398,7 @@ def test_noise_after_a_matrix_and_on_new_records():
     )
 
 
+@pytest.mark.slow
 def test_noise_on_several_records_is_averaged_over_releases():
     belief = random_belief(np.random.default_rng(8), records=2)
     user = User(belief, Record(0), Quadratic())

@@ -338,6 +338,7 @@ def test_noise_then_rounding_with_errors():
     np.testing.assert_allclose(found, np.array(weight) / sum(weight), rtol=1e-6, atol=1e-10)
 
 
+@pytest.mark.campaign(2)
 @pytest.mark.parametrize(
     ("noise", "law"),
     [
@@ -576,6 +577,7 @@ def test_units_do_not_matter(seed, scale, shift):
 # -- calibration -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.campaign(3)
 @pytest.mark.parametrize(
     "mask",
     [
@@ -597,6 +599,7 @@ def test_claims_are_kept_normal_prior(mask):
     assert abs(right - claimed) < 4 * np.sqrt(claimed * (1 - claimed) / 250)
 
 
+@pytest.mark.campaign(2)
 @pytest.mark.parametrize(
     "mask",
     [

@@ -71,6 +71,7 @@ def chains(n, v, unit=1.0):
     return found
 
 
+@pytest.mark.campaign(6)
 @pytest.mark.parametrize("n", [1, 2, 10])
 @pytest.mark.parametrize("v", SIZES)
 @pytest.mark.parametrize("doubt", [0.0, 1e-12, 1.0, 1e12, "flat"])
@@ -169,6 +170,7 @@ def check_vector(belief, mask, noise, names, weights=None, rng=None):
 KINDS = list(itertools.product(["even", "units", "directions"], repeat=3))
 
 
+@pytest.mark.campaign(6)
 @pytest.mark.parametrize("kinds", KINDS, ids=[", ".join(k) for k in KINDS])
 def test_nearly_singular_covariances(kinds):
     """Condition 1e13 of the population's, the prior's and the noise's covariance, in all combinations."""
@@ -181,6 +183,7 @@ def test_nearly_singular_covariances(kinds):
                 check_vector(belief, mask, level * noise, ("mu", "new", "first", "average"), rng=rng)
 
 
+@pytest.mark.campaign(4)
 @pytest.mark.parametrize("level", [1e-12, 1.0, 1e12])
 @pytest.mark.parametrize("prior", ["flat", "known", "half known", "proper"])
 def test_priors_and_weights_of_condition_1e14(level, prior):
@@ -216,6 +219,7 @@ def test_fifty_variables(level):
 # -- posterior means far from the origin -----------------------------------------------------------------------
 
 
+@pytest.mark.campaign(3)
 @pytest.mark.newest
 @pytest.mark.parametrize("n", [10, 10**6])
 @pytest.mark.parametrize("offset", [0.0, 1e8, -1e15])

@@ -92,6 +92,7 @@ def test_drawing_agrees_with_the_closed_form():
     assert abs(found[0] - exact) < 4 * error[0]
 
 
+@pytest.mark.slow
 def test_posterior_of_one_release_agrees_with_the_exact_law():
     belief = NormalBelief(records=8, variance=1.5, prior="flat")
     release = np.array([0.3, 1.2, 4.0, -1.0, 2.2, 2.0, 0.1, 3.1])
@@ -103,6 +104,7 @@ def test_posterior_of_one_release_agrees_with_the_exact_law():
         assert float(drawn.var()) == pytest.approx(law.var(), rel=4 * np.sqrt(2.5 / n))
 
 
+@pytest.mark.slow
 def test_other_losses_masks_data_and_variables():
     belief = NormalBelief(records=6, variance=1.0, prior_variance=1.0)
     masks = [

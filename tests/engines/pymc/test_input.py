@@ -259,6 +259,7 @@ def test_shuffled_rows_of_records_that_differ() -> None:
 # -- models that break, machines that lack -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_prior_that_breaks_before_any_data() -> None:
     def broken(n):
         import pymc as pm

@@ -245,6 +245,7 @@ CHAIN_CASES += [("exponential", "round-noise"), ("weibull", "random-round-noise"
 CHAIN_CASES += [("student", chain) for chain in ("round-noise", "bottomcode-noise", "noise-round")]
 
 
+@pytest.mark.campaign(4)
 @pytest.mark.parametrize(("model", "chain"), CHAIN_CASES)
 def test_jumps_and_kinks(model: str, chain: str) -> None:
     mask, likelihood, cuts = CHAINS[chain]
@@ -256,6 +257,7 @@ def test_jumps_and_kinks(model: str, chain: str) -> None:
         check(model, mask, brute, ruv.Record(row), doubt=1e-3 if cautious else 1e-5)
 
 
+@pytest.mark.campaign(4)
 @pytest.mark.parametrize("sd", [0.02, 0.4, 9.0])
 @pytest.mark.parametrize("model", MODELS)
 def test_records_that_were_not_released(model: str, sd: float) -> None:
@@ -352,6 +354,7 @@ def test_counts_are_summed_until_nothing_is_left(mask, released, likelihood, row
 # -- sampling takes the same laws ------------------------------------------------------------------------
 
 
+@pytest.mark.campaign(2)
 @pytest.mark.parametrize(("name", "chain"), [("lognormal", "round-noise"), ("lognormal", None)])
 def test_sampling_agrees(name: str, chain: str | None) -> None:
     if chain is None:

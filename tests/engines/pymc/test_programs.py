@@ -73,6 +73,7 @@ def whole(outputs: Any, inputs: Any) -> Any:
         return pytensor.function(many, graphs, mode=cheap_mode(), on_unused_input="ignore")
 
 
+@pytest.mark.campaign(3)
 @pytest.mark.parametrize("build", [normal, gamma, students, vectors])
 @pytest.mark.parametrize("n", [1, 4])
 def test_a_program_gives_what_the_function_gives(build: Any, n: int) -> None:
@@ -86,6 +87,7 @@ def test_a_program_gives_what_the_function_gives(build: Any, n: int) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-13)
 
 
+@pytest.mark.campaign(2)
 @pytest.mark.parametrize("build", [normal, gamma, students, vectors])
 def test_all_at_once_is_one_after_the_other(build: Any) -> None:
     compiled = compiled_model(PyMCBelief(build), 3)

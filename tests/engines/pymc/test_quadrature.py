@@ -114,6 +114,7 @@ LOSSES = {
 }
 
 
+@pytest.mark.campaign(4)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_known_variance_is_the_exact_study(beliefs, target, loss):
@@ -153,6 +154,7 @@ def _mask_seed():
     return next(iter(replicate_seeds(SEED, 1)))[1]
 
 
+@pytest.mark.slow
 def test_several_variables_are_the_exact_study():
     cov, prior = np.array([[2.0, 0.8], [0.8, 1.0]]), np.array([[3.0, 1.0], [1.0, 2.0]])
 
@@ -278,6 +280,7 @@ def test_a_function_that_is_a_parameter_is_that_parameter(beliefs, loss):
         assert plain.diagnostics["node_error"][0] <= 1e-8
 
 
+@pytest.mark.slow
 def test_a_function_that_turns_is_summed_over_nodes(beliefs):
     target = Functional(lambda m, s: (m - 1) ** 2, of=[Parameter("mu"), Parameter("sigma")])
     found = solved(beliefs["mean_and_sd"], target, Absolute(), [Noise(sd=0.8)])
@@ -414,6 +417,7 @@ def test_replicates_and_planning(beliefs):
     assert found.uncertainty[0] == pytest.approx(float(truth.uncertainty[0]), rel=1e-9) and found.error[0] < 1e-9
 
 
+@pytest.mark.slow
 def test_users_are_solved_together_and_progress_is_told(beliefs):
     users = [User(beliefs["mean_and_sd"], t, Quadratic()) for t in (Record(0), Parameter("sigma"))]
     shares_done = []
@@ -425,6 +429,7 @@ def test_users_are_solved_together_and_progress_is_told(beliefs):
     assert shares_done[-1] == pytest.approx(1.0) and len({*both[0].diagnostics["marginalization"]}) == 2
 
 
+@pytest.mark.slow
 def test_any_loss_and_listed_estimates(beliefs):
     belief, masks = beliefs["mean_and_sd"], [Noise(sd=1.0)]
     fourth = solved(belief, Record(0), CustomLoss(lambda e, t: (e - t) ** 2), masks)

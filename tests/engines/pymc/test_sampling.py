@@ -239,6 +239,7 @@ def rounded(y, x):
     return (np.abs(x - y) <= 0.5).astype(float)
 
 
+@pytest.mark.campaign(3)
 @pytest.mark.parametrize(
     ("mask", "noise", "marginalization"),
     [

@@ -11,7 +11,17 @@ from scipy.stats import wasserstein_distance
 
 import ruvdecision as ruv
 from ruvdecision.errors import InputError
-from ruvdecision.measures import ClosestRecord, Disclosure, LDiversity, Membership, ReplicatedUniques, TCloseness
+from ruvdecision.measures import (
+    AttributeDisclosure,
+    ClosestRecord,
+    Disclosure,
+    IntruderError,
+    LDiversity,
+    Linkability,
+    Membership,
+    ReplicatedUniques,
+    TCloseness,
+)
 
 approx = pytest.approx
 
@@ -138,3 +148,88 @@ def test_a_missing_target_is_one_value() -> None:
     table = pd.DataFrame({"k": [1, 1, 1, 1], "t": ["p", None, None, "p"]})
     assert LDiversity("k", "t").diversity(table, table).tolist() == [2, 2, 2, 2]
     assert float(LDiversity("k", "t", kind="entropy")(table, table)) == approx(2)
+
+
+# -- linkage and inference without pairs ---------------------------------------------------------------
+
+
+def rounded(seed: int, n: int) -> pd.DataFrame:
+    """Coarse numbers, so that records tie."""
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(rng.normal(size=(n, 3)).round(), columns=list("abc"))
+    return table.assign(g=rng.choice(list("uvw"), n, p=[0.6, 0.3, 0.1]), t=rng.choice(list("pqr"), n))
+
+
+def ties(asking: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """Which records are nearest, with all distances."""
+    distance = cdist(asking, asked)
+    return distance <= distance.min(axis=1, keepdims=True) + 1e-9
+
+
+@pytest.mark.parametrize(("n", "m"), [(25, 40), (40, 25), (30, 30), (1, 5)])
+def test_linkability_by_all_distances(n: int, m: int) -> None:
+    original, released, held = rounded(1, n), rounded(2, m), rounded(3, 20)
+
+    def expected(file: pd.DataFrame) -> np.ndarray:
+        sd = original[["a", "b", "c"]].std().fillna(1) + (original[["a", "b", "c"]].std().fillna(0) == 0) * 1e300
+        first = ties(file[["a"]] / sd["a"], released[["a"]] / sd["a"])
+        second = ties(file[["b", "c"]] / sd[["b", "c"]], released[["b", "c"]] / sd[["b", "c"]])
+        return (first & second).sum(axis=1) / (first.sum(axis=1) * second.sum(axis=1))
+
+    measure = Linkability("a", ["b", "c"], holdout=held)
+    value = measure(original, released)
+    np.testing.assert_allclose(measure.per_record(original, released), expected(original), rtol=1e-12)
+    assert value == approx(expected(original).mean()) and value.parts["chance"] == 1 / m
+    baseline = expected(held).mean()
+    assert value.parts["holdout"] == approx(baseline)
+    assert value.parts["excess"] == approx((value - baseline) / (1 - baseline))
+
+
+def test_linkability_of_a_copy_and_of_another_sample() -> None:
+    rng = np.random.default_rng(4)
+    file, other, held = (pd.DataFrame(rng.normal(size=(400, 4)), columns=list("abcd")) for _ in range(3))
+    measure = Linkability(["a", "b"], ["c", "d"], holdout=held)
+    assert measure(file, file) == 1 and measure(file, file).parts["excess"] == 1
+    apart = measure(file, other)
+    assert abs(apart - 1 / 400) < 5 * (apart.error + 0.01) and abs(apart.parts["excess"]) < 0.02
+    mixed = Linkability("g", "t")(rounded(5, 50), rounded(6, 80))  # categories alone: every record of a class ties
+    counts = pd.crosstab(rounded(6, 80)["g"], rounded(6, 80)["t"])
+    chance = [counts.loc[g, t] / (counts.loc[g].sum() * counts[t].sum()) for g, t in rounded(5, 50)[["g", "t"]].values]
+    assert mixed == approx(np.mean(chance))
+    with pytest.raises(InputError, match="different columns"):
+        Linkability("a", ["a", "b"])(file, file)
+
+
+@pytest.mark.parametrize(("n", "m"), [(25, 40), (40, 25)])
+def test_attributes_are_read_from_releases_of_any_length(n: int, m: int) -> None:
+    """No row of such a file is anybody's: all originals count, each with the released records nearest to it."""
+    original, released, held = rounded(1, n), rounded(2, m), rounded(3, 20)
+    known, sd = ["a", "b"], original[["a", "b", "c"]].std()
+    near = [ties(file[known] / sd[known], released[known] / sd[known]) for file in (original, held)]
+    read = [(w @ released["c"].to_numpy()) / w.sum(axis=1) for w in near]
+    right = [np.abs(r - f["c"]) <= 0.5 * sd["c"] for r, f in zip(read, (original, held), strict=True)]
+    measure = AttributeDisclosure("c", known, within_sd=0.5, holdout=held)
+    value = measure(original, released)
+    assert value == approx(right[0].mean()) and value.parts["holdout"] == approx(right[1].mean())
+    assert measure.per_record(original, released).tolist() == right[0].astype(float).tolist()
+    wrong = IntruderError("c", known)(original, released)
+    assert wrong.parts["error"] == approx(np.sqrt(np.mean((read[0] - original["c"]) ** 2)))
+    hits = (near[0] & (released["t"].to_numpy() == original[["t"]].to_numpy())).sum(axis=1) / near[0].sum(axis=1)
+    assert AttributeDisclosure("t", known)(original, released) == approx(hits.mean())
+    blanked = released.mask(np.random.default_rng(7).random(released.shape) < 0.2)
+    assert 0 <= AttributeDisclosure("t", known)(original, blanked) <= 1
+
+
+def test_groups_of_a_release_of_another_length_are_by_its_own_values() -> None:
+    original, released = rounded(1, 60), rounded(2, 90)
+    value = AttributeDisclosure("t", ["a", "b"], by="g")(original, released)
+    parts = [f[f["g"] == "u"].reset_index(drop=True) for f in (original, released)]
+    assert value.parts["g=u"] == approx(float(AttributeDisclosure("t", ["a", "b"])(*parts)))
+
+
+def test_part_of_the_original_counts_alone() -> None:
+    """Labels tell who is in the release: the others are not asked about, as in files of one length."""
+    original = rounded(1, 30).set_axis([f"p{i}" for i in range(30)])
+    some = original.iloc[5:12]
+    each = AttributeDisclosure("t", ["a", "b", "c"]).per_record(original, some)
+    assert np.isnan(each[:5]).all() and np.isnan(each[12:]).all() and not np.isnan(each[5:12]).any()
