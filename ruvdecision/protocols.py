@@ -45,7 +45,7 @@ class Value(NamedTuple):
         """The same with this shape, broadcast."""
         return Value(np.broadcast_to(self.value, shape), np.broadcast_to(self.error, shape))
 
-    def times(self, factor: ArrayLike) -> Value:
+    def times(self, factor: float) -> Value:
         """The value and its error times a factor that is not negative."""
         return Value(np.asarray(self.value * factor), np.asarray(self.error * factor))
 

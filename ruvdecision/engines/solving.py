@@ -99,11 +99,8 @@ def solve(
     jobs = _jobs(alone)
     plans = [alone[job[0]].together([alone[i].problem.user for i in job]) for job in jobs]
     apart = executor is not None or checkpoint is not None
-    pieces = [
-        (j, group)
-        for j, plan in enumerate(plans)
-        for group in (plan.pieces if apart or plan.always_cut else [list(range(len(masks)))])
-    ]
+    cut = [plan.pieces if apart or plan.always_cut else [list(range(len(masks)))] for plan in plans]
+    pieces = [(j, group) for j, groups in enumerate(cut) for group in groups]
     # Users of the same release stand side by side, so that what is finished early is whole releases.
     pieces.sort(key=lambda piece: piece[1][0])
     results: list[Any] = []
@@ -160,11 +157,8 @@ def _plain(solution: Solution, count: int) -> Columns:
 def _leaves(name: str, user: Any) -> Leaves:
     if not isinstance(user, Panel):
         return [(name, user)]
-    return [
-        leaf
-        for label, member in zip(user.names, user.members, strict=True)
-        for leaf in _leaves(f"{name}[{label}]", member)
-    ]
+    members = zip(user.names, user.members, strict=True)
+    return [leaf for label, member in members for leaf in _leaves(f"{name}[{label}]", member)]
 
 
 def _jobs(plans: Sequence[Plan]) -> list[list[int]]:

@@ -86,12 +86,8 @@ def least_vector(posterior: Posterior, risk: Callable[[Array], float]) -> Array:
     order = np.argsort(values, kind="stable")
     best, least = starts[order[0]], values[order[0]]
     for i in order[:3]:
-        tried = minimize(
-            lambda z: risk(mean + sd * z),
-            (starts[i] - mean) / sd,
-            method="BFGS",
-            options={"gtol": 1e-9, "maxiter": 200},
-        )
+        start, options = (starts[i] - mean) / sd, {"gtol": 1e-9, "maxiter": 200}
+        tried = minimize(lambda z: risk(mean + sd * z), start, method="BFGS", options=options)
         if tried.fun < least:
             best, least = mean + sd * tried.x, float(tried.fun)
     for size in (0.1, 1e-3):

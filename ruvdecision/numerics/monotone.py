@@ -56,11 +56,8 @@ def check_decreasing(function: Callable[[Array], Array], known: Array, what: str
         values = function(nodes)
     missing = np.isnan(values)
     if np.any(missing):
-        raise InputError(
-            f"The {what} must be a number for every U between {low:.6g} and {high:.6g}",
-            f"NaN at U = {float(nodes[missing][0]):.6g}",
-            "Choose a function that is defined there",
-        )
+        what = f"The {what} must be a number for every U between {low:.6g} and {high:.6g}"
+        raise InputError(what, f"NaN at U = {float(nodes[missing][0]):.6g}", "Choose a function that is defined there")
     # Neighbours closer than rounding may tie; anything farther apart must fall.
     far = np.diff(nodes) > 1e-9 * (high - low)
     slack = 4 * np.finfo(float).eps * np.abs(values[:-1])
@@ -68,11 +65,9 @@ def check_decreasing(function: Callable[[Array], Array], known: Array, what: str
         rises = np.where(far, ~(values[1:] < values[:-1]), values[1:] > values[:-1] + slack)
     if np.any(rises):
         i = int(np.flatnonzero(rises)[0])
-        raise InputError(
-            f"The {what} must be strictly decreasing between U = {low:.6g} and {high:.6g}",
-            f"f({nodes[i]:.6g}) = {values[i]:.6g} and f({nodes[i + 1]:.6g}) = {values[i + 1]:.6g}",
-            "Choose a function that falls as U grows, such as lambda u: 1 / (1 + u)",
-        )
+        got = " and ".join(f"f({x:.6g}) = {y:.6g}" for x, y in zip(nodes[i : i + 2], values[i : i + 2], strict=True))
+        what = f"The {what} must be strictly decreasing between U = {low:.6g} and {high:.6g}"
+        raise InputError(what, got, "Choose a function that falls as U grows, such as lambda u: 1 / (1 + u)")
 
 
 def solve_decreasing(function: Callable[[float], float], value: float) -> float:

@@ -375,12 +375,9 @@ class FiniteLaw:
 
     def _room(self, size: int) -> None:
         if size > self.limit:
-            raise TooManyReleases(
-                f"Enumeration would hold {size} combinations of releases and target values",
-                f"a limit of {self.limit}",
-                "Use Enumeration(limit=...) with a larger limit, fewer outcomes, or pass data= so that releases are "
-                "drawn",
-            )
+            what = f"Enumeration would hold {size} combinations of releases and target values"
+            do = "Use Enumeration(limit=...) with a larger limit, fewer outcomes, or pass data= so that releases are "
+            raise TooManyReleases(what, f"a limit of {self.limit}", do + "drawn")
 
 
 class TooManyReleases(UnsupportedError):

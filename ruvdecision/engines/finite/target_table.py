@@ -128,12 +128,9 @@ def target_table(belief: FiniteBelief, target: BaseTarget, limit: int) -> Target
     tracked = len(rows) + new
     combinations = size**tracked
     if combinations * states > limit:
-        raise UnsupportedError(
-            f"{target.describe()} depends on {tracked} records with {size} outcomes each, {size}^{tracked} "
-            "combinations",
-            f"a limit of {limit}",
-            "Ask for Record(j), Average() or the state, or use Enumeration(limit=...) with a larger limit",
-        )
+        many = f"{tracked} records with {size} outcomes each, {size}^{tracked} combinations"
+        do = "Ask for Record(j), Average() or the state, or use Enumeration(limit=...) with a larger limit"
+        raise UnsupportedError(f"{target.describe()} depends on {many}", f"a limit of {limit}", do)
     grid = np.indices((states, *(size,) * tracked)).reshape(1 + tracked, -1)
     values, place = np.unique(target.in_files(_Grid(belief, rows, grid)), axis=0, return_inverse=True)
     place = place.reshape(states, combinations)

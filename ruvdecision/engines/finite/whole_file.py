@@ -59,11 +59,8 @@ class PossibleFiles:
         logs = np.zeros((len(belief.states), len(counts)))
         for s, law in enumerate(log_law):
             # An outcome that cannot be, and that nobody has, costs nothing: 0 times minus infinity is 0 here.
-            logs[s] = (
-                ways
-                + np.where(counts > 0, counts * np.where(counts > 0, law, 0.0), 0.0).sum(axis=1)
-                + law[codes].sum(axis=1)
-            )
+            each = np.where(counts > 0, counts * np.where(counts > 0, law, 0.0), 0.0)
+            logs[s] = ways + each.sum(axis=1) + law[codes].sum(axis=1)
         return cls(rows, codes, counts, np.exp(logs))
 
     @property

@@ -331,13 +331,8 @@ class JointBelief:
             law[start : start + len(belief.law), block * size : block * size + size] = belief.law
             start += len(belief.law)
         own_states = len(prior) - len(pair.truth.law)
-        merged = FiniteBelief(
-            np.arange(len(prior)),
-            prior / prior.sum(),
-            likelihood=law,
-            outcomes=np.arange(law.shape[1]),
-            records=pair.truth.records,
-        )
+        outcomes: dict[str, Any] = {"outcomes": np.arange(law.shape[1]), "records": pair.truth.records}
+        merged = FiniteBelief(np.arange(len(prior)), prior / prior.sum(), likelihood=law, **outcomes)
         split = len(pair.laws[0].table.values)
         table = _joined_table(
             [(block, p) for _, _, block, p in sides], len(blocks), size, split, own_states, pair.limit

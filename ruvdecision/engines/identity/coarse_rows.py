@@ -209,14 +209,8 @@ class CoarseRows:
             now[:, sure] = 0.0
             open_ = np.flatnonzero(~(sure & boxed))
             columns = rest[open_]
-            after = self._log_chance(
-                values[possible][:, columns],
-                low[possible][:, columns],
-                high[possible][:, columns],
-                columns,
-                at[:, open_],
-                now[np.ix_(open_, open_)],
-            )
+            shown_here = (table[possible][:, columns] for table in (values, low, high))
+            after = self._log_chance(*shown_here, columns, at[:, open_], now[np.ix_(open_, open_)])
             weights[t][possible] += after - before[possible]
         return weights, density.depth
 
@@ -264,10 +258,9 @@ def _check_apart(
     off = np.where(np.eye(len(total), dtype=bool), 0.0, total)
     for j in odd:
         if laws[j] is not None and len(odd) > 1 and off[j].any():
-            raise UnsupportedError(
-                f"Other noise than normal, or random rounding, on {names[j]!r}, a correlated column, must stand alone",
-                do="Use normal noise, mask one column in this way, or believe in uncorrelated columns",
-            )
+            what = f"Other noise than normal, or random rounding, on {names[j]!r}, a correlated column"
+            do = "Use normal noise, mask one column in this way, or believe in uncorrelated columns"
+            raise UnsupportedError(f"{what}, must stand alone", do=do)
     boxed = [j for j in odd if laws[j] is None]
     if len(boxed) > 4 and off[np.ix_(boxed, boxed)].any():
         what = "Intervals of more than four correlated columns are too many to integrate over"

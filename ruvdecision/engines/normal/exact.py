@@ -343,17 +343,11 @@ class Exact(BaseEngine):
                     [(w, loss.uncertainty(gaussian_of(given.record_covariance(t, c), form))) for w, t, c in kinds]
                 )
             return each.times(given.n).over(count)
-        if (
-            given.channel.location != "known"
-            or given.n * given.k > LARGEST_JOINT
-            or not loss.location_free
-            or user.actions is not None
-        ):
-            raise UnsupportedError(
-                f"{loss!r} of all {given.n} records at once is not available in closed form here",
-                do=f"Use a loss that adds up over records alike, such as Quadratic(), or at most {LARGEST_JOINT} "
-                "entries in known rows",
-            )
+        joint = given.channel.location == "known" and given.n * given.k <= LARGEST_JOINT
+        if not joint or not loss.location_free or user.actions is not None:
+            what = f"{loss!r} of all {given.n} records at once is not available in closed form here"
+            do = f"Use a loss that adds up over records alike, such as Quadratic(), or at most {LARGEST_JOINT} "
+            raise UnsupportedError(what, do=do + "entries in known rows")
         form = all_records(belief)
         return loss.uncertainty(gaussian_of(covariance_of(given, form), form)).over(count)
 

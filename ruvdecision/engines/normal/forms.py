@@ -68,10 +68,8 @@ def places_of(given: Conditioned, form: LinearForm) -> list[tuple[float, Array]]
         what = "Several records in a random sample are not available in closed form"
         raise UnsupportedError(what, do="Ask for one Record at a time")
     matrix = None if form.plain else form.matrix
-    return [
-        (p, given.record_covariance(t, c, matrix))
-        for p, t, c in given.channel.layout.places(form.terms[0].row % given.n)
-    ]
+    places = given.channel.layout.places(form.terms[0].row % given.n)
+    return [(p, given.record_covariance(t, c, matrix)) for p, t, c in places]
 
 
 def mean_covariance(given: Conditioned, form: LinearForm) -> Array:

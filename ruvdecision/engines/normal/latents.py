@@ -172,10 +172,8 @@ class ExchangeableLaw:
                 self.average, self.mean, self.rest = noise, noise + record_covariance / n, record_covariance[None] / n
                 self.split = (np.eye(len(record_covariance))[None], np.zeros((1, *record_covariance.shape)))
                 return
-            self.average, self.mean = (
-                parallel(prior_covariance + record_covariance / n, noise),
-                parallel(prior_covariance[None], record_covariance / n + noise),
-            )
+            self.average = parallel(prior_covariance + record_covariance / n, noise)
+            self.mean = parallel(prior_covariance[None], record_covariance / n + noise)
         else:
             assert prior_covariance is not None
             h, own = block.b[:, first.observed], block.r[:, first.observed[:, None], first.observed] / n
@@ -198,11 +196,8 @@ class ExchangeableLaw:
             return None
         for block, solved in zip(channel.blocks, blocks, strict=True):
             pairs = ((block.r, first.r), (block.b, first.b), (block.released, first.released))
-            if (
-                len(block.shape.sizes) > 1
-                or solved.mean_observation is None
-                or not all(x is y or np.array_equal(x, y) for x, y in pairs)
-            ):
+            alike = all(x is y or np.array_equal(x, y) for x, y in pairs)
+            if len(block.shape.sizes) > 1 or solved.mean_observation is None or not alike:
                 return None
         return cls(channel, record_covariance, prior_covariance, blocks[0])
 

@@ -57,12 +57,8 @@ class Ranks(BaseEngine):
         for mask in problem.masks:
             if not self._closed(user, mask, problem.data):
                 if user.belief.records * user.belief.k * DRAWS > LARGEST:
-                    return Refusal(
-                        "Too many records to draw from their posterior",
-                        "Use squared error and plain noise",
-                        Missing.LOSS,
-                        user.belief.records,
-                    )
+                    what, do = "Too many records to draw from their posterior", "Use squared error and plain noise"
+                    return Refusal(what, do, Missing.LOSS, user.belief.records)
                 self._channel(user.belief, mask, problem.data)
         return None
 
@@ -90,11 +86,8 @@ class Ranks(BaseEngine):
             raise InputError(what, None, "Pass release=mask.release(data, rng)")
         given = Conditioned(user.belief, self._channel(user.belief, mask, None))
         values, _ = released(user.belief, given.channel, release)
-        return self._ranked(
-            user,
-            given.means(values).records()
-            + self._residuals(user.belief, mask, given, 2 * DRAWS, np.random.SeedSequence(0)),
-        )
+        residuals = self._residuals(user.belief, mask, given, 2 * DRAWS, np.random.SeedSequence(0))
+        return self._ranked(user, given.means(values).records() + residuals)
 
     # -- in closed form ------------------------------------------------------------------------------------
 
@@ -118,11 +111,9 @@ class Ranks(BaseEngine):
             return float(mean + s2 * normal_moments(n, rank).variance)
         away = noise / (s2 + noise)
         precision = n / (s2 + noise)
-        shift = (
-            1 / precision
-            if belief.mu_covariance is None
-            else belief.mu_covariance[0, 0] / (1 + belief.mu_covariance[0, 0] * precision)
-        )
+        shift = 1 / precision
+        if belief.mu_covariance is not None:
+            shift = belief.mu_covariance[0, 0] / (1 + belief.mu_covariance[0, 0] * precision)
         return float(s2 * paired_gap(n, rank, 2 * np.arcsin(np.sqrt(away / 2))) / 2 + away**2 * shift)
 
     def _before(self, user: User) -> float:
@@ -133,12 +124,8 @@ class Ranks(BaseEngine):
         if self._closed(user, NOTHING, None):
             return float(user.loss.uncertainty(Gaussian.scalar(0.0, self._variance(user, NOTHING))).value)
         seeds = list(replicate_seeds(np.random.SeedSequence(0), 4 * DRAWS))
-        drawn = np.stack(
-            [
-                np.reshape(user.belief.draw(np.random.default_rng(s[0])), (user.belief.records, user.belief.k))
-                for s in seeds
-            ]
-        )
+        files = np.stack([user.belief.draw(np.random.default_rng(s[0])) for s in seeds])
+        drawn = files.reshape(len(seeds), user.belief.records, user.belief.k)
         return float(user.loss.uncertainty(self._ranked(user, drawn), user.actions).value)
 
     # -- by drawing ------------------------------------------------------------------------------------------
@@ -175,15 +162,12 @@ class Ranks(BaseEngine):
         found = np.empty((count, belief.records, belief.k))
         root = np.random.SeedSequence(0) if seed is None else seed
         own = np.random.SeedSequence(entropy=root.entropy, spawn_key=(*root.spawn_key, 2**31))
-        fixed = belief if belief.mu_covariance is not None else NormalBelief(
-            records=belief.records,
-            covariance=belief.record_covariance,
-            prior="known",
-            prior_mean=belief.mu_mean,
-            columns=belief.columns,
-        )  # fmt: skip
-        # Ranks do not ask which row is whose, and the belief takes all orders alike: what is drawn may stay in place.
         about = FileFacts(belief.records, tuple(belief.columns or range(belief.k)), belief.record_covariance)
+        fixed = belief
+        if belief.mu_covariance is None:
+            known = {"covariance": belief.record_covariance, "prior_mean": belief.mu_mean, "columns": belief.columns}
+            fixed = NormalBelief(records=belief.records, prior="known", **known)
+        # Ranks do not ask which row is whose, and the belief takes all orders alike: what is drawn may stay in place.
         moved = {id(f.mask) for f in resolve(mask, about) if isinstance(f.step, PermuteRows)}
         kept = tuple(part for part in mask.parts if id(part) not in moved)
         still = reduce(or_, kept) if kept else UNMASKED

@@ -132,12 +132,9 @@ class NormalPair:
             return None
         # The estimate is that of the average of all records; what is left is a matter of second moments.
         bias, covariance = residual_law(mine, theirs, [Term(Kind.AVERAGE)], form.matrix)
-        extra = (
-            covariance - theirs.covariance([Term(Kind.AVERAGE)], form.matrix)
-            if np.isfinite(covariance).all()
-            else covariance
-        )
-        return self._cost(own, mean_covariance(mine, form), bias, mean_covariance(theirs, form) + extra, form)
+        if np.isfinite(covariance).all():
+            covariance = covariance - theirs.covariance([Term(Kind.AVERAGE)], form.matrix)
+        return self._cost(own, mean_covariance(mine, form), bias, mean_covariance(theirs, form) + covariance, form)
 
     def _judged(
         self, own: User, mine: Conditioned, theirs: Conditioned, form: LinearForm, terms: Sequence[Term]
@@ -162,12 +159,7 @@ class NormalPair:
                 rest = self._cost(own, own_law[~endless], bias[~endless], covariance[~endless], form)[0]
                 value[~endless], error[~endless] = rest.value, rest.error
             return Value(value, error), believed
-        right = Gaussian.scalar(bias[:, 0], covariance[:, 0, 0]) if form.number else Gaussian(bias, covariance)
-        guess = (
-            Gaussian.scalar(np.zeros(len(own_law)), own_law[:, 0, 0])
-            if form.number
-            else Gaussian(np.zeros(bias.shape), own_law)
-        )
+        right, guess = gaussian_of(covariance, form, bias), gaussian_of(own_law, form, np.zeros(bias.shape))
         same = np.all(bias == 0, axis=-1) & np.all(own_law == covariance, axis=(-1, -2))
         if same.all():
             # The user is right: the plain uncertainty, to the last digit.
@@ -215,13 +207,10 @@ class NormalMixture:
         if not user.knows_mask:
             scale = float(np.mean(np.diag(self.belief.record_covariance)))
             self.masks, self.prior = (user.mask_prior or MaskPrior()).candidates(mask, scale, self.belief.records)
-        self.families = [
-            (
-                f.positions,
-                Conditioned(self.belief, channel_of(self.belief, self.masks[f.positions[0]], f.numbers, table)),
-            )
-            for f in Batch.of(self.masks).families
-        ]
+        self.families = []
+        for f in Batch.of(self.masks).families:
+            channel = channel_of(self.belief, self.masks[f.positions[0]], f.numbers, table)
+            self.families.append((f.positions, Conditioned(self.belief, channel)))
         self.table = table
         self.channel = self.families[0][1].channel
         refuse_open_samples(self.channel, "users who do not know the mask")

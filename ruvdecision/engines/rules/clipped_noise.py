@@ -177,7 +177,7 @@ def check_inside(x: Array, low: float, high: float) -> None:
         raise InputError(f"The records must lie between the bounds {low:g} and {high:g}", f"{outside} outside", do)
 
 
-def _moment(x: Array, v: Array, about: ArrayLike, low: float, high: float, power: int) -> Array:
+def _moment(x: Array, v: Array, about: Array, low: float, high: float, power: int) -> Array:
     """E (clip(x + e) - about)^power for power 1 or 2."""
     sd = np.sqrt(v)
     safe = np.where(sd > 0, sd, 1.0)
