@@ -22,11 +22,6 @@ from ..users.panel import Panel
 from ..users.user import Snooper, User
 from .base import Plan, Problem, Progress, part_of, plan_for, silent
 
-PIECES = 16
-"""Pieces that the masks of a user are cut into where an engine has no plan of its own.
-
-What an engine does once for all masks, such as the uncertainty before any release, is done once per piece.
-"""
 
 Leaves: TypeAlias = list[tuple[str, Any]]
 """Single users, with the names of their columns."""
