@@ -22,7 +22,6 @@ from ..users.panel import Panel
 from ..users.user import Snooper, User
 from .base import Plan, Problem, Progress, part_of, plan_for, silent
 
-
 Leaves: TypeAlias = list[tuple[str, Any]]
 """Single users, with the names of their columns."""
 Pieces: TypeAlias = list[tuple[int, list[int]]]
