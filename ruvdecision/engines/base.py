@@ -232,7 +232,7 @@ class Plan:
         """Whether files are drawn from the belief where there are no data, each with posteriors of its own."""
         return self.engine.planned
 
-    def again(self, replicates: int | None, seed: np.random.SeedSequence) -> Plan:
+    def again(self, replicates: int | None, seed: Root) -> Plan:
         """The same with other random numbers."""
         return replace(self, problem=replace(self.problem, replicates=replicates, seed=seed))
 

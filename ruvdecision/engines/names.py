@@ -40,7 +40,7 @@ def met(problem: Problem) -> Problem:
     belief = user.belief
     if isinstance(belief, TableBelief):
         return problem
-    files = _released(problem.release) if problem.data is None else [problem.data]
+    files: list[Any] = _released(problem.release) if problem.data is None else [problem.data]
     tables = [file for file in files if isinstance(file, (pd.DataFrame, pd.Series))]
     n = max((len(file) for file in files if _is_file(file)), default=None)
     if tables or user.target.by_name or _named(user):

@@ -38,8 +38,6 @@ class BayesLoss:
     """True if the loss of several records is the sum of their losses."""
     second_order = False
     """True if U is linear in the posterior covariance and depends on nothing else."""
-    measures_distance = False
-    """True if the loss asks how far an estimate is from the truth, which labels do not tell."""
     searches = False
     """True if the best estimate is searched for among numbers."""
     needs_density = False
@@ -49,6 +47,11 @@ class BayesLoss:
     def weights(self) -> Weights:
         """Weights of the components, if a loss has any: most have a field of this name."""
         return 1.0
+
+    @property
+    def measures_distance(self) -> bool:
+        """Whether the loss asks how far an estimate is from the truth, which labels do not tell."""
+        return False
 
     def adds_up(self, records: int, k: int) -> bool:
         """Whether the loss of so many records of k variables is the sum of the losses of each, all weighted alike."""

@@ -86,8 +86,8 @@ def least_vector(posterior: Posterior, risk: Callable[[Array], float]) -> Array:
     order = np.argsort(values, kind="stable")
     best, least = starts[order[0]], values[order[0]]
     for i in order[:3]:
-        start, options = (starts[i] - mean) / sd, {"gtol": 1e-9, "maxiter": 200}
-        tried = minimize(lambda z: risk(mean + sd * z), start, method="BFGS", options=options)
+        start, ends = (starts[i] - mean) / sd, {"gtol": 1e-9, "maxiter": 200}
+        tried = minimize(lambda z: risk(mean + sd * z), start, method="BFGS", options=ends)
         if tried.fun < least:
             best, least = mean + sd * tried.x, float(tried.fun)
     for size in (0.1, 1e-3):

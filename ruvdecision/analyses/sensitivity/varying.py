@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -119,7 +119,7 @@ class ArgumentStudy:
 
     max_risk: float | None = None
     call: Callable[..., RUMap]
-    arguments: Container[str]
+    arguments: Collection[str]
 
     def takes(self, name: str) -> bool:
         """True if the setting is an argument."""
@@ -219,7 +219,7 @@ class MeasuredStudy(ArgumentStudy):
     def base(self, name: str) -> object:
         """The base value of a setting."""
         if self.takes(name):
-            return self.given.get(name, self.arguments[name].default)
+            return self.given.get(name, inspect.signature(measure).parameters[name].default)
         places, setting = self._places(name)
         return getattr(self.measures[places[0]], setting)
 

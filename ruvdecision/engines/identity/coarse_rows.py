@@ -209,8 +209,8 @@ class CoarseRows:
             now[:, sure] = 0.0
             open_ = np.flatnonzero(~(sure & boxed))
             columns = rest[open_]
-            shown_here = (table[possible][:, columns] for table in (values, low, high))
-            after = self._log_chance(*shown_here, columns, at[:, open_], now[np.ix_(open_, open_)])
+            y, start, stop = (table[possible][:, columns] for table in (values, low, high))
+            after = self._log_chance(y, start, stop, columns, at[:, open_], now[np.ix_(open_, open_)])
             weights[t][possible] += after - before[possible]
         return weights, density.depth
 

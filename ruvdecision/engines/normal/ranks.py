@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -103,9 +104,9 @@ class Ranks(BaseEngine):
         belief = user.belief
         n, s2 = belief.records, float(belief.record_covariance[0, 0])
         total = channel_of(belief, mask).plain_noise()
-        assert total is not None
-        noise = float(total[0])
         rank = user.target.rank(n)
+        assert total is not None and rank is not None
+        noise = float(total[0])
         if np.isinf(noise):
             mean = np.inf if belief.mu_covariance is None else float(belief.mu_covariance[0, 0])
             return float(mean + s2 * normal_moments(n, rank).variance)
@@ -165,7 +166,11 @@ class Ranks(BaseEngine):
         about = FileFacts(belief.records, tuple(belief.columns or range(belief.k)), belief.record_covariance)
         fixed = belief
         if belief.mu_covariance is None:
-            known = {"covariance": belief.record_covariance, "prior_mean": belief.mu_mean, "columns": belief.columns}
+            known: dict[str, Any] = {
+                "covariance": belief.record_covariance,
+                "prior_mean": belief.mu_mean,
+                "columns": belief.columns,
+            }
             fixed = NormalBelief(records=belief.records, prior="known", **known)
         # Ranks do not ask which row is whose, and the belief takes all orders alike: what is drawn may stay in place.
         moved = {id(f.mask) for f in resolve(mask, about) if isinstance(f.step, PermuteRows)}
