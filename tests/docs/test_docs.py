@@ -29,6 +29,9 @@ def relative(page: Path) -> str:
     return page.relative_to(DOCS).as_posix()
 
 
+MODELS = DOCS / "howto" / "your_own_intruder.md"
+
+
 @pytest.mark.parametrize("page", [p for p in PAGES if CODE.search(p.read_text(encoding="utf-8"))], ids=relative)
 def test_code_runs_as_written(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import matplotlib.pyplot as plt
@@ -44,11 +47,54 @@ def test_code_runs_as_written(page: Path, tmp_path: Path, monkeypatch: pytest.Mo
     plt.close("all")
 
 
+CALIBRATED = {
+    "lognormal": ("incomes", 8, "Noise(sd=4)", ["Record(0)", "Parameter('mu')"]),
+    "survey": ("survey", 4, "Noise(sd=0.3)", ["Record(1, column='income')", "Parameter('mu', component='age')"]),
+    "regression": ("wages", 12, "Noise(sd=0.5)", ["Record(11)", "Parameter('beta', component='age')"]),
+    "hierarchical": ("regions", 9, "Noise(sd=1)", ["Record(0)", "Parameter('level', component='north')"]),
+    "mixture": ("two_kinds", 8, "Noise(sd=2)", ["Record(0)", "Parameter('rich')"]),
+    "counts": ("visits", 6, "Round(base=3)", ["Record(0)", "Parameter('rate')"]),
+    "categories": (
+        "answers",
+        6,
+        "Stochastic([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])",
+        ["Record(0)", "Parameter('p', component=0)"],
+    ),
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "target"), [(k, t) for k, v in CALIBRATED.items() for t in v[3]])
+def test_every_belief_of_the_page_is_calibrated(name: str, target: str) -> None:
+    """Simulation-based calibration: ranks of the truth among posterior draws are uniform."""
+    import numpy as np
+    import pandas as pd
+
+    import ruvdecision as ruv
+
+    space: dict[str, Any] = {"np": np, "pd": pd, "ruv": ruv}
+    for found in CODE.finditer(MODELS.read_text(encoding="utf-8")):
+        # The models alone: functions, and the constants that they use.
+        kept = [
+            node
+            for node in ast.parse(found[1]).body
+            if isinstance(node, ast.FunctionDef)
+            or (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id.isupper())
+        ]
+        exec(compile(ast.Module(kept, []), str(MODELS), "exec", dont_inherit=True), space)
+    builder, size, mask, _ = CALIBRATED[name]
+    belief = ruv.PyMCBelief(space[builder], size=size)
+    options = {"simulations": 100, "draws": 99, "seed": 7}
+    found = ruv.calibrate(belief, eval(f"ruv.{mask}"), eval(f"ruv.{target}"), **options)
+    assert found.passed, found
+
+
 def test_the_pages_that_were_promised_are_there() -> None:
     names = {relative(p) for p in PAGES}
     assert {
         "tutorial.md",
         "howto/other_tools.md",
+        "howto/your_own_intruder.md",
         "howto/top_earner.md",
         "howto/several_intruders.md",
         "glossary.md",

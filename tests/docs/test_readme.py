@@ -9,6 +9,7 @@ import types
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import places
 import pytest
 
@@ -120,3 +121,24 @@ def test_files_that_are_named_exist() -> None:
     assert links
     missing = [path for path in [*links, *named] if not (ROOT / path).exists()]
     assert missing == []
+
+
+@pytest.mark.slow
+def test_the_pymc_example_gives_one_answer_over_seeds() -> None:
+    """Another seed is another release: the numbers move within their errors, and the choice stays."""
+    (found,) = [b for b in blocks() if "PyMCBelief(incomes)" in b.text]
+    space: dict[str, object] = {}
+    exec("import numpy as np\nimport ruvdecision as ruv\n" + found.text, space)
+    maps = [
+        eval(f"ruv.evaluate(noises, intruder=richest, scientist=typical, data=data, seed={s})", space)
+        for s in (2, 3, 4)
+    ]  # type: ignore[arg-type]
+    maps.append(space["sampled"])
+    assert {m.choose(max_risk=0.4).release for m in maps} == {"Noise(sd=5)"}
+    for m in maps:
+        assert np.isfinite(m.before).all()
+        for who in ("intruder", "scientist"):
+            one, two = (
+                (getattr(x, f"{who}_uncertainty"), x.to_dataframe()[f"{who}_error"].to_numpy()) for x in (m, maps[0])
+            )
+            assert np.all(np.abs(one[0] - two[0]) <= 4 * np.hypot(one[1], two[1]))

@@ -7,6 +7,7 @@ one half of it; that is why this stays.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,8 @@ class vectorised:
     def __call__(self, points: Sequence[Array], extra: Sequence[Array] = ()) -> list[Array]:
         ready = [np.ascontiguousarray(p).astype(t, copy=False) for p, t in zip(points, self.types, strict=True)]
         more = [np.asarray(e, dtype=t) for e, t in zip(extra, self.extra, strict=True)]
-        with quiet(), np.errstate(all="ignore"):
+        # Loggers are left alone here: to change their levels takes longer than most calls.
+        with warnings.catch_warnings(action="ignore"), np.errstate(all="ignore"):
             try:
                 return self.function(*ready, *more)  # type: ignore[no-any-return]
             except (ValueError, IndexError, AssertionError) as error:
