@@ -87,8 +87,11 @@ def joseph(away: Array, signal: Array, gain: Array, noise: Array) -> Array:
 
 def beside(parts: Sequence[Array], axis: int = -1) -> Array:
     """Matrices joined along their columns (or rows, -2); leading axes are broadcast."""
-    lead = np.broadcast_shapes(*(p.shape[:-2] for p in parts))
-    return np.concatenate([np.broadcast_to(p, lead + p.shape[-2:]) for p in parts], axis=axis)
+    leads = {p.shape[:-2] for p in parts}
+    if len(leads) > 1:
+        lead = np.broadcast_shapes(*leads)
+        parts = [np.broadcast_to(p, lead + p.shape[-2:]) for p in parts]
+    return np.concatenate(parts, axis=axis)
 
 
 def from_blocks(rows: Sequence[Sequence[Array]]) -> Array:
