@@ -1,12 +1,14 @@
 """One case in a process of its own: how long it took and how much memory it had at its peak.
 
 ``python -m benchmarks.alone CASE N,P,RELEASES ...`` prints one line of JSON per size. The peak is that of the resident
-set while the case ran, with the data and the libraries in it; ``before`` is what was resident when it started. Linux
-lets a process forget its earlier peak; elsewhere the making of the data counts too.
+set while the case ran, with the data and the libraries in it; ``before`` is what was resident when it started. Seconds
+are the processor's. Linux lets a process forget its earlier peak; elsewhere the making of the data counts too.
 """
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import json
 import os
 import resource
@@ -15,7 +17,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 __all__ = ["Size", "alone", "run_here"]
@@ -63,6 +65,7 @@ def run_here(case: str, size: Size) -> dict[str, Any]:
     from .cases import CASES
 
     work = CASES[case].make(*size)
+    _give_back()
     before = _status("VmRSS:") or 0
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
@@ -77,9 +80,17 @@ def run_here(case: str, size: Size) -> dict[str, Any]:
 
 
 def _timed(work: Any) -> float:
-    start = perf_counter()
+    """Seconds of the processor: a case has one thread, and others may be at work on the machine."""
+    start = process_time()
     work()
-    return perf_counter() - start
+    return process_time() - start
+
+
+def _give_back() -> None:
+    """Return memory that is free but held: the case would use it again, and its growth would seem to begin late."""
+    gc.collect()
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _status(key: str) -> int | None:

@@ -76,7 +76,8 @@ def measure(
         values less risk) the map shows its reciprocal, as it does with a user's uncertainty, or its negative if it can
         be below zero.
     parts : bool, default False
-        Add a column ``<name>.<part>`` for every number that a measure is made of, such as ``IO.sign switches``.
+        Add a column ``<name>.<part>`` for every number that a measure is made of, such as ``IO.sign switches``. A
+        measure with ``by="region"`` always has one for every region.
     executor : concurrent.futures.Executor, optional
         Measures releases in parallel: a process pool, or ``dask.distributed``'s ``Client.get_executor()``. The map is
         the same. A release that is named by its path is read by the worker.

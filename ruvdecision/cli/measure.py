@@ -55,6 +55,7 @@ def add_measure(commands: Commands) -> None:
         help="how to take missing values (default: as suits each measure); a measure that cannot says so",
     )
     comparer.add_argument("--weights", metavar="COLUMN", help="the column of sampling weights, which every file has")
+    comparer.add_argument("--by", metavar="COLUMN", help="give every measure for each value of this column as well")
     comparer.add_argument("--sep", metavar="S", help="what separates columns in CSV files (default: recognised)")
     comparer.add_argument("--decimal", metavar="D", help="the decimal sign in CSV files (default: recognised)")
     comparer.add_argument("--encoding", metavar="E", help="the encoding of CSV files, e.g. latin-1 (default: UTF-8)")
@@ -95,6 +96,7 @@ def measure(options: argparse.Namespace) -> int:
             columns=split_names(options.columns),
             missing=options.missing,
             weights=options.weights,
+            by=options.by,
             rows=rows,
         )
 
@@ -131,7 +133,7 @@ def measure(options: argparse.Namespace) -> int:
         results = Results(outcome, options.max_risk, options)
         results.write(out, say)
         results.draw(picture)
-        notes = [] if options.quiet else [*_frontier_lines(rumap), *rumap.notes]
+        notes = [] if options.quiet else [*_frontier_lines(rumap), *_group_lines(rumap, options.by), *rumap.notes]
     return results.show(notes)
 
 
@@ -181,6 +183,18 @@ def _frontier_lines(rumap: RUMap) -> list[str]:
     measures = list(rumap.attrs["better"])
     if len(measures) > 2:
         lines.append(f"Frontier of {', '.join(measures)}: {', '.join(rumap.frontier(columns=measures).releases)}")
+    return lines
+
+
+def _group_lines(rumap: RUMap, by: str | None) -> list[str]:
+    """What each measure says of every group, a line for each release."""
+    lines = []
+    for measure in rumap.attrs["better"] if by is not None else ():
+        start = f"{measure}.{by}="
+        groups = {name.removeprefix(start): v for name, v in rumap.columns.items() if name.startswith(start)}
+        for i, release in enumerate(rumap.releases):
+            each = ", ".join(f"{level} {values[i]:.4g}" for level, values in groups.items())
+            lines.append(f"{measure} by {by}, {release}: {each}")
     return lines
 
 

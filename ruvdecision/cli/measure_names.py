@@ -24,6 +24,7 @@ def spell_measures(
     columns: Sequence[str] = (),
     missing: str | None = None,
     weights: str | None = None,
+    by: str | None = None,
     rows: int = 0,
 ) -> list[Any]:
     """Make measures from their spelling: a column's or a class's name, with arguments in brackets where wanted.
@@ -43,6 +44,8 @@ def spell_measures(
         How to take missing values, ``missing`` of every measure; one that cannot refuses by name.
     weights : str, optional
         The column of sampling weights, for every measure; one that has no use for them refuses by name.
+    by : str, optional
+        The column whose values part the records, for every measure.
     rows : int
         Size of the file, for a battery.
 
@@ -60,7 +63,7 @@ def spell_measures(
     model = models[0] if len(models) == 1 else list(models)
     offered = {"known": list(known), "keys": list(known), "model": model, "columns": list(columns)}
     settings = {k: v for k, v in offered.items() if v}
-    common = {k: v for k, v in (("missing", missing), ("weights", weights)) if v is not None}
+    common = {k: v for k, v in (("missing", missing), ("weights", weights), ("by", by)) if v is not None}
     made: list[Any]
     if not words or (len(words) == 1 and words[0] in BATTERIES):
         name = words[0] if words else None

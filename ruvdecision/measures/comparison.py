@@ -117,14 +117,19 @@ class Findings:
         return rows
 
     def columns(self, parts: bool = False) -> dict[str, Array]:
-        """Mean over replicates and its error under the measures' names; with ``parts`` what they are made of, too."""
+        """Mean over replicates and its error under the measures' names; with ``parts`` what they are made of, too.
+
+        Those of groups of records are wanted whenever a measure is asked for them.
+        """
         columns: dict[str, Array] = {}
         for j, item in enumerate(self.measures):
             pairs = [_mean([r[j].value for r in release], [r[j].error for r in release]) for release in self.found]
             columns[item.name] = np.array([value for value, _ in pairs])
             columns[f"{item.name}_error"] = np.array([error for _, error in pairs])
-        for j, item in enumerate(self.measures if parts else ()):
-            for name in dict.fromkeys(k for release in self.found for r in release for k in r[j].parts):
+        for j, item in enumerate(self.measures):
+            start = "" if parts else f"{by}=" if (by := getattr(item, "by", None)) is not None else "\0"
+            named = dict.fromkeys(k for release in self.found for r in release for k in r[j].parts)
+            for name in (k for k in named if k.startswith(start)):
                 values = [[r[j].parts.get(name, np.nan) for r in release] for release in self.found]
                 columns[f"{item.name}.{name}"] = np.array([_mean(v, [0.0])[0] for v in values])
         return columns

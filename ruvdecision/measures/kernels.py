@@ -304,7 +304,55 @@ def average_linkage(points: Array, sizes: Ints) -> tuple[Ints, Array]:
     return merges, height
 
 
-@compiled()
+def _best_cut(
+    x: Array, rows: Ints, labels: Array, weight: Array, min_leaf: int, total: float, heavy: float, best: float
+) -> tuple[float, int]:
+    """The gain of the best cut of a node's records, ordered by a variable, and where it is; 0 if none is better."""
+    passed, light, cut = 0.0, 0.0, 0
+    for k in range(len(rows) - min_leaf):
+        passed += labels[rows[k]]
+        light += weight[rows[k]]
+        if k + 1 >= min_leaf and x[rows[k]] < x[rows[k + 1]]:
+            difference = passed * heavy - total * light
+            gain = difference * difference / (heavy * light * (heavy - light))
+            if gain > best * (1 + 1e-12):
+                best, cut = gain, k + 1
+    return best, cut
+
+
+def _part(order: Ints, left_side: NDArray[np.bool_], room: Ints, a: int, b: int, skip: int) -> None:
+    """Put a node's left side first in every order but one, which is so already."""
+    for d in range(len(order)):
+        if d == skip:
+            continue
+        low, high = a, 0
+        for k in range(a, b):
+            i = order[d, k]
+            if left_side[i]:
+                order[d, low] = i
+                low += 1
+            else:
+                room[high] = i
+                high += 1
+        for k in range(high):
+            order[d, low + k] = room[k]
+
+
+def _leaves(order: Ints, begin: Ints, end: Ints, child: Ints, count: int) -> tuple[Ints, int]:
+    """Leaf number of every record, and how many leaves there are; children have larger numbers than their parents."""
+    leaf, leaves = np.empty(order.shape[1], dtype=np.int64), 0
+    reach = np.zeros(count, dtype=np.bool_)
+    reach[0] = True
+    for node in range(count):
+        if reach[node] and child[node] >= 0:
+            reach[child[node]] = reach[child[node] + 1] = True
+        elif reach[node]:
+            leaf[order[0, begin[node] : end[node]]] = leaves
+            leaves += 1
+    return leaf, leaves
+
+
+@compiled(_best_cut, _part, _leaves)
 def grow_tree(
     values: Array,
     order: Ints,
@@ -351,43 +399,16 @@ def grow_tree(
             feature = -1
             cut = 0
             for d in range(p - 1, -1, -1):
-                passed = 0.0
-                left = 0.0
-                for k in range(a, b - min_leaf):
-                    i = order[d, k]
-                    passed += labels[i]
-                    left += weight[i]
-                    if k - a + 1 >= min_leaf and values[d, i] < values[d, order[d, k + 1]]:
-                        difference = passed * heavy - total * left
-                        gain = difference * difference / (heavy * left * (heavy - left))
-                        if gain > best * (1 + 1e-12):
-                            best = gain
-                            feature = d
-                            cut = k + 1
+                gain, place = _best_cut(values[d], order[d, a:b], labels, weight, min_leaf, total, heavy, best)
+                if place > 0:
+                    best, feature, cut = gain, d, a + place
             if feature >= 0:
                 for k in range(a, b):
                     left_side[order[feature, k]] = k < cut
-                for d in range(p):
-                    if d != feature:
-                        low = a
-                        high = 0
-                        for k in range(a, b):
-                            i = order[d, k]
-                            if left_side[i]:
-                                order[d, low] = i
-                                low += 1
-                            else:
-                                room[high] = i
-                                high += 1
-                        for k in range(high):
-                            order[d, low + k] = room[k]
+                _part(order, left_side, room, a, b, feature)
                 child[node] = count
-                begin[count] = a
-                end[count] = cut
-                begin[count + 1] = cut
-                end[count + 1] = b
-                depth[count] = depth[node] + 1
-                depth[count + 1] = depth[node] + 1
+                begin[count], end[count], begin[count + 1], end[count + 1] = a, cut, cut, b
+                depth[count] = depth[count + 1] = depth[node] + 1
                 count += 2
         node += 1
     # Children have larger numbers than their parents: one sweep from the back finds the cheapest subtree of each node.
@@ -401,23 +422,10 @@ def grow_tree(
                 continue
             child[node] = -1
         cost[node] = alone
-    leaf = np.empty(n, dtype=np.int64)
-    leaves = 0
-    reach = np.zeros(count, dtype=np.bool_)
-    reach[0] = True
-    for node in range(count):
-        if reach[node]:
-            if child[node] >= 0:
-                reach[child[node]] = True
-                reach[child[node] + 1] = True
-            else:
-                for k in range(begin[node], end[node]):
-                    leaf[order[0, k]] = leaves
-                leaves += 1
-    return leaf, leaves
+    return _leaves(order, begin, end, child, count)
 
 
-@compiled()
+@compiled(_best_cut, _part, _leaves)
 def grow_classes(
     values: Array,
     order: Ints,
@@ -465,19 +473,12 @@ def grow_classes(
             best, feature, cut = 1e-12 * n, -1, 0
             if m >= min_split and enough > alpha and depth[node] < max_depth:
                 for d in range(p):
-                    passed = 0.0
-                    light = 0.0
                     if levels[d] == 0:
-                        for k in range(a, b - min_leaf):
-                            i = order[d, k]
-                            passed += labels[i]
-                            light += weight[i]
-                            if k - a + 1 >= min_leaf and values[d, i] < values[d, order[d, k + 1]]:
-                                difference = passed * heavy - total * light
-                                gain = difference * difference / (heavy * light * (heavy - light))
-                                if gain > best * (1 + 1e-12):
-                                    best, feature, cut = gain, d, k + 1
+                        gain, place = _best_cut(values[d], order[d, a:b], labels, weight, min_leaf, total, heavy, best)
+                        if place > 0:
+                            best, feature, cut = gain, d, a + place
                         continue
+                    passed, light = 0.0, 0.0
                     size[:] = 0.0
                     hits[:] = 0.0
                     many[:] = 0
@@ -509,18 +510,7 @@ def grow_classes(
             for k in range(a, b):
                 i = order[feature, k]
                 left_side[i] = k < cut if levels[feature] == 0 else rank[int(values[feature, i])] == 0
-            for d in range(p):
-                low, high = a, 0
-                for k in range(a, b):
-                    i = order[d, k]
-                    if left_side[i]:
-                        order[d, low] = i
-                        low += 1
-                    else:
-                        room[high] = i
-                        high += 1
-                for k in range(high):
-                    order[d, low + k] = room[k]
+            _part(order, left_side, room, a, b, feature if levels[feature] == 0 else -1)
             child[node] = count
             begin[count], end[count], begin[count + 1], end[count + 1] = a, cut, cut, b
             depth[count] = depth[count + 1] = depth[node] + 1
@@ -550,19 +540,7 @@ def grow_classes(
             continue
         stage[node] += 1
         top += 1
-    leaf, leaves = np.empty(n, dtype=np.int64), 0
-    stack[0], top = 0, 1
-    while top > 0:
-        top -= 1
-        node = stack[top]
-        if child[node] >= 0:
-            stack[top], stack[top + 1] = child[node] + 1, child[node]
-            top += 2
-        else:
-            for k in range(begin[node], end[node]):
-                leaf[order[0, k]] = leaves
-            leaves += 1
-    return leaf, leaves
+    return _leaves(order, begin, end, child, count)
 
 
 @compiled(fastmath=frozenset({"nnan", "ninf", "nsz", "contract", "reassoc"}))

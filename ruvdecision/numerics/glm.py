@@ -14,6 +14,9 @@ from scipy import linalg, special
 from ..errors import ConvergenceError
 from ..protocols import Array
 
+AT_ONCE = 16_384
+"""Records whose products are summed at a time."""
+
 
 @dataclass(frozen=True)
 class Likelihood:
@@ -49,8 +52,8 @@ class Likelihood:
         fresh, last = True, np.inf
         for _ in range(300):
             if factor is None:
-                root = design * np.sqrt(self.variance(mean) if weights is None else weights * self.variance(mean))
-                factor, fresh = _factor(root @ root.T), True
+                often = self.variance(mean) if weights is None else weights * self.variance(mean)
+                factor, fresh = _factor(_information(design, np.sqrt(often))), True
             score = design @ (y - mean if weights is None else weights * (y - mean))
             step = linalg.cho_solve(factor, score, check_finite=False)
             gain = float(score @ step)
@@ -102,6 +105,15 @@ class MaximumLikelihood:
 
 
 logistic, poisson = Likelihood("logistic"), Likelihood("Poisson")
+
+
+def _information(design: Array, root: Array) -> Array:
+    """Weighted sums of products of the design's rows, as many records at a time as the processor's cache holds."""
+    total = np.zeros((len(design), len(design)))
+    for start in range(0, design.shape[1], AT_ONCE):
+        part = design[:, start : start + AT_ONCE] * root[start : start + AT_ONCE]
+        total += part @ part.T
+    return total
 
 
 def _factor(information: Array) -> tuple[Array, bool]:

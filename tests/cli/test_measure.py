@@ -109,6 +109,19 @@ def test_table_map_frontier_and_files(files, original, noisy, capsys):
     assert table["linkage"].tolist() == pytest.approx(rumap.risk.tolist())
 
 
+def test_by_gives_every_group(files, original, noisy, capsys):
+    assert (
+        run("original.csv", "noise.csv", "--key", "id", "--measures", "linkage,KL", "--by", "region", "--out", "o") == 0
+    )
+    table = pd.read_csv(files / "o" / "map.csv")
+    south = [t[t["region"] == "south"][NUMBERS] for t in (original, noisy)]
+    assert table["KL.region=south"][0] == pytest.approx(float(NormalKL()(*south)))
+    shown = f"south {table['KL.region=south'][0]:.4g}, west {table['KL.region=west'][0]:.4g}"
+    assert f"KL by region, noise: north {table['KL.region=north'][0]:.4g}, {shown}" in capsys.readouterr().out
+    assert "names a column that is not there" in fails(capsys, "original.csv", "same.csv", "--by", "regoin")
+    assert "--by out" in fails(capsys, "original.csv", "same.csv", "--by", "id", "--measures", "KL", "--chunksize", 50)
+
+
 def test_position_matching_needs_rows_in_order(files, capsys):
     """Without the key the mixed rows link to nobody: the same file has far less risk."""
     for arguments, low, high in ((("--key", "id"), 0.2, 1.0), ((), 0.0, 0.1)):

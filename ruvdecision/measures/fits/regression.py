@@ -438,5 +438,8 @@ def _likelihood(
             "a likelihood that grows without end",
             "Some predictors separate the response; leave them out",
         )
-    cov = np.linalg.inv((x * found.variance) @ x.T) / np.outer(size, size)
+    # By a triangle: the inverse of a sum of squares may have negative variances where columns are nearly collinear.
+    root = linalg.qr((x * np.sqrt(found.variance)).T, mode="r", check_finite=False)[0][:p]
+    inverse = linalg.solve_triangular(root, np.eye(p)) / size[:, None]
+    cov = inverse @ inverse.T
     return Fit(tuple(names), found.coefficients / size, np.sqrt(np.diag(cov)), np.inf, cov, n)

@@ -21,6 +21,7 @@ from .. import frames
 from ..base import Measured
 from ..frames import Flags, Names
 from ..missing import fill, with_missing
+from ..tables import cells
 from .coordinates import Space
 from .neighbours import BoxTree, nearest
 from .records import AveragedMeasure, OtherFile, beyond
@@ -247,16 +248,13 @@ class Linkability(_InSpace):
             size = [np.add.reduceat(np.bincount(a)[k.points], k.edges[:-1]) for a, k in zip(at, links, strict=True)]
             # every tie of the one with every tie of the other, by person
             first, second = links
-            row = np.repeat(np.arange(len(first.counts)), first.counts * second.counts)
+            many = first.counts * second.counts
+            row = np.repeat(np.arange(len(many)), many)
             a = np.repeat(first.points, np.repeat(second.counts, first.counts))
-            turn = np.arange(len(row)) - np.repeat(
-                np.cumsum(first.counts * second.counts), first.counts * second.counts
-            )
+            turn = np.arange(len(row)) - np.cumsum(many)[row]
             b = second.points[second.edges[row] + turn % second.counts[row]]
-            cells, counts = np.unique(at[0] * len(kinds[1][0]) + at[1], return_counts=True)
-            wanted = a * len(kinds[1][0]) + b
-            place = np.minimum(np.searchsorted(cells, wanted), len(cells) - 1)
-            together = np.bincount(row, np.where(cells[place] == wanted, counts[place], 0), minlength=len(size[0]))
+            width = len(kinds[1][0])
+            together = np.bincount(row, cells.often(at[0] * width + at[1], a * width + b), minlength=len(many))
             return np.asarray(together / (size[0] * size[1]), dtype=np.float64)
 
         each = meetings(0)

@@ -17,6 +17,7 @@ from ...protocols import Array
 from .. import frames
 from ..base import Measured
 from ..missing import IMPUTED, KNOWN
+from ..tables import cells
 from ..utility.cluster import METHODS, check_cluster_count, cluster_labels
 from ..utility.distance import robust_covariance
 from .coordinates import Space, distinct
@@ -132,10 +133,8 @@ class _Reading:
     def hits(self) -> Array:
         """Share of the links of each original that have its true category."""
         width = int(max(self.truth.max(), self.values.max())) + 2
-        cells, counts = np.unique(self.places * width + self.values + 1, return_counts=True)  # a blank has code -1
         wanted = self.links.points * width + np.repeat(self.mine, self.links.counts) + 1
-        at = np.minimum(np.searchsorted(cells, wanted), len(cells) - 1)
-        right = np.where(cells[at] == wanted, counts[at], 0)
+        right = cells.often(self.places * width + self.values + 1, wanted)  # a blank has code -1
         return np.add.reduceat(right, self.links.edges[:-1]) / self._total(np.bincount(self.places))
 
     def _total(self, by_point: NDArray[Any]) -> Array:

@@ -17,6 +17,7 @@ from ...protocols import Array
 from .. import frames
 from ..base import Measured
 from ..missing import PAIRED
+from ..tables import cells
 from .coordinates import Gapped, Space, grow
 from .neighbours import BoxTree, nearest, own_share
 from .records import PairedMeasure, RecordPairs
@@ -259,10 +260,7 @@ def exchanged_shares(
     size_a, size_b = np.bincount(kinds_a), np.bincount(kinds_b)
     width = len(size_b)
     links = kinds_a[row].astype(np.int64) * width + kinds_b[linked]
-    cells, counts = np.unique(links, return_counts=True)
-    wanted = kinds_a[mine].astype(np.int64) * width + kinds_b[own]
-    place = np.minimum(np.searchsorted(cells, wanted), len(cells) - 1)
-    found = np.where(cells[place] == wanted, counts[place], 0)
+    found = cells.often(links, kinds_a[mine].astype(np.int64) * width + kinds_b[own])
     return found / (size_a[kinds_a[mine]] * size_b[kinds_b[own]])
 
 

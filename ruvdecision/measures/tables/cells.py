@@ -134,6 +134,17 @@ def frequencies(codes: Ints, cells: int, weights: Array | None = None) -> Array:
     return np.bincount(codes, weights=weights, minlength=cells) / (len(codes) if weights is None else weights.sum())
 
 
+def often(codes: Ints, wanted: Ints) -> Ints:
+    """How many of ``codes`` are equal to each of the ``wanted`` ones.
+
+    >>> often(np.array([5, 2, 5]), np.array([5, 3, 2])).tolist()
+    [2, 0, 1]
+    """
+    kinds, counts = np.unique(codes, return_counts=True)
+    place = np.minimum(np.searchsorted(kinds, wanted), len(kinds) - 1)
+    return np.where(kinds[place] == wanted, counts[place], 0)
+
+
 def class_sizes(table: pd.DataFrame) -> tuple[Ints, Ints]:
     """Size of the class of equal rows that each row is in, and the sizes of all classes.
 

@@ -63,3 +63,13 @@ def test_a_rare_event_is_no_separation() -> None:
     low, high = -np.log(19_959), -np.log(39)
     assert fit.estimate == pytest.approx([low, high - low], rel=1e-9)
     assert fit.se[0] == pytest.approx(np.sqrt(1 + 1 / 19_959), rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", [Logistic, Poisson])
+def test_standard_errors_far_from_zero(kind) -> None:
+    """A predictor's offset moves the intercept alone: nearly collinear columns must not cost its variance the sign."""
+    rng = np.random.default_rng(2)
+    table = pd.DataFrame({"x": rng.normal(size=200)})
+    table["y"] = rng.random(200) < 0.4 if kind is Logistic else rng.poisson(3, 200)
+    plain, far = (kind("y ~ x").fit(table.assign(x=table["x"] + offset, y=table["y"] * 1)) for offset in (0.0, 1e8))
+    assert far.se[1] == pytest.approx(plain.se[1], rel=1e-5) and far.se[0] == pytest.approx(1e8 * plain.se[1], rel=1e-5)
