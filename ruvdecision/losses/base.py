@@ -252,13 +252,13 @@ def manners(loss: Loss) -> BayesLoss:
     return loss if isinstance(loss, BayesLoss) else BayesLoss()
 
 
-def check_labels(loss: Loss, actions: Actions, what: str, do: str) -> None:
+def check_labels(loss: Loss, actions: Actions, what: str, do: str, apart: str = "", listed: str = "estimates") -> None:
     """Labels have no distances: a loss that measures them is refused, and one that would search among numbers."""
     if manners(loss).measures_distance:
-        raise UnsupportedError(f"{loss!r} measures distances, and {what}", do=do)
+        raise UnsupportedError(f"{loss!r} measures distances, and {apart or what}", do=do)
     if manners(loss).searches and actions is None:
         what = f"A loss of your own has no numbers to search among, and {what}"
-        raise UnsupportedError(what, do='Give estimates="target", or list the estimates')
+        raise UnsupportedError(what, do=f'Give estimates="target", or list the {listed}')
 
 
 def check_weights(name: str, weights: ArrayLike, *, matrix: bool = False) -> Weights:

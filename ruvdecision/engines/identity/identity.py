@@ -74,7 +74,8 @@ class Identification(BaseEngine):
 
     def prepare(self, problem: Problem) -> _Built:
         user = problem.user
-        check_labels(user.loss, user.actions, "rows are labels", "Use ZeroOne() or LogScore()")
+        do = "Use ZeroOne() or LogScore()"
+        check_labels(user.loss, user.actions, "rows are labels", do, "rows have none", "rows")
         rows = _rows_of(user, problem.data)
         return _Built(rows, {id(mask): rows.law(mask) for mask in problem.masks})
 
