@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 from .checks import check_number, did_you_mean
 from .errors import InputError, RuvError, said
+from .maps.show import cut
 from .running.progress import Stopped
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ _WORDS = {"true": True, "false": False, "none": None, "inf": math.inf, "+inf": m
 
 @dataclass(frozen=True)
 class Listing:
-    """A study file as it is listed: nothing of it has been run."""
+    """A study file as it is listed."""
 
     path: Path
     description: str
@@ -102,9 +103,8 @@ class Outcome:
             takes = inspect.signature(function).parameters
             figure = function(self.result, max_risk=max_risk) if "max_risk" in takes else function(self.result)
             if not hasattr(figure, "savefig"):
-                raise InputError(
-                    "figure() must give back a matplotlib Figure", type(figure).__name__, "End it with return ax.figure"
-                )
+                what, do = "figure() must give back a matplotlib Figure", "End it with return ax.figure"
+                raise InputError(what, type(figure).__name__, do)
             return figure  # type: ignore[no-any-return]
 
     def picture(self, max_risk: float | None = None) -> bytes | None:
@@ -119,20 +119,13 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Study:
+class Study(Listing):
     """A loaded study file. `load_study` makes one."""
 
-    path: Path
-    description: str
     function: Callable[..., Any]
     max_risk: float | None = None
     notes_function: Callable[[Any], Any] | None = None
     figure_function: Callable[..., Any] | None = None
-
-    @property
-    def name(self) -> str:
-        """The file's name without ``.py``."""
-        return self.path.stem
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -206,11 +199,8 @@ def load_study(path: str | Path) -> Study:
         exec(code, module.__dict__)
     function = getattr(module, "study", None)
     if not callable(function):
-        raise InputError(
-            f"{path} is not a study",
-            "no function named study",
-            "Write def study(**settings): ... that gives back an RUMap",
-        )
+        do = "Write def study(**settings): ... that gives back an RUMap"
+        raise InputError(f"{path} is not a study", "no function named study", do)
     hooks = {}
     for name in ("notes", "figure"):
         hooks[name] = getattr(module, name, None)
@@ -222,9 +212,8 @@ def load_study(path: str | Path) -> Study:
     try:
         inspect.signature(function)
     except (TypeError, ValueError):
-        raise InputError(
-            f"study of {path} does not say what it takes", type(function).__name__, "Write def study(**settings): ..."
-        ) from None
+        what, do = f"study of {path} does not say what it takes", "Write def study(**settings): ..."
+        raise InputError(what, type(function).__name__, do) from None
     return Study(path, _first_line(module.__doc__), function, max_risk, hooks["notes"], hooks["figure"])
 
 
@@ -236,11 +225,8 @@ def find_studies(directory: str | Path = "models") -> list[Listing]:
     """
     directory = Path(directory)
     if not directory.is_dir():
-        raise InputError(
-            "There is no such directory of studies",
-            str(directory),
-            "The studies come with the source; name your own: ruvdecision models DIR",
-        )
+        do = "The studies come with the source; name your own: ruvdecision models DIR"
+        raise InputError("There is no such directory of studies", str(directory), do)
     found = []
     for path in sorted(directory.glob("*.py")):
         if path.name.startswith("_") or not path.is_file():
@@ -305,13 +291,9 @@ def _check_kind(name: str, value: Any, default: Any) -> None:
 def _offer(name: str, known: Mapping[str, Any]) -> str:
     if not known:
         return "It takes none"
-    shown = ", ".join(n if d is inspect.Parameter.empty else f"{n}={_shorten(repr(d))}" for n, d in known.items())
+    given = {n: " ".join(repr(d).split()) for n, d in known.items() if d is not inspect.Parameter.empty}
+    shown = ", ".join(f"{n}={cut(given[n], 60)}" if n in given else n for n in known)
     return f"{did_you_mean(name, list(known))} It takes {shown}".lstrip()
-
-
-def _shorten(text: str, width: int = 60) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= width else text[: width - 3] + "..."
 
 
 def _parse(path: Path) -> ast.Module:
@@ -324,9 +306,8 @@ def _parse(path: Path) -> ast.Module:
     except FileNotFoundError:
         raise InputError("There is no such study file", str(path), listing) from None
     except IsADirectoryError:
-        raise InputError(
-            "A study is a file", f"the directory {path}", f"List its studies with: ruvdecision models {path}"
-        ) from None
+        do = f"List its studies with: ruvdecision models {path}"
+        raise InputError("A study is a file", f"the directory {path}", do) from None
     except ValueError:
         raise InputError("This is no name for a file", repr(str(path)), listing) from None
     except OSError as error:
@@ -379,9 +360,8 @@ def _name_maps(study: Study, result: Any) -> dict[str, RUMap]:
         raise InputError(what, got, "End it with return ruv.evaluate(...)")
     # Some file systems do not tell A from a.
     if len({file_name(name).casefold() for name in maps}) != len(maps):
-        raise InputError(
-            f"The maps of {study.path} must have names that differ as file names", list(maps), "Rename some of them"
-        )
+        what = f"The maps of {study.path} must have names that differ as file names"
+        raise InputError(what, list(maps), "Rename some of them")
     return maps
 
 

@@ -232,7 +232,7 @@ def _print_table(rumap: RUMap, choice: Choice | None, title: str | None, rest: s
 
     rumap = rumap.worst()
     heads = _heads(rumap)
-    chosen = None if choice is None else choice.row.position
+    chosen = None if choice is None else choice.position
     rows = sorted({*evenly(np.arange(len(rumap)), SHOWN).tolist(), *([] if chosen is None else [chosen])})
     grid = Table(box=SIMPLE_HEAD, pad_edge=False, title=None if title is None else Text(title), title_justify="left")
     grid.add_column("")

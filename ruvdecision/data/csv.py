@@ -231,8 +231,6 @@ def _check_rows(file: Path, separator: str, encoding: str, long: bool) -> None:
         except csv.Error:
             return  # an entry that is too long for Python's reader, though not for pandas
     if short:
-        raise InputError(
-            f"{file} has rows with fewer entries than there are names",
-            f"{len(short)} rows, the first in line {short[0]}",
-            "Fill them up, or check whether it was cut short",
-        )
+        what = f"{file} has rows with fewer entries than there are names"
+        do = "Fill them up, or check whether it was cut short"
+        raise InputError(what, f"{len(short)} rows, the first in line {short[0]}", do)

@@ -62,11 +62,8 @@ def write_files(
         ) from None
     except OSError as error:
         names = ", ".join(map(str, places))
-        raise RuvError(
-            f"{names} could not be written",
-            error.strerror or str(error),
-            "Check space and permissions, or name another place",
-        ) from error
+        do = "Check space and permissions, or name another place"
+        raise RuvError(f"{names} could not be written", error.strerror or str(error), do) from error
     return list(places)
 
 
@@ -79,11 +76,8 @@ def check_places(places: Iterable[Any], *, overwrite: bool = False, folders: boo
             what = f"{folder} is not a directory" if os.path.lexists(folder) else f"There is no directory {folder}"
             raise InputError(what, str(place), "Name another place")
         if not os.access(folder, os.W_OK | os.X_OK):
-            raise InputError(
-                f"The directory {folder} cannot be written to",
-                str(place),
-                "Name another place, or change its permissions",
-            )
+            do = "Name another place, or change its permissions"
+            raise InputError(f"The directory {folder} cannot be written to", str(place), do)
         found = _status(place)
         if found is None:
             continue

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,7 @@ from ..checks import check_flag, check_number
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
 from ..maps.scores import Column
-from ..maps.show import ReleaseRow, amount, unsettled
+from ..maps.show import ReleaseRow, amount, short, unsettled
 from ..protocols import Array
 from .criteria import PLAIN, Columns, Criterion, ExpectedLoss, Tier, check_criterion, check_map, directions, first
 from .dominance import snapped
@@ -133,26 +132,15 @@ def choose(
         raise _nearest_miss(rumap, threshold, confidence, chance)
     if min_utility is not None:
         floor = check_number("min_utility", min_utility, infinite=True)
-        if not np.any(allowed & (rumap.utility >= floor)):
-            i = int(np.flatnonzero(allowed)[np.argmax(np.nan_to_num(rumap.utility[allowed], nan=-np.inf))])
-            raise InfeasibleError(
-                f"No allowed release has utility of at least {_number(floor, 6)}",
-                f"{rumap.releases[i]} as the nearest miss, with utility {_number(rumap.utility[i], 6)}",
-                "Lower min_utility, raise max_risk, or add masks that keep more",
-            )
-        allowed &= rumap.utility >= floor
+        what = f"No allowed release has utility of at least {short(floor, 6)}"
+        do = "Lower min_utility, raise max_risk, or add masks that keep more"
+        allowed = _at_least(rumap, allowed, "utility", rumap.utility, floor, what, do)
     allowed, left_out = _converged(rumap, allowed, (confidence is not None) if converged is None else converged)
     if frontier_confidence is not None:
         level = check_number("frontier_confidence", frontier_confidence, low=0, high=1, open_low=True)
-        on = frontier_probability(rumap, better, how)
-        if not np.any(allowed & (on >= level)):
-            i = int(np.flatnonzero(allowed)[np.argmax(on[allowed])])
-            raise InfeasibleError(
-                f"No allowed release is on the frontier with probability {level:g}",
-                f"{rumap.releases[i]} as the nearest miss, with probability {on[i]:.3g}",
-                "Lower frontier_confidence, or use more replicates",
-            )
-        allowed &= on >= level
+        what = f"No allowed release is on the frontier with probability {level:g}"
+        do, on = "Lower frontier_confidence, or use more replicates", frontier_probability(rumap, better, how)
+        allowed = _at_least(rumap, allowed, "probability", on, level, what, do)
     tiers, value = _ranked(rumap, criterion, how)
     known = ~np.any([np.isnan(t) for t, _ in tiers], axis=0)
     if not np.any(allowed & known):
@@ -167,32 +155,31 @@ def choose(
     competing = known & (rumap.converged if left_out else True)
     on_frontier, is_best = of_release(rumap, best, better, how, criterion, threshold + room, competing)
     return Choice(
-        rumap[best],
-        threshold,
-        second,
-        int(allowed.sum()),
-        float(chance[best]),
-        on_frontier,
-        is_best,
-        confidence,
-        criterion.says(float(value[best])),
-        float(value[best]),
-        left_out,
-        _order(rumap, best),
-        tuple(_typical(rumap, best)),
-        _worthless(rumap, best),
+        **vars(rumap[best]),
+        max_risk=threshold,
+        next_best=second,
+        allowed=int(allowed.sum()),
+        meets=float(chance[best]),
+        on_frontier=on_frontier,
+        best=is_best,
+        confidence=confidence,
+        rule=criterion.says(float(value[best])),
+        value=float(value[best]),
+        left_out=left_out,
+        order=_order(rumap, best),
+        meaning=tuple(_typical(rumap, best)),
+        worthless=_worthless(rumap, best),
     )
 
 
 @dataclass(frozen=True)
-class Choice:
-    """The chosen release: its row of the map, the threshold, the runner-up, and how probable it is that it is right.
+class Choice(ReleaseRow):
+    """The chosen release: a row of the map, with the threshold, the runner-up, and how probable it is that it is right.
 
     Its text is one sentence.
     """
 
-    row: ReleaseRow
-    max_risk: float
+    max_risk: float = np.inf
     next_best: ReleaseRow | None = None
     """The second best release that is allowed."""
     allowed: int = 1
@@ -220,34 +207,6 @@ class Choice:
     """Why there is next to nothing to be gained from the release; empty where there is."""
 
     @property
-    def release(self) -> str:
-        return self.row.release
-
-    @property
-    def mask(self) -> Any:
-        return self.row.mask
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        return self.row.parameters
-
-    @property
-    def risk(self) -> float:
-        return self.row.risk
-
-    @property
-    def utility(self) -> float:
-        return self.row.utility
-
-    @property
-    def risk_error(self) -> float:
-        return self.row.risk_error
-
-    @property
-    def utility_error(self) -> float:
-        return self.row.utility_error
-
-    @property
     def within_error(self) -> bool:
         """True if the threshold lies within two standard errors of the release's risk."""
         return bool(self.risk_error > 0 and abs(self.risk - self.max_risk) <= 2 * self.risk_error)
@@ -256,12 +215,12 @@ class Choice:
     def remarks(self) -> tuple[str, ...]:
         """What a reader should know before trusting the choice."""
         remarks = []
-        if "worst_user" in self.row.columns:
-            remarks.append(f"its risk is that of the worst user, {self.row.columns['worst_user']}")
+        if "worst_user" in self.columns:
+            remarks.append(f"its risk is that of the worst user, {self.columns['worst_user']}")
         if self.worthless:
             remarks.append(self.worthless)
         if self.within_error:
-            errors = f"two standard errors ({_number(self.risk_error)} each)"
+            errors = f"two standard errors ({short(self.risk_error)} each)"
             remarks.append(f"the threshold lies within {errors} of its risk")
         if self.meets < 0.995 or (self.confidence is not None and 0 < self.meets < 1):
             demanded = "" if self.confidence is None else f" ({self.confidence:.12g} was demanded)"
@@ -272,31 +231,25 @@ class Choice:
             remarks.append("another release dominates it")
         elif self.on_frontier < 0.95:
             remarks.append(f"it is truly on the frontier with probability {_chance(self.on_frontier)}")
-        if self.row.one_release:
+        if self.one_release:
             remarks.append("its numbers are of one release: without an error, as another draw would give others")
-        if not self.row.converged:
-            both = self.row.intruder_uncertainty, self.row.scientist_uncertainty
-            remarks.append(f"its {unsettled(self.row.engine, *both)}")
+        if not self.converged:
+            both = self.intruder_uncertainty, self.scientist_uncertainty
+            remarks.append(f"its {unsettled(self.engine, *both)}")
         if self.left_out:
             plural = "s" * (self.left_out > 1)
             remarks.append(
                 f"{self.left_out} release{plural} left out, as {'they' if plural else 'it'} did not converge"
             )
-        if self.row.mask is None and self.row.parameters:
+        if self.mask is None and self.parameters:
             remarks.append("its mask is not stored in the map")
         return tuple(remarks)
 
-    def __getattr__(self, name: str) -> Any:
-        # Everything else that the row knows: technique, engine, measures, the mask's parameters.
-        if name.startswith("__") or "row" not in self.__dict__:
-            raise AttributeError(name)
-        return getattr(self.row, name)
-
     def __str__(self) -> str:
         def with_error(value: float, error: float) -> str:
-            return _number(value) + (f" ± {_number(error, 2)}" if error > 0 else "")
+            return short(value) + (f" ± {short(error, 2)}" if error > 0 else "")
 
-        threshold = "no threshold" if np.isinf(self.max_risk) else f"threshold {_number(self.max_risk)}"
+        threshold = "no threshold" if np.isinf(self.max_risk) else f"threshold {short(self.max_risk)}"
         risk, utility = with_error(self.risk, self.risk_error), with_error(self.utility, self.utility_error)
         text = f"Release {self.release}: risk {risk} ({threshold}), utility {utility}"
         text += f", {self.rule}" if self.rule else ""
@@ -304,7 +257,7 @@ class Choice:
         if self.next_best is None:
             return text + "; nothing else is allowed."
         other = self.next_best
-        where = f"risk {_number(other.risk)}, utility {_number(other.utility)}"
+        where = f"risk {short(other.risk)}, utility {short(other.utility)}"
         return f"{text}; the next best allowed is {other.release} with {where}."
 
 
@@ -357,7 +310,7 @@ def _worthless(rumap: RUMap, i: int) -> str:
     if isinstance(score, Column):
         known = utility[np.isfinite(utility)]
         if score.score is None and known.size and known.min() >= 0 and known.max() <= 1 and utility[i] < LITTLE:
-            return f"almost nothing of its use is left: {score.name} is {_number(utility[i], 2)} on a scale from 0 to 1"
+            return f"almost nothing of its use is left: {score.name} is {short(utility[i], 2)} on a scale from 0 to 1"
         return ""
     before, after = rumap.before[1][i], rumap.scientist_uncertainty[i]
     if np.isfinite(before) and before > 0 and after >= (1 - LITTLE) * before:
@@ -380,6 +333,18 @@ def _ranked(rumap: RUMap, criterion: Criterion, errors: Errors) -> tuple[list[Ti
     return [(snapped(t, 1e-12), slack) for t, slack in tiers], value
 
 
+def _at_least(
+    rumap: RUMap, allowed: NDArray[np.bool_], name: str, values: Array, least: float, what: str, do: str
+) -> NDArray[np.bool_]:
+    """What is allowed and has at least so much; the error names the nearest miss."""
+    kept = allowed & (values >= least)
+    if not kept.any():
+        i = int(np.flatnonzero(allowed)[np.argmax(np.nan_to_num(values[allowed], nan=-np.inf))])
+        miss = f"{rumap.releases[i]} as the nearest miss, with {name} {short(values[i], 6)}"
+        raise InfeasibleError(what, miss, do)
+    return kept
+
+
 def _converged(rumap: RUMap, allowed: NDArray[np.bool_], demanded: bool) -> tuple[NDArray[np.bool_], int]:
     demanded = check_flag("converged", demanded, "converged=True leaves out releases that did not converge")
     kept = allowed & rumap.converged if demanded else allowed.copy()
@@ -393,10 +358,10 @@ def _nearest_miss(rumap: RUMap, threshold: float, confidence: float | None, chan
     missing = "NaN for all of them"
     if np.all(np.isnan(rumap.risk)):
         return InfeasibleError("No release has a risk", missing, "Look at the column risk")
-    what = f"No release has risk at most {_number(threshold, 6)}"
+    what = f"No release has risk at most {short(threshold, 6)}"
     if confidence is not None and np.any(chance > 0):
         i = int(np.nanargmax(chance))
-        miss = f"with probability {_chance(chance[i])} (risk {_number(rumap.risk[i], 6)})"
+        miss = f"with probability {_chance(chance[i])} (risk {short(rumap.risk[i], 6)})"
         what += f" with probability {confidence:.12g}"
         do = "Lower confidence, use more replicates, or add masks that release less"
     elif confidence is not None and np.all(np.isnan(chance) | np.isnan(rumap.risk)):
@@ -408,7 +373,7 @@ def _nearest_miss(rumap: RUMap, threshold: float, confidence: float | None, chan
         share = f", {100 * (ratio - 1):.3g} %"
         if ratio > 2:
             share = f", {ratio:,.3g} times the threshold" if np.isfinite(ratio) else ""
-        miss = f"with risk {_number(rumap.risk[i], 6)} ({_number(over, 3)} above{share})"
+        miss = f"with risk {short(rumap.risk[i], 6)} ({short(over, 3)} above{share})"
         do = "Raise max_risk, or add masks that release less, such as Suppress()"
         if "Suppress()" in (rumap.releases[i], "" if rumap.masks is None else str(rumap.masks[i])):
             do = "Raise max_risk: nothing releases less than Suppress(), so what the users know beforehand is too much"
@@ -419,7 +384,3 @@ def _chance(p: float) -> str:
     """A probability that never rounds to certainty."""
     text = f"{p:.3f}".rstrip("0")
     return "above 0.999" if text == "1." and p < 1 else "below 0.001" if text == "0." and p > 0 else text.rstrip(".")
-
-
-def _number(x: float, digits: int = 4) -> str:
-    return f"{x:.{digits}g}".replace("inf", "∞")

@@ -17,7 +17,6 @@ from ..maps.joining import join
 from ..maps.rumap import RUMap
 from ..maps.show import ReleaseRow
 from ..protocols import Array
-from .choice import Choice
 from .criteria import Columns, check_map, directions
 from .dominance import ranks, undominated
 from .probability import Errors, frontier_probability
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 Marks = NDArray[np.bool_]
-Releases = str | int | ReleaseRow | Choice
+Releases = str | int | ReleaseRow
 """How a release is named: label, position, or a row or choice of the map."""
 BLOCK = 4_000_000
 """Comparisons that are made at a time."""
@@ -272,7 +271,7 @@ class _Ranked:
 
     def explained(self, release: Releases) -> Explanation:
         """Where one release stands."""
-        key = release.release if isinstance(release, (ReleaseRow, Choice)) else release
+        key = release.release if isinstance(release, ReleaseRow) else release
         row = self.rumap[key]
         if not isinstance(row, ReleaseRow):
             raise InputError("explain takes one release", key, "Give its label or its position")

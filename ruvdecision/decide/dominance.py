@@ -1,13 +1,12 @@
 """Which points no other one dominates, in any number of criteria.
 
 Values are turned into ranks first, so that ties are exact, and points that tie in everything are one point. Two
-criteria need one sort and one pass, three a sweep with a staircase, more are divided: a half cannot be dominated by
-what comes after it, and what comes before it is compared in one criterion less (Kung, Luccio and Preparata 1975).
+criteria need one sort and one pass; more are compared with the front found so far, the points with the least sum of
+ranks first, so that time grows with points times the size of the front.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,8 +18,8 @@ from ..errors import InputError
 from ..protocols import Array
 
 BETTER = ("lower", "higher")
-PAIRS = 1 << 16
-"""So many comparisons are made at once rather than divided further."""
+BLOCK = 256
+"""Points that are compared with all others at a time."""
 
 Marks = NDArray[np.bool_]
 Ranks = NDArray[np.integer[Any]]
@@ -87,20 +86,12 @@ def minimal(costs: Ranks) -> Marks:
     order = np.lexsort(costs.T[::-1])
     points = costs[order]
     first = np.r_[True, (points[1:] != points[:-1]).any(axis=1)]
-    # Among distinct points in this order nobody is dominated by a later one, and "at least as good" is "better
-    # somewhere".
+    # Among distinct points "at least as good" is "better somewhere", and here nobody is dominated by a later one.
     points = points[first]
-    d = points.shape[1]
-    if d == 1:
-        good = np.arange(len(points)) == 0
-    elif d == 2:
+    if points.shape[1] == 2:
         good = np.r_[True, points[1:, 1] < np.minimum.accumulate(points[:, 1])[:-1]]
-    elif d == 3:
-        good = _sweep(points)
     else:
-        good = np.zeros(len(points), dtype=bool)
-        rest = _thinned(points)
-        good[rest[_divided(points[rest].astype(np.int32))]] = True  # half the size, twice as fast
+        good = _front(points)
     keep = np.empty(len(costs), dtype=bool)
     keep[order] = good[np.cumsum(first) - 1]
     return keep
@@ -131,110 +122,21 @@ def snapped(values: Array, tolerance: float) -> Array:
     return result
 
 
-# -- three criteria ------------------------------------------------------------------------------------
-
-
-def _sweep(points: Ranks) -> Marks:
-    """Walk along the first criterion with the staircase of the other two: along it y rises and z falls."""
+def _front(points: Ranks) -> Marks:
+    """The front of distinct points: whoever dominates has the smaller sum, so blocks in that order decide for good."""
     good = np.zeros(len(points), dtype=bool)
-    ys: list[int] = []
-    zs: list[int] = []
-    for i, (y, z) in enumerate(zip(points[:, 1].tolist(), points[:, 2].tolist(), strict=True)):
-        at = bisect_right(ys, y)
-        if at and zs[at - 1] <= z:
-            continue
-        good[i] = True
-        start = at - 1 if at and ys[at - 1] == y else at
-        end = at
-        while end < len(zs) and zs[end] >= z:
-            end += 1
-        ys[start:end], zs[start:end] = [y], [z]
+    rest = np.argsort(points.sum(axis=1), kind="stable")
+    while rest.size:
+        block, rest = rest[:BLOCK], rest[BLOCK:]
+        best = block[~(_covered(points[block], points[block]).sum(axis=0) > 1)]  # each covers itself
+        good[best] = True
+        rest = rest[~_covered(points[best], points[rest]).any(axis=0)]
     return good
 
 
-# -- four criteria and more ----------------------------------------------------------------------------
-
-
-def _thinned(points: Ranks) -> NDArray[np.int64]:
-    """Positions that remain when a few good points have removed what they dominate.
-
-    In most maps nearly everything is dominated by a handful; where it is not, this stops at once.
-    """
-    rest = np.arange(len(points))
-    total = points.sum(axis=1)
-    columns = np.ascontiguousarray(points.T)
-    for _ in range(64):
-        if rest.size < 256:
-            break
-        best = rest[np.argmin(total[rest])]
-        beaten = np.ones(rest.size, dtype=bool)
-        for column in columns:
-            beaten &= column[rest] >= column[best]
-        beaten[np.searchsorted(rest, best)] = False
-        total[best] = np.iinfo(total.dtype).max  # it has had its turn
-        rest = rest[~beaten]
-        if np.count_nonzero(beaten) * 200 < rest.size:
-            break
-    return rest
-
-
-def _divided(points: Ranks) -> NDArray[np.int64]:
-    """Positions of the front of distinct points in lexicographic order."""
-    if len(points) ** 2 <= PAIRS:
-        beats = np.triu(np.ones((len(points), len(points)), dtype=bool), 1)
-        for column in points.T:
-            beats &= column[:, None] <= column[None, :]
-        return np.flatnonzero(~beats.any(axis=0))
-    half = len(points) // 2
-    early = _divided(points[:half])
-    late = half + _divided(points[half:])
-    # The first criterion is settled by the order.
-    return np.concatenate([early, late[~_covered(points[early, 1:], points[late, 1:])]])
-
-
 def _covered(a: Ranks, b: Ranks) -> Marks:
-    """True for each row of ``b`` that some row of ``a`` is nowhere above."""
-    found = np.zeros(len(b), dtype=bool)
-    if not len(a) or not len(b):
-        return found
-    rows = np.flatnonzero((b >= a.min(axis=0)).all(axis=1))
-    if not rows.size:
-        return found
-    b = b[rows]
-    a = a[(a <= b.max(axis=0)).all(axis=1)]
-    if not len(a):
-        return found
-    k = a.shape[1]
-    if k == 1:
-        found[rows] = True  # the least of a is not above any that remains
-    elif k == 2:
-        order = np.argsort(a[:, 0], kind="stable")
-        lowest = np.r_[np.inf, np.minimum.accumulate(a[order, 1])]  # nobody of a may come before
-        found[rows] = lowest[np.searchsorted(a[order, 0], b[:, 0], side="right")] <= b[:, 1]
-    elif len(a) * len(b) <= PAIRS:
-        below = np.ones((len(a), len(b)), dtype=bool)
-        for x, y in zip(a.T, b.T, strict=True):
-            below &= x[:, None] <= y[None, :]
-        found[rows] = below.any(axis=0)
-    else:
-        found[rows] = _split(a, b)
-    return found
-
-
-def _split(a: Ranks, b: Ranks) -> Marks:
-    """Divide both at the median of the first column; across the divide that column is settled."""
-    both = np.concatenate([a[:, 0], b[:, 0]])
-    low, high = both.min(), both.max()
-    if low == high:
-        return _covered(a[:, 1:], b[:, 1:])
-    pivot = np.partition(both, both.size // 2)[both.size // 2]
-    if pivot == high:  # both sides must have somebody
-        pivot = both[both < high].max()
-    below, lower = a[:, 0] <= pivot, b[:, 0] <= pivot
-    found = np.zeros(len(b), dtype=bool)
-    found[lower] = _covered(a[below], b[lower])
-    upper = np.flatnonzero(~lower)
-    found[upper] = _covered(a[below, 1:], b[upper, 1:])
-    upper = upper[~found[upper]]
-    found[upper] = _covered(a[~below], b[upper])
+    """True where a row of ``a`` (down) is nowhere above a row of ``b`` (across)."""
+    found = np.ones((len(a), len(b)), dtype=bool)
+    for x, y in zip(a.T, b.T, strict=True):
+        found &= x[:, None] <= y[None, :]
     return found

@@ -23,6 +23,7 @@ from ..checks import Seed, as_generator, as_seed_sequence, check_choice, check_i
 from ..errors import InputError
 from ..maps.rumap import RUMap
 from ..maps.scores import Column, Score, Tabulated
+from ..maps.show import evenly
 from ..protocols import Array, Value
 from .criteria import PLAIN, Columns, Criterion, ExpectedLoss, MostUseful, check_map, directions, first
 from .dominance import minimal, ranks, snapped
@@ -37,14 +38,8 @@ MANY = 4096
 """Of more releases than this only those are drawn that can matter."""
 SURELY = 1e-15
 """An error that is exceeded with less than this probability does not come."""
-AT_ONCE = 16
-"""Draws that share their boxes: more of them make wider boxes, fewer make more passes."""
 PIVOTS = 64
-"""Releases that others are held against where more than two columns are compared."""
-FEW = 256
-"""Fewer releases than this are all looked at."""
-HIGH = 3.0
-"""A release that is good even so many standard errors above its cost is a likely one to dominate others."""
+"""Releases that others are held against before anything is drawn."""
 
 
 @dataclass(frozen=True)
@@ -374,102 +369,52 @@ def _counted(
     on, best = np.zeros(rumap.size), np.zeros(rumap.size)
     if not known.any():
         return on, best
-    maps = DrawnMaps(costs, scale)
     edge = threshold if threshold is None or np.isinf(threshold) else averages[0].edge(threshold)
+    rows = np.flatnonzero(known)
     if not scale.any():
         if front:
-            on[known] = minimal(np.stack([ranks(c, tolerance) for c in costs], axis=1))
+            on[rows] = minimal(np.stack([ranks(c, tolerance) for c in costs], axis=1))
         if edge is not None:
-            best[known] = maps.winners(np.zeros((1, *costs.shape)), edge)
+            best[rows] = _winners(costs[None], edge)
         return on, best
-    for units in errors.units(len(costs), costs.shape[1], degrees_of(rumap)):
+    degrees = degrees_of(rumap)
+    play = _in_play(costs, scale, degrees) if front else slice(0)
+    for units in errors.units(len(costs), rows.size, degrees):
         if front:
-            on[known] += maps.fronts(units)
+            on[rows[play]] += _fronts(costs[:, play] + scale[:, play] * units[:, :, play])
         if edge is not None:
-            best[known] += maps.winners(units, edge)
+            best[rows] += _winners(costs + scale * units, edge)
     return on / errors.draws, best / errors.draws
 
 
 # -- drawn maps ----------------------------------------------------------------------------------------
 
 
-class DrawnMaps:
-    """Fronts and winners of many drawn maps: releases have costs (columns, releases), less is better, and errors.
+def _in_play(costs: Array, scale: Array, degrees: float) -> NDArray[np.intp]:
+    """Releases that no other one surely dominates, whatever is drawn: only they can be on a drawn front."""
+    far = quantile(1 - SURELY, degrees)
+    low, high = costs - far * scale, costs + far * scale
+    play = np.ones(costs.shape[1], dtype=bool)
+    for j in evenly(np.flatnonzero(minimal(np.stack([ranks(c, 0.0) for c in high], axis=1))), PIVOTS):
+        play &= ~(low > high[:, [j]]).all(axis=0)
+    return np.flatnonzero(play)
 
-    A few draws at a time give every release a box: its lowest and highest drawn cost in each column. A release whose
-    box lies wholly above the box of another one is dominated in each of these draws, whatever they are exactly, so that
-    leaving it out changes no front. What remains is usually a small part of the map. Time grows with draws times
-    releases, and with the sort of what remains.
+
+def _fronts(drawn: Array) -> Array:
+    """In how many drawn maps (draws, columns, releases) each release is on the front; less is better."""
+    if drawn.shape[1] == 2:
+        return np.asarray(_on_front(drawn[:, 0], drawn[:, 1]).sum(axis=0))
+    return np.sum([minimal(np.stack([ranks(c, 0.0) for c in draw], axis=1)) for draw in drawn], axis=0)
+
+
+def _winners(drawn: Array, edge: float) -> Array:
+    """In how many drawn maps each release has the least second cost of those whose first cost is at most ``edge``.
+
+    Ties go to the lower first cost, ties in both to the release that is listed first.
     """
-
-    def __init__(self, costs: Array, scale: Array) -> None:
-        self.costs, self.scale = costs, scale
-        self._pivots = _likely(costs + HIGH * scale) if costs.shape[1] > FEW else None
-
-    def fronts(self, units: Array) -> Array:
-        """In how many drawn maps each release is on the front; ``units`` are errors (draws, columns, releases)."""
-        hits = np.zeros(self.costs.shape[1])
-        for part, low, high in self._boxes(units):
-            rest = slice(None) if self._pivots is None else np.flatnonzero(~_above(high[:, self._pivots], low))
-            drawn = self.costs[:, rest] + self.scale[:, rest] * part[:, :, rest]
-            if len(self.costs) == 2:
-                hits[rest] += _on_front(drawn[:, 0], drawn[:, 1]).sum(axis=0)
-            else:
-                hits[rest] += sum(minimal(np.stack([ranks(c, 0.0) for c in draw], axis=1)) for draw in drawn)
-        return hits
-
-    def winners(self, units: Array, edge: float) -> Array:
-        """In how many drawn maps each release has the least second cost of those whose first cost is at most ``edge``.
-
-        Ties go to the lower first cost, ties in both to the release that is listed first.
-        """
-        hits = np.zeros(self.costs.shape[1])
-        for part, low, high in self._boxes(units):
-            safe = high[0] <= edge
-            # Whatever is drawn, somebody who is allowed costs no more than this.
-            ceiling = high[1][safe].min() if safe.any() else np.inf
-            rest = np.flatnonzero((low[0] <= edge) & (low[1] <= ceiling))
-            if not rest.size:
-                continue
-            first, second = np.moveaxis(self.costs[:2, rest] + self.scale[:2, rest] * part[:, :2, rest], 1, 0)
-            allowed = first <= edge
-            lowest = np.where(allowed, second, np.inf).min(axis=1, keepdims=True)
-            allowed &= second <= lowest
-            lowest = np.where(allowed, first, np.inf).min(axis=1, keepdims=True)
-            allowed &= first <= lowest
-            winner = np.argmax(allowed, axis=1)[allowed.any(axis=1)]
-            hits[rest] += np.bincount(winner, minlength=rest.size)
-        return hits
-
-    def _boxes(self, units: Array) -> Iterator[tuple[Array, Array, Array]]:
-        """A few draws at a time, with the lowest and the highest cost of each release in them."""
-        for start in range(0, len(units), AT_ONCE):
-            part = units[start : start + AT_ONCE]
-            # Rounding keeps order, so that these are costs of drawn maps to the last digit.
-            yield part, self.costs + self.scale * part.min(axis=0), self.costs + self.scale * part.max(axis=0)
-
-
-def _likely(costs: Array) -> NDArray[np.intp]:
-    """Positions of releases that dominate many others."""
-    places = np.stack([ranks(c, 0.0) for c in costs], axis=1)
-    front = np.flatnonzero(minimal(places))
-    if len(costs) <= 2 or front.size <= PIVOTS:
-        return front
-    return front[np.argsort(places[front].sum(axis=1), kind="stable")[:PIVOTS]]
-
-
-def _above(pivots: Array, low: Array) -> Marks:
-    """True for each column of ``low`` that is above some column of ``pivots`` everywhere."""
-    if len(low) == 1:
-        return low[0] > pivots[0].min()
-    if len(low) == 2:
-        order = np.argsort(pivots[0], kind="stable")
-        lowest = np.r_[np.inf, np.minimum.accumulate(pivots[1, order])]
-        return lowest[np.searchsorted(pivots[0, order], low[0], side="left")] < low[1]
-    found = np.zeros(low.shape[1], dtype=bool)
-    for pivot in pivots.T:
-        found |= (low > pivot[:, None]).all(axis=0)
-    return found
+    allowed = drawn[:, 0] <= edge
+    winner = first([(-drawn[:, 1], 0.0), (-drawn[:, 0], 0.0)], allowed)[allowed.any(axis=1)]
+    return np.bincount(winner, minlength=drawn.shape[2]).astype(float)
 
 
 def _on_front(x: Array, y: Array) -> Marks:

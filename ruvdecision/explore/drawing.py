@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,8 @@ from ..maps.joining import worst_case
 from ..maps.rumap import RUMap
 from ..maps.scores import Column
 from ..maps.show import clean, entry, number
-from ..plots.axes import Window, window
-from ..plots.map import MOST_TECHNIQUES, curves_of, region_of
+from ..plots.axes import Window, decades, window
+from ..plots.map import all_curves, region_of, typically
 from ..plots.theme import STYLES
 from ..posteriors import Drawn
 from ..protocols import Array
@@ -38,7 +39,7 @@ MOST_POINTS = 3000
 WIDEST = 9.0
 #: Standard deviations of a law that are drawn on either side of its mean.
 REACH = 3.6
-TIP = "<div style='max-width:270px'><strong>@label</strong><br>risk @risk, utility @utility<br>@why</div>"
+TIP = "<div style='max-width:270px'><strong>@label</strong><br>risk @risk, utility @utility<br>@off@why</div>"
 
 
 class Drawing:
@@ -62,11 +63,7 @@ class Drawing:
     @staticmethod
     def grey(colour: str) -> str:
         """Matplotlib's "0.25" as a colour of a page."""
-        return (
-            colour
-            if not colour[0].isdigit()
-            else f"#{round(255 * float(colour)):02x}" + f"{round(255 * float(colour)):02x}" * 2
-        )
+        return f"#{3 * f'{round(255 * float(colour)):02x}'}" if colour[0].isdigit() else colour
 
     def source(self, *names: str) -> Any:
         """A source of data without any yet."""
@@ -94,53 +91,30 @@ class MapDrawing(Drawing):
         f, look = self.figure, self.look
         self.windows = {"x": Window(0, 1), "y": Window(0, 1)}
         self.lines = self.source("xs", "ys", "colour", "dash")
-        self.dots = self.source("x", "y", "colour", "marker", "size", "fill", "row", "label", "risk", "utility", "why")
+        self.dots = self.source(
+            "x", "y", "colour", "marker", "size", "fill", "row", "label", "risk", "utility", "off", "why"
+        )
         self.front, self.worst = self.source("x", "y"), self.source("x", "y")
         self.star, self.ring = self.source("x", "y"), self.source("x", "y")
-        f.step(
-            "x",
-            "y",
-            source=self.front,
-            mode="after",
-            line_width=9,
-            line_color="#F0E442",
-            line_alpha=0.35 if dark else 0.55,
-        )
+        band = {"line_width": 9, "line_color": "#F0E442", "line_alpha": 0.35 if dark else 0.55}
+        f.step("x", "y", source=self.front, mode="after", **band)
         f.multi_line("xs", "ys", source=self.lines, line_color="colour", line_dash="dash", line_width=2)
         f.line("x", "y", source=self.worst, line_color=look.ink, line_width=1.4, line_dash=[2, 2])
-        dots = f.scatter(
-            "x",
-            "y",
-            source=self.dots,
-            marker="marker",
-            size="size",
-            line_color="colour",
-            fill_color="colour",
-            fill_alpha="fill",
-        )
+        filled = {"line_color": "colour", "fill_color": "colour", "fill_alpha": "fill"}
+        dots = f.scatter("x", "y", source=self.dots, marker="marker", size="size", **filled)
         dots.nonselection_glyph = dots.selection_glyph = None
         f.scatter("x", "y", source=self.ring, size=17, line_color=look.ink, line_width=2, fill_alpha=0)
-        f.scatter(
-            "x",
-            "y",
-            source=self.star,
-            marker="star",
-            size=22,
-            line_color=look.ink if dark else "black",
-            fill_color="#F0E442",
-        )
+        f.scatter("x", "y", source=self.star, marker="star", size=22, line_color=look.ink, fill_color="#F0E442")
         self.rule = Span(location=0.5, dimension="width", line_color=look.colours[1], line_dash=[6, 4], line_width=2)
         # A broad band around the line is what a finger can hold.
-        band = {"line_color": look.colours[1], "line_alpha": 0.1, "line_width": 16, "hover_line_width": 16}
-        band |= {"hover_line_color": look.colours[1], "hover_line_alpha": 0.25}
-        self.grip = Span(location=0.5, dimension="width", editable=True, **band)
+        grip = {"line_color": look.colours[1], "line_alpha": 0.1, "line_width": 16, "hover_line_width": 16}
+        grip |= {"hover_line_color": look.colours[1], "hover_line_alpha": 0.25}
+        self.grip = Span(location=0.5, dimension="width", editable=True, **grip)
         self.grip.js_link("location", self.rule, "location")
         self.grip.on_change("location", lambda name, old, new: moved(self.back("y", new)))
         f.add_layout(self.rule)
         f.add_layout(self.grip)
-        f.add_tools(
-            HoverTool(renderers=[dots], tooltips=TIP, mode="mouse", attachment="below"), TapTool(renderers=[dots])
-        )
+        f.add_tools(HoverTool(renderers=[dots], tooltips=TIP, attachment="below"), TapTool(renderers=[dots]))
         self.dots.selected.on_change("indices", self._selected)
         self._tapped = tapped
         self.legend: list[tuple[str, str, str]] = []
@@ -191,25 +165,22 @@ class MapDrawing(Drawing):
         self._axes(rumap, region_of(case, choice, max_risk))
         x, y = self.place("x", rumap.utility), self.place("y", rumap.risk)
         shown = ~(np.isnan(rumap.utility) | np.isnan(rumap.risk))
-        techniques = dict.fromkeys(rumap.techniques)
-        if len(techniques) > MOST_TECHNIQUES:
-            series: list[tuple[str, Any, bool]] = [(f"{len(techniques):,} techniques", np.flatnonzero(shown), False)]
-        else:
-            series = [(c.name, c.rows, c.parameter is not None) for t in techniques for c in curves_of(rumap, t, shown)]
-        colours = self.look.colours
-        kinds = [
-            (colours[i % len(colours)], SHAPES[i % len(SHAPES)], SIGNS[i % len(SIGNS)]) for i in range(len(series))
-        ]
-        paths = [(rows, k, i) for i, ((_, rows, line), (k, _, _)) in enumerate(zip(series, kinds, strict=True)) if line]
-        self.lines.data = {
-            "xs": [x[rows].tolist() for rows, _, _ in paths],
-            "ys": [y[rows].tolist() for rows, _, _ in paths],
-            "colour": [k for _, k, _ in paths],
-            "dash": [DASHES[i % len(DASHES)] for _, _, i in paths],
-        }
-        parts: dict[str, list[Any]] = {name: [] for name in self.dots.data}
         why = explained(rumap)
-        for (_, rows, _), (colour, shape, _) in zip(series, kinds, strict=True):
+        parts: dict[str, list[Any]] = {name: [] for name in self.dots.data}
+        lines: dict[str, list[Any]] = {name: [] for name in self.lines.data}
+        self.legend = []
+        looks = zip(cycle(self.look.colours), cycle(SHAPES), cycle(SIGNS), cycle(DASHES), strict=False)
+        for curve, (colour, shape, sign, dash) in zip(all_curves(rumap, shown), looks, strict=False):
+            rows = curve.rows
+            self.legend.append((sign, colour, curve.name))
+            if curve.parameter is not None:
+                for name, found in (
+                    ("xs", x[rows].tolist()),
+                    ("ys", y[rows].tolist()),
+                    ("colour", colour),
+                    ("dash", dash),
+                ):
+                    lines[name].append(found)
             few = rows if rows.size <= self.most else rows[:: -(-rows.size // self.most)]
             parts["x"] += x[few].tolist()
             parts["y"] += y[few].tolist()
@@ -221,14 +192,13 @@ class MapDrawing(Drawing):
             parts["label"] += [clean(rumap.releases[i]) for i in few]
             parts["risk"] += [entry(rumap, "risk", int(i)) for i in few]
             parts["utility"] += [entry(rumap, "utility", int(i)) for i in few]
+            parts["off"] += [f"{typically(rumap, int(i))}. " if rumap.typical_errors else "" for i in few]
             parts["why"] += [why[i] for i in few]
         self.dots.selected.indices = []
-        self.dots.data = parts
-        self.legend = [(sign, colour, name) for (name, _, _), (colour, _, sign) in zip(series, kinds, strict=True)]
+        self.dots.data, self.lines.data = parts, lines
         self._frontier(rumap, case)
-        outside = int(
-            sum((self.windows[a].outside(v[shown])).sum() for a, v in (("x", rumap.utility), ("y", rumap.risk)))
-        )
+        sides = (("x", rumap.utility), ("y", rumap.risk))
+        outside = int(sum(self.windows[axis].outside(values[shown]).sum() for axis, values in sides))
         endless = int((np.isinf(rumap.risk) | np.isinf(rumap.utility)).sum())
         self.remarks = [
             *([f"{outside:,} lie outside of the drawing"] if outside else []),
@@ -240,38 +210,31 @@ class MapDrawing(Drawing):
 
     def _frontier(self, rumap: RUMap, case: RUMap | None) -> None:
         """The frontier, of the worst case where there are several users; the worst case itself is a dotted line."""
-        none: dict[str, list[float]] = {"x": [], "y": []}
-        self.front.data, self.worst.data = none, dict(none)
+        self.front.data, self.worst.data = self._at([], []), self._at([], [])
         if case is None:
             return
-        on = np.flatnonzero(not_dominated(case.risk, case.utility) & np.isfinite(case.risk) & np.isfinite(case.utility))
-        on = on[np.argsort(case.utility[on], kind="stable")]
-        self.front.data = {
-            "x": self.place("x", case.utility[on]).tolist(),
-            "y": self.place("y", case.risk[on]).tolist(),
-        }
+        order = np.argsort(case.utility, kind="stable")
+        x, y = case.utility[order], case.risk[order]
+        on = not_dominated(y, x) & np.isfinite(x) & np.isfinite(y)
+        self.front.data = self._at(x[on], y[on])
         if rumap.user_names:
-            order = np.argsort(case.utility, kind="stable")
-            self.worst.data = {
-                "x": self.place("x", case.utility[order]).tolist(),
-                "y": self.place("y", case.risk[order]).tolist(),
-            }
+            self.worst.data = self._at(x, y)
 
     def choose(self, max_risk: float, choice: Any, move: bool = True) -> None:
         """Move the threshold and the star."""
         at = float(self.place("y", max_risk))
         if move and np.isfinite(at) and at != self.grip.location:
             self.grip.location = self.rule.location = at
-        self.star.data = self._at(None if choice is None else (choice.utility, choice.risk))
+        self.star.data = self._at([], []) if choice is None else self._at([choice.utility], [choice.risk])
 
     def look_at(self, rumap: RUMap, row: int | None) -> None:
         """Put the ring around the release that the reader looks at."""
-        self.ring.data = self._at(None if row is None else (float(rumap.utility[row]), float(rumap.risk[row])))
+        rows = np.array([] if row is None else [row], dtype=int)
+        rows = rows[~np.isnan(rumap.utility[rows] + rumap.risk[rows])]
+        self.ring.data = self._at(rumap.utility[rows], rumap.risk[rows])
 
-    def _at(self, point: tuple[float, float] | None) -> dict[str, list[float]]:
-        if point is None or np.isnan(point).any():
-            return {"x": [], "y": []}
-        return {"x": [float(self.place("x", point[0]))], "y": [float(self.place("y", point[1]))]}
+    def _at(self, utility: ArrayLike, risk: ArrayLike) -> dict[str, list[float]]:
+        return {"x": self.place("x", utility).tolist(), "y": self.place("y", risk).tolist()}
 
 
 def explained(rumap: RUMap) -> list[str]:
@@ -309,21 +272,6 @@ def explained(rumap: RUMap) -> list[str]:
     return found
 
 
-def decades(low: float, high: float) -> list[float]:
-    """Round values of a logarithmic axis, few enough to be read.
-
-    >>> decades(0.3, 40.0)
-    [0.5, 1.0, 2.0, 5.0, 10.0, 20.0]
-    """
-    ends = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    found: list[float] = []
-    for inside in ((1, 2, 5), (1, 3), (1,)):
-        found = [float(f"{m}e{e}") for e in ends for m in inside if low <= float(f"{m}e{e}") <= high]
-        if len(found) <= 8:
-            break
-    return found[:: -(-len(found) // 8)] if found else [low, high]
-
-
 # -- beliefs -------------------------------------------------------------------------------------------
 
 
@@ -353,27 +301,26 @@ class BeliefDrawing(Drawing):
         low, high = _limits(laws)
         shapes = [(_outline(law.posterior, law, low, high), _outline(law.prior, law, low, high)) for law in laws]
         top = max([float(np.max(after[1])) for after, _ in shapes if after is not None] or [1.0]) * 1.08 or 1.0
-        colours = [self.look.colours[(self.first + k) % 8] for k in range(len(laws))]
-        areas = [(c, a) for c, (a, _) in zip(colours, shapes, strict=True) if a is not None]
-        self.after.data = {
-            "xs": [[a[0][0], *a[0], a[0][-1]] for _, a in areas],
-            "ys": [[0.0, *a[1], 0.0] for _, a in areas],
-            "colour": [c for c, _ in areas],
+        sheets: dict[str, dict[str, list[Any]]] = {
+            name: {column: [] for column in getattr(self, name).data} for name in ("after", "before", "ticks", "truth")
         }
-        outlines = [(c, b) for c, (_, b) in zip(colours, shapes, strict=True) if b is not None]
-        self.before.data = {
-            "xs": [b[0].tolist() for _, b in outlines],
-            "ys": [b[1].tolist() for _, b in outlines],
-            "colour": [c for c, _ in outlines],
-        }
-        marks = [
-            (law.estimate, c)
-            for law, c in zip(laws, colours, strict=True)
-            if law.estimate is not None and math.isfinite(law.estimate)
-        ]
-        self.ticks.data = {"x": [m for m, _ in marks], "y": [0.9 * top] * len(marks), "colour": [c for _, c in marks]}
-        true = [(law.truth, c) for law, c in zip(laws, colours, strict=True) if law.truth is not None]
-        self.truth.data = {"x": [t for t, _ in true], "y": [0.04 * top] * len(true), "colour": [c for _, c in true]}
+
+        def add(sheet: str, x: Any, y: Any, colour: str) -> None:
+            for column, value in zip(sheets[sheet].values(), (x, y, colour), strict=True):
+                column.append(value)
+
+        for k, (law, (after, before)) in enumerate(zip(laws, shapes, strict=True)):
+            colour = self.look.colours[(self.first + k) % 8]
+            if after is not None:
+                add("after", [after[0][0], *after[0], after[0][-1]], [0.0, *after[1], 0.0], colour)
+            if before is not None:
+                add("before", before[0].tolist(), before[1].tolist(), colour)
+            if law.estimate is not None and math.isfinite(law.estimate):
+                add("ticks", law.estimate, 0.9 * top, colour)
+            if law.truth is not None:
+                add("truth", law.truth, 0.04 * top, colour)
+        for name, data in sheets.items():
+            getattr(self, name).data = data
         self.figure.x_range.update(start=low, end=high)
         self.figure.y_range.update(start=0, end=top)
         names = f" ({', '.join(law.name for law in laws)})" if len(laws) > 1 else ""
@@ -426,9 +373,8 @@ def _outline(law: Any, of: Law, low: float, high: float) -> tuple[Array, Array] 
         half = 0.3 * float(np.min(np.diff(at))) if at.size > 1 else 0.01 * (high - low)
         mass = _cdf(law, of, at + 1e-9 * half) - _cdf(law, of, at - 1e-9 * half)
         # Each bar up, across and down again.
-        return np.ravel([[v - half, v - half, v + half, v + half] for v in at]), np.ravel(
-            [[0.0, h, h, 0.0] for h in mass]
-        )
+        corners = at[:, None] + half * np.array([-1, -1, 1, 1])
+        return corners.ravel(), (mass[:, None] * np.array([0.0, 1.0, 1.0, 0.0])).ravel()
     height = np.maximum(np.diff(_cdf(law, of, edges)) / np.diff(edges), 0.0)
     if drawn:
         return np.repeat(edges, 2)[1:-1], np.repeat(height, 2)

@@ -81,11 +81,9 @@ def normal(values: Values) -> str:
         do = "Move one of the two sliders"
         raise InputError(f"There cannot be more groups than records, and there are {n}", groups, do)
     if row != "known" and values["intruder_loss"] != "squared":
-        raise InputError(
-            "With an unknown row the intruder's uncertainty has a closed form for the squared error only",
-            OPTIONS[values["intruder_loss"]],
-            "Let the intruder pay the squared error, or know the row",
-        )
+        what = "With an unknown row the intruder's uncertainty has a closed form for the squared error only"
+        do = "Let the intruder pay the squared error, or know the row"
+        raise InputError(what, OPTIONS[values["intruder_loss"]], do)
     shuffle = "" if row == "known" else "masks = [ruv.Shuffle() | mask for mask in masks]  # the row is not known\n"
     return f"""{START}n, variance, prior_variance = {n!r}, {values["variance"]!r}, {values["prior_variance"]!r}
 belief = ruv.NormalBelief(records=n, variance=variance, prior_mean=0, prior_variance=prior_variance)

@@ -13,18 +13,15 @@ from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
-import pandas as pd
 import panel as pn
 
 from .._version import __version__
-from ..decide import not_dominated
-from ..errors import InfeasibleError, InputError, RuvError
-from ..maps.rumap import RUMap
-from ..maps.scores import Column
-from ..maps.show import HEADS, clean, counted, entry, evenly, number, user_columns
+from ..errors import InputError, RuvError
+from ..maps.show import clean, counted, entry, evenly, number, user_columns
 from ..plots.theme import use_files_only
 from ..report import render_report
-from ..report.formulas import formulas
+from ..report.content import Chapter, in_words, release_table, told_users, tried
+from ..report.document import Items, fragment
 from ..report.picture import draw_map_png
 from .drawing import BeliefDrawing, MapDrawing
 from .microdata import own_topic, read_upload
@@ -92,9 +89,7 @@ class Page:
         self.sheets = [BeliefDrawing(dark, 0), BeliefDrawing(dark, 2)]
         self._held, self._ticks, self._polls = False, [], []  # type: bool, list[Any], list[Any]
         self._widgets()
-        self.texts = {
-            name: pn.pane.HTML("", stylesheets=[CSS], sizing_mode="stretch_width", margin=(0, 10)) for name in TEXTS
-        }
+        self.texts = {name: pane(margin=(0, 10)) for name in TEXTS}
         self.panes = [pn.pane.Bokeh(sheet.figure, sizing_mode="stretch_width") for sheet in self.sheets]
         self.view = self._layout()
         # A browser looks on; otherwise everything is done at once.
@@ -116,21 +111,16 @@ class Page:
         self.shown = [c for c in self.topic.controls if not self.static or c.name in states]
         # Disabled while there is nothing to choose: a static file has one state per choice of every widget that is not.
         hidden = {"options": [], "visible": False, "disabled": True}
-        self.maps = pn.widgets.Select(label="Map", sizing_mode="stretch_width", **hidden)
+        wide: dict[str, Any] = {"sizing_mode": "stretch_width"}
+        self.maps = pn.widgets.Select(label="Map", **hidden, **wide)
         self.maps.param.watch(lambda event: self._changed(None), "value")
-        self.threshold = pn.widgets.DiscreteSlider(
-            label="Largest tolerable risk (or drag the line)", options=[0.5, 1.0], sizing_mode="stretch_width"
-        )
+        said = "Largest tolerable risk (or drag the line)"
+        self.threshold = pn.widgets.DiscreteSlider(label=said, options=[0.5, 1.0], **wide)
         self.threshold.param.watch(lambda event: self.due(CHOICE), "value")
-        self.example = pn.widgets.IntSlider(
-            label="Example file that the posteriors are drawn for",
-            start=1,
-            end=50,
-            value=1,
-            sizing_mode="stretch_width",
-        )
+        said = "Example file that the posteriors are drawn for"
+        self.example = pn.widgets.IntSlider(label=said, start=1, end=50, value=1, **wide)
         self.example.param.watch(lambda event: self.due(LOOK), "value")
-        self.walk = pn.widgets.IntSlider(label="Release that you look at", start=0, end=1, sizing_mode="stretch_width")
+        self.walk = pn.widgets.IntSlider(label="Release that you look at", start=0, end=1, **wide)
         self.walk.param.watch(lambda event: self._tapped(event.new), "value")
         self.play = pn.widgets.Toggle(label=f"▶ Play: {self._played()}", visible=self.topic.play is not None)
         self.play.param.watch(self._play, "value")
@@ -147,7 +137,7 @@ class Page:
         found: dict[str, Any] = {}
         for c in self.topic.controls:
             value = self.controls[c.name].value
-            found[c.name] = tuple(value) if isinstance(c, Pick) and c.most > 1 else value
+            found[c.name] = tuple(value) if c.several else value
         if self.maps.value:
             found["map."] = self.maps.value
         return found
@@ -158,9 +148,9 @@ class Page:
         self.due(MAP)
 
     def _reset(self) -> None:
-        self._quietly(
-            lambda: [self.controls[c.name].param.update(value=_loose(c, c.default)) for c in self.topic.controls]
-        )
+        defaults: dict[str, Any] = self.topic.defaults
+        loose = {c.name: list(defaults[c.name]) if c.several else c.default for c in self.topic.controls}
+        self._quietly(lambda: [self.controls[name].param.update(value=value) for name, value in loose.items()])
         self.look, self.query = "chosen", {}
         self.example.value, self.threshold.value = 1, self._default
         self.refresh(MAP, start=False)
@@ -263,9 +253,8 @@ class Page:
                 self._wait(job)
 
     def _waiting(self, text: str, *, compute: bool = False, stop: bool = False, bad: bool = False) -> None:
-        self.texts["progress"].object = (
-            f'<div role="status">{banner(text, "warning" if bad else "")}</div>' if text else ""
-        )
+        said = banner(text, "warning" if bad else "") if text else ""
+        self.texts["progress"].object = f'<div role="status">{said}</div>' if text else ""
         self.compute.visible, self.stop.visible = compute, stop
 
     def _fit(self) -> None:
@@ -296,19 +285,16 @@ class Page:
     def _draw(self, level: int, built: Built) -> None:
         rumap, max_risk = built.rumap, float(self.threshold.value)
         if level >= CHOICE:
-            kind, more = "", ""
-            try:
-                self.chosen = rumap.choose(max_risk=max_risk)
-                sentence = str(self.chosen)
-                more = f"<br>In words: {safe(self.chosen.order)}." if self.chosen.order else ""
-                kind = "warning" if self.chosen.within_error or not self.chosen.row.converged else ""
-            except (InfeasibleError, InputError) as error:
-                self.chosen, sentence, kind = None, f"No release is chosen. {error}", "warning"
-            self.texts["verdict"].object = f'<div role="status">{banner(sentence, kind, more)}</div>'
+            self.part = Chapter(self.topic.title, rumap, max_risk)
+            self.chosen = self.part.choice
+            more = f"<br>In words: {safe(self.chosen.order)}." if self.chosen is not None and self.chosen.order else ""
+            said = banner(self.part.sentence, self.part.kind, more)
+            self.texts["verdict"].object = f'<div role="status">{said}</div>'
         if level == MAP:
             self._quietly(lambda: self.drawing.show(rumap, max_risk, self.chosen))
-            self.texts["legend"].object = legend(self.drawing, rumap, built)
-            self.texts["formulas"].object = set_formulas(rumap, built)
+            self.texts["legend"].object = legend(self.drawing, self.part, built)
+            lines = [f'<div class="wide">{formula}</div>' for formula in built.formulas]
+            self.texts["formulas"].object = "".join(lines) + fragment(told_users(self.part))
         elif level == CHOICE:
             self._quietly(lambda: self.drawing.choose(max_risk, self.chosen, move=not self._held))
         self._held = False
@@ -319,8 +305,9 @@ class Page:
         self.to_own.visible = built.own is not None
         self.texts["looked"].object = looked_at(built, self.row, self.look)
         if level >= CHOICE:
-            self.texts["why"].object = facts(rumap, self.chosen, max_risk)
-        self.texts["numbers"].object = numbers(rumap, self.chosen, self.row)
+            meaning = () if self.chosen is None else self.chosen.meaning
+            self.texts["why"].object = fragment([Items([*tried(self.part), *meaning])])
+        self.texts["numbers"].object = numbers(self.part, self.row)
         self._believe(built, slow=self.static)
 
     def _find(self, built: Built) -> int | None:
@@ -332,7 +319,7 @@ class Page:
             return self.row
         if self.chosen is not None:
             # Of several users the row is that of the first who looks at the chosen release.
-            return rumap.released.index(self.chosen.release) if rumap.user_names else int(self.chosen.row.position)
+            return rumap.released.index(self.chosen.release) if rumap.user_names else int(self.chosen.position)
         # Nothing is chosen: the safest release is the nearest miss.
         return None if np.all(np.isnan(rumap.risk)) else int(np.nanargmin(rumap.risk))
 
@@ -353,8 +340,9 @@ class Page:
         self.believing.visible = bool(found)
         for k, sheet in enumerate(self.sheets):
             one = found[k] if k < len(found) else Belief("", "")
-            self.panes[k].visible = bool(one.laws)
             sheet.show(one)
+            # After the figure's own: a pane that is to be seen takes over what its figure says.
+            self.panes[k].visible = bool(one.laws)
             said = f"<strong>The {one.who}</strong>, {safe(one.title)}. {safe(one.words)}" if one.who else ""
             self.texts[f"belief{k}"].object = f"<p>{said}</p>" if said else ""
 
@@ -366,13 +354,12 @@ class Page:
         self.sample.disabled = True
 
         def poll() -> None:
-            if job.ended.is_set():
-                watch.stop()
-                self.sample.disabled = False
-                self._believe(built, found=job.result or [])
-            self.texts["belief0"].object = (
-                "<p>Sampling…</p>" if not job.ended.is_set() else self.texts["belief0"].object
-            )
+            if not job.ended.is_set():
+                self.texts["belief0"].object = "<p>Sampling…</p>"
+                return
+            watch.stop()
+            self.sample.disabled = False
+            self._believe(built, found=job.result or [])
 
         watch = pn.state.add_periodic_callback(poll, period=300)
 
@@ -442,14 +429,8 @@ class Page:
         )
         moved = [item for c in self.shown for item in labelled(c, self.controls[c.name])]
         buttons = pn.FlexBox(self.play, self.compute, self.stop, self.reset) if not self.static else pn.FlexBox()
-        settings = pn.Column(
-            heading("Settings"),
-            self.maps,
-            self.threshold,
-            *moved,
-            buttons,
-            styles={"flex": "1 1 270px", "min-width": "250px"},
-        )
+        narrow = {"flex": "1 1 270px", "min-width": "250px"}
+        settings = pn.Column(heading("Settings"), self.maps, self.threshold, *moved, buttons, styles=narrow)
         picture = pn.Column(
             pn.pane.Bokeh(self.drawing.figure, **stretch), text["legend"], text["progress"],
             styles={"flex": "3 1 340px", "min-width": "min(100%, 340px)"},
@@ -464,8 +445,7 @@ class Page:
         )  # fmt: skip
         looking = [] if self.static else [pn.FlexBox(self.to_chosen, self.to_own), self.walk]
         parts = [
-            pn.pane.HTML(head, stylesheets=[CSS], **stretch), pn.pane.HTML(questions, stylesheets=[CSS], **stretch),
-            text["verdict"], pn.FlexBox(picture, settings, **stretch),
+            pane(head), pane(questions), text["verdict"], pn.FlexBox(picture, settings, **stretch),
             heading("The release that you look at"), *looking, text["looked"],
             self.believing,
             heading("Why this release"), text["why"], heading("Formulas and users"), text["formulas"],
@@ -484,23 +464,17 @@ TEXTS = ("verdict", "legend", "progress", "looked", "belief0", "belief1", "why",
 
 def widget(control: Slider | Pick, value: Any, only: Sequence[Any] | None = None) -> Any:
     """Panel's widget for a control; ``only`` some of its values for a static file."""
-    wide = {"sizing_mode": "stretch_width"}
+    look = {"label": control.label, "sizing_mode": "stretch_width"}
     if isinstance(control, Slider):
         stops = control.stops if only is None else sorted({*only, control.default})
-        return pn.widgets.DiscreteSlider(
-            label=control.label, options={number(s, 6): s for s in stops}, value=value, **wide
-        )
+        return pn.widgets.DiscreteSlider(options={number(s, 6): s for s in stops}, value=value, **look)
     options = {clean(words): option for option, words in control.options.items()}
-    if only is not None and control.most > 1:
-        return pn.widgets.Select(
-            label=control.label,
-            options={", ".join(control.options[o] for o in one): one for one in only},
-            value=tuple(value),
-            **wide,
-        )
-    if control.most > 1:
-        return pn.widgets.CheckBoxGroup(label=control.label, options=options, value=list(value), **wide)
-    return pn.widgets.Select(label=control.label, options=options, value=value, **wide)
+    if not control.several:
+        return pn.widgets.Select(options=options, value=value, **look)
+    if only is None:
+        return pn.widgets.CheckBoxGroup(options=options, value=list(value), **look)
+    sets = {", ".join(control.options[o] for o in one): one for one in only}
+    return pn.widgets.Select(options=sets, value=tuple(value), **look)
 
 
 def safe(text: object) -> str:
@@ -513,24 +487,21 @@ def live() -> bool:
     return pn.state.curdoc is not None and pn.state.curdoc.session_context is not None
 
 
-def _loose(control: Slider | Pick, value: Any) -> Any:
-    return list(value) if isinstance(control, Pick) and control.most > 1 else value
-
-
 def labelled(control: Slider | Pick, made: Any) -> list[Any]:
     """A widget with what its own look leaves out: the name of a group of boxes, and the hint."""
-    said = [f"<strong>{html.escape(control.label)}</strong>"] if isinstance(control, Pick) and control.most > 1 else []
-    hint = (
-        [pn.pane.HTML(f"<p class='quiet'>{safe(control.hint)}</p>", stylesheets=[CSS], margin=(-4, 10, 4, 10))]
-        if control.hint
-        else []
-    )
-    return [*(pn.pane.HTML(s, stylesheets=[CSS], margin=(5, 10, 0, 10)) for s in said), made, *hint]
+    name = [pane(f"<strong>{safe(control.label)}</strong>", margin=(5, 10, 0, 10))] * control.several
+    hint = [pane(f"<p class='quiet'>{safe(control.hint)}</p>", margin=(-4, 10, 4, 10))] if control.hint else []
+    return [*name, made, *hint]
+
+
+def pane(text: str = "", **look: Any) -> Any:
+    """Some HTML in the page's own look."""
+    return pn.pane.HTML(text, stylesheets=[CSS], sizing_mode="stretch_width", **look)
 
 
 def heading(text: str) -> Any:
     """A heading between parts of the page."""
-    return pn.pane.HTML(f"<h2>{text}</h2>", stylesheets=[CSS], margin=(0, 10))
+    return pane(f"<h2>{text}</h2>", margin=(0, 10))
 
 
 def button(name: str, act: Callable[[], Any], kind: str = "default", visible: bool = True) -> Any:
@@ -545,32 +516,22 @@ def banner(text: str, kind: str = "", more: str = "") -> str:
     return f'<p class="banner {kind}">{safe(text)}{more}</p>'
 
 
-def legend(drawing: MapDrawing, rumap: RUMap, built: Built) -> str:
+def legend(drawing: MapDrawing, part: Chapter, built: Built) -> str:
     """What the marks of the map are, and what the map shows for somebody who cannot see it."""
     marks = [f'<span><b style="color:{colour}">{sign}</b> {safe(name)}</span>' for sign, colour, name in drawing.legend]
-    marks += [
-        "<span>★ chosen</span>",
-        "<span>◯ you look at it</span>",
-        '<span><b style="background:#F0E44299">▁</b> frontier</span>',
-    ]
-    if rumap.user_names:
+    marks += ["<span>★ chosen</span>", "<span>◯ you look at it</span>"]
+    marks.append('<span><b style="background:#F0E44299">▁</b> frontier</span>')
+    if part.whole.user_names:
         marks.append("<span>┈ worst case over the snoopers</span>")
-    known = ~np.isnan(rumap.risk) & ~np.isnan(rumap.utility)
-    ends = (
-        [number(float(f(v[known])), 4) for v in (rumap.utility, rumap.risk) for f in (np.min, np.max)]
-        if known.any()
-        else ["none"] * 4
-    )
-    run = f"Utility runs from {ends[0]} to {ends[1]}, risk from {ends[2]} to {ends[3]}."
-    words = f"A risk-utility map of {counted(len(rumap), 'release')}. {run}"
     notes = "".join(f"<li>{safe(n)}</li>" for n in (*built.notes, *(f"{r.capitalize()}." for r in drawing.remarks)))
-    return f'<p class="hidden">{words}</p><p class="legend">{" ".join(marks)}</p><ul class="quiet">{notes}</ul>'
+    words = f'<p class="hidden">{safe(in_words(part)) if part.drawable else ""}</p>'
+    return f'{words}<p class="legend">{" ".join(marks)}</p><ul class="quiet">{notes}</ul>'
 
 
 def legend_of_beliefs() -> Any:
     """What the marks of the posteriors are."""
     text = "Dashed: before the release. Filled: after it. Line: best estimate. Diamond: the truth of the example."
-    return pn.pane.HTML(f'<p class="quiet">{text}</p>', stylesheets=[CSS], sizing_mode="stretch_width")
+    return pane(f'<p class="quiet">{text}</p>')
 
 
 def looked_at(built: Built, row: int | None, look: str) -> str:
@@ -579,68 +540,21 @@ def looked_at(built: Built, row: int | None, look: str) -> str:
         return ""
     how = {"own": "your own candidate", "picked": "picked by you"}.get(look, "the chosen one")
     said = f" {html.escape(built.said(row))}" if built.said else ""
-    pairs = ", ".join(f"{HEADS.get(c, c)} {entry(built.rumap, c, row)}" for c in user_columns(built.rumap))
+    pairs = ", ".join(f"{head} {entry(built.rumap, c, row)}" for c, head in user_columns(built.rumap).items())
     return f"<p><strong>{safe(built.rumap.releases[row])}</strong> ({how}): {html.escape(pairs)}.{said}</p>"
 
 
-def set_formulas(rumap: RUMap, built: Built) -> str:
-    """Formulas with the numbers of the settings, and the users as the map has them."""
-    lines = [f'<div class="wide">{formula}</div>' for formula in built.formulas]
-    said = []
-    for place, who in enumerate(("intruder", "scientist")):
-        words = str(rumap.attrs.get(who, "")).strip()
-        said += [f"<p>{safe(words)}</p>"] if words else []
-        user = None if rumap.users is None or rumap.user_names else rumap.users[place]
-        lines_of = formulas(user, who) if user is not None else []
-        said += [f"<p class='quiet'>{'<br>'.join(safe(line) for line in lines_of)}</p>"] if lines_of else []
-        score = getattr(rumap, "risk_score" if who == "intruder" else "utility_score")
-        role = "Risk" if who == "intruder" else "Utility"
-        means = f"the column {score.name}" if isinstance(score, Column) else score.words(who)
-        said.append(f"<p class='quiet'>{role}: {safe(means)}.</p>")
-    return "".join([*lines, *said])
-
-
-def facts(rumap: RUMap, choice: Any, max_risk: float) -> str:
-    """Why this release: how many were allowed, and what the threshold costs."""
-    case = rumap.worst() if rumap.user_names else rumap
-    lines = []
-    if choice is not None:
-        verb = "has" if choice.allowed == 1 else "have"
-        allowed = f"{choice.allowed:,} of {counted(len(case), 'candidate release')} {verb} a risk of at most"
-        most = "; among them this one is the most useful" if choice.allowed > 1 else ""
-        lines.append(f"{allowed} {number(max_risk, 4)}{most}.")
-        known = np.flatnonzero(~np.isnan(case.utility) & ~np.isnan(case.risk))
-        best = int(known[np.argmax(case.utility[known])])
-        if case.utility[best] > choice.utility:
-            u, r = number(float(case.utility[best]), 4), number(float(case.risk[best]), 4)
-            lines.append(f"Without the threshold it would be {case.releases[best]}, with utility {u} and risk {r}.")
-        lines += choice.meaning
-    front = int(not_dominated(case.risk, case.utility).sum())
-    verb = "is" if front == 1 else "are"
-    lines.append(f"{counted(front, 'release')} {verb} on the frontier: no other one is as safe and more useful.")
-    return f"<ul>{''.join(f'<li>{safe(line)}</li>' for line in lines)}</ul>"
-
-
-def numbers(rumap: RUMap, choice: Any, looked: int | None) -> str:
+def numbers(part: Chapter, looked: int | None) -> str:
     """Some rows of the map's table, the marked ones among them."""
-    marks: dict[int, list[str]] = {}
-    if choice is not None and not rumap.user_names:
-        marks.setdefault(int(choice.row.position), []).append("chosen")
-        if choice.next_best is not None:
-            marks.setdefault(int(choice.next_best.position), []).append("next best")
-    if looked is not None:
-        marks.setdefault(looked, []).append("you look at it")
+    rumap = part.rumap
     known = np.flatnonzero(~np.isnan(rumap.risk) & ~np.isnan(rumap.utility))
     some = evenly(known[np.argsort(rumap.risk[known], kind="stable")], EXCERPT).tolist()
-    rows = sorted({*marks, *some}, key=lambda i: (float(np.nan_to_num(rumap.risk[i], nan=np.inf)), i))
-    table = pd.DataFrame({"release": [clean(rumap.releases[i]) for i in rows]})
-    for column in user_columns(rumap):
-        table[HEADS.get(column, column)] = [entry(rumap, column, i) for i in rows]
-    table["mark"] = [", ".join(marks.get(i, [])) for i in rows]
-    more = len(rumap) - len(rows)
-    rest = f'<p class="quiet">{counted(more, "further release")} in the CSV file.</p>' if more else ""
-    wide = '<div class="wide" tabindex="0" role="region" aria-label="Numbers">'
-    return f"{wide}{table.to_html(index=False, border=0)}</div>{rest}"
+    looked = None if part.whole.user_names else looked  # of several users the table is that of the worst
+    marked = [looked] if part.choice is None else [looked, part.choice.position]
+    rows = np.array(sorted({*some, *(i for i in marked if i is not None)}, key=lambda i: (rumap.risk[i], i)))
+    rest = counted(len(rumap) - rows.size, "further release")
+    caption = f"{counted(rows.size, 'release')} in order of risk; {rest} in the CSV file"
+    return fragment([release_table(part, rows, caption, list(user_columns(rumap)), looked)])
 
 
 # -- the whole -----------------------------------------------------------------------------------------
@@ -652,24 +566,17 @@ class FilePage:
     def __init__(self, dark: bool = False, debug: bool = False) -> None:
         self.dark, self.debug = dark, debug
         self.page: Page | None = None
-        self.drop = pn.widgets.FileInput(
-            accept=".csv,.tsv,.txt,.parquet,.dta,.sav", sizing_mode="stretch_width", label="A file of records"
-        )
+        kinds = {"accept": ".csv,.tsv,.txt,.parquet,.dta,.sav", "label": "A file of records"}
+        self.drop = pn.widgets.FileInput(sizing_mode="stretch_width", **kinds)
         self.drop.param.watch(lambda event: self.open(str(self.drop.filename or "file.csv"), event.new), "value")
-        self.said = pn.pane.HTML("", stylesheets=[CSS], sizing_mode="stretch_width")
+        self.said = pane()
         head = (
             "<h1>Your own file</h1><p>Choose a file of records (CSV, or what <code>ruvdecision measure</code> reads), "
             "or drop it on the button. It stays on this machine, in the memory of this program; nothing of it gets "
             "into an address or a log.</p>"
         )
         self.body = pn.Column(sizing_mode="stretch_width")
-        self.view = pn.Column(
-            pn.pane.HTML(head, stylesheets=[CSS], sizing_mode="stretch_width"),
-            self.drop,
-            self.said,
-            self.body,
-            sizing_mode="stretch_width",
-        )
+        self.view = pn.Column(pane(head), self.drop, self.said, self.body, sizing_mode="stretch_width")
 
     def open(self, name: str, content: bytes) -> None:
         """Show a file."""
@@ -696,7 +603,7 @@ def navigation(topics: Sequence[Topic], current: str, theme: str) -> Any:
     switch = "Light page" if theme == "dark" else "Dark page"
     items = "".join(link(name, title) for name, title in links)
     items += link(current, switch, theme="default" if theme == "dark" else "dark")
-    return pn.pane.HTML(f'<nav aria-label="Topics">{items}</nav>', stylesheets=[CSS], sizing_mode="stretch_width")
+    return pane(f'<nav aria-label="Topics">{items}</nav>')
 
 
 def around(dark: bool, where: str) -> tuple[str, dict[str, Any]]:

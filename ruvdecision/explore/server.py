@@ -13,6 +13,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import panel as pn
@@ -80,10 +81,10 @@ class Server:
         self.host, self.local = host, _is_here(host)
         self._thread: threading.Thread | None = None
         self._loop = IOLoop(make_current=False)
-        self._server = self._listen(host, port)
-        self._server._tornado.transforms.append(Headers)
+        # In a thread of its own: Bokeh and Tornado take the loop that runs here, in a notebook, for the server's.
+        with ThreadPoolExecutor(1) as alone:
+            self._server = alone.submit(self._listen, host, port).result()
         self.port = int(self._server.port)
-        self._server.start()
 
     @property
     def url(self) -> str:
@@ -122,22 +123,23 @@ class Server:
             port = check_integer("port", port, low=0, high=65535)
         tries = range(PORT, PORT + TRIES) if port is None else [port]
         asyncio.set_event_loop(self._loop.asyncio_loop)  # type: ignore[attr-defined]
-        try:
-            for wanted in tries:
-                try:
-                    # The origin that may open a connection has a port in it, so that it must be known beforehand.
-                    number = _free_port(host, wanted)
-                    return get_server(
-                        {"/": self._visit}, port=number, address=host, loop=self._loop, show=False, start=False,
-                        verbose=False,
-                        websocket_origin=[f"{name}:{number}" for name in {host, "127.0.0.1", "localhost"} if name],
-                        title="ruvdecision", prefix=self.token, websocket_max_message_size=LARGEST,
-                        session_token_expiration=86_400,
-                    )  # fmt: skip
-                except (OSError, UnicodeError, ValueError, TypeError) as error:
-                    last = error
-        finally:
-            asyncio.set_event_loop(None)
+        for wanted in tries:
+            try:
+                # The origin that may open a connection has a port in it, so that it must be known beforehand.
+                number = _free_port(host, wanted)
+                made = get_server(
+                    {"/": self._visit}, port=number, address=host, loop=self._loop, show=False, start=False,
+                    verbose=False,
+                    websocket_origin=[f"{name}:{number}" for name in {host, "127.0.0.1", "localhost"} if name],
+                    title="ruvdecision", prefix=self.token, websocket_max_message_size=LARGEST,
+                    session_token_expiration=86_400,
+                )  # fmt: skip
+            except (OSError, UnicodeError, ValueError, TypeError) as error:
+                last = error
+            else:
+                made._tornado.transforms.append(Headers)
+                made.start()
+                return made
         where = f"port {port}" if port else f"port {PORT} to {PORT + TRIES - 1}" if port is None else "a free port"
         raise InputError(
             f"The page cannot listen at {host!r}, {where}", type(last).__name__, "Try another --port or --host"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -29,6 +29,7 @@ class Slider:
     hint: str = ""
     looks: bool = False
     """True if moving it turns the reader's eye to the release that it describes."""
+    several: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stops", tuple(sorted({*self.stops, self.default})))
@@ -61,13 +62,18 @@ class Pick:
     def __post_init__(self) -> None:
         if self.default is None:
             first = next(iter(self.options))
-            object.__setattr__(self, "default", first if self.most == 1 else (first,))
+            object.__setattr__(self, "default", (first,) if self.several else first)
+
+    @property
+    def several(self) -> bool:
+        """Whether several options may be ticked."""
+        return self.most > 1
 
     def read(self, text: str) -> Any:
         """What an address says, or the default if that is none of the options."""
         known = {str(option): option for option in self.options}
         found = tuple(known[part] for part in text.split(",") if part in known)[: self.most]
-        return (found if self.most > 1 else found[0]) if found else self.default
+        return (found if self.several else found[0]) if found else self.default
 
 
 Control = Slider | Pick
@@ -227,7 +233,8 @@ def threshold_stops(rumap: RUMap, default: float | None) -> tuple[tuple[float, .
         room = 0.1 * (high - low) or 0.1 * abs(high) or 1.0
         first = max(low - room, low / 2) if low > 0 else low - room
         stops = tuple(float(f"{v:.3g}") for v in np.linspace(first, high + room, 161))
-    return tuple(sorted({*stops, default})), default
+    score, most = rumap.risk_score, max(high, rumap.risk_score.highest)
+    return tuple(sorted({default, *(s for s in stops if score.lowest < s <= most)})), default
 
 
 # -- formulas ------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ class Labels:
     parameters: Mapping[str, ArrayLike] | None = None
 
 
-_HALVES = re.compile("[\ud800-\udfff]")
+_NO_LETTER = re.compile("[\0\ud800-\udfff]")
 
 
 def stack(a: Mapping[str, Entries], b: Mapping[str, Entries], n: int, m: int) -> dict[str, Entries]:
@@ -57,18 +57,17 @@ def stack(a: Mapping[str, Entries], b: Mapping[str, Entries], n: int, m: int) ->
     for name in {**a, **b}:
         parts = [(a.get(name), n), (b.get(name), m)]
         if any(v is not None and v.dtype.kind in "US" for v, _ in parts):
-            both: list[Entries] = [np.full(size, "") if v is None else as_text(v) for v, size in parts]
+            both: list[Entries] = [np.full(size, "") if v is None else as_text(v.tolist()) for v, size in parts]
         else:
             both = [np.full(size, np.nan) if v is None else v for v, size in parts]
         stacked[name] = frozen(np.concatenate(both))
     return stacked
 
 
-def as_text(values: Entries) -> Entries:
-    """Turn a column of numbers into text; NaN becomes empty."""
-    if values.dtype.kind in "US":
-        return values
-    return np.array(["" if v != v else f"{v:.10g}" if isinstance(v, float) else str(v) for v in values.tolist()])
+def as_text(values: Iterable[object]) -> Entries:
+    """Turn a column into text; NaN becomes empty."""
+    known = ["" if isinstance(v, float) and v != v else v for v in values]
+    return np.array([f"{v:.10g}" if isinstance(v, float) else whole_text(v) for v in known])
 
 
 def parameter_columns(masks: Sequence[Mask | None], taken: set[str]) -> dict[str, Entries]:
@@ -80,7 +79,7 @@ def parameter_columns(masks: Sequence[Mask | None], taken: set[str]) -> dict[str
         if all(v is None or _is_number(v) for v in entries):
             array: Entries = np.array([np.nan if v is None else float(v) for v in entries])
         else:
-            array = np.array(["" if v is None else f"{v:.10g}" if isinstance(v, float) else str(v) for v in entries])
+            array = as_text(["" if v is None else v for v in entries])
         # A mask of somebody's own may call a parameter "risk".
         columns[f"mask_{name}" if name in taken else str(name)] = frozen(array)
     return columns
@@ -97,7 +96,7 @@ def used(columns: Mapping[str, Entries]) -> dict[str, Entries]:
 
 def technique_of(mask: Mask | None) -> str:
     """Technique of a mask, its class name if it says none."""
-    return str(getattr(mask, "technique", type(mask).__name__))
+    return whole_text(getattr(mask, "technique", type(mask).__name__))
 
 
 def same_mask(a: Mask | None, b: Mask | None) -> bool:
@@ -137,12 +136,12 @@ def as_names(labels: Sequence[str]) -> tuple[str, ...]:
 
 
 def whole_text(value: object) -> str:
-    r"""Text that tables, drawings and files can hold: half a character becomes U+FFFD.
+    r"""Text that tables, drawings and files can hold: half a character, or none, becomes U+FFFD.
 
     >>> whole_text("half \ud800") == "half \ufffd"
     True
     """
-    return _HALVES.sub("\ufffd", str(value))
+    return _NO_LETTER.sub("\ufffd", str(value))
 
 
 def as_value(name: str, value: Value | ArrayLike | None) -> Value | None:
@@ -154,35 +153,27 @@ def as_value(name: str, value: Value | ArrayLike | None) -> Value | None:
     if u.ndim != 1:
         raise InputError(f"{name} must have one uncertainty per release", f"shape {u.shape}", "Give a flat array")
     if error.ndim and error.shape != u.shape:
-        raise InputError(
-            f"{name} must have one error per release",
-            f"shapes {u.shape} and {error.shape}",
-            "Give arrays of the same length",
-        )
+        do = "Give arrays of the same length"
+        raise InputError(f"{name} must have one error per release", f"shapes {u.shape} and {error.shape}", do)
     if error.size and np.fmin.reduce(error, axis=None) < 0:
         raise InputError(f"{name} has a negative error", float(np.nanmin(error)), "A standard error is at least zero")
     return Value(frozen(u), frozen(np.broadcast_to(error, u.shape)))
 
 
-def as_pair(before: Sequence[ArrayLike | None] | None) -> tuple[ArrayLike | None, ArrayLike | None]:
-    """Check the pair of U0."""
-    if before is None:
-        return (None, None)
-    if not isinstance(before, (tuple, list)) or len(before) != 2:
-        raise InputError(
-            "before must be a pair, U0 of the intruder and of the scientist", before, "Write before=(7.0, 5.0)"
-        )
-    return (before[0], before[1])
-
-
-def as_before(name: str, before: ArrayLike | None, size: int) -> Array:
-    """U0 of every release."""
-    array = as_float_array(f"U0 of the {name}", np.nan if before is None else before)
-    if array.ndim and array.shape != (size,):
-        raise InputError(
-            f"U0 of the {name} must be one number, or one per release", f"shape {array.shape}", "Give a number"
-        )
-    return frozen(np.broadcast_to(array, (size,)))
+def as_before(before: Sequence[ArrayLike | None] | None, size: int) -> tuple[Array, Array]:
+    """U0 of every release, of the intruder and of the scientist."""
+    pair = (None, None) if before is None else before
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        what = "before must be a pair, U0 of the intruder and of the scientist"
+        raise InputError(what, before, "Write before=(7.0, 5.0)")
+    found = []
+    for name, given in zip(("intruder", "scientist"), pair, strict=True):
+        array = as_float_array(f"U0 of the {name}", np.nan if given is None else given)
+        if array.ndim and array.shape != (size,):
+            what = f"U0 of the {name} must be one number, or one per release"
+            raise InputError(what, f"shape {array.shape}", "Give a number")
+        found.append(frozen(np.broadcast_to(array, (size,))))
+    return found[0], found[1]
 
 
 def check_name(name: object, taken: Collection[str] = SCHEMA) -> str:

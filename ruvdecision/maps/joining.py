@@ -24,28 +24,21 @@ def join(a: RUMap, b: RUMap, named: bool) -> RUMap:
         ours, theirs = a.axis(role), b.axis(role)
         who = ours.who
         if ours.score != theirs.score:
-            raise InputError(
-                f"The maps measure {role} by different functions",
-                f"{ours.score.name} and {theirs.score.name}",
-                f"Give both the same one first, with_{role}(...)",
-            )
+            what = f"The maps measure {role} by different functions"
+            do = f"Give both the same one first, with_{role}(...)"
+            raise InputError(what, f"{ours.score.name} and {theirs.score.name}", do)
         if not named and a.attrs.get(who) != b.attrs.get(who):
-            raise InputError(
-                f"The maps have different users: the {who}s differ",
-                [a.attrs.get(who), b.attrs.get(who)],
-                "Tell the maps apart with RUMap.concat([a, b], names=[...])",
-            )
+            what = f"The maps have different users: the {who}s differ"
+            do = "Tell the maps apart with RUMap.concat([a, b], names=[...])"
+            raise InputError(what, [a.attrs.get(who), b.attrs.get(who)], do)
         if (ours.value is None) != (theirs.value is None):
             raise InputError(
                 f"One map has the {who}'s uncertainty and the other has not", None, "Join maps of the same kind"
             )
     twice = sorted(set(a.releases) & set(b.releases))
     if twice:
-        raise InputError(
-            "The maps share releases",
-            twice[:5],
-            "Leave them out of one map, or tell the maps apart with RUMap.concat([a, b], names=[...])",
-        )
+        do = "Leave them out of one map, or tell the maps apart with RUMap.concat([a, b], names=[...])"
+        raise InputError("The maps share releases", twice[:5], do)
 
     def glue(x: Value | None, y: Value | None) -> Value | None:
         if x is None or y is None:

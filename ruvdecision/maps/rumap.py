@@ -33,7 +33,6 @@ from .columns import (
     as_before,
     as_column,
     as_names,
-    as_pair,
     as_value,
     check_name,
     frozen,
@@ -180,12 +179,11 @@ class RUMap:
         size = next(iter(counts.values()))
         if size == 0:
             raise InputError("A map needs at least one release", "none", "List at least one mask")
-        first, second = as_pair(before)
         rumap = cls(
             size,
             values["intruder"],
             values["scientist"],
-            (as_before("intruder", first, size), as_before("scientist", second, size)),
+            as_before(before, size),
             as_score(risk, tuple(extra)),
             as_score(utility, tuple(extra)),
             None if masks is None else tuple(masks),
@@ -323,7 +321,7 @@ class RUMap:
     @cached_property
     def releases(self) -> tuple[str, ...]:
         """Label of every release; masks whose texts coincide are numbered ``#2``, ``#3``."""
-        return self._labels if self._labels is not None else tell_apart([str(m) for m in self.masks or ()])
+        return self._labels if self._labels is not None else tell_apart([whole_text(m) for m in self.masks or ()])
 
     @cached_property
     def techniques(self) -> tuple[str, ...]:
@@ -421,6 +419,12 @@ class RUMap:
             value = (u.value / weight) ** power
             return Value(value, np.where(u.error > 0, power * value / u.value * u.error, 0.0))
 
+    @property
+    def typical_errors(self) -> dict[str, Value]:
+        """What `typical_error` gives, by column, in a map that knows the unit of its data."""
+        found = {f"{who}_typical_error": self.typical_error(who) for who in self.uncertainties if "unit" in self.attrs}
+        return {name: value for name, value in found.items() if value is not None}
+
     @cached_property
     def converged(self) -> NDArray[np.bool_]:
         """False where a sampler did not converge, or nodes did not settle."""
@@ -470,27 +474,35 @@ class RUMap:
         """The map as a Dataset with one entry per release and user, as it is kept in files."""
         import xarray as xr
 
-        text = {"release": self.releases, "technique": self.techniques}
-        coords = {k: ("release", np.asarray(v, dtype=str)) for k, v in text.items()}
-        coords |= {k: ("release", np.asarray(v)) for k, v in self.parameters.items()}
-        data: dict[str, Entries] = {}
-        for user, value in self.uncertainties.items():
-            data[f"{user}_uncertainty"], data[f"{user}_error"] = value
-        data |= self._numbers | {"engine": np.asarray(self.engine, dtype=str)} | dict(self.columns)
+        table = {k: ("release", np.array(v)) for k, v in self._table.items()}
         attrs = {**self.attrs, "risk_function": self.risk_score.name, "utility_function": self.utility_score.name}
-        return xr.Dataset({k: ("release", np.array(v)) for k, v in data.items()}, coords, attrs)
+        return xr.Dataset(table, attrs=attrs).set_coords(["release", "technique", *self.parameters])
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per release: label, technique, parameters, both users' U, risk, utility, errors, engine, measures."""
+        """One row per release: label, technique, parameters, both users' U, risk, utility, errors, engine, measures.
+
+        A map that knows the unit of its data (`with_unit`) adds each user's typical error in it.
+        """
         import pandas as pd
 
+        texts = {"release": list(self.releases), "technique": list(self.techniques), "engine": list(self.engine)}
+        table = {k: texts[k] if k in texts else np.array(v) for k, v in self._table.items()}
+        return pd.DataFrame(table | {k: v.value for k, v in self.typical_errors.items()})
+
+    @property
+    def _table(self) -> dict[str, Entries]:
+        """Every column of the table, in its order."""
         users = self.uncertainties
-        table: dict[str, object] = {"release": list(self.releases), "technique": list(self.techniques)}
-        table |= {k: np.array(v) for k, v in self.parameters.items()}
-        table |= {f"{k}_uncertainty": np.array(v.value) for k, v in users.items()}
-        table |= {k: np.array(v) for k, v in self._numbers.items()} | {"engine": list(self.engine)}
-        table |= {f"{k}_error": np.array(v.error) for k, v in users.items()}
-        return pd.DataFrame(table | {k: np.array(v) for k, v in self.columns.items()})
+        return {
+            "release": np.asarray(self.releases, dtype=str),
+            "technique": np.asarray(self.techniques, dtype=str),
+            **self.parameters,
+            **{f"{k}_uncertainty": v.value for k, v in users.items()},
+            **dict(zip(NUMBERS, (self.risk, self.utility, self.risk_error, self.utility_error), strict=True)),
+            "engine": np.asarray(self.engine, dtype=str),
+            **{f"{k}_error": v.error for k, v in users.items()},
+            **self.columns,
+        }
 
     # -- looking up ----------------------------------------------------------------------------------
 
@@ -575,24 +587,16 @@ class RUMap:
         """
         if technique is not None:
             conditions = {"technique": technique, **conditions}
-        texts = {"release": self.releases, "technique": self.techniques, "engine": self.engine}
-        table: dict[str, Entries] = {k: np.asarray(v) for k, v in texts.items()}
-        table |= {**self.parameters, **self.columns, **self._numbers}
-        table |= {
-            "intruder_uncertainty": self.intruder_uncertainty,
-            "scientist_uncertainty": self.scientist_uncertainty,
-        }
+        table = self._table
         keep = np.ones(self.size, dtype=bool)
         for name, wanted in conditions.items():
             if name not in table:
                 raise InputError("select names a column that is not there", name, suggest(name, list(table)))
             here = matches(table[name], wanted, name)
             if not np.any(keep & here):
-                raise InputError(
-                    f"No release has this {name}",
-                    wanted if not callable(wanted) else "a function that is never true",
-                    suggest(str(wanted), list(dict.fromkeys(map(str, table[name][keep].tolist())))),
-                )
+                got = "a function that is never true" if callable(wanted) else wanted
+                do = suggest(str(wanted), list(dict.fromkeys(map(str, table[name][keep].tolist()))))
+                raise InputError(f"No release has this {name}", got, do)
             keep &= here
         return self.take(keep)
 
@@ -726,10 +730,6 @@ class RUMap:
     @cached_property
     def _positions(self) -> dict[str, int]:
         return {label: i for i, label in enumerate(self.releases)}
-
-    @property
-    def _numbers(self) -> dict[str, Array]:
-        return dict(zip(NUMBERS, (self.risk, self.utility, self.risk_error, self.utility_error), strict=True))
 
     def _refuse_duplicates(self) -> None:
         """Refuse a mask that is listed twice.

@@ -94,11 +94,9 @@ class Score:
         if self.relative:
             reference = np.asarray(self._reference(before))
             if not np.all(np.isfinite(reference)):
-                raise InputError(
-                    f'{role}="{self.name}" needs a finite uncertainty before the release',
-                    f"U0 = {float(reference.ravel()[~np.isfinite(reference.ravel())][0])}",
-                    f'Give the user a proper prior, or use {role}="reciprocal"',
-                )
+                what = f'{role}="{self.name}" needs a finite uncertainty before the release'
+                do = f'Give the user a proper prior, or use {role}="reciprocal"'
+                raise InputError(what, f"U0 = {float(reference.ravel()[~np.isfinite(reference.ravel())][0])}", do)
 
     def scale(self, before: ArrayLike | None = None) -> float:
         """The size against which a difference in the score is small; zero if only its own size counts."""
@@ -111,17 +109,12 @@ class Score:
     def check_axis(self, axis: Axis) -> None:
         """Raise an `InputError` if the score is not a decreasing function on the axis of a map."""
         if axis.value is None:
-            raise InputError(
-                f"{axis.role}={self.name!r} needs the {axis.who}'s uncertainty",
-                f"a map without {axis.who}",
-                f"Name a column: {suggest('', list(axis.columns)) if axis.columns else 'give columns={...}'}",
-            )
+            what = f"{axis.role}={self.name!r} needs the {axis.who}'s uncertainty"
+            do = f"Name a column: {suggest('', list(axis.columns)) if axis.columns else 'give columns={...}'}"
+            raise InputError(what, f"a map without {axis.who}", do)
         if self.relative and np.all(np.isnan(axis.before)):
-            raise InputError(
-                f'{axis.role}="{self.name}" compares with the uncertainty before the release',
-                "no U0",
-                "Give before=(U0 of the intruder, U0 of the scientist)",
-            )
+            what = f'{axis.role}="{self.name}" compares with the uncertainty before the release'
+            raise InputError(what, "no U0", "Give before=(U0 of the intruder, U0 of the scientist)")
         self.check(axis.value.value, axis.before, axis.role)
 
     def on(self, axis: Axis) -> Value:
@@ -140,11 +133,9 @@ class Score:
     def _needs_positive(self, u: Array, role: str) -> None:
         lowest = np.fmin.reduce(u, initial=np.inf)
         if lowest < 0:
-            raise InputError(
-                f'{role}="{self.name}" needs uncertainties that are not negative',
-                f"U = {float(lowest):.6g}",
-                f'Entropies can be negative: use {role}="gain", or a function such as lambda u: np.exp(-u)',
-            )
+            what = f'{role}="{self.name}" needs uncertainties that are not negative'
+            do = f'Entropies can be negative: use {role}="gain", or a function such as lambda u: np.exp(-u)'
+            raise InputError(what, f"U = {float(lowest):.6g}", do)
 
 
 @dataclass(frozen=True)
@@ -202,11 +193,9 @@ class RelativeGain(Score):
         super().check(u, before, role)
         lowest = float(np.min(self._reference(before)))
         if lowest <= 0:
-            raise InputError(
-                f'{role}="{self.name}" divides by the uncertainty before the release, which must be positive',
-                f"U0 = {lowest:.6g}",
-                f'Use {role}="gain"' if lowest < 0 else "The user knows the target already: choose another target",
-            )
+            what = f'{role}="{self.name}" divides by the uncertainty before the release, which must be positive'
+            do = f'Use {role}="gain"' if lowest < 0 else "The user knows the target already: choose another target"
+            raise InputError(what, f"U0 = {lowest:.6g}", do)
 
     def scale(self, before: ArrayLike | None = None) -> float:
         return 1.0
@@ -394,20 +383,15 @@ class Tabulated(Score):
     def inverse(self, value: float, before: ArrayLike | None = None) -> float:
         values, u = np.asarray(self.values)[::-1], np.asarray(self.u)[::-1]
         if not values[0] <= value <= values[-1]:
-            raise InputError(
-                f"{self.name} is known between {values[0]:g} and {values[-1]:g} only",
-                value,
-                "Give the function again with with_risk(...)",
-            )
+            do = "Give the function again with with_risk(...)"
+            raise InputError(f"{self.name} is known between {values[0]:g} and {values[-1]:g} only", value, do)
         return float(np.interp(value, values, u))
 
     def check(self, u: Array, before: ArrayLike | None, role: str) -> None:
         if np.any(np.isnan(self(u)) & ~np.isnan(u)):
-            raise InputError(
-                f"{self.name} was read from a file and is not known at every U of this map",
-                f"U from {np.nanmin(u):g} to {np.nanmax(u):g}",
-                f"Give the function again, {role}=...",
-            )
+            what = f"{self.name} was read from a file and is not known at every U of this map"
+            do = f"Give the function again, {role}=..."
+            raise InputError(what, f"U from {np.nanmin(u):g} to {np.nanmax(u):g}", do)
 
     def words(self, who: str) -> str:
         return f"{self.name}, U = expected loss of the {who}"
@@ -445,11 +429,8 @@ class Column:
             raise InputError("A column is named by text", column, 'Write Column("linkage")')
         found = None if score is None else as_score(score)
         if isinstance(found, Column) or (found is not None and found.relative):
-            raise InputError(
-                "A column takes a function without U0",
-                score,
-                'Use "reciprocal", "negative_log" or a function of your own',
-            )
+            do = 'Use "reciprocal", "negative_log" or a function of your own'
+            raise InputError("A column takes a function without U0", score, do)
         self.__dict__.update(column=column, score=found)
 
     @property
@@ -531,9 +512,6 @@ def as_function(obj: ScoreLike, what: str, do: str) -> Score:
 def _single(reference: Array) -> float:
     values = np.unique(reference)
     if values.size != 1:
-        raise InputError(
-            "A threshold on a gain needs one U0",
-            f"{values.size} different ones",
-            "Take the releases of one user at a time",
-        )
+        do = "Take the releases of one user at a time"
+        raise InputError("A threshold on a gain needs one U0", f"{values.size} different ones", do)
     return float(values[0])

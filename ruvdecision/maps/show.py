@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .rumap import RUMap
 
 Kind = TypeVar("Kind", bound=np.generic)
-HEADS = {"intruder_uncertainty": "intruder's U", "scientist_uncertainty": "scientist's U"}
-"""What a table calls a column, where that is not the column's name."""
 # Control characters and half surrogates are not text, and the marks that turn the direction of writing can make one
 # release look like another. None of them belongs in a document that is signed.
 _NOT_TEXT = re.compile(
@@ -75,9 +73,9 @@ def counted(size: int, what: str) -> str:
     return f"{size:,} {what}" + "s" * (size != 1)
 
 
-def short(x: float) -> str:
+def short(x: float, digits: int = 4) -> str:
     """Four digits, the way a summary shows a number."""
-    return f"{x:.4g}".replace("inf", "∞")
+    return f"{x:.{digits}g}".replace("inf", "∞")
 
 
 def cut(text: str, most: int) -> str:
@@ -99,9 +97,10 @@ def evenly(rows: NDArray[Kind], most: int) -> NDArray[Kind]:
     return rows if rows.size <= most else rows[np.unique(np.linspace(0, rows.size - 1, most).round().astype(int))]
 
 
-def user_columns(rumap: RUMap) -> list[str]:
-    """Risk, utility and the uncertainties that the map has."""
-    return ["risk", "utility", *(f"{who}_uncertainty" for who in rumap.uncertainties)]
+def user_columns(rumap: RUMap) -> dict[str, str]:
+    """Risk, utility, uncertainties, and typical errors in a map that knows its unit: names of columns and heads."""
+    heads = {"risk": "risk", "utility": "utility"} | {f"{who}_uncertainty": f"{who}'s U" for who in rumap.uncertainties}
+    return heads | {name: f"{name.partition('_')[0]} off by ({rumap.attrs['unit']})" for name in rumap.typical_errors}
 
 
 def better(rumap: RUMap) -> dict[str, str]:
@@ -115,8 +114,8 @@ def entry(rumap: RUMap, column: str, i: int, digits: int = 6) -> str:
     """An entry of a map's table, with its error where it has one."""
     if column == "engine":
         return rumap.engine[i]
-    users = rumap.uncertainties
-    pair = rumap.column(column) if column in ("risk", "utility") else users.get(column.removesuffix("_uncertainty"))
+    users = {f"{who}_uncertainty": u for who, u in rumap.uncertainties.items()} | rumap.typical_errors
+    pair = rumap.column(column) if column in ("risk", "utility") else users.get(column)
     if pair is not None:
         return value(float(pair.value[i]), float(pair.error[i]), digits)
     found = rumap.columns[column]

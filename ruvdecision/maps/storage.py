@@ -9,8 +9,7 @@ had when there was no choice.
 2. The same, and after the netCDF file a line with the SHA-256 of all bytes before it, which readers of netCDF pass
    over. It is looked at before anything else is: a byte that changed on a disk or a line would otherwise be a number
    that changed, or bring the HDF5 library down. A program that edits the file drops the line; such a file is read like
-   one of format 1. Columns of text that HDF5 cannot hold (a NUL, half a character) are kept as JSON and listed under
-   ``escaped``.
+   one of format 1. Columns that are listed under ``escaped`` hold JSON of their text.
 """
 
 from __future__ import annotations
@@ -111,11 +110,8 @@ def from_bytes(content: bytes, name: str = "the file") -> RUMap:
         )
     seal = _SEAL.search(content, max(len(content) - _SEAL_LENGTH, 0))
     if seal is not None and hashlib.sha256(content[: seal.start()]).hexdigest().encode() != seal[1]:
-        raise InputError(
-            "The map file is damaged",
-            f"{name}: its bytes are not those that were written",
-            "Take a copy, or save the map again",
-        )
+        do = "Take a copy, or save the map again"
+        raise InputError("The map file is damaged", f"{name}: its bytes are not those that were written", do)
     try:
         # Not through xarray, which warns about files of others and looks at more than a map needs.
         with h5py.File(io.BytesIO(content), "r") as opened:
@@ -329,7 +325,6 @@ def _to_file(rumap: RUMap, created: bool) -> xr.Dataset:
         except TypeError as problem:
             specs.append("")
             notes.append(f"The mask {_clip(mask)} was not stored: {problem}")
-    dataset, escaped = _escape(rumap, dataset)
     # netCDF forbids some names, a slash for one, and a few are ours; the true names are kept, too.
     names = {
         str(k): str(k) if _SAFE.fullmatch(str(k)) and str(k) not in _OURS else f"column_{i}"
@@ -344,7 +339,6 @@ def _to_file(rumap: RUMap, created: bool) -> xr.Dataset:
         "names": {v: k for k, v in names.items() if k != v},
         "parameters": list(rumap.parameters),
         "columns": list(rumap.columns),
-        "escaped": escaped,
         "notes": list(dict.fromkeys(notes)),
         "attrs": [[k, _attr(v)] for k, v in attrs.items()],
         "users": [rumap.intruder is not None, rumap.scientist is not None],
@@ -372,19 +366,6 @@ def _to_file(rumap: RUMap, created: bool) -> xr.Dataset:
         "ruvdecision_map": json.dumps(meta),
     }
     return dataset
-
-
-def _escape(rumap: RUMap, dataset: xr.Dataset) -> tuple[xr.Dataset, list[str]]:
-    """Turn columns of text that HDF5 cannot hold into JSON, and name them."""
-    # From the map itself: numpy drops a NUL at the end of a text.
-    own = {"release": rumap.releases, "technique": rumap.techniques, "engine": rumap.engine}
-    texts = {str(k): own.get(str(k), v.values.tolist()) for k, v in dataset.variables.items() if v.dtype.kind == "U"}
-    odd = {
-        k: [json.dumps(x) for x in entries] for k, entries in texts.items() if any(_holdable(x) != x for x in entries)
-    }
-    changed = {k: ("release", np.array(entries, dtype=str)) for k, entries in odd.items()}
-    coords = {k: v for k, v in changed.items() if k in dataset.coords}
-    return dataset.assign({k: v for k, v in changed.items() if k not in coords}).assign_coords(coords), list(odd)
 
 
 def _holdable(text: str) -> str:

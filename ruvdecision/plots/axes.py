@@ -8,6 +8,7 @@ these ends.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -118,3 +119,18 @@ def _share(score: Score | Column | None, values: Array) -> bool:
     if not isinstance(score, Column) or score.score is not None:
         return False
     return bool(values.min() >= 0 and 0.2 <= values.max() <= 1 + ROUNDING)
+
+
+def decades(low: float, high: float) -> list[float]:
+    """Round values of a logarithmic axis, few enough to be read.
+
+    >>> decades(0.3, 40.0)
+    [0.5, 1.0, 2.0, 5.0, 10.0, 20.0]
+    """
+    ends = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    found: list[float] = []
+    for inside in ((1, 2, 5), (1, 3), (1,)):
+        found = [float(f"{m}e{e}") for e in ends for m in inside if low <= float(f"{m}e{e}") <= high]
+        if len(found) <= 8:
+            break
+    return found[:: -(-len(found) // 8)] if found else [low, high]

@@ -19,7 +19,7 @@ from ..masks.frame import Frame
 from ..measures import RecordLinkage
 from ..protocols import Array
 from .axes import spans
-from .theme import bare, look_of, new_figure, plain, points
+from .theme import bare, figure_on, look_of, plain, points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,8 +81,6 @@ def files(
     """
     check_choice("kind", kind, KINDS)
     most = check_integer("most", most, low=1)
-    if figure is not None and not hasattr(figure, "subplots"):
-        raise InputError("figure must be a figure of matplotlib", figure, "Leave it out, or write plt.figure()")
     tables = [Frame.of(given).table for given in (original, released)]
     shown = _columns(tables, columns, 2 if kind == "scatter" else MOST_PAIRS)
     if len(shown) < (1 if kind == "histograms" else 2):
@@ -92,8 +90,7 @@ def files(
     size = {"pairs": (2.1 * len(shown) + 0.8,) * 2, "scatter": (9.0, 4.4)}
     wide = min(len(shown), 4)
     high = -(-len(shown) // wide)
-    with new_figure(style, figure) as make:
-        drawn = figure if figure is not None else make(size.get(kind, (3.1 * wide, 2.5 * high + 0.5)))
+    with figure_on(style, figure, size.get(kind, (3.1 * wide, 2.5 * high + 0.5))) as drawn:
         if kind == "histograms":
             grid = drawn.subplots(high, wide, squeeze=False)
             for j, ax in enumerate(grid.flat):
@@ -208,9 +205,6 @@ def _columns(tables: Sequence[pd.DataFrame], columns: Any, most: int) -> list[Ha
     asked = [columns] if isinstance(columns, str) else list(columns)
     strange = [c for c in asked if c not in numeric]
     if strange:
-        raise InputError(
-            "columns must be numeric columns of both files",
-            strange,
-            suggest(str(strange[0]), [str(c) for c in numeric]),
-        )
+        do = suggest(str(strange[0]), [str(c) for c in numeric])
+        raise InputError("columns must be numeric columns of both files", strange, do)
     return asked

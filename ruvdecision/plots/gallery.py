@@ -26,7 +26,7 @@ from ..protocols import Array
 from .axes import spans
 from .labels import Labeller
 from .map import BARS, LINES, rumap
-from .theme import MARKERS, Style, axes_on, bare, figure_of, look_of, new_figure, plain, points
+from .theme import MARKERS, Style, axes_on, bare, figure_of, figure_on, look_of, nothing, plain, points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,19 +89,13 @@ def maps(
         raise InputError("max_risk names a map that is not there", strange, suggest(str(strange[0]), list(found)))
     if share and len({m.risk_score for m in found.values()}) > 1:
         scores = sorted({m.risk_score.name for m in found.values()})
-        raise InputError(
-            "Maps that share an axis must measure risk alike", scores, "Use rumap.with_risk(...), or share=False"
-        )
-    if set(options) & {"ax", "legend", "title"}:
-        raise InputError(
-            "plots.maps sets these itself", sorted(set(options) & {"ax", "legend", "title"}), "Leave them out"
-        )
-    if figure is not None and not hasattr(figure, "subplots"):
-        raise InputError("figure must be a figure of matplotlib", figure, "Leave it out, or write plt.figure()")
+        do = "Use rumap.with_risk(...), or share=False"
+        raise InputError("Maps that share an axis must measure risk alike", scores, do)
+    if own := sorted(set(options) & {"ax", "legend", "title"}):
+        raise InputError("plots.maps sets these itself", own, "Leave them out")
     wide = _across(len(found)) if across is None else min(check_integer("across", across, low=1), len(found))
     high = -(-len(found) // wide)
-    with new_figure(style, figure) as make:
-        drawn = figure if figure is not None else make((3.4 * wide + 1.6, 2.9 * high + 0.4))
+    with figure_on(style, figure, (3.4 * wide + 1.6, 2.9 * high + 0.4)) as drawn:
         grid = drawn.subplots(high, wide, squeeze=False)
         for ax, (name, one) in zip(grid.flat, found.items(), strict=False):
             rumap(one, limits.get(name), ax, legend=False, labels=labels, title=name, **options)
@@ -183,25 +177,19 @@ def uncertainty(
         check_choice("users", who, ["intruder", "scientist"])
     shown = [w for w in dict.fromkeys(users) if w in rumap.uncertainties]
     if not shown:
-        raise InputError(
-            "This map has no uncertainty to draw", "a map of measures", "Give a map that evaluate(...) made"
-        )
+        raise nothing("no uncertainty, as in a map of measures", "Give a map that evaluate(...) made")
     numeric = {k: v.astype(float) for k, v in rumap.parameters.items() if v.dtype.kind == "f"}
     counts = {k: len(set(v[~np.isnan(v)].tolist())) for k, v in numeric.items()}
     if parameter is None:
         parameter = max(counts, key=lambda k: counts[k], default=None)
     if not isinstance(parameter, str) or parameter not in counts or counts[parameter] < 2:
-        raise InputError(
-            "parameter must be one that varies between the masks",
-            parameter,
-            suggest(str(parameter), [k for k in counts if counts[k] > 1]),
-        )
+        do = suggest(str(parameter), [k for k in counts if counts[k] > 1])
+        raise InputError("parameter must be one that varies between the masks", parameter, do)
     starts = {w: rumap.before[0 if w == "intruder" else 1] for w in shown}
     known = all(np.isfinite(s).all() and (s > 0).all() for s in starts.values())
     if relative and not known:
-        raise InputError(
-            "relative=True compares with U before any release", "not known", "Leave relative out, or use proper priors"
-        )
+        do = "Leave relative out, or use proper priors"
+        raise InputError("relative=True compares with U before any release", "not known", do)
     relative = known if relative is None else relative
     curves = _families(rumap, parameter)
     at = numeric[parameter]
@@ -283,9 +271,7 @@ def frontier3(
     y, x, z = values.values()
     drawn = np.isfinite(x) & np.isfinite(y) & np.isfinite(z)
     if not drawn.any():
-        raise InputError(
-            "There is nothing to draw", "no release has all three finite", "Look at the columns of the map"
-        )
+        raise nothing("no release has all three finite", "Look at the columns of the map")
     (down, across, colour), ends = better, better
     with axes_on(style, ax, (8.2, 5.2)) as ax:
         look = look_of(ax)
@@ -307,9 +293,8 @@ def frontier3(
         ax.set_ylabel(plain(f"{down}   {ARROWS[ends[down]]}"))
         gone = int((~drawn).sum())
         size = f"{int(front.sum()):,} of {len(rumap):,} releases are on the frontier of {down}, {across} and {colour}"
-        ax.set_title(
-            plain(title if title is not None else size + (f"; {gone} not drawn" if gone else "")), fontsize="medium"
-        )
+        size += f"; {gone} not drawn" if gone else ""
+        ax.set_title(plain(size if title is None else title), fontsize="medium")
         bare(ax, look, "both", ("top", "right"))
         if names and 0 < best.sum() <= MOST_NAMES:
             _name_points(ax, x, y, rumap.releases, np.flatnonzero(best))
@@ -357,9 +342,8 @@ def _say_chosen(ax: Axes, rumap: RUMap, name: str, max_risk: float | None, rule:
         text = f"chosen: {choose(rumap, max_risk, **(rule or {})).release}"
     except InfeasibleError:
         text = "no release meets the threshold"
-    ax.set_title(
-        plain(name) + "\n" + plain("\n".join(textwrap.wrap(text, 44, max_lines=2, placeholder=" …"))), fontsize="small"
-    )
+    text = "\n".join(textwrap.wrap(text, 44, max_lines=2, placeholder=" …"))
+    ax.set_title(f"{plain(name)}\n{plain(text)}", fontsize="small")
 
 
 def _named(maps: Any, names: Any) -> dict[str, RUMap]:

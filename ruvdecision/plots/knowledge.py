@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..checks import check_choice, check_number, suggest
+from ..decide.criteria import check_map
 from ..errors import InputError
 from ..maps.rumap import RUMap
 from ..protocols import Array
-from .axes import window
 from .labels import Labeller, lengths, resampled
-from .map import Positions, Rows
-from .theme import Style, axes_on, bare, figure_of, look_of, name_axes, plain, points, threshold
+from .map import Positions, Rows, set_axes
+from .theme import Style, axes_on, figure_of, look_of, nothing, plain, points, threshold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,43 +80,35 @@ def knowledge(
     >>> knowledge(rumap, max_risk=0.7).get_xlabel()
     'data utility (1 / expected loss of the scientist)   better →'
     """
-    if not isinstance(rumap, RUMap):
-        raise InputError(
-            "plots.knowledge draws a map", rumap, "Pass what scenarios.additive_noise(...) or evaluate(...) gives back"
-        )
+    check_map(rumap)
+    if not isinstance(log, bool):
+        check_choice("log", log, ["auto", "x", "y"])
     if max_risk is not None:
         max_risk = check_number("max_risk", max_risk)
     parameter = _parameter(rumap)
     if against != "utility" and against not in rumap.parameters:
-        raise InputError(
-            "against must be 'utility' or a parameter of the masks",
-            against,
-            suggest(against, ["utility", *rumap.parameters]),
-        )
+        do = suggest(against, ["utility", *rumap.parameters])
+        raise InputError("against must be 'utility' or a parameter of the masks", against, do)
     x = rumap.utility if against == "utility" else np.asarray(rumap.parameters[against], dtype=float)
     with axes_on(style, ax, (7.2, 4.8)) as ax:
         shown = np.isfinite(x) & np.isfinite(rumap.risk)
         if not np.any(shown):
-            raise InputError(
-                "There is nothing to draw",
-                "no release has a finite risk and place",
-                "Look at the columns risk and utility",
-            )
+            raise nothing("no release has a finite risk and place")
         curves = _curves(rumap, x, parameter if against == "utility" else against, names or {}, look_of(ax).colours)
         if max_risk is not None and max_risk > 0 and parameter is not None:
             curves = _crossed(rumap, curves, max_risk, parameter)
-        _set_axes(ax, rumap, x[shown], max_risk, shown, log, against)
+        y = rumap.risk[shown] if max_risk is None else np.append(rumap.risk[shown], max_risk)
+        across = rumap.utility_score if against == "utility" else None
+        set_axes(ax, rumap, [(x[shown], (), across), (y, (), rumap.risk_score)], log)
+        if against != "utility":
+            ax.set_xlabel(f"noise {against}" if against in ("variance", "sd") else against)
         if risk_range is not None:
+            do = "Write risk_range=(0.1, 100)"
             if not (np.ndim(risk_range) == 1 and len(risk_range) == 2 and risk_range[0] < risk_range[1]):
-                raise InputError(
-                    "risk_range must be a lower and an upper end", risk_range, "Write risk_range=(0.1, 100)"
-                )
+                raise InputError("risk_range must be a lower and an upper end", risk_range, do)
             if ax.get_yscale() == "log" and risk_range[0] <= 0:
-                what, do = (
-                    "risk_range must be positive on a logarithmic axis",
-                    "Write risk_range=(0.1, 100), or log=False",
-                )
-                raise InputError(what, risk_range, do)
+                what = "risk_range must be positive on a logarithmic axis"
+                raise InputError(what, risk_range, f"{do}, or log=False")
             ax.set_ylim(risk_range)
         for curve in curves:
             _draw(ax, rumap, curve, x, bars_across=against == "utility")
@@ -126,15 +118,6 @@ def knowledge(
             ax.set_title(plain(title))
         _write(ax, rumap, curves, x, shown, max_risk, parameter)
     return ax
-
-
-@dataclass(frozen=True)
-class _Crossing:
-    """Where a curve meets the threshold: at which place, with which parameter."""
-
-    place: float
-    risk: float
-    parameter: float
 
 
 @dataclass(frozen=True)
@@ -151,7 +134,8 @@ class _Curve:
     line: str
     marker: str
     method: str
-    crossing: _Crossing | None = None
+    crossing: tuple[float, float] | None = None
+    """Where it meets the threshold: at which place, with which parameter."""
 
 
 def _parameter(rumap: RUMap) -> str | None:
@@ -197,23 +181,6 @@ def _curves(
     return found
 
 
-def _set_axes(
-    ax: Axes, rumap: RUMap, x: Array, max_risk: float | None, shown: Rows, log: str | bool, against: str
-) -> None:
-    if not isinstance(log, bool):
-        check_choice("log", log, ["auto", "x", "y"])
-    y = rumap.risk[shown] if max_risk is None else np.append(rumap.risk[shown], max_risk)
-    sides = (("x", x, rumap.utility_score if against == "utility" else None), ("y", y, rumap.risk_score))
-    for letter, values, score in sides:
-        found = window(letter, values, score=score, log=log, margin=0.08)
-        ax.set(**{f"{letter}scale": "log"} if found.log else {})
-        ax.set(**{f"{letter}lim": (found.low, found.high)})
-    name_axes(ax, rumap)
-    if against != "utility":
-        ax.set_xlabel(f"noise {against}" if against in ("variance", "sd") else against)
-    bare(ax, look_of(ax), "both", ("top", "right"))
-
-
 def _crossed(rumap: RUMap, curves: Sequence[_Curve], max_risk: float, parameter: str) -> list[_Curve]:
     """The curves with the one place where each meets the threshold, if there is one and no better one."""
     exact = {c.name for c in curves if not c.simulated}
@@ -230,7 +197,7 @@ def _crossed(rumap: RUMap, curves: Sequence[_Curve], max_risk: float, parameter:
             share = float((np.log(max_risk) - logs[0]) / (logs[1] - logs[0]))
             place, at = _between(curve.x[ends], share), _between(values[curve.shown[ends]], share)
             x, risk = (np.insert(v, turns[0] + 1, new) for v, new in ((curve.x, place), (curve.risk, max_risk)))
-            curve = replace(curve, x=x, risk=risk, crossing=_Crossing(place, max_risk, at))
+            curve = replace(curve, x=x, risk=risk, crossing=(place, at))
         found.append(curve)
     return found
 
@@ -289,8 +256,13 @@ def _write(
         if not curve.x.size or not labeller.along(curve.name, _path(ax, curve), curve.colour):
             handles.append(Line2D([], [], color=curve.colour, lw=2, label=curve.name))
     for curve in curves:
-        if curve.crossing is not None:
-            _mark(ax, labeller, curve.colour, curve.crossing, str(parameter))
+        if curve.crossing is not None and max_risk is not None:
+            # Mark where it meets the threshold, with the parameter there.
+            place, at = curve.crossing
+            point = ax.transData.transform((place, max_risk))
+            points(ax, place, max_risk, "o", 6, curve.colour, hollow=True, mew=1.5, zorder=5)
+            text = f"{parameter} {at:.3g}".replace("e+0", "e").replace("e+", "e")
+            labeller.beside(text, np.array([point - [5, 0], point, point + [5, 0]]), 1, curve.colour)
     methods = list(dict.fromkeys(c.method for c in curves if c.method))
     for method in methods if len(methods) > 1 else ():
         one = next(c for c in curves if c.method == method)
@@ -307,11 +279,3 @@ def _path(ax: Axes, curve: _Curve) -> Array:
     """The drawn line in pixels, filled in so that there is a place for a name between far points."""
     corners = np.asarray(ax.transData.transform(np.column_stack([curve.x, curve.risk])))
     return corners if len(corners) == 1 else resampled(corners, np.linspace(0, lengths(corners)[-1], 81))
-
-
-def _mark(ax: Axes, labeller: Labeller, colour: str, crossing: _Crossing, parameter: str) -> None:
-    """Mark where a curve meets the threshold, with the parameter there."""
-    point = ax.transData.transform((crossing.place, crossing.risk))
-    points(ax, crossing.place, crossing.risk, "o", 6, colour, hollow=True, mew=1.5, zorder=5)
-    number = f"{crossing.parameter:.3g}".replace("e+0", "e").replace("e+", "e")
-    labeller.beside(f"{parameter} {number}", np.array([point - [5, 0], point, point + [5, 0]]), 1, colour)

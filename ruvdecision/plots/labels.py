@@ -39,17 +39,12 @@ class Labeller:
 
     def beside(self, text: str, path: Array, i: int, colour: str) -> bool:
         """Write a parameter value beside point ``i`` of a curve, across its direction; False if there is no room."""
-        a, b = path[max(i - 1, 0)], path[min(i + 1, len(path) - 1)]
-        length = np.hypot(*(b - a))
-        # Neighbours may coincide on the page; then any direction is as good as another.
-        along = (b - a) / length if length > 0 else np.array([1.0, 0.0])
-        across = np.array([-along[1], along[0]])
+        along, across = _directions(path, i, 1)
         sides = [across, -across, across + along, across - along, -across + along, -across - along]
         note = self._note(text, self._data(path[i]), fontsize="x-small", color=small(colour, self.look))
-        for reach in (9, 14):
-            for side in sides:
-                if self._try(note, path[i], side / np.hypot(*side), reach):
-                    return True
+        for reach, side in product((9, 14), sides):
+            if self._try(note, path[i], side / np.hypot(*side), reach):
+                return True
         note.remove()
         return False
 
@@ -60,9 +55,7 @@ class Labeller:
         for reach in (5, 9, 14):
             for share in (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9, 0.03, 0.97):
                 i = round(share * (len(path) - 1))
-                a, b = path[max(i - 2, 0)], path[min(i + 2, len(path) - 1)]
-                along = (b - a) / (np.hypot(*(b - a)) or 1.0)
-                across = np.array([-along[1], along[0]])
+                _, across = _directions(path, i, 2)
                 for side in (across, -across):
                     note.xy = self._data(path[i])
                     if self._try(note, path[i], side, reach):
@@ -139,11 +132,8 @@ class Labeller:
         size = _extent(note)
         pad = 2 * 0.35 * float(note.get_fontsize()) * self.scale if note.get_bbox_patch() else 0.0
         half = (np.array([size.width, size.height]) + pad) / 2
-        centre = (
-            point
-            + direction * reach * self.scale
-            + np.sign(np.round(direction, 6)) * half * np.minimum(1.0, np.abs(direction) * 1.4142136)
-        )
+        aside = np.sign(np.round(direction, 6)) * half * np.minimum(1.0, np.abs(direction) * 1.4142136)
+        centre = point + direction * reach * self.scale + aside
         anchor = np.array([point[0] if origin is None else origin, point[1]])
         note.set_position(tuple((centre - anchor) / self.scale))
         note.set(ha="center", va="center")
@@ -156,14 +146,19 @@ class Labeller:
         if x0 < fx0 or y0 < fy0 or x1 > fx1 or y1 > fy1:
             return np.inf
         pad = 3.0
-        dots = np.sum(
-            (self.dots[:, 0] > x0 - pad)
-            & (self.dots[:, 0] < x1 + pad)
-            & (self.dots[:, 1] > y0 - pad)
-            & (self.dots[:, 1] < y1 + pad)
-        )
+        inside = (self.dots > [x0 - pad, y0 - pad]) & (self.dots < [x1 + pad, y1 + pad])
+        dots = np.sum(inside.all(axis=1))
         texts = sum(min(x1, b[2]) + 2 > max(x0, b[0]) and min(y1, b[3]) + 2 > max(y0, b[1]) for b in self.boxes)
         return float(dots + 1000 * texts)
+
+
+def _directions(path: Array, i: int, step: int) -> tuple[Array, Array]:
+    """Along a path at one of its points, and across it."""
+    a, b = path[max(i - step, 0)], path[min(i + step, len(path) - 1)]
+    length = np.hypot(*(b - a))
+    # Neighbours may coincide on the page; then any direction is as good as another.
+    along = (b - a) / length if length > 0 else np.array([1.0, 0.0])
+    return along, np.array([-along[1], along[0]])
 
 
 def lengths(path: Array) -> Array:

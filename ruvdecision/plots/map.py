@@ -12,7 +12,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..analyses.limit import Limit, limit as compute
 from ..checks import check_choice, check_flag, check_number, check_text
@@ -21,13 +21,12 @@ from ..decide.criteria import check_map
 from ..errors import InfeasibleError, InputError
 from ..maps.joining import worst_case
 from ..maps.rumap import RUMap
+from ..maps.scores import Column, Score
 from ..maps.show import amount
 from ..protocols import Array
-from .axes import window
+from .axes import decades, window
 from .labels import Labeller, spread_along
 from .theme import (
-    DARK,
-    LIGHT,
     MARKERS,
     Style,
     axes_on,
@@ -35,10 +34,11 @@ from .theme import (
     figure_of,
     look_of,
     name_axes,
+    nothing,
     plain,
     plain_ticks,
     points,
-    threshold,
+    threshold as draw_threshold,
 )
 
 if TYPE_CHECKING:
@@ -135,25 +135,18 @@ def rumap(
     x, y = rumap.utility, rumap.risk
     shown = ~(np.isnan(x) | np.isnan(y))
     if not np.any(shown):
-        raise InputError(
-            "There is nothing to draw", "no release has both risk and utility", "Look at the columns risk and utility"
-        )
+        raise nothing("no release has both risk and utility")
     wall = _limit_of(rumap, limit)
     own = ax is None
     with axes_on(style, ax, SIZE) as ax:
-        look_of(ax)  # says if these are no axes
         wide, tall = (w[np.isfinite(w)] for w in wall) if wall else (x[:0], y[:0])
         case = worst_case(rumap)
         region = region_of(case, chosen, max_risk)
-        _set_axes(ax, rumap, np.append(x[shown], wide), np.append(y[shown], tall), region, log)
+        drawn = np.append(x[shown], wide), np.append(y[shown], tall)
+        set_axes(ax, rumap, [*zip(drawn, region, (rumap.utility_score, rumap.risk_score), strict=True)], log)
 
         colours = cycle([(c, m, s) for s in LINES for c, m in zip(look_of(ax).colours, MARKERS, strict=True)])
-        techniques = dict.fromkeys(rumap.techniques)
-        if len(techniques) > MOST_TECHNIQUES:
-            curves = [_Curve(f"{len(techniques):,} techniques", np.flatnonzero(shown))]
-        else:
-            curves = [c for technique in techniques for c in curves_of(rumap, technique, shown)]
-        looks = [(next(colours), curve) for curve in curves]
+        looks = [(next(colours), curve) for curve in all_curves(rumap, shown)]
         if frontier and case is not None:
             # Of several users the frontier is that of the worst case: a choice is among releases, not among users.
             _draw_frontier(ax, case.utility, case.risk, ~(np.isnan(case.utility) | np.isnan(case.risk)))
@@ -164,7 +157,8 @@ def rumap(
             _draw_curve(ax, rumap, look, curve, under=under)
         _draw_edges(ax, rumap, looks)
         if max_risk is not None and np.isfinite(max_risk):
-            _draw_threshold(ax, max_risk)
+            draw_threshold(ax, max_risk, lw=1.2, zorder=2, label=f"threshold: risk at most {max_risk:.4g}")
+            ax.axhspan(max_risk, ax.get_ylim()[1], color="0.5", alpha=0.06, lw=0, zorder=0)
         starred = chosen is not None and np.isfinite([chosen.risk, chosen.utility]).all()
         if chosen is not None and starred:
             star: Style = {"mfc": "#F0E442", "mew": 1.0, "zorder": 6, "label": "chosen release"}
@@ -174,6 +168,8 @@ def rumap(
         if chosen is not None and not starred:
             refused = f"chosen: {chosen.release}"
         remarks = _remarks(ax, rumap, shown, refused)
+        if labels:
+            _unit_axes(ax, rumap)
         if legend:
             _draw_legend(ax, remarks, own)
         seen = [look for look, under in zip(looks, hidden, strict=True) if not under]
@@ -209,11 +205,9 @@ def _limit_of(rumap: RUMap, limit: Limit | bool | None) -> tuple[Array, Array] |
     if not isinstance(limit, Limit):
         raise InputError("limit must be True or a Limit", limit, "Write limit=ruv.limit(intruder, scientist)")
     if limit.risk_score != rumap.risk_score or limit.utility_score != rumap.utility_score:
-        raise InputError(
-            "The map and the limit must measure risk and utility alike",
-            f"{limit.risk_score.name} and {limit.utility_score.name}",
-            "Give ruv.limit the risk= and utility= of the map",
-        )
+        what = "The map and the limit must measure risk and utility alike"
+        do = "Give ruv.limit the risk= and utility= of the map"
+        raise InputError(what, f"{limit.risk_score.name} and {limit.utility_score.name}", do)
     return _corner(limit)
 
 
@@ -229,7 +223,7 @@ def _corner(limit: Limit) -> tuple[Array, Array]:
 def _draw_limit(ax: Axes, x: Array, y: Array, **style: Any) -> None:
     finite = np.isfinite(x) & np.isfinite(y)
     look: Style = {
-        "color": "black" if look_of(ax) is LIGHT else DARK.ink,
+        "color": look_of(ax).ink,
         "lw": 1.6,
         "ls": (0, (1, 1.2)),
         "zorder": 2.8,
@@ -246,6 +240,14 @@ class _Curve:
     rows: Positions
     parameter: str | None = None
     at: Array | None = None
+
+
+def all_curves(rumap: RUMap, shown: Rows) -> list[_Curve]:
+    """What is drawn of a map: the curves of each technique, or one cloud if there are too many to tell apart."""
+    techniques = dict.fromkeys(rumap.techniques)
+    if len(techniques) > MOST_TECHNIQUES:
+        return [_Curve(f"{len(techniques):,} techniques", np.flatnonzero(shown))]
+    return [curve for technique in techniques for curve in curves_of(rumap, technique, shown)]
 
 
 def curves_of(rumap: RUMap, technique: str, shown: Rows) -> list[_Curve]:
@@ -273,14 +275,9 @@ def curves_of(rumap: RUMap, technique: str, shown: Rows) -> list[_Curve]:
         if size < 2 or len(lines) == MOST_CURVES:
             break
         order = np.array(members)[np.argsort(numbers[name][members], kind="stable")]
-        fixed = [
-            f"{k}={keys[k][order[0]]:g}" if k in numbers else f"{k}={keys[k][order[0]]}"
-            for k in keys
-            if k != name and len(set(keys[k])) > 1
-        ]
-        lines.append(
-            _Curve(technique + (f", {', '.join(fixed)}" if fixed else ""), rows[order], name, numbers[name][order])
-        )
+        told = {k: v[order[0]] for k, v in keys.items() if k != name and len(set(v)) > 1}
+        fixed = [f", {k}={v:g}" if k in numbers else f", {k}={v}" for k, v in told.items()]
+        lines.append(_Curve(technique + "".join(fixed), rows[order], name, numbers[name][order]))
         left = np.setdiff1d(left, order)
     # A few strays beside the lines are a cloud of their own; many mean that lines were the wrong idea.
     if left.size > 0.2 * rows.size or any(c.rows.size < 3 for c in lines[1:]):
@@ -296,21 +293,21 @@ def _coordinates(rumap: RUMap, rows: Positions) -> tuple[dict[str, Array], dict[
     numbers = {k: v for k, v in floats.items() if not np.any(np.isnan(v))}
     words = {k: v[rows] for k, v in rumap.parameters.items() if v.dtype.kind in "US" and len(set(v[rows].tolist())) > 1}
     if len(words) == 1 and rumap.masks is not None:
-        ((name, _),) = words.items()
+        (name,) = words
         inside = [getattr(rumap.masks[i], "numbers", ()) for i in rows]
         plain = [v for k, v in numbers.items() if len(set(v.tolist())) > 1]
         if not plain and len({len(v) for v in inside}) == 1 and len(set(inside)) == len(inside):
             table = np.array(inside, dtype=float)
-            free = [j for j in range(table.shape[1]) if len(set(table[:, j].tolist())) > 1]
-            return numbers | {
-                f"{name}[{j}]" if len(free) > 1 or table.shape[1] > 1 else name: table[:, j] for j in free
-            }, {}
+            free = {j: v for j, v in enumerate(table.T) if len(set(v.tolist())) > 1}
+            return numbers | {f"{name}[{j}]" if len(table.T) > 1 else name: v for j, v in free.items()}, {}
     return numbers, words
 
 
-def _set_axes(ax: Axes, rumap: RUMap, x: Array, y: Array, region: tuple[Array, Array], log: str | bool) -> None:
-    sides = (("x", x, region[0], rumap.utility_score), ("y", y, region[1], rumap.risk_score))
-    for letter, values, core, score in sides:
+def set_axes(
+    ax: Axes, rumap: RUMap, sides: Sequence[tuple[Array, ArrayLike, Score | Column | None]], log: str | bool
+) -> None:
+    """Ends, scales and names of both axes; ``sides`` are values, what must be seen of them, and their score."""
+    for letter, (values, core, score) in zip("xy", sides, strict=True):
         found = window(letter, values, core, score=score, log=log)
         ax.set(**{f"{letter}scale": "log"} if found.log else {})
         ax.set(**{f"{letter}lim": (found.low, found.high)})
@@ -357,11 +354,8 @@ def _coincide(ax: Axes, rumap: RUMap, curve: _Curve, later: Sequence[_Curve]) ->
     places = places[np.linspace(0, len(places) - 1, min(len(places), 40)).astype(int)] if len(places) else places
     count = 0
     for other in later:
-        if (
-            not len(places)
-            or (other.rows.size == 1) != (curve.rows.size == 1)
-            or (other.parameter is None) != (curve.parameter is None)
-        ):
+        alike = (other.rows.size == 1, other.parameter is None) == (curve.rows.size == 1, curve.parameter is None)
+        if not len(places) or not alike:
             continue
         path = ax.transData.transform(np.column_stack([rumap.utility[other.rows], rumap.risk[other.rows]]))
         path = path[np.isfinite(path).all(axis=1)][:: max(1, other.rows.size // 400)]
@@ -404,12 +398,9 @@ def _draw_curve(ax: Axes, rumap: RUMap, look: Paint, curve: _Curve, under: int) 
         ax.plot(x, y, ls="none", mfc=colour if np.all(good) else "none", mec=colour, **dense, **style)
         if not np.all(good):
             ax.plot(x[good], y[good], ls="none", color=colour, zorder=3, **dense)
-    elif many:
-        ax.plot(x, y, ls=line, lw=2 + 3 * under, **style)
-        points(ax, x[~good], y[~good], marker, 5, colour, hollow=True, zorder=4)
     else:
-        ax.plot(x, y, ls=line, lw=2 + 3 * under, marker=marker, ms=4, **style)
-        points(ax, x[~good], y[~good], marker, 6, colour, hollow=True, zorder=4)
+        ax.plot(x, y, ls=line, lw=2 + 3 * under, marker="" if many else marker, ms=4, **style)
+        points(ax, x[~good], y[~good], marker, 5 if many else 6, colour, hollow=True, zorder=4)
     dx, dy = rumap.utility_error[rows], rumap.risk_error[rows]
     barred = (dx > 0) | (dy > 0)
     if crowd and np.any(barred):
@@ -457,11 +448,6 @@ def _inside(x: Array, low: float, high: float, scale: str) -> Array:
     return np.clip(x, _inset(low, high, 0.015, scale), _inset(low, high, 0.985, scale))
 
 
-def _draw_threshold(ax: Axes, max_risk: float) -> None:
-    threshold(ax, max_risk, lw=1.2, zorder=2, label=f"threshold: risk at most {max_risk:.4g}")
-    ax.axhspan(max_risk, ax.get_ylim()[1], color="0.5", alpha=0.06, lw=0, zorder=0)
-
-
 def _remarks(ax: Axes, rumap: RUMap, shown: Rows, refused: str) -> list[str]:
     remarks = [refused] if refused else []
     infinite = shown & (np.isinf(rumap.risk) | np.isinf(rumap.utility))
@@ -490,7 +476,8 @@ def _draw_legend(ax: Axes, remarks: Sequence[str], own: bool) -> None:
     handles, names = ax.get_legend_handles_labels()
     handles += [Line2D([], [], ls="none") for _ in remarks]
     names += [plain(_wrap(r)) for r in remarks]
-    place: Style = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0}
+    aside = 1.17 if ax.child_axes else 1.01  # beside the axis of the data's unit
+    place: Style = {"loc": "upper left", "bbox_to_anchor": (aside, 1.0), "borderaxespad": 0}
     box = ax.legend(handles, names, frameon=False, fontsize="small", alignment="left", **place)
     for handle in box.legend_handles:
         if isinstance(handle, Line2D):
@@ -529,7 +516,7 @@ def _write(
         labeller.keep_clear(np.array([x, x]), np.array([y - dy, y + dy]))
     if chosen is not None:
         text = _wrap(chosen.release, 30) + f"\nrisk {chosen.risk:.3g}, utility {chosen.utility:.3g}"
-        text += _typically(rumap.worst(), chosen.row.position)
+        text += "".join(f"\n{part}" for part in typically(rumap.worst(), chosen.position).split(", ") if part)
         labeller.call_out(text, chosen.utility, chosen.risk)
     if max_risk is not None and np.isfinite(max_risk):
         labeller.on_line(f"threshold {max_risk:.4g}", max_risk)
@@ -553,13 +540,40 @@ def _write(
                 first = False
 
 
-def _typically(rumap: RUMap, i: int) -> str:
-    """How far both users' estimates are typically off, in the data's unit, where the map knows that."""
-    errors = [rumap.typical_error(who) for who in rumap.uncertainties]
-    if "unit" not in rumap.attrs or len(errors) != 2 or any(e is None for e in errors):
-        return ""
-    first, second = (amount(float(e.value[i]), str(rumap.attrs["unit"])) for e in errors if e is not None)
-    return f"\nintruder off by {first},\nscientist by {second}"
+def typically(rumap: RUMap, i: int) -> str:
+    """How far users' estimates are typically off, in the data's unit, where the map knows that."""
+    found = {name.partition("_")[0]: float(v.value[i]) for name, v in rumap.typical_errors.items()}
+    return ", ".join(f"{who} off by {amount(off, str(rumap.attrs['unit']))}" for who, off in found.items())
+
+
+def _unit_axes(ax: Axes, rumap: RUMap) -> None:
+    """On the far sides, how far each user's estimate is typically off in the data's unit, where the map knows that."""
+    from matplotlib.ticker import MaxNLocator
+
+    for axis, side in ((rumap.axis("utility"), "top"), (rumap.axis("risk"), "right")):
+        errors, shown = rumap.typical_errors.get(f"{axis.who}_typical_error"), rumap.column(axis.role).value
+        if errors is None or isinstance(axis.score, Column) or np.unique(axis.before).size > 1:
+            continue
+        low, high = ax.get_xlim() if side == "top" else ax.get_ylim()
+        known = errors.value[(shown >= low) & (shown <= high) & (errors.value > 0)]
+        if not known.size:
+            continue
+        weight, power = rumap.attrs[f"{axis.who}_error_scale"]
+        ends = float(known.min()), float(known.max())
+        ticks = np.array(decades(*ends) if ends[1] > 10 * ends[0] else MaxNLocator(6).tick_values(*ends))
+        places = axis.score(weight * ticks ** (1 / power), axis.before[0])
+        heights = (ax.transScale + ax.transLimits).transform(np.column_stack([places, places]))[:, int(side == "right")]
+        kept, apart = list[int](), 0.14 if side == "top" else 0.08
+        for i in np.argsort(heights):
+            if 0 <= heights[i] <= 1 and (not kept or heights[i] > heights[kept[-1]] + apart):
+                kept.append(int(i))
+        second = ax.secondary_xaxis("top") if side == "top" else ax.secondary_yaxis("right")
+        words = [plain(amount(t, str(rumap.attrs["unit"]))) for t in ticks[kept]]
+        named = second.xaxis if side == "top" else second.yaxis
+        named.set_ticks(places[kept].tolist(), words)
+        named.set_tick_params(which="minor", size=0)
+        named.set_label_text(f"{axis.who} typically off by")
+        second.tick_params(labelsize="small")
 
 
 def _fold_labels(ax: Axes, rumap: RUMap) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from ..checks import Seed, as_generator, as_seed_sequence, check_flag, check_number
 from ..errors import InputError, RuvError, kind_of
 from ..evaluate import check_masks, posterior
-from ..masks import Mask, Suppress
+from ..masks import Suppress
 from ..protocols import Array
 from ..running.replication import replicate_seeds
 from ..users.user import User
@@ -81,9 +81,8 @@ def posteriors(
     """
     candidates = check_masks(masks)
     if len(candidates) > MOST_ROWS:
-        raise InputError(
-            f"At most {MOST_ROWS} posteriors can be read in one picture", len(candidates), "Choose some of the masks"
-        )
+        what = f"At most {MOST_ROWS} posteriors can be read in one picture"
+        raise InputError(what, len(candidates), "Choose some of the masks")
     if not isinstance(user, User):
         raise InputError("user must be a User", kind_of(user), "Write ruv.User(belief, target, loss)")
     releases, records = _releases(user, candidates, data, release, seed)
@@ -91,9 +90,8 @@ def posteriors(
     for law in laws:
         if law.event != () or law.batch != ():
             do = 'Choose one component: Parameter("mu", 0), or Functional(lambda x: x[0], of=Record(0))'
-            raise InputError(
-                "A posterior of one number can be drawn", f"{user.target.describe()} with shape {law.event}", do
-            )
+            got = f"{user.target.describe()} with shape {law.event}"
+            raise InputError("A posterior of one number can be drawn", got, do)
     check_flag("prior", prior, "Say whether the law before the release is drawn")
     truth = None if truth is None else check_number("truth", truth)
     before = _prior(user, records, releases[0], engine) if prior else None
@@ -143,22 +141,16 @@ def _releases(user: Any, masks: Any, data: Any, release: Any, seed: Seed) -> tup
             if missing:
                 raise InputError("Some masks have no release", missing, "Give one for each mask, by its label")
             return [release[str(m)] for m in masks], None
-        if len(masks) > 1 and (not isinstance(release, (list, tuple)) or len(release) != len(masks)):
-            raise InputError(
-                f"release must be {len(masks)} data sets, one per mask",
-                type(release).__name__,
-                "Give a list, or a mapping",
-            )
-        return list(release) if isinstance(release, (list, tuple)) and len(release) == len(masks) else [release], None
+        several = isinstance(release, (list, tuple)) and len(release) == len(masks)
+        if len(masks) > 1 and not several:
+            what = f"release must be {len(masks)} data sets, one per mask"
+            raise InputError(what, type(release).__name__, "Give a list, or a mapping")
+        return list(release) if several else [release], None
     first, second = next(iter(replicate_seeds(as_seed_sequence(seed), 1)))[:2]
     records = user.belief.draw(as_generator(first)) if data is None else data
     # Every mask gets the same random numbers, so that posteriors differ by the masks alone.
-    return [_with_knowledge(user, mask).release(records, as_generator(second)) for mask in masks], records
-
-
-def _with_knowledge(user: Any, mask: Mask) -> Mask:
-    """What the user gets to see: the release, and what he already knows."""
-    return mask if user.knows is None else mask & user.knows
+    seen = [mask if user.knows is None else mask & user.knows for mask in masks]
+    return [mask.release(records, as_generator(second)) for mask in seen], records
 
 
 def _prior(user: Any, records: Any, release: Any, engine: Any) -> Any:

@@ -16,7 +16,7 @@ from ..checks import check_number
 from ..errors import InputError
 from ..maps.show import cut
 from .axes import spans
-from .theme import Style, axes_on, bare, look_of, name_axes, plain, points, threshold
+from .theme import Style, axes_on, bare, check_drawn, look_of, name_axes, nothing, plain, points, threshold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,10 +61,7 @@ def record_risk(
     -------
     Axes
     """
-    if not isinstance(found, RecordRisk):
-        raise InputError(
-            "plots.record_risk draws what record_risk gives back", type(found).__name__, "Call record_risk(...) first"
-        )
+    check_drawn(found, RecordRisk, "record_risk")
     if by_group and found.groups is None:
         raise InputError("Risk by group needs groups", "none", "Pass groups= to record_risk, one label per record")
     places = list(range(len(found.masks))) if release is None else [found._place(release)]
@@ -78,7 +75,7 @@ def record_risk(
         risk = found.risk
         finite = np.isfinite(risk[places])
         if not finite.any():
-            raise InputError("There is nothing to draw", "no record has a finite risk", "Look at riskiest()")
+            raise nothing("no record has a finite risk", "Look at riskiest()")
         drawn = risk[places][finite]
         log = spans(drawn)
         if log:
@@ -124,21 +121,15 @@ def publishing(
     -------
     Axes
     """
-    if not isinstance(price, PublishingPrice):
-        raise InputError(
-            "plots.publishing draws what price_of_publishing gives back",
-            type(price).__name__,
-            "Call price_of_publishing(...) first",
-        )
+    check_drawn(price, PublishingPrice, "price_of_publishing")
     published, secret = price.published, price.unpublished
     shown = np.isfinite([m for one in (published, secret) for m in (one.risk, one.utility)]).all(axis=0)
     if not shown.any():
-        raise InputError(
-            "There is nothing to draw", "no release has a finite risk and utility", "Look at to_dataframe()"
-        )
+        raise nothing("no release has a finite risk and utility", "Look at to_dataframe()")
     with axes_on(style, ax, (7.2, 4.8)) as ax:
         look = look_of(ax)
         techniques = np.array(published.techniques, dtype=str)
+        arrow: Style = {"arrowstyle": "->", "lw": 0.9, "alpha": 0.7}
         for j, technique in enumerate(dict.fromkeys(techniques[shown])):
             mine = shown & (techniques == technique)
             colour = look.colours[j % len(look.colours)]
@@ -149,9 +140,7 @@ def publishing(
             for i in np.flatnonzero(mine):
                 ends = (secret.utility[i], secret.risk[i]), (published.utility[i], published.risk[i])
                 if ends[0] != ends[1]:
-                    ax.annotate(
-                        "", ends[1], ends[0], arrowprops={"arrowstyle": "->", "color": colour, "lw": 0.9, "alpha": 0.7}
-                    )
+                    ax.annotate("", ends[1], ends[0], arrowprops=arrow | {"color": colour})
         name_axes(ax, published)
         ax.set_title("The price of publishing the mask", fontsize="medium")
         if max_risk is not None:

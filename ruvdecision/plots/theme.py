@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from numpy.typing import ArrayLike
 
 from ..checks import check_choice
-from ..errors import InputError
+from ..errors import InputError, kind_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,21 +102,36 @@ def theme(style: str | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def new_figure(style: str | None, given: Figure | Axes | None) -> Iterator[Callable[[tuple[float, float]], Figure]]:
-    """A function that makes a new figure of a size; a style does not go with a figure or axes that are given."""
+def figure_on(style: str | None, figure: Figure | None, size: tuple[float, float]) -> Iterator[Figure]:
+    """The figure to draw on: the caller's, with which a style does not go, or a new one of a size."""
     import matplotlib.pyplot as plt
 
-    if given is not None and style is not None:
+    if figure is not None and not hasattr(figure, "subplots"):
+        raise InputError("figure must be a figure of matplotlib", figure, "Leave it out, or write plt.figure()")
+    if figure is not None and style is not None:
         raise InputError("style is for a new figure", style, "Leave it out, or draw within `with theme(...)`")
     with theme(style):
-        yield lambda size: plt.figure(figsize=size, layout="constrained")
+        yield plt.figure(figsize=size, layout="constrained") if figure is None else figure
 
 
 @contextmanager
 def axes_on(style: str | None, ax: Axes | None, size: tuple[float, float]) -> Iterator[Axes]:
     """The axes to draw on: the caller's, or new ones of a size."""
-    with new_figure(style, ax) as make:
-        yield ax if ax is not None else make(size).subplots()
+    if ax is not None:
+        look_of(ax)  # says if these are no axes
+    with figure_on(style, None if ax is None else figure_of(ax), size) as figure:
+        yield figure.subplots() if ax is None else ax
+
+
+def check_drawn(found: object, kind: type, by: str) -> None:
+    """Refuse what is not of the kind that a picture shows; ``by`` is the function that gives that kind."""
+    if not isinstance(found, kind):
+        raise InputError(f"This picture draws what {by} gives back", kind_of(found), f"Call {by}(...) first")
+
+
+def nothing(got: str, do: str = "Look at the columns risk and utility") -> InputError:
+    """The error of a picture that would be empty."""
+    return InputError("There is nothing to draw", got, do)
 
 
 def has_window() -> bool:

@@ -11,8 +11,7 @@ import numpy as np
 
 from ..analyses.sensitivity import Sensitivity
 from ..checks import check_integer
-from ..errors import InputError, kind_of
-from .theme import Style, axes_on, bare, look_of, plain, points, threshold
+from .theme import Style, axes_on, bare, check_drawn, look_of, nothing, plain, points, threshold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,16 +65,13 @@ def tornado(
     >>> study = lambda u=2.0: RUMap.build(labels=["a", "b"], intruder=[u, 1.0], scientist=[0.5, 0.25])
     >>> ax = sensitivity(study, vary={"u": [1.5, 3.0]}, max_risk=0.6).plot()
     """
-    if not isinstance(result, Sensitivity):
-        raise InputError(
-            "plots.tornado draws what sensitivity gives back", kind_of(result), "Call ruv.sensitivity(...) first"
-        )
+    check_drawn(result, Sensitivity, "ruv.sensitivity")
     table = result.effects(of).head(check_integer("most", most, low=1))
     base = float(table["base"].iloc[0])
     ends = table[["low", "high"]].to_numpy(dtype=float)
     known = np.append(ends[np.isfinite(ends)], base if np.isfinite(base) else [])
     if known.size == 0:
-        raise InputError("There is nothing to draw", f"no finite {of}", "Give max_risk=, so that a release is chosen")
+        raise nothing(f"no finite {of}", "Give max_risk=, so that a release is chosen")
     with axes_on(style, ax, (8.6, 1.6 + 0.5 * len(table))) as ax:
         look = look_of(ax)
         below, above = look.colours[:2]
@@ -92,9 +88,8 @@ def tornado(
                 _name(ax, _unmoved(result, str(row.factor)), centre, y, 1)
                 continue
             # The longer one first: both ends may lie on one side of the base value.
-            for value, at in sorted(
-                {row.low: row.low_at, row.high: row.high_at}.items(), key=lambda end: -abs(end[0] - centre)
-            ):
+            both = {row.low: row.low_at, row.high: row.high_at}
+            for value, at in sorted(both.items(), key=lambda end: -abs(end[0] - centre)):
                 shown, side = float(np.clip(value, left, right)), 1 if value > centre else -1
                 colour, arrow = (above, ">") if side > 0 else (below, "<")
                 ax.barh(y, shown - centre, left=centre, height=0.55, color=colour, ec=look.paper, lw=0.8, zorder=3)
@@ -111,13 +106,8 @@ def tornado(
         ax.set_xlim(left, right)
         chosen = result.base.choice is not None
         ax.set_xlabel(WORDS[of] if chosen else f"median relative change of {of} over all releases")
-        ax.set_title(
-            plain(title)
-            if title is not None
-            else f"The choice is {result.verdict}"
-            if chosen
-            else "No release is chosen"
-        )
+        verdict = f"The choice is {result.verdict}" if chosen else "No release is chosen"
+        ax.set_title(verdict if title is None else plain(title))
         bare(ax, look, "x", ("top", "right", "left"))
         ax.tick_params(axis="y", length=0)
     return ax

@@ -138,11 +138,8 @@ def _format(path: Path, format: str | None) -> str:
     if format is not None:
         return check_choice("format", format, FORMATS)
     if suffix not in SUFFIXES:
-        raise InputError(
-            "The path must say which format it is",
-            str(path),
-            f'End it in {" or ".join(SUFFIXES)}, or give format="html", "pdf" or "md"',
-        )
+        do = f'End it in {" or ".join(SUFFIXES)}, or give format="html", "pdf" or "md"'
+        raise InputError("The path must say which format it is", str(path), do)
     return SUFFIXES[suffix]
 
 
@@ -203,11 +200,8 @@ def _shared_out(name: str, given: Any, maps: list[Any]) -> dict[Any, Any]:
         return {}
     if not isinstance(given, Mapping):
         if len(maps) > 1:
-            raise InputError(
-                f"With several maps {name} must say whose it is",
-                type(given).__name__,
-                f"Write {name}={{{maps[0]!r}: ...}}",
-            )
+            do = f"Write {name}={{{maps[0]!r}: ...}}"
+            raise InputError(f"With several maps {name} must say whose it is", type(given).__name__, do)
         return {maps[0]: given}
     strange = [k for k in given if k not in maps]
     if strange:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from string import ascii_uppercase
 from typing import Any
@@ -21,7 +21,7 @@ from ..decide import Choice, choose, explain, not_dominated
 from ..errors import InfeasibleError
 from ..maps.rumap import RUMap
 from ..maps.scores import Column
-from ..maps.show import HEADS, amount, better, counted, cut, entry, evenly, number, readable, user_columns, value
+from ..maps.show import amount, better, counted, cut, entry, evenly, number, readable, user_columns, value
 from ..maps.storage import fingerprint
 from ..plots.map import Positions
 from ..running.fingerprint import fingerprint_data
@@ -56,9 +56,9 @@ class Chapter:
     name: str
     whole: RUMap
     max_risk: float | None
-    extras: Extras
-    anchor: str
-    rows: int
+    extras: Extras = field(default_factory=Extras)
+    anchor: str = "map"
+    rows: int = ROWS
 
     @cached_property
     def rumap(self) -> RUMap:
@@ -93,7 +93,7 @@ class Chapter:
     def kind(self) -> str:
         """Whether a reader must look twice before signing."""
         choice = self.choice
-        doubt = choice is not None and (choice.within_error or not choice.row.converged or choice.worthless)
+        doubt = choice is not None and (choice.within_error or not choice.converged or choice.worthless)
         return "warning" if self.failed or doubt else "decision"
 
     @cached_property
@@ -123,16 +123,13 @@ def compose(
     panel = len(maps) > 1
     beside = {name: (extras or {}).get(name, Extras()) for name in maps}
     rows = FEW if panel else ROWS
-    parts = [
-        Chapter(name, rumap, max_risk, beside[name], f"map{k}", rows)
-        for k, (name, rumap) in enumerate(maps.items(), start=1)
-    ]
+    parts = [Chapter(k, m, max_risk, beside[k], f"map{i}", rows) for i, (k, m) in enumerate(maps.items(), start=1)]
     first = _decisions(parts, max_risk) if panel else _decision(parts[0])
     signers = [TableRow((who, "", "", ""), "sign") for who in ("prepared by", "reviewed by", "approved by")]
     first += [Terms(_conditions(parts)), Table("Signed", ("", "name", "date", "signature"), signers, (False,) * 4)]
     first.append(Paragraph(f"Fingerprint of the map{'s' * panel}: sha256 {_fingerprint(maps)}", "quiet"))
     topics: dict[str, tuple[str, Callable[[Chapter], Sequence[ReportBlock]]]] = {
-        "The users" if any(m.uncertainties for m in maps.values()) else "Risk and utility": ("users", _users),
+        "The users" if any(m.uncertainties for m in maps.values()) else "Risk and utility": ("users", told_users),
         "The releases": ("releases", _releases),
         "Measures and other columns": ("measures", _measures),
         "How sure that is": ("sure", lambda c: sureness(c.rumap, c.choice, c.order, max_risk, c.rows)),
@@ -146,11 +143,9 @@ def compose(
         (head, name, _told(name, {c.name: write(c) for c in parts})) for head, (name, write) in topics.items()
     ]
     annexes.append(("What the study has to say", "notes", [Items(notes)] if notes else []))
-    method: list[ReportBlock] = [
-        *map(Paragraph, method_notes(list(maps.values()))),
-        Heading(3, "References", "references"),
-    ]
-    annexes.append(("Method", "method", [*method, Items(references(list(maps.values())))]))
+    listed = list(maps.values())
+    method = [*map(Paragraph, method_notes(listed)), Heading(3, "References", "references"), Items(references(listed))]
+    annexes.append(("Method", "method", method))
     record = {c.name: [Terms(_record(c.rumap, c.extras.seed))] for c in parts}
     annexes.append(("Record", "record", _told("record", record)))
     kept = zip(ascii_uppercase, [annex for annex in annexes if annex[2]], strict=False)
@@ -210,7 +205,7 @@ def _decisions(parts: Sequence[Chapter], max_risk: float | None) -> list[ReportB
         blocks = [Paragraph(parts[0].sentence, "decision")]
     drawn = [part for part in parts if part.drawable]
     for k, some in enumerate((drawn[i : i + TOGETHER] for i in range(0, len(drawn), TOGETHER)), start=1):
-        words = " ".join(f"{part.name}: {_in_words(part)}" for part in some)
+        words = " ".join(f"{part.name}: {in_words(part)}" for part in some)
         high = -(-len(some) // min(len(some), 3))
         drawing = _small_maps(some, max_risk)
         blocks.append(Picture(drawing, _caption(some), words, f"maps{k}", (10.5, 0.8 + 2.7 * high)))
@@ -230,7 +225,7 @@ def _before_and_after(part: Chapter) -> list[ReportBlock]:
     rumap, choice = part.rumap, part.choice
     if choice is None:
         return []
-    i, unit = choice.row.position, str(rumap.attrs.get("unit", ""))
+    i, unit = choice.position, str(rumap.attrs.get("unit", ""))
     rows: list[TableRow] = []
     told: list[str] = []
     for place, (who, role) in enumerate(zip(ROLES, ("risk", "utility"), strict=True)):
@@ -257,7 +252,7 @@ def _conditions(parts: Sequence[Chapter]) -> list[tuple[str, str]]:
     pairs = []
     if len(parts) == 1:
         (part,) = parts
-        pairs.append(("tried", " ".join(_tried(part))))
+        pairs.append(("tried", " ".join(tried(part))))
         worst = _worst_user(part)
         pairs += [("worst user", worst)] if worst else []
         if part.choice is not None and part.choice.remarks:
@@ -275,7 +270,8 @@ def _conditions(parts: Sequence[Chapter]) -> list[tuple[str, str]]:
     return [*pairs, ("conditions", " ".join(holds))]
 
 
-def _tried(part: Chapter) -> Iterator[str]:
+def tried(part: Chapter) -> Iterator[str]:
+    """What was tried, how much of it is allowed, and what the threshold costs."""
     rumap, choice = part.rumap, part.choice
     names = list(dict.fromkeys(rumap.techniques))
     listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
@@ -301,12 +297,12 @@ def _worst_user(part: Chapter) -> str:
     """Whose risk it is, where several users look at the same releases or the intruder is a panel."""
     if part.whole.user_names:
         size = f"of {len(part.whole.user_names)} users; risk and utility of every release are those of the worst"
-        who = "" if part.choice is None else str(part.choice.row.columns.get("worst_user", ""))
+        who = "" if part.choice is None else str(part.choice.columns.get("worst_user", ""))
         return f"{who}, {size}." if who else f"The worst {size}."
     members = member_columns(part.rumap, "intruder")
     if not members or part.choice is None:
         return ""
-    i = part.choice.row.position
+    i = part.choice.position
     name = min(members, key=lambda k: np.nan_to_num(part.rumap.columns[members[k]][i], nan=np.inf))
     return f"{name} knows most after the chosen release, of {len(members)} intruders."
 
@@ -332,7 +328,7 @@ def _picture(part: Chapter) -> ReportBlock:
     if not part.drawable:
         return Paragraph("There is nothing to draw: no release has both a risk and a utility.", "warning")
     drawing = map_drawing(part.whole, part.max_risk, limit=part.extras.limit, rule=part.extras.rule)
-    return Picture(drawing, _caption([part]), _in_words(part), part.anchor)
+    return Picture(drawing, _caption([part]), in_words(part), part.anchor)
 
 
 def _caption(parts: Sequence[Chapter]) -> str:
@@ -344,7 +340,8 @@ def _caption(parts: Sequence[Chapter]) -> str:
     return text + ("" if all(p.rumap.converged.all() for p in parts) else " Open markers did not converge.")
 
 
-def _in_words(part: Chapter) -> str:
+def in_words(part: Chapter) -> str:
+    """What the picture of a map shows, for somebody who cannot see it."""
     rumap, order = part.rumap, part.order
     ends = {k: (float(np.nanmin(v)), float(np.nanmax(v))) for k, v in (("U", rumap.utility), ("R", rumap.risk))}
     spans = {k: f"{number(low, 3)} to {number(high, 3)}" for k, (low, high) in ends.items()}
@@ -352,9 +349,7 @@ def _in_words(part: Chapter) -> str:
     words.append(f"Utility from {spans['U']}, risk from {spans['R']}.")
     rows = [rumap[int(i)] for i in (order[[0, -1]] if order.size > 1 else order)]
     at = [f"{r.release} (risk {number(r.risk, 3)}, utility {number(r.utility, 3)})" for r in rows]
-    words.append(
-        f"The frontier runs from {at[0]} to {at[1]}." if len(at) == 2 else f"The frontier is one release, {at[0]}."
-    )
+    words.append(f"The frontier {f'runs from {at[0]} to {at[1]}' if len(at) == 2 else f'is one release, {at[0]}'}.")
     if part.max_risk is not None and not np.isinf(part.max_risk):
         words.append(f"The threshold is a horizontal line at risk {number(part.max_risk)}.")
     if part.choice is not None:
@@ -368,7 +363,8 @@ def _in_words(part: Chapter) -> str:
 # -- annexes -------------------------------------------------------------------------------------------
 
 
-def _users(part: Chapter) -> list[ReportBlock]:
+def told_users(part: Chapter) -> list[ReportBlock]:
+    """Who the users are, in words and formulas."""
     several: list[ReportBlock] = []
     if part.whole.user_names:
         said = f"{len(part.whole.user_names)} users look at the same releases: {'; '.join(part.whole.user_names)}. "
@@ -379,7 +375,7 @@ def _users(part: Chapter) -> list[ReportBlock]:
 
 def _releases(part: Chapter) -> list[ReportBlock]:
     rumap, choice = part.rumap, part.choice
-    columns = user_columns(rumap) + (["engine"] if len(set(rumap.engine)) > 1 else [])
+    columns = [*user_columns(rumap), *(["engine"] if len(set(rumap.engine)) > 1 else [])]
     blocks: list[ReportBlock] = []
     if choice is not None and not np.isnan([choice.risk, choice.utility]).any():
         blocks.append(Paragraph(str(explain(rumap, choice))))
@@ -389,7 +385,7 @@ def _releases(part: Chapter) -> list[ReportBlock]:
         shown = evenly(rest, REST)
         more = f"; {rest.size - shown.size} more are left out evenly, the map's own table has all"
         caption = f"Releases that are not on the frontier ({shown.size}{more if shown.size < rest.size else ''})"
-        table = _table(part, shown, caption, columns)
+        table = release_table(part, shown, caption, columns)
         why = zip(table.rows, reasons(rumap, shown), strict=True)
         rows = [TableRow((*row.cells, reason), row.kind) for row, reason in why]
         table = Table(caption, (*table.head, "why not"), rows, (*table.numbers, False))
@@ -417,25 +413,29 @@ def _tables(part: Chapter, rows: Positions, caption: str, columns: Sequence[str]
     if not rows.size:
         return []
     if rows.size <= part.rows + 2:
-        return [_table(part, rows, f"{caption} ({rows.size})", columns)]
-    few = {*evenly(rows, part.rows).tolist(), *([] if part.choice is None else [part.choice.row.position])}
+        return [release_table(part, rows, f"{caption} ({rows.size})", columns)]
+    few = {*evenly(rows, part.rows).tolist(), *([] if part.choice is None else [part.choice.position])}
     excerpt = rows[np.isin(rows, list(few))]
     title = f"{caption} ({excerpt.size} of {rows.size})"
-    whole = Fold(f"All {rows.size:,} of them", [_table(part, rows, f"{caption} ({rows.size})", columns)])
-    return [_table(part, excerpt, title, columns), whole]
+    whole = Fold(f"All {rows.size:,} of them", [release_table(part, rows, f"{caption} ({rows.size})", columns)])
+    return [release_table(part, excerpt, title, columns), whole]
 
 
-def _table(part: Chapter, rows: Positions, caption: str, columns: Sequence[str]) -> Table:
+def release_table(
+    part: Chapter, rows: Positions, caption: str, columns: Sequence[str], looked: int | None = None
+) -> Table:
+    """Some releases with these columns; the chosen one, doubtful ones and one that a reader looks at are marked."""
     rumap = part.rumap
-    chosen = None if part.choice is None else part.choice.row.position
+    chosen = None if part.choice is None else part.choice.position
     flagged = doubtful(rumap)
     lines = []
     for i in rows.tolist():
-        marks = {"chosen": i == chosen, "not converged": not rumap.converged[i], "see diagnostics": flagged[i]}
+        marks = {"chosen": i == chosen, "you look at it": i == looked}
+        marks |= {"not converged": not rumap.converged[i], "see diagnostics": flagged[i]}
         kind = "chosen" if i == chosen else "doubtful" if flagged[i] or not rumap.converged[i] else ""
         cells = [entry(rumap, k, i, 3) for k in columns]
         lines.append(TableRow((rumap.releases[i], *cells, ", ".join(k for k, found in marks.items() if found)), kind))
-    words = HEADS | {name: f"{name} ({end} is better)" for name, end in better(rumap).items()}
+    words = user_columns(rumap) | {name: f"{name} ({end} is better)" for name, end in better(rumap).items()}
     texts = {"engine", *(k for k, v in rumap.columns.items() if v.dtype.kind not in "biuf")}
     head = ("release", *(words.get(k, k) for k in columns), "mark")
     return Table(caption, head, lines, (False, *(k not in texts for k in columns), False)).without_empty_end()
@@ -464,9 +464,8 @@ def _seed_digest(seed: str) -> str:
     if keyed or len(seed) >= LONG:
         digest = keyed or f"sha256 {hashlib.sha256(f'ruvdecision seed {seed}'.encode()).hexdigest()[:32]}"
         return f"kept in the map; its digest is {digest}"
-    return (
-        "kept in the map; no digest, because a short seed could be found from one: set RUVDECISION_KEY for a keyed one"
-    )
+    why = "a short seed could be found from one: set RUVDECISION_KEY for a keyed one"
+    return f"kept in the map; no digest, because {why}"
 
 
 def _text(entry: object) -> str:

@@ -198,8 +198,17 @@ class Document:
         return bytes(source.write_pdf(pdf_identifier=b"ruvdecision"))
 
 
+def fragment(blocks: Sequence[ReportBlock]) -> str:
+    """Parts of a report as HTML for a page of somebody else's.
+
+    >>> fragment([Items(["a < b"])]).split()
+    ['<ul>', '<li>a', '&lt;', 'b</li>', '</ul>']
+    """
+    return _template("html", alone=True).render(blocks=blocks)
+
+
 @cache
-def _template(format: str) -> Template:
+def _template(format: str, alone: bool = False) -> Template:
     from jinja2 import Environment, StrictUndefined
     from jinja2.filters import do_mark_safe
 
@@ -212,7 +221,8 @@ def _template(format: str) -> Template:
     environment.filters["mathml"] = lambda line: do_mark_safe(as_mathml(line))
     environment.filters["svg"] = lambda picture: do_mark_safe(draw_svg(picture))
     environment.filters["png"] = lambda picture: do_mark_safe(base64.b64encode(draw_png(picture)).decode())
-    return environment.from_string(_read(f"page.{format}"))
+    text = _read(f"page.{format}")
+    return environment.from_string(text.partition("<!DOCTYPE")[0] + "{{ show(blocks) }}" if alone else text)
 
 
 # -- formulas ------------------------------------------------------------------------------------------

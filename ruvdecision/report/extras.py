@@ -113,7 +113,7 @@ def limits(rumap: RUMap, choice: Choice | None, limit: Limit | None) -> list[Rep
         blocks.append(Paragraph("It is not proved that no mechanism does better than this line.", "warning"))
     facts = []
     if choice is not None and np.isfinite([choice.risk, choice.utility]).all():
-        found = limit.shortfall(rumap.take([choice.row.position])).iloc[0]
+        found = limit.shortfall(rumap.take([choice.position])).iloc[0]
         if not np.isnan(found["share"]):
             facts.append(
                 f"At the risk of the chosen release the limit is {number(float(found['limit']), 4)}; the chosen "
@@ -137,34 +137,22 @@ def sensitivities(rumap: RUMap, result: Sensitivity | None, anchor: str) -> list
     if result is None:
         return []
     first, *others = result.describe()
-    blocks: list[ReportBlock] = [
-        Paragraph(first, "" if result.base.choice is None or result.stable else "warning"),
-        *map(Paragraph, others),
-    ]
+    doubt = "" if result.base.choice is None or result.stable else "warning"
+    blocks: list[ReportBlock] = [Paragraph(first, doubt), *map(Paragraph, others)]
     if fingerprint(result.base.rumap) != fingerprint(rumap):
-        blocks.insert(
-            0, Paragraph("The base of the sensitivity analysis is another map than the one of this report.", "warning")
-        )
+        said = "The base of the sensitivity analysis is another map than the one of this report."
+        blocks.insert(0, Paragraph(said, "warning"))
     effects = result.effects("risk")
     ends = effects[["low", "high", "base"]].to_numpy(dtype=float)
     if np.isfinite(ends).any():
         what = "the risk of the chosen release" if result.base.choice is not None else "the risks of the releases"
-        moves = [
-            f"{row.factor} from {number(float(row.low), 4)} to {number(float(row.high), 4)}"
-            for row in effects.head(5).itertuples()
-        ]
+        rows = effects.head(5).itertuples()
+        moves = [f"{r.factor} from {number(float(r.low), 4)} to {number(float(r.high), 4)}" for r in rows]
         words = f"Bars that show how far each setting moves {what}, the widest on top: {'; '.join(moves)}."
         caption = f"How far each setting moves {what}. The line is the value at the base settings."
         size = (8.6, min(1.6 + 0.5 * min(len(effects), 20), 11.0))
-        blocks.append(
-            Picture(
-                lambda figure: plots.tornado(result, "risk", figure.subplots()),
-                caption,
-                words,
-                f"{anchor}-tornado",
-                size,
-            )
-        )
+        draw = lambda figure: plots.tornado(result, "risk", figure.subplots())  # noqa: E731
+        blocks.append(Picture(draw, caption, words, f"{anchor}-tornado", size))
     table = result.to_dataframe()
     chosen = result.base.choice is not None
     numbers = ["risk", "utility", "regret"] if chosen else ["frontier_shared", "risk_change", "utility_change"]
@@ -227,9 +215,7 @@ def records(choice: Choice | None, max_risk: float | None, found: RecordRisk | N
             words = f"How the risks of {counted(len(found.rows), 'record')} are distributed {which}: {ends}."
             caption = f"How the risks of the records are distributed {which}."
 
-            def draw(figure: Any) -> None:
-                plots.record_risk(found, one, figure.subplots(), max_risk=limit)
-
+            draw = lambda figure: plots.record_risk(found, one, figure.subplots(), max_risk=limit)  # noqa: E731
             blocks.append(Picture(draw, caption, words, f"{anchor}-recordrisk", (7.6, 4.4)))
     blocks.append(table.folded(OPEN, f"Risk of the records under {len(rows)} releases"))
     if one is not None:

@@ -13,37 +13,10 @@ from typing import cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .. import losses, targets
 from ..beliefs import FiniteBelief, NormalBelief, PyMCBelief, TableBelief
-from ..losses import (
-    CRPS,
-    Absolute,
-    Huber,
-    IntervalScore,
-    KullbackLeibler,
-    Linex,
-    LogScore,
-    Pinball,
-    Power,
-    Quadratic,
-    ZeroOne,
-)
 from ..maps.show import number
 from ..protocols import Belief, Loss, Target
-from ..targets import (
-    Average,
-    EachRecord,
-    Functional,
-    Identity,
-    Kind,
-    Maximum,
-    Minimum,
-    NewRecord,
-    OrderStatistic,
-    Parameter,
-    Percentile,
-    Record,
-    Records,
-)
 from ..users.panel import Panel
 from ..users.user import Snooper, User
 
@@ -57,7 +30,7 @@ def formulas(user: User | Snooper | Panel, role: str = "intruder") -> list[str]:
     """The lines that say what a user does; of a panel, how one U is made of its members'.
 
     >>> from ruvdecision.users.user import User
-    >>> user = User(NormalBelief(records=10, variance=2, prior_variance=5), Record(0), Quadratic())
+    >>> user = User(NormalBelief(records=10, variance=2, prior_variance=5), targets.Record(0), losses.Quadratic())
     >>> formulas(user)[0]
     'xᵢ | μ ~ N(μ, 2) for i = 0, …, 9; μ ~ N(0, 5)'
     >>> formulas(user)[-1]
@@ -74,14 +47,9 @@ def formulas(user: User | Snooper | Panel, role: str = "intruder") -> list[str]:
 
 
 def _uncertainty(user: User) -> list[str]:
-    among = (
-        "d"
-        if user.actions is None
-        else "d among the values of θ"
-        if isinstance(user.estimates, str)
-        else "d among the values allowed"
-    )
-    each, target = user.target.asks_each, cast(EachRecord, user.target)
+    among = "d" if user.actions is None else "d among the values allowed"
+    among = "d among the values of θ" if user.actions is not None and isinstance(user.estimates, str) else among
+    each, target = user.target.asks_each, cast(targets.EachRecord, user.target)
     u = "Uᵢ" if each else "U"
     last = []
     if each:
@@ -91,11 +59,8 @@ def _uncertainty(user: User) -> list[str]:
     if user.plain:
         closed = _closed(user.loss, _several(user)) if user.actions is None else ""
         return [f"{u} = min over {among} of E[ L(d, θ) | release ]{closed}, averaged over releases", *last]
-    inner = (
-        "E[ L(d, θ) | release ]"
-        if user.knows_mask
-        else "the sum over masks λ of P(λ | release) E[ L(d, θ) | release, λ ]"
-    )
+    over_masks = "the sum over masks λ of P(λ | release) E[ L(d, θ) | release, λ ]"
+    inner = "E[ L(d, θ) | release ]" if user.knows_mask else over_masks
     rule = f"d*(release) = argmin over {among} of {inner}, by the user's own belief"
     whose = "the agency's belief" if user.truth is not None else "the user's belief"
     used = "" if user.knows_mask else " and the mask that was really used"
@@ -132,10 +97,10 @@ def _lines(thing: Belief | Target | Loss, otherwise: str, *several: bool) -> lis
 def _several(user: User | Snooper) -> bool:
     """Whether the target is a vector, as far as one can see."""
     target = user.target
-    if target.is_a(Kind.FILE):
+    if target.is_a(targets.Kind.FILE):
         return True
     one = target.term is None and not target.ranked and not target.asks_each
-    if target.is_a(Kind.PARAMETER):
+    if target.is_a(targets.Kind.PARAMETER):
         one = target.terms[0].component is not None
     return not one and int(getattr(user.belief, "k", 1) or 1) > 1
 
@@ -160,19 +125,16 @@ def _finite(belief: FiniteBelief) -> str:
     if belief.likelihood is None:
         return f"P(x = vⱼ) = pⱼ for j = 1, …, {states}"
     name = GREEK.get(belief.name, belief.name)
-    return (
-        f"P({name} = vⱼ) = pⱼ for j = 1, …, {states}; P(xᵢ = k | {name} = vⱼ) = qⱼₖ for {belief.records} records, "
-        "independent"
-    )
+    records = f"P(xᵢ = k | {name} = vⱼ) = qⱼₖ for {belief.records} records, independent"
+    return f"P({name} = vⱼ) = pⱼ for j = 1, …, {states}; {records}"
 
 
 def _table(belief: TableBelief) -> str:
     known = [w for w, given in (("the known cells", belief.cells), ("the known margins", belief.margins)) if given]
     agree = f" and c agrees with {' and '.join(known)}" if known else ""
     weight = "constant" if isinstance(belief.weights, str) else "∏ Γ(cₖ + aₖ) / (Γ(aₖ) cₖ!)"
-    return (
-        f"p(c) ∝ {weight} over tables c of {' × '.join(map(str, belief.shape))} counts with sum {belief.total}{agree}"
-    )
+    shape = " × ".join(map(str, belief.shape))
+    return f"p(c) ∝ {weight} over tables c of {shape} counts with sum {belief.total}{agree}"
 
 
 def _model(belief: PyMCBelief) -> list[str]:
@@ -184,12 +146,12 @@ def _model(belief: PyMCBelief) -> list[str]:
 # -- targets -------------------------------------------------------------------------------------------
 
 
-def _parameter(target: Parameter) -> str:
+def _parameter(target: targets.Parameter) -> str:
     name = GREEK.get(target.name, target.name)
     return name if target.component is None else f"{name}{_low(target.component)}"
 
 
-def _functional(target: Functional) -> str:
+def _functional(target: targets.Functional) -> str:
     of = ", ".join(line for part in target.parts for line in _lines(part, part.describe()))
     return f"f({of})" + (f", {target.name}" if target.name else "")
 
@@ -197,32 +159,32 @@ def _functional(target: Functional) -> str:
 # -- losses --------------------------------------------------------------------------------------------
 
 
-def _quadratic(loss: Quadratic, several: bool) -> str:
+def _quadratic(loss: losses.Quadratic, several: bool) -> str:
     weights = np.asarray(loss.weights, dtype=float)
     if weights.ndim == 2:
         return f"(d − θ)ᵀ W (d − θ), W = {_matrix(weights, 'W')}"
     return _summed("({} − {})²", loss.weights, several)
 
 
-def _huber(loss: Huber, several: bool) -> str:
+def _huber(loss: losses.Huber, several: bool) -> str:
     delta, rest = number(loss.delta), number(loss.delta**2 / 2)
     return _summed("h({} − {})", loss.weights, several) + f", h(e) = e²/2 if |e| ≤ {delta}, else {delta} |e| − {rest}"
 
 
-def _linex(loss: Linex, several: bool) -> str:
+def _linex(loss: losses.Linex, several: bool) -> str:
     a, b = number(loss.a), number(loss.b)
     one = f"exp({a} e) − {a} e − 1"
     one = one if loss.b == 1 and not several else f"({one})" if loss.b == 1 else f"{b} ({one})"
     return ("Σₖ " if several else "") + f"{one}, e = {'dₖ − θₖ' if several else 'd − θ'}"
 
 
-def _zero_one(loss: ZeroOne, several: bool) -> str:
+def _zero_one(loss: losses.ZeroOne, several: bool) -> str:
     if not np.any(np.asarray(loss.tolerance)):
         return "1[d ≠ θ]"
     return f"1[|d − θ| > {_vector(np.atleast_1d(loss.tolerance))}]" + (" in any component" if several else "")
 
 
-def _interval(loss: IntervalScore, several: bool) -> str:
+def _interval(loss: losses.IntervalScore, several: bool) -> str:
     alpha = number(2 / (1 - loss.level), 4)
     return _summed(f"u − l + {alpha} (l − {{1}})₊ + {alpha} ({{1}} − u)₊", loss.weights, several) + ", d = (l, u)"
 
@@ -232,46 +194,46 @@ _FORMULAS: dict[type, Callable[..., str | list[str]]] = {
     FiniteBelief: _finite,
     TableBelief: _table,
     PyMCBelief: _model,
-    Record: lambda t: f"x{_low(t.row)}",
-    Records: lambda t: "(x₀, …, xₙ₋₁)",
-    EachRecord: lambda t: "xᵢ, for every i" if t.rows is None else f"xᵢ, for each of {len(t.rows)} records i",
-    NewRecord: lambda t: "xₙ, a record that is not in the file",
-    Parameter: _parameter,
-    Average: lambda t: "(x₀ + … + xₙ₋₁) / n",
-    Maximum: lambda t: "max over i of xᵢ",
-    Minimum: lambda t: "min over i of xᵢ",
-    OrderStatistic: lambda t: f"x₍{_low(t.order)}₎",
-    Percentile: lambda t: f"x₍ₖ₎, k = ⌈{number(t.p)} n⌉",
-    Functional: _functional,
-    Identity: lambda t: f"J, {t.describe()}",
-    Quadratic: _quadratic,
-    Absolute: lambda x, several: _summed("|{} − {}|", x.weights, several),
-    Power: lambda x, several: _summed("|{} − {}|^" + number(x.p), x.weights, several),
-    Huber: _huber,
-    Pinball: lambda x, several: _summed("({1} − {0}) (" + number(x.q) + " − 1[{1} < {0}])", x.weights, several),
-    Linex: _linex,
-    ZeroOne: _zero_one,
-    LogScore: lambda x, several: "−log d(θ), d a distribution",
-    KullbackLeibler: lambda x, several: "−Σₖ θₖ log dₖ" if x.entropy else "Σₖ θₖ log(θₖ / dₖ)",
-    CRPS: lambda x, several: (
+    targets.Record: lambda t: f"x{_low(t.row)}",
+    targets.Records: lambda t: "(x₀, …, xₙ₋₁)",
+    targets.EachRecord: lambda t: "xᵢ, for every i" if t.rows is None else f"xᵢ, for each of {len(t.rows)} records i",
+    targets.NewRecord: lambda t: "xₙ, a record that is not in the file",
+    targets.Parameter: _parameter,
+    targets.Average: lambda t: "(x₀ + … + xₙ₋₁) / n",
+    targets.Maximum: lambda t: "max over i of xᵢ",
+    targets.Minimum: lambda t: "min over i of xᵢ",
+    targets.OrderStatistic: lambda t: f"x₍{_low(t.order)}₎",
+    targets.Percentile: lambda t: f"x₍ₖ₎, k = ⌈{number(t.p)} n⌉",
+    targets.Functional: _functional,
+    targets.Identity: lambda t: f"J, {t.describe()}",
+    losses.Quadratic: _quadratic,
+    losses.Absolute: lambda x, several: _summed("|{} − {}|", x.weights, several),
+    losses.Power: lambda x, several: _summed("|{} − {}|^" + number(x.p), x.weights, several),
+    losses.Huber: _huber,
+    losses.Pinball: lambda x, several: _summed("({1} − {0}) (" + number(x.q) + " − 1[{1} < {0}])", x.weights, several),
+    losses.Linex: _linex,
+    losses.ZeroOne: _zero_one,
+    losses.LogScore: lambda x, several: "−log d(θ), d a distribution",
+    losses.KullbackLeibler: lambda x, several: "−Σₖ θₖ log dₖ" if x.entropy else "Σₖ θₖ log(θₖ / dₖ)",
+    losses.CRPS: lambda x, several: (
         _summed("E|T − {1}| − E|T − T′|/2", x.weights, several) + ", T and T′ drawn from d, a distribution"
     ),
-    IntervalScore: _interval,
+    losses.IntervalScore: _interval,
 }
 
 
 def _closed(loss: Loss, several: bool) -> str:
     """What the least expected loss is, where it has a name."""
-    if isinstance(loss, Quadratic):
+    if isinstance(loss, losses.Quadratic):
         weights = np.asarray(loss.weights, dtype=float)
         if weights.ndim == 0 and not several:
             return f" = {'' if weights == 1 else number(float(weights)) + ' '}Var(θ | release)"
         return " = tr(Cov(θ | release))" if weights.ndim == 0 and weights == 1 else " = tr(W Cov(θ | release))"
-    if isinstance(loss, ZeroOne) and not np.any(np.asarray(loss.tolerance)):
+    if isinstance(loss, losses.ZeroOne) and not np.any(np.asarray(loss.tolerance)):
         return " = 1 − max over t of P(θ = t | release)"
-    if isinstance(loss, LogScore):
+    if isinstance(loss, losses.LogScore):
         return " = the entropy of θ given the release"
-    if isinstance(loss, KullbackLeibler) and loss.entropy:
+    if isinstance(loss, losses.KullbackLeibler) and loss.entropy:
         return " = the entropy of E[ θ | release ]"
     return ""
 
@@ -300,8 +262,5 @@ def _matrix(values: ArrayLike, name: str) -> str:
     matrix = np.atleast_2d(np.asarray(values, dtype=float))
     if matrix.size == 1:
         return number(float(matrix[0, 0]))
-    return (
-        f"[{'; '.join(', '.join(map(number, row)) for row in matrix.tolist())}]"
-        if len(matrix) <= SMALL
-        else f"{name} as given"
-    )
+    rows = "; ".join(", ".join(map(number, row)) for row in matrix.tolist())
+    return f"[{rows}]" if len(matrix) <= SMALL else f"{name} as given"

@@ -91,7 +91,7 @@ def _members(rumap: RUMap, who: str, choice: Choice | None) -> list[ReportBlock]
         cells = [number(float(f(known)), 3) if known.size else "none" for f in (np.min, np.max)]
         if choice is not None:
             error = rumap.columns.get(column.removesuffix("_uncertainty") + "_error", np.zeros(len(rumap)))
-            cells.insert(0, value(float(u[choice.row.position]), float(error[choice.row.position]), 3))
+            cells.insert(0, value(float(u[choice.position]), float(error[choice.position]), 3))
         rows.append(TableRow((name, *cells)))
     after = ["U after the chosen release"] if choice is not None else []
     head = ("member", *after, "least U of any release", "largest U")

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..checks import as_tuple
 from ..engines.rules import clipped_noise as incomes
 from ..errors import InputError
 from ..maps.columns import Labels, tell_apart
@@ -127,9 +128,8 @@ def curves(
     """
     unknown = [k for k in options if k not in Curve.__dataclass_fields__]
     if unknown:
-        raise InputError(
-            "additive_noise has no such argument", unknown, f"Choose from {', '.join(Curve.__dataclass_fields__)}"
-        )
+        do = f"Choose from {', '.join(Curve.__dataclass_fields__)}"
+        raise InputError("additive_noise has no such argument", unknown, do)
     if n is None:
         if options.get("data") is None:
             raise InputError("additive_noise needs n, the number of records", None, "Give n=200, for example")
@@ -148,11 +148,8 @@ def curves(
             used |= takes
             result.append(Curve(knowledge=state, method=way, data=data if takes else None, **common))
     if data is not None and not used:
-        raise InputError(
-            'data is for knowledge="sample" with method "paper" or "exact"',
-            f"knowledge {states}, method {methods}",
-            "Leave data out",
-        )
+        got = f"knowledge {states}, method {methods}"
+        raise InputError('data is for knowledge="sample" with method "paper" or "exact"', got, "Leave data out")
     return result
 
 
@@ -168,11 +165,8 @@ def map_curves(listed: Sequence[Curve], noise_variance: ArrayLike) -> RUMap:
         raise InputError("A map needs at least one curve", "none", "Use scenarios.curves(...)")
     grid = np.atleast_1d(check_noise(noise_variance)).ravel()
     if grid.size == 0:
-        raise InputError(
-            "noise_variance must list at least one variance",
-            "none",
-            "Give noise_variance=np.linspace(0, 1, 101), for example",
-        )
+        do = "Give noise_variance=np.linspace(0, 1, 101), for example"
+        raise InputError("noise_variance must list at least one variance", "none", do)
     masks = [Noise(variance=float(v)) for v in grid]
     short = _names(listed)
     many = len(listed) > 1
@@ -188,12 +182,9 @@ def map_curves(listed: Sequence[Curve], noise_variance: ArrayLike) -> RUMap:
         scientist=Value.exact(np.concatenate([c.scientist_uncertainty(grid) for c in listed])),
         before=(repeat([c.before for c in listed]), None),
         provenance=Provenance(engines, tuple(dict.fromkeys(note for c in listed for note in c.notes))),
-        columns=({"user": repeat(short)} if many else {})
-        | {
-            "target": repeat([c.target for c in listed]),
-            "knowledge": repeat([c.knowledge for c in listed]),
-            "method": repeat([c.method for c in listed]),
-            "formula": repeat([c.formula for c in listed]),
+        columns={
+            **({"user": repeat(short)} if many else {}),
+            **{k: repeat([getattr(c, k) for c in listed]) for k in ("target", "knowledge", "method", "formula")},
             "utility_informed": np.concatenate([c.utility(grid, informed=True) for c in listed]),
         },
         attrs={
@@ -218,17 +209,8 @@ def _names(listed: Sequence[Curve]) -> list[str]:
 
 
 def _several(name: str, value: Any, options: Sequence[str]) -> list[str]:
-    listed = (
-        [value]
-        if isinstance(value, str)
-        else list(value)
-        if isinstance(value, (Sequence, np.ndarray)) and np.ndim(value)
-        else [value]
-    )
+    listed = list(as_tuple(value))
     if not listed or len(set(map(str, listed))) != len(listed):
-        raise InputError(
-            f"{name} must list at least one of {', '.join(map(repr, options))}, each once",
-            value,
-            f"Give {name}={options[0]!r}, for example",
-        )
+        what = f"{name} must list at least one of {', '.join(map(repr, options))}, each once"
+        raise InputError(what, value, f"Give {name}={options[0]!r}, for example")
     return listed

@@ -130,11 +130,9 @@ def optimal_noise(curve: Any, max_risk: float) -> Any:
             return _optimum(curve, _onto_allowed_side(curve, root, max_risk))
         last = float(steps[-1])
     limit = float(curve.risk(last))
-    raise InfeasibleError(
-        f"No noise brings the risk of the curve '{curve.label}' to {max_risk:g}",
-        f"a risk of {limit:.6g} with noise variance {last:.3g}",
-        "Allow a higher risk, or use another mask",
-    )
+    what = f"No noise brings the risk of the curve '{curve.label}' to {max_risk:g}"
+    do = "Allow a higher risk, or use another mask"
+    raise InfeasibleError(what, f"a risk of {limit:.6g} with noise variance {last:.3g}", do)
 
 
 def _onto_allowed_side(curve: Curve, root: float, max_risk: float) -> float:
@@ -179,11 +177,8 @@ def _as_curves(curves: Any) -> list[Curve]:
     if hasattr(curves, "attrs") and hasattr(curves, "intruder_uncertainty"):
         stored = curves.attrs.get("scenario", "")
         if not stored:
-            raise InputError(
-                "This map does not carry its curves",
-                "a map with data or with a population of its own, or not of additive_noise",
-                "Pass the curves: scenarios.curves(...)",
-            )
+            what, do = "This map does not carry its curves", "Pass the curves: scenarios.curves(...)"
+            raise InputError(what, "a map with data or with a population of its own, or not of additive_noise", do)
         entries: list[dict[str, Any]] = json.loads(stored)
         return [Curve(**{**entry, "prior": _as_prior(entry.get("prior", "flat"))}) for entry in entries]
     if isinstance(curves, Curve):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from ..checks import as_float_array, check_choice, check_finite, check_integer, check_number, check_vector
+from ..checks import as_float_array, check_choice, check_finite, check_flag, check_integer, check_number, check_vector
 from ..errors import InputError, UnsupportedError
 from ..numerics.orderstatistics import normal_moments, percentile_rank
 from ..protocols import Array
@@ -90,11 +90,8 @@ class Curve:
         if self.target == "percentile":
             return f"{'population' if self.knowledge == 'population' else 'sample'} percentile {self.p:g}"
         if self.target in ("maximum", "minimum"):
-            return (
-                self.target
-                if self.rank == 1
-                else f"{_ordinal(self.rank or 1)} {'largest' if self.target == 'maximum' else 'smallest'}"
-            )
+            place = f"{_ordinal(self.rank or 1)} {'largest' if self.target == 'maximum' else 'smallest'}"
+            return self.target if self.rank == 1 else place
         return "typical" if self.tau is None else f"value {self.tau:g}"
 
     @property
@@ -106,9 +103,7 @@ class Curve:
     def formula(self) -> str:
         """What the number is: the paper's equation, the exact error of the same rule, or the Bayes rule."""
         if self.method == "bayes":
-            shown = {"flat": "flat prior", "known": "known mean"}.get(
-                self.prior if isinstance(self.prior, str) else "", "normal prior"
-            )
+            shown = {"flat": "flat prior", "known": "known mean"}.get(str(self.prior), "normal prior")
             return f"posterior variance, {shown}" + ("" if self.variance_known else ", unknown variance (large n)")
         if self.knowledge == "record":
             return "eq. 4, Y_i"
@@ -123,7 +118,7 @@ class Curve:
             return f"eq. {number}, {estimate}"
         if not paper:
             return "exact error of the released mean"
-        return f"eq. {1 if self.tau is not None else 3 if self._given_data else 2}, released mean"
+        return f"eq. {1 if self.tau is not None else 3 if self.data is not None else 2}, released mean"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -198,7 +193,7 @@ class Curve:
         if self.tau is not None:
             rule = exact.sample_given_target if sample and not paper else formulas.given_target
             return rule(n, v, grid, self.tau - float(self.mean or 0.0))
-        if self._given_data:
+        if self.data is not None:
             if not paper:
                 return exact.sample_given_data(self.data, grid)
             return formulas.sample_average_target(n, v, grid, float(np.sum((self.data - float(self.mean or 0.0)) ** 2)))
@@ -227,9 +222,9 @@ class Curve:
             return masked.asymptotic_percentile(n, p, self.tau)
         if self.knowledge == "population":
             return masked.population_percentile(n, p, order)
-        return (
-            masked.order_statistic(n, order) if self.tau is None else float(masked.given_value(n, order, self.tau)[0])
-        )
+        if self.tau is None:
+            return masked.order_statistic(n, order)
+        return float(masked.given_value(n, order, self.tau)[0])
 
     def _bayes(self, n: int, v: float, grid: Array) -> Array:
         if self.order is None or self.knowledge == "record":
@@ -248,10 +243,6 @@ class Curve:
         return np.asarray(own * v**2 + 6 * v * grid + noise * grid**2)
 
     # -- checks --------------------------------------------------------------------------------------------------
-
-    @property
-    def _given_data(self) -> bool:
-        return self.data is not None
 
     def _check_population(self, put: Any) -> None:
         if self.noise is not None:
@@ -286,92 +277,57 @@ class Curve:
         if extreme:
             put("rank", check_integer("rank", 1 if self.rank is None else self.rank, low=1, high=self.n))
             if self.knowledge == "population":
-                raise InputError(
-                    f"A {self.target} belongs to the sample: knowledge must be 'sample' or 'record'",
-                    self.knowledge,
-                    'Use target="percentile" for a population value',
-                )
+                what = f"A {self.target} belongs to the sample: knowledge must be 'sample' or 'record'"
+                raise InputError(what, self.knowledge, 'Use target="percentile" for a population value')
         elif self.rank is not None:
             raise InputError('rank is for target="maximum" or "minimum"', self.rank, "Use p= for a percentile")
         if self.target == "value" and self.tau is None:
-            raise InputError(
-                'target="value" needs tau, the value of the target',
-                None,
-                'Give tau=, or use target="typical" for the average over targets',
-            )
+            do = 'Give tau=, or use target="typical" for the average over targets'
+            raise InputError('target="value" needs tau, the value of the target', None, do)
         if self.tau is not None:
             put("tau", check_number("tau", self.tau))
             if self.method == "bayes":
-                raise UnsupportedError(
-                    "A Bayesian snooper does not know tau, so there is no curve for a given tau",
-                    self.tau,
-                    'Leave tau out, or use method="exact"',
-                )
+                what = "A Bayesian snooper does not know tau, so there is no curve for a given tau"
+                raise UnsupportedError(what, self.tau, 'Leave tau out, or use method="exact"')
             if self.target == "percentile" and self.knowledge == "population":
-                raise InputError(
-                    "The population percentile is a value already", self.tau, 'Leave tau out, or use knowledge="sample"'
-                )
+                do = 'Leave tau out, or use knowledge="sample"'
+                raise InputError("The population percentile is a value already", self.tau, do)
         if self.data is not None:
             if self.order is not None or self.tau is not None or self.knowledge != "sample" or self.method == "bayes":
-                raise InputError(
-                    'data is for a typical target with knowledge="sample" and method "paper" or "exact"',
-                    self.label,
-                    "Leave data out",
-                )
+                what = 'data is for a typical target with knowledge="sample" and method "paper" or "exact"'
+                raise InputError(what, self.label, "Leave data out")
             put("data", check_vector("data", self.data, self.n))
 
     def _check_method(self, put: Any) -> None:
         extreme = self.target in ("maximum", "minimum")
         if self.method == "paper" and extreme and self.knowledge == "sample":
             if not self.normal:
-                raise UnsupportedError(
-                    "The paper's constants for extremes hold for normal records and noise only",
-                    str(self.population),
-                    'Use method="exact"',
-                )
+                what = "The paper's constants for extremes hold for normal records and noise only"
+                raise UnsupportedError(what, str(self.population), 'Use method="exact"')
             if self.n < 2:
-                raise InputError(
-                    "The paper's constants for extremes need at least two records", self.n, 'Use method="exact"'
-                )
+                what = "The paper's constants for extremes need at least two records"
+                raise InputError(what, self.n, 'Use method="exact"')
         if self.method == "bayes":
             put("prior", bayes.check_prior(self.prior))
             if not self.normal:
-                raise UnsupportedError(
-                    "The Bayes snooper has a closed form for normal records and noise only",
-                    str(self.population),
-                    'Use method="exact" for such a population, or a normal one',
-                )
+                what = "The Bayes snooper has a closed form for normal records and noise only"
+                raise UnsupportedError(what, str(self.population), 'Use method="exact", or a normal population')
         elif self.scientist == "mean" and not isinstance(self.prior, str):
             put("prior", bayes.check_prior(self.prior))  # the informed scientist's
         else:
             bayes.check_prior(self.prior)
-        if not isinstance(self.variance_known, (bool, np.bool_)):
-            raise InputError(
-                "variance_known must be True or False",
-                self.variance_known,
-                "Use variance_known=False for an unknown population variance",
-            )
-        if not self.variance_known and not (
-            self.method == "bayes"
-            and self.target == "percentile"
-            and self.knowledge == "population"
-            and self.prior == "flat"
-        ):
-            raise UnsupportedError(
-                'variance_known=False is available for method="bayes", target="percentile", knowledge="population", '
-                'prior="flat"',
-                self.label,
-                "Leave it out",
-            )
+        check_flag("variance_known", self.variance_known, "Write variance_known=False for an unknown variance")
+        asked = {"method": "bayes", "target": "percentile", "knowledge": "population", "prior": "flat"}
+        if not self.variance_known and any(getattr(self, name) != value for name, value in asked.items()):
+            given = ", ".join(f'{name}="{value}"' for name, value in asked.items())
+            raise UnsupportedError(f"variance_known=False is available for {given}", self.label, "Leave it out")
 
     def settings(self) -> dict[str, Any]:
         """The arguments that differ from their defaults, without data."""
         given = {}
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
-            if f.name != "data" and not (
-                value is None or (f.default is not dataclasses.MISSING and value == f.default)
-            ):
+            if f.name != "data" and value is not None and (f.default is dataclasses.MISSING or value != f.default):
                 given[f.name] = list(value) if isinstance(value, tuple) else value
         return given
 

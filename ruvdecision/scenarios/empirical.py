@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import Data, Seed, as_seed_sequence, check_choice, check_flags, check_integer, check_number
+from ..checks import Data, Seed, as_seed_sequence, as_tuple, check_choice, check_flags, check_integer, check_number
 from ..engines.rules.clipped_noise import as_bounds, check_inside
 from ..engines.rules.fixed_rule import FixedRule, SnooperWork
 from ..engines.rules.source import Source, mean_moments
@@ -228,11 +228,8 @@ def _as_target(target: Any, n: int) -> BaseTarget:
     elif isinstance(target, (float, np.floating)):
         target = Percentile(float(target))
     if not (is_target(target) and target.ranked):
-        raise InputError(
-            "A target must be 'maximum', 'minimum', a percentile p or a target with a rank",
-            target,
-            "Use Maximum(), Minimum(), Percentile(0.99) or OrderStatistic(3)",
-        )
+        what = "A target must be 'maximum', 'minimum', a percentile p or a target with a rank"
+        raise InputError(what, target, "Use Maximum(), Minimum(), Percentile(0.99) or OrderStatistic(3)")
     target.rank(n)
     return target
 
@@ -240,16 +237,15 @@ def _as_target(target: Any, n: int) -> BaseTarget:
 def _records(data: Any) -> Array:
     values, _ = Frame.of(data).numeric("empirical")
     if values.shape[1] != 1:
-        raise InputError(
-            "empirical takes one variable", f"{values.shape[1]} columns", 'Pass the column, data["income"]'
-        )
+        got = f"{values.shape[1]} columns"
+        raise InputError("empirical takes one variable", got, 'Pass the column, data["income"]')
     if len(values) < 2:
         raise InputError("empirical needs at least two records", len(values), "Give the whole file")
     return values[:, 0]
 
 
 def _listed(name: str, value: Any) -> list[Any]:
-    several = list(value) if isinstance(value, (list, tuple, np.ndarray)) else [value]
+    several = list(as_tuple(value))
     if not several:
         raise InputError(f"{name} must not be empty", "none", f"Leave {name} out for all of them")
     return several
@@ -265,9 +261,6 @@ def _factor(where: Any, times: float | None, x: Array) -> Array:
         return np.ones(1)
     chosen = np.asarray(where(x.copy()) if callable(where) else check_flags("where", where))
     if chosen.shape != x.shape or chosen.dtype != bool:
-        raise InputError(
-            f"where must have a boolean for each of the {len(x)} records",
-            f"shape {chosen.shape} of {chosen.dtype}",
-            "Write where=lambda x: x > 35_000",
-        )
+        what = f"where must have a boolean for each of the {len(x)} records"
+        raise InputError(what, f"shape {chosen.shape} of {chosen.dtype}", "Write where=lambda x: x > 35_000")
     return np.where(chosen, check_number("times", times, low=0, open_low=True), 1.0)

@@ -30,15 +30,11 @@ _OUTER, _OUTER_WEIGHTS = gauss_legendre(10)
 def check_law(name: str, law: Any) -> Any:
     """Return a frozen continuous scipy.stats law with a finite variance."""
     if not all(hasattr(law, f) for f in ("cdf", "sf", "pdf", "ppf", "isf", "support")):
-        raise InputError(
-            f"{name} must be a frozen continuous scipy.stats law", law, "Use scipy.stats.gamma(2, scale=3), for example"
-        )
+        do = "Use scipy.stats.gamma(2, scale=3), for example"
+        raise InputError(f"{name} must be a frozen continuous scipy.stats law", law, do)
     if not np.isfinite(law.var()) or law.var() <= 0:
-        raise InputError(
-            f"{name} must have a finite, positive variance",
-            float(law.var()),
-            "Use a law with lighter tails, such as scipy.stats.t(5)",
-        )
+        do = "Use a law with lighter tails, such as scipy.stats.t(5)"
+        raise InputError(f"{name} must have a finite, positive variance", float(law.var()), do)
     return law
 
 
@@ -115,13 +111,8 @@ class Masked:
         rank = check_integer("rank", rank, low=1, high=check_integer("n", n, low=1))
         centre = float(self.population.ppf(p))
         scale = float(np.sqrt(self.population.var() + self.noise_variance))
-        total = 0.0
-        for tail in (
-            lambda c: special.betainc(n - rank + 1, rank, self.sf(centre + c)),
-            lambda c: special.betainc(rank, n - rank + 1, self.cdf(centre - c)),
-        ):
-            total += _second_moment(tail, scale)
-        return total
+        above = _second_moment(lambda c: special.betainc(n - rank + 1, rank, self.sf(centre + c)), scale)
+        return above + _second_moment(lambda c: special.betainc(rank, n - rank + 1, self.cdf(centre - c)), scale)
 
     def order_statistic(self, n: int, rank: int) -> float:
         """E (X_(r) - Y_(r))^2, exact, from the joint law of both."""
@@ -142,11 +133,9 @@ class Masked:
         x = np.atleast_1d(np.asarray(value, dtype=np.float64))
         low, high = self.population.support()
         if np.any(x <= low) or np.any(x >= high):
-            raise InputError(
-                f"The value of a record must lie in the population's support ({low:g}, {high:g})",
-                f"{int(np.sum((x <= low) | (x >= high)))} of {x.size} outside",
-                "Check tau and population",
-            )
+            what = f"The value of a record must lie in the population's support ({low:g}, {high:g})"
+            do = "Check tau and population"
+            raise InputError(what, f"{int(np.sum((x <= low) | (x >= high)))} of {x.size} outside", do)
         return self._given(n, rank, x)
 
     def _given(self, n: int, rank: int, x: Array, score: Array | None = None) -> Array:
@@ -240,22 +229,15 @@ class Masked:
         z = np.stack(edges, axis=1)
         half = (z[:, :-1] - z[:, 1:]) / 2
         nodes = ((z[:, :-1] + z[:, 1:]) / 2)[..., None] + half[..., None] * _INNER
-        weight = (
-            half[..., None]
-            * _INNER_WEIGHTS
-            * np.exp(-(nodes**2) / 2 - special.log_ndtr(start)[:, None, None])
-            / np.sqrt(2 * np.pi)
-        )
+        density = np.exp(-(nodes**2) / 2 - special.log_ndtr(start)[:, None, None])
+        weight = half[..., None] * _INNER_WEIGHTS * density / np.sqrt(2 * np.pi)
         nodes, weight = nodes.reshape(len(x), -1), weight.reshape(len(x), -1)
         return np.abs(self._from_score(nodes, sign) - x[:, None]), weight
 
     def _from_score(self, z: Array, sign: int) -> Array:
         """The value of X whose lower (upper) tail is Phi(z)."""
-        near, far = (
-            (self.population.ppf, self.population.isf) if sign < 0 else (self.population.isf, self.population.ppf)
-        )
-        result = np.empty(z.shape)
-        low = z < 0
+        law, result, low = self.population, np.empty(z.shape), z < 0
+        near, far = (law.ppf, law.isf) if sign < 0 else (law.isf, law.ppf)
         result[low] = near(special.ndtr(z[low]))
         result[~low] = far(special.ndtr(-z[~low]))
         return result
@@ -279,9 +261,8 @@ class _Noise:
     def of(cls, law: Any, variance: float) -> _Noise:
         centre, unit = float(law.mean()), float(np.sqrt(variance))
         scale = unit / float(law.std())
-        return cls(
-            law, centre, scale, unit, (float(law.ppf(_TINY)) - centre) * scale, (float(law.isf(_TINY)) - centre) * scale
-        )
+        low, high = ((float(end(_TINY)) - centre) * scale for end in (law.ppf, law.isf))
+        return cls(law, centre, scale, unit, low, high)
 
     @property
     def normal(self) -> bool:
@@ -344,11 +325,8 @@ def _second_moment(tail: Callable[[Array], Array], scale: float) -> float:
     if alive.size == 0:
         return 0.0
     if alive[-1] + 1 >= len(powers):
-        raise InputError(
-            "The order statistic must have a finite variance",
-            "tails that do not die out",
-            "Use a population with lighter tails",
-        )
+        what, do = "The order statistic must have a finite variance", "Use a population with lighter tails"
+        raise InputError(what, "tails that do not die out", do)
     edges = np.concatenate([[0.0], powers[: alive[-1] + 2]])
     total, change = 0.0, np.inf
     for halvings in range(9):

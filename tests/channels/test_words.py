@@ -62,7 +62,7 @@ def test_a_choice_says_what_to_do_and_what_it_means(tmp_path):
     rumap = flagship()
     choice = rumap.choose(max_risk=0.5)
     assert choice.order == "add normal noise with variance 2.5 to every record, then publish the average of all records"
-    off, start = np.sqrt(choice.row.intruder_uncertainty), np.sqrt(7.0)
+    off, start = np.sqrt(choice.intruder_uncertainty), np.sqrt(7.0)
     share = 100 * off / start
     assert choice.meaning[0] == (
         f"The intruder's estimate is typically off by {off:.3g}, {share:.3g} % of the {start:.3g} before any release."

@@ -7,6 +7,7 @@ without.
 from __future__ import annotations
 
 import io
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -41,6 +42,7 @@ ARGUMENTS = (
     "--disable-component-update --disable-sync --disable-dev-shm-usage"
 )
 PATIENCE = 60_000
+IDLE = "window.Bokeh && Bokeh.documents.length > 0 && Bokeh.documents.every((d) => d.is_idle)"
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +76,11 @@ class Visit:
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("console", lambda line: self.complaints.append(line.text) if line.type == "error" else None)
 
-    def open(self, query: str = "") -> Any:
+    def open(self, query: str = "", shown: str = "canvas") -> Any:
         self.page.goto(self.server.url + query)
-        self.page.wait_for_selector(".banner", timeout=PATIENCE)
-        self.page.wait_for_selector("canvas", timeout=PATIENCE)
+        self.page.wait_for_selector(shown, timeout=PATIENCE)
+        # What is pressed before everything is drawn does not reach the program.
+        self.page.wait_for_function(IDLE, polling=100, timeout=PATIENCE)
         return self.page
 
     def verdict(self) -> str:
@@ -116,7 +119,7 @@ def test_the_keyboard_alone_moves_a_slider_and_the_address_keeps_it(visit: Visit
     assert page.evaluate(LABEL).startswith("Records n")
     page.keyboard.press("ArrowRight")
     visit.until(choice(0.5, n=11))
-    page.wait_for_function("location.search.includes('n=11')", polling=100)
+    page.wait_for_function("location.search.includes('n=11')", polling=100, timeout=PATIENCE)
     page.reload()
     visit.until(choice(0.5, n=11))
     assert visit.complaints == []
@@ -141,13 +144,30 @@ def test_the_threshold_is_dragged(visit: Visit) -> None:
     page.mouse.down()
     page.mouse.move(x, y - 40, steps=5)
     page.mouse.up()
-    page.wait_for_function("location.search.includes('max_risk=')", polling=100)
+    page.wait_for_function("location.search.includes('max_risk=')", polling=100, timeout=PATIENCE)
     assert visit.verdict() != before and visit.complaints == []
 
 
 CURSOR = """() => { const all = []; const walk = (r) => r.querySelectorAll('*').forEach((e) => {
   if (e.shadowRoot) walk(e.shadowRoot); if (e.style && e.style.cursor && e.style.cursor != 'default') all.push(e.style.cursor); });
   walk(document); return all.find((c) => /resize|move|grab/.test(c)) || ''; }"""
+
+
+@pytest.mark.parametrize("name", [*(t.name for t in LESSONS), "file"])
+@pytest.mark.parametrize("theme", ["default", "dark"])
+def test_axe_finds_nothing_serious(visit: Visit, name: str, theme: str) -> None:
+    if not AXE.is_file():
+        pytest.skip("axe-core was not found: npm install --no-save axe-core, or AXE_CORE=axe.min.js")
+    page = visit.open(f"?topic={name}&theme={theme}", "input[type=file]" if name == "file" else "canvas")
+    page.wait_for_timeout(1000)  # handles of sliders get their names
+    page.evaluate(AXE.read_text(encoding="utf-8") + "; 0")
+    found = page.evaluate("async () => (await axe.run(document, {resultTypes: ['violations']})).violations")
+    serious = [v for v in found if v["impact"] in ("serious", "critical")]
+    assert [(v["id"], [n["html"][:120] for n in v["nodes"][:3]]) for v in serious] == []
+
+
+#: The program that checks a page for readers who cannot see it or use a pointer.
+AXE = Path(os.environ.get("AXE_CORE", "node_modules/axe-core/axe.min.js"))
 
 
 @pytest.mark.parametrize("name", [t.name for t in LESSONS])
@@ -162,7 +182,7 @@ def test_a_phone_has_no_horizontal_scroll(visit: Visit, name: str) -> None:
 def test_a_dark_system_gets_a_dark_page(visit: Visit) -> None:
     visit.page.emulate_media(color_scheme="dark")
     page = visit.open("?n=14")
-    page.wait_for_function("location.search.includes('theme=dark')", polling=100)
+    page.wait_for_function("location.search.includes('theme=dark')", polling=100, timeout=PATIENCE)
     visit.until(choice(0.5, n=14))
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 29)"
 
@@ -172,8 +192,7 @@ def test_ones_own_file_stays_here(visit: Visit, tmp_path: Path, capfd: pytest.Ca
     table.loc[:4, "income"] = SECRETS
     path = tmp_path / "people.csv"
     table.assign(name=[WHO, *(f"p{i}" for i in range(59))]).to_csv(path, index=False)
-    page = visit.page
-    page.goto(visit.server.url + "?topic=file")
+    page = visit.open("?topic=file", "input[type=file]")
     page.locator("input[type=file]").set_input_files(path)
     visit.until("60 records")
     page.locator("text=records are linked rightly").first.wait_for(timeout=PATIENCE)

@@ -209,6 +209,19 @@ def test_sampled_posteriors_wait_until_they_are_asked_for(monkeypatch: Any) -> N
     assert all(b.laws for b in believed(ruv.Noise(variance=1), 1, True))
 
 
+def test_posteriors_that_were_sampled_are_seen() -> None:
+    """A study that is sampled: there is nothing to see before the button is pressed, and both laws after it."""
+    page: Any = Page(NORMAL)
+    laws = page.built.beliefs(page.built.rumap.masks[page.row], 1, False)
+    waiting = [replace(law, laws=(), slow=True) for law in laws]
+    page.built = replace(page.built, beliefs=lambda mask, example, slow: laws if slow else waiting)
+    page.due(1)
+    assert page.sample.visible and [pane.visible for pane in page.panes] == [False, False]
+    page._believe(page.built, slow=True)
+    assert not page.sample.visible and [pane.visible for pane in page.panes] == [True, True]
+    assert all(sheet.figure.visible and sheet.after.data["xs"] for sheet in page.sheets)
+
+
 # -- drawings ------------------------------------------------------------------------------------------
 
 

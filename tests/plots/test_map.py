@@ -14,7 +14,8 @@ import matplotlib.pyplot as plt
 from matplotlib.collections import LineCollection
 from matplotlib.text import Annotation, Text
 
-from ruvdecision import plots
+import ruvdecision as ruv
+from ruvdecision import plots, report
 from ruvdecision.errors import InputError
 from ruvdecision.maps import Labels, Provenance, RUMap
 from ruvdecision.maps.scores import Column
@@ -366,3 +367,31 @@ def test_a_crowd_is_pixels_in_a_vector_file_and_its_bars_lie_where_they_should(m
     assert pixels.count("<use ") < shapes.count("<use ") - n // 2
     assert len(together) == 4 * n and same == limits
     np.testing.assert_allclose(sorted(together.tolist()), sorted(one_by_one.tolist()), rtol=1e-12)
+
+
+# -- units ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("score", ["reciprocal", "relative_gain"])
+def test_far_axes_tell_typical_errors_in_the_unit_of_the_data(score):
+    belief = ruv.NormalBelief(records=10, variance=2e6, prior_variance=5e6)
+    users = {"intruder": ruv.User(belief, ruv.Record(0), ruv.Quadratic())}
+    users["scientist"] = ruv.User(belief, ruv.Parameter("mu"), ruv.Quadratic())
+    masks = [ruv.Noise(variance=v) for v in np.geomspace(1e5, 1e8, 12)]
+    rumap = ruv.evaluate(masks, risk=score, utility=score, **users)
+    assert rumap.plot().child_axes == []  # nobody knows the unit
+    rumap = rumap.with_unit("$")
+    table = rumap.to_dataframe()
+    assert np.allclose(table["intruder_typical_error"] ** 2, table["intruder_uncertainty"], rtol=1e-12)
+    found = {str(axes.get_xlabel() or axes.get_ylabel()): axes for axes in rumap.plot().child_axes}
+    assert set(found) == {"scientist typically off by", "intruder typically off by"}
+    for who, axes in zip(("scientist", "intruder"), found.values(), strict=True):
+        axis = axes.xaxis if who == "scientist" else axes.yaxis
+        off = [float(label.get_text().lstrip("\\$").replace(",", "")) for label in axis.get_ticklabels()]
+        before = 7e6 if who == "intruder" else 5e6
+        u = np.array(off) ** 2
+        with np.errstate(divide="ignore"):
+            expected = 1 / u if score == "reciprocal" else 1 - u / before
+        assert len(off) >= 2 and np.allclose(axis.get_ticklocs(), expected, rtol=1e-9)
+    row = report.render_report(rumap, format="md", date=None)
+    assert "intruder off by ($)" in row.replace("\\", "")
