@@ -229,8 +229,9 @@ class MapDrawing(Drawing):
 
     def look_at(self, rumap: RUMap, row: int | None) -> None:
         """Put the ring around the release that the reader looks at."""
-        x, y = ([], []) if row is None else (rumap.utility[[row]], rumap.risk[[row]])
-        self.ring.data = self._at([], []) if np.isnan([*x, *y]).any() else self._at(x, y)
+        rows = np.array([] if row is None else [row], dtype=int)
+        rows = rows[~np.isnan(rumap.utility[rows] + rumap.risk[rows])]
+        self.ring.data = self._at(rumap.utility[rows], rumap.risk[rows])
 
     def _at(self, utility: ArrayLike, risk: ArrayLike) -> dict[str, list[float]]:
         return {"x": self.place("x", utility).tolist(), "y": self.place("y", risk).tolist()}
