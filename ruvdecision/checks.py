@@ -81,11 +81,8 @@ def check_integer(name: str, value: object, *, low: int | None = None, high: int
     if (low is not None and number < low) or (high is not None and number > high):
         raise InputError(what, value, f"Give {name} inside that range")
     if abs(number) > LARGEST_INTEGER:
-        raise InputError(
-            f"{name} is larger than a computer counts",
-            f"a number of {len(str(abs(number)))} digits",
-            f"Give a smaller {name}",
-        )
+        got = f"a number of {len(str(abs(number)))} digits"
+        raise InputError(f"{name} is larger than a computer counts", got, f"Give a smaller {name}")
     return number
 
 
@@ -110,9 +107,8 @@ def check_vector(name: str, value: ArrayLike, size: int | None = None) -> NDArra
     array = as_float_array(name, value)
     if array.ndim != 1 or (size is not None and array.shape[0] != size):
         length = f"of length {size}" if size is not None else "of one dimension"
-        raise InputError(
-            f"{name} must be a vector {length}", f"shape {array.shape}", f"Give {name} as a flat list of numbers"
-        )
+        do = f"Give {name} as a flat list of numbers"
+        raise InputError(f"{name} must be a vector {length}", f"shape {array.shape}", do)
     return check_finite(name, array)
 
 
@@ -122,13 +118,11 @@ def check_covariance(
     """Return a symmetric positive (semi)definite matrix; with ``definite`` a singular one is refused."""
     matrix = as_float_array(name, value)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise InputError(
-            f"{name} must be a square matrix", f"shape {matrix.shape}", "Give one row and one column per variable"
-        )
+        do = "Give one row and one column per variable"
+        raise InputError(f"{name} must be a square matrix", f"shape {matrix.shape}", do)
     if size is not None and matrix.shape[0] != size:
-        raise InputError(
-            f"{name} must be {size} by {size}", f"shape {matrix.shape}", "Give one row and one column per variable"
-        )
+        do = "Give one row and one column per variable"
+        raise InputError(f"{name} must be {size} by {size}", f"shape {matrix.shape}", do)
     check_finite(name, matrix)
     scale = float(np.max(np.abs(matrix), initial=0.0))
     if not np.allclose(matrix, matrix.T, rtol=0, atol=1e-10 * scale):
@@ -141,17 +135,12 @@ def check_covariance(
     root = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     lowest = float(np.linalg.eigvalsh(matrix / np.outer(root, root))[0]) if matrix.size else 0.0
     if lowest < -1e-10:
-        raise InputError(
-            f"{name} must be positive semidefinite",
-            f"smallest eigenvalue {lowest:.3g}",
-            "Check signs and sizes of its covariances",
-        )
+        do = "Check signs and sizes of its covariances"
+        raise InputError(f"{name} must be positive semidefinite", f"smallest eigenvalue {lowest:.3g}", do)
     if definite and (lowest <= 1e-14 or np.any(diagonal == 0)):
-        raise InputError(
-            f"{name} must be positive definite",
-            f"smallest eigenvalue {max(lowest, 0.0):.3g} on the correlation scale",
-            "Drop variables that are constant or a linear function of the others",
-        )
+        got = f"smallest eigenvalue {max(lowest, 0.0):.3g} on the correlation scale"
+        do = "Drop variables that are constant or a linear function of the others"
+        raise InputError(f"{name} must be positive definite", got, do)
     return matrix
 
 
@@ -160,9 +149,8 @@ def check_probabilities(name: str, value: ArrayLike, size: int | None = None) ->
     array = as_float_array(name, value)
     check_finite(name, array)
     if array.ndim == 0 or array.shape[-1] == 0:
-        raise InputError(
-            f"{name} must be a vector of probabilities", f"shape {array.shape}", "Give one probability per value"
-        )
+        what = f"{name} must be a vector of probabilities"
+        raise InputError(what, f"shape {array.shape}", "Give one probability per value")
     if size is not None and array.shape[-1] != size:
         raise InputError(f"{name} must have {size} entries", f"{array.shape[-1]}", "Give one probability per value")
     if np.any(array < 0):
@@ -269,9 +257,8 @@ def check_columns(name: str, value: Columns, columns: Sequence[Hashable]) -> lis
         elif is_integer(item) and -len(known) <= item < len(known):
             found.append(int(item) % len(known))
         else:
-            raise InputError(
-                f"{name} names a column that is not there", item, suggest(str(item), [str(c) for c in known])
-            )
+            what = f"{name} names a column that is not there"
+            raise InputError(what, item, suggest(str(item), [str(c) for c in known]))
     if len(set(found)) != len(found):
         raise InputError(f"{name} names a column twice", wanted, "Name each column once")
     return found
@@ -318,9 +305,8 @@ def check_finite(name: str, array: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return ``array`` if every entry is a finite number."""
     if not np.all(np.isfinite(array)):
         count = int(np.sum(~np.isfinite(array)))
-        raise InputError(
-            f"{name} must be finite", f"{count} missing or infinite entries", "Remove or replace them first"
-        )
+        got = f"{count} missing or infinite entries"
+        raise InputError(f"{name} must be finite", got, "Remove or replace them first")
     return array
 
 
@@ -393,9 +379,8 @@ def as_seed_sequence(seed: Seed, *purpose: int) -> np.random.SeedSequence:
     if seed is None:
         seed = np.random.SeedSequence().entropy  # type: ignore[assignment]
     if not is_integer(seed) or seed < 0:
-        raise InputError(
-            "seed must be a non-negative integer, a SeedSequence or a numpy Generator", seed, "Use seed=1, for example"
-        )
+        what = "seed must be a non-negative integer, a SeedSequence or a numpy Generator"
+        raise InputError(what, seed, "Use seed=1, for example")
     return np.random.SeedSequence(int(seed), spawn_key=(OURS, *purpose))
 
 

@@ -91,11 +91,8 @@ def kind_of(value: object) -> str:
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple) and shape:
         return f"{article} {name} of shape {shape}"
-    return (
-        f"{article} {name} of {len(value)}"
-        if isinstance(value, (list, tuple, set, frozenset, dict, bytes))
-        else f"{article} {name}"
-    )
+    sized = isinstance(value, (list, tuple, set, frozenset, dict, bytes))
+    return f"{article} {name}" + (f" of {len(value)}" if sized else "")  # type: ignore[arg-type]
 
 
 def failure(error: BaseException) -> str:
@@ -131,20 +128,10 @@ def traced(error: BaseException) -> str:
     one: BaseException | None = error
     while one is not None and id(one) not in met:
         met.add(id(one))
-        left_out = (
-            ""
-            if isinstance(one, (RuvError, *ABOUT_CODE)) or not _text(one)
-            else " (its text is left out: it may quote data)"
-        )
-        parts.append(
-            "".join(
-                [
-                    "Traceback (most recent call last):\n",
-                    *traceback.format_tb(one.__traceback__),
-                    f"{said(one)}{left_out}\n",
-                ]
-            )
-        )
+        whole = isinstance(one, (RuvError, *ABOUT_CODE)) or not _text(one)
+        left_out = "" if whole else " (its text is left out: it may quote data)"
+        trace = "".join(traceback.format_tb(one.__traceback__))
+        parts.append(f"Traceback (most recent call last):\n{trace}{said(one)}{left_out}\n")
         one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
     return "\nwhich led to\n\n".join(reversed(parts))
 

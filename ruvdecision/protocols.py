@@ -11,13 +11,16 @@ joint quantity such as the entropy).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Root = np.random.SeedSequence | None
+"""Where the random numbers of a run start."""
 
 
 class Value(NamedTuple):
@@ -31,6 +34,24 @@ class Value(NamedTuple):
         """Wrap an exact value."""
         array = np.asarray(value, dtype=np.float64)
         return cls(array, np.zeros_like(array))
+
+    @classmethod
+    def joined(cls, parts: Iterable[Value]) -> Value:
+        """One array from several."""
+        value, error = zip(*parts, strict=True)
+        return cls(np.concatenate(value), np.concatenate(error))
+
+    def over(self, *shape: int) -> Value:
+        """The same with this shape, broadcast."""
+        return Value(np.broadcast_to(self.value, shape), np.broadcast_to(self.error, shape))
+
+    def times(self, factor: float) -> Value:
+        """The value and its error times a factor that is not negative."""
+        return Value(np.asarray(self.value * factor), np.asarray(self.error * factor))
+
+    def averaged(self, weights: Array) -> Value:
+        """Weighted sum over the last axis. Errors may hang together, so they are added and not averaged out."""
+        return Value(np.asarray(self.value @ weights), np.asarray(self.error @ weights))
 
 
 @runtime_checkable
@@ -48,7 +69,6 @@ class Posterior(Protocol):
     @property
     def support(self) -> Array | None:
         """The finite set of values, shape ``(states,) + event``, or None for a continuum."""
-        ...
 
     @property
     def centre(self) -> Array | None:
@@ -56,46 +76,36 @@ class Posterior(Protocol):
 
         Any loss that grows with the distance from the truth has its best estimate there (Anderson, 1955).
         """
-        ...
 
     def recentred(self) -> Posterior:
         """The same law moved near the origin where that keeps digits; losses free of location look at it."""
-        ...
 
     def select(self, index: Any) -> Posterior:
         """The posteriors at ``index`` of the batch, as numpy indexes ``batch``."""
-        ...
 
     def mean(self) -> Array: ...
     def var(self) -> Array:
         """Variance of each component, ``batch + event``."""
-        ...
 
     def cov(self) -> Array:
         """Covariance matrix, ``batch + (k, k)``; k = 1 for a number."""
-        ...
 
     def quantile(self, q: float) -> Array: ...
     def upper_quantile(self, tail: float) -> Array:
         """The quantile 1 - ``tail``, also where that rounds to one."""
-        ...
 
     def cdf(self, at: ArrayLike) -> Array: ...
     def mode(self, width: ArrayLike = 0.0) -> Array:
         """The most probable value; with ``width`` the centre of the most probable window of that half-width."""
-        ...
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         """Independent draws, ``(size,) + batch + event``."""
-        ...
 
     def spaced(self, size: int, rng: np.random.Generator) -> Array:
         """Draws as independent as they come: of a chain those far apart, and none twice."""
-        ...
 
     def log_density(self, at: ArrayLike) -> Array:
         """Log density, or log probability on a finite set, a joint quantity."""
-        ...
 
     def expect(self, f: Callable[[Array], Array], at: ArrayLike | None = None) -> Value:
         """E f(theta), with f vectorised over leading axes. ``at`` marks where f may have a kink or a jump.
@@ -103,47 +113,36 @@ class Posterior(Protocol):
         f receives an array of shape ``(points,) + batch + event`` (or broadcastable to it) and gives back
         ``(points,) + batch``.
         """
-        ...
 
     def through(self, ask: Callable[[Posterior, Array], Value], f: Callable[[Array], Array], at: ArrayLike) -> Value:
         """E f(theta), where ``ask(law, at)`` is the same in closed form for each law that this one may be made of."""
-        ...
 
     def quadratic(self, weights: ArrayLike = 1.0) -> Value:
         """E (theta - m)' W (theta - m) about the mean, a joint quantity."""
-        ...
 
     def below(self, at: ArrayLike) -> Value:
         """E max(at - theta, 0) for each component."""
-        ...
 
     def above(self, at: ArrayLike) -> Value:
         """E max(theta - at, 0) for each component."""
-        ...
 
     def power(self, at: ArrayLike, p: float, *, signed: bool = False) -> Value:
         """E |theta - at|^p for each component; ``signed`` keeps the sign of theta - at."""
-        ...
 
     def huber(self, at: ArrayLike, delta: float) -> Value:
         """E of Huber's loss of theta - at for each component."""
-        ...
 
     def outside(self, at: ArrayLike, width: ArrayLike) -> Value:
         """P(some component of theta is farther than ``width`` from ``at``), a joint quantity."""
-        ...
 
     def log_mgf(self, t: float, *, centred: bool = False) -> Value:
         """Log E exp(t theta) for each component; ``centred`` takes theta less its mean."""
-        ...
 
     def mean_difference(self) -> Value:
         """Gini's mean difference, E |theta - theta'| for two independent copies, each component."""
-        ...
 
     def entropy(self) -> Value:
         """Shannon entropy in nats, a joint quantity; differential for a continuum."""
-        ...
 
 
 @runtime_checkable
@@ -160,15 +159,12 @@ class Loss(Protocol):
 
     def __call__(self, estimate: Any, truth: Any) -> Array:
         """Loss of an estimate (an action) when the target is ``truth``, vectorised over leading axes."""
-        ...
 
     def estimate(self, posterior: Posterior, actions: Any = None) -> Any:
         """The act with the least expected loss; ``actions`` restricts the choice to a finite set."""
-        ...
 
     def uncertainty(self, posterior: Posterior, actions: Any = None) -> Value:
         """That least expected loss, shape ``batch``."""
-        ...
 
 
 @runtime_checkable
@@ -179,18 +175,15 @@ class Target(Protocol):
 
     def of(self, records: Array, parameters: Mapping[str, Array] | None = None) -> Any:
         """The value in a file ``(n,)`` or ``(n, k)``, a number or a vector."""
-        ...
 
     def linear(self, k: int, number: bool = False, widths: Mapping[str, int] | None = None) -> Any:
         """Weights on records, their average, a new record and parameters, if the target is affine in them.
 
         Else None.
         """
-        ...
 
     def rank(self, n: int) -> int | None:
         """The rank among ``n`` records, if it is the record of a rank."""
-        ...
 
 
 @runtime_checkable
@@ -200,16 +193,13 @@ class Belief(Protocol):
     @property
     def records(self) -> int:
         """How many records there are."""
-        ...
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """Names of the parameters that a target may ask for."""
-        ...
 
     def draw(self, rng: np.random.Generator) -> Any:
         """Draw a data set from the belief, as the masks take it."""
-        ...
 
 
 class Solution(NamedTuple):
@@ -242,11 +232,9 @@ class Engine(Protocol):
 
     def plan(self, problem: Any) -> Any:
         """A plan for a problem, or a refusal that says why there is none and what can be used instead."""
-        ...
 
     def posterior(self, user: Any, mask: Any, release: Any = None) -> Posterior:
         """Posterior of the user's target after one release (before the data are known where it does not matter)."""
-        ...
 
 
 @runtime_checkable

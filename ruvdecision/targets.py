@@ -144,8 +144,10 @@ class LinearForm:
         matrix: Array = np.asarray(np.kron(list(weights.values()), np.eye(k)), dtype=np.float64)
         return cls(tuple(Term(Kind.RECORD, row) for row in weights), matrix, np.zeros(k), number)
 
-    def column(self, column: int) -> LinearForm:
-        """One entry of it, a number."""
+    def column(self, column: int | None) -> LinearForm:
+        """One entry of it, a number; itself if none is named."""
+        if column is None:
+            return self
         place = check_index("column", column, len(self.matrix))
         return LinearForm(self.terms, self.matrix[[place]], self.constant[[place]], True)
 
@@ -241,9 +243,8 @@ class Files:
     def new_record(self) -> Array:
         """The record of somebody outside the file."""
         if self._new is None:
-            raise UnsupportedError(
-                "The truth of the record of somebody outside the file is not in the records", do=self.do
-            )
+            what = "The truth of the record of somebody outside the file is not in the records"
+            raise UnsupportedError(what, do=self.do)
         return self._new
 
     def parameter(self, name: str) -> Array:
@@ -281,11 +282,8 @@ class BaseTarget:
 
     def of(self, records: Array, parameters: Mapping[str, Array] | None = None) -> Any:
         """The value in a file ``(n,)`` or ``(n, k)``: a number or a vector."""
-        with_new = None if parameters is None else parameters.get(NEW)
         given = {name: np.asarray(value)[None] for name, value in (parameters or {}).items()}
-        return self.in_files(
-            Files(np.asarray(records)[None], given, None if with_new is None else np.asarray(with_new)[None])
-        )[0]
+        return self.in_files(Files(np.asarray(records)[None], given, given.get(NEW)))[0]
 
     def in_files(self, files: Files) -> Array:
         """The value in each of many files, ``(points,)`` or ``(points, m)``.
@@ -296,9 +294,8 @@ class BaseTarget:
         if self.term is not None:
             return self.term.in_files(files)
         if type(self).of is BaseTarget.of:
-            raise InputError(
-                "A target says its value in a file", type(self).__name__, "Write its method of(records, parameters)"
-            )
+            do = "Write its method of(records, parameters)"
+            raise InputError("A target says its value in a file", type(self).__name__, do)
         if self.rows is None:
             records = files.records()
         else:
@@ -474,20 +471,16 @@ def over_points(function: Callable[..., Array], arguments: Sequence[Array], what
             return function(*(float(a[i]) if a.ndim == 1 else a[i] for a in arguments))
         except Exception as error:
             # Arguments and text stay out of the message: they may be, or quote, confidential records.
-            raise InputError(
-                f"The function of {what} fails",
-                failure(error),
-                "Let it take one argument per target and give back a number or a vector",
-            ) from None
+            do = "Let it take one argument per target and give back a number or a vector"
+            raise InputError(f"The function of {what} fails", failure(error), do) from None
 
     found = _together(function, arguments, one) if count >= 32 else None
     if found is not None:
         return found
     result = np.stack([one(i) for i in range(count)])
     if result.ndim > 2:
-        raise InputError(
-            "The function must give a number or a vector", f"shape {result.shape[1:]}", "Flatten what it gives back"
-        )
+        do = "Flatten what it gives back"
+        raise InputError("The function must give a number or a vector", f"shape {result.shape[1:]}", do)
     return result
 
 
@@ -531,8 +524,10 @@ def _is_name(value: Any) -> bool:
     return value is not None and not is_integer(value)
 
 
-def _picked(values: Array, column: int) -> Array:
-    """One column of values ``(points,)`` or ``(points, k)``."""
+def _picked(values: Array, column: int | None) -> Array:
+    """One column of values ``(points,)`` or ``(points, k)``; all of them if none is named."""
+    if column is None:
+        return values
     table = flat(values)
     return np.asarray(table[:, check_index("column", column, table.shape[1])])
 
@@ -573,12 +568,10 @@ class Record(BaseTarget):
         return None if self.column is None else (self.row, self.column)
 
     def in_files(self, files: Files) -> Array:
-        values = files.record(self.row)
-        return values if self.column is None else _picked(values, self.column)
+        return _picked(files.record(self.row), self.column)
 
     def linear(self, k: int, number: bool = False, widths: Mapping[str, int] | None = None) -> LinearForm:
-        whole = LinearForm.of_term(self.terms[0], k, number)
-        return whole if self.column is None else whole.column(self.column)
+        return LinearForm.of_term(self.terms[0], k, number).column(self.column)
 
     @property
     def by_name(self) -> bool:
@@ -819,17 +812,14 @@ class Average(BaseTarget):
 
     def in_files(self, files: Files) -> Array:
         if self.weights is None:
-            values = files.average()
-        else:
-            values = np.asarray(sum(weight * files.record(row) for row, weight in self._weighted.items()))
-        return values if self.column is None else _picked(values, self.column)
+            return _picked(files.average(), self.column)
+        total = sum(weight * files.record(row) for row, weight in self._weighted.items())
+        return _picked(np.asarray(total), self.column)
 
     def linear(self, k: int, number: bool = False, widths: Mapping[str, int] | None = None) -> LinearForm:
         if self.weights is None:
-            whole = LinearForm.of_term(self.terms[0], k, number)
-        else:
-            whole = LinearForm.of_rows(self._weighted, k, number)
-        return whole if self.column is None else whole.column(self.column)
+            return LinearForm.of_term(self.terms[0], k, number).column(self.column)
+        return LinearForm.of_rows(self._weighted, k, number).column(self.column)
 
     @property
     def by_name(self) -> bool:
@@ -896,18 +886,16 @@ class Identity(BaseTarget):
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
         if isinstance(self.row, str):
             if self.row != "all":
-                raise InputError(
-                    'row must be a row, a list of rows or "all"', self.row, "Write Identity(0, known=[...])"
-                )
+                what = 'row must be a row, a list of rows or "all"'
+                raise InputError(what, self.row, "Write Identity(0, known=[...])")
         else:
             rows = check_integers("row", self.row, "Write Identity([0, 3], known=[...])")
             put("row", rows[0] if is_single(self.row) else rows)
         if self.known is not None:
             known = as_tuple(self.known)
             if not known:
-                raise InputError(
-                    "known must not be empty", self.known, "Name a column; one who knows nothing gains by no release"
-                )
+                do = "Name a column; one who knows nothing gains by no release"
+                raise InputError("known must not be empty", self.known, do)
             put("known", known)
         if self.error_variance is not None and self.error_sd is not None:
             raise InputError("Give error_variance or error_sd", "both", "Leave one of them out")
@@ -916,9 +904,8 @@ class Identity(BaseTarget):
             if given is not None:
                 array = check_finite(name, as_float_array(name, given))
                 if array.ndim > 1 or array.size == 0 or np.any(array < 0):
-                    raise InputError(
-                        f"{name} must be a number of at least 0, or one per known column", given, f"Write {name}=2"
-                    )
+                    what = f"{name} must be a number of at least 0, or one per known column"
+                    raise InputError(what, given, f"Write {name}=2")
                 put(name, float(array) if array.ndim == 0 else tuple(array.tolist()))
         if self.values is not None:
             put("values", _rows_of_values(self.values))
@@ -944,11 +931,8 @@ class Identity(BaseTarget):
         name = "error_variance" if self.error_variance is not None else "error_sd"
         given = np.atleast_1d(np.asarray(0.0 if getattr(self, name) is None else getattr(self, name), dtype=np.float64))
         if len(given) not in (1, size):
-            raise InputError(
-                f"{name} must have {size} entries, one per known column",
-                len(given),
-                "Give one number, or one per column",
-            )
+            what = f"{name} must have {size} entries, one per known column"
+            raise InputError(what, len(given), "Give one number, or one per column")
         return np.broadcast_to(given if name == "error_variance" else given**2, (size,)).copy()
 
     def aimed_at(self, row: int) -> Identity | None:
@@ -974,9 +958,8 @@ def _rows_of_values(values: Sequence[Any]) -> tuple[tuple[Any, ...], ...]:
         table, rows = np.empty(0), []
     if table.ndim > 2 or table.size == 0:
         # What the intruder knows is a confidential record: it stays out of the message.
-        raise InputError(
-            "values must be one per known column", f"shape {table.shape}", "Give a list, or one list per respondent"
-        )
+        do = "Give a list, or one list per respondent"
+        raise InputError("values must be one per known column", f"shape {table.shape}", do)
     return tuple(map(tuple, rows))
 
 
@@ -1149,11 +1132,8 @@ class Functional(BaseTarget):
         if not callable(self.function):
             matrix = np.atleast_2d(np.asarray(self.function, dtype=np.float64))
             if matrix.shape[1] != stacked.shape[-1]:
-                raise InputError(
-                    f"The coefficients must have {stacked.shape[-1]} columns",
-                    f"shape {matrix.shape}",
-                    "Give one coefficient per entry of the targets",
-                )
+                what = f"The coefficients must have {stacked.shape[-1]} columns"
+                raise InputError(what, f"shape {matrix.shape}", "Give one coefficient per entry of the targets")
             result = stacked @ matrix.T
             return result[..., 0] if np.ndim(self.function) == 1 else result
         edges = np.cumsum([0, *sizes])

@@ -27,9 +27,8 @@ from ..engines.normal.releases import channel_of
 from ..errors import InputError, RuvError, UnsupportedError
 from ..masks.base import Chain, Mask, check_mask
 from ..masks.rows import UNMASKED, Suppress
-from ..protocols import Array, Belief
+from ..protocols import Array, Belief, Ints
 
-Ints = NDArray[np.int64]
 LARGEST = 600
 """Most entries of a file whose linear channels are compared as full matrices."""
 SAME = 1e-8
@@ -227,10 +226,8 @@ def _decide(a: Mask, b: Mask, belief: Belief | None) -> bool:
         return _linear(a, b, belief)
     if isinstance(belief, FiniteBelief):
         return _finite(a, b, belief)
-    raise UnsupportedError(
-        f"Releases are compared for normal and finite beliefs, not for a {type(belief).__name__}",
-        do="Give records= and columns=",
-    )
+    what = f"Releases are compared for normal and finite beliefs, not for a {type(belief).__name__}"
+    raise UnsupportedError(what, do="Give records= and columns=")
 
 
 def _linear(a: Mask, b: Mask, belief: NormalBelief) -> bool:
@@ -259,9 +256,8 @@ def _linear(a: Mask, b: Mask, belief: NormalBelief) -> bool:
 def _channel(mask: Mask, belief: NormalBelief) -> tuple[Array, Array]:
     channel: LinearChannel = channel_of(belief, mask)
     if channel.location != "known" or channel.open_samples:
-        raise UnsupportedError(
-            f"{mask} moves or drops rows at random, which is no linear channel", do="Compare the masks before that step"
-        )
+        what = f"{mask} moves or drops rows at random, which is no linear channel"
+        raise UnsupportedError(what, do="Compare the masks before that step")
     return channel.dense()
 
 

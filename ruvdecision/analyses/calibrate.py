@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy import special
 
 from ..beliefs.finite import FiniteBelief
@@ -26,7 +25,7 @@ from ..engines.pymc.sampling import Sampling
 from ..errors import InputError, UnsupportedError, kind_of
 from ..losses import Quadratic, ZeroOne
 from ..masks.base import Mask, check_mask
-from ..protocols import Array, Belief, Engine
+from ..protocols import Array, Belief, Engine, Ints
 from ..running.progress import Bar
 from ..running.replication import replicate_seeds
 from ..running.run import Task, root_seed, run
@@ -36,7 +35,6 @@ from ..users.user import User, described
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Ints = NDArray[np.int64]
 BLOCK = 5
 """Simulations in one piece of work."""
 FEW_DRAWS, FEW_TUNE = 500, 300

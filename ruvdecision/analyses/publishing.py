@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
+import pandas as pd
 
 from ..checks import as_seed_sequence
 from ..engines.solving import check_user
@@ -20,7 +21,6 @@ from ..users.mask_prior import MaskPriorLike, as_mask_prior
 from ..users.user import Snooper, User
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 
@@ -110,8 +110,6 @@ class PublishingPrice:
 
         The two maps share their random numbers; the errors of a difference are added, which is never too small.
         """
-        import pandas as pd
-
         columns: dict[str, Any] = {"release": self.releases, "technique": list(self.published.techniques)}
         columns |= {name: values for name, values in self.published.parameters.items() if name not in columns}
         for word, gap in (("risk", "risk_price"), ("utility", "utility_gain")):

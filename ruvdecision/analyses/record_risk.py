@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import Seed, as_seed_sequence, check_index, check_integer, check_list, check_number, is_label, suggest
-from ..engines.base import Problem
+from ..checks import (
+    Data,
+    Seed,
+    as_seed_sequence,
+    check_index,
+    check_integer,
+    check_list,
+    check_number,
+    is_label,
+    suggest,
+)
+from ..engines.base import Problem, part_of
 from ..engines.every_record import Each, every_record, file_size, rows_of
 from ..engines.solving import check_user
 from ..errors import InputError
@@ -22,7 +33,6 @@ from ..running.progress import Bar
 from ..users.panel import Panel
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 LEVELS = (0.5, 0.9, 0.95, 0.99)
@@ -32,7 +42,7 @@ def record_risk(
     masks: Sequence[Mask] | Mask,
     intruder: Role,
     *,
-    data: Any = None,
+    data: Data | None = None,
     groups: Any = None,
     rows: Sequence[int] | None = None,
     engine: Engine | str = "auto",
@@ -89,11 +99,11 @@ def record_risk(
     labels = None if groups is None else _groups(groups, size)[chosen]
     root = as_seed_sequence(seed)
     found: list[Each] = []
-    common: dict[str, Any] = {"engine": engine, "data": data, "replicates": replicates, "seed": root, "rows": chosen}
     with Bar(f"Judging {len(chosen):,} records under {len(candidates):,} releases", progress) as bar:
         for i, user in enumerate(users):
-            on_progress = lambda share, i=i: bar.update((i + share) / len(users))  # noqa: E731
-            found.append(every_record(user, candidates, **common, on_progress=on_progress))
+            problem = Problem.of(user, candidates, data, replicates=replicates, seed=root)
+            watched = replace(problem, progress=part_of(lambda share, *_: bar.update(share), i, len(users)))
+            found.append(every_record(engine, watched, chosen))
     values = iter([(Value(f.uncertainty, f.error), f.before) for f in found])
     value, before = _merged(intruder, values)
     engines = [" / ".join(dict.fromkeys(f.engine[j] for f in found)) for j in range(len(candidates))]
@@ -144,8 +154,6 @@ class RecordRisk:
 
     def summary(self) -> pd.DataFrame:
         """One row per release: mean, quantiles and largest risk, and which record it is."""
-        import pandas as pd
-
         risk = self.risk
         columns: dict[str, object] = {"release": self.releases, "mean": risk.mean(axis=1)}
         columns |= {f"quantile_{level:g}": self.quantile(level) for level in LEVELS}
@@ -155,8 +163,6 @@ class RecordRisk:
 
     def riskiest(self, count: int = 10, release: str | int | Mask = 0) -> pd.DataFrame:
         """The records with the largest risk under one release, by position and never by value."""
-        import pandas as pd
-
         count = check_integer("count", count, low=1)
         i = self._place(release)
         order = np.argsort(-self.risk[i], kind="stable")[:count]
@@ -168,8 +174,6 @@ class RecordRisk:
 
     def by_group(self) -> pd.DataFrame:
         """One row per release and group: records, mean, quantiles and largest risk."""
-        import pandas as pd
-
         if self.groups is None:
             raise InputError("Risk by group needs groups", "none", "Pass groups= to record_risk, one label per record")
         rows = []
@@ -183,8 +187,6 @@ class RecordRisk:
 
     def to_dataframe(self) -> pd.DataFrame:
         """One row per release and record."""
-        import pandas as pd
-
         m, n = self.uncertainty.shape
         found = {
             "release": np.repeat(np.array(self.releases, dtype=object), n),
@@ -271,6 +273,4 @@ def _groups(groups: Any, size: int) -> NDArray[np.generic]:
 
 
 def _equal(labels: NDArray[np.generic], one: object) -> NDArray[np.bool_]:
-    import pandas as pd
-
     return pd.isna(pd.Series(labels)).to_numpy() if pd.isna(one) else np.asarray(labels == one, dtype=bool)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import Seed, as_seed_sequence, check_index, check_integer, check_number, check_text
+from ..checks import Data, Seed, as_seed_sequence, check_index, check_integer, check_number, check_text
 from ..engines.base import Problem, plan_for
 from ..errors import InputError, kind_of
 from ..masks.base import Batch, Mask, check_mask
@@ -62,7 +62,7 @@ def worth(
     mask: Mask,
     than: Mask | None = None,
     *,
-    data: Any = None,
+    data: Data | None = None,
     engine: Engine | str = "auto",
     replicates: int | None = None,
     seed: Seed = None,

@@ -11,8 +11,8 @@ from typing import Any
 
 from ..masks.base import Batch, Joint, Mask
 from ..masks.rows import NOTHING
-from ..protocols import Posterior, Solution
-from .base import Evidence, Ints, Missing, Plan, Problem, ProgressCallback, Refusal, Rewrite, plan_for
+from ..protocols import Ints, Posterior, Root, Solution
+from .base import Evidence, Missing, Piece, Plan, Problem, Progress, Refusal, Rewrite, plan_for, silent
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,7 +35,7 @@ class AlreadyKnows(Rewrite):
     """That of a user without knowledge, for releases that come with it."""
 
     @classmethod
-    def of(cls, choice: Any, problem: Problem) -> AlreadyKnows | Refusal:
+    def of(cls, choice: object, problem: Problem) -> AlreadyKnows | Refusal:
         """The plan where the posteriors are computed by an engine that is chosen."""
         if problem.user.target.asks_row:
             what = "Which row is whose is not available for a user who already knows something of the records"
@@ -63,7 +63,7 @@ class AlreadyKnows(Rewrite):
     def pieces(self) -> list[list[int]]:
         return self.inner.pieces
 
-    def again(self, replicates: int | None, seed: Any) -> Plan:
+    def again(self, replicates: int | None, seed: Root) -> Plan:
         problem = replace(self.problem, replicates=replicates, seed=seed)
         return replace(self, problem=problem, inner=self.inner.again(replicates, seed))
 
@@ -71,25 +71,17 @@ class AlreadyKnows(Rewrite):
         inner = self.inner.together([replace(user, knows=None) for user in users])
         return replace(self, problem=replace(self.problem, users=tuple(users)), inner=inner)
 
-    def run(
-        self,
-        piece: Sequence[int] | None = None,
-        on_progress: ProgressCallback | None = None,
-        interruptible: bool = False,
-    ) -> list[Solution]:
+    def run(self, piece: Piece = None, on_progress: Progress = silent, interruptible: bool = False) -> list[Solution]:
         start = replace(self.inner.problem, masks=Batch([_with(NOTHING, self.problem)]), cache={})
         before = plan_for(self.asked, start.of_user(start.user)).together(start.users).run()
         after = self.inner.run(piece, on_progress, interruptible)
         return [a._replace(before=float(b.uncertainty[0])) for a, b in zip(after, before, strict=True)]
 
-    def posterior(self, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self, mask: Mask, release: object = None) -> Posterior:
         return self.inner.posterior(_with(mask, self.problem), release)
 
-    def posteriors(self, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
+    def posteriors(self, mask: Mask, releases: Iterable[object]) -> Iterator[Evidence]:
         return self.inner.posteriors(_with(mask, self.problem), releases)
-
-    def every_row(self, problem: Problem, rows: Ints, on_progress: ProgressCallback | None = None) -> Solution | None:
-        return None
 
     def row_kinds(self, problem: Problem, rows: Ints) -> Ints:
         return self.inner.row_kinds(self.inner.problem, rows)

@@ -17,16 +17,27 @@ from importlib import import_module
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import InputError, UnsupportedError
 from ..masks.base import Batch, Mask
-from ..protocols import Array, Belief, Posterior, Solution, Value
+from ..protocols import Array, Belief, Ints, Posterior, Root, Solution, Value
+from ..running.replication import REPLICATES
 from ..users.user import Snooper, User
 from .names import met
 
-ProgressCallback = Callable[..., None]
-Ints = NDArray[np.int64]
+Progress = Callable[..., None]
+"""Called with the share of the work that is done, and perhaps a note."""
+Piece = Sequence[int] | None
+"""Positions of masks, None for all."""
+
+
+def silent(share: float, *note: str) -> None:
+    """Progress that nobody watches."""
+
+
+def part_of(progress: Progress, done: float, total: float, size: float = 1.0) -> Progress:
+    """Progress of a part of this size, where so much of the total is done before it."""
+    return lambda share, *note: progress((done + size * share) / total, *note)
 
 
 class Missing(Enum):
@@ -48,7 +59,7 @@ class Refusal:
     what: str
     do: str
     missing: Missing = Missing.MASK
-    why: Any = None
+    why: object = None
 
     @classmethod
     def of(cls, error: UnsupportedError, missing: Missing = Missing.MASK) -> Refusal:
@@ -87,16 +98,19 @@ class Problem:
 
     users: tuple[Any, ...]
     masks: Batch
-    data: Any = None
+    data: object = None
     replicates: int | None = None
-    seed: np.random.SeedSequence | None = None
-    release: Any = None
+    seed: Root = None
+    release: object = None
     """The release whose posterior is asked for; like data, it tells how many records there are."""
     cache: dict[tuple[object, int], Any] = field(default_factory=dict, repr=False)
     """What engines built of these masks and data, by engine and belief; users with one belief share it."""
+    progress: Progress = field(default=silent, repr=False)
+    interruptible: bool = False
+    """Whether an engine that can gives back what is finished when Ctrl-C comes."""
 
     @classmethod
-    def of(cls, user: User | Snooper, masks: Iterable[Mask], data: Any = None, **options: Any) -> Problem:
+    def of(cls, user: User | Snooper, masks: Iterable[Mask], data: object = None, **options: Any) -> Problem:
         """The problem of one user; what is named in it is found, see `ruvdecision.engines.names`."""
         return cls((), Batch.of(masks), data, **options).of_user(user)
 
@@ -104,6 +118,11 @@ class Problem:
     def user(self) -> Any:
         """The first user, who is the only one for an engine that solves users one by one."""
         return self.users[0]
+
+    @property
+    def count(self) -> int:
+        """How many releases are drawn where a number depends on them."""
+        return REPLICATES if self.replicates is None else self.replicates
 
     def of_user(self, user: User | Snooper) -> Problem:
         """The same for another user."""
@@ -123,7 +142,7 @@ class Problem:
         return self.cache[key]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "cache": {}}
+        return {**self.__dict__, "cache": {}, "progress": silent}
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,9 +173,9 @@ class MaskMixture(Protocol):
     @property
     def prior(self) -> Array: ...
 
-    def log_densities(self, release: Any) -> tuple[Array, Array]: ...
+    def log_densities(self, release: object) -> tuple[Array, Array]: ...
 
-    def after(self, release: Any, rng: np.random.Generator) -> Posterior: ...
+    def after(self, release: object, rng: np.random.Generator) -> Posterior: ...
 
 
 class Judged(NamedTuple):
@@ -184,7 +203,7 @@ class Plan:
     built: Any = field(default=None, repr=False)
 
     @property
-    def choice(self) -> Any:
+    def choice(self) -> object:
         """What to ask for to get the same for other masks, data or seeds."""
         return self.engine
 
@@ -213,7 +232,7 @@ class Plan:
         """Whether files are drawn from the belief where there are no data, each with posteriors of its own."""
         return self.engine.planned
 
-    def again(self, replicates: int | None, seed: np.random.SeedSequence) -> Plan:
+    def again(self, replicates: int | None, seed: Root) -> Plan:
         """The same with other random numbers."""
         return replace(self, problem=replace(self.problem, replicates=replicates, seed=seed))
 
@@ -221,33 +240,28 @@ class Plan:
         """The same for users with the same belief, whom the engine solves together."""
         return replace(self, problem=replace(self.problem, users=tuple(users)))
 
-    def run(
-        self,
-        piece: Sequence[int] | None = None,
-        on_progress: ProgressCallback | None = None,
-        interruptible: bool = False,
-    ) -> list[Solution]:
-        """One solution per user for the masks of a piece; all masks if none is named.
-
-        ``on_progress`` is called with the share of the work that is done. With ``interruptible`` an engine that can
-        gives back what is finished when Ctrl-C comes.
-        """
+    def run(self, piece: Piece = None, on_progress: Progress = silent, interruptible: bool = False) -> list[Solution]:
+        """One solution per user for the masks of a piece; all masks if none is named."""
         problem = self.problem if piece is None else self.problem.only(piece)
-        return self.engine.run(problem, self.built, on_progress, interruptible)
+        return self.solve(replace(problem, progress=on_progress, interruptible=interruptible))
 
-    def every_row(self, problem: Problem, rows: Ints, on_progress: ProgressCallback | None = None) -> Solution | None:
+    def solve(self, problem: Problem) -> list[Solution]:
+        """One solution per user for the plan's own problem, or that with some of its masks."""
+        return self.engine.run(problem, self.built)
+
+    def every_row(self, problem: Problem, rows: Ints) -> Solution | None:
         """The record of every row at once, for the plan of one of them; None if there is no quick way."""
-        return self.engine.every_row(problem, self.built, rows, on_progress)
+        return self.engine.every_row(problem, self.built, rows)
 
     def row_kinds(self, problem: Problem, rows: Ints) -> Ints:
         """A label per row: the records of rows with one label have the same uncertainty."""
         return self.engine.row_kinds(problem, self.built, rows)
 
-    def posterior(self, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self, mask: Mask, release: object = None) -> Posterior:
         """Posterior of the first user's target after one release."""
         return self.engine.posterior(self.problem.user, mask, release)
 
-    def posteriors(self, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
+    def posteriors(self, mask: Mask, releases: Iterable[object]) -> Iterator[Evidence]:
         """Posteriors of the first user after releases of one mask."""
         return self.engine.posteriors(self.problem, mask, releases)
 
@@ -256,18 +270,18 @@ class Plan:
 class Rewrite(Plan):
     """The plan of a problem that is rewritten into others."""
 
-    asked: Any = "auto"
+    asked: object = "auto"
     """Which engine was asked for; the problems inside ask for it too."""
 
     @property
-    def choice(self) -> Any:
+    def choice(self) -> object:
         return self.asked
 
     @property
     def pieces(self) -> list[list[int]]:
         return [[i] for i in range(len(self.problem.masks))]
 
-    def every_row(self, problem: Problem, rows: Ints, on_progress: ProgressCallback | None = None) -> Solution | None:
+    def every_row(self, problem: Problem, rows: Ints) -> Solution | None:
         return None
 
     shares = always_cut = planned = False  # type: ignore[assignment]
@@ -301,23 +315,19 @@ class BaseEngine:
         """What the engine builds for a problem, or a `Refusal`; an `UnsupportedError` is one too."""
         raise NotImplementedError
 
-    def run(
-        self, problem: Problem, built: Any, on_progress: ProgressCallback | None = None, interruptible: bool = False
-    ) -> list[Solution]:
+    def run(self, problem: Problem, built: Any) -> list[Solution]:
         """One solution per user. The masks are those that ``built`` is for, or whole pieces of them."""
         raise NotImplementedError
 
-    def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self, user: Any, mask: Mask, release: object = None) -> Posterior:
         """Posterior of the user's target after one release (before the data are known where it does not matter)."""
         raise NotImplementedError
 
-    def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
+    def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[object]) -> Iterator[Evidence]:
         """Posteriors of the first user after releases of one mask, with their evidence where it is known."""
         return (Evidence(self.posterior(problem.user, mask, release)) for release in releases)
 
-    def every_row(
-        self, problem: Problem, built: Any, rows: Ints, on_progress: ProgressCallback | None = None
-    ) -> Solution | None:
+    def every_row(self, problem: Problem, built: Any, rows: Ints) -> Solution | None:
         """Uncertainty of the record of every row ``(masks, rows)`` under masks of one family, where that is quick.
 
         The user of ``problem`` is after any record, ``built`` is for the first of ``rows``.
@@ -334,12 +344,10 @@ class BaseEngine:
     def unknown_mask(self, problem: Problem, mask: Mask) -> MaskMixture:
         """Posteriors of somebody who does not know the mask's numbers."""
         belief = type(problem.user.belief).__name__
-        raise UnsupportedError(
-            f"A mask that is not known needs a NormalBelief or a FiniteBelief; this user has a {belief}",
-            do="Use knows_mask=True, or list the candidate masks in a map of their own",
-        )
+        what = f"A mask that is not known needs a NormalBelief or a FiniteBelief; this user has a {belief}"
+        raise UnsupportedError(what, do="Use knows_mask=True, or list the candidate masks in a map of their own")
 
-    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem, ProgressCallback | None], Judged] | None:
+    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem], Judged] | None:
         """What a user's estimates cost by the agency's belief, in closed form, where this engine serves both.
 
         None if there is none.
@@ -380,7 +388,7 @@ class BaseEngine:
             return Refusal.of(error)
         return built if isinstance(built, Refusal) else Plan(self, problem, built)
 
-    def refuses(self, user: Any, masks: Iterable[Mask], data: Any = None) -> Refusal | None:
+    def refuses(self, user: Any, masks: Iterable[Mask], data: object = None) -> Refusal | None:
         """None if the engine can do it; otherwise why not and what can."""
         found = self.plan(Problem.of(user, masks, data))
         return found if isinstance(found, Refusal) else None
@@ -390,10 +398,10 @@ class BaseEngine:
         user: Any,
         masks: Iterable[Mask],
         *,
-        data: Any = None,
+        data: object = None,
         replicates: int | None = None,
-        seed: np.random.SeedSequence | None = None,
-        on_progress: ProgressCallback | None = None,
+        seed: Root = None,
+        on_progress: Progress = silent,
     ) -> Solution:
         """Uncertainty of one user after each mask. ``on_progress`` gets the share that is done."""
         found = self.plan(Problem.of(user, masks, data, replicates=replicates, seed=seed))
@@ -406,7 +414,7 @@ def _of_any_user(law: Callable[..., Posterior]) -> Callable[..., Posterior]:
     """An engine's posterior for users whom it knows, as one for those whose problem is rewritten too."""
 
     @wraps(law)
-    def posterior(self: BaseEngine, user: Any, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self: BaseEngine, user: Any, mask: Mask, release: object = None) -> Posterior:
         if not isinstance(user, User) or (user.knows is None and user.plain):
             return law(self, user, mask, release)
         found = self.plan(Problem.of(user, [mask], release=release))
@@ -431,10 +439,7 @@ ORDER: Mapping[Question, tuple[Place, ...]] = {
 }
 """Engines in the order of preference."""
 NAMES = {"exact": EXACT, "enumeration": ENUMERATION, "quadrature": QUADRATURE, "sampling": SAMPLING}
-ONE_RELEASE = {
-    Question.ROW: "which row is whose is asked of one",
-    Question.RULE: "a snooper's rule looks at one",
-}
+ONE_RELEASE = {Question.ROW: "which row is whose is asked of one", Question.RULE: "a snooper's rule looks at one"}
 UNFIT = {
     Question.POSTERIOR: "does not give the posterior of a target",
     Question.ROW: "does not have the target Identity",
@@ -442,7 +447,7 @@ UNFIT = {
 }
 
 
-def pick(choice: Any, user: Any, masks: Iterable[Mask], data: Any = None) -> BaseEngine:
+def pick(choice: object, user: Any, masks: Iterable[Mask], data: object = None) -> BaseEngine:
     """Return the engine for a user: the one asked for if it can, or with "auto" the first that can.
 
     The order is exact, enumeration, and for PyMC models quadrature before sampling. An engine that cannot says why and
@@ -454,7 +459,7 @@ def pick(choice: Any, user: Any, masks: Iterable[Mask], data: Any = None) -> Bas
     return plan_for(choice, Problem.of(user, masks, data)).engine
 
 
-def plan_for(choice: Any, problem: Problem) -> Plan:
+def plan_for(choice: object, problem: Problem) -> Plan:
     """The plan of the first engine that has one.
 
     Otherwise an error that says why each of those that come near has none.
@@ -478,7 +483,7 @@ def plan_for(choice: Any, problem: Problem) -> Plan:
     raise replace(first, do=" ".join([do, *map(str, others)])).error()
 
 
-def rewritten(choice: Any, problem: Problem) -> Plan | Refusal | None:
+def rewritten(choice: object, problem: Problem) -> Plan | Refusal | None:
     """The plan of a problem that is rewritten into others; None if it need not be."""
     user = problem.user
     if user.target.asks_each:
@@ -506,7 +511,7 @@ def _candidates(asked: BaseEngine | None, question: Question) -> Iterator[BaseEn
         yield _class(place).where(asked)
 
 
-def _asked(choice: Any) -> BaseEngine | None:
+def _asked(choice: object) -> BaseEngine | None:
     """The engine that is asked for, None for "auto"."""
     if isinstance(choice, type):
         raise InputError("engine must be an object", f"the class {choice.__name__}", f"Write {choice.__name__}()")

@@ -7,7 +7,6 @@ are judged on the same releases.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -16,10 +15,10 @@ import numpy as np
 from ..errors import InputError, UnsupportedError
 from ..masks.base import Mask
 from ..masks.frame import Frame
-from ..protocols import Array, Posterior, Solution
+from ..protocols import Array, Ints, Posterior, Solution
 from ..targets import EachRecord
 from ..users.user import Snooper, User
-from .base import Ints, Plan, Problem, ProgressCallback, Rewrite, plan_for
+from .base import Plan, Problem, Rewrite, part_of, plan_for
 from .rules.every_row import is_own_row
 
 NEAR = 4.0
@@ -50,21 +49,15 @@ class EveryRecord(Rewrite):
     """
 
     @classmethod
-    def of(cls, choice: Any, problem: Problem) -> EveryRecord:
+    def of(cls, choice: object, problem: Problem) -> EveryRecord:
         """The plan where the posterior of each record is computed by an engine that is chosen."""
         user = problem.user
         first = aim_at(user, int(rows_of(user, problem.data)[0]))
         return cls(plan_for(choice, problem.of_user(first)).engine, problem, asked=choice)
 
-    def run(
-        self,
-        piece: Sequence[int] | None = None,
-        on_progress: ProgressCallback | None = None,
-        interruptible: bool = False,
-    ) -> list[Solution]:
-        problem = self.problem if piece is None else self.problem.only(piece)
+    def solve(self, problem: Problem) -> list[Solution]:
         target: EachRecord = problem.user.target
-        each = _every_record(self.asked, problem, rows_of(problem.user, problem.data), on_progress)
+        each = every_record(self.asked, problem, rows_of(problem.user, problem.data))
         value = np.asarray(target.overall(each.uncertainty))
         if target.aggregate == "mean":
             error = each.error.mean(axis=1)
@@ -80,41 +73,22 @@ class EveryRecord(Rewrite):
         words = each.engine[0] if len(set(each.engine)) == 1 else each.engine
         return [Solution(value, error, before, words, {"riskiest": riskiest}, averaged=each.averaged)]
 
-    def posterior(self, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self, mask: Mask, release: object = None) -> Posterior:
         """Each record has one of its own."""
         what = self.problem.user.target.describe()
         raise UnsupportedError("Every record has a posterior of its own", what, "Ask for that of Record(j)")
 
 
-def every_record(
-    user: User | Snooper,
-    masks: Sequence[Mask],
-    *,
-    engine: Any = "auto",
-    data: Any = None,
-    replicates: int | None = None,
-    seed: np.random.SeedSequence | None = None,
-    on_progress: Callable[[float], None] | None = None,
-    rows: Sequence[int] | Ints | None = None,
-) -> Each:
-    """Uncertainty of every record after each mask, for a user who is after one record (or each)."""
-    problem = Problem.of(user, masks, data, replicates=replicates, seed=seed)
-    chosen = rows_of(problem.user, data) if rows is None else np.asarray(rows, dtype=np.int64)
-    return _every_record(engine, problem, chosen, on_progress)
-
-
-def _every_record(choice: Any, problem: Problem, rows: Ints, on_progress: ProgressCallback | None) -> Each:
+def every_record(choice: object, problem: Problem, rows: Ints) -> Each:
+    """Uncertainty of the record of every row after each mask, for a user who is after one record (or each)."""
     user, count = problem.user, len(problem.masks)
     value, error = np.empty((count, len(rows))), np.zeros((count, len(rows)))
     before, names, averaged = np.full(len(rows), np.nan), [""] * count, False
     families = problem.masks.families
     for done, family in enumerate(families):
-        part = problem.only(family.positions)
+        part = replace(problem.only(family.positions), progress=part_of(problem.progress, done, len(families)))
         plan = plan_for(choice, part.of_user(aim_at(user, int(rows[0]))))
-        inner = (
-            None if on_progress is None else lambda share, *note, done=done: on_progress((done + share) / len(families))
-        )
-        found: Solution | Each = plan.every_row(part, rows, inner) or _by_kind(choice, plan, part, rows, inner)
+        found: Solution | Each = plan.every_row(part, rows) or _by_kind(choice, plan, part, rows)
         value[family.positions], error[family.positions] = found.uncertainty, found.error
         before, averaged = np.broadcast_to(found.before, rows.shape), averaged or found.averaged
         for i, word in zip(family.positions, found.engine, strict=True):
@@ -122,17 +96,16 @@ def _every_record(choice: Any, problem: Problem, rows: Ints, on_progress: Progre
     return Each(rows, value, error, before, names, averaged)
 
 
-def _by_kind(choice: Any, plan: Plan, problem: Problem, rows: Ints, on_progress: ProgressCallback | None) -> Each:
+def _by_kind(choice: object, plan: Plan, problem: Problem, rows: Ints) -> Each:
     """Each kind of row by itself, with whatever engine can do it."""
     kinds = plan.row_kinds(problem, rows)
     labels, first, which = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
     users = [aim_at(problem.user, int(rows[start])) for start in first]
     # One set of draws answers for all records where the engine can do that.
-    found = list(plan.together(users).run(on_progress=on_progress)) if plan.shares else []
+    found = list(plan.together(users).run(on_progress=problem.progress)) if plan.shares else []
     while len(found) < len(users):
         found += plan_for(choice, problem.of_user(users[len(found)])).run()
-        if on_progress is not None:
-            on_progress(len(found) / len(labels))
+        problem.progress(len(found) / len(labels))
     which = which.reshape(-1)
     table = [(f.uncertainty, f.error, np.asarray(f.before)) for f in found]
     value, error, before = (np.stack(column, axis=-1)[..., which] for column in zip(*table, strict=True))
@@ -141,20 +114,19 @@ def _by_kind(choice: Any, plan: Plan, problem: Problem, rows: Ints, on_progress:
     return Each(rows, value, error, before, names, any(f.averaged for f in found))
 
 
-def rows_of(user: User | Snooper, data: Any) -> Ints:
+def rows_of(user: User | Snooper, data: object) -> Ints:
     """The rows in question."""
     n = file_size(user, data)
     return user.target.rows_in(n) if user.target.asks_each else np.arange(n)
 
 
-def file_size(user: User | Snooper, data: Any) -> int:
+def file_size(user: User | Snooper, data: object) -> int:
     """How many records the file has."""
     if data is not None:
         return int(Frame.of(data).n)
     if user.belief is None:
-        raise InputError(
-            "A snooper needs data or a belief", "neither", "Pass data=, or give the Snooper belief=NormalBelief(...)"
-        )
+        do = "Pass data=, or give the Snooper belief=NormalBelief(...)"
+        raise InputError("A snooper needs data or a belief", "neither", do)
     return int(user.belief.records)
 
 
@@ -162,11 +134,8 @@ def aim_at(user: Any, row: int) -> Any:
     """The same user, after the record of one row."""
     target = user.target.aimed_at(row)
     if target is None:
-        raise InputError(
-            "Per-record risk needs a user who is after one record",
-            user.target.describe(),
-            "Use EachRecord(), Record(0), Identity(0) or a Functional of one",
-        )
+        do = "Use EachRecord(), Record(0), Identity(0) or a Functional of one"
+        raise InputError("Per-record risk needs a user who is after one record", user.target.describe(), do)
     if isinstance(user, Snooper) and is_own_row(user):
         return replace(user, target=target, estimator="row")
     return replace(user, target=target)

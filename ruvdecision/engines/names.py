@@ -40,7 +40,7 @@ def met(problem: Problem) -> Problem:
     belief = user.belief
     if isinstance(belief, TableBelief):
         return problem
-    files = _released(problem.release) if problem.data is None else [problem.data]
+    files: list[Any] = _released(problem.release) if problem.data is None else [problem.data]
     tables = [file for file in files if isinstance(file, (pd.DataFrame, pd.Series))]
     n = max((len(file) for file in files if _is_file(file)), default=None)
     if tables or user.target.by_name or _named(user):
@@ -89,7 +89,7 @@ def entries_of(belief: Any, name: str, n: int | None) -> Sequence[Sequence[Hasha
     return names
 
 
-def in_order(data: Any, names: Sequence[Hashable], what: str) -> Any:
+def in_order(data: object, names: Sequence[Hashable], what: str) -> Any:
     """A DataFrame with its columns in this order; a missing or extra column is an error that lists both."""
     if not isinstance(data, pd.DataFrame) or not names or not data.columns.is_unique:
         return data
@@ -104,7 +104,7 @@ def in_order(data: Any, names: Sequence[Hashable], what: str) -> Any:
     return data[wanted]
 
 
-def _numbered(release: Any, problem: Problem) -> Any:
+def _numbered(release: object, problem: Problem) -> Any:
     """A release of all rows under their numbers; the labels of a sample tell whose rows it holds, and stay."""
     if not isinstance(release, (pd.DataFrame, pd.Series)) or pd.api.types.is_integer_dtype(release.index.dtype):
         return release
@@ -149,7 +149,7 @@ def _at(mask: Any, names: Names) -> Mask:
     return found
 
 
-def _released(release: Any) -> list[Any]:
+def _released(release: object) -> list[Any]:
     """The files of a release: none, one, or several side by side."""
     if release is None:
         return []
@@ -256,8 +256,6 @@ def _unexplained(mask: Mask, files: list[Frame], user: User) -> Bools | None:
         return None  # what is wrong with mask or release is said by who reads them
     gaps = np.any([e & ~d for e, d in zip(every, dropped, strict=False)], axis=0)
     if gaps.any() and any(isinstance(step, PermuteRows) for step in steps):
-        raise UnsupportedError(
-            "Missing values in a release whose rows were shuffled belong to nobody knows whom",
-            do="Ask for evaluate with the data, or fill them first",
-        )
+        what = "Missing values in a release whose rows were shuffled belong to nobody knows whom"
+        raise UnsupportedError(what, do="Ask for evaluate with the data, or fill them first")
     return np.asarray(gaps)

@@ -6,25 +6,28 @@ it, so that a map is the same for any number of workers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ..errors import InputError, kind_of
 from ..masks.base import Batch
-from ..protocols import Array, Solution, Value
+from ..protocols import Array, Ints, Solution, Value
 from ..running.run import Task, run
 from ..users.panel import Panel
 from ..users.user import Snooper, User
-from .base import Plan, Problem, plan_for
+from .base import Plan, Problem, Progress, part_of, plan_for, silent
 
-PIECES = 16
-"""Pieces that the masks of a user are cut into where an engine has no plan of its own.
-
-What an engine does once for all masks, such as the uncertainty before any release, is done once per piece.
-"""
+Leaves: TypeAlias = list[tuple[str, Any]]
+"""Single users, with the names of their columns."""
+Pieces: TypeAlias = list[tuple[int, list[int]]]
+"""Jobs, and the masks of each piece of them."""
+Columns: TypeAlias = dict[str, Any]
+"""Columns of a map, or what goes into them, by name."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Solved:
     value: Value
     before: float
     engine: list[str]
-    columns: dict[str, Any]
+    columns: Columns
     planned: bool = False
     """Whether files were drawn from a belief, and each gave posteriors of its own."""
 
@@ -51,19 +54,16 @@ class Role:
         return str(self.user.describe(self.name) if isinstance(self.user, Panel) else self.user.describe())
 
     @property
-    def leaves(self) -> list[tuple[str, Any]]:
+    def leaves(self) -> Leaves:
         """Every single user, with the name of its columns."""
         return list(_leaves(self.name, self.user))
 
 
-def check_user(name: str, user: Any) -> Role:
+def check_user(name: str, user: object) -> Role:
     """A user, a snooper or a panel of them."""
     if not isinstance(user, (User, Snooper, Panel)):
-        raise InputError(
-            f"{name} must be a User, a Snooper or a Panel",
-            kind_of(user),
-            f"Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())",
-        )
+        do = f"Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())"
+        raise InputError(f"{name} must be a User, a Snooper or a Panel", kind_of(user), do)
     return Role(name, user)
 
 
@@ -71,14 +71,14 @@ def solve(
     roles: Sequence[Role],
     masks: Batch,
     *,
-    engine: Any,
-    data: Any,
+    engine: object,
+    data: object,
     replicates: int | None,
     seed: np.random.SeedSequence,
-    executor: Any = None,
-    checkpoint: Any = None,
-    on_progress: Callable[..., None] | None = None,
-) -> tuple[list[Solved], Any, dict[str, Any]]:
+    executor: Executor | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    on_progress: Progress = silent,
+) -> tuple[list[Solved], Ints, Columns]:
     """Solve all users for all masks.
 
     Returns
@@ -93,23 +93,16 @@ def solve(
     jobs = _jobs(alone)
     plans = [alone[job[0]].together([alone[i].problem.user for i in job]) for job in jobs]
     apart = executor is not None or checkpoint is not None
-    pieces = [
-        (j, group)
-        for j, plan in enumerate(plans)
-        for group in (plan.pieces if apart or plan.always_cut else [list(range(len(masks)))])
-    ]
+    cut = [plan.pieces if apart or plan.always_cut else [list(range(len(masks)))] for plan in plans]
+    pieces = [(j, group) for j, groups in enumerate(cut) for group in groups]
     # Users of the same release stand side by side, so that what is finished early is whole releases.
     pieces.sort(key=lambda piece: piece[1][0])
     results: list[Any] = []
     if not apart:
         try:
             for i, (job, group) in enumerate(pieces):
-                inner = (
-                    None
-                    if on_progress is None
-                    else lambda share, note="", i=i: on_progress((i + share) / len(pieces), *([note] if note else []))
-                )
-                results.append(_done(plans[job].run(group, inner, interruptible=True), len(group)))
+                watch = part_of(on_progress, i, len(pieces))
+                results.append(_done(plans[job].run(group, watch, interruptible=True), len(group)))
                 if results[-1]["unfinished"]:
                     break
         except KeyboardInterrupt:
@@ -119,38 +112,29 @@ def solve(
     else:
         tasks = [Task(f"{job}-{_piece_name(group)}", work, (job, group)) for job, group in pieces]
         engines = [plan.choice for plan in alone]
-        prints: dict[str, Any] = {"masks": list(masks), "users": [u for _, u in leaves], "engines": engines}
+        prints: Columns = {"masks": list(masks), "users": [u for _, u in leaves], "engines": engines}
         prints |= {"data": data, "replicates": replicates, "seed": (seed.entropy, tuple(seed.spawn_key))}
         shared = [(plan.choice, plan.problem) for plan in plans]
-        outcome = run(
-            tasks,
-            shared=shared,
-            executor=executor,
-            checkpoint=checkpoint,
-            fingerprint=lambda: prints,
-            on_progress=on_progress,
-        )
-        results = outcome.results
+        places: Columns = {"executor": executor, "checkpoint": checkpoint, "fingerprint": lambda: prints}
+        results = run(tasks, shared=shared, **places, on_progress=on_progress).results
         if not any(r is not None for r in results):
             raise KeyboardInterrupt
     return _gather(roles, leaves, jobs, pieces, results, len(masks), [plan.planned for plan in alone])
 
 
-def work(
-    shared: Sequence[tuple[Any, Problem]], job: int, group: Sequence[int], on_progress: Any = None
-) -> dict[str, Any]:
+def work(shared: Sequence[tuple[object, Problem]], job: int, group: Sequence[int]) -> Columns:
     """One piece of work, on any machine."""
     choice, problem = shared[job]
-    return _done(plan_for(choice, problem.only(group)).run(on_progress=on_progress), len(group))
+    return _done(plan_for(choice, problem.only(group)).run(), len(group))
 
 
-def _done(solutions: Sequence[Solution], count: int) -> dict[str, Any]:
+def _done(solutions: Sequence[Solution], count: int) -> Columns:
     """Solutions as plain arrays, and the masks that were not finished."""
     missing = np.any([s.diagnostics.get("unfinished", np.zeros(count, dtype=bool)) for s in solutions], axis=0)
     return {"solutions": [_plain(s, count) for s in solutions], "unfinished": np.flatnonzero(missing).tolist()}
 
 
-def _plain(solution: Solution, count: int) -> dict[str, Any]:
+def _plain(solution: Solution, count: int) -> Columns:
     return {
         "uncertainty": np.broadcast_to(np.asarray(solution.uncertainty, dtype=np.float64), (count,)),
         "error": np.broadcast_to(np.asarray(solution.error, dtype=np.float64), (count,)),
@@ -164,19 +148,16 @@ def _plain(solution: Solution, count: int) -> dict[str, Any]:
 # -- cutting ---------------------------------------------------------------------------------------------
 
 
-def _leaves(name: str, user: Any) -> list[tuple[str, Any]]:
+def _leaves(name: str, user: Any) -> Leaves:
     if not isinstance(user, Panel):
         return [(name, user)]
-    return [
-        leaf
-        for label, member in zip(user.names, user.members, strict=True)
-        for leaf in _leaves(f"{name}[{label}]", member)
-    ]
+    members = zip(user.names, user.members, strict=True)
+    return [leaf for label, member in members for leaf in _leaves(f"{name}[{label}]", member)]
 
 
 def _jobs(plans: Sequence[Plan]) -> list[list[int]]:
     """Users who share their posterior draws are solved together: one belief, one engine that can."""
-    found: dict[Any, list[int]] = {}
+    found: dict[object, list[int]] = {}
     for i, plan in enumerate(plans):
         found.setdefault(plan.group if plan.shares else i, []).append(i)
     return list(found.values())
@@ -190,14 +171,20 @@ def _piece_name(group: Sequence[int]) -> str:
 
 
 def _gather(
-    roles: Any, leaves: Any, jobs: Any, pieces: Any, results: Any, count: int, planned: Sequence[bool]
-) -> tuple[list[Solved], Any, dict[str, Any]]:
+    roles: Sequence[Role],
+    leaves: Sequence[tuple[str, Any]],
+    jobs: list[list[int]],
+    pieces: Sequence[tuple[int, Sequence[int]]],
+    results: Sequence[Any],
+    count: int,
+    planned: Sequence[bool],
+) -> tuple[list[Solved], Ints, Columns]:
     value, error = np.full((len(leaves), count), np.nan), np.full((len(leaves), count), np.nan)
     before = np.full(len(leaves), np.nan)
     words = [[""] * count for _ in leaves]
     columns: list[dict[str, list[Any]]] = [{} for _ in leaves]
     done = np.ones((len(leaves), count), dtype=bool)
-    kept: dict[str, Any] = {}
+    kept: Columns = {}
     for (job, group), result in zip(pieces, results, strict=True):
         for place, leaf in enumerate(jobs[job]):
             if result is None:
@@ -228,7 +215,7 @@ def _gather(
     index = {name: i for i, (name, _) in enumerate(leaves)}
     solved = []
     for role in roles:
-        found: dict[str, Any] = {}
+        found: Columns = {}
         mine = [index[name] for name, _ in role.leaves]
         total, start = _merged(role.name, role.name, role.user, index, value[:, rows], error[:, rows], before, found)
         # Few different ones come again and again: each is put together once.
@@ -244,14 +231,7 @@ def _gather(
 
 
 def _merged(
-    role: str,
-    name: str,
-    user: Any,
-    index: dict[str, int],
-    value: Array,
-    error: Array,
-    before: Array,
-    columns: dict[str, Any],
+    role: str, name: str, user: Any, index: dict[str, int], value: Array, error: Array, before: Array, columns: Columns
 ) -> tuple[Value, float]:
     """The uncertainty of a user, or of a panel from its members'; members' curves become columns."""
     if not isinstance(user, Panel):

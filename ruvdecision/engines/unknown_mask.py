@@ -16,9 +16,9 @@ from scipy.special import logsumexp
 from ..checks import as_generator
 from ..errors import InputError
 from ..masks.base import Batch, Mask
-from ..protocols import Array, Posterior
+from ..protocols import Array, Ints, Posterior
 from ..running.replication import replicate_seeds
-from .base import Evidence, Ints, MaskMixture, Missing, Problem, Refusal, Rewrite, plan_for
+from .base import Evidence, MaskMixture, Missing, Problem, Refusal, Rewrite, plan_for
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,7 @@ class UnknownMask(Rewrite):
     """Posteriors of a user who knows the technique and not its numbers; `WrongBelief` judges them."""
 
     @classmethod
-    def of(cls, choice: Any, problem: Problem) -> UnknownMask | Refusal:
+    def of(cls, choice: object, problem: Problem) -> UnknownMask | Refusal:
         """The plan where posteriors under each candidate are computed by an engine that is chosen."""
         if problem.user.target.ranked:
             what = "Order statistics under an unknown mask are not available"
@@ -46,14 +46,13 @@ class UnknownMask(Rewrite):
             self._mixtures[id(mask)] = self.engine.unknown_mask(self.problem, mask)
         return self._mixtures[id(mask)]
 
-    def posterior(self, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self, mask: Mask, release: object = None) -> Posterior:
         if release is None:
-            raise InputError(
-                "What an unknown mask was depends on what is released", None, "Pass release=mask.release(data, rng)"
-            )
+            what = "What an unknown mask was depends on what is released"
+            raise InputError(what, None, "Pass release=mask.release(data, rng)")
         return self.mixture(mask).after(release, as_generator(0))
 
-    def posteriors(self, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
+    def posteriors(self, mask: Mask, releases: Iterable[object]) -> Iterator[Evidence]:
         mixture = self.mixture(mask)
         for (_, _, for_draws), release in zip(replicate_seeds(self.problem.seed), releases, strict=False):
             yield Evidence(mixture.after(release, np.random.default_rng(for_draws)))
@@ -75,11 +74,8 @@ def combined_weights(prior: Array, log: Array, rank: Array) -> Array:
     """Posterior probabilities of candidates. A release in a smaller space is made by those that always put it there."""
     possible = (log > -np.inf) & (prior > 0)
     if not possible.any():
-        raise InputError(
-            "The release cannot come from any mask that the user thinks possible",
-            "probability zero",
-            "Widen mask_prior=, or check that the release was made by such a mask",
-        )
+        do = "Widen mask_prior=, or check that the release was made by such a mask"
+        raise InputError("The release cannot come from any mask that the user thinks possible", "probability zero", do)
     possible &= rank == rank[possible].min()
     with np.errstate(divide="ignore"):
         total = np.where(possible, log + np.log(np.where(prior > 0, prior, 1.0)), -np.inf)

@@ -8,7 +8,7 @@ agency's belief who knows the mask. It is never below that one's own U.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,21 +19,22 @@ from ..beliefs.table.belief import TableBelief
 from ..errors import InputError, UnsupportedError
 from ..masks.base import Mask
 from ..masks.rows import NOTHING
-from ..protocols import Array, Loss, Posterior, Solution, Value
-from ..running.replication import REPLICATES, Watched, replicate_error, replicate_seeds
+from ..protocols import Array, Ints, Loss, Posterior, Solution, Value
+from ..running.replication import Watched, replicate_error, replicate_seeds
 from ..users.user import User
 from .base import (
     Evidence,
-    Ints,
     Judged,
     MaskMixture,
     Missing,
     Plan,
     Problem,
-    ProgressCallback,
+    Progress,
     Refusal,
     Rewrite,
+    part_of,
     plan_for,
+    silent,
 )
 from .names import columns_of
 from .unknown_mask import UnknownMask, combined_weights, log_evidence
@@ -59,10 +60,10 @@ class WrongBelief(Rewrite):
 
     own: Plan = field(kw_only=True)
     agency: Plan = field(kw_only=True)
-    closed: Callable[[Problem, ProgressCallback | None], Judged] | None = field(kw_only=True)
+    closed: Callable[[Problem], Judged] | None = field(kw_only=True)
 
     @classmethod
-    def of(cls, choice: Any, problem: Problem) -> WrongBelief | Refusal:
+    def of(cls, choice: object, problem: Problem) -> WrongBelief | Refusal:
         """The plan where both posteriors are computed by engines that are chosen."""
         if problem.user.target.asks_row:
             what = "Which row is whose is not available for a user with another belief or an unknown mask"
@@ -75,26 +76,20 @@ class WrongBelief(Rewrite):
         closed = agency.engine.wrong_belief(own, agency) if type(own.engine) is type(agency.engine) else None
         return cls(agency.engine, problem, asked=choice, own=own, agency=agency, closed=closed)
 
-    def run(
-        self,
-        piece: Sequence[int] | None = None,
-        on_progress: ProgressCallback | None = None,
-        interruptible: bool = False,
-    ) -> list[Solution]:
-        problem = self.problem if piece is None else self.problem.only(piece)
+    def solve(self, problem: Problem) -> list[Solution]:
         own, masks = self.own.problem.user, problem.masks
         if own.plain and own.belief is self.agency.problem.user.belief:
-            plain = self.agency.run(piece, on_progress)[0]
+            plain = self.agency.solve(replace(self.agency.problem, masks=masks, progress=problem.progress))[0]
             return [plain._replace(diagnostics={**plain.diagnostics, "believed": plain.uncertainty})]
         if self.closed is None:
             nothing = np.zeros(len(masks))
             judged = Judged(Value(nothing, nothing), nothing, None, [""] * len(masks), range(len(masks)))
         else:
-            judged = self.closed(problem, on_progress)
+            judged = self.closed(problem)
         value, error, believed = np.array([*judged.cost, judged.believed])
         names = list(judged.engine)
         for done, i in enumerate(judged.remaining):
-            part = None if on_progress is None else lambda x, done=done: on_progress((done + x) / len(judged.remaining))
+            part = part_of(problem.progress, done, len(judged.remaining))
             (value[i], error[i]), believed[i] = self.drawn(masks[i], part)
             names[i] = f"{self.engine.name}, averaged over releases"
         before = self._before() if judged.before is None else judged.before
@@ -102,11 +97,11 @@ class WrongBelief(Rewrite):
         averaged = judged.averaged or bool(judged.remaining)
         return [Solution(value, error, before, words, {"believed": believed}, averaged=averaged)]
 
-    def posterior(self, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self, mask: Mask, release: object = None) -> Posterior:
         """The user's own posterior after one release."""
         return self.own.posterior(mask, release)
 
-    def posteriors(self, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
+    def posteriors(self, mask: Mask, releases: Iterable[object]) -> Iterator[Evidence]:
         """The user's own."""
         return self.own.posteriors(mask, releases)
 
@@ -115,10 +110,10 @@ class WrongBelief(Rewrite):
         right = self.engine.row_kinds(self.agency.problem, self.agency.built, rows, located=True)
         return np.concatenate([self.own.row_kinds(replace(self.own.problem, data=None), rows), right], axis=1)
 
-    def drawn(self, mask: Mask, on_progress: ProgressCallback | None = None) -> tuple[Value, float]:
+    def drawn(self, mask: Mask, on_progress: Progress = silent) -> tuple[Value, float]:
         """Loss over drawn releases with its error, and the loss that the user expects."""
         problem, user = self.problem, self.own.problem.user
-        count = REPLICATES if problem.replicates is None else problem.replicates
+        count = problem.count
         if problem.replicates is None and (self.own.engine.planned or self.engine.planned):
             count = SAMPLED  # every release is a run of a sampler
         masks = self._misleading(mask)
@@ -133,8 +128,7 @@ class WrongBelief(Rewrite):
             believed[r] = float(user.loss.uncertainty(mine.posterior, user.actions).value)
             if misled is not None:
                 misled.take(release, right, costs[r])
-            if on_progress is not None:
-                on_progress((r + 1) / count)
+            on_progress((r + 1) / count)
         if misled is not None:
             weights = misled.weights()
             return _ratio(weights, costs), float(_ratio(weights, believed).value)
@@ -225,7 +219,7 @@ class Misled:
         """The mask of the next release."""
         return self.mixture.masks[int(rng.choice(len(self.mixture.masks), p=self.chances[-1]))]
 
-    def take(self, release: Any, right: Evidence, cost: float) -> None:
+    def take(self, release: object, right: Evidence, cost: float) -> None:
         """Look at a release; after half of them it is known which masks make those that matter."""
         self.seen.append((*self.mixture.log_densities(release), right.log, right.dimension))
         self.costs.append(cost)

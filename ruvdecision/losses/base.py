@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from ..checks import as_float_array, check_covariance, check_fields, check_finite, check_number
 from ..errors import InputError, UnsupportedError
-from ..protocols import Array, Posterior, Value
+from ..protocols import Array, Loss, Posterior, Value
 
 Weights = float | tuple[Any, ...]
 """One weight, a tuple of weights, or a tuple of rows: plain values, so that losses compare and hash."""
@@ -38,6 +38,8 @@ class BayesLoss:
     """True if the loss of several records is the sum of their losses."""
     second_order = False
     """True if U is linear in the posterior covariance and depends on nothing else."""
+    searches = False
+    """True if the best estimate is searched for among numbers."""
     needs_density = False
     """True if U is a functional of the density, which point masses do not have."""
 
@@ -45,6 +47,16 @@ class BayesLoss:
     def weights(self) -> Weights:
         """Weights of the components, if a loss has any: most have a field of this name."""
         return 1.0
+
+    @property
+    def measures_distance(self) -> bool:
+        """Whether the loss asks how far an estimate is from the truth, which labels do not tell."""
+        return False
+
+    def adds_up(self, records: int, k: int) -> bool:
+        """Whether the loss of so many records of k variables is the sum of the losses of each, all weighted alike."""
+        apart = isinstance(self.weights, tuple) and len(self.weights) == records * k and records > 1
+        return self.separable and not apart
 
     @property
     def unit(self) -> str:
@@ -127,24 +139,18 @@ class BayesLoss:
         """The allowed estimates ``(a,) + event``, distinct and in ascending order."""
         if isinstance(actions, str):
             if actions != "target":
-                raise InputError(
-                    'actions must be None, "target" or an array', actions, 'Use "target" for the values of the target'
-                )
+                do = 'Use "target" for the values of the target'
+                raise InputError('actions must be None, "target" or an array', actions, do)
             if posterior.support is None:
-                raise UnsupportedError(
-                    "The target lies on a continuum, so it has no finite set of values",
-                    'actions="target"',
-                    "Give the allowed estimates as an array, or leave actions out",
-                )
+                what = "The target lies on a continuum, so it has no finite set of values"
+                do = "Give the allowed estimates as an array, or leave actions out"
+                raise UnsupportedError(what, 'actions="target"', do)
             array = posterior.support
         else:
             array = check_finite("actions", as_float_array("actions", actions))
         if array.ndim != 1 + len(posterior.event) or array.shape[1:] != posterior.event or len(array) == 0:
-            raise InputError(
-                f"actions must have shape (a,) + {posterior.event}",
-                f"shape {array.shape}",
-                "Give one row per allowed estimate",
-            )
+            what = f"actions must have shape (a,) + {posterior.event}"
+            raise InputError(what, f"shape {array.shape}", "Give one row per allowed estimate")
         return np.unique(array, axis=0)
 
     def choose(self, posterior: Posterior, listed: Array) -> Array:
@@ -158,11 +164,7 @@ class BayesLoss:
             floor = values.min(axis=0)
             # Rounding does not choose between equals: the first in order does.
             first = np.argmax(values <= floor + 1e-13 * np.abs(np.where(np.isfinite(floor), floor, 0.0)), axis=0)
-            better = (
-                floor < least - 1e-13 * np.abs(np.where(np.isfinite(least), least, 0.0))
-                if start
-                else np.ones(posterior.batch, dtype=bool)
-            )
+            better = (start == 0) | (floor < least - 1e-13 * np.abs(np.where(np.isfinite(least), least, 0.0)))
             place, least = np.where(better, first + start, place), np.where(better, floor, least)
         return np.asarray(listed[place])
 
@@ -187,11 +189,8 @@ class BayesLoss:
             return self.phrase()
         words = show(weights)
         if isinstance(weights, tuple) and len(words) > 60:
-            words = (
-                f"a {len(weights)} by {len(weights)} matrix"
-                if isinstance(weights[0], tuple)
-                else f"{len(weights)} weights"
-            )
+            size = len(weights)
+            words = f"a {size} by {size} matrix" if np.ndim(weights) > 1 else f"{size} weights"
         return f"{self.phrase()} weighted by {words}"
 
 
@@ -200,6 +199,7 @@ class Componentwise(BayesLoss):
     """A loss that is a weighted sum over the components of a vector target, each estimated apart."""
 
     separable = True
+    measures_distance = True
 
     def each(self, estimate: Array, truth: Array) -> Array:
         """Loss of one component."""
@@ -242,12 +242,23 @@ class Componentwise(BayesLoss):
         if weights.ndim and weights.shape != event:
             if weights.size == 1:
                 return np.broadcast_to(weights.reshape(()), event)
-            raise InputError(
-                f"weights must fit a target of shape {event}",
-                f"{weights.size} weights",
-                "Give one weight, or one per component",
-            )
+            what = f"weights must fit a target of shape {event}"
+            raise InputError(what, f"{weights.size} weights", "Give one weight, or one per component")
         return np.broadcast_to(weights, event)
+
+
+def manners(loss: Loss) -> BayesLoss:
+    """A loss of the package's kind as it is; of any other nothing is known that engines could use."""
+    return loss if isinstance(loss, BayesLoss) else BayesLoss()
+
+
+def check_labels(loss: Loss, actions: Actions, what: str, do: str, apart: str = "", listed: str = "estimates") -> None:
+    """Labels have no distances: a loss that measures them is refused, and one that would search among numbers."""
+    if manners(loss).measures_distance:
+        raise UnsupportedError(f"{loss!r} measures distances, and {apart or what}", do=do)
+    if manners(loss).searches and actions is None:
+        what = f"A loss of your own has no numbers to search among, and {what}"
+        raise UnsupportedError(what, do=f'Give estimates="target", or list the {listed}')
 
 
 def check_weights(name: str, weights: ArrayLike, *, matrix: bool = False) -> Weights:
@@ -259,22 +270,16 @@ def check_weights(name: str, weights: ArrayLike, *, matrix: bool = False) -> Wei
         return check_number(name, weights, low=0.0, open_low=True)
     if array.ndim == 1 and array.size:
         if not (array >= 0).all() or np.isinf(array).any() or not array.any():
-            raise InputError(
-                f"{name} must be finite, not negative and not all zero",
-                array.tolist(),
-                "Give each component a weight of at least 0",
-            )
+            what = f"{name} must be finite, not negative and not all zero"
+            raise InputError(what, array.tolist(), "Give each component a weight of at least 0")
         return tuple(array.tolist())
     if array.ndim == 2 and matrix:
         array = check_covariance(name, array)
         if not array.any():
             raise InputError(f"{name} must not be all zero", array.tolist(), "Give some component a weight")
         return tuple(tuple(row) for row in array.tolist())
-    raise InputError(
-        f"{name} must be a number, a vector" + (" or a square matrix" if matrix else ""),
-        f"shape {array.shape}",
-        "Give one weight per component",
-    )
+    what = f"{name} must be a number, a vector" + (" or a square matrix" if matrix else "")
+    raise InputError(what, f"shape {array.shape}", "Give one weight per component")
 
 
 def show(value: Any) -> str:

@@ -44,17 +44,15 @@ class CustomLoss(BayesLoss):
     """
 
     unit = "a loss of the user's own"
+    searches = True
     function: Callable[[Any, Any], Any]
     name: str | None = None
     location_free: bool = False
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise InputError(
-                "A loss must be a function of estimate and truth",
-                self.function,
-                "Write CustomLoss(lambda estimate, truth: ...)",
-            )
+            what = "A loss must be a function of estimate and truth"
+            raise InputError(what, self.function, "Write CustomLoss(lambda estimate, truth: ...)")
         if self.name is not None and not isinstance(self.name, str):
             raise InputError("The name of a loss must be text", self.name, 'Write name="my loss"')
         super().__post_init__()
@@ -75,17 +73,13 @@ class CustomLoss(BayesLoss):
         big = np.broadcast_to(np.abs(truth) > 1e35, full)
         finite = np.isfinite(values) | (np.isposinf(values) & (big.any(axis=-1) if vector else big))
         if not finite.all():
-            raise InputError(
-                f"{self._named()} must be finite",
-                f"{int(np.sum(~finite))} of {np.size(finite)} that are not",
-                "Let the function give a number for every estimate and truth",
-            )
+            got = f"{int(np.sum(~finite))} of {np.size(finite)} that are not"
+            do = "Let the function give a number for every estimate and truth"
+            raise InputError(f"{self._named()} must be finite", got, do)
         if (values < 0).any():
-            raise InputError(
-                f"{self._named()} must not be negative",
-                f"{int(np.sum(values < 0))} of {np.size(values)} below 0",
-                "Add a constant so that a perfect estimate costs at least 0",
-            )
+            got = f"{int(np.sum(values < 0))} of {np.size(values)} below 0"
+            do = "Add a constant so that a perfect estimate costs at least 0"
+            raise InputError(f"{self._named()} must not be negative", got, do)
         return values
 
     def best(self, posterior: Posterior) -> Array:
@@ -103,9 +97,8 @@ class CustomLoss(BayesLoss):
 
         grid = scan(posterior, 17, 6.0, 25)
         if posterior.support is not None:
-            atoms = posterior.support[
-                np.unique(np.linspace(0, len(posterior.support) - 1, min(len(posterior.support), 1024)).astype(int))
-            ]
+            count = len(posterior.support)
+            atoms = posterior.support[np.unique(np.linspace(0, count - 1, min(count, 1024)).astype(int))]
             rows = np.broadcast_to(atoms.reshape((-1,) + (1,) * len(posterior.batch)), (len(atoms), *posterior.batch))
             grid = np.sort(np.concatenate([grid, rows]), axis=0)
         values = np.stack([risk(row) for row in grid])
@@ -116,11 +109,9 @@ class CustomLoss(BayesLoss):
             if not (low.any() or high.any()):
                 break
             if turn == 59:
-                raise UnsupportedError(
-                    "The expected loss falls for ever, so there is no best estimate",
-                    self._named(),
-                    "Use a loss that grows with the error, or list the allowed estimates",
-                )
+                what = "The expected loss falls for ever, so there is no best estimate"
+                do = "Use a loss that grows with the error, or list the allowed estimates"
+                raise UnsupportedError(what, self._named(), do)
             span = grid[-1] - grid[0] + (grid[-1] == grid[0])
             ends = np.where(low, grid[0] - span, grid[0]), np.where(high, grid[-1] + span, grid[-1])
             grid = np.concatenate([ends[0][None], grid, ends[1][None]])
@@ -162,11 +153,8 @@ class CustomLoss(BayesLoss):
             # Neither its text nor where it was called is told: the truth may be a confidential record.
             raise InputError(f"{self._named()} fails", failure(error), "Check the function") from None
         if value.size != 1:
-            raise InputError(
-                f"{self._named()} must give one number",
-                f"shape {value.shape}",
-                "Sum over the components of a vector, along the last axis",
-            )
+            do = "Sum over the components of a vector, along the last axis"
+            raise InputError(f"{self._named()} must give one number", f"shape {value.shape}", do)
         return float(value.reshape(()))
 
     def _named(self) -> str:
@@ -195,8 +183,5 @@ def as_loss(loss: Any) -> Loss:
         return loss
     if callable(loss):
         return cast(Loss, CustomLoss(loss))
-    raise InputError(
-        "A loss must be a loss or a function of estimate and truth",
-        loss,
-        "Use Quadratic(), Absolute(), ... or a callable",
-    )
+    what = "A loss must be a loss or a function of estimate and truth"
+    raise InputError(what, loss, "Use Quadratic(), Absolute(), ... or a callable")

@@ -41,6 +41,7 @@ class Quadratic(BayesLoss):
     error_power = 0.5
     separable = True
     second_order = True
+    measures_distance = True
 
     weights: Weights = checked(1.0, check_weights, matrix=True)
 
@@ -196,9 +197,7 @@ class Pinball(Componentwise):
 
     def parts(self, posterior: Posterior, estimate: Array) -> Value:
         above, below = posterior.above(estimate), posterior.below(estimate)
-        return Value(
-            self.q * above.value + (1 - self.q) * below.value, self.q * above.error + (1 - self.q) * below.error
-        )
+        return Value(*(self.q * a + (1 - self.q) * b for a, b in zip(above, below, strict=True)))
 
     def best(self, posterior: Posterior) -> Array:
         return posterior.quantile(self.q)
@@ -271,6 +270,10 @@ class ZeroOne(BayesLoss):
     unit = "a probability"
     tolerance: Weights = checked(0.0, _check_tolerance)
 
+    @property
+    def measures_distance(self) -> bool:
+        return bool(np.any(np.asarray(self.tolerance) > 0))
+
     def __call__(self, estimate: ArrayLike, truth: ArrayLike, *, vector: bool | None = None) -> Array:
         return super().__call__(estimate, truth, vector=isinstance(self.tolerance, tuple) if vector is None else vector)
 
@@ -289,11 +292,7 @@ class ZeroOne(BayesLoss):
 
     def _width(self, event: tuple[int, ...]) -> Any:
         # One tolerance in a list will do for a number.
-        return (
-            self.tolerance[0]
-            if isinstance(self.tolerance, tuple) and not event and len(self.tolerance) == 1
-            else self.tolerance
-        )
+        return self.tolerance if event or np.size(self.tolerance) != 1 else np.ravel(self.tolerance)[0]
 
     def phrase(self) -> str:
         return "the zero-one loss" + (f" with tolerance {show(self.tolerance)}" if self.tolerance != 0 else "")

@@ -175,11 +175,8 @@ class IntervalScore(Componentwise):
 
     def cost(self, estimate: ArrayLike, truth: ArrayLike, vector: bool) -> Array:
         if np.shape(estimate)[-1:] != (2,):
-            raise InputError(
-                "The estimate must be an interval",
-                f"shape {np.shape(estimate)}",
-                "Give (lower, upper) along the last axis",
-            )
+            do = "Give (lower, upper) along the last axis"
+            raise InputError("The estimate must be an interval", f"shape {np.shape(estimate)}", do)
         return super().cost(estimate, truth, vector)
 
     def each(self, estimate: Array, truth: Array) -> Array:
@@ -249,9 +246,6 @@ def _labels(posterior: Posterior) -> bool:
     if support is not None:
         return not posterior.event or not _simplex(support)
     if not posterior.event:
-        raise UnsupportedError(
-            "KullbackLeibler needs targets that are distributions or values of a finite set",
-            "numbers on a continuum",
-            "Use LogScore() for numbers",
-        )
+        what = "KullbackLeibler needs targets that are distributions or values of a finite set"
+        raise UnsupportedError(what, "numbers on a continuum", "Use LogScore() for numbers")
     return False

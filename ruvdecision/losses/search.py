@@ -86,12 +86,8 @@ def least_vector(posterior: Posterior, risk: Callable[[Array], float]) -> Array:
     order = np.argsort(values, kind="stable")
     best, least = starts[order[0]], values[order[0]]
     for i in order[:3]:
-        tried = minimize(
-            lambda z: risk(mean + sd * z),
-            (starts[i] - mean) / sd,
-            method="BFGS",
-            options={"gtol": 1e-9, "maxiter": 200},
-        )
+        start, ends = (starts[i] - mean) / sd, {"gtol": 1e-9, "maxiter": 200}
+        tried = minimize(lambda z: risk(mean + sd * z), start, method="BFGS", options=ends)
         if tried.fun < least:
             best, least = mean + sd * tried.x, float(tried.fun)
     for size in (0.1, 1e-3):
@@ -102,11 +98,9 @@ def least_vector(posterior: Posterior, risk: Callable[[Array], float]) -> Array:
         if tried.fun < least - 1e-14 * abs(least):
             best, least = mean + sd * tried.x, float(tried.fun)
     if np.any(np.abs(best - mean) > 1e6 * (sd + np.abs(mean))):
-        raise UnsupportedError(
-            "The expected loss falls for ever, so there is no best estimate",
-            f"an estimate of {best.tolist()}",
-            "Use a loss that grows with the error, or list the allowed estimates",
-        )
+        what = "The expected loss falls for ever, so there is no best estimate"
+        do = "Use a loss that grows with the error, or list the allowed estimates"
+        raise UnsupportedError(what, f"an estimate of {best.tolist()}", do)
     return np.asarray(best)
 
 

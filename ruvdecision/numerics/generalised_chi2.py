@@ -55,9 +55,8 @@ def cdf(x: ArrayLike, weights: ArrayLike, shifts: ArrayLike | None = None) -> Ar
         raise InputError("x must not be missing", "nan", "Give numbers")
     b = np.zeros(len(weights)) if shifts is None else np.asarray(shifts, dtype=np.float64)
     if b.shape[-1:] != weights.shape or not np.all(np.isfinite(b)):
-        raise InputError(
-            f"shifts must be finite and end in {len(weights)} entries", f"shape {b.shape}", "Give one shift per weight"
-        )
+        what = f"shifts must be finite and end in {len(weights)} entries"
+        raise InputError(what, f"shape {b.shape}", "Give one shift per weight")
     scale = float(weights.max())
     points = np.broadcast_to(x, np.broadcast_shapes(x.shape, b.shape[:-1]))
     squares = np.broadcast_to(b * b, (*points.shape, len(weights)))
@@ -182,11 +181,8 @@ def _saddle(x: Array, w: Array, squares: Array, upper: bool) -> Array:
         slope = slope * (t * (1 - 2 * t) if upper else t)
         above = value > 0
         # On the left side t falls as u grows.
-        low, high = (
-            (np.where(above, low, u), np.where(above, u, high))
-            if upper
-            else (np.where(above, u, low), np.where(above, high, u))
-        )
+        right = above == upper
+        low, high = np.where(right, low, u), np.where(right, u, high)
         step = u - value / slope
         step = np.where((step > low) & (step < high), step, (low + high) / 2)
         done = np.abs(step - u) < 1e-8

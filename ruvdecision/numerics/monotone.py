@@ -10,6 +10,8 @@ import numpy as np
 from ..errors import InputError
 from ..protocols import Array
 
+ROUNDING = 8 * float(np.finfo(float).eps)
+
 
 def apply_function(function: Callable[[Any], Any], u: Array, name: str) -> Array:
     """Call a function that takes arrays or only numbers, and give back one float per U."""
@@ -26,11 +28,9 @@ def apply_function(function: Callable[[Any], Any], u: Array, name: str) -> Array
         try:
             values[i] = _number(function(x))
         except Exception as problem:
-            raise InputError(
-                f"The function {name} fails at U = {float(x):.6g}",
-                f"{type(problem).__name__}: {problem}",
-                "Let it give back a number for every U of the map, inf where it has no bound",
-            ) from None
+            what = f"The function {name} fails at U = {float(x):.6g}"
+            do = "Let it give back a number for every U of the map, inf where it has no bound"
+            raise InputError(what, f"{type(problem).__name__}: {problem}", do) from None
     return values.reshape(u.shape)
 
 
@@ -56,11 +56,8 @@ def check_decreasing(function: Callable[[Array], Array], known: Array, what: str
         values = function(nodes)
     missing = np.isnan(values)
     if np.any(missing):
-        raise InputError(
-            f"The {what} must be a number for every U between {low:.6g} and {high:.6g}",
-            f"NaN at U = {float(nodes[missing][0]):.6g}",
-            "Choose a function that is defined there",
-        )
+        what = f"The {what} must be a number for every U between {low:.6g} and {high:.6g}"
+        raise InputError(what, f"NaN at U = {float(nodes[missing][0]):.6g}", "Choose a function that is defined there")
     # Neighbours closer than rounding may tie; anything farther apart must fall.
     far = np.diff(nodes) > 1e-9 * (high - low)
     slack = 4 * np.finfo(float).eps * np.abs(values[:-1])
@@ -68,11 +65,9 @@ def check_decreasing(function: Callable[[Array], Array], known: Array, what: str
         rises = np.where(far, ~(values[1:] < values[:-1]), values[1:] > values[:-1] + slack)
     if np.any(rises):
         i = int(np.flatnonzero(rises)[0])
-        raise InputError(
-            f"The {what} must be strictly decreasing between U = {low:.6g} and {high:.6g}",
-            f"f({nodes[i]:.6g}) = {values[i]:.6g} and f({nodes[i + 1]:.6g}) = {values[i + 1]:.6g}",
-            "Choose a function that falls as U grows, such as lambda u: 1 / (1 + u)",
-        )
+        got = " and ".join(f"f({x:.6g}) = {y:.6g}" for x, y in zip(nodes[i : i + 2], values[i : i + 2], strict=True))
+        what = f"The {what} must be strictly decreasing between U = {low:.6g} and {high:.6g}"
+        raise InputError(what, got, "Choose a function that falls as U grows, such as lambda u: 1 / (1 + u)")
 
 
 def solve_decreasing(function: Callable[[float], float], value: float) -> float:
@@ -83,11 +78,8 @@ def solve_decreasing(function: Callable[[float], float], value: float) -> float:
         raise InputError("A threshold must be a number", value, "Give a number")
     low = high = 1.0
     if np.isnan(function(1.0)):
-        raise InputError(
-            "The function of U has no value at U = 1, where the search starts",
-            np.nan,
-            "Choose a function that is defined for every positive U",
-        )
+        what = "The function of U has no value at U = 1, where the search starts"
+        raise InputError(what, np.nan, "Choose a function that is defined for every positive U")
     while function(low) < value:
         low /= 8.0
         if low < 1e-280:
@@ -100,14 +92,8 @@ def solve_decreasing(function: Callable[[float], float], value: float) -> float:
         if function(end) == value:
             return end
     # In log U: the bracket may span many decades.
-    root = brentq(
-        lambda x: _clip(function(float(np.exp(x))) - value),
-        np.log(low) - 1e-9,
-        np.log(high) + 1e-9,
-        xtol=1e-15,
-        rtol=8 * np.finfo(float).eps,
-    )
-    return float(np.exp(root))
+    gap = lambda x: _clip(function(float(np.exp(x))) - value)  # noqa: E731
+    return float(np.exp(brentq(gap, np.log(low) - 1e-9, np.log(high) + 1e-9, xtol=1e-15, rtol=ROUNDING)))
 
 
 def _below_zero(function: Callable[[float], float], value: float) -> float:
@@ -130,9 +116,7 @@ def _below_zero(function: Callable[[float], float], value: float) -> float:
             step /= 2  # a pole or the end of the domain lies between
             continue
         if here >= value:
-            return float(
-                brentq(lambda x: _clip(function(x) - value), low - step, low, xtol=1e-300, rtol=8 * np.finfo(float).eps)
-            )
+            return float(brentq(lambda x: _clip(function(x) - value), low - step, low, xtol=1e-300, rtol=ROUNDING))
         low, last, step = low - step, here, 2 * step
     return low
 

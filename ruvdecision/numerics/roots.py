@@ -76,9 +76,8 @@ def least_near(
     # Rounding must not choose between equals: the lowest candidate within it wins.
     first = np.argmax(values <= floor + 1e-13 * _size(floor), axis=0)[None]
     best, least = np.take_along_axis(candidates, first, axis=0)[0], np.take_along_axis(values, first, axis=0)[0]
-    padded = np.concatenate(
-        [np.full((1,) + values.shape[1:], np.inf), values, np.full((1,) + values.shape[1:], np.inf)]
-    )
+    wall = np.full((1,) + values.shape[1:], np.inf)
+    padded = np.concatenate([wall, values, wall])
     # Candidates may repeat; the first of a run of equals stands for all.
     valley = (values < padded[:-2]) & (values <= padded[2:])
     order = np.argsort(np.where(valley, values, np.inf), axis=0, kind="stable")

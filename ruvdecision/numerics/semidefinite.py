@@ -8,7 +8,10 @@ out negative.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from numpy.typing import NDArray
 
 from ..protocols import Array
 
@@ -36,9 +39,8 @@ def divide(x: Array, covariance: Array) -> Array:
     unit = units(covariance)
     scaled = covariance / (unit[..., :, None] * unit[..., None, :])
     # An entry without variance has nothing to say.
-    scaled = scaled + np.where(np.diagonal(scaled, axis1=-2, axis2=-1) > 0, 0.0, 1.0)[..., None] * np.eye(
-        scaled.shape[-1]
-    )
+    silent = np.diagonal(scaled, axis1=-2, axis2=-1) <= 0
+    scaled = scaled + silent[..., None] * np.eye(scaled.shape[-1])
     right = x / unit[..., None, :]
     try:
         solved = np.swapaxes(np.linalg.solve(scaled, np.swapaxes(right, -1, -2)), -1, -2)
@@ -80,9 +82,28 @@ def filtered(signal: Array, view: Array, noise: Array) -> Array:
 
 def joseph(away: Array, signal: Array, gain: Array, noise: Array) -> Array:
     """N S N' + K E K', as the square of one factor: semidefinite up to rounding on the correlation scale, too."""
-    parts = [away @ root(signal), gain @ root(noise)]
-    lead = np.broadcast_shapes(*(p.shape[:-2] for p in parts))
-    return square(np.concatenate([np.broadcast_to(p, lead + p.shape[-2:]) for p in parts], axis=-1))
+    return square(beside([away @ root(signal), gain @ root(noise)]))
+
+
+def beside(parts: Sequence[Array], axis: int = -1) -> Array:
+    """Matrices joined along their columns (or rows, -2); leading axes are broadcast."""
+    leads = {p.shape[:-2] for p in parts}
+    if len(leads) > 1:
+        lead = np.broadcast_shapes(*leads)
+        parts = [np.broadcast_to(p, lead + p.shape[-2:]) for p in parts]
+    return np.concatenate(parts, axis=axis)
+
+
+def from_blocks(rows: Sequence[Sequence[Array]]) -> Array:
+    """One matrix from its blocks, whose leading axes are broadcast."""
+    return beside([beside(row) for row in rows], axis=-2)
+
+
+def unbounded(covariance: Array, where: NDArray[np.bool_]) -> Array:
+    """The covariance with an infinite variance at the marked places, which go with nothing else."""
+    where = np.broadcast_to(where, covariance.shape[:-1])
+    found = np.where(where[..., :, None] | where[..., None, :], 0.0, covariance)
+    return np.where(where[..., :, None] & np.eye(covariance.shape[-1], dtype=bool), np.inf, found)
 
 
 def square(x: Array) -> Array:
@@ -163,9 +184,7 @@ def root_of_inverse(b: Array, lower: Array, r: Array) -> Array:
     values, vectors = np.linalg.eigh(r / (unit[..., :, None] * unit[..., None, :]))
     values = np.where(values > 1e-13 * values[..., -1:], values, 0.0)
     signal = (b.reshape(b.shape[:2] + (-1, k)) @ lower).reshape(b.shape)
-    noise = unit[..., :, None] * vectors * np.sqrt(values)[..., None, :]
-    lead = np.broadcast_shapes(signal.shape[:1], noise.shape[:1])
-    both = np.concatenate([np.broadcast_to(x, lead + x.shape[1:]) for x in (signal, noise)], axis=-1)
+    both = beside([signal, unit[..., :, None] * vectors * np.sqrt(values)[..., None, :]])
     # Judged on the correlation scale: units must not decide what counts as nothing.
     size = np.sqrt(np.sum(np.square(both), axis=-1, keepdims=True))
     size = np.where(size > 0, size, 1.0)
@@ -210,12 +229,7 @@ def snap(x: Array, scale: Array | float = 1.0) -> Array:
 
 def not_negative(x: Array) -> Array:
     """Clip the diagonal at zero."""
-    index = np.arange(x.shape[-1])
-    if np.all(x[:, index, index] >= 0):
-        return x
-    out = x.copy()
-    out[:, index, index] = np.maximum(out[:, index, index], 0.0)
-    return out
+    return np.where(np.eye(x.shape[-1], dtype=bool), np.maximum(x, 0.0), x)
 
 
 def apart(x: Array) -> Array:
@@ -228,14 +242,6 @@ def apart(x: Array) -> Array:
     impossible = np.linalg.eigvalsh(x / (root[:, :, None] * root[:, None, :]))[:, 0] < -1e-10
     known = tiny & impossible[:, None]
     return np.where((known[:, :, None] | known[:, None, :]) & ~np.eye(x.shape[-1], dtype=bool), 0.0, x)
-
-
-def fill_diagonal(x: Array, where: Array) -> Array:
-    """Put infinity on the diagonal at the marked places."""
-    out = x.copy()
-    index = np.arange(x.shape[-1])
-    out[:, index, index] = np.where(where, np.inf, out[:, index, index])
-    return out
 
 
 def correlate(z: Array, matrix: Array) -> Array:

@@ -480,15 +480,11 @@ def check_width(width: ArrayLike, event: tuple[int, ...]) -> Array:
     """Return half-widths that are not negative, one for all components or one each."""
     array = as_float_array("width", width)
     if not (array >= 0).all() or np.isinf(array).any():
-        raise InputError(
-            "width must be a finite number that is not negative", width, "Give the half-width of the window"
-        )
+        what = "width must be a finite number that is not negative"
+        raise InputError(what, width, "Give the half-width of the window")
     if array.ndim and array.shape != event:
-        raise InputError(
-            f"width must be one number or have shape {event}",
-            f"shape {array.shape}",
-            "Give one half-width per component",
-        )
+        what = f"width must be one number or have shape {event}"
+        raise InputError(what, f"shape {array.shape}", "Give one half-width per component")
     return array
 
 
@@ -499,11 +495,8 @@ def as_weight_matrix(weights: ArrayLike, event: tuple[int, ...]) -> Array:
     if array.ndim == 0:
         return np.asarray(array * np.eye(k))
     if array.shape not in ((k,), (k, k)):
-        raise InputError(
-            f"weights must fit a target of {k} component{'s' if k > 1 else ''}",
-            f"shape {array.shape}",
-            "Give one number, one weight per component, or a square matrix",
-        )
+        what = f"weights must fit a target of {k} component{'s' if k > 1 else ''}"
+        raise InputError(what, f"shape {array.shape}", "Give one number, one weight per component, or a square matrix")
     return np.diag(array) if array.ndim == 1 else array
 
 
@@ -529,9 +522,6 @@ def shaped(value: ArrayLike, shape: tuple[int, ...]) -> Array:
         try:
             array = np.broadcast_to(array, shape)
         except ValueError:
-            raise InputError(
-                f"The function must give back shape {shape}",
-                f"shape {array.shape}",
-                "Let it work on whole arrays, with the points along the first axis",
-            ) from None
+            do = "Let it work on whole arrays, with the points along the first axis"
+            raise InputError(f"The function must give back shape {shape}", f"shape {array.shape}", do) from None
     return array

@@ -67,44 +67,29 @@ class Curve(BasePosterior):
             or (grid[2:] == grid[:-2]).any()
             or grid[0] == grid[-1]
         ):
-            raise InputError(
-                "x must be at least four ascending points, none more than twice", f"shape {grid.shape}", "Sort the grid"
-            )
+            what = "x must be at least four ascending points, none more than twice"
+            raise InputError(what, f"shape {grid.shape}", "Sort the grid")
         if not 1e-60 < grid[-1] - grid[0] < 1e60:
-            raise InputError(
-                "x must span between 1e-60 and 1e60",
-                f"a span of {grid[-1] - grid[0]:.3g}",
-                "Give the numbers in other units",
-            )
+            got = f"a span of {grid[-1] - grid[0]:.3g}"
+            raise InputError("x must span between 1e-60 and 1e60", got, "Give the numbers in other units")
         if values.ndim == 0 or values.shape[-1] != len(grid):
-            raise InputError(
-                f"log_density must have shape batch + ({len(grid)},)",
-                f"shape {values.shape}",
-                "Give one log density per point",
-            )
+            what = f"log_density must have shape batch + ({len(grid)},)"
+            raise InputError(what, f"shape {values.shape}", "Give one log density per point")
         if values.size == 0:
-            raise InputError(
-                "log_density must hold at least one law", f"shape {values.shape}", "Give one log density per point"
-            )
+            what = "log_density must hold at least one law"
+            raise InputError(what, f"shape {values.shape}", "Give one log density per point")
         if np.isnan(values).any() or np.isposinf(values).any():
-            raise InputError(
-                "log_density must be numbers below infinity",
-                f"{int(np.sum(~(values < np.inf)))} others",
-                "Check the law",
-            )
+            what = "log_density must be numbers below infinity"
+            raise InputError(what, f"{int(np.sum(~(values < np.inf)))} others", "Check the law")
         named = check_finite("breaks", as_float_array("breaks", [] if breaks is None else breaks))
         if named.ndim > 1:
-            raise InputError(
-                "breaks must be a list of points",
-                f"shape {named.shape}",
-                "Name the points where the density has a kink",
-            )
+            do = "Name the points where the density has a kink"
+            raise InputError("breaks must be a list of points", f"shape {named.shape}", do)
         kinks = np.unique(named)
         inside = kinks[(kinks > grid[0]) & (kinks < grid[-1])]
         if not np.isin(inside, grid).all():
-            raise InputError(
-                "breaks must be points of the grid", f"{int(np.sum(~np.isin(inside, grid)))} others", "Put them into x"
-            )
+            got = f"{int(np.sum(~np.isin(inside, grid)))} others"
+            raise InputError("breaks must be points of the grid", got, "Put them into x")
         inside = inside[~np.isin(inside, grid[:-1][np.diff(grid) == 0])]
         rows = values.reshape(-1, len(grid)).T
         grids, pieces, lost = cut_pieces(grid, rows, inside)
@@ -112,11 +97,9 @@ class Curve(BasePosterior):
         error = float(np.max(self.splines.error + lost, initial=0.0))
         if not error < 0.01:
             times = np.clip((error / 1e-9) ** 0.125, 2.0, 20.0)
-            raise InputError(
-                "The grid is too coarse for its density",
-                f"{len(grid)} points that leave {min(error, 1.0):.2g} of the mass uncertain",
-                f"Use at least {int(np.ceil(len(grid) * times))} points, or name kinks in breaks",
-            )
+            got = f"{len(grid)} points that leave {min(error, 1.0):.2g} of the mass uncertain"
+            do = f"Use at least {int(np.ceil(len(grid) * times))} points, or name kinks in breaks"
+            raise InputError("The grid is too coarse for its density", got, do)
 
     @classmethod
     def from_pieces(cls, grids: Sequence[Array], log_densities: Sequence[Array]) -> Curve:
@@ -241,9 +224,8 @@ class Curve(BasePosterior):
             x, w, piece, hit = self._pieces_at(np.sort(cuts)[None], 0.0, graded=True)
             values[hit[0]] = 0.0
             extra = shaped(f(x[0]), x.shape[1:]) * w[0]
-            value = values.ravel() @ self._density + extra @ np.exp(
-                self.splines.shared(x[0], piece[0]) - self._log_mass
-            )
+            near = np.exp(self.splines.shared(x[0], piece[0]) - self._log_mass)
+            value = values.ravel() @ self._density + extra @ near
         return self._sure(self._back(value))
 
     def quadratic(self, weights: ArrayLike = 1.0) -> Value:
@@ -368,15 +350,7 @@ class Curve(BasePosterior):
             return Value(value, np.where(endless, 0.0, self.error) * np.where(endless, 0.0, np.abs(value)))
         return Value(value, np.broadcast_to(self.error * np.abs(value), value.shape))
 
-    def _cut(
-        self,
-        g: Pairs,
-        at: ArrayLike,
-        kinks: list[float],
-        *,
-        power: float = 0.0,
-        signed: bool = False,
-    ) -> Array:
+    def _cut(self, g: Pairs, at: ArrayLike, kinks: list[float], *, power: float = 0.0, signed: bool = False) -> Array:
         """E g(theta, at) for g with kinks at ``at`` plus those given; leading axes of ``at`` stay.
 
         With ``power`` g is |theta - at| to that power (with its sign if ``signed``), which Gauss and Jacobi's rule
@@ -412,10 +386,8 @@ class Curve(BasePosterior):
                 found.append(flat @ self._density + near)
             else:
                 mine = row[start : start + step]
-                logs = self.splines.single(x.ravel(), piece.ravel(), np.repeat(mine, x.shape[1])) - np.repeat(
-                    self._log_mass[mine], x.shape[1]
-                )
-                near = np.sum(extra * np.exp(logs).reshape(x.shape), axis=1)
+                logs = self.splines.single(x.ravel(), piece.ravel(), np.repeat(mine, x.shape[1])).reshape(x.shape)
+                near = np.sum(extra * np.exp(logs - self._log_mass[mine][:, None]), axis=1)
                 found.append(np.einsum("an,na->a", flat, self._density[:, mine]) + near)
         return np.concatenate(found).reshape(lead + self.batch)
 
@@ -430,10 +402,8 @@ class Curve(BasePosterior):
         place = np.clip(np.searchsorted(left, cuts, side="right") - 1, 0, last)
         spans = [place, place]
         if power:
-            spans = [
-                np.where(piece[np.maximum(place - 1, 0)] == piece[place], np.maximum(place - 1, 0), place),
-                np.where(piece[np.minimum(place + 1, last)] == piece[place], np.minimum(place + 1, last), place),
-            ]
+            beside = np.maximum(place - 1, 0), np.minimum(place + 1, last)
+            spans = [np.where(piece[at] == piece[place], at, place) for at in beside]
         low, high = left[spans[0]], right[spans[1]]
         fresh = np.ones(place.shape, dtype=bool)
         fresh[:, 1:] = place[:, 1:] != place[:, :-1]
@@ -450,10 +420,8 @@ class Curve(BasePosterior):
             plain, share = _legendre(_CUT)
             inside = ends[..., :-1, None] + length[..., None] * plain
             level = length[..., None] * share * np.abs(inside - cuts[..., None, None]) ** power
-            x, weights = (
-                np.where(outer[..., None, None], inside, flip),
-                np.where(outer[..., None, None], level, weights),
-            )
+            off = outer[..., None, None]
+            x, weights = np.where(off, inside, flip), np.where(off, level, weights)
         else:
             x, weights = ends[..., :-1, None] + length[..., None] * z, length[..., None] * w
             if graded:

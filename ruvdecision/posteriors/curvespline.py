@@ -135,9 +135,8 @@ def trim_pieces(
     """
     top = np.max([v.max(axis=0) for v in values], axis=0)
     if not np.isfinite(top).all():
-        raise InputError(
-            "log_density must be finite somewhere", "minus infinity throughout", "Check the law and the grid's range"
-        )
+        what = "log_density must be finite somewhere"
+        raise InputError(what, "minus infinity throughout", "Check the law and the grid's range")
     kept, pieces, lost = [], [], np.zeros(len(top))
     for grid, own in zip(grids, values, strict=True):
         inside = own - top
@@ -152,11 +151,9 @@ def trim_pieces(
         if last - first < 2 and gaps:
             first, last = 0, len(grid)
         elif (gone[first:last].any() and not gaps) or last - first < 2:
-            raise InputError(
-                "log_density must not be minus infinity inside the grid",
-                f"{int(gone[first:last].sum())} such values",
-                "Give the place where the density falls to zero twice, once with each side's value",
-            )
+            what = "log_density must not be minus infinity inside the grid"
+            do = "Give the place where the density falls to zero twice, once with each side's value"
+            raise InputError(what, f"{int(gone[first:last].sum())} such values", do)
         hidden = np.exp(np.maximum(inside[:-1], inside[1:])) * np.diff(grid)[:, None]
         lost += hidden[:first].sum(axis=0) + hidden[last - 1 :].sum(axis=0)
         kept.append(grid[first:last])

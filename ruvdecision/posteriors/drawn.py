@@ -61,15 +61,11 @@ class Drawn(BasePosterior):
             chains = check_integer("chains", chains, low=1)
             lead = 2
             if values.ndim < 2 or values.shape[0] != chains:
-                raise InputError(
-                    f"draws must have shape ({chains}, draws) + event",
-                    f"shape {values.shape}",
-                    "Put the chains along the first axis",
-                )
+                what = f"draws must have shape ({chains}, draws) + event"
+                raise InputError(what, f"shape {values.shape}", "Put the chains along the first axis")
         if values.ndim - lead not in (0, 1):
-            raise InputError(
-                "draws must be numbers or vectors", f"shape {values.shape}", "Flatten each draw to one axis"
-            )
+            what = "draws must be numbers or vectors"
+            raise InputError(what, f"shape {values.shape}", "Flatten each draw to one axis")
         head, event = values.shape[:lead], values.shape[lead:]
         if np.prod(head) < 2 or head[-1] < 1 or 0 in event:
             raise InputError("There must be at least two draws", f"shape {values.shape}", "Draw more")

@@ -43,14 +43,12 @@ class Finite(BasePosterior):
     def __init__(self, values: ArrayLike, probabilities: ArrayLike) -> None:
         states = check_finite("values", as_float_array("values", values))
         if states.ndim not in (1, 2) or 0 in states.shape:
-            raise InputError(
-                "values must have shape (states,) or (states, k)", f"shape {states.shape}", "Give one value per state"
-            )
+            what = "values must have shape (states,) or (states, k)"
+            raise InputError(what, f"shape {states.shape}", "Give one value per state")
         array = as_float_array("probabilities", probabilities)
         if array.ndim == 0:
-            raise InputError(
-                f"probabilities must have {len(states)} entries", "one number", "Give one probability per value"
-            )
+            what = f"probabilities must have {len(states)} entries"
+            raise InputError(what, "one number", "Give one probability per value")
         chances = check_probabilities("probabilities", array, len(states))
         self.__dict__.update(vars(self.of(states, chances)))
 

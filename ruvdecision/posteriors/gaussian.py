@@ -50,11 +50,9 @@ class Gaussian(BasePosterior):
     def __init__(self, mean: ArrayLike, cov: ArrayLike) -> None:
         location, covariances = as_float_array("mean", mean), as_float_array("cov", cov)
         if location.ndim < 1 or covariances.ndim < 2 or covariances.shape[-2:] != location.shape[-1:] * 2:
-            raise InputError(
-                "mean must have shape batch + (k,) and cov batch + (k, k)",
-                f"shapes {location.shape} and {covariances.shape}",
-                "Use Gaussian.scalar(mean, var) for numbers",
-            )
+            what = "mean must have shape batch + (k,) and cov batch + (k, k)"
+            got = f"shapes {location.shape} and {covariances.shape}"
+            raise InputError(what, got, "Use Gaussian.scalar(mean, var) for numbers")
         covariances = check_covariances("cov", covariances)
         self.__dict__.update(vars(self._checked(location, covariances, location.shape[-1:])))
 
@@ -64,28 +62,22 @@ class Gaussian(BasePosterior):
         location, variances = as_float_array("mean", mean), as_float_array("var", var)
         # One pass over the array: NaN fails the comparison too.
         if not (variances >= 0).all():
-            raise InputError(
-                "var must be a number that is not negative",
-                _worst(variances),
-                "A point mass has var=0, a flat law var=inf",
-            )
+            do = "A point mass has var=0, a flat law var=inf"
+            raise InputError("var must be a number that is not negative", _worst(variances), do)
         return cls._checked(location, variances, ())
 
     @classmethod
     def _checked(cls, location: Array, covariances: Array, event: tuple[int, ...]) -> Gaussian:
         if not np.isfinite(location).all():
-            raise InputError(
-                "mean must be finite", _worst(location), "A flat law has any finite mean and an infinite variance"
-            )
+            do = "A flat law has any finite mean and an infinite variance"
+            raise InputError("mean must be finite", _worst(location), do)
         lead = location.shape[:-1] if event else location.shape
         try:
             batch = np.broadcast_shapes(lead, covariances.shape[:-2] if event else covariances.shape)
         except ValueError:
-            raise InputError(
-                "The leading shapes of mean and covariance must agree",
-                f"shapes {location.shape} and {covariances.shape}",
-                "Give one covariance per mean, or one for all",
-            ) from None
+            what = "The leading shapes of mean and covariance must agree"
+            got = f"shapes {location.shape} and {covariances.shape}"
+            raise InputError(what, got, "Give one covariance per mean, or one for all") from None
         return cls._of(location=location, covariances=covariances, event=event, batch=batch)
 
     # -- shape and place -----------------------------------------------------------------------------
@@ -141,18 +133,16 @@ class Gaussian(BasePosterior):
     def log_density(self, at: ArrayLike) -> Array:
         """Log density; on a point mass infinite at the point and minus infinite elsewhere."""
         gap = np.asarray(at, dtype=np.float64) - self.location
-        gap, covariances = (
-            (gap, self.covariances) if self.event else (gap[..., None], self.covariances[..., None, None])
-        )
+        covariances = self.covariances if self.event else self.covariances[..., None, None]
+        gap = gap if self.event else gap[..., None]
         lower = lower_root(np.where(np.isinf(covariances), 0.0, covariances))
         return np.asarray(triangular_log_density(gap, lower, np.isinf(np.diagonal(covariances, axis1=-2, axis2=-1))))
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         z = rng.standard_normal((size,) + self.batch + self.event)
         if not np.isfinite(self.var()).all():
-            raise InputError(
-                "A law of infinite variance cannot be sampled", "an infinite variance", "Use a proper prior"
-            )
+            what = "A law of infinite variance cannot be sampled"
+            raise InputError(what, "an infinite variance", "Use a proper prior")
         if not self.event:
             return np.asarray(self.location + self.sd * z)
         return np.asarray(self.location + np.einsum("...ij,...j->...i", lower_root(self.covariances), z))
@@ -174,18 +164,13 @@ class Gaussian(BasePosterior):
         infinite = np.isinf(self.covariances)
         if infinite.any():
             hit = np.broadcast_to(infinite.any(axis=(-2, -1)), self.batch)
-            return normal.limit(
-                lambda big: self._checked(
-                    self.location, np.where(infinite, big**2, self.covariances), self.event
-                ).expect(f),
-                hit,
-            )
+            wide = lambda big: np.where(infinite, big**2, self.covariances)  # noqa: E731
+            return normal.limit(lambda big: self._checked(self.location, wide(big), self.event).expect(f), hit)
         lower, means = lower_root(self.covariances), []
         for z in normal.sobol_points(self.event[0], _POINTS):
             z = z.reshape((_POINTS,) + (1,) * len(self.batch) + self.event)
-            theta = np.broadcast_to(
-                self.location + np.einsum("...ij,...j->...i", lower, z), (_POINTS,) + self.batch + self.event
-            )
+            theta = self.location + np.einsum("...ij,...j->...i", lower, z)
+            theta = np.broadcast_to(theta, (_POINTS,) + self.batch + self.event)
             means.append(np.mean(shaped(f(theta), theta.shape[:-1]), axis=0))
         value = normal.scrambled_mean(means)
         point = np.broadcast_to(~np.any(self.covariances, axis=(-2, -1)), self.batch)
@@ -213,8 +198,7 @@ class Gaussian(BasePosterior):
         if not self.event:
             return self._exact(normal.outside(self.location - np.asarray(at), self.sd, width))
         value = normal.outside_box(self.location - np.asarray(at), self.covariances, width)
-        shape = np.broadcast_shapes(value.value.shape, self.batch)
-        return Value(np.broadcast_to(value.value, shape), np.broadcast_to(value.error, shape))
+        return value.over(*np.broadcast_shapes(value.value.shape, self.batch))
 
     def log_mgf(self, t: float, *, centred: bool = False) -> Value:
         half = 0.5 * t**2 * self.var() if t else np.zeros(self.batch + self.event)
@@ -240,9 +224,8 @@ class Gaussian(BasePosterior):
     @cached_property
     def sd(self) -> Array:
         """Standard deviations, to be broadcast to ``batch + event``."""
-        return np.asarray(
-            np.sqrt(np.diagonal(self.covariances, axis1=-2, axis2=-1) if self.event else self.covariances)
-        )
+        variances = np.diagonal(self.covariances, axis1=-2, axis2=-1) if self.event else self.covariances
+        return np.asarray(np.sqrt(variances))
 
     def _full(self, value: Array) -> Array:
         return np.broadcast_to(value, np.broadcast_shapes(value.shape, self.batch + self.event))
@@ -259,28 +242,23 @@ def check_covariances(name: str, covariances: Array) -> Array:
         raise InputError(f"{name} must have no negative or missing variance", _worst(diagonal), "Check its diagonal")
     off = np.where(np.eye(k, dtype=bool), 0.0, covariances)
     if not np.isfinite(off).all():
-        raise InputError(
-            f"{name} must have finite covariances", _worst(off), "Only variances, on the diagonal, may be infinite"
-        )
+        do = "Only variances, on the diagonal, may be infinite"
+        raise InputError(f"{name} must have finite covariances", _worst(off), do)
     infinite = np.isinf(diagonal)
     root = np.sqrt(np.where((diagonal > 0) & ~infinite, diagonal, 1.0))
     # The correlation scale: units must not decide what counts as symmetric or semidefinite.
     scaled = off / (root[..., :, None] * root[..., None, :])
     scaled = np.where(infinite[..., :, None] | infinite[..., None, :], 0.0, scaled)
     if np.max(np.abs(scaled - np.swapaxes(scaled, -1, -2)), initial=0.0) > 1e-9:
-        raise InputError(
-            f"{name} must be symmetric", _show_first(covariances), f"Use ({name} + {name}.T) / 2 if it should be"
-        )
+        do = f"Use ({name} + {name}.T) / 2 if it should be"
+        raise InputError(f"{name} must be symmetric", _show_first(covariances), do)
     corner = scaled + np.eye(k) * (np.where(diagonal > 0, 1.0, 0.0) + 1e-9)[..., None, :]
     try:
         np.linalg.cholesky(corner)
     except np.linalg.LinAlgError:
         lowest = float(np.min(np.linalg.eigvalsh(corner))) - 1e-9
-        raise InputError(
-            f"{name} must be positive semidefinite",
-            f"smallest eigenvalue {lowest:.3g}",
-            "Check signs and sizes of its covariances",
-        ) from None
+        do = "Check signs and sizes of its covariances"
+        raise InputError(f"{name} must be positive semidefinite", f"smallest eigenvalue {lowest:.3g}", do) from None
     return covariances
 
 

@@ -87,11 +87,8 @@ class Mixture(BasePosterior):
         if chains is not None:
             chains = check_integer("chains", chains, low=1)
             if not sampled or count % chains:
-                raise InputError(
-                    f"chains must divide the {count} draws, and only sampled parts have chains",
-                    chains,
-                    "Lay chains of one length end to end, and write sampled=True",
-                )
+                what = f"chains must divide the {count} draws, and only sampled parts have chains"
+                raise InputError(what, chains, "Lay chains of one length end to end, and write sampled=True")
         self.__dict__.update(vars(self._with(parts, _shares(weights, parts.batch), sampled, chains)))
 
     @classmethod
@@ -255,9 +252,8 @@ class Mixture(BasePosterior):
     def quadratic(self, weights: ArrayLike = 1.0) -> Value:
         if np.ndim(weights) == 0:
             square = np.square(self._gap) + self.parts.var()
-            return self._mean_with_error(
-                float(np.asarray(weights)) * (square.sum(axis=-1) if self.event else square), 0.0, joint=True
-            )
+            square = square.sum(axis=-1) if self.event else square
+            return self._mean_with_error(float(np.asarray(weights)) * square, 0.0, joint=True)
         matrix = as_weight_matrix(weights, self.event)
         gap = self._gap if self.event else self._gap[..., None]
         between = np.einsum("...i,ij,...j->...", gap, matrix, gap)
@@ -522,11 +518,8 @@ def _shares(weights: ArrayLike | None, batch: tuple[int, ...]) -> Array:
         return np.full(batch[-1], 1.0 / batch[-1])
     array = check_finite("weights", as_float_array("weights", weights))
     if array.ndim == 0 or array.ndim > len(batch) or array.shape != batch[len(batch) - array.ndim :]:
-        raise InputError(
-            f"weights must have shape {batch[-1:]}" + (f" or {batch}" if len(batch) > 1 else ""),
-            f"shape {array.shape}",
-            "Give one weight per part",
-        )
+        what = f"weights must have shape {batch[-1:]}" + (f" or {batch}" if len(batch) > 1 else "")
+        raise InputError(what, f"shape {array.shape}", "Give one weight per part")
     top = array.max(axis=-1, keepdims=True)
     if np.any(array < 0) or not top.all():
         raise InputError("weights must not be negative, nor all zero", float(array.min()), "Give one weight per part")

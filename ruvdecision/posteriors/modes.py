@@ -74,11 +74,9 @@ def best_box(points: Array, weights: Array, width: Array, budget: int = 200_000)
         axis, active, centre = stack.pop()
         visits += 1
         if visits > budget:
-            raise UnsupportedError(
-                "The most probable box of so many points in so many dimensions cannot be found exactly",
-                f"{points.shape[0]} values of {k} components",
-                'Use ZeroOne() without tolerance, or restrict the estimates to "target"',
-            )
+            what = "The most probable box of so many points in so many dimensions cannot be found exactly"
+            do = 'Use ZeroOne() without tolerance, or restrict the estimates to "target"'
+            raise UnsupportedError(what, f"{points.shape[0]} values of {k} components", do)
         if weights[active].sum() <= best_mass * (1 + 1e-12):
             continue
         if axis == k:
@@ -135,12 +133,8 @@ def highest_point(law: Posterior, peaks: Array, weights: Array) -> Array:
     sd = np.sqrt(np.where(np.isfinite(var) & (var > 0), var, 1.0))
     found = []
     for start in starts[np.argsort(-heights, kind="stable")[:3]]:
-        tried: Any = minimize(
-            lambda z, x=start: -float(law.log_density(x + sd * z)),
-            np.zeros(len(sd)),
-            method="BFGS",
-            options={"gtol": 1e-7},
-        )
+        depth = lambda z, x=start: -float(law.log_density(x + sd * z))  # noqa: E731
+        tried: Any = minimize(depth, np.zeros(len(sd)), method="BFGS", options={"gtol": 1e-7})
         found.append((float(tried.fun), start + sd * tried.x))
     return np.asarray(min(found, key=lambda pair: pair[0])[1])
 
@@ -153,15 +147,10 @@ def best_box_near(law: Posterior, peaks: Array, width: Array, tries: int) -> Arr
     scale = np.where(np.isfinite(scale), scale, 1.0 + width)
     found = []
     for start in starts:
-        options = {
-            "initial_simplex": np.concatenate([start[None], start + 0.25 * np.diag(scale)]),
-            "xatol": 1e-9 * float(scale.max()),
-            "fatol": 1e-14,
-            "maxfev": 400 * len(start),
-        }
-        tried: Any = minimize(
-            lambda at: float(law.outside(at, width).value), start, method="Nelder-Mead", options=options
-        )
+        simplex = np.concatenate([start[None], start + 0.25 * np.diag(scale)])
+        ends = {"xatol": 1e-9 * float(scale.max()), "fatol": 1e-14, "maxfev": 400 * len(start)}
+        miss = lambda at: float(law.outside(at, width).value)  # noqa: E731
+        tried: Any = minimize(miss, start, method="Nelder-Mead", options={"initial_simplex": simplex, **ends})
         found.append((float(tried.fun), tried.x))
     return np.asarray(min(found, key=lambda pair: pair[0])[1])
 

@@ -141,11 +141,9 @@ def _standard(d: ArrayLike, s: ArrayLike) -> tuple[Array, Array, Array]:
         z = d / s
     # Point masses and infinite variances are filled in at the end, so any z will do for them.
     bad = ~np.isfinite(z) | (s == 0)
-    return (
-        d,
-        s,
-        np.where(bad, np.where(np.isposinf(s) | np.isnan(z), 0.0, np.clip(z, -1e150, 1e150)), z) if np.any(bad) else z,
-    )
+    if np.any(bad):
+        z = np.where(bad, np.where(np.isposinf(s) | np.isnan(z), 0.0, np.clip(z, -1e150, 1e150)), z)
+    return d, s, z
 
 
 def _ends(value: Array, s: Array, zero: ArrayLike, infinite: ArrayLike) -> Array:
@@ -191,8 +189,7 @@ def expectation(f: Callable[[Array], Array], mean: Array, sd: Array, at: Array |
     shape = np.broadcast_shapes(mean.shape, sd.shape)
     if np.any(np.isinf(sd)):
         return limit(
-            lambda big: expectation(f, mean, np.where(np.isinf(sd), big, sd), at),
-            np.broadcast_to(np.isinf(sd), shape),
+            lambda big: expectation(f, mean, np.where(np.isinf(sd), big, sd), at), np.broadcast_to(np.isinf(sd), shape)
         )
     edges = np.broadcast_to(_PANELS.reshape((-1,) + (1,) * len(shape)), (len(_PANELS),) + shape)
     if at is not None:
@@ -272,16 +269,11 @@ def _pair(d: Array, cov: Array, width: Array, alone: Array) -> Value:
     safe = np.where(sd > 0, sd, 1.0)
     rho = np.clip(cov[..., 0, 1] / (safe[..., 0] * safe[..., 1]), -1.0, 1.0)
     # The determinant on its own keeps digits that 1 - rho**2 has lost.
-    rest = np.sqrt(np.maximum(cov[..., 0, 0] * cov[..., 1, 1] - cov[..., 0, 1] ** 2, 0.0)) / (
-        safe[..., 0] * safe[..., 1]
-    )
+    determinant = np.maximum(cov[..., 0, 0] * cov[..., 1, 1] - cov[..., 0, 1] ** 2, 0.0)
+    rest = np.sqrt(determinant) / (safe[..., 0] * safe[..., 1])
     low, high = (-width - d) / safe, (d - width) / safe
-    both = (
-        _orthant(low[..., 0], low[..., 1], rho, rest)
-        + _orthant(high[..., 0], high[..., 1], rho, rest)
-        + _orthant(low[..., 0], high[..., 1], -rho, rest)
-        + _orthant(high[..., 0], low[..., 1], -rho, rest)
-    )
+    corners = ((low, low, rho), (high, high, rho), (low, high, -rho), (high, low, -rho))
+    both = sum(_orthant(a[..., 0], b[..., 1], r, rest) for a, b, r in corners)
     union = alone[..., 0] + alone[..., 1] - both
     union = np.maximum(union, np.max(alone, axis=-1))
     # A component without variance is a matter of yes or no.

@@ -195,11 +195,8 @@ class SharedNodes:
             curved = (reach != 0)[:, None]
             # Beside a kink nodes crowd towards it: x = origin + reach u^3 takes the edge off any power.
             x = np.where(curved, origin[:, None] + reach[:, None] * u**3, u)
-            step = (
-                0.5
-                * (stop - start)[:, None]
-                * np.where(curved, 3 * np.abs(reach / self.unit)[:, None] * u**2, 1.0 / self.unit)
-            )
+            stretch = np.where(curved, 3 * np.abs(reach / self.unit)[:, None] * u**2, 1.0 / self.unit)
+            step = 0.5 * (stop - start)[:, None] * stretch
             values = shaped(f(x.reshape(-1)), (x.size,)).reshape(x.shape)
             if not np.isfinite(values).all():
                 return None
@@ -283,9 +280,8 @@ class Sorted:
         total += float(np.sum(self.weights**2 * 2 * self.sds / np.sqrt(np.pi)))
         index = np.arange(len(self.means))
         # Each component looks as far as its own sd and the largest one call for.
-        reach = (
-            np.searchsorted(self.means, self.means + _REACH * np.hypot(self.sds, self.sds.max()), side="right") - index
-        )
+        far = self.means + _REACH * np.hypot(self.sds, self.sds.max())
+        reach = np.searchsorted(self.means, far, side="right") - index
         for offset in range(1, int(reach.max())):
             index = index[reach[index] > offset]
             d, s = self.means[index + offset] - self.means[index], np.hypot(self.sds[index], self.sds[index + offset])
@@ -380,10 +376,8 @@ class Sorted:
         order = np.argsort(flat, kind="stable")
         points = flat[order]
         far = reach * float(self.sds.max())
-        first, last = (
-            np.searchsorted(self.means, points - far, side="left"),
-            np.searchsorted(self.means, points + far, side="right"),
-        )
+        first = np.searchsorted(self.means, points - far, side="left")
+        last = np.searchsorted(self.means, points + far, side="right")
         sums = np.zeros(len(points))
         at = 0
         while at < len(points):

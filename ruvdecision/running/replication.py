@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..protocols import Array
+from ..protocols import Array, Value
 
 REPLICATES = 100
 """Releases that are drawn when an uncertainty depends on the release and nothing else was asked for."""
@@ -46,6 +46,12 @@ def replicate_error(values: Array) -> Array:
     infinite = np.isinf(values).any(axis=0)
     spread = np.where(infinite, 0.0, values).std(axis=0, ddof=1)
     return np.asarray(spread / np.sqrt(len(values)))
+
+
+def mean_of_replicates(each: Value) -> Value:
+    """Mean of numbers with the error that their spread shows; of a single one its own error."""
+    error = replicate_error(each.value) if len(each.value) > 1 else each.error[0]
+    return Value(np.asarray(each.value.mean()), np.asarray(error))
 
 
 class Watched(np.random.Generator):

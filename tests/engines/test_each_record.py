@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 from ruvdecision.analyses.record_risk import record_risk
 from ruvdecision.beliefs import FiniteBelief, NormalBelief
 from ruvdecision.engines import Exact, Problem, pick, plan_for
-from ruvdecision.engines.every_record import Each, EveryRecord, aim_at, every_record
+from ruvdecision.engines.every_record import Each, EveryRecord, aim_at, every_record as of_rows, rows_of
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.evaluate import evaluate, posterior
 from ruvdecision.losses import Absolute, LogScore, Quadratic, ZeroOne
@@ -40,6 +40,12 @@ def one_by_one(user: Any, masks: Any, **options: Any) -> Any:
         one = aim_at(user, j)
         found.append(pick("auto", one, masks, options.get("data")).solve(one, masks, **options).uncertainty)
     return np.stack(found, axis=1)
+
+
+def every_record(user: Any, masks: Any, engine: Any = "auto", **options: Any) -> Each:
+    """U of every record at once."""
+    problem = Problem.of(user, masks, **options)
+    return of_rows(engine, problem, rows_of(problem.user, problem.data))
 
 
 def root(seed: int) -> np.random.SeedSequence:
@@ -358,7 +364,7 @@ def test_the_error_of_the_riskiest_record_is_the_largest_among_those_that_may_be
         np.full(3, 4.0),
         ["exact"] * 2,
     )
-    monkeypatch.setattr("ruvdecision.engines.every_record._every_record", lambda *_: each)
+    monkeypatch.setattr("ruvdecision.engines.every_record.every_record", lambda *_: each)
     user = User(replace(BELIEF, records=3), EachRecord(), Quadratic())
     (found,) = plan_for("auto", Problem.of(user, [Noise(sd=1.0), Noise(sd=2.0)])).run()
     np.testing.assert_allclose(found.uncertainty, [1.0, 1.0])

@@ -18,8 +18,8 @@ from ruvdecision.beliefs import FiniteBelief, NormalBelief
 from ruvdecision.engines import Problem, plan_for
 from ruvdecision.engines.normal.affine import log_density
 from ruvdecision.engines.normal.conditioning import Conditioned
-from ruvdecision.engines.normal.mixture import NormalMixture
 from ruvdecision.engines.normal.releases import channel_of
+from ruvdecision.engines.normal.wrong_belief import NormalMixture
 from ruvdecision.engines.wrong_belief import WrongBelief
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.losses import Absolute, LogScore, Quadratic, ZeroOne

@@ -487,8 +487,9 @@ def test_models_in_pymc_agree_with_the_normal_beliefs_that_they_are() -> None:
     normal = solve(User(twins[0], Record(0), Quadratic(), truth=twins[1]), mask, data=data, seed=root(1), replicates=3)
     assert sampled.uncertainty[0] == pytest.approx(normal.uncertainty[0], rel=1e-5)
     assert sampled.before == pytest.approx(normal.before, rel=1e-5)
-    each = every_record(User(own, Record(0), Quadratic()), [mask], data=data, seed=root(1))
-    plain = every_record(User(twins[0], Record(0), Quadratic()), [mask], data=data)
+    users = [User(own, Record(0), Quadratic()), User(twins[0], Record(0), Quadratic())]
+    rows = np.arange(len(data))
+    each, plain = (every_record("auto", Problem.of(u, [mask], data=data, seed=root(1)), rows) for u in users)
     np.testing.assert_allclose(each.uncertainty, plain.uncertainty, rtol=1e-5)
 
 

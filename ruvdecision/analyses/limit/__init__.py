@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from ...beliefs.finite import FiniteBelief
@@ -29,7 +30,6 @@ from .files import FileProgramme, file_programme
 from .normal import Best, NormalTwoUsers, normal_users
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
     from ...maps.rumap import RUMap
@@ -107,8 +107,6 @@ class Limit:
 
     def to_dataframe(self) -> pd.DataFrame:
         """One row per risk bound."""
-        import pandas as pd
-
         return pd.DataFrame(
             {
                 "max_risk": self.max_risk,
@@ -127,8 +125,6 @@ class Limit:
 
         The limit is computed anew at the map's risks, for the same users and the same ``statistic``.
         """
-        import pandas as pd
-
         if rumap.risk_score != self.risk_score or rumap.utility_score != self.utility_score:
             got = " and ".join(f"{m.risk_score.name}, {m.utility_score.name}" for m in (rumap, self))
             do = "Give ruv.limit the risk= and utility= of the map"

@@ -17,12 +17,12 @@ from ...masks.base import Mask
 from ...masks.mechanism import Mechanism
 from ...masks.stochastic import Stochastic
 from ...posteriors import Finite
-from ...protocols import Array
+from ...protocols import Array, Ints
 from ...users.user import User
 from .estimates import UserOverFiles
 from .mixtures import Mixtures
 from .normal import Best, normal_users
-from .programme import Ints, Programme, TwoUsers
+from .programme import Programme, TwoUsers
 
 Label = float | tuple[float, ...]
 """The scientist's estimate that an output stands for."""

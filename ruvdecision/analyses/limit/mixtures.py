@@ -14,8 +14,8 @@ import numpy as np
 
 from ...numerics.semidefinite import symmetric_root
 from ...posteriors.base import as_weight_matrix
-from ...protocols import Array
-from .programme import TOLERANCE, BestMechanism, Ints, TwoUsers, solve_columns
+from ...protocols import Array, Ints
+from .programme import TOLERANCE, BestMechanism, TwoUsers, solve_columns
 
 ROUNDS = 400
 PIECES = 8
@@ -176,10 +176,8 @@ class Mixtures:
             if not open_.any():
                 return np.zeros((0, len(self.chance))), min(done, float(value.min()))
             # The rest of the intervals hold nothing that pays.
-            pair, (low, high, at_low, at_high, share, value) = (
-                pair[open_],
-                (v[open_] for v in (low, high, at_low, at_high, share, value)),
-            )
+            pair = pair[open_]
+            low, high, at_low, at_high, share, value = (v[open_] for v in (low, high, at_low, at_high, share, value))
             here = self._along(pair, share)
             real = here + (a[pair] * share + b[pair]) * share + c[pair]
             if real.min() < -0.2 * TOLERANCE and real.min() < 0.5 * value.min():

@@ -18,15 +18,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, linprog
 from scipy.sparse import coo_array, csc_array, csr_array
 
 from ...errors import RuvError
-from ...protocols import Array
+from ...protocols import Array, Ints
 from .estimates import UserOverFiles, estimates_for
-
-Ints = NDArray[np.int64]
 
 ROUNDS = 150
 FEW = 12

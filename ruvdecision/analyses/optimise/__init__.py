@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Unpack
 
 import numpy as np
 
 from ...checks import as_seed_sequence, check_choice, check_integer, check_number
 from ...decide.probability import cumulative
+from ...engines.base import Progress, part_of
 from ...errors import InfeasibleError, InputError
 from ...evaluate import Role, Setting, check_setting
 from ...maps.rumap import RUMap
@@ -127,11 +127,9 @@ def optimise(
             best: list[Optimum] = []
             missed: list[_Missed] = []
             for i, part in enumerate(parts):
-                on_progress = partial(
-                    _update_bar, bar, (k + i / len(parts)) / len(families), len(parts) * len(families)
-                )
+                watch = part_of(bar.update, k * len(parts) + i, len(parts) * len(families))
                 try:
-                    best.append(_solve(Objective(part, numbers, confidence), how, root, on_progress))
+                    best.append(_solve(Objective(part, numbers, confidence), how, root, watch))
                 except _Missed as error:
                     missed.append(error)
             numbers.finish()
@@ -157,19 +155,13 @@ def _order(optimum: Optimum) -> tuple[float, float]:
     return -optimum.utility, optimum.risk
 
 
-def _update_bar(bar: Bar, start: float, parts: int, share: float) -> None:
-    bar.update(start + share / parts)
-
-
 class _Missed(InfeasibleError):
     """No mask of a part of a family is allowed; ``least`` is the least risk that was found."""
 
     least: float = np.inf
 
 
-def _solve(
-    objective: Objective, search: Search, root: np.random.SeedSequence, on_progress: Callable[[float], object]
-) -> Optimum:
+def _solve(objective: Objective, search: Search, root: np.random.SeedSequence, on_progress: Progress) -> Optimum:
     """The best mask of one part of a family."""
     evaluator, names = objective.evaluator, objective.names
     limit = evaluator.max_risk
@@ -234,11 +226,9 @@ def _why_none(objective: Objective, limit: float) -> _Missed:
         return _Missed("No release that was tried has converged", got, "Sample longer")
     demanded = " with the confidence demanded" if objective.margin and objective.errors else ""
     least = evaluator.risk_of(safest.safety)
-    error = _Missed(
-        f"No mask of the family has risk {limit:g} or less{demanded}",
-        f"at least {least:.6g}, at {objective.label(safest.values) or 'its only mask'}",
-        "Raise max_risk, widen the bounds or use another family",
-    )
+    what = f"No mask of the family has risk {limit:g} or less{demanded}"
+    got = f"at least {least:.6g}, at {objective.label(safest.values) or 'its only mask'}"
+    error = _Missed(what, got, "Raise max_risk, widen the bounds or use another family")
     error.least = least
     return error
 

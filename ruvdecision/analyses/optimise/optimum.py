@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from ...masks.base import Mask, show_number
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -79,8 +77,6 @@ class Optimum:
 
     def to_dataframe(self) -> pd.DataFrame:
         """One row per family that was searched, the best one first."""
-        import pandas as pd
-
         rows = []
         for one in self.contenders or (Contender(self.family, self),):
             best = vars(one.optimum) if one.optimum is not None else {"release": ""}

@@ -6,9 +6,9 @@ Boundaries are found by bracketed roots, edges of the box one by one, the inside
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -28,8 +28,7 @@ EDGES = 6
 
 def search_exactly(objective: Objective, starts: int, seed: np.random.SeedSequence) -> list[Candidate]:
     """Candidates for the best point of a family of one parameter or several."""
-    names = objective.names
-    return lines(objective, [({}, names[0])]) if len(names) == 1 else several(objective, starts, seed)
+    return lines(objective, [(np.zeros(1), 0)]) if len(objective.names) == 1 else several(objective, starts, seed)
 
 
 def in_step(ask: Ask, searches: Sequence[Callable[[Ask], Any]]) -> list[Any]:
@@ -76,13 +75,10 @@ def in_step(ask: Ask, searches: Sequence[Callable[[Ask], Any]]) -> list[Any]:
         return [end.result() for end in ends]
 
 
-Fixed = Mapping[str, float]
-
-
-def lines(objective: Objective, edges: Sequence[tuple[Fixed, str]]) -> list[Candidate]:
-    """Candidates along one parameter, the others fixed, for several such edges: ends, crossings, inner optima."""
-    ways = [partial(_along, objective, fixed, objective.names.index(free)) for fixed, free in edges]
-    grids = [search_grid(*objective.box[objective.names.index(free)]) for _, free in edges]
+def lines(objective: Objective, edges: Sequence[tuple[Array, int]]) -> list[Candidate]:
+    """Candidates along one parameter from some corner, for several such edges: ends, crossings, inner optima."""
+    ways = [partial(_along, corner, free) for corner, free in edges]
+    grids = [search_grid(*objective.box[free]) for _, free in edges]
     points = iter(objective.points(np.concatenate([at(grid) for at, grid in zip(ways, grids, strict=True)])))
     found: list[Candidate] = []
     searches: list[Callable[[Ask], Candidate | None]] = []
@@ -100,11 +96,10 @@ def lines(objective: Objective, edges: Sequence[tuple[Fixed, str]]) -> list[Cand
     return found + objective.allowed_of([p for p in in_step(objective.points, searches) if p is not None])
 
 
-def _along(objective: Objective, fixed: Fixed, index: int, x: float | Array) -> Array:
+def _along(corner: Array, free: int, x: float | Array) -> Array:
     """Parameter vectors that differ in one parameter."""
-    values = np.empty((np.size(x), len(objective.names)))
-    for i, name in enumerate(objective.names):
-        values[:, i] = np.atleast_1d(x) if i == index else fixed[name]
+    values = np.tile(corner, (np.size(x), 1))
+    values[:, free] = x
     return values
 
 
@@ -143,11 +138,8 @@ def several(objective: Objective, starts: int, seed: np.random.SeedSequence) -> 
     d = len(objective.names)
     # Every edge of the box; of a box with too many those that start at its lowest corner.
     corners = list(itertools.product((0, 1), repeat=d - 1)) if d <= EDGES else [(0,) * (d - 1)]
-    edges: list[tuple[Fixed, str]] = []
-    for free, corner in itertools.product(range(d), corners):
-        others = [i for i in range(d) if i != free]
-        fixed = {objective.names[i]: objective.box[i][c] for i, c in zip(others, corner, strict=True)}
-        edges.append((fixed, objective.names[free]))
+    ends = np.array(objective.box)
+    edges = [(ends[range(d), np.insert(c, f, 0)], f) for f, c in itertools.product(range(d), corners)]
     found = lines(objective, edges)
     box = UnitBox(objective.box, [objective.half_way(j, search_grid(*objective.box[j])) for j in range(d)])
     unit = as_generator(seed).random((max(64, 16 * d), d))
@@ -226,12 +218,7 @@ def descend(ask: Ask, objective: Objective, start: Array, box: UnitBox) -> list[
     def both(t: Array) -> tuple[Array, Array]:
         step = 1e-6
         low, high = np.clip(t - step, 0, 1), np.clip(t + step, 0, 1)
-        rows = [t]
-        for j in range(d):
-            for end in (low, high):
-                moved = t.copy()
-                moved[j] = end[j]
-                rows.append(moved)
+        rows = [t, *(np.where(np.arange(d) == j, end, t) for j in range(d) for end in (low, high))]
         points = ask(box.values(np.array(rows)))
         safety, loss = np.array([p.safety for p in points]), np.array([p.loss for p in points])
         width = high - low
@@ -245,14 +232,11 @@ def descend(ask: Ask, objective: Objective, start: Array, box: UnitBox) -> list[
             slope_safety = (safety[2::2] - safety[1::2]) / width / unit
         return values, np.nan_to_num(np.stack([slope_loss, slope_safety]), nan=0.0, posinf=1e6, neginf=-1e6)
 
-    memory: dict[bytes, tuple[Array, Array]] = {}
+    kept = cache(lambda key: both(np.frombuffer(key)))
 
     def remembered(t: Array) -> tuple[Array, Array]:
-        t = np.clip(t, 0.0, 1.0)
-        key = t.tobytes()
-        if key not in memory:
-            memory[key] = both(t)
-        return memory[key]
+        found: tuple[Array, Array] = kept(np.clip(t, 0.0, 1.0).tobytes())
+        return found
 
     result = minimize(
         lambda t: remembered(t)[0][0],

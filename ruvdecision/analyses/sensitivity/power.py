@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...beliefs.pymc import PyMCBelief
-from ...checks import check_list, check_number
+from ...checks import Data, check_list, check_number
 from ...engines import Sampling
 from ...engines.pymc.sampling import STRONGEST
 from ...engines.solving import check_user
@@ -24,7 +24,7 @@ def power_scaling(
     *,
     intruder: Role,
     scientist: Role,
-    data: Any = None,
+    data: Data | None = None,
     powers: Sequence[float] = (0.8, 1.25),
     max_risk: float | None = None,
     engine: Sampling | None = None,

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from ...checks import check_choice
 from ...decide import Choice, not_dominated
@@ -18,7 +19,6 @@ from ...maps.rumap import RUMap
 from ...maps.show import ReleaseRow, counted, short
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 OF = ("risk", "utility", "chosen risk", "chosen utility", "regret")
@@ -168,8 +168,6 @@ class Sensitivity:
         (releases on it), ``frontier_shared`` (releases on both frontiers as a share of those on either),
         ``risk_change`` and ``utility_change`` (median relative change over all releases) and ``remark``.
         """
-        import pandas as pd
-
         rows = []
         for v, e in zip((self.base, *self.variations), (self._effect(self.base), *self._effects), strict=True):
             settings = {**self.base_values, **v.settings}
@@ -179,8 +177,6 @@ class Sensitivity:
 
     def frontiers(self) -> pd.DataFrame:
         """For every release the share of maps, base included, in which it is on the frontier, and is chosen."""
-        import pandas as pd
-
         on: Counter[str] = Counter(r for m in self.maps.values() for r in _front(m))
         chosen = Counter(v.choice.release for v in (self.base, *self.variations) if v.choice is not None)
         labels = list(dict.fromkeys(r for m in self.maps.values() for r in m.releases))
@@ -203,8 +199,6 @@ class Sensitivity:
             ``factor``, ``base``, ``low``, ``high``, and the values ``low_at``, ``high_at`` that give them. With all
             combinations a value's number is the mean over the other settings.
         """
-        import pandas as pd
-
         check_choice("of", of, OF)
         start = self._number(self._effect(self.base), of)
         numbers = np.array([self._number(e, of) for e in self._effects])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -114,10 +114,34 @@ class FunctionStudy:
         return self.settings.get(name, self.defaults.get(name, inspect.Parameter.empty))
 
 
-class UserStudy:
-    """Masks and two users, whose settings are reached by paths."""
+class ArgumentStudy:
+    """A function of the package and its arguments, some of which hold settings."""
 
     max_risk: float | None = None
+    call: Callable[..., RUMap]
+    arguments: Collection[str]
+
+    def takes(self, name: str) -> bool:
+        """True if the setting is an argument."""
+        return name in self.arguments
+
+    def changed(self, changes: Mapping[str, object]) -> dict[str, Any]:
+        """The arguments with changed settings."""
+        raise NotImplementedError
+
+    def check(self, changes: Mapping[str, object]) -> None:
+        """Refuse changes that cannot be made, before any work."""
+        self.changed(changes)
+
+    def run(self, changes: Mapping[str, object]) -> RUMap:
+        """The map with changed settings."""
+        return self.call(**self.changed(changes))
+
+
+class UserStudy(ArgumentStudy):
+    """Masks and two users, whose settings are reached by paths."""
+
+    call = staticmethod(evaluate)
 
     def __init__(self, masks: Sequence[Mask] | Mask, users: Mapping[str, Role | None], options: Setting) -> None:
         for who, user in users.items():
@@ -126,10 +150,6 @@ class UserStudy:
         self.arguments = [*Setting.__annotations__, "progress"]
         check_setting(options, self.arguments)
         self.users, self.given = users, {"masks": masks, **users, **options}
-
-    def takes(self, name: str) -> bool:
-        """True if the setting is an argument of `evaluate`."""
-        return name in self.arguments
 
     def _paths(self, name: str) -> list[list[str]]:
         """Where a setting stands; without a user's name it is one of both users."""
@@ -143,20 +163,12 @@ class UserStudy:
             raise InputError("vary names something that neither user has", name, do)
         return [[who, head, *rest] for who in owners]
 
-    def _changed(self, changes: Mapping[str, object]) -> dict[str, Any]:
+    def changed(self, changes: Mapping[str, object]) -> dict[str, Any]:
         now: dict[str, Any] = dict(self.given)
         for name, value in changes.items():
             for head, *rest in self._paths(name):
                 now[head] = with_setting(now.get(head), rest, value, name)
         return now
-
-    def check(self, changes: Mapping[str, object]) -> None:
-        """Refuse changes that cannot be made, before any work."""
-        self._changed(changes)
-
-    def run(self, changes: Mapping[str, object]) -> RUMap:
-        """The map with changed settings."""
-        return evaluate(**self._changed(changes))
 
     def base(self, name: str) -> object:
         """The base value of a setting."""
@@ -165,10 +177,10 @@ class UserStudy:
         return setting_at(self.given, self._paths(name)[0])
 
 
-class MeasuredStudy:
+class MeasuredStudy(ArgumentStudy):
     """Masks or releases of data, and measures, whose settings are reached by their names: ``"linkage.known"``."""
 
-    max_risk: float | None = None
+    call = staticmethod(measure)
 
     def __init__(self, masks: Any, options: Mapping[str, Any]) -> None:
         self.arguments = inspect.signature(measure).parameters
@@ -181,10 +193,6 @@ class MeasuredStudy:
         self.measures = check_measures(chosen)
         self.given = {"masks": masks, **options, "measures": self.measures}
 
-    def takes(self, name: str) -> bool:
-        """True if the setting is an argument of `measure`."""
-        return name in self.arguments
-
     def _places(self, name: str) -> tuple[list[int], str]:
         """Which measures have a setting, and its name; without a measure's name all that know it have it."""
         head, _, rest = name.rpartition(".")
@@ -196,7 +204,7 @@ class MeasuredStudy:
             raise InputError("vary names something that no measure has", name, do)
         return found, rest
 
-    def _changed(self, changes: Mapping[str, object]) -> dict[str, Any]:
+    def changed(self, changes: Mapping[str, object]) -> dict[str, Any]:
         now = dict(self.given)
         for name, value in changes.items():
             if self.takes(name):
@@ -208,28 +216,16 @@ class MeasuredStudy:
                 now["measures"][j] = replace(now["measures"][j], **{setting: value})
         return now
 
-    def check(self, changes: Mapping[str, object]) -> None:
-        """Refuse changes that cannot be made, before any work."""
-        self._changed(changes)
-
-    def run(self, changes: Mapping[str, object]) -> RUMap:
-        """The map with changed settings."""
-        return measure(**self._changed(changes))
-
     def base(self, name: str) -> object:
         """The base value of a setting."""
         if self.takes(name):
-            return self.given.get(name, self.arguments[name].default)
+            return self.given.get(name, inspect.signature(measure).parameters[name].default)
         places, setting = self._places(name)
         return getattr(self.measures[places[0]], setting)
 
 
 def as_study(
-    study: Any,
-    users: Mapping[str, Role | None],
-    settings: Mapping[str, object] | None,
-    options: Any,
-    name: str | None,
+    study: Any, users: Mapping[str, Role | None], settings: Mapping[str, object] | None, options: Any, name: str | None
 ) -> FunctionStudy | UserStudy | MeasuredStudy:
     """What `sensitivity` was given, as something that turns changed settings into a map."""
     measured = "data" in options and not any(users.values())

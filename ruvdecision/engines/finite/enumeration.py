@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -14,29 +13,17 @@ from ...beliefs.table.belief import TableBelief
 from ...channels.finite import FiniteChannel, Slots
 from ...channels.samples import sample_cases
 from ...checks import check_integer
-from ...errors import InputError, UnsupportedError
-from ...losses import Componentwise, CustomLoss, Quadratic, ZeroOne
+from ...errors import InputError
+from ...losses.base import check_labels
 from ...masks.base import Mask
 from ...masks.rows import NOTHING
 from ...numerics.quadrature import adaptive
 from ...posteriors import Finite
-from ...protocols import Array, Posterior, Solution, Value
-from ...running.replication import REPLICATES, replicate_error, replicate_seeds
+from ...protocols import Array, Ints, Posterior, Solution, Value
+from ...running.replication import mean_of_replicates, replicate_error, replicate_seeds
 from ...targets import Kind
 from ...users.user import User
-from ..base import (
-    WHOLE_FILE,
-    BaseEngine,
-    Evidence,
-    Ints,
-    Judged,
-    MaskMixture,
-    Missing,
-    Plan,
-    Problem,
-    ProgressCallback,
-    Refusal,
-)
+from ..base import WHOLE_FILE, BaseEngine, Evidence, Judged, MaskMixture, Missing, Plan, Problem, Refusal
 from .law import FiniteLaw, TooManyReleases
 from .tables import AVERAGED, TableProblem, after_release, published_by
 from .target_table import TargetTable, codes_of, sample_covariance, target_table
@@ -84,28 +71,21 @@ class Enumeration(BaseEngine):
                 self._law(user, channel).check_room()
         return channels
 
-    def run(
-        self,
-        problem: Problem,
-        built: dict[int, FiniteChannel],
-        on_progress: ProgressCallback | None = None,
-        interruptible: bool = False,
-    ) -> list[Solution]:
+    def run(self, problem: Problem, built: dict[int, FiniteChannel]) -> list[Solution]:
         user, belief, data = problem.user, problem.user.belief, problem.data
         if isinstance(belief, TableBelief):
-            return [TableProblem(user).solve(problem.masks, data, problem.replicates, problem.seed, on_progress)]
+            return [TableProblem(user).solve(problem)]
         codes = None if data is None else codes_of(belief, data)
         found = []
         for i, mask in enumerate(problem.masks):
             found.append(self._expected(problem, mask, built[id(mask)], codes))
-            if on_progress is not None:
-                on_progress((i + 1) / len(problem.masks))
+            problem.progress((i + 1) / len(problem.masks))
         before = self._expected(problem, NOTHING, FiniteChannel.uninformative(belief), None)[0]
         value, error = (np.array([float(v[i]) for v, _ in found]) for i in (0, 1))
         names = [n for _, n in found]
         return [Solution(value, error, float(before.value), names, averaged=AVERAGED in names)]
 
-    def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior of the target after one release, as ``mask.release(data, rng)`` gave it.
 
         Without ``release`` the mask must tell nothing.
@@ -120,17 +100,14 @@ class Enumeration(BaseEngine):
         law = self._law(user, channel)
         if release is None:
             if not all(k.uninformative for k in channel.kernels):
-                raise InputError(
-                    f"The posterior after {mask} depends on what is released",
-                    None,
-                    "Pass release=mask.release(data, rng)",
-                )
+                what = f"The posterior after {mask} depends on what is released"
+                raise InputError(what, None, "Pass release=mask.release(data, rng)")
             nothing = np.zeros((0, len(belief.levels)))
             empty = np.zeros(0, dtype=np.int64)
             return Finite(law.table.values, law.after(Slots(nothing, empty, empty)))
         return Finite(law.table.values, law.after(channel.read(release)))
 
-    def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
+    def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[object]) -> Iterator[Evidence]:
         user, belief = problem.user, problem.user.belief
         if isinstance(belief, TableBelief):
             yield from super().posteriors(problem, mask, releases)
@@ -154,7 +131,7 @@ class Enumeration(BaseEngine):
             return super().unknown_mask(problem, mask)
         return FinitePair(user, belief, mask, self.limit, sample_covariance(belief, problem.data))
 
-    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem, ProgressCallback | None], Judged] | None:
+    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem], Judged] | None:
         users = own.problem.user, agency.problem.user
         if not all(isinstance(user.belief, FiniteBelief) for user in users):
             return None
@@ -165,78 +142,67 @@ class Enumeration(BaseEngine):
     def _law(self, user: User, channel: FiniteChannel) -> FiniteLaw:
         return FiniteLaw(user.belief, target_table(user.belief, user.target, self.limit), channel, self.limit)
 
-    def _expected(self, problem: Problem, mask: Mask, channel: FiniteChannel, codes: Any) -> tuple[Value, str]:
-        user, replicates, seed = problem.user, problem.replicates, problem.seed
+    def _expected(self, problem: Problem, mask: Mask, channel: FiniteChannel, codes: Ints | None) -> tuple[Value, str]:
+        user = problem.user
         if channel.open_samples:
             return self._over_samples(problem, mask, channel, codes)
         law = self._law(user, channel)
         if channel.continuous:
             if codes is None and law.one_record and (line := channel.kernels[0].on_a_line()) is not None:
                 return _over_the_line(user, law, *line), self.name
-            return self._drawn(user, law, codes, replicates, seed), AVERAGED
+            return self._drawn(problem, law, codes), AVERAGED
         if codes is not None and channel.sampled:
-            return self._drawn(user, law, codes, replicates, seed), AVERAGED
+            return self._drawn(problem, law, codes), AVERAGED
         try:
             outputs = law.outputs(codes)
         except TooManyReleases:
             # How many there are is known only while they are listed; with data they can be drawn instead.
             if codes is None:
                 raise
-            return self._drawn(user, law, codes, replicates, seed), AVERAGED
+            return self._drawn(problem, law, codes), AVERAGED
         chance = outputs.joint.sum(axis=1)
         if np.any(chance <= 0):
-            raise InputError(
-                "The records cannot come from this belief",
-                "probability zero",
-                "Check the data, or the prior probabilities that are zero",
-            )
+            do = "Check the data, or the prior probabilities that are zero"
+            raise InputError("The records cannot come from this belief", "probability zero", do)
         each = uncertainty_of(user, law.table.values, outputs.joint / chance[:, None])
-        # Errors of separate posteriors may hang together, so they are added and not averaged out.
-        return Value(np.asarray(outputs.weights @ each.value), np.asarray(outputs.weights @ each.error)), self.name
+        return each.averaged(outputs.weights), self.name
 
-    def _over_samples(self, problem: Problem, mask: Mask, channel: FiniteChannel, codes: Any) -> tuple[Value, str]:
+    def _over_samples(
+        self, problem: Problem, mask: Mask, channel: FiniteChannel, codes: Ints | None
+    ) -> tuple[Value, str]:
         """Average over who is in the samples of single releases."""
         user, belief, n = problem.user, problem.user.belief, len(channel.kinds)
         followed = range(n) if codes is not None else user.target.rows_in(n).tolist()
         if codes is None and user.target.only(Kind.AVERAGE):
             followed = []
-        count = REPLICATES if problem.replicates is None else problem.replicates
-        cases, complete = sample_cases(channel.open_samples, n, followed, count, problem.seed)
+        cases, complete = sample_cases(channel.open_samples, n, followed, problem.count, problem.seed)
         scale = sample_covariance(belief, problem.data)
         found = [
             self._expected(problem, mask, FiniteChannel.of(belief, mask, scale, samples), codes) for _, samples in cases
         ]
         weights = np.array([w for w, _ in cases])
         value, error = (np.array([float(v[i]) for v, _ in found]) for i in (0, 1))
-        spread = 0.0 if complete or count == 1 else float(replicate_error(value))
+        spread = 0.0 if complete or problem.count == 1 else float(replicate_error(value))
         total = Value(np.asarray(weights @ value), np.asarray(np.hypot(weights @ error, spread)))
         return total, AVERAGED if not complete or any(name == AVERAGED for _, name in found) else self.name
 
-    def _drawn(self, user: User, law: FiniteLaw, codes: Any, replicates: int | None, seed: Any) -> Value:
+    def _drawn(self, problem: Problem, law: FiniteLaw, codes: Ints | None) -> Value:
         """Average over drawn releases, with the same random numbers for every mask."""
-        count = REPLICATES if replicates is None else replicates
         chances = []
-        for for_data, for_mask, _ in replicate_seeds(seed, count):
-            records = user.belief.draw_codes(np.random.default_rng(for_data)) if codes is None else codes
+        for for_data, for_mask, _ in replicate_seeds(problem.seed, problem.count):
+            records = law.belief.draw_codes(np.random.default_rng(for_data)) if codes is None else codes
             chances.append(law.after(law.channel.simulate(records, np.random.default_rng(for_mask))))
-        each = uncertainty_of(user, law.table.values, np.stack(chances))
-        error = replicate_error(each.value) if count > 1 else float(each.error[0])
-        return Value(np.asarray(each.value.mean()), np.asarray(error))
+        return mean_of_replicates(uncertainty_of(problem.user, law.table.values, np.stack(chances)))
 
 
 def uncertainty_of(user: User, values: Array, chances: Array) -> Value:
     """Uncertainty of many posteriors on one set, in blocks that fit into memory."""
     step = max(1, BATCH // len(values))
-    parts = [
-        user.loss.uncertainty(Finite(values, chances[i : i + step]), user.actions) for i in range(0, len(chances), step)
-    ]
-    return Value(
-        np.concatenate([np.broadcast_to(p.value, (min(step, len(chances) - i * step),)) for i, p in enumerate(parts)]),
-        np.concatenate([np.broadcast_to(p.error, (min(step, len(chances) - i * step),)) for i, p in enumerate(parts)]),
-    )
+    blocks = [Finite(values, chances[i : i + step]) for i in range(0, len(chances), step)]
+    return Value.joined(user.loss.uncertainty(law, user.actions).over(*law.batch) for law in blocks)
 
 
-def _channel(belief: FiniteBelief, mask: Mask, scale: Array | None, release: Any) -> FiniteChannel:
+def _channel(belief: FiniteBelief, mask: Mask, scale: Array | None, release: object) -> FiniteChannel:
     """The channel of a mask, with what a release tells of who is in its samples."""
     channel = FiniteChannel.of(belief, mask, scale)
     if release is None or not channel.open_samples:
@@ -282,17 +248,6 @@ def _density_times_uncertainty(user: User, values: Array, levels: Array, sd: flo
 
 def check_loss(user: User) -> None:
     """Labels have no distances: a loss that measures them is refused."""
-    if not user.belief.labels_of(user.target):
-        return
-    what = f"the values of {user.target.describe()} are labels"
-    if isinstance(user.loss, (Quadratic, Componentwise)) or (
-        isinstance(user.loss, ZeroOne) and np.any(np.asarray(user.loss.tolerance) > 0)
-    ):
-        raise UnsupportedError(
-            f"{user.loss!r} measures distances, and {what}", do="Use ZeroOne(), LogScore() or a loss of your own"
-        )
-    if isinstance(user.loss, CustomLoss) and user.actions is None:
-        raise UnsupportedError(
-            f"A loss of your own has no numbers to search among, and {what}",
-            do='Give estimates="target", or list the estimates',
-        )
+    if user.belief.labels_of(user.target):
+        what = f"the values of {user.target.describe()} are labels"
+        check_labels(user.loss, user.actions, what, "Use ZeroOne(), LogScore() or a loss of your own")

@@ -9,22 +9,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import comb, perm
+from math import comb, perm, prod
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
 from ...beliefs.finite import FiniteBelief
 from ...channels.finite import FiniteChannel, Kernel, Slots
 from ...errors import InputError, UnsupportedError
 from ...numerics.counts import compositions
-from ...protocols import Array
+from ...protocols import Array, Ints
 from .target_table import AverageTable, TargetTable
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,26 +55,21 @@ class FiniteLaw:
 
     def after(self, slots: Slots) -> Array:
         """Probabilities of the target's values given one release."""
-        known = slots.rows >= 0
-        if known.all() or self._order_is_idle(slots):
-            log_evidence = np.zeros((self.belief.records, len(self.belief.levels)))
-            rows = slots.rows if known.all() else np.arange(len(slots.rows))
-            log_evidence[rows] = slots.log_evidence
-            log_joint = self._labelled(log_evidence)
-        else:
-            log_joint = self._unlabelled(slots)
+        log_joint = self._log_joint(slots)
         if np.all(log_joint == -np.inf):
-            raise InputError(
-                "The release cannot come from this belief and mask",
-                "probability zero",
-                "Check the release, or the prior probabilities that are zero",
-            )
+            do = "Check the release, or the prior probabilities that are zero"
+            raise InputError("The release cannot come from this belief and mask", "probability zero", do)
         chances = np.exp(log_joint - log_joint.max())
         return np.asarray(chances / chances.sum())
 
-    def _order_is_idle(self, slots: Slots) -> bool:
-        """Whether it does not matter whose record is whose: for the state, a new record and the average."""
-        return isinstance(self.table, AverageTable) or not self.table.rows
+    def _log_joint(self, slots: Slots) -> Array:
+        """Log joint of release and target value. Whose record is whose does not matter where no row is followed."""
+        known = bool((slots.rows >= 0).all())
+        if not known and self.table.rows:
+            return self._unlabelled(slots)
+        log_evidence = np.zeros((self.belief.records, len(self.belief.levels)))
+        log_evidence[slots.rows if known else np.arange(len(slots.rows))] = slots.log_evidence
+        return self._labelled(log_evidence)
 
     def _labelled(self, log_evidence: Array) -> Array:
         """Log joint of release and target value, given evidence for every row."""
@@ -105,10 +97,8 @@ class FiniteLaw:
         kinds = self.channel.kinds
         live = [k for k in np.unique(kinds) if not self.channel.kernels[k].uninformative]
         if len(live) > 1 or (self.channel.sampled and len(np.unique(kinds)) > 1):
-            raise UnsupportedError(
-                "Rows that were masked in different ways and then mixed are too many cases",
-                do="Use one mask for all rows before Shuffle, or known rows",
-            )
+            what = "Rows that were masked in different ways and then mixed are too many cases"
+            raise UnsupportedError(what, do="Use one mask for all rows before Shuffle, or known rows")
         if not live:
             return self._labelled(np.zeros((self.belief.records, len(self.belief.levels))))
         n = int(np.sum(kinds == live[0]))
@@ -116,10 +106,8 @@ class FiniteLaw:
         log_evidence = slots.log_evidence[slots.kinds == live[0]]
         m = len(log_evidence)
         if m ** len(mine) > 100_000:
-            raise UnsupportedError(
-                f"Which of {m} records belongs to which of {len(mine)} rows has too many answers",
-                do="Ask for one record",
-            )
+            what = f"Which of {m} records belongs to which of {len(mine)} rows has too many answers"
+            raise UnsupportedError(what, do="Ask for one record")
         evidence = np.exp(log_evidence)
         with np.errstate(divide="ignore"):
             log_rows = np.log(evidence @ law.T)  # slots by states
@@ -141,7 +129,7 @@ class FiniteLaw:
                     joint[columns] += chance * np.exp(log_state[s] - shift) * chances[0]
             return np.log(joint) + shift
 
-    def log_joint(self, release: Any) -> tuple[Array, float] | None:
+    def log_joint(self, release: object) -> tuple[Array, float] | None:
         """Log density of a release together with the target's values, and the dimension of its continuous part.
 
         None if impossible.
@@ -165,16 +153,9 @@ class FiniteLaw:
             offset += float(kernel.log_densities(values[None])[0].max())
             offset -= 0.5 * float(np.linalg.slogdet(2 * np.pi * kernel.noise[np.ix_(noisy, noisy)])[1])
             rank += float(noisy.sum())
-        known = slots.rows >= 0
-        if known.all() or self._order_is_idle(slots):
-            evidence = np.zeros((self.belief.records, len(self.belief.levels)))
-            evidence[slots.rows if known.all() else np.arange(len(slots.rows))] = slots.log_evidence
-            joint = self._labelled(evidence)
-        else:
-            joint = self._unlabelled(slots)
-        return joint + offset, rank
+        return self._log_joint(slots) + offset, rank
 
-    def density(self, release: Any) -> tuple[float, float]:
+    def density(self, release: object) -> tuple[float, float]:
         """Log density of a release, and the dimension of its continuous part."""
         found = self.log_joint(release)
         return (-np.inf, 0.0) if found is None else (float(logsumexp(found[0])), found[1])
@@ -208,13 +189,11 @@ class FiniteLaw:
     def outputs(self, codes: Ints | None = None) -> Outputs:
         """Every release with its chance: under the belief, or given the realised records ``codes``."""
         if self.channel.continuous:
-            raise UnsupportedError(
-                "A release with noise has a continuum of values", do="Draw releases, or integrate over them"
-            )
+            what = "A release with noise has a continuum of values"
+            raise UnsupportedError(what, do="Draw releases, or integrate over them")
         if codes is not None and self.channel.sampled:
-            raise UnsupportedError(
-                "Releases of a sample are drawn when the records are given", do="Pass data=, or a smaller file"
-            )
+            what = "Releases of a sample are drawn when the records are given"
+            raise UnsupportedError(what, do="Pass data=, or a smaller file")
         if isinstance(self.table, AverageTable) or self.channel.ordered:
             pieces = [self._labelled_outputs(s, codes) for s in self._scenarios()]
             joint = np.concatenate([p.joint for p in pieces])
@@ -230,10 +209,8 @@ class FiniteLaw:
             releases = 1
             for kind, count in enumerate(scenario.others):
                 if count:
-                    matrix = self.channel.kernels[kind].matrix
-                    merged = _sufficient(
-                        matrix, self.belief.law, isinstance(self.table, AverageTable) or not self.channel.ordered
-                    )
+                    keep = isinstance(self.table, AverageTable) or not self.channel.ordered
+                    merged = _sufficient(self.channel.kernels[kind].matrix, self.belief.law, keep)
                     releases *= comb(count + merged.shape[1] - 1, merged.shape[1] - 1)
             for k in scenario.followed:
                 releases *= 1 if k is None else int(self.channel.kernels[k].matrix.any(axis=0).sum())
@@ -261,7 +238,7 @@ class FiniteLaw:
     def _scenarios(self) -> Iterator[_Scenario]:
         """Who may be in the file, with the chance of it."""
         channel = self.channel
-        rows = () if isinstance(self.table, AverageTable) else self.table.rows
+        rows = self.table.rows
         n, m = len(channel.kinds), channel.kept
         kinds = [int(channel.kinds[r]) for r in rows]
         others = np.bincount(np.delete(channel.kinds, list(rows)), minlength=len(channel.kernels))
@@ -274,12 +251,9 @@ class FiniteLaw:
                 continue
             for counts in itertools.product(*(range(min(int(c), left) + 1) for c in others)):
                 if sum(counts) == left:
-                    ways = 1
-                    for c, size in zip(counts, others, strict=True):
-                        ways *= comb(int(size), c)
-                    yield _Scenario(
-                        ways / comb(n, m), tuple(k if p else None for k, p in zip(kinds, present, strict=True)), counts
-                    )
+                    ways = prod(comb(int(size), c) for c, size in zip(counts, others, strict=True))
+                    followed = tuple(k if p else None for k, p in zip(kinds, present, strict=True))
+                    yield _Scenario(ways / comb(n, m), followed, counts)
 
     def _labelled_outputs(self, scenario: _Scenario, codes: Ints | None) -> Outputs:
         """Releases whose rows are known: the followed rows' outputs and the counts of the others'."""
@@ -294,11 +268,7 @@ class FiniteLaw:
                 counts = compositions(count, merged.shape[1])
                 chance = np.ones(len(counts))
             else:
-                others = [
-                    r
-                    for r in np.flatnonzero(self.channel.kinds == kind)
-                    if isinstance(self.table, AverageTable) or r not in self.table.rows
-                ]
+                others = [r for r in np.flatnonzero(self.channel.kinds == kind) if r not in self.table.rows]
                 counts, chance = _counts_law(merged[codes[others]])
             counted.append((merged, counts, chance))
         self._room(int(np.prod([len(c) for _, c, _ in counted], dtype=np.float64)) if counted else 1)
@@ -378,13 +348,13 @@ class FiniteLaw:
                     state = (state[:, None] * np.exp(log_chance)[None]).reshape(-1, len(law))
             followed, shown = [], []
             for k in scenario.followed:
-                open_ = np.zeros(0, dtype=np.int64) if k is None else np.flatnonzero(wide[k].any(axis=0))
-                followed.append(np.ones((len(law[0]), 1)) if k is None else wide[k][:, open_])
-                shown.append(
-                    np.zeros((1, len(names)), dtype=np.int64)
-                    if k is None
-                    else np.eye(len(names), dtype=np.int64)[open_]
-                )
+                if k is None:
+                    followed.append(np.ones((len(law[0]), 1)))
+                    shown.append(np.zeros((1, len(names)), dtype=np.int64))
+                    continue
+                open_ = np.flatnonzero(wide[k].any(axis=0))
+                followed.append(wide[k][:, open_])
+                shown.append(np.eye(len(names), dtype=np.int64)[open_])
             joint = self._joint(state, followed)
             own_counts = np.zeros((1, len(names)), dtype=np.int64)
             for s in shown:
@@ -405,12 +375,9 @@ class FiniteLaw:
 
     def _room(self, size: int) -> None:
         if size > self.limit:
-            raise TooManyReleases(
-                f"Enumeration would hold {size} combinations of releases and target values",
-                f"a limit of {self.limit}",
-                "Use Enumeration(limit=...) with a larger limit, fewer outcomes, or pass data= so that releases are "
-                "drawn",
-            )
+            what = f"Enumeration would hold {size} combinations of releases and target values"
+            do = "Use Enumeration(limit=...) with a larger limit, fewer outcomes, or pass data= so that releases are "
+            raise TooManyReleases(what, f"a limit of {self.limit}", do + "drawn")
 
 
 class TooManyReleases(UnsupportedError):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,10 +12,11 @@ from ...errors import InputError, UnsupportedError, kind_of
 from ...masks.base import Mask
 from ...masks.cells import PublishedTable, ReleasedCells, as_counts, publish
 from ...posteriors import Finite
-from ...protocols import Array, Solution, Value
-from ...running.replication import REPLICATES, replicate_error, replicate_seeds
+from ...protocols import Array, Ints, Solution, Value
+from ...running.replication import mean_of_replicates, replicate_seeds
 from ...targets import Kind
 from ...users.user import User
+from ..base import Problem
 
 AVERAGED = "enumeration, averaged over releases"
 GROUPS = 3000
@@ -37,19 +36,17 @@ def _tells_nothing(shown: PublishedTable) -> bool:
     return bool(np.isnan(shown.cells).all()) and not shown.margins
 
 
-def after_release(belief: TableBelief, mask: Mask, release: Any) -> TableBelief:
+def after_release(belief: TableBelief, mask: Mask, release: object) -> TableBelief:
     """The belief after a release: a published table, or an array with missing cells where no margins go out."""
     shown = published_by(belief, mask)
     if release is None:
         if _tells_nothing(shown):
             return belief
-        raise InputError(
-            f"The posterior after {mask} depends on what is released", None, "Pass release=mask.publish(table)"
-        )
+        what = f"The posterior after {mask} depends on what is released"
+        raise InputError(what, None, "Pass release=mask.publish(table)")
     if mask.side_by_side and not isinstance(release, PublishedTable):
-        raise InputError(
-            "Several releases of a table are published together", kind_of(release), "Pass publish(mask, table)"
-        )
+        what = "Several releases of a table are published together"
+        raise InputError(what, kind_of(release), "Pass publish(mask, table)")
     if isinstance(release, PublishedTable) or not shown.margins:
         return belief.given(release)
     carried = (
@@ -58,11 +55,8 @@ def after_release(belief: TableBelief, mask: Mask, release: Any) -> TableBelief:
     if isinstance(carried, PublishedTable):
         return belief.given(carried)
     if np.isnan(as_counts(release, missing=True)).any():
-        raise InputError(
-            "The mask publishes margins, and these cells have lost theirs",
-            "cells alone",
-            "Pass release=mask.publish(table), or publish(mask, table) for a chain",
-        )
+        do = "Pass release=mask.publish(table), or publish(mask, table) for a chain"
+        raise InputError("The mask publishes margins, and these cells have lost theirs", "cells alone", do)
     return belief.given(release)
 
 
@@ -72,16 +66,9 @@ class TableProblem:
 
     user: User
 
-    def solve(
-        self,
-        masks: Sequence[Mask],
-        data: Any,
-        replicates: int | None,
-        seed: Any,
-        on_progress: Callable[[float], None] | None,
-    ) -> Solution:
+    def solve(self, problem: Problem) -> Solution:
         """Uncertainty after each mask: of the realised table, or expected over the belief's tables."""
-        belief = self.user.belief
+        belief, masks, data = self.user.belief, problem.masks, problem.data
         for mask in masks:
             published_by(belief, mask)
         before = self._uncertainty(belief)
@@ -92,7 +79,7 @@ class TableProblem:
         effective: list[float] = []
         for i, mask in enumerate(masks):
             if counts is None:
-                value, name = self._expected(mask, listed, replicates, seed)
+                value, name = self._expected(problem, mask, listed)
                 effective.append(np.inf)
             else:
                 after = belief.given(publish(mask, counts))
@@ -101,8 +88,7 @@ class TableProblem:
                 effective.append(after.system.effective)
             values.append(value)
             names.append(name)
-            if on_progress is not None:
-                on_progress((i + 1) / len(masks))
+            problem.progress((i + 1) / len(masks))
         diagnostics = {} if np.isinf(effective).all() else {"effective_draws": np.array(effective)}
         u, error = np.array([float(v.value) for v in values]), np.array([float(v.error) for v in values])
         return Solution(u, error, float(before.value), names, diagnostics, averaged=AVERAGED in names)
@@ -110,15 +96,11 @@ class TableProblem:
     def _uncertainty(self, belief: TableBelief) -> Value:
         posterior = belief.posterior(self.user.target)
         if isinstance(self.user.actions, str) and isinstance(posterior, TablePosterior):
-            raise UnsupportedError(
-                f"More than {LISTED} tables cannot be listed as estimates",
-                do='Use estimates="free", or ask for one cell',
-            )
+            what = f"More than {LISTED} tables cannot be listed as estimates"
+            raise UnsupportedError(what, do='Use estimates="free", or ask for one cell')
         return self.user.loss.uncertainty(posterior, self.user.actions)  # type: ignore[no-any-return]
 
-    def _expected(
-        self, mask: Mask, listed: tuple[Any, Array] | None, replicates: int | None, seed: Any
-    ) -> tuple[Value, str]:
+    def _expected(self, problem: Problem, mask: Mask, listed: tuple[Ints, Array] | None) -> tuple[Value, str]:
         belief = self.user.belief
         if _tells_nothing(published_by(belief, mask)):
             return self._uncertainty(belief), "enumeration"
@@ -131,9 +113,9 @@ class TableProblem:
                     return self._over_groups(tables, chances, groups, count), "enumeration"
             else:
                 return self._over_values(tables, chances, groups, count), "enumeration"
-        return self._drawn(mask, replicates, seed), AVERAGED
+        return self._drawn(problem, mask), AVERAGED
 
-    def _over_values(self, tables: Any, chances: Array, groups: Any, count: int) -> Value:
+    def _over_values(self, tables: Ints, chances: Array, groups: Ints, count: int) -> Value:
         """Sum over releases at once: the target has few values."""
         values, place = np.unique(self.user.belief.values_of(self.user.target, tables), axis=0, return_inverse=True)
         total, error = 0.0, 0.0
@@ -150,7 +132,7 @@ class TableProblem:
             error += float(np.sum(mass * u.error))
         return Value(np.asarray(total), np.asarray(error))
 
-    def _over_groups(self, tables: Any, chances: Array, groups: Any, count: int) -> Value:
+    def _over_groups(self, tables: Ints, chances: Array, groups: Ints, count: int) -> Value:
         """Sum over releases one by one: each leaves other tables possible."""
         order = np.argsort(groups, kind="stable")
         edges = np.searchsorted(groups[order], np.arange(count + 1))
@@ -163,38 +145,31 @@ class TableProblem:
             error += mass * float(u.error)
         return Value(np.asarray(total), np.asarray(error))
 
-    def _drawn(self, mask: Mask, replicates: int | None, seed: Any) -> Value:
+    def _drawn(self, problem: Problem, mask: Mask) -> Value:
         """Average over tables drawn from the belief, the same for every mask."""
-        belief, count = self.user.belief, REPLICATES if replicates is None else replicates
-        known: dict[Any, Value] = {}
-        values, errors = np.empty(count), np.empty(count)
-        for r, (for_data, _, _) in enumerate(replicate_seeds(seed, count)):
+        belief = self.user.belief
+        known: dict[object, Value] = {}
+        each = []
+        for for_data, _, _ in replicate_seeds(problem.seed, problem.count):
             release = publish(mask, belief.draw(np.random.default_rng(for_data)))
             if release.key not in known:
                 known[release.key] = self._uncertainty(belief.given(release))
-            values[r], errors[r] = float(known[release.key].value), float(known[release.key].error)
-        error = replicate_error(values) if count > 1 else errors[0]
-        return Value(np.asarray(values.mean()), np.asarray(error))
+            each.append(known[release.key])
+        return mean_of_replicates(Value(*(np.array([float(v[i]) for v in each]) for i in (0, 1))))
 
-    def _check(self, data: Any) -> Array:
+    def _check(self, data: object) -> Array:
         belief = self.user.belief
         counts = as_counts(data)
         if counts.shape != belief.shape:
-            raise InputError(
-                f"data must be a table of shape {belief.shape}",
-                f"shape {counts.shape}",
-                "Give the table that the belief is about",
-            )
+            what = f"data must be a table of shape {belief.shape}"
+            raise InputError(what, f"shape {counts.shape}", "Give the table that the belief is about")
         if int(counts.sum()) != belief.total:
-            raise InputError(
-                f"data must add up to the total {belief.total}",
-                "another total",
-                "Give the table that the belief is about",
-            )
+            what = f"data must add up to the total {belief.total}"
+            raise InputError(what, "another total", "Give the table that the belief is about")
         return counts
 
 
-def _same_release(mask: Mask, tables: Any) -> Any:
+def _same_release(mask: Mask, tables: Ints) -> Ints:
     """Number the releases of many tables; tables with the same number look the same to a user."""
     template = publish(mask, tables[0])
     shown = ~np.isnan(template.cells).reshape(-1)

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from ...beliefs.finite import FiniteBelief
 from ...checks import Data
 from ...errors import InputError, UnsupportedError
 from ...numerics.counts import compositions
-from ...protocols import Array
+from ...protocols import Array, Ints
 from ...targets import BaseTarget, Files, Kind
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +57,8 @@ class AverageTable:
 
     counts: Ints
     values: Array
+    rows: ClassVar[tuple[int, ...]] = ()
+    """It follows no record by itself."""
 
     def counts_law(self, chances: Array) -> Array:
         """Law of the counts when record r has outcome i with ``chances[..., r, i]``, shape (..., counts)."""
@@ -118,11 +118,9 @@ def target_table(belief: FiniteBelief, target: BaseTarget, limit: int) -> Target
     n, size = belief.records, len(belief.levels)
     if target.only(Kind.AVERAGE) and n > 1:
         if comb(n + size - 1, size - 1) > limit or (n + 1) ** (size - 1) * len(belief.states) > limit:
-            raise UnsupportedError(
-                f"The average of {n} records with {size} outcomes has too many values for enumeration",
-                f"a limit of {limit}",
-                "Use Enumeration(limit=...) with a larger limit, fewer outcomes or fewer records",
-            )
+            what = f"The average of {n} records with {size} outcomes has too many values for enumeration"
+            do = "Use Enumeration(limit=...) with a larger limit, fewer outcomes or fewer records"
+            raise UnsupportedError(what, f"a limit of {limit}", do)
         counts = compositions(n, size)
         return AverageTable(counts, target.in_files(_Averages(counts @ belief.levels.numbers / n)))
     rows, new = target.rows_in(n).tolist(), target.asks(Kind.NEW)
@@ -130,12 +128,9 @@ def target_table(belief: FiniteBelief, target: BaseTarget, limit: int) -> Target
     tracked = len(rows) + new
     combinations = size**tracked
     if combinations * states > limit:
-        raise UnsupportedError(
-            f"{target.describe()} depends on {tracked} records with {size} outcomes each, {size}^{tracked} "
-            "combinations",
-            f"a limit of {limit}",
-            "Ask for Record(j), Average() or the state, or use Enumeration(limit=...) with a larger limit",
-        )
+        many = f"{tracked} records with {size} outcomes each, {size}^{tracked} combinations"
+        do = "Ask for Record(j), Average() or the state, or use Enumeration(limit=...) with a larger limit"
+        raise UnsupportedError(f"{target.describe()} depends on {many}", f"a limit of {limit}", do)
     grid = np.indices((states, *(size,) * tracked)).reshape(1 + tracked, -1)
     values, place = np.unique(target.in_files(_Grid(belief, rows, grid)), axis=0, return_inverse=True)
     place = place.reshape(states, combinations)
@@ -153,11 +148,8 @@ def codes_of(belief: FiniteBelief, data: Data) -> Ints:
     """The outcome of every record of a file."""
     codes: Ints = belief.levels.codes(data, "data")
     if len(codes) != belief.records:
-        raise InputError(
-            f"data must have {belief.records} records, as the belief says",
-            len(codes),
-            "Give records= to the belief, or other data",
-        )
+        what = f"data must have {belief.records} records, as the belief says"
+        raise InputError(what, len(codes), "Give records= to the belief, or other data")
     if np.any(codes < 0):
         raise InputError("data must not have missing records", int(np.sum(codes < 0)), "Fill or drop them first")
     return codes

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import comb
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from ...beliefs.finite import FiniteBelief
@@ -20,13 +19,11 @@ from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...numerics.counts import compositions
 from ...posteriors import Finite
-from ...protocols import Array, Posterior, Solution
+from ...protocols import Array, Ints, Posterior, Solution
 from ...users.user import User
-from ..base import ORDER, BaseEngine, Missing, Plan, Problem, ProgressCallback, Question, Refusal
+from ..base import ORDER, BaseEngine, Missing, Plan, Problem, Question, Refusal
 from .enumeration import Enumeration, uncertainty_of
 from .target_table import AverageTable, TargetTable, codes_of, target_table
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +47,8 @@ class PossibleFiles:
         others = n - len(rows)
         found = size ** len(rows) * comb(others + size - 1, size - 1)
         if found > limit:
-            raise UnsupportedError(
-                f"{n} records with {size} outcomes make {found:,} different files",
-                f"a limit of {limit:,}",
-                "Use fewer records or outcomes",
-            )
+            what = f"{n} records with {size} outcomes make {found:,} different files"
+            raise UnsupportedError(what, f"a limit of {limit:,}", "Use fewer records or outcomes")
         counted = compositions(others, size)
         codes = np.indices((size,) * len(rows)).reshape(len(rows), size ** len(rows)).T
         codes = np.repeat(codes, len(counted), axis=0).astype(np.int64)
@@ -65,11 +59,8 @@ class PossibleFiles:
         logs = np.zeros((len(belief.states), len(counts)))
         for s, law in enumerate(log_law):
             # An outcome that cannot be, and that nobody has, costs nothing: 0 times minus infinity is 0 here.
-            logs[s] = (
-                ways
-                + np.where(counts > 0, counts * np.where(counts > 0, law, 0.0), 0.0).sum(axis=1)
-                + law[codes].sum(axis=1)
-            )
+            each = np.where(counts > 0, counts * np.where(counts > 0, law, 0.0), 0.0)
+            logs[s] = ways + each.sum(axis=1) + law[codes].sum(axis=1)
         return cls(rows, codes, counts, np.exp(logs))
 
     @property
@@ -157,9 +148,7 @@ class WholeFile(BaseEngine):
         inner = Enumeration().plan(rest) if rest.masks else None
         return inner if isinstance(inner, Refusal) else _Built(joints, inner)
 
-    def run(
-        self, problem: Problem, built: _Built, on_progress: ProgressCallback | None = None, interruptible: bool = False
-    ) -> list[Solution]:
+    def run(self, problem: Problem, built: _Built) -> list[Solution]:
         user, masks, data = problem.user, problem.masks, problem.data
         value, error = np.empty(len(masks)), np.zeros(len(masks))
         names = [self.name] * len(masks)
@@ -167,7 +156,7 @@ class WholeFile(BaseEngine):
         if rest:
             assert built.rest is not None
             # The channels of the rest are those that were built, whichever of the masks these are.
-            part = replace(built.rest, problem=problem.only(rest)).run(on_progress=on_progress)[0]
+            part = replace(built.rest, problem=problem.only(rest)).run(on_progress=problem.progress)[0]
             value[rest], error[rest] = part.uncertainty, part.error
             for i, name in zip(rest, part.engine, strict=True):
                 names[i] = name
@@ -181,42 +170,36 @@ class WholeFile(BaseEngine):
                 weights = chance if codes is None else mask.matrix[mask.index_of(codes)]
                 live = weights > 0
                 if np.any(chance[live] <= 0):
-                    raise InputError(
-                        "The records cannot come from this belief", "probability zero", "Check the data, or the prior"
-                    )
+                    what = "The records cannot come from this belief"
+                    raise InputError(what, "probability zero", "Check the data, or the prior")
                 each = uncertainty_of(user, values, joint[live] / chance[live, None])
-                value[i], error[i] = weights[live] @ each.value, weights[live] @ each.error
+                value[i], error[i] = each.averaged(weights[live])
         if np.isnan(before):
             before = part.before
         return [Solution(value, error, float(before), names, averaged=bool(rest) and part.averaged)]
 
-    def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior of the target after one release."""
         matrix = file_matrix(user.belief, mask)
         if matrix is None:
             return Enumeration().posterior(user, mask, release)
         joint, values = self._joint(user, matrix)
         if release is None:
-            raise InputError(
-                f"The posterior after {mask} depends on what is released", None, "Pass release=mask.release(data, rng)"
-            )
+            what = f"The posterior after {mask} depends on what is released"
+            raise InputError(what, None, "Pass release=mask.release(data, rng)")
         row = joint[matrix.read(Frame.of(release).table.iloc[0].to_numpy())]
         if row.sum() <= 0:
-            raise InputError(
-                "The release cannot come from this belief and mask", "probability zero", "Check the release"
-            )
+            what = "The release cannot come from this belief and mask"
+            raise InputError(what, "probability zero", "Check the release")
         return Finite(values, row / row.sum())
 
     def _joint(self, user: User, matrix: FileMatrix) -> tuple[Array, Array]:
         """Chance of every output together with the target's values, and those values."""
         belief = user.belief
         if matrix.records != belief.records or matrix.outcomes != len(belief.levels):
-            raise UnsupportedError(
-                f"The mechanism was made for {matrix.records} records with {matrix.outcomes} outcomes",
-                f"a belief with {belief.records} and {len(belief.levels)}",
-                "Make a mechanism for this belief with ruv.limit",
-            )
+            what = f"The mechanism was made for {matrix.records} records with {matrix.outcomes} outcomes"
+            got = f"a belief with {belief.records} and {len(belief.levels)}"
+            raise UnsupportedError(what, got, "Make a mechanism for this belief with ruv.limit")
         table = target_table(belief, user.target, Enumeration().limit)
-        rows = () if isinstance(table, AverageTable) else table.rows
-        files = PossibleFiles.of(belief, [*rows, *matrix.followed], self.limit)
+        files = PossibleFiles.of(belief, [*table.rows, *matrix.followed], self.limit)
         return matrix.matrix[files.index_in(matrix)].T @ joint_with_files(belief, table, files), table.values

@@ -12,7 +12,6 @@ from math import comb
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
@@ -23,19 +22,18 @@ from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...numerics.quadrature import adaptive
 from ...posteriors import Finite
-from ...protocols import Array, Value
-from ...running.replication import REPLICATES, replicate_error, replicate_seeds
+from ...protocols import Array, Ints, Value
+from ...running.replication import mean_of_replicates, replicate_seeds
 from ...targets import BaseTarget, Kind
 from ...users.mask_prior import MaskPrior
 from ...users.user import User
-from ..base import Judged, Problem, ProgressCallback, Refusal
+from ..base import Judged, Problem, Refusal
 from ..unknown_mask import combined_weights
 from ..wrong_belief import cost_of
 from .law import FiniteLaw, TooManyReleases
 from .tables import AVERAGED
 from .target_table import AverageTable, TargetTable, codes_of, sample_covariance, target_table
 
-Ints = NDArray[np.int64]
 BATCH = 2_000_000
 """Entries of a block of posteriors that are looked at together."""
 
@@ -52,18 +50,17 @@ class FinitePairs:
         scale = sample_covariance(agency.belief, problem.data)
         return cls({id(mask): FinitePair(own, agency.belief, mask, limit, scale) for mask in problem.masks})
 
-    def __call__(self, problem: Problem, on_progress: ProgressCallback | None = None) -> Judged:
+    def __call__(self, problem: Problem) -> Judged:
         """Expected loss after each mask; one that is not known, and has too many releases, remains to be drawn."""
         nothing = Value.exact(np.zeros(()))
         found, remaining = [], []
         for i, mask in enumerate(problem.masks):
             pair = self.pairs[id(mask)]
             codes = None if problem.data is None else codes_of(pair.truth, problem.data)
-            known = pair.expected(codes, problem.replicates, problem.seed)
+            known = pair.expected(problem, codes)
             found.append((nothing, nothing, "") if known is None else known)
             remaining += [i] if known is None else []
-            if on_progress is not None:
-                on_progress((i + 1) / len(problem.masks))
+            problem.progress((i + 1) / len(problem.masks))
         value, error = (np.array([float(cost[j]) for cost, _, _ in found]) for j in (0, 1))
         believed, names = np.array([float(b.value) for _, b, _ in found]), [name for _, _, name in found]
         before = self.pairs[id(problem.masks[0])].before()
@@ -93,22 +90,22 @@ class FinitePair:
 
     # -- posteriors ----------------------------------------------------------------------------------
 
-    def after(self, release: Any, rng: np.random.Generator) -> Finite:
+    def after(self, release: object, rng: np.random.Generator) -> Finite:
         """The user's posterior after one release."""
         return Finite(self.laws[0].table.values, self.mixed(release))
 
-    def mixed(self, release: Any) -> Array:
+    def mixed(self, release: object) -> Array:
         """The user's probabilities of the target's values after one release."""
         if len(self.laws) == 1:
             return self.laws[0].after(self.channels[0].read(release))
         logs, ranks, chances = self._joints(release)
         return np.asarray(combined_weights(self.prior, logs, ranks) @ chances)
 
-    def log_densities(self, release: Any) -> tuple[Array, Array]:
+    def log_densities(self, release: object) -> tuple[Array, Array]:
         """Log density of a release under every candidate, and its rank."""
         return self._joints(release)[:2]
 
-    def _joints(self, release: Any) -> tuple[Array, Array, Array]:
+    def _joints(self, release: object) -> tuple[Array, Array, Array]:
         """Log density of a release under every candidate, its rank, and the probabilities of the target's values."""
         logs, ranks = np.full(len(self.laws), -np.inf), np.zeros(len(self.laws))
         chances = np.zeros((len(self.laws), len(self.laws[0].table.values)))
@@ -122,7 +119,7 @@ class FinitePair:
 
     # -- expected loss -------------------------------------------------------------------------------
 
-    def expected(self, codes: Ints | None, replicates: int | None, seed: Any) -> tuple[Value, Value, str] | None:
+    def expected(self, problem: Problem, codes: Ints | None) -> tuple[Value, Value, str] | None:
         """Expected loss of the user's estimates over the agency's belief, the loss that the user expects, and how.
 
         ``codes`` are the records if they are given. None if releases of an unknown mask must be drawn.
@@ -133,7 +130,7 @@ class FinitePair:
             listed = self._listed(codes)
             if not isinstance(listed, Refusal):
                 return *listed, "enumeration"
-        return (*self._drawn(codes, replicates, seed), AVERAGED) if self.own.knows_mask else None
+        return (*self._drawn(problem, codes), AVERAGED) if self.own.knows_mask else None
 
     def costs(self, own: Array, actual: Array) -> tuple[Value, Value]:
         """Expected loss of the user's estimates by the agency's posteriors, and by the user's own.
@@ -142,18 +139,13 @@ class FinitePair:
         """
         mine, theirs = self.laws[0].table.values, self.law.table.values
         step = max(1, BATCH // max(len(mine), len(theirs)))
-        parts: list[list[Array]] = [[], [], [], []]
+        cost, believed = [], []
         for i in range(0, len(own), step):
             own_law, right = Finite(mine, own[i : i + step]), Finite(theirs, actual[i : i + step])
             estimate = self.own.loss.estimate(own_law, self.own.actions)
-            for j, value in (
-                (0, cost_of(self.own.loss, right, estimate)),
-                (2, self.own.loss.uncertainty(own_law, self.own.actions)),
-            ):
-                parts[j].append(np.broadcast_to(value.value, (len(own[i : i + step]),)))
-                parts[j + 1].append(np.broadcast_to(value.error, (len(own[i : i + step]),)))
-        value, error, believed, believed_error = (np.concatenate(p) for p in parts)
-        return Value(value, error), Value(believed, believed_error)
+            cost.append(cost_of(self.own.loss, right, estimate).over(*own_law.batch))
+            believed.append(self.own.loss.uncertainty(own_law, self.own.actions).over(*own_law.batch))
+        return Value.joined(cost), Value.joined(believed)
 
     def _listed(self, codes: Ints | None) -> tuple[Value, Value] | Refusal:
         """Over all releases of a mask that gives categories; a refusal where they cannot be listed."""
@@ -161,9 +153,8 @@ class FinitePair:
             joint = JointBelief.of(self)
             if isinstance(joint, Refusal):
                 return joint
-            outputs = joint.law(self.limit).outputs(
-                None if codes is None else codes + joint.actual_block * len(self.truth.levels)
-            )
+            shift = joint.actual_block * len(self.truth.levels)
+            outputs = joint.law(self.limit).outputs(None if codes is None else codes + shift)
         except TooManyReleases as error:
             # How many there are is known only while they are listed.
             return Refusal.of(error)
@@ -173,8 +164,7 @@ class FinitePair:
         own, actual, weights = own[live], actual[live], weights[live]
         self._check(own.sum(axis=1), actual.sum(axis=1))
         cost, own_law = self.costs(own / own.sum(axis=1, keepdims=True), actual / actual.sum(axis=1, keepdims=True))
-        # Errors of separate posteriors may hang together, so they are added and not averaged out.
-        return _averaged(weights, cost), _averaged(weights, own_law)
+        return cost.averaged(weights), own_law.averaged(weights)
 
     @property
     def _one_number(self) -> bool:
@@ -213,27 +203,21 @@ class FinitePair:
         steps = sd * np.array([-13.0, -8.0, -5.0, -3.0, -1.5, 0.0, 1.5, 3.0, 5.0, 8.0, 13.0])
         breaks = np.unique((levels[:, None] + steps).reshape(-1))
         start = joint.sum(axis=0, keepdims=True)
-        size = max(
-            abs(float(self.own.loss.uncertainty(Finite(self.law.table.values, start), self.own.actions).value[0])),
-            1e-300,
-        )
+        before = self.own.loss.uncertainty(Finite(self.law.table.values, start), self.own.actions)
+        size = max(abs(float(before.value[0])), 1e-300)
         own_law, real = (adaptive(integrand(i), breaks, absolute=1e-10 * size, budget=100_000) for i in (0, 1))
         return own_law, real
 
-    def _drawn(self, codes: Ints | None, replicates: int | None, seed: Any) -> tuple[Value, Value]:
+    def _drawn(self, problem: Problem, codes: Ints | None) -> tuple[Value, Value]:
         """Average over drawn releases, with the same random numbers for every mask."""
-        count = REPLICATES if replicates is None else replicates
         own, actual = [], []
-        for for_data, for_mask, _ in replicate_seeds(seed, count):
+        for for_data, for_mask, _ in replicate_seeds(problem.seed, problem.count):
             records = self.truth.draw_codes(np.random.default_rng(for_data)) if codes is None else codes
             slots = self.actual.simulate(records, np.random.default_rng(for_mask))
             own.append(self.laws[0].after(slots))
             actual.append(self.law.after(slots))
         cost, believed = self.costs(np.stack(own), np.stack(actual))
-        return tuple(  # type: ignore[return-value]
-            Value(np.asarray(v.value.mean()), np.asarray(replicate_error(v.value) if count > 1 else float(v.error[0])))
-            for v in (cost, believed)
-        )
+        return mean_of_replicates(cost), mean_of_replicates(believed)
 
     def before(self) -> float:
         """Expected loss before any release."""
@@ -245,17 +229,12 @@ class FinitePair:
 
     def _check(self, own: Array, actual: Array) -> None:
         if np.any(actual <= 0):
-            raise InputError(
-                "The records cannot come from this belief",
-                "probability zero",
-                "Check the data, or the prior probabilities that are zero",
-            )
+            do = "Check the data, or the prior probabilities that are zero"
+            raise InputError("The records cannot come from this belief", "probability zero", do)
         if np.any(own <= 0):
-            raise InputError(
-                "What the mask releases is impossible in the user's eyes, who then has no posterior",
-                "probability zero under the user's belief",
-                "Give every state and outcome, or every mask, that the agency thinks possible some prior probability",
-            )
+            what = "What the mask releases is impossible in the user's eyes, who then has no posterior"
+            do = "Give every state and outcome, or every mask, that the agency thinks possible some prior probability"
+            raise InputError(what, "probability zero under the user's belief", do)
 
 
 # -- one release -------------------------------------------------------------------------------------
@@ -279,14 +258,11 @@ def _on_common_levels(own: FiniteBelief, truth: FiniteBelief, target: BaseTarget
     if own is truth:
         return own, truth
     if own.levels.labelled != truth.levels.labelled or own.levels.columns != truth.levels.columns:
-        raise UnsupportedError(
-            "The user's belief and the truth have outcomes of different kinds", do="Use the same outcomes for both"
-        )
+        what = "The user's belief and the truth have outcomes of different kinds"
+        raise UnsupportedError(what, do="Use the same outcomes for both")
     if target.is_a(Kind.PARAMETER) and own.states.labelled and own.states.names != truth.states.names:
-        raise UnsupportedError(
-            "The states of the two beliefs are labels in different orders, so that they cannot be compared",
-            do="List the same states in the same order",
-        )
+        what = "The states of the two beliefs are labels in different orders, so that they cannot be compared"
+        raise UnsupportedError(what, do="List the same states in the same order")
     if own.levels.names == truth.levels.names:
         return own, truth
     names = list(dict.fromkeys([*own.levels.names, *truth.levels.names]))
@@ -296,11 +272,6 @@ def _on_common_levels(own: FiniteBelief, truth: FiniteBelief, target: BaseTarget
         law[:, [names.index(v) for v in belief.levels.names]] = belief.law
         found.append(replace(belief, likelihood=law, outcomes=names))
     return found[0], found[1]
-
-
-def _averaged(weights: Array, each: Value) -> Value:
-    """The average over releases, with the errors averaged too."""
-    return Value(np.asarray(weights @ each.value), np.asarray(weights @ each.error))
 
 
 # -- both beliefs as one ------------------------------------------------------------------------------
@@ -350,11 +321,8 @@ class JointBelief:
                 for column, o in enumerate(b.kernels[kind].outputs):
                     matrix[i * size : i * size + size, place[o]] += b.kernels[kind].matrix[:, column]
             kernels.append(Kernel(matrix, tuple(outputs)))
-        sides = [
-            (float(p), pair.belief, block, pair.laws[0].table)
-            for p, block in zip(pair.prior, which, strict=False)
-            if p > 0
-        ]
+        own = zip(pair.prior, which, strict=False)
+        sides = [(float(p), pair.belief, block, pair.laws[0].table) for p, block in own if p > 0]
         sides.append((1.0, pair.truth, which[-1], pair.law.table))
         prior = np.concatenate([0.5 * p * side.prior for p, side, _, _ in sides])
         law = np.zeros((len(prior), len(blocks) * size))
@@ -363,13 +331,8 @@ class JointBelief:
             law[start : start + len(belief.law), block * size : block * size + size] = belief.law
             start += len(belief.law)
         own_states = len(prior) - len(pair.truth.law)
-        merged = FiniteBelief(
-            np.arange(len(prior)),
-            prior / prior.sum(),
-            likelihood=law,
-            outcomes=np.arange(law.shape[1]),
-            records=pair.truth.records,
-        )
+        outcomes: dict[str, Any] = {"outcomes": np.arange(law.shape[1]), "records": pair.truth.records}
+        merged = FiniteBelief(np.arange(len(prior)), prior / prior.sum(), likelihood=law, **outcomes)
         split = len(pair.laws[0].table.values)
         table = _joined_table(
             [(block, p) for _, _, block, p in sides], len(blocks), size, split, own_states, pair.limit
@@ -423,9 +386,8 @@ def _joined_table(
     assert isinstance(actual, TargetTable)
     rows, wide = own.rows, blocks * size
     if wide ** len(rows) > limit:
-        raise TooManyReleases(
-            f"The target depends on {len(rows)} records under {blocks} masks", do="Use fewer candidates"
-        )
+        what = f"The target depends on {len(rows)} records under {blocks} masks"
+        raise TooManyReleases(what, do="Use fewer candidates")
     weights: list[csr_array] = []
     for i, (block, table) in enumerate(sides):
         assert isinstance(table, TargetTable)

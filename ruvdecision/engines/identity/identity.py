@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from ...beliefs.finite import FiniteBelief
 from ...beliefs.normal import NormalBelief
@@ -19,20 +18,20 @@ from ...channels.linear import LINEAR
 from ...channels.steps import FileFacts, Opaque, resolve
 from ...checks import as_float_array, check_finite
 from ...errors import InputError, UnsupportedError
-from ...losses import Componentwise, CustomLoss, Quadratic, ZeroOne
+from ...losses import ZeroOne
+from ...losses.base import check_labels
 from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...posteriors import Finite
-from ...protocols import Array, Posterior, Solution
-from ...running.replication import REPLICATES, over_replicates, replicate_error, replicate_seeds
+from ...protocols import Array, Ints, Posterior, Solution
+from ...running.replication import over_replicates, replicate_error, replicate_seeds
 from ...targets import Identity
 from ...users.user import User
-from ..base import BaseEngine, Problem, ProgressCallback, Question
+from ..base import BaseEngine, Problem, Question
 from ..normal.releases import as_records
 from .coarse_rows import CoarseRows
-from .row_laws import FiniteRows, LinearRows, about_belief, outcome_table
+from .row_laws import FiniteRows, LinearRows, Records, about_belief, outcome_table
 
-Ints = NDArray[np.int64]
 ENTRIES = 2_000_000
 """Most probabilities to hold at a time."""
 
@@ -75,18 +74,17 @@ class Identification(BaseEngine):
 
     def prepare(self, problem: Problem) -> _Built:
         user = problem.user
-        _check_loss(user)
+        do = "Use ZeroOne() or LogScore()"
+        check_labels(user.loss, user.actions, "rows are labels", do, "rows have none", "rows")
         rows = _rows_of(user, problem.data)
         return _Built(rows, {id(mask): rows.law(mask) for mask in problem.masks})
 
-    def run(
-        self, problem: Problem, built: _Built, on_progress: ProgressCallback | None = None, interruptible: bool = False
-    ) -> list[Solution]:
+    def run(self, problem: Problem, built: _Built) -> list[Solution]:
         user, masks, data, rows = problem.user, problem.masks, problem.data, built.rows
         laws = [built.laws[id(mask)] for mask in masks]
         fixed = data is not None and (rows.target.exact or rows.target.values is not None)
         once = np.array([fixed and rows.deterministic(m) for m in masks])
-        count = 1 if once.all() else REPLICATES if problem.replicates is None else problem.replicates
+        count = 1 if once.all() else problem.count
         uncertainty = np.empty((count, len(masks)))
         claimed = np.empty((count, len(masks), len(rows.rows)))
         correct = np.empty((count, len(masks)))
@@ -101,8 +99,7 @@ class Identification(BaseEngine):
                 shown, ids = rows.release(law, masks[i], records, copy.deepcopy(for_mask))
                 scored = _score(user, partial(law.log_weights, shown), z, ids, rows.rows)
                 uncertainty[r, i], claimed[r, i], correct[r, i] = scored
-            if on_progress is not None:
-                on_progress((r + 1) / count)
+            problem.progress((r + 1) / count)
         error = replicate_error(uncertainty) if count > 1 else np.where(once, 0.0, np.nan)
         n = user.belief.records
         before = user.loss.uncertainty(Finite(np.arange(n, dtype=np.float64), np.full(n, 1.0 / n)), user.actions).value
@@ -115,7 +112,7 @@ class Identification(BaseEngine):
         value = over_replicates(uncertainty)
         return [Solution(value, error, float(before), names, columns, averaged=not once.all())]
 
-    def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior over the places of the file: rows 0, 1, ... of the release, then the places that are not in it.
 
         A batch with one entry per respondent if the target names several. The intruder's knowledge must be in the
@@ -125,16 +122,12 @@ class Identification(BaseEngine):
         if reason is not None:
             raise reason.error()
         if release is None:
-            raise InputError(
-                "Which row is whose depends on what is released", None, "Pass release=mask.release(data, rng)"
-            )
+            what = "Which row is whose depends on what is released"
+            raise InputError(what, None, "Pass release=mask.release(data, rng)")
         target = _target(user)
         if target.values is None:
-            raise InputError(
-                "The posterior depends on what the intruder knows",
-                "no values",
-                "Write Identity(row, known=[...], values=[...])",
-            )
+            what = "The posterior depends on what the intruder knows"
+            raise InputError(what, "no values", "Write Identity(row, known=[...], values=[...])")
         rows = _rows_of(user, None, _names_of(release))
         law, n = rows.law(mask), user.belief.records
         found = _normalised(law.log_weights(rows.read(law, release), rows.given()))
@@ -152,7 +145,7 @@ def _target(user: User) -> Identity:
 class _Rows:
     """Drawing, masking and reading for one kind of belief; records are values, or codes of outcomes."""
 
-    def __init__(self, user: User, names: Sequence[Hashable], records: NDArray[Any] | None) -> None:
+    def __init__(self, user: User, names: Sequence[Hashable], records: Records | None) -> None:
         self.target, self.records = _target(user), records
         self.known = self.target.columns_in(names)
         self.errors = self.target.variances(len(self.known))
@@ -171,51 +164,47 @@ class _Rows:
         """Whether a mask releases the same rows, in whatever order, every time."""
         return all(found.step.fixed for found in resolve(mask, self.about))
 
-    def given(self) -> NDArray[Any]:
+    def given(self) -> Records:
         """What the intruder knows, as the target says: one row per respondent."""
         values, respondents, columns = self.target.values, len(self.rows), len(self.known)
         assert values is not None
         if len(values) != respondents or any(len(v) != columns for v in values):
-            raise InputError(
-                f"values must have {respondents} rows of {columns} numbers, one per known column",
-                f"{len(values)} rows of {len(values[0])}",
-                "Give what the intruder knows of each respondent",
-            )
+            what = f"values must have {respondents} rows of {columns} numbers, one per known column"
+            got = f"{len(values)} rows of {len(values[0])}"
+            raise InputError(what, got, "Give what the intruder knows of each respondent")
         return np.array(values, dtype=object)
 
-    def draw(self, for_data: np.random.Generator, for_draws: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
+    def draw(self, for_data: np.random.Generator, for_draws: np.random.Generator) -> tuple[Records, Records]:
         """Records and what the intruder knows of each respondent."""
         # Drawn whether or not they are used, so that the stream does not depend on the options.
         noise = for_draws.standard_normal((len(self.rows), len(self.known)))
         if self.target.values is not None:
             z = self.given()
             if self.records is None and len(self.rows) != 1:
-                raise UnsupportedError(
-                    "Records cannot be drawn around the given values of several respondents",
-                    do="Pass data=, or leave out values",
-                )
+                what = "Records cannot be drawn around the given values of several respondents"
+                raise UnsupportedError(what, do="Pass data=, or leave out values")
             return (self._around(z, for_data) if self.records is None else self.records), z
         records = self.records if self.records is not None else self._drawn(for_data)
         z = self.values(records[self.rows])[:, self.known]
         return records, z + noise * np.sqrt(self.errors) if self.errors.any() else z
 
-    def values(self, records: NDArray[Any]) -> NDArray[Any]:
+    def values(self, records: Records) -> Records:
         """What records are in all columns."""
         return records
 
-    def _drawn(self, rng: np.random.Generator) -> NDArray[Any]:
+    def _drawn(self, rng: np.random.Generator) -> Records:
         """Records drawn from the belief."""
         raise NotImplementedError
 
-    def _around(self, z: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
+    def _around(self, z: Records, rng: np.random.Generator) -> Records:
         """Records drawn from the belief given what the intruder knows of one respondent."""
         raise NotImplementedError
 
-    def release(self, law: Any, mask: Mask, records: NDArray[Any], rng: np.random.Generator) -> tuple[Any, Ints]:
+    def release(self, law: Any, mask: Mask, records: Records, rng: np.random.Generator) -> tuple[Any, Ints]:
         """What the law needs to know of a fresh release, and whose record stands in each row."""
         raise NotImplementedError
 
-    def read(self, law: Any, release: Any) -> Any:
+    def read(self, law: Any, release: object) -> Any:
         """What the law needs to know of a given release."""
         raise NotImplementedError
 
@@ -223,7 +212,7 @@ class _Rows:
 class _NormalRows(_Rows):
     """Records of a normal belief."""
 
-    def __init__(self, user: User, data: Any, names: Sequence[Hashable] | None) -> None:
+    def __init__(self, user: User, data: object, names: Sequence[Hashable] | None) -> None:
         belief = user.belief
         if isinstance(data, pd.DataFrame) and belief.columns is not None and set(belief.columns) <= set(data.columns):
             data = data[list(belief.columns)]
@@ -247,10 +236,8 @@ class _NormalRows(_Rows):
             odd = [f.step for f in resolve(mask, self.about) if type(f.step) not in LINEAR]
             if all(isinstance(step, Opaque) and step.do for step in odd):
                 raise
-            raise UnsupportedError(
-                linear.what,
-                do="Identity knows Noise, Suppress, Subsample, Shuffle, Round, Clip, Topcode, Recode and fixed groups",
-            ) from None
+            do = "Identity knows Noise, Suppress, Subsample, Shuffle, Round, Clip, Topcode, Recode and fixed groups"
+            raise UnsupportedError(linear.what, do=do) from None
 
     def given(self) -> Array:
         return check_finite("values", as_float_array("values", super().given()))
@@ -279,29 +266,26 @@ class _NormalRows(_Rows):
         frame, ids = mask.tracked(Frame.of(pd.DataFrame(records, columns=list(self.names))), rng)
         return law.prepare(frame), ids
 
-    def read(self, law: LinearRows | CoarseRows, release: Any) -> Any:
+    def read(self, law: LinearRows | CoarseRows, release: object) -> Any:
         return law.prepare(Frame.of(release))
 
 
 class _FiniteRows(_Rows):
     """Records of a finite belief, as codes of its outcomes."""
 
-    def __init__(self, user: User, data: Any) -> None:
+    def __init__(self, user: User, data: object) -> None:
         self.belief: FiniteBelief = user.belief
         levels, codes = self.belief.levels, None
         if data is not None:
             codes = levels.codes(data, "data")
             if len(codes) != self.belief.records or np.any(codes < 0):
-                raise InputError(
-                    f"data must have {self.belief.records} complete records, as the belief says",
-                    f"{int(np.sum(codes >= 0))} complete ones of {len(codes)}",
-                    "Give records= to the belief, or other data",
-                )
+                what = f"data must have {self.belief.records} complete records, as the belief says"
+                got = f"{int(np.sum(codes >= 0))} complete ones of {len(codes)}"
+                raise InputError(what, got, "Give records= to the belief, or other data")
         super().__init__(user, range(levels.columns), codes)
         if levels.labelled and self.errors.any():
-            raise UnsupportedError(
-                "Labels have no errors that can be measured", do="Leave out error_sd and error_variance, or use numbers"
-            )
+            do = "Leave out error_sd and error_variance, or use numbers"
+            raise UnsupportedError("Labels have no errors that can be measured", do=do)
         self.table = outcome_table(self.belief)
 
     @property
@@ -311,20 +295,19 @@ class _FiniteRows(_Rows):
     def law(self, mask: Mask) -> FiniteRows:
         return FiniteRows.of(self.belief, mask, self.known, self.errors, self.records)
 
-    def values(self, records: Ints) -> NDArray[Any]:
+    def values(self, records: Ints) -> Records:
         return self.table[records]
 
     def _drawn(self, rng: np.random.Generator) -> Ints:
         return self.belief.draw_codes(rng)
 
-    def _around(self, z: NDArray[Any], rng: np.random.Generator) -> Ints:
+    def _around(self, z: Records, rng: np.random.Generator) -> Ints:
         belief = self.belief
         like = FiniteRows.likelihood(self.table[:, self.known], z, self.errors)[0]
         joint = belief.prior[:, None] * belief.law * like
         if not joint.sum() > 0:
-            raise InputError(
-                "No record of the belief has the values that the intruder knows", "others", "Check values="
-            )
+            what = "No record of the belief has the values that the intruder knows"
+            raise InputError(what, "others", "Check values=")
         pick = int(rng.choice(joint.size, p=(joint / joint.sum()).ravel()))
         state, outcome = divmod(pick, joint.shape[1])
         codes = rng.choice(joint.shape[1], size=belief.records, p=belief.law[state]).astype(np.int64)
@@ -339,19 +322,18 @@ class _FiniteRows(_Rows):
         possible = (evidence > -np.inf).any(axis=1, keepdims=True)
         return (np.where(possible, evidence, 0.0), inverse), ids
 
-    def read(self, law: FiniteRows, release: Any) -> tuple[Array, Ints]:
+    def read(self, law: FiniteRows, release: object) -> tuple[Array, Ints]:
         slots = law.channel.read(release)
         return slots.log_evidence, np.arange(len(slots.log_evidence))
 
 
-def _rows_of(user: User, data: Any, names: Sequence[Hashable] | None = None) -> _Rows:
+def _rows_of(user: User, data: object, names: Sequence[Hashable] | None = None) -> _Rows:
     if isinstance(user.belief, NormalBelief):
         return _NormalRows(user, data, names)
     if isinstance(user.belief, FiniteBelief):
         return _FiniteRows(user, data)
-    raise UnsupportedError(
-        f"Identity is not available for a {type(user.belief).__name__}", do="Use a NormalBelief or a FiniteBelief"
-    )
+    what = f"Identity is not available for a {type(user.belief).__name__}"
+    raise UnsupportedError(what, do="Use a NormalBelief or a FiniteBelief")
 
 
 # -- helpers -------------------------------------------------------------------------------------------
@@ -363,7 +345,7 @@ def _normalised(log_weights: Array) -> Array:
 
 
 def _score(
-    user: User, log_weights: Callable[[NDArray[Any]], Array], z: NDArray[Any], ids: Ints, rows: Ints
+    user: User, log_weights: Callable[[Records], Array], z: Records, ids: Ints, rows: Ints
 ) -> tuple[float, Array, float]:
     """Average uncertainty, the chance of each match as the intruder sees it, and the share that is right."""
     n = user.belief.records
@@ -395,19 +377,5 @@ def _score(
     return total / len(rows), claimed, right / len(rows)
 
 
-def _check_loss(user: User) -> None:
-    """Rows have no distances: a loss that measures them is refused."""
-    loss = user.loss
-    if isinstance(loss, (Quadratic, Componentwise)) or (
-        isinstance(loss, ZeroOne) and np.any(np.asarray(loss.tolerance) > 0)
-    ):
-        raise UnsupportedError(f"{loss!r} measures distances, and rows have none", do="Use ZeroOne() or LogScore()")
-    if isinstance(loss, CustomLoss) and user.actions is None:
-        raise UnsupportedError(
-            "A loss of your own has no numbers to search among, and rows are labels",
-            do='Give estimates="target", or list the rows',
-        )
-
-
-def _names_of(data: Any) -> tuple[Hashable, ...] | None:
+def _names_of(data: object) -> tuple[Hashable, ...] | None:
     return tuple(data.columns) if isinstance(data, pd.DataFrame) else None

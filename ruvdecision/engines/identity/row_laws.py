@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,12 @@ from ...channels.steps import FileFacts, about_after, resolve
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...masks.frame import Frame
-from ...protocols import Array
+from ...protocols import Array, Ints
 from ..normal.conditioning import Conditioned
 from ..normal.releases import channel_of
 
-Ints = NDArray[np.int64]
+Records: TypeAlias = NDArray[Any]
+"""Records, or what is known of them: numbers, labels, or codes of outcomes."""
 
 
 def about_belief(belief: NormalBelief, data: Array | None = None) -> FileFacts:
@@ -48,11 +49,8 @@ def settled(log_weights: Array, depth: Ints | int) -> Array:
     """
     possible = log_weights > -np.inf
     if not possible.any(axis=1).all():
-        raise InputError(
-            "No row of the release can be the respondent's",
-            "probability zero everywhere",
-            "Check values= and the release, or state the errors of what is known with error_sd=",
-        )
+        do = "Check values= and the release, or state the errors of what is known with error_sd="
+        raise InputError("No row of the release can be the respondent's", "probability zero everywhere", do)
     deep = np.where(possible, np.broadcast_to(depth, log_weights.shape), -1)
     return np.where(deep == deep.max(axis=1, keepdims=True), log_weights, -np.inf)
 
@@ -109,10 +107,8 @@ class LinearRows:
         self.belief, self.mask, self.known, self.errors = belief, mask, list(known), errors
         channel = channel_of(belief, mask, data=data)
         if channel.scrambled:
-            raise UnsupportedError(
-                "Shuffling groups hides which rows were averaged together",
-                do="Put Shuffle() first, or leave it out: Identity knows no order",
-            )
+            do = "Put Shuffle() first, or leave it out: Identity knows no order"
+            raise UnsupportedError("Shuffling groups hides which rows were averaged together", do=do)
         self.given = Conditioned(belief, channel)
         about = about_belief(belief)
         self.kept = about_after(resolve(mask, about), about).n
@@ -133,21 +129,15 @@ class LinearRows:
         values, _ = frame.numeric("A release", missing=True)
         check_size(values.shape, self.kept, self.belief.k)
         if np.isinf(values).any():
-            raise InputError(
-                "The release must not hold infinite values",
-                int(np.isinf(values).sum()),
-                "Pass what mask.release(data, rng) gave back",
-            )
+            do = "Pass what mask.release(data, rng) gave back"
+            raise InputError("The release must not hold infinite values", int(np.isinf(values).sum()), do)
         # One row for every place, missing for places that are not in it.
         full = np.full(self.blank.shape, np.nan)
         full[: self.kept] = values
         wrong = np.isnan(full) & ~self.blank
         if wrong.any():
-            raise InputError(
-                "The release has missing values where the mask gives none",
-                f"{int(wrong.sum())} of them",
-                "Pass what mask.release(data, rng) gave",
-            )
+            what = "The release has missing values where the mask gives none"
+            raise InputError(what, f"{int(wrong.sum())} of them", "Pass what mask.release(data, rng) gave")
         return self.given.means(full).records()[:, self.known]
 
     def log_weights(self, means: Array, z: Array) -> Array:
@@ -160,9 +150,8 @@ class LinearRows:
         # A flat prior and a column of which nothing is released: it tells nothing, whoever is where.
         informative = np.isfinite(np.diagonal(np.stack(parts), axis1=1, axis2=2))
         if np.any(informative != informative[0]):
-            raise UnsupportedError(
-                "Under the flat prior nothing is known about some columns of some rows", do="Give prior_variance="
-            )
+            what = "Under the flat prior nothing is known about some columns of some rows"
+            raise UnsupportedError(what, do="Give prior_variance=")
         use = np.flatnonzero(informative[0])
         for rows, part in zip(self.kinds, parts, strict=True):
             density = DegenerateNormal.of(part[np.ix_(use, use)], scale[use], size)
@@ -174,11 +163,8 @@ class LinearRows:
 def check_size(shape: tuple[int, ...], rows: int, columns: int) -> None:
     """Raise if a release is not of the size that its mask gives."""
     if shape != (rows, columns):
-        raise InputError(
-            f"The release must have {rows} rows and {columns} columns",
-            f"shape {shape}",
-            "Pass what mask.release(data, rng) gave back",
-        )
+        what = f"The release must have {rows} rows and {columns} columns"
+        raise InputError(what, f"shape {shape}", "Pass what mask.release(data, rng) gave back")
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +177,7 @@ class FiniteRows:
 
     belief: FiniteBelief
     channel: FiniteChannel
-    table: NDArray[Any]
+    table: Records
     """What each outcome says about the known columns, ``(outcomes, known)``."""
     errors: Array
 
@@ -206,7 +192,7 @@ class FiniteRows:
             scale = np.atleast_2d(np.cov(levels.numbers.reshape(len(levels), -1)[codes], rowvar=False))
         return cls(belief, FiniteChannel.of(belief, mask, scale), outcome_table(belief)[:, list(known)], errors)
 
-    def log_weights(self, released: tuple[Array, Ints], z: NDArray[Any]) -> Array:
+    def log_weights(self, released: tuple[Array, Ints], z: Records) -> Array:
         """Log weight of every place, ``(respondents, places)``.
 
         ``evidence[u, x]`` is the log chance of each different released record for every outcome, up to a constant, and
@@ -222,11 +208,8 @@ class FiniteRows:
             there = counts > 0
             state = np.log(self.belief.prior) + counts[there] @ np.log(of_row[there])
         if state.max() == -np.inf:
-            raise InputError(
-                "The release cannot come from this belief",
-                "probability zero",
-                "Check that the release was made by this mask",
-            )
+            do = "Check that the release was made by this mask"
+            raise InputError("The release cannot come from this belief", "probability zero", do)
         post = np.exp(state - state.max())
         post /= post.sum()
         share = np.where(of_row > 0, post / np.where(of_row > 0, of_row, 1.0), 0.0)
@@ -239,7 +222,7 @@ class FiniteRows:
             return settled(np.log(weights), 0)
 
     @staticmethod
-    def likelihood(table: NDArray[Any], z: NDArray[Any], errors: Array) -> Array:
+    def likelihood(table: Records, z: Records, errors: Array) -> Array:
         """p(known values | outcome), ``(respondents, outcomes)``, up to a constant for each respondent."""
         log = np.zeros((len(z), len(table)))
         for j, variance in enumerate(errors):
@@ -251,15 +234,12 @@ class FiniteRows:
         top = log.max(axis=1, keepdims=True)
         if np.any(top == -np.inf):
             wrong = f"those of respondent {int(np.argmin(top[:, 0]))} among {len(z)}"
-            raise InputError(
-                "No record of the belief has the values that the intruder knows",
-                wrong,
-                "Check values=, or state error_sd=",
-            )
+            what = "No record of the belief has the values that the intruder knows"
+            raise InputError(what, wrong, "Check values=, or state error_sd=")
         return np.exp(log - top)
 
 
-def outcome_table(belief: FiniteBelief) -> NDArray[Any]:
+def outcome_table(belief: FiniteBelief) -> Records:
     """The outcomes of a belief, one row each: numbers, or labels as they are."""
     levels = belief.levels
     if levels.labelled:

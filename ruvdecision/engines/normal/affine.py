@@ -19,9 +19,11 @@ import numpy as np
 
 from ...channels.linear import Block
 from ...errors import UnsupportedError
+from ...numerics.semidefinite import beside, unbounded
 from ...protocols import Array
 from ...targets import Kind, Term
-from .conditioning import Conditioned, cell_sums, present
+from .conditioning import Conditioned, cell_means, present
+from .latents import common_covariance
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,35 +53,29 @@ class AffineMeans:
         self.given, self.parts = given, tuple(parts)
         self.places = _places(given, self.parts)
         self.size = sum(p.size for p in self.places)
-        k, d = given.k, given.latents
-        prior = np.zeros(d)
-        if given.belief.mu_covariance is not None:
-            prior[:k] = given.belief.mu_mean
+        d, prior = given.latents, given.latent_mean
         # The latents: h = start + latent_weights @ z.
         moved: Array = np.zeros((1, d))
         for block, solved in zip(given.channel.blocks, given.blocks, strict=True):
             moved = moved + block.shape.count * (solved.weight @ (solved.loading @ prior)[..., None])[..., 0]
         start = prior - (given.cov @ moved[..., None])[..., 0]
-        pieces = []
-        for p in self.places:
-            weight = given.blocks[p.shape].weight
-            pieces.append(given.cov @ weight if p.cell is None else np.zeros((1, d, p.size)))
-        latent_weights = _concatenated(pieces) if pieces else np.zeros((1, d, 0))
-        rows, constants = [], []
-        for part in self.parts:
-            slope = given._slope(part)
-            rows.append(_plus(slope @ latent_weights, self._own(part)))
-            constants.append((slope @ start[..., None])[..., 0])
-        lead = np.broadcast_shapes(*(r.shape[:1] for r in rows), *(c.shape[:1] for c in constants))
-        self.matrix = np.concatenate([np.broadcast_to(r, lead + r.shape[1:]) for r in rows], axis=1)
-        self.constant = np.concatenate([np.broadcast_to(c, lead + c.shape[1:]) for c in constants], axis=1)
+        none = [np.zeros((1, d, 0))]  # of a release that holds nothing
+        pieces = [
+            given.cov @ given.blocks[p.shape].weight if p.cell is None else np.zeros((1, d, p.size))
+            for p in self.places
+        ]
+        latent_weights = beside(pieces + none)
+        slopes = [given._slope(part) for part in self.parts]
+        own = [slope @ latent_weights + self._own(part) for slope, part in zip(slopes, self.parts, strict=True)]
+        self.matrix = beside(own, axis=-2)
+        self.constant = beside([slope @ start[..., None] for slope in slopes], axis=-2)[..., 0]
 
     def coordinates(self, release: Array) -> Array:
         """The numbers that the means look at, from released values ``(n, width)`` in the channel's order of rows."""
         given = self.given
         values = np.nan_to_num(release, nan=0.0, posinf=0.0, neginf=0.0)
         z = np.empty(self.size)
-        means = block_sums(given, values)
+        means = cell_means(given.channel, values)
         for p in self.places:
             at = slice(p.start, p.start + p.size)
             roots, observed = given.channel.blocks[p.shape].shape.roots, given.blocks[p.shape].observed
@@ -98,26 +94,21 @@ class AffineMeans:
         given, k = self.given, self.given.k
         if part.outside:
             return np.zeros((1, k, self.size))
-        if part.kind is Kind.AVERAGE:
-            pieces = []
-            for p in self.places:
-                if p.cell is not None:
-                    pieces.append(np.zeros((1, k, p.size)))
-                    continue
-                roots, gain = given.channel.blocks[p.shape].shape.roots, given.blocks[p.shape].gain
-                pieces.append(sum(root * gain[:, c * k : c * k + k] for c, root in enumerate(roots)) / given.n)
-            return _concatenated(pieces)
-        shape, copy, cell = given._place(part)
-        block = given.channel.blocks[shape]
+        average = part.kind is Kind.AVERAGE
+        shape, copy, cell = (None, None, None) if average else given._place(part)
         pieces = []
         for p in self.places:
-            if p.shape == shape and p.copy == copy and p.cell is None:
-                pieces.append(given.blocks[shape].gain[:, cell * k : cell * k + k] / block.shape.roots[cell])
-            elif p.shape == shape and p.copy == copy and p.cell == cell and p.row == given._row(part):
+            block, gain = given.channel.blocks[p.shape], given.blocks[p.shape].gain
+            mine = p.shape == shape and p.copy == copy
+            if average and p.cell is None:
+                pieces.append(given.averaging(block) @ gain)
+            elif mine and cell is not None and p.cell is None:
+                pieces.append(gain[:, cell * k : cell * k + k] / block.shape.roots[cell])
+            elif mine and cell is not None and p.cell == cell and p.row == given._row(part):
                 pieces.append(_contrast_gain(given, block, cell))
             else:
                 pieces.append(np.zeros((1, k, p.size)))
-        return _concatenated(pieces)
+        return beside(pieces) if pieces else np.zeros((1, k, 0))
 
     # -- their law under a belief --------------------------------------------------------------------
 
@@ -144,9 +135,9 @@ class AffineMeans:
                     covariance = covariance + share * (
                         w @ contrast_covariance(actual, p.shape, p.cell) @ np.swapaxes(v, -1, -2)
                     )
-        centre, prior = latent_prior(actual)
+        prior = latent_covariance(actual)
         covariance = covariance + slope @ prior @ np.swapaxes(slope, -1, -2)
-        return slope @ centre, (covariance + np.swapaxes(covariance, -1, -2)) / 2, slope[..., :k]
+        return slope @ actual.latent_mean, (covariance + np.swapaxes(covariance, -1, -2)) / 2, slope[..., :k]
 
 
 def residual_law(own: Conditioned, actual: Conditioned, parts: Sequence[Term], matrix: Array) -> tuple[Array, Array]:
@@ -165,29 +156,18 @@ def residual_law(own: Conditioned, actual: Conditioned, parts: Sequence[Term], m
     covariance = actual.covariance(parts, matrix) + spread
     if actual.belief.mu_covariance is None:
         depends = np.any(np.abs(slope) > 1e-9, axis=-1)
-        covariance = np.where(depends[..., :, None] | depends[..., None, :], 0.0, covariance)
-        index = np.arange(covariance.shape[-1])
-        covariance[..., index, index] = np.where(depends, np.inf, covariance[..., index, index])
-        bias = np.where(depends, 0.0, bias)
+        covariance, bias = unbounded(covariance, depends), np.where(depends, 0.0, bias)
     return bias, covariance
 
 
-def latent_prior(given: Conditioned) -> tuple[Array, Array]:
-    """Prior mean and covariance of the latents.
-
-    Zero for a flat prior's mean, whose part the caller adds.
-    """
-    k, d = given.k, given.latents
-    centre = np.zeros(d)
-    lead = np.broadcast_shapes((1,), *(c.shape[:1] for c in given.channel.common))
-    prior = np.zeros(lead + (d, d))
+def latent_covariance(given: Conditioned) -> Array:
+    """Prior covariance of the latents; zero for a flat prior's mean, whose part the caller adds."""
+    k, noise = given.k, common_covariance(given.channel.common, given.k)
+    prior = np.zeros((len(noise), given.latents, given.latents))
+    prior[:, k:, k:] = noise
     if given.belief.mu_covariance is not None:
-        centre[:k] = given.belief.mu_mean
         prior[:, :k, :k] = given.belief.mu_covariance
-    for i, covariance in enumerate(given.channel.common):
-        at = slice(k + i * k, k + i * k + k)
-        prior[:, at, at] = covariance
-    return centre, prior
+    return prior
 
 
 def block_covariance(given: Conditioned, shape: int) -> Array:
@@ -210,18 +190,6 @@ def contrast_covariance(given: Conditioned, shape: int, cell: int) -> Array:
     return np.asarray(
         w @ given.belief.record_covariance @ np.swapaxes(w, -1, -2) + block.rw[:, cell] * np.outer(released, released)
     )
-
-
-def block_sums(given: Conditioned, values: Array) -> list[Array]:
-    """Normalised means of the cells of every block, one table ``(blocks, cells * width)`` per shape."""
-    shape, copy, cell = given.channel.layout.rows()
-    found = []
-    for t, block in enumerate(given.channel.blocks):
-        cells = len(block.shape.sizes)
-        mine = shape == t
-        total = cell_sums(values[mine], copy[mine], cell[mine], (block.shape.count, cells))
-        found.append((total / block.shape.roots[:, None]).reshape(-1, cells * given.width))
-    return found
 
 
 def _places(given: Conditioned, parts: Sequence[Term]) -> list[_Place]:
@@ -277,15 +245,6 @@ def _contrast_gain(given: Conditioned, block: Block, cell: int) -> Array:
     return wide
 
 
-def _concatenated(pieces: Sequence[Array]) -> Array:
-    lead = np.broadcast_shapes(*(p.shape[:1] for p in pieces))
-    return np.concatenate([np.broadcast_to(p, lead + p.shape[1:]) for p in pieces], axis=-1)
-
-
-def _plus(a: Array, b: Array) -> Array:
-    return np.asarray(a + b)
-
-
 # -- the density of a release ------------------------------------------------------------------------
 
 
@@ -311,8 +270,7 @@ def log_density(given: Conditioned, values: Array) -> Density:
         return Density(np.array([-np.inf]), np.zeros(1))
     values = np.nan_to_num(values, nan=0.0)
     magnitude = float(np.abs(values).max(initial=0.0))
-    tables = block_sums(given, values)
-    centre, prior = latent_prior(given)
+    tables, centre = cell_means(given.channel, values), given.latent_mean
     log: Array = np.zeros(1)
     rank: Array = np.zeros(1)
     score: Array = np.zeros((1, given.latents))
@@ -331,7 +289,7 @@ def log_density(given: Conditioned, values: Array) -> Density:
             if size > 1:
                 part, dimension = _within(given, t, cell, values, tables[t])
                 log, rank = log + part, rank + dimension
-    log = log + _latents(given, prior, information, score)
+    log = log + _latents(given, latent_covariance(given), information, score)
     return Density(log, np.broadcast_to(rank, log.shape))
 
 

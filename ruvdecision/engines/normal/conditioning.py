@@ -12,9 +12,8 @@ that none comes out negative.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +22,11 @@ from ...beliefs.normal import NormalBelief
 from ...channels.linear import Block, LinearChannel
 from ...numerics.semidefinite import (
     apart,
+    beside,
     combined,
     divide,
     exact_product,
-    fill_diagonal,
+    from_blocks,
     joseph,
     not_negative,
     null_rows,
@@ -39,10 +39,11 @@ from ...numerics.semidefinite import (
     square,
     symmetric,
     through,
+    unbounded,
     units,
     without_repeats,
 )
-from ...protocols import Array
+from ...protocols import Array, Ints
 from ...targets import Kind, Term
 from .latents import ExchangeableLaw, common_covariance, latent_law
 
@@ -54,7 +55,7 @@ MANY = 32
 class _ConditionedBlock:
     """One shape of block after conditioning on h and the release."""
 
-    observed: Any
+    observed: Ints
     """Positions of the coordinates that are in the file."""
     gain: Array
     """K, shape (..., cells * k, observed)."""
@@ -113,15 +114,8 @@ class Conditioned:
             slope = np.concatenate([complement @ mean_part] + [-gain @ mean_part] * len(block.loads), axis=-1)
             total = q + block.r
             weight = np.tile(divide(mean_part.T[None], total), (1, self.latents // k, 1))
-            return _ConditionedBlock(
-                observed,
-                gain,
-                parallel(q, block.r, split),
-                slope,
-                weight,
-                loading,
-                mean_observation=(loading[..., :k], total),
-            )
+            given_latents, seen = parallel(q, block.r, split), (loading[..., :k], total)
+            return _ConditionedBlock(observed, gain, given_latents, slope, weight, loading, mean_observation=seen)
         b = block.b[:, observed, :]
         r = block.r[:, observed[:, None], observed]
         unit = np.tile(self._units, c)
@@ -132,11 +126,9 @@ class Conditioned:
             released = np.tile(unit, self.width // k)[observed]
             reduction = without_repeats(b[0], r, released, unit)
         if direct or reduction is not None:
-            shown, noise, loaded = (
-                (b, r, loading)
-                if reduction is None
-                else (reduction @ b, square(reduction @ root(r)), reduction @ loading)
-            )
+            shown, noise, loaded = b, r, loading
+            if reduction is not None:
+                shown, noise, loaded = reduction @ b, square(reduction @ root(r)), reduction @ loading
             bq = shown @ q
             total = bq @ np.swapaxes(shown, -1, -2) + noise
             gain, weight = divide(np.swapaxes(bq, -1, -2), total), divide(np.swapaxes(loaded, -1, -2), total)
@@ -155,7 +147,7 @@ class Conditioned:
         slope = snap(start - gain @ loading, scale)
         return _ConditionedBlock(observed, gain, given_latents, slope, weight, loading, complement, r, mean_observation)
 
-    def _loading(self, block: Block, mean_part: Array, observed: Any) -> tuple[Array, bool]:
+    def _loading(self, block: Block, mean_part: Array, observed: Ints) -> tuple[Array, bool]:
         """H, and whether every common draw enters as the mean does."""
         mean = block.b[:, observed, :] @ mean_part
         parts, alike = [mean], True
@@ -164,8 +156,7 @@ class Conditioned:
             same = bool(np.all(np.abs(entered - mean) <= 1e-12 * float(block.shape.roots.max())))
             parts.append(mean if same else entered)
             alike = alike and same
-        lead = np.broadcast_shapes(*(p.shape[:1] for p in parts))
-        return np.concatenate([np.broadcast_to(p, lead + p.shape[1:]) for p in parts], axis=-1), alike
+        return beside(parts), alike
 
     def _undone(self) -> tuple[list[Array], Array] | None:
         """What several releases tell exactly of common draws: by one as it is and one with such noise it is undone.
@@ -177,12 +168,8 @@ class Conditioned:
         if not common or self.width == k:
             return None
         prior = common_covariance(common, k)
-        arrays = [
-            prior,
-            *(x for block in self.channel.blocks for x in (block.b, block.r)),
-            *(s.loading for s in self.blocks),
-        ]
-        lead = max(map(len, arrays))
+        arrays = [x for block in self.channel.blocks for x in (block.b, block.r)]
+        lead = max(map(len, [prior, *arrays, *(s.loading for s in self.blocks)]))
         maps: list[Array] = []
         covariance, found = np.broadcast_to(prior, (lead, *prior.shape[1:])).copy(), False
         for member in range(lead):
@@ -201,6 +188,14 @@ class Conditioned:
                 stops = np.cumsum([len(view) for view in views])[:-1]
                 maps = [g @ view for g, view in zip(np.split(gain, stops, axis=1), views, strict=True)]
         return (maps, covariance) if found else None
+
+    @property
+    def latent_mean(self) -> Array:
+        """The latents before the release; zero for the mean under a flat prior, whose part the caller adds."""
+        found = np.zeros(self.latents)
+        if self.belief.mu_covariance is not None:
+            found[: self.k] = self.belief.mu_mean
+        return found
 
     def _root(self) -> Array:
         """A root of the covariance of a record."""
@@ -224,7 +219,6 @@ class Conditioned:
             t, given_latents = self._weighted_rows(parts, matrix)
         else:
             t, given_latents = self._each_part(parts, matrix)
-        lead = np.broadcast_shapes(self.cov.shape[:1], t.shape[:1])
         total = t @ self.cov @ np.swapaxes(t, -1, -2) + given_latents
         # Rounding may leave a variance a hair below zero where nothing remains unknown, or a covariance beside it.
         total = not_negative(symmetric(total))
@@ -232,29 +226,13 @@ class Conditioned:
             total = apart(total)
         if np.any(self.unidentified):
             # A direction of the mean that nothing was said about: infinite variance wherever it enters.
-            open_ = np.any(
-                (np.abs(t) > 0) & np.broadcast_to(self.unidentified, lead + (self.latents,))[:, None, :], axis=-1
-            )
-            open_ = np.broadcast_to(open_, total.shape[:2])
-            total = np.where(open_[:, :, None] | open_[:, None, :], 0.0, total)
-            total = fill_diagonal(total, open_)
+            total = unbounded(total, np.any((t != 0) & self.unidentified[:, None, :], axis=-1))
         return total
 
     def _each_part(self, parts: Sequence[Term], matrix: Array | None) -> tuple[Array, Array]:
         """Slopes of targets, or of linear functions of them, and their covariance given the latents."""
-        slopes = [self._slope(p) for p in parts]
-        lead = np.broadcast_shapes(self.cov.shape[:1], *(s.shape[:1] for s in slopes))
-        t = np.concatenate([np.broadcast_to(s, lead + s.shape[1:]) for s in slopes], axis=-2)
-        k = self.k
-        rows: list[list[Array]] = [[self._covariance_given_latents(a, b) for b in parts] for a in parts]
-        given_latents = rows[0][0]
-        if len(parts) > 1:
-            given_latents = np.zeros(
-                np.broadcast_shapes(*(x.shape[:1] for row in rows for x in row)) + (len(parts) * k,) * 2
-            )
-            for i, row in enumerate(rows):
-                for j, x in enumerate(row):
-                    given_latents[:, i * k : i * k + k, j * k : j * k + k] = x
+        t = beside([self._slope(p) for p in parts], axis=-2)
+        given_latents = from_blocks([[self._covariance_given_latents(a, b) for b in parts] for a in parts])
         if matrix is not None:
             t = self._combined_slopes(matrix, parts, t)
             given_latents = combined(matrix, given_latents)
@@ -288,43 +266,30 @@ class Conditioned:
         if len(parts) == 1 or not apart_from_mean.any():
             return turned
         # The mean itself cancels out of a difference; the product of gain and loading remains, however small it is.
-        gain_loadings = [self._gain_loading(p) for p in parts]
-        lead = np.broadcast_shapes(*(p.shape[:1] for p in gain_loadings))
-        product = exact_product(
-            matrix, np.concatenate([np.broadcast_to(p, lead + p.shape[1:]) for p in gain_loadings], axis=-2)
-        )
-        return np.where(apart_from_mean[:, None], -product, turned)
-
-    def _gain_loading(self, part: Term) -> Array:
-        """Gain times loading: how far the slope falls short of the target's own."""
-        k = self.k
-        if part.outside:
-            return np.zeros((1, k, self.latents))
-        total: Array = np.zeros((1, k, self.latents))
-        if part.kind is Kind.AVERAGE:
-            for block, solved in zip(self.channel.blocks, self.blocks, strict=True):
-                product = solved.gain @ solved.loading
-                for c, size in enumerate(block.shape.roots):
-                    total = total + (block.shape.count * size / self.n) * product[:, c * k : c * k + k]
-            return total
-        shape, _, cell = self._place(part)
-        solved = self.blocks[shape]
-        return solved.gain[:, cell * k : cell * k + k] @ solved.loading / self.channel.blocks[shape].shape.roots[cell]
+        short = [
+            np.zeros((1, self.k, self.latents)) if p.outside else self._of_cells(p, lambda b: b.gain @ b.loading)
+            for p in parts
+        ]
+        return np.where(apart_from_mean[:, None], -exact_product(matrix, beside(short, axis=-2)), turned)
 
     def _slope(self, part: Term) -> Array:
         """How a target moves with the latents given the release."""
+        return np.eye(self.k, self.latents)[None] if part.outside else self._of_cells(part, lambda b: b.slope)
+
+    def _of_cells(self, part: Term, of: Callable[[_ConditionedBlock], Array]) -> Array:
+        """What a matrix with a row per coordinate of a block's cells says of a record, or of the average."""
         k = self.k
-        if part.outside:
-            return np.eye(k, self.latents)[None]
         if part.kind is Kind.AVERAGE:
-            total: Array = np.zeros((1, k, self.latents))
-            for block, solved in zip(self.channel.blocks, self.blocks, strict=True):
-                roots = block.shape.roots
-                for c, root in enumerate(roots):
-                    total = total + (block.shape.count * root / self.n) * solved.slope[:, c * k : c * k + k]
-            return total
+            pairs = zip(self.channel.blocks, self.blocks, strict=True)
+            return sum(
+                (block.shape.count * (self.averaging(block) @ of(solved)) for block, solved in pairs), np.zeros(1)
+            )
         shape, _, cell = self._place(part)
-        return self.blocks[shape].slope[:, cell * k : cell * k + k] / self.channel.blocks[shape].shape.roots[cell]
+        return of(self.blocks[shape])[:, cell * k : cell * k + k] / self.channel.blocks[shape].shape.roots[cell]
+
+    def averaging(self, block: Block) -> Array:
+        """What each cell of a block adds to the average of all records, (k, cells * k)."""
+        return np.asarray(np.kron(block.shape.roots, np.eye(self.k)) / self.n)
 
     def _covariance_given_latents(self, first: Term, second: Term) -> Array:
         """Covariance of two targets given the latents and the release."""
@@ -334,15 +299,15 @@ class Conditioned:
         if first.kind is Kind.AVERAGE and second.kind is Kind.AVERAGE:
             total: Array = np.zeros((1, k, k))
             for block, solved in zip(self.channel.blocks, self.blocks, strict=True):
-                a = np.kron(block.shape.roots[:, None], np.eye(k)) / self.n
+                a = self.averaging(block)
                 if solved.complement is None or solved.noise is None:
-                    total = total + block.shape.count * (a.T @ solved.covariance @ a)
+                    total = total + block.shape.count * (a @ solved.covariance @ a.T)
                     continue
                 # Through the factors of ``covariance``: an average that the release determines comes out as known.
                 unit = self._units[:, None] / np.tile(self._units, len(block.shape.roots))
-                complement = snap(a.T @ solved.complement, float(block.shape.roots.max()) / self.n * unit)
+                complement = snap(a @ solved.complement, float(block.shape.roots.max()) / self.n * unit)
                 root = complement.reshape(complement.shape[:2] + (-1, k)) @ self._root()
-                gain = a.T @ solved.gain
+                gain = a @ solved.gain
                 square = np.einsum("...icj,...lcj->...il", root, root) + gain @ solved.noise @ np.swapaxes(gain, -1, -2)
                 total = total + block.shape.count * square
             return total
@@ -351,8 +316,8 @@ class Conditioned:
         if second.kind is Kind.RECORD and first.kind is Kind.AVERAGE:
             shape, _, cell = self._place(second)
             block, solved = self.channel.blocks[shape], self.blocks[shape]
-            a = np.kron(block.shape.roots[:, None], np.eye(k)) / self.n
-            return (a.T @ solved.covariance[:, :, cell * k : cell * k + k]) / block.shape.roots[cell]
+            here = solved.covariance[:, :, cell * k : cell * k + k]
+            return np.asarray(self.averaging(block) @ here / block.shape.roots[cell])
         if first.kind is Kind.RECORD and second.kind is Kind.RECORD:
             one, two = self._place(first), self._place(second)
             if one[:2] != two[:2]:
@@ -379,7 +344,7 @@ class Conditioned:
         complement = snap(np.eye(self.k) - gain @ w, self._units[:, None] / self._units)
         return joseph(complement, record_covariance, gain, noise)
 
-    def _contrast_columns(self, block: Block, cell: int) -> Any:
+    def _contrast_columns(self, block: Block, cell: int) -> Ints:
         """Columns in which differences within a cell tell anything.
 
         A column that was averaged and then got noise shows pure noise, which tells something about the noise on
@@ -390,7 +355,7 @@ class Conditioned:
         noisy = np.any(np.diagonal(block.rw[:, cell], axis1=-2, axis2=-1) > 0, axis=0)
         return np.flatnonzero(block.released[cell] & (block.contrasts_released[cell] | noisy))
 
-    def _contrast_gain(self, block: Block, cell: int, observed: Any) -> tuple[Array, Array, Array]:
+    def _contrast_gain(self, block: Block, cell: int, observed: Ints) -> tuple[Array, Array, Array]:
         w = (block.w[:, cell] * block.contrasts_released[cell][:, None])[:, observed]
         noise = block.rw[:, cell][:, observed[:, None], observed]
         if self.width > self.k and len(w) == 1:
@@ -403,13 +368,8 @@ class Conditioned:
             return snap(gain, self._units[:, None] / unit), w, noise
         total = w @ self.belief.record_covariance @ np.swapaxes(w, -1, -2) + noise
         across = self.belief.record_covariance @ np.swapaxes(w, -1, -2)
-        return (
-            divide(across, total)
-            if block.contrasts_released[cell][observed].all() and self.width == self.k
-            else across @ pseudo_inverse(total),
-            w,
-            noise,
-        )
+        regular = block.contrasts_released[cell][observed].all() and self.width == self.k
+        return divide(across, total) if regular else across @ pseudo_inverse(total), w, noise
 
     def record_covariance(self, shape: int, cell: int, matrix: Array | None = None) -> Array:
         """Cov of a record that lies in this cell (or of a linear function of it) given the release."""
@@ -440,53 +400,36 @@ class _Means:
     """Posterior means of the latents and of every record, for one member of a family."""
 
     def __init__(self, given: Conditioned, release: Array) -> None:
-        self.given = given
-        k = given.k
+        self.given, self.release, k = given, release, given.k
         self.shape, self.copy, self.cell = given.channel.layout.rows()
-        self.sums: list[Array] = []
-        prior = np.zeros(given.latents)
-        if given.belief.mu_covariance is not None:
-            prior[:k] = given.belief.mu_mean
+        self.tables = cell_means(given.channel, release)
+        observed = [table[:, solved.observed] for table, solved in zip(self.tables, given.blocks, strict=True)]
+        prior = given.latent_mean
         if given.undone is not None:
-            tables = [self._table(release, t) for t in range(len(given.blocks))]
             # Every block of a shape tells the same of a common draw.
-            for move, (y, _) in zip(given.undone[0], tables, strict=True):
+            for move, y in zip(given.undone[0], observed, strict=True):
                 prior[k:] += move @ y.mean(axis=0)
         score = np.zeros(given.latents)
-        for t, (block, solved) in enumerate(zip(given.channel.blocks, given.blocks, strict=True)):
-            y, total = self._table(release, t)
-            self.sums.append(total)
-            score += solved.weight[0] @ (y.sum(axis=0) - block.shape.count * (solved.loading[0] @ prior))
+        for y, solved in zip(observed, given.blocks, strict=True):
+            score += solved.weight[0] @ (y.sum(axis=0) - len(y) * (solved.loading[0] @ prior))
         self.latent = prior + given.cov[0] @ score
-        self.release = release
-
-    def _table(self, release: Array, t: int) -> tuple[Array, Array]:
-        """Observed coordinates of the blocks of one shape, a row each, and the sums of their cells."""
-        shape, mine = self.given.channel.blocks[t].shape, self.shape == t
-        size = (shape.count, len(shape.sizes))
-        total = cell_sums(release[mine], self.copy[mine], self.cell[mine], size)
-        return (total / shape.roots[:, None]).reshape(shape.count, -1)[:, self.given.blocks[t].observed], total
 
     def records(self) -> Array:
         """Posterior mean of every record, shape (n, k)."""
         given, k = self.given, self.given.k
         out = np.zeros((given.n, k))
         for t, (block, solved) in enumerate(zip(given.channel.blocks, given.blocks, strict=True)):
-            c, count = len(block.shape.sizes), block.shape.count
-            sums, roots = self.sums[t], block.shape.roots
-            y = (sums / roots[:, None]).reshape(count, -1)[:, solved.observed]
-            centre = np.kron(roots, self.latent[:k])
-            means = centre + (y - solved.loading[0] @ self.latent) @ solved.gain[0].T
-            means = means.reshape(count, c, k) / roots[:, None]
+            roots, y = block.shape.roots, self.tables[t][:, solved.observed]
+            means = np.kron(roots, self.latent[:k]) + (y - solved.loading[0] @ self.latent) @ solved.gain[0].T
             mine = np.flatnonzero(self.shape == t)
-            out[mine] = means[self.copy[mine], self.cell[mine]]
-            for cell in range(c):
+            out[mine] = (means.reshape(len(y), -1, k) / roots[:, None])[self.copy[mine], self.cell[mine]]
+            shown = self.tables[t].reshape(len(y), len(roots), -1) / roots[:, None]
+            for cell, size in enumerate(block.shape.sizes):
                 observed = given._contrast_columns(block, cell)
-                if len(observed) and block.shape.sizes[cell] > 1:
+                if len(observed) and size > 1:
                     gain = given._contrast_gain(block, cell, observed)[0][0]
                     rows = mine[self.cell[mine] == cell]
-                    off = self.release[rows] - sums[self.copy[rows], cell] / block.shape.sizes[cell]
-                    out[rows] += off[:, observed] @ gain.T
+                    out[rows] += (self.release[rows] - shown[self.copy[rows], cell])[:, observed] @ gain.T
         return out
 
     def of(self, parts: Sequence[Term]) -> Array:
@@ -504,16 +447,22 @@ class _Means:
         return np.concatenate(means)
 
 
-def cell_sums(values: Array, copy: Any, cell: Any, size: tuple[int, int]) -> Array:
-    """Sums of the rows ``(m, k)`` of every cell, shape ``size + (k,)``.
+def cell_means(channel: LinearChannel, values: Array) -> list[Array]:
+    """Sums of the rows of every cell over the root of its size, a table ``(blocks, cells * width)`` per shape.
 
     Summed as distances from their mean: a million values near 1e8 one after the other would lose what they differ by.
     """
-    centre = values.mean(axis=0) if len(values) else np.zeros(values.shape[1])
-    total = np.zeros((*size, values.shape[1]))
-    np.add.at(total, (copy, cell), values - centre)
-    rows = np.bincount(np.asarray(copy) * size[1] + np.asarray(cell), minlength=size[0] * size[1]).reshape(size)
-    return np.asarray(total + rows[..., None] * centre)
+    shape, copy, cell = channel.layout.rows()
+    found = []
+    for t, block in enumerate(channel.blocks):
+        mine, size = shape == t, (block.shape.count, len(block.shape.sizes))
+        rows, at = values[mine], (copy[mine], cell[mine])
+        centre = rows.mean(axis=0) if len(rows) else np.zeros(values.shape[1])
+        total, count = np.zeros((*size, values.shape[1])), np.zeros(size)
+        np.add.at(total, at, rows - centre)
+        np.add.at(count, at, 1)
+        found.append(((total + count[..., None] * centre) / block.shape.roots[:, None]).reshape(size[0], -1))
+    return found
 
 
 def present(channel: LinearChannel) -> NDArray[np.bool_]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -15,12 +15,13 @@ from ...channels.linear import LinearChannel
 from ...channels.samples import sample_cases
 from ...checks import as_generator
 from ...errors import InputError, UnsupportedError
+from ...losses.base import manners
 from ...masks.base import Mask
 from ...masks.rows import NOTHING
 from ...numerics.quadrature import gauss_normal
 from ...posteriors import Gaussian
-from ...protocols import Array, Posterior, Solution, Value
-from ...running.replication import REPLICATES, over_replicates, replicate_error, replicate_seeds
+from ...protocols import Array, Ints, Posterior, Solution, Value
+from ...running.replication import over_replicates, replicate_error, replicate_seeds
 from ...targets import Kind, LinearForm, Term
 from ...users.user import User
 from ..base import (
@@ -28,14 +29,13 @@ from ..base import (
     WHOLE_FILE,
     BaseEngine,
     Evidence,
-    Ints,
     Judged,
     MaskMixture,
     Missing,
     Plan,
     Problem,
-    ProgressCallback,
     Refusal,
+    part_of,
 )
 from .affine import log_density
 from .conditioning import Conditioned
@@ -49,9 +49,8 @@ from .forms import (
     places_of,
     posterior_given,
 )
-from .mixture import NormalMixture
 from .releases import as_records, channel_of, moved, released, rows_alike, samples_held
-from .wrong_belief import NormalPair
+from .wrong_belief import NormalMixture, NormalPair
 
 AVERAGED = "exact, averaged over releases"
 
@@ -131,26 +130,23 @@ class Exact(BaseEngine):
         """A family is one vectorised go."""
         return [list(family.positions) for family in problem.masks.families]
 
-    def run(
-        self, problem: Problem, built: _Built, on_progress: ProgressCallback | None = None, interruptible: bool = False
-    ) -> list[Solution]:
+    def run(self, problem: Problem, built: _Built) -> list[Solution]:
         masks, asked = problem.masks, _Asked.of(problem.user)
         value, error = np.empty(len(masks)), np.zeros(len(masks))
         averaged = np.zeros(len(masks), dtype=bool)
         for family in masks.families:
             members = family.positions
             given = built.given(masks[members[0]])
-            done, share = float(members[0]) / len(masks), len(members) / len(masks)
-            part = None if on_progress is None else lambda x, done=done, share=share: on_progress(done + share * x)
+            part = part_of(problem.progress, int(members[0]), len(masks), len(members))
             own = [masks[i] for i in members]
-            result, averaged[members] = self._family(problem, asked, own, given, built.table, part)
+            result, averaged[members] = self._family(replace(problem, progress=part), asked, own, given, built.table)
             value[members], error[members] = result.value, result.error
         names: str | list[str] = "exact"
         if averaged.any():
             names = [AVERAGED if a else "exact" for a in averaged]
         return [Solution(value, error, self._before(problem, built), names, averaged=bool(averaged.any()))]
 
-    def posterior(self, user: User, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior of the target after one release.
 
         Without ``release`` the posterior is centred at the prior mean: its shape is right, its place is not
@@ -160,15 +156,14 @@ class Exact(BaseEngine):
         given = Conditioned(belief, channel_of(belief, mask))
         placed = given.channel.location != "known" and user.target.places_records
         if release is None and (placed or given.channel.open_samples):
-            raise InputError(
-                f"The posterior after {mask} depends on what is released", None, "Pass release=mask.release(data, rng)"
-            )
+            what = f"The posterior after {mask} depends on what is released"
+            raise InputError(what, None, "Pass release=mask.release(data, rng)")
         if release is None:
             return posterior_given(user, given, None, as_generator(0))
         given, values, place = _read(given, mask, release)
         return posterior_given(replace(user, target=moved(user.target, place)), given, values, as_generator(0))
 
-    def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[Any]) -> Iterator[Evidence]:
+    def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[object]) -> Iterator[Evidence]:
         user, belief = problem.user, _belief(problem.user)
         table = None if problem.data is None else as_records(belief, problem.data)
         given = Conditioned(belief, channel_of(belief, mask, data=table))
@@ -180,9 +175,7 @@ class Exact(BaseEngine):
 
     # -- every record --------------------------------------------------------------------------------
 
-    def every_row(
-        self, problem: Problem, built: _Built, rows: Ints, on_progress: ProgressCallback | None = None
-    ) -> Solution | None:
+    def every_row(self, problem: Problem, built: _Built, rows: Ints) -> Solution | None:
         user = problem.user
         form = form_of(user.belief, user.target.aimed_at(0))
         (channel,) = built.channels.values()
@@ -192,7 +185,7 @@ class Exact(BaseEngine):
         if averaged:
             if built.table is None:
                 return None
-            found = self._drawn_rows(problem, built.table, form, rows, on_progress)
+            found = self._drawn_rows(problem, built.table, form, rows)
         elif channel.location == "known":
             found = self._closed_rows(problem, channel, form, rows)
         else:
@@ -209,11 +202,9 @@ class Exact(BaseEngine):
         each = problem.user.loss.uncertainty(gaussian_of(stacked, form))
         return Value(*(np.broadcast_to(v, stacked.shape[:2])[:, which] for v in each))
 
-    def _drawn_rows(
-        self, problem: Problem, table: Array, form: LinearForm, rows: Ints, on_progress: ProgressCallback | None
-    ) -> Value:
+    def _drawn_rows(self, problem: Problem, table: Array, form: LinearForm, rows: Ints) -> Value:
         """Average over releases of the data, all records on the same ones."""
-        user, count = problem.user, REPLICATES if problem.replicates is None else problem.replicates
+        user, count = problem.user, problem.count
         frame = pd.DataFrame(table, columns=user.belief.columns)
         value, error = np.empty((2, len(problem.masks), len(rows)))
         for i, mask in enumerate(problem.masks):
@@ -227,8 +218,7 @@ class Exact(BaseEngine):
                 means = given.means(values).records()[at] @ form.matrix.T + form.constant
                 each[r], within[r] = user.loss.uncertainty(gaussian_of(covariances[at], form, means), user.actions)
             value[i], error[i] = each.mean(axis=0), replicate_error(each) if count > 1 else within[0]
-            if on_progress is not None:
-                on_progress((i + 1) / len(problem.masks))
+            problem.progress((i + 1) / len(problem.masks))
         return Value(value, error)
 
     def row_kinds(self, problem: Problem, built: _Built, rows: Ints, located: bool = False) -> Ints:
@@ -249,7 +239,7 @@ class Exact(BaseEngine):
         data = problem.data
         return NormalMixture(problem.user, mask, None if data is None else as_records(problem.user.belief, data))
 
-    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem, ProgressCallback | None], Judged]:
+    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem], Judged]:
         return NormalPair(own.problem.user, agency.problem.user)
 
     # -- one family ----------------------------------------------------------------------------------
@@ -260,13 +250,7 @@ class Exact(BaseEngine):
         return float(self._family(problem, asked, [NOTHING], built.nothing, None)[0].value[0])
 
     def _family(
-        self,
-        problem: Problem,
-        asked: _Asked,
-        family: Sequence[Mask],
-        given: Conditioned,
-        data: Array | None,
-        on_progress: ProgressCallback | None = None,
+        self, problem: Problem, asked: _Asked, family: Sequence[Mask], given: Conditioned, data: Array | None
     ) -> tuple[Value, bool]:
         """Uncertainty of a family's members, and whether it had to be averaged over drawn releases."""
         count, user, form = len(family), asked.user, asked.form
@@ -277,20 +261,20 @@ class Exact(BaseEngine):
             )
             if asked.whole or (form is not None and easy):
                 return self._over_samples(problem, asked, family, given, data), False
-            return self._simulate(problem, family, data, on_progress), True
+            return self._simulate(problem, family, data), True
         if asked.whole:
             return self._all_records(user, given, count), False
         if form is not None and place == "unknown":
-            second = asked.free and getattr(user.loss, "second_order", False)
+            second = asked.free and manners(user.loss).second_order
             if len(form.terms) == 1 and second and data is None:
                 each = user.loss.uncertainty(gaussian_of(mean_covariance(given, form), form))
-                return _repeated(each, count), False
+                return each.over(count), False
         elif form is not None:
             if asked.free:
-                return _repeated(self._over_places(user, given, form, place), count), False
+                return self._over_places(user, given, form, place).over(count), False
             if data is None and form.number and user.belief.mu_covariance is not None:
                 return self._over_means(user, given, form, place, count), False
-        return self._simulate(problem, family, data, on_progress), True
+        return self._simulate(problem, family, data), True
 
     def _over_samples(
         self, problem: Problem, asked: _Asked, family: Sequence[Mask], given: Conditioned, data: Array | None
@@ -299,7 +283,7 @@ class Exact(BaseEngine):
         belief, numbers = given.belief, np.array([mask.numbers for mask in family], dtype=np.float64)
         terms = () if asked.form is None else asked.form.terms
         followed = sorted({t.row % given.n for t in terms if t.kind is Kind.RECORD})
-        count = REPLICATES if problem.replicates is None else problem.replicates
+        count = problem.count
         cases, complete = sample_cases(given.channel.open_samples, given.n, followed, count, problem.seed)
         each = []
         for _, samples in cases:
@@ -345,54 +329,38 @@ class Exact(BaseEngine):
     def _all_records(self, user: User, given: Conditioned, count: int) -> Value:
         """All records at once: a loss that adds up over records needs each kind of record once."""
         loss, belief = user.loss, given.belief
-        weights = getattr(loss, "weights", 1.0)
         # Weights for every entry of the file tell records apart; then the whole joint posterior is needed.
-        alike = not isinstance(weights, tuple) or len(weights) != given.n * given.k or given.n == 1
-        if user.actions is None and loss.location_free and getattr(loss, "separable", False) and alike:
+        if user.actions is None and loss.location_free and manners(loss).adds_up(given.n, given.k):
             form = LinearForm.of_term(Term(Kind.RECORD), belief.k, belief.scalar)
             if given.channel.location == "unknown":
-                if not getattr(loss, "second_order", False):
-                    raise UnsupportedError(
-                        "All records in unknown order need the quadratic loss",
-                        do="Use Quadratic(), or leave out Shuffle()",
-                    )
+                if not manners(loss).second_order:
+                    what = "All records in unknown order need the quadratic loss"
+                    raise UnsupportedError(what, do="Use Quadratic(), or leave out Shuffle()")
                 each = loss.uncertainty(gaussian_of(mean_covariance(given, form), form))
             else:
                 kinds = given.channel.layout.classes()
                 each = _weighted(
                     [(w, loss.uncertainty(gaussian_of(given.record_covariance(t, c), form))) for w, t, c in kinds]
                 )
-            return _repeated(Value(each.value * given.n, each.error * given.n), count)
-        if (
-            given.channel.location != "known"
-            or given.n * given.k > LARGEST_JOINT
-            or not loss.location_free
-            or user.actions is not None
-        ):
-            raise UnsupportedError(
-                f"{loss!r} of all {given.n} records at once is not available in closed form here",
-                do=f"Use a loss that adds up over records alike, such as Quadratic(), or at most {LARGEST_JOINT} "
-                "entries in known rows",
-            )
+            return each.times(given.n).over(count)
+        joint = given.channel.location == "known" and given.n * given.k <= LARGEST_JOINT
+        if not joint or not loss.location_free or user.actions is not None:
+            what = f"{loss!r} of all {given.n} records at once is not available in closed form here"
+            do = f"Use a loss that adds up over records alike, such as Quadratic(), or at most {LARGEST_JOINT} "
+            raise UnsupportedError(what, do=do + "entries in known rows")
         form = all_records(belief)
-        return _repeated(loss.uncertainty(gaussian_of(covariance_of(given, form), form)), count)
+        return loss.uncertainty(gaussian_of(covariance_of(given, form), form)).over(count)
 
-    def _simulate(
-        self, problem: Problem, family: Sequence[Mask], data: Array | None, on_progress: ProgressCallback | None = None
-    ) -> Value:
+    def _simulate(self, problem: Problem, family: Sequence[Mask], data: Array | None) -> Value:
         """Average over drawn releases, with the same random numbers for every mask."""
-        user, replicates, seed = problem.user, problem.replicates, problem.seed
-        belief = user.belief
+        user, belief, count = problem.user, problem.user.belief, problem.count
         if data is None and belief.mu_covariance is None:
-            raise UnsupportedError(
-                "The uncertainty depends on the release, and a flat prior gives no law to average over",
-                do="Give prior_variance=, or pass data=",
-            )
-        count = REPLICATES if replicates is None else replicates
+            what = "The uncertainty depends on the release, and a flat prior gives no law to average over"
+            raise UnsupportedError(what, do="Give prior_variance=, or pass data=")
         uncertainties = np.empty((count, len(family)))
         within = np.zeros((count, len(family)))
         singles = [Conditioned(belief, channel_of(belief, m, data=data)) for m in family]
-        for r, (for_data, for_mask, for_draws) in enumerate(replicate_seeds(seed, count)):
+        for r, (for_data, for_mask, for_draws) in enumerate(replicate_seeds(problem.seed, count)):
             # A frame keeps the row numbers, which tell who is in a sample.
             drawn = belief.draw(np.random.default_rng(for_data)) if data is None else data
             records = pd.DataFrame(drawn, columns=belief.columns)
@@ -402,8 +370,7 @@ class Exact(BaseEngine):
                 posterior = posterior_given(mine, this, values, np.random.default_rng(for_draws))
                 result = user.loss.uncertainty(posterior, user.actions)
                 uncertainties[r, i], within[r, i] = float(result.value), float(result.error)
-            if on_progress is not None:
-                on_progress((r + 1) / count)
+            problem.progress((r + 1) / count)
         between = replicate_error(uncertainties) if count > 1 else np.full(len(family), np.nan)
         # The error between replicates already contains the error within them when there are several.
         return Value(over_replicates(uncertainties), between if count > 1 else within[0])
@@ -431,7 +398,9 @@ def _by_place(given: Conditioned, form: LinearForm, rows: Ints) -> tuple[list[Ar
     return [given.record_covariance(int(t), int(c), matrix) for t, c in kinds.T], which.reshape(-1)
 
 
-def _read(given: Conditioned, mask: Mask, release: Any, data: Array | None = None) -> tuple[Conditioned, Array, Ints]:
+def _read(
+    given: Conditioned, mask: Mask, release: object, data: Array | None = None
+) -> tuple[Conditioned, Array, Ints]:
     """The belief given what a release tells of its samples, its values, and where each record stands in them."""
     belief, channel = given.belief, given.channel
     if channel.open_samples:
@@ -449,10 +418,6 @@ def _belief(user: User) -> NormalBelief:
     if not isinstance(user.belief, NormalBelief):
         raise UnsupportedError("Exact needs a NormalBelief", type(user.belief).__name__, "Use engine='auto'")
     return user.belief
-
-
-def _repeated(value: Value, count: int) -> Value:
-    return Value(np.broadcast_to(value.value, (count,)), np.broadcast_to(value.error, (count,)))
 
 
 def _weighted(parts: Sequence[tuple[float, Value]]) -> Value:

@@ -65,14 +65,11 @@ def covariance_of(given: Conditioned, form: LinearForm) -> Array:
 def places_of(given: Conditioned, form: LinearForm) -> list[tuple[float, Array]]:
     """Probability of each place where the record may lie, and the covariance of the form there."""
     if len(form.terms) != 1:
-        raise UnsupportedError(
-            "Several records in a random sample are not available in closed form", do="Ask for one Record at a time"
-        )
+        what = "Several records in a random sample are not available in closed form"
+        raise UnsupportedError(what, do="Ask for one Record at a time")
     matrix = None if form.plain else form.matrix
-    return [
-        (p, given.record_covariance(t, c, matrix))
-        for p, t, c in given.channel.layout.places(form.terms[0].row % given.n)
-    ]
+    places = given.channel.layout.places(form.terms[0].row % given.n)
+    return [(p, given.record_covariance(t, c, matrix)) for p, t, c in places]
 
 
 def mean_covariance(given: Conditioned, form: LinearForm) -> Array:
@@ -93,9 +90,8 @@ def posterior_given(user: User, given: Conditioned, values: Array | None, rng: n
     belief, target = user.belief, user.target
     if target.is_a(Kind.FILE):
         if given.n * given.k > LARGEST_JOINT or given.channel.location == "unknown":
-            raise UnsupportedError(
-                "The joint posterior of all records is too large or has no known order", do="Ask for Record(j)"
-            )
+            what = "The joint posterior of all records is too large or has no known order"
+            raise UnsupportedError(what, do="Ask for Record(j)")
         form: LinearForm | None = all_records(belief)
     else:
         form = form_of(belief, target)
@@ -114,10 +110,8 @@ def posterior_given(user: User, given: Conditioned, values: Array | None, rng: n
 def row_mixture(form: LinearForm | None, given: Conditioned, values: Array | None) -> Mixture:
     """Posterior of a linear function of a record whose row is not known: every row may be the one."""
     if form is None or len(form.terms) != 1:
-        raise UnsupportedError(
-            "This function of records in unknown rows is not available in closed form",
-            do="Ask for Record(j) or a linear function of it, or leave out Shuffle()",
-        )
+        what = "This function of records in unknown rows is not available in closed form"
+        raise UnsupportedError(what, do="Ask for Record(j) or a linear function of it, or leave out Shuffle()")
     assert values is not None
     found = given.means(values)
     kinds = [(t, c) for _, t, c in given.channel.layout.classes()]
@@ -139,9 +133,8 @@ def joint_terms(belief: NormalBelief, target: BaseTarget) -> tuple[Term, ...]:
     """The terms of a target, each once, the file as its records."""
     size = belief.records * belief.k
     if target.asks(Kind.FILE) and size > LARGEST_JOINT:
-        raise UnsupportedError(
-            f"{target.describe()} looks at {size} numbers at once", f"a limit of {LARGEST_JOINT}", "Ask for Record(j)"
-        )
+        what = f"{target.describe()} looks at {size} numbers at once"
+        raise UnsupportedError(what, f"a limit of {LARGEST_JOINT}", "Ask for Record(j)")
     records = tuple(Term(Kind.RECORD, j) for j in range(belief.records))
     found = [t for term in target.terms for t in (records if term.kind is Kind.FILE else (term,))]
     return tuple(dict.fromkeys(found))
@@ -158,11 +151,9 @@ def drawn_values(belief: NormalBelief, target: BaseTarget, terms: Sequence[Term]
         start += size
     values = target.in_files(_TermFiles(belief, found))
     if not np.all(np.isfinite(values)):
-        raise InputError(
-            f"The target, {target.describe()}, must be a number for every value that is possible",
-            f"{int(np.sum(~np.isfinite(values)))} missing or infinite values among {len(values)} draws",
-            "Choose a function that is defined on the whole line",
-        )
+        what = f"The target, {target.describe()}, must be a number for every value that is possible"
+        got = f"{int(np.sum(~np.isfinite(values)))} missing or infinite values among {len(values)} draws"
+        raise InputError(what, got, "Choose a function that is defined on the whole line")
     return values
 
 

@@ -9,14 +9,20 @@ solved jointly.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...channels.linear import LinearChannel
-from ...numerics.semidefinite import combined, divide, filtered, parallel, shares, symmetric
+from ...numerics.semidefinite import combined, divide, filtered, from_blocks, parallel, shares, symmetric
 from ...protocols import Array
 from ...targets import Kind, Term
+
+Informative: TypeAlias = Sequence[tuple[Any, Any]]
+"""Solved shapes of block (`conditioning`) that show something, with their layout."""
+Place = tuple[int, int, int, int]
+"""Shape, copy, cell and row of a record."""
 
 
 def latent_law(
@@ -26,7 +32,7 @@ def latent_law(
     counts: Sequence[Any],
     k: int,
     draws: Array | None = None,
-) -> tuple[Array, Any]:
+) -> tuple[Array, NDArray[np.bool_]]:
     """Cov(h | release), and which latents the release leaves entirely open under a flat prior.
 
     ``blocks`` are solved shapes of block, ``counts`` their shapes with how many there are of each. ``draws`` is the
@@ -42,7 +48,7 @@ def latent_law(
         # the noise.
         cov = [[total + sum(common, np.zeros((1, k, k))), *(-c for c in common)]]
         cov += [[-c, *(c if i == j else np.zeros((1, k, k)) for j in range(len(common)))] for i, c in enumerate(common)]
-        return _stacked(cov), np.concatenate(
+        return from_blocks(cov), np.concatenate(
             [unidentified, np.zeros(unidentified.shape[:1] + (k * len(common),), dtype=bool)], axis=-1
         )
     parts = [prior_covariance[None], *common]
@@ -58,7 +64,7 @@ def latent_law(
     for i, (own, _) in enumerate(splits):
         before = [parallel(p, rests[i], splits[i]) if i == j else -own @ p for j, p in enumerate(parts)]
         cov.append([b + own @ total @ np.swapaxes(splits[j][0], -1, -2) for j, b in enumerate(before)])
-    return symmetric(_stacked(cov)), known
+    return symmetric(from_blocks(cov)), known
 
 
 def _updated(prior: Array, solved: Any, shape: Any, k: int) -> Array:
@@ -72,27 +78,21 @@ def _updated(prior: Array, solved: Any, shape: Any, k: int) -> Array:
     return filtered(prior, loading, total / float(shape.count))
 
 
-def _flat_prior_law(informative: Sequence[tuple[Any, Any]], k: int) -> tuple[Array, Any]:
+def _flat_prior_law(informative: Informative, k: int) -> tuple[Array, NDArray[np.bool_]]:
     """Covariance of the sum under a flat prior, and which columns nothing was said about."""
-    direct = [
-        i
-        for i, (s, shape) in enumerate(informative)
-        if s.mean_observation is not None and _observes_mean(s.mean_observation[0], shape, k)
-    ]
-    if direct:
-        first, shape = informative[direct[0]]
-        total = first.mean_observation[1] / float(shape.count * shape.sizes[0])
-        for i, (solved, other) in enumerate(informative):
-            if i != direct[0]:
+    for i, (first, shape) in enumerate(informative):
+        if first.mean_observation is not None and _observes_mean(first.mean_observation[0], shape, k):
+            total = first.mean_observation[1] / float(shape.count * shape.sizes[0])
+            for solved, other in [*informative[:i], *informative[i + 1 :]]:
                 total = _updated(total, solved, other, k)
-        return total, np.zeros((1, k), dtype=bool)
+            return total, np.zeros((1, k), dtype=bool)
     information = sum(
         (shape.count * (s.weight[..., :k, :] @ s.loading[..., :k]) for s, shape in informative), np.zeros((1, k, k))
     )
     return _inverted(symmetric(information), np.diagonal(information, axis1=-2, axis2=-1))
 
 
-def _inverted(information: Array, scale: Array) -> tuple[Array, Any]:
+def _inverted(information: Array, scale: Array) -> tuple[Array, NDArray[np.bool_]]:
     """Inverse of an information matrix, and the columns in which it is nothing but the rounding error of this scale."""
     unidentified = ~(np.diagonal(information, axis1=-2, axis2=-1) > 1e-13 * scale)
     keep = np.where(unidentified, 0.0, 1.0)
@@ -115,8 +115,8 @@ def common_covariance(common: Sequence[Array], k: int) -> Array:
 
 
 def _joint_law(
-    prior_covariance: Array | None, noise: Array, informative: Sequence[tuple[Any, Any]], k: int
-) -> tuple[Array, Any]:
+    prior_covariance: Array | None, noise: Array, informative: Informative, k: int
+) -> tuple[Array, NDArray[np.bool_]]:
     """The latents together, where a common draw enters unlike the mean; ``noise`` is the draws' joint covariance."""
     d = k + noise.shape[-1]
     information = symmetric(
@@ -138,17 +138,8 @@ def _joint_law(
     )
     cross = -mean @ b @ mixed
     rest = mixed + np.swapaxes(mixed, -1, -2) @ np.swapaxes(b, -1, -2) @ mean @ b @ mixed
-    cov = _stacked([[mean, cross], [np.swapaxes(cross, -1, -2), rest]])
+    cov = from_blocks([[mean, cross], [np.swapaxes(cross, -1, -2), rest]])
     return cov, np.concatenate([unidentified, np.zeros(unidentified.shape[:1] + (d - k,), dtype=bool)], axis=-1)
-
-
-def _stacked(rows: Sequence[Sequence[Array]]) -> Array:
-    """One matrix from its blocks, whose leading axes are broadcast."""
-    if len(rows) == 1:
-        return np.asarray(rows[0][0])
-    lead = np.broadcast_shapes(*(x.shape[:1] for row in rows for x in row))
-    wide = [np.concatenate([np.broadcast_to(x, lead + x.shape[1:]) for x in row], axis=-1) for row in rows]
-    return np.concatenate(wide, axis=-2)
 
 
 # -- records that are all treated alike ----------------------------------------------------------------
@@ -181,10 +172,8 @@ class ExchangeableLaw:
                 self.average, self.mean, self.rest = noise, noise + record_covariance / n, record_covariance[None] / n
                 self.split = (np.eye(len(record_covariance))[None], np.zeros((1, *record_covariance.shape)))
                 return
-            self.average, self.mean = (
-                parallel(prior_covariance + record_covariance / n, noise),
-                parallel(prior_covariance[None], record_covariance / n + noise),
-            )
+            self.average = parallel(prior_covariance + record_covariance / n, noise)
+            self.mean = parallel(prior_covariance[None], record_covariance / n + noise)
         else:
             assert prior_covariance is not None
             h, own = block.b[:, first.observed], block.r[:, first.observed[:, None], first.observed] / n
@@ -207,11 +196,8 @@ class ExchangeableLaw:
             return None
         for block, solved in zip(channel.blocks, blocks, strict=True):
             pairs = ((block.r, first.r), (block.b, first.b), (block.released, first.released))
-            if (
-                len(block.shape.sizes) > 1
-                or solved.mean_observation is None
-                or not all(x is y or np.array_equal(x, y) for x, y in pairs)
-            ):
+            alike = all(x is y or np.array_equal(x, y) for x, y in pairs)
+            if len(block.shape.sizes) > 1 or solved.mean_observation is None or not alike:
                 return None
         return cls(channel, record_covariance, prior_covariance, blocks[0])
 
@@ -219,7 +205,7 @@ class ExchangeableLaw:
         self,
         parts: Sequence[Term],
         matrix: Array | None,
-        place: Callable[[Term], tuple[int, int, int, int]],
+        place: Callable[[Term], Place],
         contrast: Callable[[int, int], Array],
     ) -> Array:
         """Joint covariance of basic targets, or of linear functions of them.
@@ -246,35 +232,25 @@ class ExchangeableLaw:
         return np.asarray(total + (distances if matrix is None else combined(matrix, distances)))
 
     def _distances(
-        self,
-        parts: Sequence[Term],
-        place: Callable[[Term], tuple[int, int, int, int]],
-        contrast: Callable[[int, int], Array],
+        self, parts: Sequence[Term], place: Callable[[Term], Place], contrast: Callable[[int, int], Array]
     ) -> Array:
         """What parts have beside the average or the mean: distances from it, and what is new in a new record."""
-        k = len(self.record_covariance)
-        at = [None if p.kind is not Kind.RECORD else place(p) for p in parts]
-        found: dict[tuple[int, int], Array] = {}
-        for i, p in enumerate(parts):
-            for j, q in enumerate(parts):
-                one, two = at[i], at[j]
-                if p.kind is Kind.NEW and q.kind is Kind.NEW:
-                    found[i, j] = self.record_covariance[None]
-                elif one is not None and two is not None:
-                    together = one[:2] == two[:2]
-                    size = float(self.channel.blocks[one[0]].shape.sizes[0])
-                    here = (float(together) / size - 1.0 / self.n) * self.between
-                    if together and size > 1:
-                        here = here + (float(one[3] == two[3]) - 1.0 / size) * contrast(one[0], one[2])
-                    found[i, j] = here
-        lead = np.broadcast_shapes((1,), *(x.shape[:1] for x in found.values()))
-        distances = np.zeros(lead + (len(parts) * k,) * 2)
-        for (i, j), x in found.items():
-            distances[:, i * k : i * k + k, j * k : j * k + k] = x
-        return distances
+        places = [None if p.kind is not Kind.RECORD else place(p) for p in parts]
+
+        def pair(p: Term, one: Place | None, q: Term, two: Place | None) -> Array:
+            if one is None or two is None:
+                return self.record_covariance[None] * float(p.kind is Kind.NEW and q.kind is Kind.NEW)
+            together, size = one[:2] == two[:2], float(self.channel.blocks[one[0]].shape.sizes[0])
+            here = (float(together) / size - 1.0 / self.n) * self.between
+            if together and size > 1:
+                here = here + (float(one[3] == two[3]) - 1.0 / size) * contrast(one[0], one[2])
+            return here
+
+        each = list(zip(parts, places, strict=True))
+        return from_blocks([[pair(p, one, q, two) for q, two in each] for p, one in each])
 
 
-def _gathered(coefficients: Array, chosen: Any, k: int) -> Array:
+def _gathered(coefficients: Array, chosen: NDArray[np.bool_], k: int) -> Array:
     """Sum of the coefficients of the chosen parts; what cancels up to rounding is zero."""
     blocks = coefficients.reshape(len(coefficients), -1, k)[:, chosen]
     total = blocks.sum(axis=1)

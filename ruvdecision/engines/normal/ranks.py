@@ -15,14 +15,16 @@ from ...channels.linear import LinearChannel
 from ...channels.samples import refuse_open_samples
 from ...channels.steps import FileFacts, PermuteRows, resolve
 from ...errors import InputError, UnsupportedError
+from ...losses.base import manners
 from ...masks.base import Mask
 from ...masks.rows import NOTHING, UNMASKED
 from ...numerics.orderstatistics import normal_moments, paired_gap
 from ...posteriors import Drawn, Gaussian
-from ...protocols import Array, Posterior, Solution, Value
-from ...running.replication import REPLICATES, replicate_error, replicate_seeds
+from ...protocols import Array, Posterior, Root, Solution, Value
+from ...running.replication import replicate_error, replicate_seeds
 from ...users.rules import Ranked
-from ..base import ORDER, BaseEngine, Missing, Problem, ProgressCallback, Question, Refusal
+from ...users.user import User
+from ..base import ORDER, BaseEngine, Missing, Problem, Question, Refusal
 from .conditioning import Conditioned
 from .releases import as_records, channel_of, linear_channel, released
 
@@ -56,80 +58,66 @@ class Ranks(BaseEngine):
         for mask in problem.masks:
             if not self._closed(user, mask, problem.data):
                 if user.belief.records * user.belief.k * DRAWS > LARGEST:
-                    return Refusal(
-                        "Too many records to draw from their posterior",
-                        "Use squared error and plain noise",
-                        Missing.LOSS,
-                        user.belief.records,
-                    )
+                    what, do = "Too many records to draw from their posterior", "Use squared error and plain noise"
+                    return Refusal(what, do, Missing.LOSS, user.belief.records)
                 self._channel(user.belief, mask, problem.data)
         return None
 
-    def run(
-        self, problem: Problem, built: None, on_progress: ProgressCallback | None = None, interruptible: bool = False
-    ) -> list[Solution]:
+    def run(self, problem: Problem, built: None) -> list[Solution]:
         user, masks, data = problem.user, problem.masks, problem.data
         belief = user.belief
         user.target.rank(belief.records)
         table = None if data is None else as_records(belief, data)
-        count = REPLICATES if problem.replicates is None else problem.replicates
         value, error, names = np.empty(len(masks)), np.zeros(len(masks)), []
         for i, mask in enumerate(masks):
             if self._closed(user, mask, data):
                 found = user.loss.uncertainty(Gaussian.scalar(0.0, self._variance(user, mask)))
                 names.append("exact")
             else:
-                found = self._simulate(user, mask, table, count, problem.seed)
+                found = self._simulate(user, mask, table, problem.count, problem.seed)
                 names.append("drawn")
             value[i], error[i] = float(found.value), float(found.error)
-            if on_progress is not None:
-                on_progress((i + 1) / len(masks))
+            problem.progress((i + 1) / len(masks))
         return [Solution(value, error, self._before(user), names[0] if len(set(names)) == 1 else names)]
 
-    def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior after one release, as draws."""
         if release is None:
-            raise InputError(
-                f"The posterior after {mask} depends on what is released", None, "Pass release=mask.release(data, rng)"
-            )
+            what = f"The posterior after {mask} depends on what is released"
+            raise InputError(what, None, "Pass release=mask.release(data, rng)")
         given = Conditioned(user.belief, self._channel(user.belief, mask, None))
         values, _ = released(user.belief, given.channel, release)
-        return self._ranked(
-            user,
-            given.means(values).records()
-            + self._residuals(user.belief, mask, given, 2 * DRAWS, np.random.SeedSequence(0)),
-        )
+        residuals = self._residuals(user.belief, mask, given, 2 * DRAWS, np.random.SeedSequence(0))
+        return self._ranked(user, given.means(values).records() + residuals)
 
     # -- in closed form ------------------------------------------------------------------------------------
 
-    def _closed(self, user: Any, mask: Mask, data: Any) -> bool:
-        second_order = user.actions is None and getattr(user.loss, "second_order", False)
+    def _closed(self, user: User, mask: Mask, data: object) -> bool:
+        second_order = user.actions is None and manners(user.loss).second_order
         if not second_order or user.belief.k != 1 or data is not None:
             return False
         channel = linear_channel(user.belief, mask)
         return channel is not None and channel.plain_noise() is not None
 
-    def _variance(self, user: Any, mask: Mask) -> float:
+    def _variance(self, user: User, mask: Mask) -> float:
         """Expected posterior variance of the order statistic."""
         belief = user.belief
         n, s2 = belief.records, float(belief.record_covariance[0, 0])
         total = channel_of(belief, mask).plain_noise()
-        assert total is not None
-        noise = float(total[0])
         rank = user.target.rank(n)
+        assert total is not None and rank is not None
+        noise = float(total[0])
         if np.isinf(noise):
             mean = np.inf if belief.mu_covariance is None else float(belief.mu_covariance[0, 0])
             return float(mean + s2 * normal_moments(n, rank).variance)
         away = noise / (s2 + noise)
         precision = n / (s2 + noise)
-        shift = (
-            1 / precision
-            if belief.mu_covariance is None
-            else belief.mu_covariance[0, 0] / (1 + belief.mu_covariance[0, 0] * precision)
-        )
+        shift = 1 / precision
+        if belief.mu_covariance is not None:
+            shift = belief.mu_covariance[0, 0] / (1 + belief.mu_covariance[0, 0] * precision)
         return float(s2 * paired_gap(n, rank, 2 * np.arcsin(np.sqrt(away / 2))) / 2 + away**2 * shift)
 
-    def _before(self, user: Any) -> float:
+    def _before(self, user: User) -> float:
         if user.belief.mu_covariance is None:
             return (
                 float(user.loss.uncertainty(Gaussian.scalar(0.0, np.inf)).value) if user.belief.k == 1 else float("inf")
@@ -137,23 +125,17 @@ class Ranks(BaseEngine):
         if self._closed(user, NOTHING, None):
             return float(user.loss.uncertainty(Gaussian.scalar(0.0, self._variance(user, NOTHING))).value)
         seeds = list(replicate_seeds(np.random.SeedSequence(0), 4 * DRAWS))
-        drawn = np.stack(
-            [
-                np.reshape(user.belief.draw(np.random.default_rng(s[0])), (user.belief.records, user.belief.k))
-                for s in seeds
-            ]
-        )
+        files = np.stack([user.belief.draw(np.random.default_rng(s[0])) for s in seeds])
+        drawn = files.reshape(len(seeds), user.belief.records, user.belief.k)
         return float(user.loss.uncertainty(self._ranked(user, drawn), user.actions).value)
 
     # -- by drawing ------------------------------------------------------------------------------------------
 
-    def _simulate(self, user: Any, mask: Mask, data: Array | None, count: int, seed: Any) -> Value:
+    def _simulate(self, user: User, mask: Mask, data: Array | None, count: int, seed: Root) -> Value:
         belief = user.belief
         if data is None and belief.mu_covariance is None:
-            raise UnsupportedError(
-                "The uncertainty depends on the release, and a flat prior gives no law to average over",
-                do="Give prior_variance=, pass data=, or use squared error and plain noise",
-            )
+            what = "The uncertainty depends on the release, and a flat prior gives no law to average over"
+            raise UnsupportedError(what, do="Give prior_variance=, pass data=, or use squared error and plain noise")
         given = Conditioned(belief, self._channel(belief, mask, data))
         residuals = self._residuals(belief, mask, given, DRAWS, seed)
         uncertainties, within = np.empty(count), np.empty(count)
@@ -168,31 +150,29 @@ class Ranks(BaseEngine):
         # The replicates share their residuals, so the error within one of them does not average out.
         return Value(np.asarray(uncertainties.mean()), np.asarray(np.hypot(between, within.mean())))
 
-    def _channel(self, belief: NormalBelief, mask: Mask, data: Any) -> LinearChannel:
+    def _channel(self, belief: NormalBelief, mask: Mask, data: object) -> LinearChannel:
         channel = channel_of(belief, mask, data=None if data is None else as_records(belief, data))
         refuse_open_samples(channel, "order statistics")
         if channel.scrambled or (channel.location == "unknown" and channel.width > channel.columns):
-            raise UnsupportedError(
-                "Shuffled groups hide which rows belong together, so their records cannot be drawn",
-                str(mask),
-                "Put Shuffle() first in the chain",
-            )
+            what = "Shuffled groups hide which rows belong together, so their records cannot be drawn"
+            raise UnsupportedError(what, str(mask), "Put Shuffle() first in the chain")
         return channel
 
-    def _residuals(self, belief: NormalBelief, mask: Mask, given: Conditioned, count: int, seed: Any) -> Array:
+    def _residuals(self, belief: NormalBelief, mask: Mask, given: Conditioned, count: int, seed: Root) -> Array:
         """Draws of x - E(x | release), shape (draws, n, k). Under a flat prior they are the same for every mean."""
         found = np.empty((count, belief.records, belief.k))
         root = np.random.SeedSequence(0) if seed is None else seed
         own = np.random.SeedSequence(entropy=root.entropy, spawn_key=(*root.spawn_key, 2**31))
-        fixed = belief if belief.mu_covariance is not None else NormalBelief(
-            records=belief.records,
-            covariance=belief.record_covariance,
-            prior="known",
-            prior_mean=belief.mu_mean,
-            columns=belief.columns,
-        )  # fmt: skip
-        # Ranks do not ask which row is whose, and the belief takes all orders alike: what is drawn may stay in place.
         about = FileFacts(belief.records, tuple(belief.columns or range(belief.k)), belief.record_covariance)
+        fixed = belief
+        if belief.mu_covariance is None:
+            known: dict[str, Any] = {
+                "covariance": belief.record_covariance,
+                "prior_mean": belief.mu_mean,
+                "columns": belief.columns,
+            }
+            fixed = NormalBelief(records=belief.records, prior="known", **known)
+        # Ranks do not ask which row is whose, and the belief takes all orders alike: what is drawn may stay in place.
         moved = {id(f.mask) for f in resolve(mask, about) if isinstance(f.step, PermuteRows)}
         kept = tuple(part for part in mask.parts if id(part) not in moved)
         still = reduce(or_, kept) if kept else UNMASKED
@@ -205,6 +185,6 @@ class Ranks(BaseEngine):
             found[i] -= given.means(values).records()
         return found
 
-    def _ranked(self, user: Any, records: Array) -> Drawn:
+    def _ranked(self, user: User, records: Array) -> Drawn:
         ranked = Ranked(user.target).of(records)
         return Drawn(ranked[:, 0] if user.belief.scalar else ranked)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...beliefs.normal import NormalBelief
 from ...channels.layout import Layout, Partition
@@ -15,10 +14,8 @@ from ...channels.steps import FileFacts
 from ...errors import InputError, UnsupportedError, kind_of
 from ...masks.base import Mask
 from ...masks.frame import Frame
-from ...protocols import Array
+from ...protocols import Array, Ints
 from ...targets import BaseTarget, Kind
-
-Ints = NDArray[np.int64]
 
 
 def channel_of(
@@ -68,19 +65,17 @@ def _one_kind(layout: Layout) -> bool:
     return len(np.unique(layout.place[layout.starts < kept][:, [0, 2]], axis=0)) == 1
 
 
-def as_records(belief: NormalBelief, data: Any) -> Array:
+def as_records(belief: NormalBelief, data: object) -> Array:
     """Data as an n by k matrix of numbers that fits the belief."""
     values, _ = Frame.of(data).numeric("A NormalBelief")
     if values.shape != (belief.records, belief.k):
-        raise InputError(
-            f"data must have {belief.records} records of {belief.k} variables, as the belief says",
-            f"{values.shape[0]} records of {values.shape[1]}",
-            "Set records= to the size of the file and covariance= to its columns",
-        )
+        what = f"data must have {belief.records} records of {belief.k} variables, as the belief says"
+        do = "Set records= to the size of the file and covariance= to its columns"
+        raise InputError(what, f"{values.shape[0]} records of {values.shape[1]}", do)
     return values
 
 
-def released(belief: NormalBelief, channel: LinearChannel, release: Any) -> tuple[Array, Ints]:
+def released(belief: NormalBelief, channel: LinearChannel, release: object) -> tuple[Array, Ints]:
     """A release as a matrix of n rows in the channel's order, and where each record stands in that order.
 
     The channel puts the rows of a random sample first. Which they are is told by the labels of the release. Several
@@ -99,33 +94,29 @@ def released(belief: NormalBelief, channel: LinearChannel, release: Any) -> tupl
     return np.concatenate([values, np.full((n - len(kept), values.shape[1]), np.nan)]), place
 
 
-def release_files(belief: NormalBelief, channel: LinearChannel, release: Any) -> list[Any]:
+def release_files(belief: NormalBelief, channel: LinearChannel, release: object) -> list[Any]:
     """The file of every release: one, or as many as the mask makes."""
     count = channel.width // belief.k
     if count == 1:
         return [release]
     if not isinstance(release, (tuple, list)) or len(release) != count:
-        raise InputError(
-            f"The mask makes {count} releases", kind_of(release), "Pass what mask.release(data, rng) gave back, a tuple"
-        )
+        do = "Pass what mask.release(data, rng) gave back, a tuple"
+        raise InputError(f"The mask makes {count} releases", kind_of(release), do)
     return list(release)
 
 
-def samples_held(belief: NormalBelief, channel: LinearChannel, release: Any) -> Samples:
+def samples_held(belief: NormalBelief, channel: LinearChannel, release: object) -> Samples:
     """Which rows the samples of single releases hold, told by their labels."""
     files, sizes = release_files(belief, channel, release), sample_sizes(channel.open_samples)
     return {first: _rows_held(Frame.of(files[first // belief.k]), belief.records) for first in sizes}
 
 
-def _numbers(belief: NormalBelief, release: Any) -> tuple[Frame, Array]:
+def _numbers(belief: NormalBelief, release: object) -> tuple[Frame, Array]:
     frame, n = Frame.of(release), belief.records
     values, _ = frame.numeric("A release", missing=True)
     if values.shape[1] != belief.k or values.shape[0] > n:
-        raise InputError(
-            f"The release must have {belief.k} columns and at most {n} rows",
-            f"shape {values.shape}",
-            "Pass what mask.release(data, rng) gave back",
-        )
+        what = f"The release must have {belief.k} columns and at most {n} rows"
+        raise InputError(what, f"shape {values.shape}", "Pass what mask.release(data, rng) gave back")
     return frame, values
 
 
@@ -147,11 +138,8 @@ def _rows_held(frame: Frame, n: int) -> Ints:
         or kept.min() < 0
         or kept.max() >= n
     ):
-        raise InputError(
-            "A sample must tell which rows it holds",
-            "a release without row numbers",
-            "Release a DataFrame with its rows numbered from 0 as index",
-        )
+        do = "Release a DataFrame with its rows numbered from 0 as index"
+        raise InputError("A sample must tell which rows it holds", "a release without row numbers", do)
     return kept.astype(np.int64)
 
 
@@ -165,10 +153,8 @@ def _regrouped(channel: LinearChannel, values: Array) -> Array:
         if p is not None and p.joins and not p.ties_all and not any(p.same_as(q) for q in groups):
             groups.append(p)
     if len(groups) > 1:
-        raise UnsupportedError(
-            "Rows that were averaged in several ways and then shuffled cannot be put together again",
-            do="Put Shuffle() first in the chain",
-        )
+        what = "Rows that were averaged in several ways and then shuffled cannot be put together again"
+        raise UnsupportedError(what, do="Put Shuffle() first in the chain")
     starts, labels = groups[0].runs()
     places = np.argsort(np.repeat(labels, np.diff(np.append(starts, len(values)))), kind="stable")
     averaged = ~channel.blocks[0].contrasts_released[0]

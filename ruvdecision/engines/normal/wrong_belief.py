@@ -1,30 +1,44 @@
-"""A normal belief that is not the agency's: the cost of the user's estimates in closed form.
+"""A normal belief that is not the agency's, or a mask that is not published.
 
-The user's estimate is affine in the release, so that its error is normal under the agency's belief, with a cost that
-does not grow with the number of records.
+The estimate of a user who is wrong is affine in the release, so that its error is normal under the agency's belief,
+with a cost that does not grow with the number of records. The posterior of one who does not know the mask is a mixture
+over what it may have been: the weight of each candidate is its prior times the density of the release under it
+(`affine.log_density`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from ...errors import InputError
+from ...channels.samples import refuse_open_samples
+from ...errors import InputError, UnsupportedError
 from ...losses import LogScore
-from ...masks.base import Mask
+from ...losses.base import manners
+from ...masks.base import Batch, Mask
 from ...masks.rows import NOTHING
-from ...posteriors import Gaussian
-from ...protocols import Array, Value
-from ...targets import Kind, LinearForm, Term
+from ...posteriors import Drawn, Gaussian, Mixture
+from ...protocols import Array, Posterior, Value
+from ...targets import BaseTarget, Kind, LinearForm, Term
+from ...users.mask_prior import MaskPrior
 from ...users.user import User
-from ..base import Judged, Problem, ProgressCallback
+from ..base import Judged, Problem
+from ..unknown_mask import combined_weights
 from ..wrong_belief import cost_of
-from .affine import residual_law
+from . import forms
+from .affine import AffineMeans, log_density, residual_law
 from .conditioning import Conditioned, record_in
 from .forms import LARGEST_JOINT, all_records, form_of, gaussian_of, mean_covariance
-from .releases import channel_of
+from .releases import channel_of, moved, released
+
+NEGLIGIBLE = 1e-12
+"""Candidates with less than this share of the posterior weight are left out."""
+NEGLIGIBLE_ROWS = 1e-6
+"""The same where every candidate is itself a mixture over all rows."""
+LARGEST_MIXTURE = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +54,7 @@ class NormalPair:
             what, got = "The user's belief and the truth must have the same variables", f"{sizes[0]} and {sizes[1]}"
             raise InputError(what, got, "Both are about one file")
 
-    def __call__(self, problem: Problem, on_progress: ProgressCallback | None = None) -> Judged:
+    def __call__(self, problem: Problem) -> Judged:
         """Expected loss after each mask that is known, where it does not depend on the release."""
         masks = problem.masks
         value, error, believed = np.zeros((3, len(masks)))
@@ -71,30 +85,27 @@ class NormalPair:
         if mine.channel.open_samples or mine.undone is not None:
             return None
         place = mine.channel.location if target.places_records else "known"
-        second = getattr(loss, "second_order", False)
         if target.is_a(Kind.FILE):
-            weights = getattr(loss, "weights", 1.0)
-            alike = not isinstance(weights, tuple) or len(weights) != mine.n * mine.k or mine.n == 1
-            if not (getattr(loss, "separable", False) or second) or not alike:
+            if not manners(loss).adds_up(mine.n, mine.k):
                 return self._joint(own, mine, theirs, place, count)
             form = LinearForm.of_term(Term(Kind.RECORD), mine.k, own.belief.scalar)
             found = [(w, self._kind(own, mine, theirs, form, place, t, c)) for w, t, c in mine.channel.layout.classes()]
             if any(f is None for _, f in found):
                 return None
             cost, own_law = (_summed([(w, f[j]) for w, f in found if f is not None], count) for j in (0, 1))
-            return _times(cost, mine.n), _times(own_law, mine.n)
+            return cost.times(mine.n), own_law.times(mine.n)
         linear = form_of(own.belief, target)
         if linear is None:
             return None
         form = linear
         if place == "known":
             pair = self._judged(own, mine, theirs, form, form.terms)
-            return _out(pair[0], count), _out(pair[1], count)
+            return pair[0].over(count), pair[1].over(count)
         if len(form.terms) != 1:
             return None
         if place == "unknown":
             one = self._kind(own, mine, theirs, form, place, 0, 0)
-            return None if one is None else (_out(one[0], count), _out(one[1], count))
+            return None if one is None else (one[0].over(count), one[1].over(count))
         kinds = mine.channel.layout.places(form.terms[0].row % mine.n)
         both = [(w, self._kind(own, mine, theirs, form, place, t, c)) for w, t, c in kinds]
         cost, own_law = (_summed([(w, f[j]) for w, f in both if f is not None], count) for j in (0, 1))
@@ -109,7 +120,7 @@ class NormalPair:
             return None
         form = all_records(own.belief)
         pair = self._judged(own, mine, theirs, form, form.terms)
-        return _out(pair[0], count), _out(pair[1], count)
+        return pair[0].over(count), pair[1].over(count)
 
     def _kind(
         self, own: User, mine: Conditioned, theirs: Conditioned, form: LinearForm, place: str, t: int, c: int
@@ -117,16 +128,13 @@ class NormalPair:
         """The same for a record of one kind of row, or for one in an unknown row under squared error."""
         if place != "unknown":
             return self._judged(own, mine, theirs, form, (record_in(t, c),))
-        if not getattr(own.loss, "second_order", False):
+        if not manners(own.loss).second_order:
             return None
         # The estimate is that of the average of all records; what is left is a matter of second moments.
         bias, covariance = residual_law(mine, theirs, [Term(Kind.AVERAGE)], form.matrix)
-        extra = (
-            covariance - theirs.covariance([Term(Kind.AVERAGE)], form.matrix)
-            if np.isfinite(covariance).all()
-            else covariance
-        )
-        return self._cost(own, mean_covariance(mine, form), bias, mean_covariance(theirs, form) + extra, form)
+        if np.isfinite(covariance).all():
+            covariance = covariance - theirs.covariance([Term(Kind.AVERAGE)], form.matrix)
+        return self._cost(own, mean_covariance(mine, form), bias, mean_covariance(theirs, form) + covariance, form)
 
     def _judged(
         self, own: User, mine: Conditioned, theirs: Conditioned, form: LinearForm, terms: Sequence[Term]
@@ -146,21 +154,16 @@ class NormalPair:
             # Nothing is known about where the target lies, by the user or the agency: one estimate is as good as
             # another.
             worst = loss.uncertainty(gaussian_of(np.where(np.isfinite(own_law), covariance, own_law), form))
-            value, error = np.array(_out(worst, len(endless)).value), np.zeros(len(endless))
+            value, error = np.array(worst.over(len(endless)).value), np.zeros(len(endless))
             if not endless.all():
                 rest = self._cost(own, own_law[~endless], bias[~endless], covariance[~endless], form)[0]
                 value[~endless], error[~endless] = rest.value, rest.error
             return Value(value, error), believed
-        right = Gaussian.scalar(bias[:, 0], covariance[:, 0, 0]) if form.number else Gaussian(bias, covariance)
-        guess = (
-            Gaussian.scalar(np.zeros(len(own_law)), own_law[:, 0, 0])
-            if form.number
-            else Gaussian(np.zeros(bias.shape), own_law)
-        )
+        right, guess = gaussian_of(covariance, form, bias), gaussian_of(own_law, form, np.zeros(bias.shape))
         same = np.all(bias == 0, axis=-1) & np.all(own_law == covariance, axis=(-1, -2))
         if same.all():
             # The user is right: the plain uncertainty, to the last digit.
-            return _out(believed, len(same)), believed
+            return believed.over(len(same)), believed
         if isinstance(loss, LogScore):
             return Value.exact(_cross_entropy(own_law, bias, covariance)), believed
         return cost_of(loss, right, loss.estimate(guess)), believed
@@ -181,17 +184,128 @@ def _cross_entropy(own_law: Array, bias: Array, covariance: Array) -> Array:
     return np.asarray(0.5 * (size + np.trace(np.linalg.solve(own_law, moment), axis1=-2, axis2=-1)))
 
 
-def _out(value: Value, count: int) -> Value:
-    return Value(np.broadcast_to(value.value, (count,)), np.broadcast_to(value.error, (count,)))
-
-
 def _summed(parts: Sequence[tuple[float, Value]], count: int) -> Value:
-    """A weighted sum over kinds of rows; errors are added, since they may hang together."""
-    total, error = np.zeros(count), np.zeros(count)
-    for weight, value in parts:
-        total, error = total + weight * np.asarray(value.value), error + weight * np.asarray(value.error)
-    return Value(total, error)
+    """A weighted sum over kinds of rows."""
+    table = [value.over(count) for _, value in parts]
+    value, error = (np.stack(column, axis=-1) for column in zip(*table, strict=True))
+    return Value(value, error).averaged(np.array([weight for weight, _ in parts]))
 
 
-def _times(value: Value, factor: float) -> Value:
-    return Value(value.value * factor, value.error * factor)
+# -- a mask that is not known ------------------------------------------------------------------------
+
+
+class NormalMixture:
+    """Posteriors of a user with a normal belief who does not know the mask's numbers.
+
+    With one candidate it is the plain posterior of somebody who knows the mask.
+    """
+
+    def __init__(self, user: User, mask: Mask, table: Array | None = None) -> None:
+        self.user, self.belief = user, user.belief
+        self.masks: tuple[Mask, ...] = (mask,)
+        self.prior: Array = np.ones(1)
+        if not user.knows_mask:
+            scale = float(np.mean(np.diag(self.belief.record_covariance)))
+            self.masks, self.prior = (user.mask_prior or MaskPrior()).candidates(mask, scale, self.belief.records)
+        self.families = []
+        for f in Batch.of(self.masks).families:
+            channel = channel_of(self.belief, self.masks[f.positions[0]], f.numbers, table)
+            self.families.append((f.positions, Conditioned(self.belief, channel)))
+        self.table = table
+        self.channel = self.families[0][1].channel
+        refuse_open_samples(self.channel, "users who do not know the mask")
+        if any(given.channel.location != self.channel.location for _, given in self.families):
+            what = "The masks that the user thinks possible must all keep the order of the rows, or all lose it"
+            raise UnsupportedError(what, do="Put Shuffle() or Subsample() into each of them, or into none")
+        self._singles: dict[int, Conditioned] = {}
+        self._means: dict[Any, Any] = {}
+        self._last: tuple[bytes, Array, Array] | None = None
+
+    def after(self, release: object, rng: np.random.Generator) -> Posterior:
+        """Posterior of the target after one release."""
+        values, place = released(self.belief, self.channel, release)
+        user = (
+            self.user if self.channel.location != "drawn" else replace(self.user, target=moved(self.user.target, place))
+        )
+        if len(self.masks) == 1:
+            return forms.posterior_given(user, self.families[0][1], values, rng)
+        weights = self.weights(values)
+        if user.target.places_records and self.channel.location == "unknown":
+            return self._over_rows(user, weights, values)
+        return self._mixture(user, weights, values, rng)
+
+    def weights(self, values: Array) -> Array:
+        """Posterior probability of every candidate, from released values in the channel's order of rows."""
+        return combined_weights(self.prior, *self._log_densities(values))
+
+    def log_densities(self, release: object) -> tuple[Array, Array]:
+        """Log density of a release under every candidate, and the rank of each."""
+        return self._log_densities(released(self.belief, self.channel, release)[0])
+
+    def _log_densities(self, values: Array) -> tuple[Array, Array]:
+        """Log density of released values under every candidate, and the rank of each; the last one is kept."""
+        key = values.tobytes()
+        if self._last is not None and self._last[0] == key:
+            return self._last[1:]
+        log = np.full(len(self.masks), -np.inf)
+        rank = np.zeros(len(self.masks))
+        for positions, given in self.families:
+            found = log_density(given, values)
+            log[positions] = np.broadcast_to(found.log, (len(positions),))
+            rank[positions] = np.broadcast_to(found.rank, (len(positions),))
+        self._last = key, log, rank
+        return log, rank
+
+    def _mixture(self, user: User, weights: Array, values: Array, rng: np.random.Generator) -> Posterior:
+        belief, target = self.belief, user.target
+        if target.is_a(Kind.FILE):
+            size = belief.records * belief.k
+            if size > LARGEST_JOINT or size**2 * len(self.masks) > 20 * LARGEST_MIXTURE:
+                what = "The joint posterior of all records is too large for a mixture"
+                raise UnsupportedError(what, do="Ask for Record(j)")
+        form = all_records(belief) if target.is_a(Kind.FILE) else form_of(belief, target)
+        terms = forms.joint_terms(belief, target) if form is None else form.terms
+        matrix = forms.selector(belief, terms) if form is None else form.matrix
+        means, covariances = self._moments(target, terms, matrix, values)
+        kept = weights > NEGLIGIBLE * weights.max()
+        chances = weights[kept] / weights[kept].sum()
+        means, covariances = means[kept], covariances[kept]
+        if form is None:
+            draws = Mixture(Gaussian(means, covariances), chances).sample(forms.DRAWS, rng)
+            return Drawn(forms.drawn_values(belief, target, terms, draws))
+        return Mixture(gaussian_of(covariances, form, means + form.constant), chances)
+
+    def _moments(self, target: BaseTarget, terms: Sequence[Term], matrix: Array, values: Array) -> tuple[Array, Array]:
+        """Posterior mean and covariance of a linear target under every candidate."""
+        m = len(matrix)
+        means, covariances = np.empty((len(self.masks), m)), np.empty((len(self.masks), m, m))
+        for i, (positions, given) in enumerate(self.families):
+            key = (i, target.terms if target.verbatim else id(target))
+            if key not in self._means:
+                self._means[key] = (AffineMeans(given, terms), given.covariance(terms, matrix), target)
+            affine, covariance, _ = self._means[key]
+            means[positions] = (affine.matrix @ affine.coordinates(values) + affine.constant) @ matrix.T
+            covariances[positions] = covariance
+        return means, covariances
+
+    def _over_rows(self, user: User, weights: Array, values: Array) -> Posterior:
+        """A record in an unknown row: every candidate and every row may be the one."""
+        form = form_of(self.belief, user.target)
+        kept = np.flatnonzero(weights > NEGLIGIBLE_ROWS * weights.max())
+        if len(kept) * self.belief.records > LARGEST_MIXTURE:
+            what = f"{len(kept)} masks times {self.belief.records} rows are too many cases"
+            do = "Give mask_prior= with fewer candidates, or leave out Shuffle()"
+            raise UnsupportedError(what, f"a limit of {LARGEST_MIXTURE}", do)
+        parts = []
+        for i in kept:
+            if int(i) not in self._singles:
+                self._singles[int(i)] = Conditioned(
+                    self.belief, channel_of(self.belief, self.masks[i], data=self.table)
+                )
+            parts.append(forms.row_mixture(form, self._singles[int(i)], values))
+        chances = weights[kept] / weights[kept].sum()
+        joined = np.concatenate([c * p.weights for c, p in zip(chances, parts, strict=True)])
+        means = np.concatenate([p.parts.mean() for p in parts])
+        if parts[0].event:
+            return Mixture(Gaussian(means, np.concatenate([p.parts.cov() for p in parts])), joined)
+        return Mixture(Gaussian.scalar(means, np.concatenate([p.parts.var() for p in parts])), joined)

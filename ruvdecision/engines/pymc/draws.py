@@ -16,7 +16,7 @@ from ...checks import as_generator
 from ...errors import InputError, RuvError, UnsupportedError
 from ...posteriors import Drawn
 from ...protocols import Array, Posterior, Value
-from ..base import ProgressCallback
+from ..base import Progress
 from .importance import weighted_draws
 from .latent import Latent
 from .log_posterior import OnePosterior
@@ -147,7 +147,7 @@ class ReleaseSampler:
     # -- a row of releases -----------------------------------------------------------------------------
 
     def points(
-        self, observed: Sequence[ReleaseLikelihood | None], seed: np.random.SeedSequence, on_progress: ProgressCallback
+        self, observed: Sequence[ReleaseLikelihood | None], seed: np.random.SeedSequence, on_progress: Progress
     ) -> Iterator[tuple[int, Point]]:
         """One point per release that there is, from the last to the first.
 

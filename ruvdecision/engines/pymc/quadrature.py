@@ -15,7 +15,7 @@ from ...masks.base import Mask
 from ...protocols import Posterior, Solution, Value
 from ...targets import BaseTarget, Kind
 from ...users.user import User
-from ..base import BaseEngine, Missing, Problem, ProgressCallback, Refusal
+from ..base import BaseEngine, Missing, Problem, Refusal
 from .data import Tally, drawn_records, observed_in, observed_release, records_of, replicates_of, size_of
 from .draws import Point, ReleaseSampler
 from .log_posterior import LogPosteriors, log_posteriors
@@ -124,9 +124,7 @@ class Quadrature(BaseEngine):
         """Members of a family are worked on together."""
         return [list(map(int, family.positions)) for family in problem.masks.families]
 
-    def run(
-        self, problem: Problem, built: None, on_progress: ProgressCallback | None = None, interruptible: bool = False
-    ) -> list[Solution]:
+    def run(self, problem: Problem, built: None) -> list[Solution]:
         users, masks = problem.users, problem.masks
         compiled = compiled_model(users[0].belief, size_of(users[0].belief, problem))
         count = problem.replicates or (PLANNED if problem.data is None else RELEASES)
@@ -166,8 +164,7 @@ class Quadrature(BaseEngine):
             waiting = []
             if problem.replicates is None and r == ALIKE - 1:
                 tally.end_alike(r)
-            if on_progress is not None:
-                on_progress((r + 1) / tally.counts.max())
+            problem.progress((r + 1) / tally.counts.max())
         with np.errstate(invalid="ignore"):
             doubt = np.nanmax(tally.error / np.maximum(np.abs(tally.value), 1e-300), axis=(0, 1), initial=0.0)
         bad, endless = [i for i, words in enumerate(trouble) if words], np.isinf(tally.value).any(axis=(0, 1))

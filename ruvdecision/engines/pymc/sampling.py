@@ -17,7 +17,7 @@ from ...masks.base import Mask
 from ...protocols import Posterior, Solution
 from ...users.user import User
 from ..already_knows import told
-from ..base import BaseEngine, Missing, Problem, ProgressCallback, Refusal
+from ..base import BaseEngine, Missing, Problem, Refusal, part_of
 from .data import Tally, observed_release, records_of, replicates_of, size_of
 from .draws import Point, ReleaseSampler
 from .model import CompiledModel, compiled_model
@@ -152,9 +152,7 @@ class Sampling(BaseEngine):
             blocks += [ranked[i : i + BLOCK] for i in range(0, len(ranked), BLOCK)]
         return blocks
 
-    def run(
-        self, problem: Problem, built: None, on_progress: ProgressCallback | None = None, interruptible: bool = False
-    ) -> list[Solution]:
+    def run(self, problem: Problem, built: None) -> list[Solution]:
         users, masks = problem.users, problem.masks
         belief = users[0].belief
         n = size_of(belief, problem)
@@ -168,18 +166,13 @@ class Sampling(BaseEngine):
         try:
             with threadpool_limits(1):
                 for r, observed, for_draws, released in replicates_of(problem, compiled, tally):
-
-                    def step(done: float, note: str = "", r: int = r) -> None:
-                        if on_progress:
-                            on_progress((r + done) / count, note)
-
-                    for i, point in sampler.points(observed, for_draws, step):
+                    for i, point in sampler.points(observed, for_draws, part_of(problem.progress, r, count)):
                         self._check(point, masks[i])
                         if r == 0 and i in sampler.fresh and point.chains is not None:
                             tally.keep(i, point, groups_of(point, masks[i], released[i], compiled, self.keep_records))
                         tally.put(r, i, point)
         except KeyboardInterrupt:
-            if not interruptible or not tally.finished.any():
+            if not problem.interruptible or not tally.finished.any():
                 raise
             # Whole replicates count; of the first one those masks that are finished.
             tally.counts[:] = max(1, int(np.sum(tally.finished.all(axis=1))))

@@ -9,7 +9,7 @@ differs between records; results have one entry per grid point.
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -150,18 +150,14 @@ def _released(
 def _per_record(x: Array, noise_variance: ArrayLike) -> Array:
     v = check_finite("noise_variance", as_float_array("noise_variance", noise_variance))
     if np.any(v < 0):
-        raise InputError(
-            "noise_variance must not be negative", float(v.min()), "Give variances, not standard deviations with signs"
-        )
+        do = "Give variances, not standard deviations with signs"
+        raise InputError("noise_variance must not be negative", float(v.min()), do)
     if v.ndim == 2 and v.shape[1] == len(x):
         return v
     if v.ndim <= 1:
         return np.broadcast_to(np.atleast_1d(v)[:, None], (v.size, len(x)))
-    raise InputError(
-        "noise_variance must be a number, a grid, or one row of n variances per grid point",
-        f"shape {v.shape}",
-        "Use unequal_variances(...) for noise that differs between records",
-    )
+    what = "noise_variance must be a number, a grid, or one row of n variances per grid point"
+    raise InputError(what, f"shape {v.shape}", "Use unequal_variances(...) for noise that differs between records")
 
 
 def as_bounds(lower: float | None, upper: float | None) -> tuple[float, float]:
@@ -177,14 +173,11 @@ def check_inside(x: Array, low: float, high: float) -> None:
     """Refuse records beyond the bounds of their releases."""
     outside = int(np.sum((x < low) | (x > high)))
     if outside:
-        raise InputError(
-            f"The records must lie between the bounds {low:g} and {high:g}",
-            f"{outside} outside",
-            "A natural bound holds for the records too: check lower and upper, or use lower=None",
-        )
+        do = "A natural bound holds for the records too: check lower and upper, or use lower=None"
+        raise InputError(f"The records must lie between the bounds {low:g} and {high:g}", f"{outside} outside", do)
 
 
-def _moment(x: Array, v: Array, about: Any, low: float, high: float, power: int) -> Array:
+def _moment(x: Array, v: Array, about: Array, low: float, high: float, power: int) -> Array:
     """E (clip(x + e) - about)^power for power 1 or 2."""
     sd = np.sqrt(v)
     safe = np.where(sd > 0, sd, 1.0)
@@ -238,7 +231,7 @@ def _one_position(x: Array, sd: Array, rank: int, target: float, low: float, hig
     return total
 
 
-def _tail_integral(tail: Any, start: float, end: float, stops: Array, shift: float) -> float:
+def _tail_integral(tail: Callable[[Array], Array], start: float, end: float, stops: Array, shift: float) -> float:
     """Integral of 2 (|b - start| + shift) tail(b) from start to end, the tail falling from start on."""
     # Find where the tail has died out, so that the nodes serve the part that counts. A record far off may make that
     # part a tiny one, so the search goes on until the tail fills a good share of what is left.

@@ -18,14 +18,14 @@ from ...beliefs.normal import NormalBelief
 from ...channels.linear import LinearChannel
 from ...losses import Quadratic
 from ...masks.base import Mask
+from ...numerics.semidefinite import unbounded
 from ...posteriors.base import as_weight_matrix
 from ...protocols import Array
 from ...targets import Kind, LinearForm
 from ...users.rules import Rule
 from ...users.user import Snooper
 from .clipped_noise import clipped_moments, position_error, scientist_error
-from .simulated import EntryNoise, check_sizes
-from .source import DrawnRecords, Source, truth_of
+from .source import DrawnRecords, EntryNoise, Source, check_sizes
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,12 +113,8 @@ def error_law(belief: NormalBelief, estimate: LinearEstimate, wanted: Wanted, ru
     """
     gap = estimate.records - wanted.records
     shift = gap.sum(axis=0) - wanted.mean - wanted.new
-    size = (
-        np.abs(estimate.records).sum(axis=0)
-        + np.abs(wanted.records).sum(axis=0)
-        + np.abs(wanted.mean)
-        + np.abs(wanted.new)
-    )
+    size = np.abs(wanted.mean) + np.abs(wanted.new)
+    size = size + (np.abs(estimate.records) + np.abs(wanted.records)).sum(axis=0)
     # Unbiased up to rounding is unbiased.
     shift = np.where(np.abs(shift) <= 1e-12 * size, 0.0, shift)
     own = belief.record_covariance
@@ -127,10 +123,7 @@ def error_law(belief: NormalBelief, estimate: LinearEstimate, wanted: Wanted, ru
     if belief.mu_covariance is not None:
         return mean + shift @ belief.mu_mean, covariance + shift @ belief.mu_covariance @ shift.T
     open_ = np.any(shift != 0, axis=1)
-    covariance = np.where(open_[:, None] | open_[None, :], 0.0, covariance)
-    index = np.arange(len(open_))
-    covariance[..., index, index] = np.where(open_, np.inf, covariance[..., index, index])
-    return np.where(open_, 0.0, mean), covariance
+    return np.where(open_, 0.0, mean), unbounded(covariance, open_)
 
 
 # -- records at hand -------------------------------------------------------------------------------------
@@ -158,7 +151,7 @@ def clipped_error(user: Snooper, source: Source, mask: Mask, linear: Rule | None
     weight = float(as_weight_matrix(user.loss.weights, (1,))[0, 0])
     if user.target.is_a(Kind.PARAMETER):
         return weight * float(scientist_error(x, variances[None], low, high)[0])
-    wanted = truth_of(user.target, DrawnRecords(source.table[None]))[0]
+    wanted = DrawnRecords(source.table[None]).truth(user.target)[0]
     check_sizes(1, len(wanted), user.estimator)
     truth = float(wanted[0])
     if linear is None:

@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...beliefs.normal import NormalBelief
 from ...channels.linear import LinearChannel
 from ...errors import UnsupportedError
 from ...masks.base import Mask
 from ...posteriors import Gaussian
-from ...protocols import Array, Solution, Value
+from ...protocols import Array, Ints, Solution, Value
 from ...running.replication import replicate_seeds
 from ...targets import Kind
 from ...users.rules import Row
 from ...users.user import Snooper
-from ..base import Ints, Problem, ProgressCallback
+from ..base import Problem
 from ..normal.releases import linear_channel, rows_alike
-from .simulated import costs
-from .source import Source, released_rows
+from .source import Source, costs
 
 REPLICATES = 200
 """Releases that are drawn for a snooper when nothing else was asked for."""
@@ -34,7 +34,7 @@ def is_own_row(user: Snooper) -> bool:
     return rule.row is None or (target.verbatim and target.asks(Kind.RECORD) and target.terms[0].row == rule.row)
 
 
-def every_row(problem: Problem, rows: Ints, on_progress: ProgressCallback | None) -> Solution | None:
+def every_row(problem: Problem, rows: Ints) -> Solution | None:
     """The row of each record taken for it: all records on the same releases, or one of each kind without data."""
     user, masks = problem.user, problem.masks
     if not is_own_row(user):
@@ -45,7 +45,7 @@ def every_row(problem: Problem, rows: Ints, on_progress: ProgressCallback | None
         # One of each kind is enough; a flat prior has to be looked at, which is done record by record.
         if source.normal and (source.normal.flat or len(np.unique(row_kinds(problem, rows), axis=0)) < len(rows)):
             return None
-        found, name = drawn_rows(user, masks, rows, source, problem.replicates, problem.seed, on_progress), "simulated"
+        found, name = drawn_rows(problem, rows, source), "simulated"
     return Solution(found.value, found.error, float("nan"), [name] * len(masks))
 
 
@@ -94,24 +94,17 @@ def given_rows(user: Snooper, masks: Sequence[Mask], rows: Ints, source: Source)
     return Value(value, np.where(there.all(axis=1), np.broadcast_to(found.error, bias.shape[:-1]), 0.0))
 
 
-def drawn_rows(
-    user: Snooper,
-    masks: Sequence[Mask],
-    rows: Ints,
-    source: Source,
-    replicates: int | None,
-    seed: Any,
-    on_progress: Any = None,
-) -> Value:
+def drawn_rows(problem: Problem, rows: Ints, source: Source) -> Value:
     """Average over releases, all rows on the same ones; they are those that each record would see alone."""
-    count = REPLICATES if replicates is None else replicates
+    user, masks = problem.user, problem.masks
+    count = REPLICATES if problem.replicates is None else problem.replicates
     value, error = np.empty((len(masks), len(rows))), np.empty((len(masks), len(rows)))
     for i, mask in enumerate(masks):
         first: Any = None
         total, squares, held = (np.zeros(len(rows)) for _ in range(3))
-        for s in replicate_seeds(seed, count):
+        for s in replicate_seeds(problem.seed, count):
             records = source.draw([s]).records[0]
-            released = released_rows(mask.release(source.frame(records), s[1]), len(records), "A row")
+            released = source.rows(mask.release(source.frame(records), s[1]), "A row")
             cost = costs(user.loss, released[rows], records[rows], Row())
             there = ~np.isnan(cost)
             # Sums about the first loss: their spread keeps its digits where the losses are large and alike.
@@ -120,21 +113,18 @@ def drawn_rows(
             held, total, squares = held + there, total + off, squares + off**2
         sometimes = (held > 0) & (held < count)
         if sometimes.any():
-            raise UnsupportedError(
-                f"After {mask} some releases hold no value for the row of a record, others do",
-                f"{int(sometimes.sum())} of {len(rows)} records",
-                "Use a User with Bayes' rule, who knows what to think then",
-            )
+            what = f"After {mask} some releases hold no value for the row of a record, others do"
+            do = "Use a User with Bayes' rule, who knows what to think then"
+            raise UnsupportedError(what, f"{int(sometimes.sum())} of {len(rows)} records", do)
         mean = total / count
         value[i] = np.where(held > 0, first + mean, np.inf)
         spread = np.sqrt(np.maximum(squares / count - mean**2, 0.0) / (count - 1)) if count > 1 else np.nan
         error[i] = np.where(held > 0, spread, 0.0)
-        if on_progress is not None:
-            on_progress((i + 1) / len(masks))
+        problem.progress((i + 1) / len(masks))
     return Value(value, error)
 
 
-def _release_law(channel: LinearChannel, table: Array) -> tuple[Array, Array, Any]:
+def _release_law(channel: LinearChannel, table: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
     """Mean ``(n, k)`` and covariance ``(masks or 1, n, k, k)`` of each released row, and what is released."""
     k = channel.columns
     shape, copy, cell = channel.layout.rows()

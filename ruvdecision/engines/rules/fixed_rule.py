@@ -17,20 +17,19 @@ from ...errors import InputError, UnsupportedError
 from ...losses import Quadratic
 from ...masks.base import Mask
 from ...posteriors import Gaussian
-from ...protocols import Array, Posterior, Solution, Value
-from ...running.replication import replicate_seeds
+from ...protocols import Array, Ints, Posterior, Root, Solution, Value
+from ...running.replication import Seeds, replicate_seeds
 from ...targets import Kind, LinearForm
 from ...users.rules import Released, Row, Rule, order_rows
 from ...users.user import Snooper
-from ..base import BaseEngine, Ints, Problem, ProgressCallback, Question, Refusal
+from ..base import BaseEngine, Problem, Progress, Question, Refusal, silent
 from ..normal.conditioning import present
 from ..normal.exact import Exact
 from ..normal.forms import form_of
 from ..normal.releases import linear_channel
 from .closed_forms import Wanted, clipped_error, error_law, has_clipped_error, linear_estimate
 from .every_row import REPLICATES, every_row, row_kinds
-from .simulated import EntryNoise, NoisyValues, check_sizes, costs, mean_moments, sampling_shares
-from .source import DrawnRecords, Seeds, Source, released_rows, truth_of
+from .source import DrawnRecords, EntryNoise, NoisyValues, Source, check_sizes, costs, mean_moments, sampling_shares
 
 CHUNK = 200_000
 """Entries of a block of replicates: what is held at any time does not grow with replicates or masks."""
@@ -91,9 +90,7 @@ class FixedRule(BaseEngine):
         count = len(problem.masks)
         return [list(range(i, min(i + BLOCK, count))) for i in range(0, count, BLOCK)]
 
-    def run(
-        self, problem: Problem, built: None, on_progress: ProgressCallback | None = None, interruptible: bool = False
-    ) -> list[Solution]:
+    def run(self, problem: Problem, built: None) -> list[Solution]:
         user, masks = problem.user, problem.masks
         work = SnooperWork(user, Source.of(user.belief, problem.data))
         value, error = np.empty(len(masks)), np.zeros(len(masks))
@@ -114,7 +111,7 @@ class FixedRule(BaseEngine):
                 value[i] = clipped_error(user, work.source, masks[i], work.linear_rule)
         elif others:
             count = REPLICATES if problem.replicates is None else problem.replicates
-            drawn = work.simulate([masks[i] for i in others], count, problem.seed, on_progress)
+            drawn = work.simulate([masks[i] for i in others], count, problem.seed, problem.progress)
             value[others], error[others] = drawn.value, drawn.error
             for i in others:
                 names[i] = "simulated"
@@ -122,19 +119,16 @@ class FixedRule(BaseEngine):
         words = names[0] if len(set(names)) == 1 else names
         return [Solution(value, error, float("nan"), words, averaged=averaged)]
 
-    def every_row(
-        self, problem: Problem, built: None, rows: Ints, on_progress: ProgressCallback | None = None
-    ) -> Solution | None:
-        return None if self.method == "exact" else every_row(problem, rows, on_progress)
+    def every_row(self, problem: Problem, built: None, rows: Ints) -> Solution | None:
+        return None if self.method == "exact" else every_row(problem, rows)
 
     def row_kinds(self, problem: Problem, built: None, rows: Ints, located: bool = False) -> Ints:
         return row_kinds(problem, rows)
 
-    def posterior(self, user: Any, mask: Mask, release: Any = None) -> Posterior:
+    def posterior(self, user: object, mask: Mask, release: object = None) -> Posterior:
         """A snooper has none."""
-        raise UnsupportedError(
-            "A snooper uses a fixed rule and has no posterior", type(user).__name__, "Ask for the posterior of a User"
-        )
+        what = "A snooper uses a fixed rule and has no posterior"
+        raise UnsupportedError(what, type(user).__name__, "Ask for the posterior of a User")
 
 
 class SnooperWork:
@@ -247,18 +241,16 @@ class SnooperWork:
 
     # -- by simulation -----------------------------------------------------------------------------------------
 
-    def simulate(self, masks: Sequence[Mask], count: int, seed: Any, on_progress: Any) -> Value:
+    def simulate(self, masks: Sequence[Mask], count: int, seed: Root, on_progress: Progress) -> Value:
         """Expected loss by releases that are drawn, and its standard error."""
         self._check_flat(masks, seed)
         losses, correction = self._losses(masks, count, seed, on_progress)
         lost = np.isnan(losses)
         for mask, without in zip(masks, lost.sum(axis=1).tolist(), strict=True):
             if 0 < without < count:
-                raise UnsupportedError(
-                    f"After {mask} some releases hold no value for the rule {self.rule!r}, others do",
-                    f"{without} of {count} without",
-                    "Give a callable that says what the snooper does then, such as taking the mean",
-                )
+                what = f"After {mask} some releases hold no value for the rule {self.rule!r}, others do"
+                do = "Give a callable that says what the snooper does then, such as taking the mean"
+                raise UnsupportedError(what, f"{without} of {count} without", do)
         return self.average(losses, correction)
 
     def average(self, losses: Array, correction: Array) -> Value:
@@ -274,25 +266,23 @@ class SnooperWork:
         lost = np.isnan(losses).any(axis=1)
         return Value(np.where(lost, np.inf, value), np.where(lost, 0.0, error))
 
-    def _check_flat(self, masks: Sequence[Mask], seed: Any) -> None:
+    def _check_flat(self, masks: Sequence[Mask], seed: Root) -> None:
         """Refuse a flat prior unless the loss is the same wherever the population mean is."""
         belief = self.source.normal
         if belief is None or belief.mu_covariance is not None:
             return
         step = 1000.0 * float(np.sqrt(np.diag(belief.record_covariance).max()))
-        here = self._losses(masks, 4, seed, None)[0]
+        here = self._losses(masks, 4, seed)[0]
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a rule may overflow so far out, which is an answer too
-            there = self._losses(masks, 4, seed, None, shift=step)[0]
+            there = self._losses(masks, 4, seed, shift=step)[0]
         scale = np.nanmax(np.abs(here), initial=0.0)
         if not np.allclose(here, there, rtol=1e-7, atol=1e-7 * scale, equal_nan=True):
-            raise UnsupportedError(
-                "The loss of this rule depends on the population mean, and a flat prior gives no law to average over",
-                do="Give the belief a prior_variance, or pass data=",
-            )
+            what = "The loss of this rule depends on the population mean, and a flat prior gives no law to average over"
+            raise UnsupportedError(what, do="Give the belief a prior_variance, or pass data=")
 
     def _losses(
-        self, masks: Sequence[Mask], count: int, seed: Any, on_progress: Any, shift: float = 0.0
+        self, masks: Sequence[Mask], count: int, seed: Root, on_progress: Progress = silent, shift: float = 0.0
     ) -> tuple[Array, Array]:
         """Loss in every replicate, (masks, replicates), and what is to be taken off their mean."""
         source = self.source
@@ -301,7 +291,7 @@ class SnooperWork:
 
         # A function of one's own gets the kind of data that was given.
         framed = self.rule.as_released and source.kind not in ("vector", "matrix")
-        noises: dict[Any, list[tuple[int, EntryNoise]]] = {}
+        noises: dict[object, list[tuple[int, EntryNoise]]] = {}
         others = []
         for i, mask in enumerate(masks):
             noise = None if framed else EntryNoise.of(mask, source)
@@ -323,8 +313,7 @@ class SnooperWork:
             for i in others:
                 each = zip(drawn.records, drawn.records[:, 0] if index is None else index, block, strict=True)
                 found[i].append(np.stack([self._estimates_once(masks[i], x, at[None], s) for x, at, s in each]))
-            if on_progress is not None:
-                on_progress(min(start + step, count) / count)
+            on_progress(min(start + step, count) / count)
         return self.costs(np.stack([np.concatenate(part) for part in found]), np.concatenate(truths))
 
     def _estimates(self, released: Released, index: Ints | None) -> Array:
@@ -344,7 +333,7 @@ class SnooperWork:
                 given = x[:, 0] if self.source.vector else x
             return np.asarray(np.atleast_1d(self.rule(mask.release(given, rng)))).ravel()
         release = mask.release(self.source.frame(x), rng)
-        values = released_rows(release, len(x), f"The rule {self.rule!r}")[None]
+        values = self.source.rows(release, f"The rule {self.rule!r}")[None]
         if self.sampling_variance or self.rule.by_index:
             return self._estimates(Released(values), index)[0]
         return self.rule.of(values)[0]
@@ -359,12 +348,8 @@ class SnooperWork:
             assert self.source.table is not None
             return sampling_shares(estimates, self.source.table.mean(axis=0), self.user.loss)
         masks, count, _ = estimates.shape
-        every = costs(
-            self.user.loss,
-            estimates.reshape(masks * count, -1),
-            np.broadcast_to(truth, (masks, count, truth.shape[-1])).reshape(masks * count, -1),
-            self.rule,
-        )
+        wanted = np.broadcast_to(truth, (masks, count, truth.shape[-1])).reshape(masks * count, -1)
+        every = costs(self.user.loss, estimates.reshape(masks * count, -1), wanted, self.rule)
         return every.reshape(masks, count), np.zeros(masks)
 
     @property
@@ -379,14 +364,14 @@ class SnooperWork:
         if self.sampling_variance:
             return np.empty((len(drawn.records), 0))
         if self.source.table is None:
-            return truth_of(self.user.target, drawn)
+            return drawn.truth(self.user.target)
         return np.broadcast_to(self.known_truth, (len(drawn.records), len(self.known_truth)))
 
     @cached_property
     def known_truth(self) -> Array:
         """The target in the records at hand, (m,)."""
         assert self.source.table is not None
-        return truth_of(self.user.target, DrawnRecords(self.source.table[None]))[0]
+        return DrawnRecords(self.source.table[None]).truth(self.user.target)[0]
 
 
 # -- helpers -------------------------------------------------------------------------------------------------

@@ -16,8 +16,7 @@ from ruvdecision.beliefs.table.belief import TableBelief
 from ruvdecision.channels.likelihood.laws import noise_law
 from ruvdecision.channels.steps import FileFacts
 from ruvdecision.engines import pick
-from ruvdecision.engines.identity.boxes import log_box
-from ruvdecision.engines.identity.coarse_rows import CoarseRows
+from ruvdecision.engines.identity.coarse_rows import CoarseRows, log_box
 from ruvdecision.engines.identity.identity import Identification
 from ruvdecision.engines.identity.row_laws import LinearRows
 from ruvdecision.engines.normal.exact import Exact
