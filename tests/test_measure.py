@@ -812,12 +812,12 @@ def test_a_measure_that_gives_no_number_says_so(data):
 @pytest.mark.parametrize(
     "value", [decimal.Decimal("0.5"), 0.5, np.float32(0.5), np.array(0.5), fractions.Fraction(1, 2)]
 )
-def test_numbers_of_every_kind_are_numbers(data, value):
+def test_numbers_of_every_kind_are_numbers(data, value, tmp_path):
     rumap = measure(data, MASKS[:1], measures=[RecordLinkage(), Own(value)])
     assert rumap.columns["own"].tolist() == [0.5]
     threshold = decimal.Decimal(str(float(rumap.risk[0]) + 1))
     assert rumap.choose(max_risk=threshold).utility == 0.5
-    assert "The chosen release" in rumap.report("report.md", max_risk=threshold, overwrite=True).read_text()
+    assert "The chosen release" in rumap.report(tmp_path / "report.md", max_risk=threshold).read_text()
 
 
 def test_columns_of_lists_are_refused_by_name(data, tmp_path):
