@@ -443,7 +443,6 @@ def test_a_map_of_an_older_version() -> None:
 
     def age(opened: Any, meta: Any) -> None:
         meta["format"] = 1
-        del meta["escaped"]
 
     tried("maps hurt")
     same(from_bytes(edited(age)), rumap())
