@@ -216,8 +216,8 @@ class Widened:
             return None
         mean = np.broadcast_to(belief.mu_mean, (belief.records, belief.k))
         # Noise of which the data themselves tell the size is not normal.
-        some = [mask.release(_numbered(f * (mean + 1.0), belief), 0).to_numpy(dtype=float) for f in (0, 1, 2)]
-        if not np.allclose(some[2] + some[0], 2 * some[1], equal_nan=True):
+        some = [_files(mask.release(_numbered(f * (mean + 1.0), belief), 0)) for f in (0, 1, 2)]
+        if not all(np.allclose(a + c, 2 * b, equal_nan=True) for a, b, c in zip(*some, strict=True)):
             return None
         found = next(iter(agency.posteriors(mask, [cls(mask, belief, 0.0, 1.0).centre(0)])))
         return cls(mask, belief, found.log, found.dimension) if np.isfinite(found.log) and found.dimension else None
@@ -227,29 +227,40 @@ class Widened:
         """How far releases are stretched, in turns."""
         return 1 + np.array(STRETCH) / np.sqrt(self.dimension)
 
-    def centre(self, seed: Any) -> pd.DataFrame:
+    def centre(self, seed: Any) -> Any:
         """What the mask releases of records at their mean, without its noise."""
         mean = np.broadcast_to(self.belief.mu_mean, (self.belief.records, self.belief.k))
         there, noise = (self.mask.release(_numbered(x, self.belief), seed) for x in (mean, np.zeros(mean.shape)))
-        return pd.DataFrame(there - noise)
+        return _each(lambda a, b: a - b, there, noise)
 
-    def release(self, r: int, plain: pd.DataFrame, seed: Any) -> pd.DataFrame:
+    def release(self, r: int, plain: Any, seed: Any) -> Any:
         """The r-th release, from one that the mask made with this seed."""
         factor = float(self.factors[r % len(self.factors)])
         if factor == 1:
             return plain
         # A sample holds other rows every time.
-        centre = self._centre if plain.index.equals(self._centre.index) else self.centre(seed)
-        return pd.DataFrame(centre + factor * (plain - centre))
+        same = all(a.index.equals(b.index) for a, b in zip(_files(plain), _files(self._centre), strict=True))
+        return _each(lambda a, b: a + factor * (b - a), self._centre if same else self.centre(seed), plain)
 
     @cached_property
-    def _centre(self) -> pd.DataFrame:
+    def _centre(self) -> Any:
         return self.centre(0)
 
     def weights(self, logs: Array) -> Array:
         """Of releases with these log densities: how much likelier each is by the mask itself than by all factors."""
         square = 2 * (self.top - logs)
         return 1 / np.mean([np.exp(0.5 * square * (1 - f**-2)) / f**self.dimension for f in self.factors], axis=0)
+
+
+def _files(release: Any) -> tuple[pd.DataFrame, ...]:
+    """The files of a release, of which masks joined by ``&`` make several."""
+    return release if isinstance(release, tuple) else (release,)
+
+
+def _each(function: Callable[..., pd.DataFrame], *releases: Any) -> Any:
+    """A function of the files of releases, file by file."""
+    found = tuple(pd.DataFrame(function(*parts)) for parts in zip(*map(_files, releases), strict=True))
+    return found if isinstance(releases[0], tuple) else found[0]
 
 
 def _ratio(weights: Array, values: Array) -> Value:
