@@ -886,7 +886,7 @@ class Identity(BaseTarget):
     def __post_init__(self) -> None:
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
         if isinstance(self.row, str) or is_single(self.row):
-            put("row", self.row if self.row == "all" else _check_row("row", self.row))
+            put("row", self.row if isinstance(self.row, str) and self.row == "all" else _check_row("row", self.row))
         else:
             put("row", tuple(_check_row("row", row) for row in as_tuple(self.row)))
             if not self.row:
