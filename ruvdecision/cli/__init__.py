@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 
 from .._version import __version__
-from ..errors import RuvError, said, traced
+from ..errors import RuvError, printable, safe_traceback
 from .options import Parser, UsageError, add_explore, add_measure, add_models, add_run, complain
 
 __all__ = ["main"]
@@ -46,11 +46,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return complain(str(error))
     except RuvError as error:
         if debug:
-            sys.stderr.write(traced(error))
+            sys.stderr.write(safe_traceback(error))
         return complain(in_options(str(error)) if options.command == "measure" else str(error))
     except KeyboardInterrupt as error:
         if debug:
-            sys.stderr.write(traced(error))
+            sys.stderr.write(safe_traceback(error))
         return complain("interrupted", code=130)
     except BrokenPipeError:
         # The reader (head, less) has gone.
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except OSError as error:
         if debug:
-            sys.stderr.write(traced(error))
+            sys.stderr.write(safe_traceback(error))
         _close_output()
         where = "" if error.filename is None else f" ({os.fsdecode(error.filename)})"
         return complain(
@@ -66,8 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     except Exception as error:
         if debug:
-            sys.stderr.write(traced(error))
-        return complain(f"unexpected {said(error)}. Add --debug to see where.", code=1)
+            sys.stderr.write(safe_traceback(error))
+        return complain(f"unexpected {printable(error)}. Add --debug to see where.", code=1)
 
 
 def _parser() -> argparse.ArgumentParser:

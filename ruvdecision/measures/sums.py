@@ -241,7 +241,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Together:
+class NamedSums:
     """Several sums of one measure, by name.
 
     >>> one, two = (Together({"m": ColumnMoments.of(np.ones((n, 1)))}) for n in (2, 3))
@@ -251,9 +251,9 @@ class Together:
 
     of: dict[str, Any]
 
-    def plus(self, other: Together) -> Together:
+    def plus(self, other: NamedSums) -> NamedSums:
         """Name by name."""
-        return Together({name: add(part, other.of[name]) for name, part in self.of.items()})
+        return NamedSums({name: add(part, other.of[name]) for name, part in self.of.items()})
 
 
 def _triangle(matrix: Array) -> Array:

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from ruvdecision.analyses.calibrate import Calibration, bands, calibrate, uneven
+from ruvdecision.analyses.calibrate import Calibration, bands, calibrate, uniformity_p_value
 from ruvdecision.beliefs.finite import FiniteBelief
 from ruvdecision.beliefs.normal import NormalBelief
 from ruvdecision.beliefs.pymc import PyMCBelief
@@ -208,7 +208,9 @@ def test_faults_are_told_apart(engine: Exact, words: str) -> None:
 def test_p_values_of_even_ranks_are_as_promised() -> None:
     """The chance of a p-value below a is a at most, and not much less: the law of the statistic is exact."""
     rng = np.random.default_rng(1)
-    p = np.array([uneven(tuple(np.bincount(rng.integers(0, 20, 50), minlength=20).tolist())) for _ in range(1500)])
+    p = np.array(
+        [uniformity_p_value(tuple(np.bincount(rng.integers(0, 20, 50), minlength=20).tolist())) for _ in range(1500)]
+    )
     for a in (0.05, 0.2, 0.5):
         assert abs(np.mean(p <= a) - a) < 4 * np.sqrt(a * (1 - a) / len(p)) + 0.02
         assert np.mean(p <= a) <= a + 4 * np.sqrt(a * (1 - a) / len(p))
@@ -240,7 +242,7 @@ def test_a_verdict_and_its_picture_agree(counts: list[int]) -> None:
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.integers(0, 9), min_size=4, max_size=8).filter(lambda c: 0 < sum(c) <= 40))
 def test_ranks_counted_from_above_are_as_even(counts: list[int]) -> None:
-    assert uneven(tuple(counts)) == pytest.approx(uneven(tuple(counts[::-1])), abs=1e-9)
+    assert uniformity_p_value(tuple(counts)) == pytest.approx(uniformity_p_value(tuple(counts[::-1])), abs=1e-9)
 
 
 def test_several_components_pay_for_their_number() -> None:

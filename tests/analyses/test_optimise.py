@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from ruvdecision.analyses.optimise import MaskFamily, Optimum, Search, optimise
 from ruvdecision.analyses.optimise.families import UnitBox, as_families
 from ruvdecision.analyses.optimise.objective import Candidate, Evaluator, MapEvaluator, Objective
-from ruvdecision.analyses.optimise.search import in_step, search_exactly
+from ruvdecision.analyses.optimise.search import run_in_lockstep, search_exactly
 from ruvdecision.analyses.optimise.surface import is_rough
 from ruvdecision.beliefs import NormalBelief
 from ruvdecision.errors import InfeasibleError, InputError
@@ -378,7 +378,7 @@ def test_searches_in_step_ask_together_and_end_alone():
     def search(ask, start, steps):
         return [ask(np.array([[start + k]]))[0].safety for k in range(steps)]
 
-    found = in_step(ask, [partial(search, start=10.0 * i, steps=i) for i in range(4)])
+    found = run_in_lockstep(ask, [partial(search, start=10.0 * i, steps=i) for i in range(4)])
     assert found == [[], [10.0], [20.0, 21.0], [30.0, 31.0, 32.0]]
     assert batches == [[10.0, 20.0, 30.0], [21.0, 31.0], [32.0]]
 
@@ -389,9 +389,9 @@ def test_searches_in_step_all_end_with_an_error(error):
         raise error
 
     with pytest.raises(type(error)):
-        in_step(ask, [lambda one: one(np.zeros((1, 1))) for _ in range(3)])
+        run_in_lockstep(ask, [lambda one: one(np.zeros((1, 1))) for _ in range(3)])
     with pytest.raises(ZeroDivisionError):
-        in_step(
+        run_in_lockstep(
             lambda values: [Candidate((0.0,), 0, 0)] * len(values),
             [lambda one: one(np.zeros((1, 1))), lambda one: 1 / 0],
         )

@@ -208,7 +208,7 @@ def look_at(result: Any, folder: Path, pictures: bool = False) -> dict[str, Any]
         if callable(getattr(result, name, None)):
             found = getattr(result, name)()
             shown[name] = found if isinstance(found, str) else found.to_csv() + repr(found)
-    for name in ("sentence", "notes", "attrs", "told", "secret"):
+    for name in ("sentence", "notes", "attrs", "secret"):
         shown[name] = str(getattr(result, name, ""))
     if isinstance(result, RUMap):
         known = result.risk[np.isfinite(result.risk)]

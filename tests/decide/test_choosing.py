@@ -20,7 +20,7 @@ from ruvdecision.decide import (
     probability,
     undominated,
 )
-from ruvdecision.decide.criteria import ExpectedLoss, Lexicographic, Weighted, first
+from ruvdecision.decide.criteria import ExpectedLoss, Lexicographic, Weighted, best_positions
 from ruvdecision.decide.probability import (
     _fronts,
     _in_play,
@@ -431,8 +431,8 @@ def test_first_is_lexicographic():
         allowed = rng.random(12) < 0.7
         if allowed.any():
             best = min(np.flatnonzero(allowed), key=lambda i: (*-values[:, i], i))
-            assert first([(v, 0.0) for v in values], allowed) == best
-            both = first([(np.stack([v, -v]), 0.0) for v in values], np.stack([allowed, allowed]))
+            assert best_positions([(v, 0.0) for v in values], allowed) == best
+            both = best_positions([(np.stack([v, -v]), 0.0) for v in values], np.stack([allowed, allowed]))
             assert both[0] == best
 
 

@@ -30,7 +30,7 @@ from ruvdecision.explore.drawing import BeliefDrawing, MapDrawing, _limits, _out
 from ruvdecision.explore.lessons import LESSONS, NORMAL, PRAM_LESSON, SNOOPER, TABLE, WEIGHTS
 from ruvdecision.explore.microdata import example_file, own_topic, read_upload
 from ruvdecision.explore.page import FilePage, Page, navigation, static_page, whole
-from ruvdecision.explore.running import Job, Runner, say_why
+from ruvdecision.explore.running import Job, Runner, error_message
 from ruvdecision.explore.study import described, study_topic
 from ruvdecision.explore.topic import Pick, Slider, Topic, threshold_stops
 
@@ -500,7 +500,7 @@ def test_a_slow_run_tells_its_progress_and_can_be_stopped() -> None:
 
 
 def test_an_error_of_others_tells_its_kind_only() -> None:
-    assert leaks(say_why(ValueError(WHO))) == [] and "n must" in say_why(InputError("n must be positive"))
+    assert leaks(error_message(ValueError(WHO))) == [] and "n must" in error_message(InputError("n must be positive"))
     assert "ValueError" in Job(lambda: float(WHO)).here().failure
 
 

@@ -13,7 +13,7 @@ from scipy import integrate, signal, special, stats
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.posteriors import Drawn, Finite, Gaussian, Mixture
 from ruvdecision.posteriors.modes import best_box
-from ruvdecision.posteriors.normals import Sorted, mean_difference
+from ruvdecision.posteriors.normal_mixture import Sorted, mean_difference
 from ruvdecision.protocols import Posterior
 
 COV2 = np.array([[2.0, 0.9], [0.9, 1.0]])

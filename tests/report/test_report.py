@@ -32,7 +32,7 @@ from ruvdecision.maps.scores import Column
 from ruvdecision.masks import Microaggregate, Noise, Suppress
 from ruvdecision.protocols import Value
 from ruvdecision.report import fingerprint, render_report, write_report
-from ruvdecision.report.diagnostics import doubts
+from ruvdecision.report.diagnostics import release_warnings
 from ruvdecision.report.document import Table, TableRow, as_mathml
 from ruvdecision.targets import EachRecord, Maximum, Parameter, Record
 from ruvdecision.users.panel import Panel
@@ -322,7 +322,7 @@ def test_errors_and_samplers_that_did_not_converge_are_marked() -> None:
         },
         provenance=Provenance(engine=["sampling", "sampling", "exact"]),
     )
-    assert doubts(rumap) == {
+    assert release_warnings(rumap) == {
         1: ["the standard error of its risk is large, 15 %"],
         2: ["its sampler did not converge (intruder_rhat 1.9)"],
     }
@@ -352,11 +352,11 @@ def test_a_gain_near_zero_is_judged_on_its_own_scale() -> None:
         risk="gain",
         utility="relative_gain",
     )
-    assert doubts(rumap) == {}  # 0.01 is ten times the gain of 0.001, and small beside U0 = 7
+    assert release_warnings(rumap) == {}  # 0.01 is ten times the gain of 0.001, and small beside U0 = 7
     plain = RUMap.build(
         labels=["a", "b"], intruder=Value(np.array([0.1, 3.0]), np.array([0.01, 0.01])), scientist=[1.0, 0.5]
     )
-    assert list(doubts(plain)) == [0]
+    assert list(release_warnings(plain)) == [0]
 
 
 def test_measures_have_a_table_with_errors() -> None:
@@ -704,7 +704,7 @@ def test_diagnostics_of_a_sampler_are_explained() -> None:
             "scientist[a]_rhat": [1.0, 1.0, 1.3],
         },
     )
-    assert doubts(rumap) == {
+    assert release_warnings(rumap) == {
         1: ["its sampler did not converge (intruder_rhat 1.2, intruder_ess_bulk 30, intruder_divergences 3)"]
     }
     text = render_report(rumap, 0.5)

@@ -17,7 +17,7 @@ from scipy import optimize, stats
 
 from ruvdecision.engines.rules import clipped_noise as incomes
 from ruvdecision.errors import InfeasibleError, InputError, UnsupportedError
-from ruvdecision.numerics.counts import at_least, rank_above, rank_at_most
+from ruvdecision.numerics.counts import binomial_exceeds, order_statistic_cdf, order_statistic_sf
 from ruvdecision.numerics.orderstatistics import extreme_constants, normal_moments
 from ruvdecision.scenarios import (
     Curve,
@@ -545,7 +545,7 @@ def test_comparison_of_two_counts(many: int, few: int, p: float, q: float, exces
     a, b = stats.binom(many, p), stats.binom(few, q)
     k = np.arange(few + 1)
     assert_allclose(
-        at_least(many, np.array([p]), few, np.array([q]), excess), b.pmf(k) @ a.sf(k + excess - 1), atol=1e-12
+        binomial_exceeds(many, np.array([p]), few, np.array([q]), excess), b.pmf(k) @ a.sf(k + excess - 1), atol=1e-12
     )
 
 
@@ -630,8 +630,8 @@ def test_counts_of_unequal_events(chances: list[float], data: st.DataObject) -> 
     subsets = (np.arange(2 ** len(p))[:, None] >> np.arange(len(p))) & 1
     mass = np.prod(np.where(subsets == 1, p, 1 - p), axis=1)
     expected = mass[subsets.sum(axis=1) >= rank].sum()
-    assert_allclose(rank_at_most(p[:, None], 1 - p[:, None], rank), [expected], atol=1e-14)
-    assert_allclose(rank_above(p[:, None], 1 - p[:, None], rank), [1 - expected], atol=1e-14)
+    assert_allclose(order_statistic_cdf(p[:, None], 1 - p[:, None], rank), [expected], atol=1e-14)
+    assert_allclose(order_statistic_sf(p[:, None], 1 - p[:, None], rank), [1 - expected], atol=1e-14)
 
 
 # -- maps, crossings, choices ------------------------------------------------------------------------------------------
