@@ -110,7 +110,7 @@ def test_a_record_that_is_released_as_it_is_breaks_ties_at_random() -> None:
     assert len(np.unique(found.ranks)) > 50
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sampled_model_is_calibrated_with_one_compilation(model: PyMCBelief, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     init = nuts.Sampler.__init__
@@ -132,7 +132,7 @@ def test_a_sampled_model_is_calibrated_with_one_compilation(model: PyMCBelief, m
     assert new.passed, new.verdict
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_nodes_and_latent_records_are_calibrated(model: PyMCBelief) -> None:
     # One short chain has not converged in most simulations, and calibration sees that: two longer ones do.
     enough = Sampling(draws=400, tune=300, chains=2)
@@ -153,6 +153,7 @@ class Understated(Noise):
         return Noise(variance=3 * float(self.variance)).apply(frame, rng)
 
 
+@pytest.mark.slow
 def test_a_likelihood_that_lies_fails(model: PyMCBelief) -> None:
     right = calibrate(model, Noise(variance=1.0), Record(0), simulations=50, engine=FEW, seed=8)
     assert right.passed, right.verdict
@@ -162,7 +163,7 @@ def test_a_likelihood_that_lies_fails(model: PyMCBelief) -> None:
     assert "Not calibrated" in repr(narrow)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_likelihood_of_ones_own(model: PyMCBelief) -> None:
     right = calibrate(model, Told(), Record(0), simulations=100, engine=FEW, seed=8)
     assert right.passed, right.verdict
@@ -187,6 +188,7 @@ class Wrong(Exact):
         return Gaussian.scalar(right.mean() + self.shift * np.sqrt(right.var()), self.scale * right.var())
 
 
+@pytest.mark.campaign(4, "slow")
 @pytest.mark.parametrize(
     ("engine", "words"),
     [

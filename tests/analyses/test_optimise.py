@@ -105,7 +105,7 @@ def test_several_parameters_beat_a_grid():
     assert mapped.utility == pytest.approx(best.utility, rel=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_wide_range_does_not_hide_a_small_optimum():
     """Noise of rank one: the direction is an angle, the size lies five decades below its bound."""
 
@@ -188,7 +188,7 @@ def test_every_family_has_its_own_bounds():
 # -- averaged over common random numbers ---------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_averages_are_solved_exactly_and_carry_their_error():
     intruder = User(BELIEF, Record(0), Absolute())
     settings = {
@@ -256,7 +256,7 @@ def test_confidence_keeps_a_noisy_choice_away_from_the_threshold():
     assert best.risk + 1.6 * best.risk_error <= 0.5
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_measures_are_optimised_too():
     data = np.random.default_rng(1).multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], 60)
     by = lambda masks: measure(data, masks, measures=[RecordLinkage(), NormalKL()], replicates=2, seed=3)  # noqa: E731

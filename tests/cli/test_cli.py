@@ -578,7 +578,7 @@ def test_ctrl_c_ends_a_long_study(tmp_path: Path) -> None:
     assert (process.returncode, out, err) == (130, "", "ruvdecision: error: interrupted\n")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_reader_that_goes_away_costs_no_files(study: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     process = start("run", study, "--out", out)
@@ -609,6 +609,7 @@ def test_nothing_heavy_is_imported_before_work_begins(script: str) -> None:
     assert done.stdout.splitlines()[-1] == "[]", done.stderr
 
 
+@pytest.mark.slow
 def test_functions_that_have_the_names_of_their_modules() -> None:
     """Whoever imports the module first, the package's name is the function."""
     script = (

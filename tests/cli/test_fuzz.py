@@ -395,6 +395,7 @@ FIXED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(3)
 @pytest.mark.parametrize(
     "argv", FIXED, ids=lambda argv: " ".join(argv)[:60].encode("ascii", "backslashreplace").decode() or "nothing"
@@ -452,7 +453,7 @@ def test_any_command_line(place: Place) -> None:
     fuzz(place, 120)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_many_command_lines(place: Place) -> None:
     fuzz(place, 2500)
 

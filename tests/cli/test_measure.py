@@ -308,7 +308,7 @@ def test_every_measure_can_be_spelled():
 
 
 def test_the_choices_of_missing_are_those_of_the_measures() -> None:
-    from ruvdecision.cli.measure import MISSING
+    from ruvdecision.cli.options import MISSING
     from ruvdecision.measures.missing import CHOICES
 
     assert MISSING == CHOICES

@@ -89,6 +89,7 @@ except SystemExit as stopped:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(3)
 @pytest.mark.parametrize("options", [[], ["-OO"], ["-bb", "-X", "dev"]], ids=["plain", "stripped", "strict"])
 def test_every_module_can_be_imported_without_a_warning(options: list[str]) -> None:
@@ -104,7 +105,7 @@ def test_every_module_can_be_imported_without_a_warning(options: list[str]) -> N
     assert int(done.stdout) > 150
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_study_runs_without_asserts_and_docstrings(tmp_path: Path) -> None:
     study = ROOT / "models" / "trottini_fienberg_normal.py"
     command = [sys.executable, "-OO", "-W", "error", "-c", STRIPPED, str(study), str(tmp_path / "out")]
@@ -145,7 +146,7 @@ with tempfile.TemporaryDirectory() as folder:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_seeded_map_does_not_depend_on_the_hash_seed() -> None:
     runs = []
     for seed in ("0", "1"):

@@ -278,7 +278,7 @@ print(refused)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_hurt_files_are_read_or_refused(kind: str) -> None:
     """In a process of its own: the libraries that read them are not ours.
@@ -385,7 +385,7 @@ print("refused", refused)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_maps_without_a_checksum_do_not_end_in_a_traceback() -> None:
     """As written by format 1.
 

@@ -108,6 +108,7 @@ def test_infinite_values_and_nan_in_many_columns():
     assert undominated(values, ["lower"] * 4).tolist() == [True, True, True, False, True]
 
 
+@pytest.mark.slow
 def test_a_large_front_is_found_whole():
     rng = np.random.default_rng(7)
     for d in (3, 5):

@@ -35,6 +35,7 @@ def uncertainty(user, mask, **options):
     return float(solved(user, mask, **options)[0][0])
 
 
+@pytest.mark.campaign(7, "slow")
 @pytest.mark.parametrize("identity", sorted({case["id"] for case in REFERENCE}))
 def test_reference(identity):
     cases = [case for case in REFERENCE if case["id"] == identity]
@@ -108,6 +109,7 @@ def test_more_information_never_hurts_normal(n, s2, f2, target, loss, first, sec
     check_properties(belief, target, loss, first, second)
 
 
+@pytest.mark.slow
 @quick
 @given(
     target=st.sampled_from([ruv.Record(0), ruv.Parameter("theta"), ruv.Average()]),
@@ -246,6 +248,7 @@ def test_the_informed_intruder_in_every_record():
     assert one.uncertainty[0] == pytest.approx([spread / (1 + spread), *[0.0] * 6])
 
 
+@pytest.mark.slow
 def test_panels_and_users_who_doubt():
     knows = ruv.Release(rows=[1, 2])
     plain = ruv.User(BELIEF, ruv.Record(0), ruv.Quadratic())
@@ -297,7 +300,7 @@ def test_words():
     assert sentence in str(rumap.attrs["intruder"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_calibrated():
     mask = ruv.Noise(variance=2.0) & ruv.Microaggregate(groups=2) & ruv.Subsample(size=2)
     assert ruv.calibrate(BELIEF, mask, ruv.Record(0), simulations=200, seed=1).passed

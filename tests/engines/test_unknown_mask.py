@@ -255,7 +255,7 @@ def test_unknown_rows_samples_functions_and_all_records() -> None:
 # -- expected loss -------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(deadline=None, max_examples=12)
 @given(
     st.floats(0.05, 8.0),
@@ -478,7 +478,7 @@ def test_bad_input() -> None:
 # -- the price -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_price_of_publishing() -> None:
     intruder, scientist = User(BELIEF, Record(0), Quadratic()), User(BELIEF, Parameter("mu"), Quadratic())
     masks = [Suppress(), *(Noise(variance=v) for v in (0.1, 1.0, 5.0))]
@@ -505,6 +505,7 @@ def test_price_of_publishing() -> None:
         price_of_publishing(masks, intruder=3, scientist=scientist)
 
 
+@pytest.mark.slow
 def test_price_for_a_panel() -> None:
     panel = Panel(
         [User(BELIEF, Record(0), Quadratic(), name="first"), User(BELIEF, Record(2), Quadratic(), name="last")]

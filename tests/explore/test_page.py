@@ -81,6 +81,7 @@ def test_the_first_lesson_opens_with_the_paper() -> None:
     assert built.rumap.releases[built.own or 0] == choice.release
 
 
+@pytest.mark.campaign(5, "slow")
 @pytest.mark.parametrize("topic", QUICK, ids=named)
 def test_the_code_that_is_handed_out_makes_the_map(topic: Topic, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     import matplotlib.pyplot as plt
@@ -351,6 +352,7 @@ def test_settings_come_from_the_address() -> None:
     assert "&lt;i&gt;" in navigation([odd], "a", "dark").object
 
 
+@pytest.mark.campaign(4, "slow")
 @pytest.mark.parametrize("what", ["csv", "png", "py", "report"])
 def test_what_is_taken_away_is_the_map(what: str) -> None:
     page: Any = Page(NORMAL, query={"n": "13"})
@@ -362,6 +364,7 @@ def test_what_is_taken_away_is_the_map(what: str) -> None:
         assert list(table["release"]) == list(rumap.releases) and np.allclose(table["risk"], rumap.risk, rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_a_lesson_becomes_one_file(tmp_path: Path) -> None:
     text = static_page(replace(TABLE, states={"a": (2,)}))
     assert "Predict first" in text and text.count("<script") >= 2

@@ -130,7 +130,7 @@ def test_a_port_that_is_taken_is_said(server: Server, capsys: pytest.CaptureFixt
     assert f"port {server.port}" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is sent as a signal")
 def test_ctrl_c_ends_the_page(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ruvdecision", "explore", "--no-browser", "--port", "0"]

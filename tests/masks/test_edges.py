@@ -736,6 +736,7 @@ def small_files(draw: st.DrawFn) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(small_files(), st.sampled_from(sorted(SINGLE)), st.integers(0, 99))
 def test_random_files_keep_the_same_promises(data: pd.DataFrame, name: str, seed: int) -> None:

@@ -926,7 +926,7 @@ def test_resampling_needs_a_sample():
 # -- tails, rounding, recoding -----------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @few
 @given(x=frames, q=st.sampled_from([0.0625, 0.25, 0.5, 0.65625, 0.9375]))
 def test_top_and_bottom_coding_mirror_each_other(x, q):

@@ -230,6 +230,7 @@ def test_copula_releases_only_original_values_and_restores_rank_correlations() -
     assert np.abs(correlations(released) - correlations(data)).max() < 4 / np.sqrt(20_000)
 
 
+@pytest.mark.slow
 def test_copula_margins_are_bootstrap_samples_of_the_file() -> None:
     data = pd.DataFrame({"a": np.repeat([1, 2, 5], [50, 30, 20]), "b": np.arange(100) % 7})
     shares = (
@@ -362,6 +363,7 @@ def test_the_visit_order_matters_and_is_obeyed() -> None:
     assert not a.equals(b)
 
 
+@pytest.mark.slow
 def test_linear_regression_draws_have_the_posterior_predictive_spread() -> None:
     # Ten records and one predictor: the predictive mean at the data has a t spread that plug-in draws lack.
     rng = np.random.default_rng(11)
@@ -534,7 +536,7 @@ def test_combining_refuses(rule, estimates, variances, message: str) -> None:
         rule(estimates, variances)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("proper", "rule"),
     [(False, combine_partial), (True, combine_partial), (True, combine_full)],
@@ -561,7 +563,7 @@ def test_intervals_from_combined_copies_cover(proper: bool, rule) -> None:
     assert rule is combine_full or covered / runs < 0.95 + error
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_full_rule_fails_with_plug_in_copies_as_documented() -> None:
     rng = np.random.default_rng(21)
     adjusted = 0

@@ -288,7 +288,7 @@ def test_glm_stops_before_the_maximum() -> None:
     assert np.mean((fitted - 0.5) ** 2) == pytest.approx(VALUES[f"sd7cc.gen.logit0.{ALL}"]["pMSE"], rel=1e-10)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["sd7", "sd7cc"])
 def test_classification_tree_of_synthpop(name: str) -> None:
     expected = VALUES[f"{name}.gen.cart"]

@@ -100,6 +100,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {path.name: path for path in folder.iterdir()}
 
 
+@pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize(("ending", "size"), [("csv", 300), ("parquet", 150)])
 def test_pieces_give_the_numbers_of_whole_files(files: dict[str, Path], ending: str, size: int) -> None:
     original, released = files[f"original.{ending}"], files[f"released.{ending}"]

@@ -111,6 +111,7 @@ def _plain(measure):
     return measure(ORIGINAL.drop(columns="w"), RELEASED.drop(columns="w"))
 
 
+@pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize("measure", MEASURES, ids=_named)
 def test_equal_weights_are_no_weights_and_only_ratios_matter(measure):
     weighted, plain = replace(measure, weights="w"), _plain(measure)

@@ -226,7 +226,7 @@ def test_large_samples_keep_their_digits(n: int, rank: int) -> None:
     assert_allclose(paired_gap(n, rank, np.pi / 2), 2 * normal_moments(n, rank).variance, rtol=1e-10)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_median_of_ten_thousand() -> None:
     assert_allclose(paired_gap(10_000, 5_000, np.pi / 2), 2 * normal_moments(10_000, 5_000).variance, rtol=1e-10)
 
@@ -267,6 +267,7 @@ def test_small_angles_keep_relative_accuracy() -> None:
     assert_allclose(paired_gap(200, 200, 1e-9) / 1e-18, 1.0, rtol=1e-8)
 
 
+@pytest.mark.campaign(5, "slow")
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("place", [0.0, 0.3, 0.9, 1.0])
 def test_gap_within_simulation_error(n: int, place: float) -> None:

@@ -133,7 +133,7 @@ def draw_publishing() -> Any:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("draw", [draw_knowledge, draw_tornado, draw_record_risk, draw_publishing])
 def test_every_other_picture_follows_its_paper(draw: Any) -> None:
     """Names, lines, marks and bars stand out from dark paper; on light paper they have the colours of light paper."""

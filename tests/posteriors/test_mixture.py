@@ -100,6 +100,7 @@ def test_draws_give_the_mixture_and_an_error(name, kind):
         assert 0 < value.error < 0.06 * abs(value.value)
 
 
+@pytest.mark.campaign(3, "slow")
 @pytest.mark.parametrize("name", VECTOR)
 def test_vectors_agree_with_many_draws(name):
     means, covs = vectors()
@@ -115,6 +116,7 @@ def test_vectors_agree_with_many_draws(name):
     assert value.error < 0.003 * value.value
 
 
+@pytest.mark.slow
 def test_any_function_of_a_vector():
     means, covs = vectors()
     flat = np.full(len(means), 1 / len(means))
@@ -255,7 +257,7 @@ def test_shapes_and_summaries(count, seed, kind):
     assert p.sample(7, rng).shape == (7,)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_vector_shapes():
     means, covs = vectors(20)
     p = Mixture(Gaussian(means, covs), sampled=True)

@@ -239,7 +239,7 @@ def test_the_rest_is_folded_and_cut() -> None:
     assert len(page.all("use")) < 200
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_frontier_of_4000_is_complete_and_its_excerpt_short() -> None:
     u = np.geomspace(1, 100, 4000)
     rumap = RUMap.build(
@@ -413,6 +413,7 @@ def test_indented_notes_go_on() -> None:
     assert "<li>One thing and the rest of it.</li>\n<li>Another.</li>" in text
 
 
+@pytest.mark.slow
 def test_a_panel_is_one_report_with_small_multiples() -> None:
     maps = {"Z 1": small(), "Z/2 & more": small(intruder=[1.0, 0.5, 0.25])}
     text = render_report(maps, 0.6)
@@ -599,7 +600,7 @@ def test_a_joined_map_keeps_its_words_and_shows_no_wrong_formula() -> None:
 # -- what was done beside the map ----------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_sensitivity_limit_and_records_have_their_chapters(tmp_path: Path) -> None:
     belief, average = BELIEF, Microaggregate(groups=1)
     intruder, scientist = User(belief, Record(0), Quadratic()), User(belief, Parameter("mu"), Quadratic())
@@ -772,6 +773,7 @@ def test_any_text_gives_a_valid_page(labels: list[str], title: str) -> None:
     assert not re.search(r"<[a-zA-Z!/]", render_report(rumap, 0.5, title=title, notes=[title], format="md"))
 
 
+@pytest.mark.slow
 @settings(max_examples=4)
 @given(LABELS)
 def test_any_label_can_be_drawn(labels: list[str]) -> None:

@@ -133,6 +133,7 @@ def test_exact_values_are_those_of_the_formulas():
     assert_allclose(free.risk, np.tile(1 / GRID, 6), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_snoopers_in_evaluate_say_the_same():
     masks = [Noise(variance=float(v)) | Clip(lower=0) for v in GRID]
     exact = empirical(X, GRID, ["maximum", 0.9], method="exact")

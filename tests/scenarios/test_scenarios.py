@@ -317,6 +317,7 @@ def test_joint_law_by_price_agrees_with_conditioning_on_the_record(n: int, rank:
     assert_allclose(exact.order_statistic(n, 2.25, l2, rank), other, rtol=1e-9)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 60), st.data(), spreads, noise)
 @settings(max_examples=10)
 def test_order_statistics_scale_mirror_and_grow(n: int, data: st.DataObject, s2: float, l2: float) -> None:
@@ -406,7 +407,7 @@ def test_knowing_the_noise_helps_with_the_variance_and_a_prior_but_not_with_the_
         (6, 6, "known"),
         (30, 30, "flat"),
         (30, 28, ("normal", 2.0)),
-        pytest.param(200, 200, "known", marks=pytest.mark.slow),
+        pytest.param(200, 200, "known", marks=pytest.mark.long),
     ],
 )
 def test_expected_posterior_variance_of_a_rank_is_the_quadrature(n: int, rank: int, prior: object) -> None:
@@ -450,12 +451,13 @@ def test_posterior_of_one_record_is_normal() -> None:
 LAWS = [
     (stats.expon(scale=2), None),
     (stats.gamma(0.5), None),
-    pytest.param(stats.uniform(1, 3), stats.laplace(), marks=pytest.mark.slow),
+    pytest.param(stats.uniform(1, 3), stats.laplace(), marks=pytest.mark.long),
     (stats.lognorm(0.7), stats.gamma(3)),
     (stats.norm(1, 2), stats.uniform()),
 ]
 
 
+@pytest.mark.campaign(4, "slow")
 @pytest.mark.parametrize(("law", "shape"), LAWS)
 def test_other_populations_within_simulation_error(law, shape) -> None:
     n, share, reps = 20, 0.4, 20_000
@@ -498,6 +500,7 @@ def test_normal_population_as_a_law_is_the_normal_scenario() -> None:
         assert_allclose(getattr(masked, name)(at), getattr(released, name)(at), rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(3)
 @pytest.mark.parametrize("law", [stats.expon(), stats.gamma(0.4), stats.t(4), stats.uniform()])
 @pytest.mark.parametrize("l2", [1e-4, 0.3, 30.0])
@@ -721,7 +724,7 @@ def test_optimal_noise_meets_its_threshold(n: int, s2: float, share: float) -> N
     assert_allclose(known.noise_variance, s2 * share / (1 - share), rtol=1e-8)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_optimal_noise_and_crossings_of_another_population() -> None:
     law = stats.expon()
     exact_, record = (

@@ -578,6 +578,7 @@ def test_a_large_file_does_not_fill_the_memory():
     assert np.all(found > 0) and peak < 100e6
 
 
+@pytest.mark.slow
 def test_frames_and_named_columns():
     frame = pd.DataFrame({"income": [10.0, 30.0, 20.0], "age": [30.0, 50.0, 40.0]}, index=["a", "b", "c"])
     mask = Noise(sd=2.0, columns="income")

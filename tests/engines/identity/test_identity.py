@@ -737,6 +737,7 @@ def test_engines_are_found_by_target():
     assert "Use" in str(Identification().refuses(other, [Noise(sd=1)]))
 
 
+@pytest.mark.slow
 def test_rows_by_their_labels():
     belief = NormalBelief(records=4, covariance=np.diag([1.0, 2.0]), prior_mean=[0, 0], prior_covariance=np.eye(2))
     data = pd.DataFrame({"a": [0.1, 1.5, -0.3, 0.8], "b": [2.0, 0.4, -1.0, 0.3]}, index=list("wxyz"))

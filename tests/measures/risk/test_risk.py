@@ -622,6 +622,7 @@ def test_interval_disclosure_does_not_care_about_units(seed: int) -> None:
         assert measure(x, y) == measure(x * [3.0, 0.01] - 7, y * [3.0, 0.01] - 7)
 
 
+@pytest.mark.slow
 def test_clustering_attack() -> None:
     x = np.array([[0.0], [0.2], [5.0], [9.0]])
     y = np.array([[0.1], [0.15], [5.1], [20.0]])
