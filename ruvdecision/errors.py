@@ -115,7 +115,7 @@ def failure(error: BaseException) -> str:
 def printable(error: BaseException) -> str:
     """What may be printed of an error: ours and those about code and files with their text, others by their kind.
 
-    >>> said(ModuleNotFoundError("No module named 'x'")), said(ValueError("could not convert 'Zebulon Quixby'"))
+    >>> printable(ModuleNotFoundError("No module named 'x'")), printable(ValueError("no number: 'Zebulon Quixby'"))
     ("ModuleNotFoundError: No module named 'x'", 'ValueError')
     """
     text = _text(error) if isinstance(error, (RuvError, *ABOUT_CODE)) else ""
@@ -123,7 +123,7 @@ def printable(error: BaseException) -> str:
 
 
 def safe_traceback(error: BaseException) -> str:
-    """A traceback for a terminal or a log: where it happened, with all causes, and of each error what `said` tells."""
+    """A traceback for a terminal or a log: where it happened, with all causes, and of each what `printable` tells."""
     met, parts = set(), []
     one: BaseException | None = error
     while one is not None and id(one) not in met:

@@ -412,7 +412,7 @@ def _fault(ranks: Ints, draws: int) -> str:
 def uniformity_p_value(counts: tuple[int, ...]) -> float:
     """Probability that even ranks look as uneven as these, given how often each rank occurred.
 
-    >>> uneven((10, 10, 10, 10)), uneven((40, 0, 0, 0)) < 1e-12
+    >>> uniformity_p_value((10, 10, 10, 10)), uniformity_p_value((40, 0, 0, 0)) < 1e-12
     (1.0, True)
     """
     size, draws = sum(counts), len(counts) - 1

@@ -126,7 +126,7 @@ def error_message(error: Exception) -> str:
     Messages of this package never show a record. Those of other libraries may quote what they choked on, so the page
     shows their kind and not their text.
 
-    >>> say_why(ValueError("could not convert string to float: 'secret'"))
+    >>> error_message(ValueError("could not convert string to float: 'secret'"))
     'That failed with a ValueError. Run the study with: ruvdecision run FILE --debug.'
     """
     cause = error.__cause__ if isinstance(error, RuvError) else error

@@ -201,7 +201,7 @@ class Topic:
 def even_stops(low: float, high: float, step: float) -> tuple[float, ...]:
     """Stops at equal distances, free of rounding dust.
 
-    >>> even(0.1, 0.4, 0.1)
+    >>> even_stops(0.1, 0.4, 0.1)
     (0.1, 0.2, 0.3, 0.4)
     """
     return tuple(round(low + step * i, 10) for i in range(round((high - low) / step) + 1))
@@ -212,9 +212,9 @@ def geometric_stops(
 ) -> tuple[float, ...]:
     """Stops at about equal ratios, with few digits each, and both limits as they are.
 
-    >>> rising(1, 1000, 7)
+    >>> geometric_stops(1, 1000, 7)
     (1.0, 3.2, 10.0, 32.0, 100.0, 320.0, 1000.0)
-    >>> rising(1, 10, 30, whole=True)
+    >>> geometric_stops(1, 10, 30, whole=True)
     (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
     """
     inner = (float(f"{v:.{digits - 1}e}") for v in np.geomspace(low, high, count))
@@ -245,7 +245,7 @@ def threshold_stops(rumap: RUMap, default: float | None) -> tuple[tuple[float, .
 def mathml(*parts: str) -> str:
     """A line of mathematics.
 
-    >>> mathml("U", "=", over("1", "2"))
+    >>> mathml("U", "=", fraction("1", "2"))
     '<math display="block"><mi>U</mi><mo>=</mo><mfrac><mn>1</mn><mn>2</mn></mfrac></math>'
     """
     return f'<math display="block">{"".join(map(_token, parts))}</math>'

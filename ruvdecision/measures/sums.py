@@ -244,7 +244,7 @@ class Counts:
 class NamedSums:
     """Several sums of one measure, by name.
 
-    >>> one, two = (Together({"m": ColumnMoments.of(np.ones((n, 1)))}) for n in (2, 3))
+    >>> one, two = (NamedSums({"m": ColumnMoments.of(np.ones((n, 1)))}) for n in (2, 3))
     >>> one.plus(two).of["m"].n
     5
     """

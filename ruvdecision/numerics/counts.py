@@ -47,7 +47,7 @@ def order_statistic_cdf(below: Array, above: Array, rank: int) -> Array:
 
 
 def order_statistic_sf(below: Array, above: Array, rank: int) -> Array:
-    """1 - `rank_at_most`, without its rounding."""
+    """1 - `order_statistic_cdf`, without its rounding."""
     return order_statistic_cdf(above, below, len(below) - rank + 1)
 
 

@@ -38,7 +38,7 @@ def release_warnings(rumap: RUMap) -> dict[int, list[str]]:
     of the value (of U0 or 1 for gains and logs, if that is larger), and if a value is infinite or missing.
 
     >>> rumap = RUMap.build(labels=["a", "b"], intruder=[0.0, 1.0], scientist=[1.0, 1.0])
-    >>> doubts(rumap)
+    >>> release_warnings(rumap)
     {0: ['its risk is infinite']}
     """
     bad = {k: fails_diagnostic(rumap, k) for k in rumap.columns}

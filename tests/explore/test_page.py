@@ -510,6 +510,8 @@ def test_an_error_of_others_tells_its_kind_only() -> None:
 def test_without_panel_it_says_what_to_install(monkeypatch: Any, capsys: Any) -> None:
     for name in [name for name in sys.modules if name.startswith("ruvdecision.explore.")]:
         monkeypatch.delitem(sys.modules, name)
+    for name in ruv.explore.__all__:
+        monkeypatch.delitem(vars(ruv.explore), name, raising=False)
     monkeypatch.setitem(sys.modules, "panel", None)
     with pytest.raises(UnsupportedError, match=r'pip install "ruvdecision\[explore\]"'):
         ruv.explore.open_server(port=0)

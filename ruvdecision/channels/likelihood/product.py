@@ -23,7 +23,7 @@ PLACES = 33
 
 @dataclass(frozen=True, repr=False, eq=False)
 class ProductObservation(Observation):
-    """Two observations of the same entries, independent given them. Made by `together`."""
+    """Two observations of the same entries, independent given them. Made by `combine_observations`."""
 
     first: Observation
     second: Observation
