@@ -72,6 +72,7 @@ def model() -> PyMCBelief:
 # -- right ones pass -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(4)
 @pytest.mark.parametrize(
     ("belief", "mask", "target"),
@@ -207,6 +208,7 @@ def test_faults_are_told_apart(engine: Exact, words: str) -> None:
 # -- the statistics ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_p_values_of_even_ranks_are_as_promised() -> None:
     """The chance of a p-value below a is a at most, and not much less: the law of the statistic is exact."""
     rng = np.random.default_rng(1)

@@ -136,6 +136,7 @@ def test_agrees_with_qif(seed):
         assert ours == pytest.approx(theirs, abs=1e-7)
 
 
+@pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize(("first", "second"), [(Quadratic(), ZeroOne()), (Quadratic(), Absolute())])
 def test_column_generation_agrees_with_the_whole_programme(first, second):
     for seed in range(4):
@@ -171,6 +172,7 @@ def test_two_squared_errors_against_brute_force():
         assert ours <= found.fun + 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize("loss", [Huber(0.5), LogScore()])
 def test_losses_with_a_continuum_of_estimates_say_their_gap(loss):
@@ -255,6 +257,7 @@ def test_trottini_fienberg_example_1_lies_on_or_inside():
     assert best.mechanism(0.5).covariance == ((pytest.approx(0.208),),)  # noise variance 2.08 over ten records
 
 
+@pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize("statistic", ["records", "average"])
 def test_normal_mechanism_reaches_the_limit(statistic):
     belief = NormalBelief(

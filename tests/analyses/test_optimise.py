@@ -227,6 +227,7 @@ def test_roughness_is_seen():
     assert not is_rough(Objective(part, MapEvaluator(lambda masks: evaluate(masks, **USERS), 0.5)))
 
 
+@pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize("seed", [0, 2])
 def test_a_noisy_optimum_lies_within_its_error(seed):
     best = optimise(noisy_average, evaluator=rough(USERS, 0.01), max_risk=0.5, seed=seed)
@@ -241,6 +242,7 @@ def test_a_noisy_optimum_lies_within_its_error(seed):
     assert again == best
 
 
+@pytest.mark.slow
 def test_noise_in_two_parameters_finds_the_edge():
     exact = optimise(two_columns, max_risk=0.32, **PAIR)
     best = optimise(two_columns, evaluator=rough(PAIR, 0.005), max_risk=0.32)

@@ -148,6 +148,7 @@ def numbers(n):
     return model
 
 
+@pytest.mark.slow
 def test_labels_gaps_and_weights_of_one_variable():
     exact = ruv.NormalBelief(records=3, variance=2.25, prior_mean=1.0, prior_variance=4.0)
     mask, data = ruv.Noise(variance=1.0), pd.Series([1.0, 0.0, 3.0], index=["a", "b", "c"])

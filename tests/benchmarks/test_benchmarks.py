@@ -64,6 +64,7 @@ def test_verdict_of_a_curve():
     assert curve(1.0, 1.0, failed="killed").verdict == "failed"
 
 
+@pytest.mark.slow
 def test_the_picture_of_growth(tmp_path):
     sizes = [1_000, 10_000, 100_000]
     curves = [

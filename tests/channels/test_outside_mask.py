@@ -166,6 +166,7 @@ CASES = [
 ]
 
 
+@pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize(("mask", "release"), CASES, ids=["noise first", "noise last"])
 def test_quadrature_takes_it(mask: Income, release: np.ndarray) -> None:
     pytest.importorskip("pymc")

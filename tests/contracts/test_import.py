@@ -45,10 +45,12 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert loaded_after("import ruvdecision") == []
 
 
+@pytest.mark.slow
 def test_a_closed_form_map_loads_nothing_heavy() -> None:
     assert loaded_after(CLOSED_FORM) == []
 
 
+@pytest.mark.slow
 def test_the_command_line_waits_for_rich() -> None:
     assert loaded_after("import ruvdecision.cli, ruvdecision.studies") == []
 

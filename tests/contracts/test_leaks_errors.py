@@ -254,6 +254,7 @@ def test_users(user: Any) -> None:
     assert telling(calls) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(3, "slow")
 @pytest.mark.parametrize("user", [USER, FINITE, WHICH], ids=["normal", "finite", "identity"])
 def test_posteriors_of_releases_that_no_mask_gave(user: ruv.User) -> None:

@@ -319,6 +319,7 @@ class Chains(RuleBasedStateMachine):
                 same_map(RUMap.load(path), rumap)
 
 
+@pytest.mark.slow
 def test_chains_of_masks_and_users() -> None:
     run_state_machine_as_test(Chains, settings=settings(max_examples=8, stateful_step_count=16, **HOUSE))
 

@@ -133,6 +133,7 @@ def test_csv_as_others_write_it(name: str, packed: str, tmp_path: Path) -> None:
     assert path.read_bytes() == written
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(
     st.lists(

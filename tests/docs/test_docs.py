@@ -139,6 +139,7 @@ def test_commands_on_the_pages_exist() -> None:
             assert (ROOT / options.file).is_file()
 
 
+@pytest.mark.slow
 def test_tests_that_are_named_exist() -> None:
     text = (DOCS / "papers.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text))

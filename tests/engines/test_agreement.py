@@ -643,6 +643,7 @@ WHO = {
 }
 
 
+@pytest.mark.campaign(3, "slow")
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.long) if n == "largest" else n for n in WHO])
 def test_engines_do_it_or_say_what_can(name: str) -> None:
     """An engine gives numbers, or a sentence that says what to use; it never takes what it cannot do."""

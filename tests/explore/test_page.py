@@ -303,6 +303,7 @@ def test_the_threshold_is_dragged_on_the_map() -> None:
     assert page.drawing.rule.location == pytest.approx(float(page.drawing.place("y", 0.5)))
 
 
+@pytest.mark.slow
 def test_a_tap_and_a_walk_look_at_a_release() -> None:
     page: Any = Page(NORMAL)
     page.drawing.dots.selected.indices = [5]
@@ -384,6 +385,7 @@ def own_file() -> bytes:
     return table.assign(name=[WHO, *(f"p{i}" for i in range(59))]).to_csv(index=False).encode()
 
 
+@pytest.mark.slow
 def test_a_file_of_ones_own(own_file: bytes) -> None:
     page = FilePage()
     page.open("people.csv", own_file)

@@ -194,6 +194,7 @@ BATCHES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(4, "slow")
 @pytest.mark.parametrize("name", sorted(set(LOSSES) - {"CustomLoss"}))
 @pytest.mark.parametrize("law", sorted(BATCHES))

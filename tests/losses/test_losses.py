@@ -292,6 +292,7 @@ def test_ties_go_to_the_lowest():
     np.testing.assert_array_equal(ZeroOne().estimate(Finite([[1.0, 0.0], [0.0, 5.0]], [0.5, 0.5])), [0.0, 5.0])
 
 
+@pytest.mark.slow
 def test_many_values_are_searched_by_zooming_in():
     rng = np.random.default_rng(3)
     values = rng.normal(size=5000)

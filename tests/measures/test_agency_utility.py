@@ -308,6 +308,7 @@ def test_classification_tree_of_synthpop(name: str) -> None:
 # -- whole files as they are ---------------------------------------------------------------------------
 
 
+@pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize("name", ["testdata", "SD2011"])
 def test_files_as_they_are_go_through_with_the_defaults(name: str) -> None:
     file = table(name).sample(800, random_state=1).reset_index(drop=True)

@@ -97,6 +97,7 @@ def test_the_maps_of_the_simulation(small):
         assert rumap.risk[at["Micir(p,10)"]] > 0.9 > rumap.risk[at["Rank(.15)"]]
 
 
+@pytest.mark.slow
 def test_notes_of_the_simulation(small):
     notes = small.notes()
     text = "\n".join(notes)
@@ -163,6 +164,7 @@ def test_cps_with_the_survey_file(shared):
     assert "stand-in" not in text
 
 
+@pytest.mark.slow
 def test_cps_without_the_survey_file(monkeypatch, tmp_path):
     study, cps = module("karr_cps")
     monkeypatch.setattr(cps, "USUAL", tmp_path / "nothing.csv")

@@ -164,6 +164,7 @@ def test_randomised_response_is_quadrature_too(response, randomised):
     assert_allclose(found.scientist_uncertainty, exact.scientist_uncertainty, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_randomised_response_tells_and_draws(randomised):
     lines = looked_at(randomised, 0.3)
     assert "A fair coin (0.5) tells nothing: U is 0.187500 and 0.020833, the prior's 0.187500 and 0.020833" in lines

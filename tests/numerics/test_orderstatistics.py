@@ -212,6 +212,7 @@ def test_two_pairs_have_a_closed_form(angle: float) -> None:
     assert_allclose(paired_gap(2, 1, angle), gap, rtol=1e-10, atol=1e-15)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 150), st.data())
 @settings(max_examples=30)
 def test_independent_samples_are_the_other_end(n: int, data: st.DataObject) -> None:
@@ -247,6 +248,7 @@ def test_maximum_agrees_with_hoeffding(n: int) -> None:
     assert_allclose(product, covariance + mean**2, rtol=1e-7)
 
 
+@pytest.mark.slow
 @given(st.integers(2, 60), st.data())
 @settings(max_examples=15)
 def test_gap_grows_with_the_angle_and_mirrors(n: int, data: st.DataObject) -> None:

@@ -229,6 +229,7 @@ def test_any_number_of_techniques(count):
     assert len({(c.get_color(), c.get_linestyle()) for c in curves}) == count
 
 
+@pytest.mark.slow
 def test_one_point_ties_and_thousands():
     assert_tidy(RUMap.build(labels=["only"], intruder=[2.0], scientist=[2.0]).plot(max_risk=0.6))
     ties = RUMap.build(labels=list("abcd"), intruder=[2.0, 2, 3, 3], scientist=[2.0, 2, 1, 1]).plot(max_risk=0.6)

@@ -229,6 +229,7 @@ def test_one_sided_tails_are_told_apart():
     assert mine.log_mgf(-1.0).value == pytest.approx(exact, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_parts_of_a_mixture_may_be_of_any_law():
     means, weights = np.array([-1.0, 0.5, 4.0]), np.array([0.2, 0.5, 0.3])
     mine, truth = Mixture(OutsideBatch(means), weights), Mixture(Gaussian.scalar(means, 1.0), weights)

@@ -218,6 +218,7 @@ def test_error_is_far_below_that_of_draws_of_the_target():
 # -- the protocol ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(st.integers(2, 30), st.integers(0, 2**31), st.sampled_from(["gaussian", "mixture", "finite"]))
 def test_shapes_and_summaries(count, seed, kind):
@@ -345,6 +346,7 @@ GRIDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(3)
 @pytest.mark.parametrize("name", GRIDS)
 def test_curve_against_the_law_itself(name):
@@ -391,6 +393,7 @@ def test_curve_of_a_normal_is_the_normal(name):
     assert mine.value == pytest.approx(float(theirs.value), rel=1e-9) and mine.error == pytest.approx(0, abs=1e-9)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(st.integers(1, 6), st.integers(0, 2**31))
 def test_batches_of_curves(count, seed):

@@ -102,6 +102,7 @@ def test_every_answer_has_the_promised_shape(name):
     assert "batch" in repr(posterior) or "draws" in repr(posterior)
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize("name", [n for n in examples() if n not in ("mixture", "draws", "chains of vectors")])
 def test_a_batch_is_its_members(name):
@@ -647,6 +648,7 @@ def weighted(rng):
     return Drawn(draws, weights=np.exp(stats.norm.logpdf(draws) - stats.t.logpdf(draws, 5)))
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(3)
 @pytest.mark.parametrize(
     "make",

@@ -453,6 +453,7 @@ def test_a_release_of_no_use_is_in_no_green_box() -> None:
     assert choose(rumap, 0.6, min_utility=0.5).release == "b"
 
 
+@pytest.mark.slow
 def test_units_stand_on_the_first_page() -> None:
     rumap = RUMap.build(
         labels=["a"],
@@ -674,6 +675,7 @@ def test_figures_are_not_put_into_a_file(tmp_path: Path) -> None:
     assert not (tmp_path / "a.html").exists()
 
 
+@pytest.mark.slow
 def test_probabilities_and_the_rule_of_the_choice() -> None:
     sampled = Value(np.array([4.0, 2.1, 1.0]), np.array([0.04, 0.1, 0.0]))
     rumap = small(intruder=sampled)
@@ -730,6 +732,7 @@ def test_the_fingerprint_of_the_data_says_what_it_is() -> None:
 # -- harmless ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(3)
 @pytest.mark.parametrize("evil", [EVIL, QUOTES, '" onload="alert(1)', "<!-- x", "&lt;b&gt;", "$x^2$ \\$"])
 def test_texts_are_only_texts(evil: str) -> None:
@@ -781,6 +784,7 @@ def test_any_label_can_be_drawn(labels: list[str]) -> None:
     check(render_report(RUMap.build(labels=[f"{x} {i}" for i, x in enumerate(labels)], intruder=u, scientist=u), 0.5))
 
 
+@pytest.mark.slow
 def test_letters_that_are_not_latin_and_characters_that_are_not_letters(tmp_path: Path) -> None:
     labels = ["噪声 σ²=2", "a\x00b", "half \ud800", "turned \u202e txt.exe", "ok\nnext"]
     rumap = RUMap.build(labels=labels, intruder=[5.0, 4.0, 3.0, 2.0, 1.0], scientist=[5.0, 4.0, 3.0, 2.0, 1.0])
@@ -805,6 +809,7 @@ def test_no_confidential_record_gets_in() -> None:
 # -- the files -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize("form", ["html", "md"])
 def test_the_same_map_gives_the_same_bytes(tmp_path: Path, form: str) -> None:
     plt.close("all")

@@ -596,6 +596,7 @@ def odd_manifests(folder: Path) -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 def test_odd_manifests_seeds_and_tasks_end_in_one_line(tmp_path: Path) -> None:
     folder = tmp_path / "run"
 

@@ -167,6 +167,7 @@ def test_progress_is_told() -> None:
 # -- sent once -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_is_shared_goes_to_a_worker_once(tmp_path: Path) -> None:
     cargo = Cargo(tmp_path / "log")
     with Weighing(2) as pool:

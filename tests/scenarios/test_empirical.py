@@ -169,6 +169,7 @@ def test_common_random_numbers_over_the_grid():
     assert np.abs(np.diff(rumap.intruder_uncertainty, 2)).max() < 0.02 * rumap.intruder.error.min()
 
 
+@pytest.mark.slow
 @given(st.integers(2, 30), st.integers(0, 10_000), st.floats(0.01, 3.0), st.data())
 @settings(deadline=None, max_examples=30)
 def test_units_and_order_of_the_file_do_not_matter(n, seed, share, data):

@@ -341,6 +341,7 @@ def within(sample: np.ndarray, value: float) -> bool:
     return bool(abs(sample.mean() - value) < 4 * sample.std() / np.sqrt(len(sample)))
 
 
+@pytest.mark.campaign(4, "slow")
 @pytest.mark.parametrize("n", [10, 50, 77, 200, 1000])
 def test_plug_in_snoopers_within_simulation_error(n: int) -> None:
     l2, reps = 0.21, 4_000

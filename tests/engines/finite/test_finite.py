@@ -251,6 +251,7 @@ def test_a_chain_of_matrices_is_their_product(seed):
 # -- many records ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_fifty_coins():
     theta = np.array([0.3, 0.6])
     belief = FiniteBelief(theta, [0.4, 0.6], np.column_stack([1 - theta, theta]), records=50)

@@ -132,6 +132,7 @@ def test_noise_then_averages_of_three_variables() -> None:
     agree(vector, mask, THREE, [Record(0), Parameter("mu", component=2)], [Quadratic(), Absolute()], k=3)
 
 
+@pytest.mark.slow
 def test_another_size_of_noise_and_other_data_take_the_same_compiled_model(
     scalar: PyMCBelief, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,6 +222,7 @@ def test_bounds_of_the_release_and_of_the_law_meet() -> None:
     assert point.posteriors[0].draws.min() > 0
 
 
+@pytest.mark.slow
 def test_functions_of_files(joint: PyMCBelief) -> None:
     mask = Noise(variance=1.5)
     release = mask.release(ONE, 11)

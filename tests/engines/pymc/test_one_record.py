@@ -324,6 +324,7 @@ def count_uncertainty(released, likelihood, row) -> float:
     return float(law @ (values - law @ values) ** 2)
 
 
+@pytest.mark.campaign(4, "slow")
 @pytest.mark.parametrize("row", [0, 1])
 @pytest.mark.parametrize(
     ("mask", "released", "likelihood"),

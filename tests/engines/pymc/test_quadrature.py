@@ -241,6 +241,7 @@ def by_hand(noise_sd, release, points=1201):
     return mu, sigma, weights / weights.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(3, "slow")
 @pytest.mark.parametrize("noise_sd", [0.3, 1.5, 6.0])
 def test_noise_with_unknown_sd_against_a_fine_grid(beliefs, noise_sd):
@@ -274,6 +275,7 @@ def test_noise_with_unknown_sd_against_a_fine_grid(beliefs, noise_sd):
             assert found.quantile(q) == pytest.approx(values.ravel()[order][np.searchsorted(sums, q)], abs=0.03)
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(3, "slow")
 @pytest.mark.parametrize("loss", ["absolute", "log score", "linex"])
 def test_a_function_that_is_a_parameter_is_that_parameter(beliefs, loss):
@@ -326,6 +328,7 @@ def test_topcoded_waiting_times_in_closed_form(beliefs):
     assert seen.uncertainty[0] == pytest.approx(0, abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(3, "slow")
 @pytest.mark.parametrize("mask", [Noise(sd=1.0), Noise(sd=1.0, kind="laplace"), Round(base=2.0)])
 def test_lognormal_records_against_fine_grids(beliefs, mask):
@@ -384,6 +387,7 @@ def test_nothing_unknown():
 # -- the engine -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_far_away_and_other_units():
     def rescaled(n):
         with pm().Model() as model:
@@ -409,6 +413,7 @@ def test_sampled_rows_and_unequal_noise(beliefs):
     assert part.uncertainty[0] == pytest.approx(float(truth.uncertainty[0]), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_replicates_and_planning(beliefs):
     user = User(beliefs["mean_and_sd"], Record(0), Quadratic())
     options = {"data": DATA, "seed": SEED}

@@ -126,6 +126,7 @@ def agree(
 # -- agreement with the closed form ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(7, "slow")
 @pytest.mark.parametrize(
     ("mask", "target"),
@@ -147,6 +148,7 @@ def test_one_variable_in_closed_form(scalar: PyMCBelief, mask: Mask, target: obj
     agree(user, same, mask, ONE, marginalization="nothing is released" if mask == Suppress() else "closed form")
 
 
+@pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize("target", [Record(0), Record(4), Parameter("mu")], ids=str)
 def test_a_subsample_says_who_is_in_it(scalar: PyMCBelief, target: object) -> None:
     mask = Subsample(size=4) | Noise(variance=1.0)
@@ -155,6 +157,7 @@ def test_a_subsample_says_who_is_in_it(scalar: PyMCBelief, target: object) -> No
     )
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(3, "slow")
 @pytest.mark.parametrize(
     ("mask", "target", "marginalization"),
@@ -189,6 +192,7 @@ def test_the_density_of_draws_in_three_dimensions(vector: PyMCBelief) -> None:
         assert abs(value - loss.uncertainty(right).value) <= 4 * error + 0.05
 
 
+@pytest.mark.slow
 def test_exact_and_sampled_maps_are_one_map(scalar: PyMCBelief) -> None:
     masks = [Suppress(), *(Noise(variance=v) for v in (0.3, 1.0, 3.0, 10.0))]
     maps = [
@@ -477,6 +481,7 @@ def test_a_point_that_does_not_converge_is_marked_or_raised(scalar: PyMCBelief) 
         evaluate([Noise(variance=1.0)], **users, data=ONE, engine=Sampling(**hasty, strict=True), seed=1)
 
 
+@pytest.mark.slow
 def test_kept_draws_go_to_arviz(scalar: PyMCBelief) -> None:
     az = nuts.quiet_arviz()
     users = {"intruder": User(scalar, Record(0), Quadratic()), "scientist": User(scalar, Parameter("mu"), Quadratic())}
@@ -540,6 +545,7 @@ def test_ctrl_c_before_anything_is_finished_is_a_ctrl_c(scalar: PyMCBelief) -> N
 # -- targets ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_functions_of_draws_and_derived_parameters(unknowns: PyMCBelief) -> None:
     data = np.random.default_rng(2).normal(1.0, 1.4, 60)
     mask = Noise(sd=1.0)

@@ -370,6 +370,7 @@ class Times(ruv.masks.Mask):
         return 0 * released, 0 * released + np.inf
 
 
+@pytest.mark.slow
 def test_a_scale_near_zero_has_its_evidence(lognormals):
     """Where the law of a record is narrower than any nodes: sigma was 0.00004 in one of 14 files (right: 0.73)."""
     logs = np.array([3.9, 3.5, 3.9, 4.1, 3.9, 4.0])

@@ -1095,6 +1095,7 @@ def test_bad_arguments(make):
         make()
 
 
+@pytest.mark.slow
 def test_measures_import_no_heavy_library():
     import subprocess
     import sys
