@@ -164,8 +164,8 @@ def normal_users(intruder: User, scientist: User, statistic: str) -> NormalTwoUs
     given = [_given(belief, user) for user in users]
     parts = [np.arange(n)] if statistic == "average" else _parts(given, forms, n)
     means = np.zeros((len(parts), n))
-    for i, rows in enumerate(parts):
-        means[i, rows] = 1.0 / len(rows)
+    for i, part in enumerate(parts):
+        means[i, part] = 1.0 / len(part)
     means = np.kron(means, np.eye(k))
     size = len(means)
     check_size(size, LARGEST)
@@ -220,5 +220,5 @@ def _parts(given: list[Conditioned], forms: list[LinearForm], n: int) -> list[In
 def _in_file(term: Term, n: int, k: int, share: Array) -> Array:
     """E(term | file) as a function of the records, one after the other."""
     if term.kind is Kind.RECORD:
-        return np.kron(np.eye(n)[[term.row % n]], np.eye(k))
-    return np.kron(np.full((1, n), 1.0 / n), share if term.outside else np.eye(k))
+        return np.asarray(np.kron(np.eye(n)[[term.row % n]], np.eye(k)))
+    return np.asarray(np.kron(np.full((1, n), 1.0 / n), share if term.outside else np.eye(k)))

@@ -28,7 +28,7 @@ from ...errors import UnsupportedError
 from ...losses import Quadratic
 from ...masks.base import Mask
 from ...masks.mechanism import Apart, Combine
-from ...numerics.semidefinite import parallel, root, shares, square
+from ...numerics.semidefinite import parallel_sum, root, signal_noise_gains, square
 from ...posteriors.base import as_weight_matrix
 from ...protocols import Array
 from ...targets import BaseTarget, Kind, LinearForm, Term
@@ -259,8 +259,8 @@ def mean_given_file(belief: NormalBelief) -> tuple[Array, Array]:
     noise = belief.record_covariance / belief.records
     if belief.mu_covariance is None:
         return np.eye(belief.k), noise
-    split = shares(belief.mu_covariance, noise)
-    return split[0], parallel(belief.mu_covariance, noise, split)
+    split = signal_noise_gains(belief.mu_covariance, noise)
+    return split[0], parallel_sum(belief.mu_covariance, noise, split)
 
 
 def outside(first: Term, second: Term, rest: Array, covariance: Array) -> Array:

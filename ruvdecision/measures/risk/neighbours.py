@@ -92,7 +92,7 @@ def own_share(tree: BoxTree, queries: Array, own: Array) -> Array:
     """
     queries = np.ascontiguousarray(queries, dtype=np.float64)
     gap = queries - own
-    reach, room = np.sqrt(np.einsum("ij,ij->i", gap, gap)), _rooms(queries)
+    reach, room = np.sqrt(np.einsum("ij,ij->i", gap, gap)), _tolerances(queries)
     inner = np.maximum(reach * (1.0 - ROOM) - room, 0.0) ** 2
     outer = (reach * (1.0 + ROOM) + room) ** 2
     none = np.zeros(0, dtype=np.int64)
@@ -122,7 +122,7 @@ def nearest(tree: BoxTree, queries: Array) -> Links:
     ([0, 1, 2], [0, 2, 3], [0.5, 0.1])
     """
     queries = np.ascontiguousarray(queries, dtype=np.float64)
-    room = _rooms(queries)
+    room = _tolerances(queries)
     first, ties, distance = least(queries, tree.guess, tree.turns(queries), room, tree.boxes)
     asked = np.flatnonzero(ties > 1)
     if len(asked) == 0:
@@ -147,10 +147,10 @@ def nearest_known(asking: Array, known: Flags, asked: Array, extra: Array, guess
     ``extra`` is added to the squared distance for each coordinate of a point; ``guess`` is a point that is likely near,
     per query. Time grows with the number of pairs, and each is left as soon as it is too far.
     """
-    return Links(*across_gaps(asking, known, asked, extra, guess, _rooms(asking)))
+    return Links(*across_gaps(asking, known, asked, extra, guess, _tolerances(asking)))
 
 
-def _rooms(queries: Array) -> Array:
+def _tolerances(queries: Array) -> Array:
     """Rounding room of each query; one record far away must not make ties of all others."""
     return FLOOR * np.maximum(queries.max(axis=1, initial=0.0), -queries.min(axis=1, initial=0.0))
 
