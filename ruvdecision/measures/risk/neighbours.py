@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from ...numerics.compiled import compiled
 from ...protocols import Array
@@ -141,13 +142,62 @@ def nearest(tree: BoxTree, queries: Array) -> Links:
     return Links(np.append(0, np.cumsum(ties)), points[np.lexsort((points, query))], distance)
 
 
-def nearest_known(asking: Array, known: Flags, asked: Array, extra: Array, guess: Ints) -> Links:
+def nearest_known(
+    asking: Array, known: Flags, asked: Array, extra: Array, guess: Ints, elsewhere: bool = False
+) -> Links:
     """All points at the least distance of each query, over the coordinates that the query knows.
 
     ``extra`` is added to the squared distance for each coordinate of a point; ``guess`` is a point that is likely near,
-    per query. Time grows with the number of pairs, and each is left as soon as it is too far.
+    per query. With ``elsewhere`` points at distance zero are passed over, and a query may have none. Time grows with
+    the number of pairs, and each is left as soon as it is too far.
     """
-    return Links(*across_gaps(asking, known, asked, extra, guess, _rooms(asking)))
+    room = _rooms(asking)
+    return Links(
+        *across_gaps(asking, known, asked, extra, guess, room, room**2 if elsewhere else np.full(len(room), -1.0))
+    )
+
+
+class Surroundings(NamedTuple):
+    """How each row of a file lies among the rows of another file and among the others of its own."""
+
+    own: Ints
+    """Rows of its own file at the same point, itself included."""
+    other: Ints
+    """Rows of the other file at the same point."""
+    share: Array
+    """The other file's share of the nearest rows elsewhere; 1 if only the other file has such rows."""
+
+    @classmethod
+    def of(cls, ours: Array, theirs: Array) -> Surroundings:
+        """Those of points.
+
+        >>> around = Surroundings.of(np.array([[0.0], [2.0], [2.0], [9.0]]), np.array([[0.0], [3.0]]))
+        >>> around.own.tolist(), around.other.tolist(), around.share.tolist()
+        ([1, 2, 2, 1], [1, 0, 0, 0], [0.0, 1.0, 1.0, 1.0])
+        """
+        points, kinds = np.unique(np.concatenate([ours, theirs]), axis=0, return_inverse=True)
+        kinds = kinds.reshape(-1)
+        own, other = (np.bincount(k, minlength=len(points)) for k in (kinds[: len(ours)], kinds[len(ours) :]))
+        at, share = kinds[: len(ours)], np.zeros(len(points))
+        # Only rows without an equal in the other file are asked what is near.
+        alone = np.flatnonzero((own > 0) & (other == 0))
+        if len(alone):
+            tree, queries, none = BoxTree.of(points), points[alone], np.zeros(0, dtype=np.int64)
+            reach = cKDTree(points).query(queries, k=2)[0][:, 1]
+            outer, turns = (reach * (1.0 + ROOM) + _rooms(queries)) ** 2, np.arange(len(alone))
+            near = [
+                inside(
+                    queries, turns, np.zeros(len(alone)), outer, none, none, tree.boxes, size[tree.rows].astype(float)
+                )
+                for size in (own, other)
+            ]
+            share[alone] = near[1] / (near[0] - own[alone] + near[1])
+        return cls(own[at], other[at], share[at])
+
+
+def tied(a: Array, b: Array | float) -> Flags:
+    """Where two distances differ by rounding at most."""
+    return np.asarray(a == b) | np.asarray(np.abs(a - b) <= ROOM * np.maximum(a, b))
 
 
 def _rooms(queries: Array) -> Array:
@@ -379,16 +429,20 @@ def _known_square(q: Array, known: Flags, z: Array, extra: Array, outer: float) 
 
 @compiled(_known_square)
 def across_gaps(
-    asking: Array, known: Flags, asked: Array, extra: Array, guess: Ints, room: Array
+    asking: Array, known: Flags, asked: Array, extra: Array, guess: Ints, room: Array, floor: Array
 ) -> tuple[Ints, Ints, Array]:
-    """Edges, points and least distances of `nearest_known`."""
+    """Edges, points and least distances of `nearest_known`; squared distances up to the floor are passed over."""
     m, n = len(asking), len(asked)
     distance, edges = np.empty(m), np.zeros(m + 1, dtype=np.int64)
     found = np.empty(2 * m + n, dtype=np.int64)
     for i in range(m):
         best = _known_square(asking[i], known[i], asked[guess[i]], extra[guess[i]], np.inf)
+        if best <= floor[i]:
+            best = np.inf
         for j in range(n):
-            best = min(best, _known_square(asking[i], known[i], asked[j], extra[j], best))
+            square = _known_square(asking[i], known[i], asked[j], extra[j], best)
+            if floor[i] < square < best:
+                best = square
         outer = (np.sqrt(best) * (1.0 + ROOM) + room[i]) ** 2
         at = edges[i]
         if at + n > len(found):
@@ -396,7 +450,7 @@ def across_gaps(
             more[:at] = found[:at]
             found = more
         for j in range(n):
-            if _known_square(asking[i], known[i], asked[j], extra[j], outer) <= outer:
+            if best < np.inf and floor[i] < _known_square(asking[i], known[i], asked[j], extra[j], outer) <= outer:
                 found[at] = j
                 at += 1
         distance[i], edges[i + 1] = np.sqrt(best), at
