@@ -54,9 +54,9 @@ class _AfterLinkage(PairedMeasure):
         return "original"
 
     @property
-    def pairs_needed(self) -> bool:
-        """No: nobody's own record is looked for."""
-        return False
+    def pairs(self) -> str:
+        """Nobody's own record is looked for."""
+        return "optional"
 
     def uses(self, original: pd.DataFrame) -> frames.Labels:
         """The known columns and then the unknown one."""

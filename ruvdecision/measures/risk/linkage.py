@@ -136,9 +136,9 @@ class RecordLinkage(PairedMeasure):
         return "released" if self.link == LINKS[0] else "original"
 
     @property
-    def pairs_needed(self) -> bool:
-        """Whether all records are assigned at once: what they would gain without pairs is not known."""
-        return self.one_to_one
+    def pairs(self) -> str:
+        """Needed where all records are assigned at once."""
+        return "needed" if self.one_to_one else "wanted"
 
     def begin(self, original: pd.DataFrame) -> Space:
         """Scales of the original, and its tree where records look for neighbours among the originals."""

@@ -11,10 +11,12 @@ tenth on 100,000 of 6 (benchmarks/bench_linkage.py), because a k-d tree must fin
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
 
 from ...numerics.compiled import compiled
 from ...protocols import Array
@@ -26,6 +28,8 @@ LOOSE = frozenset({"reassoc", "nnan", "nsz"})
 """Liberties of the compiler: sums of a leaf may be taken in any order."""
 ROOM = 1e-9
 """Two distances that differ by less than this share of them are a tie: standardising must not break one."""
+SMALL = 250_000
+"""Pairs of records whose distances are all taken at once."""
 FLOOR = 1e-12
 """The same for distances near zero, as a share of the query's largest coordinate."""
 
@@ -45,25 +49,41 @@ class BoxTree:
     """A balanced tree of bounding boxes over points, one leaf for about `LEAF` of them.
 
     Node 1 is the root and nodes 2i and 2i + 1 are the children of node i. ``rows`` lists the points in the order of
-    the leaves, ``boxes.points`` holds them in that order, one block per leaf with a row per coordinate.
+    the leaves, ``boxes.points`` holds them in that order, one block per leaf with a row per coordinate. It is built
+    when it is first searched: small files are compared pair by pair, which is sooner done than numba is loaded.
 
     >>> tree = BoxTree.of(np.array([[0.0], [1.0], [2.0]]))
     >>> tree.rows.tolist()
     [0, 1, 2]
     """
 
-    rows: Ints
-    boxes: Boxes
+    points: Array
     weight: Array
-    guess: Array
 
     @classmethod
     def of(cls, points: Array, weight: Array | None = None) -> BoxTree:
-        """Build the tree; ``weight`` says how many records each point stands for."""
-        points = np.ascontiguousarray(points, dtype=np.float64)
-        rows, *boxes = build(points)
+        """A tree over points; ``weight`` says how many records each stands for."""
         heavy = np.ones(len(points)) if weight is None else np.asarray(weight, dtype=np.float64)
-        return cls(rows, Boxes(*boxes), heavy[rows], points)
+        return cls(np.ascontiguousarray(points, dtype=np.float64), heavy)
+
+    @cached_property
+    def _built(self) -> tuple[Ints, Boxes]:
+        rows, *boxes = build(self.points)
+        return rows, Boxes(*boxes)
+
+    @property
+    def rows(self) -> Ints:
+        """The points in the order of the leaves."""
+        return self._built[0]
+
+    @property
+    def boxes(self) -> Boxes:
+        """What searches read."""
+        return self._built[1]
+
+    def is_small(self, queries: Array) -> bool:
+        """Whether all distances may be taken at once."""
+        return len(queries) * len(self.points) <= SMALL
 
     def turns(self, queries: Array) -> Ints:
         """An order of the queries: that of the leaves where query i is likely near point i; memory is read in turn."""
@@ -96,9 +116,19 @@ def own_share(tree: BoxTree, queries: Array, own: Array) -> Array:
     reach, room = np.sqrt(np.einsum("ij,ij->i", gap, gap)), _rooms(queries)
     inner = np.maximum(reach * (1.0 - ROOM) - room, 0.0) ** 2
     outer = (reach * (1.0 + ROOM) + room) ** 2
-    none = np.zeros(0, dtype=np.int64)
-    ties = inside(queries, tree.turns(queries), inner, outer, none, none, tree.boxes, tree.weight)
+    ties = weight_inside(tree, queries, inner, outer, tree.weight)
     return np.divide(1.0, ties, out=np.zeros(len(ties)), where=ties > 0)
+
+
+def weight_inside(tree: BoxTree, queries: Array, inner: Array, outer: Array, weight: Array) -> Array:
+    """Weight of the points in a ball of squared radius ``outer`` around each query, 0 if one is in the inner ball."""
+    if tree.is_small(queries):
+        square = cdist(queries, tree.points, "sqeuclidean")
+        return np.where(square.min(axis=1, initial=np.inf) < inner, 0.0, (square <= outer[:, None]) @ weight)
+    none = np.zeros(0, dtype=np.int64)
+    return np.asarray(
+        inside(queries, tree.turns(queries), inner, outer, none, none, tree.boxes, weight[tree.rows]), dtype=np.float64
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +154,12 @@ def nearest(tree: BoxTree, queries: Array) -> Links:
     """
     queries = np.ascontiguousarray(queries, dtype=np.float64)
     room = _rooms(queries)
-    first, ties, distance = least(queries, tree.guess, tree.turns(queries), room, tree.boxes)
+    if tree.is_small(queries):
+        square = cdist(queries, tree.points, "sqeuclidean")
+        distance = np.sqrt(square.min(axis=1, initial=np.inf))
+        close = square <= ((distance * (1.0 + ROOM) + room) ** 2)[:, None]
+        return Links(np.append(0, np.cumsum(close.sum(axis=1))), np.nonzero(close)[1], distance)
+    first, ties, distance = least(queries, tree.points, tree.turns(queries), room, tree.boxes)
     asked = np.flatnonzero(ties > 1)
     if len(asked) == 0:
         return Links(np.arange(len(queries) + 1), tree.rows[first], distance)
@@ -182,15 +217,10 @@ class Surroundings(NamedTuple):
         # Only rows without an equal in the other file are asked what is near.
         alone = np.flatnonzero((own > 0) & (other == 0))
         if len(alone):
-            tree, queries, none = BoxTree.of(points), points[alone], np.zeros(0, dtype=np.int64)
+            tree, queries = BoxTree.of(points), points[alone]
             reach = cKDTree(points).query(queries, k=2)[0][:, 1]
-            outer, turns = (reach * (1.0 + ROOM) + _rooms(queries)) ** 2, np.arange(len(alone))
-            near = [
-                inside(
-                    queries, turns, np.zeros(len(alone)), outer, none, none, tree.boxes, size[tree.rows].astype(float)
-                )
-                for size in (own, other)
-            ]
+            inner, outer = np.zeros(len(alone)), (reach * (1.0 + ROOM) + _rooms(queries)) ** 2
+            near = [weight_inside(tree, queries, inner, outer, size.astype(np.float64)) for size in (own, other)]
             share[alone] = near[1] / (near[0] - own[alone] + near[1])
         return cls(own[at], other[at], share[at])
 

@@ -129,9 +129,13 @@ class PairedMeasure(AveragedMeasure):
     """
 
     @property
-    def pairs_needed(self) -> bool:
-        """False if files that cannot be paired are taken, too: no row is then anybody's, and labels are below zero."""
-        return True
+    def pairs(self) -> str:
+        """Whether a release of another length must be paired by its labels.
+
+        "needed", "wanted" if it has some of the original's labels, or "optional". A row that is nobody's has a label
+        below zero.
+        """
+        return "needed"
 
     def prepared(self, original: Data) -> Prepared:
         """Do once what depends on the original alone."""
@@ -140,6 +144,8 @@ class PairedMeasure(AveragedMeasure):
 
 class _Paired(Prepared):
     """A prepared measure that renames the rows of both files to positions in the original."""
+
+    measure: PairedMeasure
 
     def __init__(self, measure: PairedMeasure, original: Data) -> None:
         super().__init__(measure, original)
@@ -153,13 +159,14 @@ class _Paired(Prepared):
         who, index, measure = self.measure.name, frame.table.index, self.measure
         if n == m and not index.equals(pd.RangeIndex(-m, 0)):
             return pd.RangeIndex(n)
-        several = getattr(measure, "follows", "") == "released" and not getattr(measure, "one_to_one", False)
+        several = measure.follows == "released" and not getattr(measure, "one_to_one", False)
         places = self.labels.get_indexer(index) if self.labels.is_unique and (several or index.is_unique) else None
         # Labels 0 to m - 1 are what a file has that was read without a key; they say nothing about who is who.
         unkeyed = isinstance(index, pd.RangeIndex) and index.equals(pd.RangeIndex(m))
         if places is not None and not unkeyed and (places >= 0).all() and (several or m < n):
             return pd.Index(places)
-        if isinstance(measure, PairedMeasure) and not measure.pairs_needed:
+        labelled = not unkeyed and bool(index.isin(self.labels).any())
+        if measure.pairs == "optional" or (measure.pairs == "wanted" and not labelled):
             return pd.RangeIndex(-m, 0)
         sizes = f"{n} rows in the original and {m} in the release"
         instead = "or measure replicated_uniques, linkability or disclosure instead"

@@ -91,6 +91,8 @@ def test_a_longer_release_is_linked_by_its_labels() -> None:
             alone = np.concatenate([measure.per_record(original, copy) for copy in copies])
             np.testing.assert_allclose(found, alone)
             assert float(measure(original, together)) == pytest.approx(alone.mean())
+    with pytest.raises(InputError, match="each original's own record"):
+        RecordLinkage(link="original to released")(original, together)
     with pytest.raises(InputError, match=r"whose rows.*replicated_uniques"):
         FellegiSunter()(original, together.reset_index(drop=True))
 
