@@ -16,7 +16,7 @@ import numpy as np
 from .checks import Seed, check_flag, check_integer, suggest
 from .errors import InputError
 from .evaluate import check_masks
-from .maps.columns import Labels, tell_apart
+from .maps.columns import Labels, number_duplicates
 from .maps.rumap import Provenance, RUMap
 from .maps.scores import Column
 from .masks.base import Mask
@@ -117,7 +117,7 @@ def measure(
     given = list(masks.values()) if isinstance(masks, Mapping) else masks
     candidates = () if given is None else check_masks(given)
     made = check_releases(releases)
-    labels = list(tell_apart([str(m) for m in candidates]))
+    labels = list(number_duplicates([str(m) for m in candidates]))
     if isinstance(masks, Mapping):
         labels = [str(name).strip() for name in masks]
         if len(set(labels)) != len(labels) or not all(labels):

@@ -167,6 +167,8 @@ def test_infinite_values_have_no_spread(data):
     assert rumap.frontier().releases[-1] == "same"
 
 
+@pytest.mark.slow
+@pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize("pool", [ThreadPoolExecutor, ProcessPoolExecutor])
 def test_the_map_is_the_same_whoever_runs_it(data, pool):
     measures = [RecordLinkage(), IntervalOverlap(MODEL), NormalKL()]

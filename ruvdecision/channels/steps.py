@@ -640,13 +640,13 @@ def resolve(mask: MaskLike, about: FileFacts, numbers: Array | None = None) -> l
     start = 0
     for part in mask.parts:
         stop = start + len(part.numbers)
-        about = about_after(found, about)
+        about = facts_after(found, about)
         found += part.resolved(about, numbers[:, start:stop])
         start = stop
     return found
 
 
-def about_after(found: Sequence[Resolved], about: FileFacts) -> FileFacts:
+def facts_after(found: Sequence[Resolved], about: FileFacts) -> FileFacts:
     """What is known of the file after all steps; ``about`` is what was known before them."""
     return found[-1].step.after(found[-1].about) if found else about  # type: ignore[no-any-return]
 

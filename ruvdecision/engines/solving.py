@@ -20,7 +20,7 @@ from ..protocols import Array, Ints, Solution, Value
 from ..running.run import Task, run
 from ..users.panel import Panel
 from ..users.user import Snooper, User
-from .base import Plan, Problem, Progress, part_of, plan_for, silent
+from .base import Plan, Problem, Progress, no_progress, part_of, plan_for
 
 Leaves: TypeAlias = list[tuple[str, Any]]
 """Single users, with the names of their columns."""
@@ -77,7 +77,7 @@ def solve(
     seed: np.random.SeedSequence,
     executor: Executor | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
-    on_progress: Progress = silent,
+    on_progress: Progress = no_progress,
 ) -> tuple[list[Solved], Ints, Columns]:
     """Solve all users for all masks.
 

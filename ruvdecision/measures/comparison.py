@@ -426,7 +426,7 @@ def _mask_block(shared: _ComparisonWork, i: int, start: int, stop: int) -> list[
     """Apply one mask once per seed and measure. Must stay importable: workers look it up by name."""
     found: list[list[Finding]] = []
     mask = shared.masks[i]
-    with about(str(mask)):
+    with naming_release(str(mask)):
         for seed in shared.seeds[start:stop]:
             if i in shared.steady:
                 found.append(shared.steady[i])
@@ -448,7 +448,7 @@ def _mask_block(shared: _ComparisonWork, i: int, start: int, stop: int) -> list[
 
 
 def _made_elsewhere(shared: _ComparisonWork, name: str, release: Any) -> list[list[Finding]]:
-    with about(name):
+    with naming_release(name):
         copies = [match(shared.original, copy, shared.key) for copy in copies_of(release)]
         # A measure of one release is averaged over the copies, as an analyst does with imputed data.
         together = {
@@ -512,7 +512,7 @@ def check_releases(releases: Any) -> dict[str, Any]:
         raise InputError("Releases need names that differ", [str(name) for name in releases], "Give each its own name")
     for name, item in named.items():
         # A missing file should not cost the work on those before it.
-        with about(name):
+        with naming_release(name):
             for part in copies_of(item):
                 if isinstance(part, (str, Path)):
                     check_file(part)
@@ -584,7 +584,7 @@ def match(original: Frame, item: Any, key: Any) -> Any:
 
 
 @contextmanager
-def about(label: str) -> Iterator[None]:
+def naming_release(label: str) -> Iterator[None]:
     """Errors inside say which release they are about."""
     try:
         yield

@@ -16,7 +16,7 @@ from ..checks import check_number
 from ..errors import InputError
 from ..maps.show import cut
 from .axes import spans
-from .theme import Style, axes_on, bare, check_drawn, look_of, name_axes, nothing, plain, points, threshold
+from .theme import Style, axes_on, bare, check_drawn, empty_plot_error, look_of, name_axes, plain, points, threshold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,7 +75,7 @@ def record_risk(
         risk = found.risk
         finite = np.isfinite(risk[places])
         if not finite.any():
-            raise nothing("no record has a finite risk", "Look at riskiest()")
+            raise empty_plot_error("no record has a finite risk", "Look at riskiest()")
         drawn = risk[places][finite]
         log = spans(drawn)
         if log:
@@ -125,7 +125,7 @@ def publishing(
     published, secret = price.published, price.unpublished
     shown = np.isfinite([m for one in (published, secret) for m in (one.risk, one.utility)]).all(axis=0)
     if not shown.any():
-        raise nothing("no release has a finite risk and utility", "Look at to_dataframe()")
+        raise empty_plot_error("no release has a finite risk and utility", "Look at to_dataframe()")
     with axes_on(style, ax, (7.2, 4.8)) as ax:
         look = look_of(ax)
         techniques = np.array(published.techniques, dtype=str)

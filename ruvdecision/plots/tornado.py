@@ -11,7 +11,7 @@ import numpy as np
 
 from ..analyses.sensitivity import Sensitivity
 from ..checks import check_integer
-from .theme import Style, axes_on, bare, check_drawn, look_of, nothing, plain, points, threshold
+from .theme import Style, axes_on, bare, check_drawn, empty_plot_error, look_of, plain, points, threshold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,7 +71,7 @@ def tornado(
     ends = table[["low", "high"]].to_numpy(dtype=float)
     known = np.append(ends[np.isfinite(ends)], base if np.isfinite(base) else [])
     if known.size == 0:
-        raise nothing(f"no finite {of}", "Give max_risk=, so that a release is chosen")
+        raise empty_plot_error(f"no finite {of}", "Give max_risk=, so that a release is chosen")
     with axes_on(style, ax, (8.6, 1.6 + 0.5 * len(table))) as ax:
         look = look_of(ax)
         below, above = look.colours[:2]

@@ -72,6 +72,7 @@ def random_masks(belief, rng):
     return masks
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(st.integers(0, 10**6))
 def test_no_mask_beats_the_limit(seed):
@@ -85,6 +86,7 @@ def test_no_mask_beats_the_limit(seed):
     assert (best.gap <= 1e-7).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(st.integers(0, 10**6))
 def test_the_limit_is_reached_by_its_mechanism_and_is_convex(seed):
@@ -134,6 +136,7 @@ def test_agrees_with_qif(seed):
         assert ours == pytest.approx(theirs, abs=1e-7)
 
 
+@pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize(("first", "second"), [(Quadratic(), ZeroOne()), (Quadratic(), Absolute())])
 def test_column_generation_agrees_with_the_whole_programme(first, second):
     for seed in range(4):
@@ -169,6 +172,8 @@ def test_two_squared_errors_against_brute_force():
         assert ours <= found.fun + 1e-9
 
 
+@pytest.mark.slow
+@pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize("loss", [Huber(0.5), LogScore()])
 def test_losses_with_a_continuum_of_estimates_say_their_gap(loss):
     belief = FiniteBelief([0.0, 1.0, 2.5], likelihood=[[0.7, 0.2, 0.1], [0.2, 0.6, 0.2], [0.1, 0.1, 0.8]])
@@ -182,6 +187,7 @@ def test_losses_with_a_continuum_of_estimates_say_their_gap(loss):
     assert (rumap.risk <= best.max_risk + 1e-8).all()
 
 
+@pytest.mark.slow
 def test_users_who_differ_in_their_beliefs():
     outcomes = [0.0, 1.0, 2.0]
     one = FiniteBelief(
@@ -201,7 +207,7 @@ def test_users_who_differ_in_their_beliefs():
         assert np.allclose(np.sort(np.unique(again.utility.round(6))), np.unique(best.utility.round(6)), rtol=1e-5)
 
 
-@pytest.mark.parametrize("records", [25, pytest.param(150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("records", [25, pytest.param(150, marks=pytest.mark.long)])
 def test_many_records_and_several_hundred_files(records):
     coin = FiniteBelief([0.2, 0.5, 0.8], likelihood=[[0.8, 0.2], [0.5, 0.5], [0.2, 0.8]], records=records)
     intruder, scientist = User(coin, Record(0), Quadratic()), User(coin, Parameter("theta"), Quadratic())
@@ -214,6 +220,7 @@ def test_many_records_and_several_hundred_files(records):
     assert (rumap.risk <= best.max_risk + 1e-7).all()
 
 
+@pytest.mark.slow
 def test_tables_of_counts():
     belief = TableBelief((2, 2), total=6, margins={(0,): [4, 2]})
     cell = Functional(lambda t: t[0], of=Records(), name="the first cell")
@@ -250,6 +257,7 @@ def test_trottini_fienberg_example_1_lies_on_or_inside():
     assert best.mechanism(0.5).covariance == ((pytest.approx(0.208),),)  # noise variance 2.08 over ten records
 
 
+@pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize("statistic", ["records", "average"])
 def test_normal_mechanism_reaches_the_limit(statistic):
     belief = NormalBelief(
@@ -292,6 +300,7 @@ def test_rank_one_solution_of_formulas_3d():
         assert best.scientist_uncertainty[0] <= least_s + min(np.diag(q) / np.diag(w)) * share * room + 1e-12
 
 
+@pytest.mark.campaign(3, "slow")
 @pytest.mark.parametrize("share", [0.2, 0.6, 0.9])
 def test_normal_closed_form_against_search_over_noise_covariances(share):
     belief = NormalBelief(records=6, covariance=[[4, 1.5], [1.5, 3]], prior_covariance=[[5, 1], [1, 2]])
@@ -341,7 +350,7 @@ def test_normal_closed_form_against_a_discretised_programme():
     assert np.allclose(programme.scientist_uncertainty + rest_s, exact.scientist_uncertainty, rtol=5e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_other_losses_under_a_normal_belief_are_cut_into_cells():
     belief = NormalBelief(records=10, variance=2, prior_variance=5)
     intruder, scientist = User(belief, Record(0), Absolute()), User(belief, Parameter("mu"), Quadratic())
@@ -356,6 +365,7 @@ def test_other_losses_under_a_normal_belief_are_cut_into_cells():
 # -- the masks ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_mechanism_releases_and_is_inverted():
     coin = FiniteBelief([0.3, 0.7], likelihood=[[0.7, 0.3], [0.3, 0.7]], records=3)
     user = User(coin, Record(1), Quadratic())
@@ -383,7 +393,7 @@ def test_mechanism_releases_and_is_inverted():
     assert str(mask) == "Mechanism(6 files, 3 outputs)"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_combine_releases_what_its_channel_says():
     mask = Apart(rows=[2]) | Combine([[1, 0.5], [0, 1]], [[0.5, 0.2], [0.2, 0.3]], rows=[2])
     data = np.array([1.0, 2.0, 10.0, 6.0])
@@ -468,6 +478,7 @@ def test_bad_input():
         Mechanism([[1.0], [1.0]], outputs=[0], outcomes=[0, 1], records=1).release([7.0], 1)
 
 
+@pytest.mark.slow
 def test_files_too_improbable_for_the_solver_still_give_an_output():
     """Cells 4.5 standard deviations out: without an output of their own they would make U of all others too small."""
     belief = NormalBelief(records=10, variance=2, prior_mean=0, prior_variance=5)

@@ -67,6 +67,7 @@ def fails(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     return lines[0]
 
 
+@pytest.mark.slow
 def test_table_map_frontier_and_files(files, original, noisy, capsys):
     released = ["noise.csv", "swap.dta", "same.csv"]
     assert (
@@ -189,6 +190,7 @@ def test_missing_values(files, capsys, original):
     assert "KL cannot take missing values as 'wildcard'; got --missing wildcard" in fails(capsys, *chosen, "wildcard")
 
 
+@pytest.mark.slow
 def test_words_of_the_command_line(files, capsys, original, tmp_path):
     """Names for files, how CSV files are written, a battery, a picture; errors name options and not arguments."""
     table = original.assign(region=original["region"].replace("south", "süd"))
@@ -308,7 +310,7 @@ def test_every_measure_can_be_spelled():
 
 
 def test_the_choices_of_missing_are_those_of_the_measures() -> None:
-    from ruvdecision.cli.measure import MISSING
+    from ruvdecision.cli.options import MISSING
     from ruvdecision.measures.missing import CHOICES
 
     assert MISSING == CHOICES

@@ -28,7 +28,7 @@ from ...errors import UnsupportedError
 from ...losses import Quadratic
 from ...masks.base import Mask
 from ...masks.mechanism import Apart, Combine
-from ...numerics.semidefinite import parallel, root, shares
+from ...numerics.semidefinite import parallel_sum, root, signal_noise_gains
 from ...posteriors.base import as_weight_matrix
 from ...protocols import Array
 from ...targets import BaseTarget, Kind, LinearForm, Term
@@ -207,8 +207,8 @@ class _Base:
         self.root = np.asarray(np.kron(merge, np.eye(k)) @ self.lower)
         undone = block_diag(np.linalg.inv(total), np.kron(np.linalg.inv(distances), np.linalg.inv(own)))
         self.inverse = np.asarray(undone @ np.kron(back, np.eye(k)))
-        self.share = shares(belief.mu_covariance, covariance / n)
-        self.rest = parallel(belief.mu_covariance, covariance / n, self.share)
+        self.share = signal_noise_gains(belief.mu_covariance, covariance / n)
+        self.rest = parallel_sum(belief.mu_covariance, covariance / n, self.share)
 
     def slope(self, part: Term) -> Array:
         """E(part | b) as a function of z."""

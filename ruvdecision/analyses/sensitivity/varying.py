@@ -13,7 +13,7 @@ import numpy as np
 from ...checks import check_text, is_single, suggest
 from ...errors import InputError, kind_of
 from ...evaluate import Role, Setting, check_setting, evaluate
-from ...maps.columns import tell_apart
+from ...maps.columns import number_duplicates
 from ...maps.rumap import RUMap
 from ...masks.base import Mask
 from ...measure import measure
@@ -58,7 +58,7 @@ def as_factors(vary: Vary) -> dict[str, Varied]:
             labels = [_label(name, v, i) for i, v in enumerate(values)]
         if not values:
             raise InputError(f"vary[{name!r}] lists no value", given, "List at least one")
-        factors[name] = Varied(name, tuple(values), tell_apart(labels))
+        factors[name] = Varied(name, tuple(values), number_duplicates(labels))
     return factors
 
 

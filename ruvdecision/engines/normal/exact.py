@@ -15,7 +15,7 @@ from ...channels.linear import LinearChannel
 from ...channels.samples import sample_cases
 from ...checks import as_generator
 from ...errors import InputError, UnsupportedError
-from ...losses.base import manners
+from ...losses.base import as_bayes_loss
 from ...masks.base import Mask
 from ...masks.rows import NOTHING
 from ...numerics.quadrature import gauss_normal
@@ -28,8 +28,8 @@ from ..base import (
     RANKS,
     WHOLE_FILE,
     BaseEngine,
+    DecisionCosts,
     Evidence,
-    Judged,
     MaskMixture,
     Missing,
     Plan,
@@ -240,7 +240,7 @@ class Exact(BaseEngine):
         data = problem.data
         return NormalMixture(problem.user, mask, None if data is None else as_records(problem.user.belief, data))
 
-    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem], Judged]:
+    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem], DecisionCosts]:
         return NormalPair(own.problem.user, agency.problem.user)
 
     # -- one family ----------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ class Exact(BaseEngine):
         if asked.whole:
             return self._all_records(user, given, count), False
         if form is not None and place == "unknown":
-            second = asked.free and manners(user.loss).second_order
+            second = asked.free and as_bayes_loss(user.loss).second_order
             if len(form.terms) == 1 and second and data is None:
                 each = user.loss.uncertainty(gaussian_of(mean_covariance(given, form), form))
                 return each.over(count), False
@@ -331,10 +331,10 @@ class Exact(BaseEngine):
         """All records at once: a loss that adds up over records needs each kind of record once."""
         loss, belief = user.loss, given.belief
         # Weights for every entry of the file tell records apart; then the whole joint posterior is needed.
-        if user.actions is None and loss.location_free and manners(loss).adds_up(given.n, given.k):
+        if user.actions is None and loss.location_free and as_bayes_loss(loss).adds_up(given.n, given.k):
             form = LinearForm.of_term(Term(Kind.RECORD), belief.k, belief.scalar)
             if given.channel.location == "unknown":
-                if not manners(loss).second_order:
+                if not as_bayes_loss(loss).second_order:
                     what = "All records in unknown order need the quadratic loss"
                     raise UnsupportedError(what, do="Use Quadratic(), or leave out Shuffle()")
                 each = loss.uncertainty(gaussian_of(mean_covariance(given, form), form))

@@ -16,7 +16,7 @@ from ...errors import ConvergenceError, InputError
 from ...masks.base import Mask
 from ...protocols import Posterior, Solution
 from ...users.user import User
-from ..already_knows import told
+from ..already_knows import join_known_release
 from ..base import BaseEngine, Missing, Problem, Refusal, part_of
 from .data import Tally, observed_release, records_of, replicates_of, size_of
 from .draws import Point, ReleaseSampler
@@ -193,7 +193,7 @@ class Sampling(BaseEngine):
         self, user: User, mask: Mask, release: object = None, seed: np.random.SeedSequence | None = None
     ) -> Point:
         """Posterior, uncertainty and diagnostics after one release. Releases of one kind share a compiled model."""
-        user, mask = told(user, mask)
+        user, mask = join_known_release(user, mask)
         compiled, observed = observed_release(user.belief, user.target, mask, release, "sampled posterior")
         sampler = ReleaseSampler(self, compiled, [user])
         with threadpool_limits(1):

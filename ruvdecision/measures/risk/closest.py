@@ -24,7 +24,7 @@ from ..missing import fill, with_missing
 from ..tables import cells
 from .coordinates import Space
 from .neighbours import BoxTree, nearest, tied
-from .records import AveragedMeasure, OtherFile, beyond
+from .records import AveragedMeasure, OtherFile, excess_over_holdout
 
 DISTANCES = ("standardised", "mahalanobis")
 NEAR = 0.05
@@ -254,13 +254,13 @@ class Linkability(_InSpace):
             turn = np.arange(len(row)) - np.cumsum(many)[row]
             b = second.points[second.edges[row] + turn % second.counts[row]]
             width = len(kinds[1][0])
-            together = np.bincount(row, cells.often(at[0] * width + at[1], a * width + b), minlength=len(many))
+            together = np.bincount(row, cells.counts_of(at[0] * width + at[1], a * width + b), minlength=len(many))
             return np.asarray(together / (size[0] * size[1]), dtype=np.float64)
 
         each = meetings(0)
         value, parts = float(each.mean()), {"chance": 1.0 / len(released)}
         if self.holdout is not None:
-            parts |= beyond(value, float(meetings(2).mean()))
+            parts |= excess_over_holdout(value, float(meetings(2).mean()))
         error = float(each.std(ddof=1) / np.sqrt(len(each))) if len(each) > 1 else 0.0
         return Measured(value, error, parts, records=each)
 

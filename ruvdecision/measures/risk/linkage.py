@@ -18,7 +18,7 @@ from .. import frames
 from ..base import Measured
 from ..missing import PAIRED
 from ..tables import cells
-from .coordinates import Gapped, Space, grow
+from .coordinates import IncompletePoints, Space, grow
 from .neighbours import BoxTree, Surroundings, nearest, own_share
 from .records import PairedMeasure, RecordPairs
 
@@ -173,7 +173,7 @@ class RecordLinkage(PairedMeasure):
             gapped = state.gapped(known, released) if self.missing == "pairwise" else None
             files = state.coordinates(known, released)[:2] if gapped is None else gapped
             ours, theirs = files[::-1] if self.link == LINKS[0] else files
-            around = ours.among(theirs) if isinstance(ours, Gapped) else Surroundings.of(ours, theirs)
+            around = ours.among(theirs) if isinstance(ours, IncompletePoints) else Surroundings.of(ours, theirs)
             size = len(released if self.link != LINKS[0] else state.original)
             found.append(_somebodys(around, size, around.other if self.link == LINKS[0] else around.own))
         rates, own = np.mean([f.risk for f in found], axis=1), float(np.mean([f.error for f in found]))
@@ -205,7 +205,7 @@ class RecordLinkage(PairedMeasure):
         weight, distance = 1.0 / found.counts[row], found.distance[row]
         return pd.DataFrame({"row": rows[row], "linked": linked[found.points], "weight": weight, "distance": distance})
 
-    def _shares_known(self, left: Gapped, right: Gapped, pairs: RecordPairs) -> Array:
+    def _shares_known(self, left: IncompletePoints, right: IncompletePoints, pairs: RecordPairs) -> Array:
         """As `_shares`, where some values are missing."""
         if self.one_to_one:
             what = f"{self.name} has no pairwise rule for one_to_one"
@@ -328,7 +328,7 @@ def exchanged_shares(
     size_a, size_b = np.bincount(kinds_a), np.bincount(kinds_b)
     width = len(size_b)
     links = kinds_a[row].astype(np.int64) * width + kinds_b[linked]
-    found = cells.often(links, kinds_a[mine].astype(np.int64) * width + kinds_b[own])
+    found = cells.counts_of(links, kinds_a[mine].astype(np.int64) * width + kinds_b[own])
     return found / (size_a[kinds_a[mine]] * size_b[kinds_b[own]])
 
 

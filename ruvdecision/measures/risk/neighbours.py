@@ -113,7 +113,7 @@ def own_share(tree: BoxTree, queries: Array, own: Array) -> Array:
     """
     queries = np.ascontiguousarray(queries, dtype=np.float64)
     gap = queries - own
-    reach, room = np.sqrt(np.einsum("ij,ij->i", gap, gap)), _rooms(queries)
+    reach, room = np.sqrt(np.einsum("ij,ij->i", gap, gap)), _tolerances(queries)
     inner = np.maximum(reach * (1.0 - ROOM) - room, 0.0) ** 2
     outer = (reach * (1.0 + ROOM) + room) ** 2
     ties = weight_inside(tree, queries, inner, outer, tree.weight)
@@ -153,7 +153,7 @@ def nearest(tree: BoxTree, queries: Array) -> Links:
     ([0, 1, 2], [0, 2, 3], [0.5, 0.1])
     """
     queries = np.ascontiguousarray(queries, dtype=np.float64)
-    room = _rooms(queries)
+    room = _tolerances(queries)
     if tree.is_small(queries):
         square = cdist(queries, tree.points, "sqeuclidean")
         distance = np.sqrt(square.min(axis=1, initial=np.inf))
@@ -186,7 +186,7 @@ def nearest_known(
     per query. With ``elsewhere`` points at distance zero are passed over, and a query may have none. Time grows with
     the number of pairs, and each is left as soon as it is too far.
     """
-    room = _rooms(asking)
+    room = _tolerances(asking)
     return Links(
         *across_gaps(asking, known, asked, extra, guess, room, room**2 if elsewhere else np.full(len(room), -1.0))
     )
@@ -219,7 +219,7 @@ class Surroundings(NamedTuple):
         if len(alone):
             tree, queries = BoxTree.of(points), points[alone]
             reach = cKDTree(points).query(queries, k=2)[0][:, 1]
-            inner, outer = np.zeros(len(alone)), (reach * (1.0 + ROOM) + _rooms(queries)) ** 2
+            inner, outer = np.zeros(len(alone)), (reach * (1.0 + ROOM) + _tolerances(queries)) ** 2
             near = [weight_inside(tree, queries, inner, outer, size.astype(np.float64)) for size in (own, other)]
             share[alone] = near[1] / (near[0] - own[alone] + near[1])
         return cls(own[at], other[at], share[at])
@@ -230,7 +230,7 @@ def tied(a: Array, b: Array | float) -> Flags:
     return np.asarray(a == b) | np.asarray(np.abs(a - b) <= ROOM * np.maximum(a, b))
 
 
-def _rooms(queries: Array) -> Array:
+def _tolerances(queries: Array) -> Array:
     """Rounding room of each query; one record far away must not make ties of all others."""
     return FLOOR * np.maximum(queries.max(axis=1, initial=0.0), -queries.min(axis=1, initial=0.0))
 

@@ -225,7 +225,7 @@ class RecordPairs:
         return _placed(risk, self.released, self.rows[1])
 
 
-def beyond(value: float, baseline: float) -> dict[str, float]:
+def excess_over_holdout(value: float, baseline: float) -> dict[str, float]:
     """What an attack on people outside the file achieves, and how much more that on those inside does."""
     return {"holdout": baseline, "excess": (value - baseline) / (1.0 - baseline) if baseline < 1 else 0.0}
 

@@ -77,7 +77,7 @@ def unknowns():
 # -- what the belief already observes ----------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_pilot_survey_is_known_before_the_release(informed):
     user = ruv.User(informed, ruv.Record(0), ruv.Quadratic())
     options = {"intruder": user, "scientist": user, "data": DATA, "seed": 1, "risk": "relative_gain"}
@@ -92,7 +92,7 @@ def test_a_pilot_survey_is_known_before_the_release(informed):
     assert calibration.passed
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_known_total_ties_the_records(informed):
     def build(n):
         with pm().Model() as model:
@@ -124,6 +124,7 @@ def test_nothing_released_is_drawn_directly(unknowns):
 # -- the draw of the release -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_error_covers_the_draw_of_the_release(unknowns):
     user = ruv.User(unknowns, ruv.Record(0), ruv.Quadratic())
     masks, data = [ruv.Noise(sd=2.0)], DATA[:6] / 10
@@ -144,6 +145,7 @@ def test_another_candidate_changes_no_score(unknowns):
     assert beside.diagnostics["releases"] == [40, 40, 1]
 
 
+@pytest.mark.slow
 def test_one_release_says_so_and_has_no_error(unknowns):
     user = ruv.User(unknowns, ruv.Record(0), ruv.Quadratic())
     masks = [ruv.Noise(sd=2.0), ruv.Round(base=4.0), ruv.Suppress()]
@@ -201,6 +203,7 @@ def test_posterior_knows_the_rows_from_the_release(unknowns):
         ruv.posterior(ruv.User(unknowns, ruv.Record(4), ruv.Quadratic()), ruv.Noise(sd=0.5), release)
 
 
+@pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize("engine", ["quadrature", "sampling"])
 def test_models_without_parameters(engine):
     def normal(n):
@@ -294,7 +297,7 @@ def incomes(scale):
     return ruv.PyMCBelief(build)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_uncertainty_that_is_infinite_is_said_to_be():
     """E exp(sigma^2 / 2) is infinite for a half-normal sigma of scale 1: so is E x before any release."""
     options = {"data": np.array([2.0, 5.0, 3.0]), "replicates": 1}
@@ -327,6 +330,7 @@ def test_the_tail_of_a_loss_over_draws():
     assert tail_of_loss(user, Drawn(normal[0], chains=4)) < 0.7
 
 
+@pytest.mark.slow
 def test_a_mixture_has_a_density_without_draws():
     def build(n):
         with pm().Model() as model:
@@ -366,6 +370,7 @@ class Times(ruv.masks.Mask):
         return 0 * released, 0 * released + np.inf
 
 
+@pytest.mark.slow
 def test_a_scale_near_zero_has_its_evidence(lognormals):
     """Where the law of a record is narrower than any nodes: sigma was 0.00004 in one of 14 files (right: 0.73)."""
     logs = np.array([3.9, 3.5, 3.9, 4.1, 3.9, 4.0])
@@ -379,7 +384,7 @@ def test_a_scale_near_zero_has_its_evidence(lognormals):
     np.testing.assert_allclose(found - found[-1], right - right[-1], atol=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_scale_that_may_be_near_zero(lognormals):
     logs = np.array([3.9, 3.5, 3.9, 4.1, 3.9, 4.0])
     user = ruv.User(lognormals, ruv.Parameter("sigma"), ruv.Quadratic())
@@ -391,6 +396,7 @@ def test_a_scale_that_may_be_near_zero(lognormals):
     assert float(law.mean()) == pytest.approx(np.sum(post * s) / post.sum(), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_records_with_bounds_of_their_own():
     """PyMC's density of truncated normal records is no number where some of their ends are infinite."""
     low, high = np.array([-np.inf, 60.0, -np.inf]), np.array([np.inf, np.inf, 45.0])
@@ -433,6 +439,7 @@ def test_an_inequality_of_records_is_refused_with_a_way_out():
         ruv.Sampling(draws=50, chains=2).posterior(user, ruv.Noise(sd=6.0), np.array([48.0, 58.0, 52.0]))
 
 
+@pytest.mark.slow
 def test_mass_in_two_places_is_not_overlooked():
     def build(n):
         with pm().Model() as model:

@@ -20,6 +20,7 @@ def test_linkage_does_not_depend_on_the_unit(distance: str) -> None:
         assert measure(original * unit, released * unit) == measure(original, released)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link", ["released to original", "original to released"])
 def test_one_far_record_makes_no_ties_of_the_others(link: str) -> None:
     rng = np.random.default_rng(0)

@@ -281,6 +281,7 @@ def test_knowledge_with_error() -> None:
     assert float(own(x, x)) == float(own(x, x))  # a measure does not change by being used
 
 
+@pytest.mark.slow
 def test_wrong_categories() -> None:
     x = pd.DataFrame({"a": list("abcdefgh")})
     value = RecordLinkage(error_rate=0.25, draws=400, seed=3)(x, x)
@@ -623,6 +624,7 @@ def test_interval_disclosure_does_not_care_about_units(seed: int) -> None:
         assert measure(x, y) == measure(x * [3.0, 0.01] - 7, y * [3.0, 0.01] - 7)
 
 
+@pytest.mark.slow
 def test_clustering_attack() -> None:
     x = np.array([[0.0], [0.2], [5.0], [9.0]])
     y = np.array([[0.1], [0.15], [5.1], [20.0]])
@@ -640,6 +642,7 @@ def test_clustering_attack() -> None:
 # -- uniqueness --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.integers(0, 10**6), st.integers(1, 40))
 def test_counts_are_those_of_groupby(seed: int, n: int) -> None:
