@@ -14,6 +14,8 @@ from .marginal import MarginalLikelihood, NormalMarginal, marginal_kind, margina
 from .model import CompiledModel, ModelValues
 from .support import SupportMap
 
+AWAY = 3.0
+"""How far below the largest log posterior a point still counts in full."""
 GROUPS = 32
 """Different sizes of noise in one release up to which sums stand for the records."""
 
@@ -152,7 +154,11 @@ class OnePosterior(LogPosteriors):
         return self
 
     def refinement_error(self, u: Array) -> float:
-        return self.likelihood.refinement_error(self.core.natural(u))
+        logs = self.evaluate(u[None])[0][0]
+        with np.errstate(invalid="ignore"):
+            # Where hardly any of the posterior is, a law narrower than the nodes does no harm.
+            weight = np.exp(np.minimum(logs - logs.max() + AWAY, 0.0))
+        return self.likelihood.refinement_error(self.core.natural(u), weight)
 
     def refined(self) -> OnePosterior:
         return replace(self, likelihood=self.likelihood.refined)

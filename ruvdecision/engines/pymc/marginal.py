@@ -113,14 +113,21 @@ class MarginalLikelihood:
         """The same with about twice as many nodes."""
         return replace(self, grids=tuple(grid.refined() for grid in self.grids))
 
-    def refinement_error(self, theta: Theta) -> float:
-        """How far finer nodes for the records would move the log likelihood at these parameters."""
+    def refinement_error(self, theta: Theta, weight: Array | None = None) -> float:
+        """How far finer nodes for the records would move the log likelihood at these parameters.
+
+        ``weight`` says how much each of them counts, one at most.
+        """
         if not self.grids:
             return 0.0
         with np.errstate(invalid="ignore"):
             moved = self.log_likelihood(theta) - self.refined.log_likelihood(theta)
-        moved = moved[~np.isnan(moved)]  # without density either way
-        return float(np.ptp(moved)) if len(moved) and np.isfinite(moved).all() else np.inf
+        there = ~np.isnan(moved)  # without density either way
+        weight = np.ones(len(moved)) if weight is None else np.where(np.isnan(weight), 0.0, weight)
+        moved, weight = moved[there & (weight > 0)], weight[there & (weight > 0)]
+        if not len(moved) or not np.isfinite(moved).all():
+            return np.inf
+        return float(np.ptp(weight * (moved - moved[weight.argmax()])))
 
 
 class NormalMarginal(MarginalLikelihood):

@@ -141,9 +141,11 @@ class Quadrature(BaseEngine):
             waiting += [(r, i, release, seed) for i, release in enumerate(observed) if release is not None]
             if ALIKE <= r < tally.counts.max() - 1 and len(waiting) < TOGETHER:
                 continue
-            # The spread of several releases is far larger than what finer nodes would add.
-            tolerance = max(self.tolerance, AVERAGED) if r >= ALIKE else self.tolerance
             for group, posteriors in log_posteriors(compiled, [release for _, _, release, _ in waiting]):
+                # The spread of several releases is far larger than what finer nodes would add. The first ones may turn
+                # out to be alike, but not where each takes long: their records are not normal.
+                several = all(tally.counts[waiting[k][1]] > 1 for k in group) and bool(posteriors.support_maps)
+                tolerance = max(self.tolerance, AVERAGED) if r >= ALIKE or several else self.tolerance
                 for some, found in _each_settled(posteriors, users, tolerance):
                     own = [waiting[group[k]] for k in some]
                     if isinstance(found, UnsupportedError) and sampler is None:

@@ -11,6 +11,10 @@ from ruvdecision.beliefs.normal import NormalBelief
 from ruvdecision.beliefs.pymc import PyMCBelief
 from ruvdecision.engines.base import Problem
 from ruvdecision.engines.normal.exact import Exact
+from ruvdecision.engines.pymc.data import observed_in
+from ruvdecision.engines.pymc.log_posterior import log_posteriors
+from ruvdecision.engines.pymc.model import compiled_model
+from ruvdecision.engines.pymc.node_uncertainty import Settled, _whole_boxes
 from ruvdecision.engines.pymc.quadrature import Quadrature
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.losses import CRPS, Absolute, CustomLoss, IntervalScore, Linex, LogScore, Pinball, Quadratic, ZeroOne
@@ -552,3 +556,25 @@ def test_the_posterior_of_a_new_record_has_a_cheap_density(beliefs):
     plain = Quadrature().posterior(User(beliefs["mean_and_sd"], NewRecord(), Quadratic()), mask, release)
     assert isinstance(posterior, Curve) and isinstance(plain, Mixture)
     np.testing.assert_allclose(posterior.log_density([0.0, 1.0, 5.0]), plain.log_density([0.0, 1.0, 5.0]), atol=1e-8)
+
+
+@pytest.mark.slow
+def test_nodes_of_the_records_are_judged_where_the_posterior_is():
+    """At a sigma that hardly can be the log likelihood moves by 2e-4 with finer nodes; what is asked does not."""
+
+    def spread(n):
+        with pm().Model() as model:
+            mu, sigma = pm().Normal("mu", 3, 1), pm().HalfNormal("sigma", 0.4)
+            pm().LogNormal("x", mu, sigma, shape=n)
+        return model
+
+    belief, data = PyMCBelief(spread), np.random.default_rng(1).lognormal(3, 0.5, size=12)
+    compiled = compiled_model(belief, 12)
+    release = observed_in(Noise(sd=15), data[:, None], compiled, np.random.SeedSequence(7))
+    ((_, coarse),) = log_posteriors(compiled, [release])
+    boxes = _whole_boxes(coarse)
+    u = boxes.u(np.random.default_rng(0).standard_normal((16, boxes.size)) * 2)[0]
+    assert coarse.refinement_error(u) < 1e-6 < 1e-4 < coarse.likelihood.refinement_error(coarse.core.natural(u))
+    users = [User(belief, Parameter("mu"), Quadratic())]
+    values = [Settled.of(some, users, 1e-4).values[0].value[0] for some in (coarse, coarse.refined().refined())]
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
