@@ -187,6 +187,9 @@ class FellegiSunter(PairedMeasure):
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
         """Count patterns, fit, link."""
+        if self.one_to_one:  # the solver settles ties by what comes first, which must not be the order of columns
+            names = sorted(state.columns, key=str)
+            state, released = state[names], released[names]
         pairs = RecordPairs.of(self.name, state, released)
         own = np.full(len(released), -1, dtype=np.int64)
         own[pairs.released] = pairs.original
