@@ -26,7 +26,7 @@ import re
 import sys
 import types
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ class Outcome:
     """
 
     study: Study
-    result: Any
+    result: object
     maps: Mapping[str, RUMap]
 
     @property
@@ -105,7 +105,7 @@ class Outcome:
             if not hasattr(figure, "savefig"):
                 what, do = "figure() must give back a matplotlib Figure", "End it with return ax.figure"
                 raise InputError(what, type(figure).__name__, do)
-            return figure  # type: ignore[no-any-return]
+            return figure
 
     def picture(self, max_risk: float | None = None) -> bytes | None:
         """The study's own picture as a PNG image, or None."""
@@ -122,10 +122,10 @@ class Outcome:
 class Study(Listing):
     """A loaded study file. `load_study` makes one."""
 
-    function: Callable[..., Any]
+    function: Callable[..., object]
     max_risk: float | None = None
-    notes_function: Callable[[Any], Any] | None = None
-    figure_function: Callable[..., Any] | None = None
+    notes_function: Callable[..., str | Iterable[object] | None] | None = None
+    figure_function: Callable[..., Figure] | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class Study(Listing):
     def _takes(self) -> Mapping[str, inspect.Parameter]:
         return inspect.signature(self.function).parameters
 
-    def check(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+    def check(self, settings: Mapping[str, object]) -> dict[str, object]:
         """Return ``settings`` if ``study`` takes them; the error lists the names and their defaults."""
         known = self.settings
         open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in self._takes.values())
@@ -153,7 +153,7 @@ class Study(Listing):
         return dict(settings)
 
     def run(
-        self, *, executor: Executor | None = None, checkpoint: str | Path | None = None, **settings: Any
+        self, *, executor: Executor | None = None, checkpoint: str | Path | None = None, **settings: object
     ) -> Outcome:
         """Run the study and name its maps. An exception inside it becomes a `RuvError` of one line."""
         settings = self.check(settings)
@@ -241,7 +241,7 @@ def find_studies(directory: str | Path = "models") -> list[Listing]:
     return found
 
 
-def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
+def parse_settings(pairs: Sequence[str]) -> dict[str, object]:
     """Read ``name=value`` pairs as they come from a command line.
 
     Values are Python literals; ``true``, ``false``, ``none`` and ``inf`` are understood; anything else is text.
@@ -249,7 +249,7 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
     >>> parse_settings(["records=20", "grid=[1, 2]", "prior_variance=inf", "label=my file"])
     {'records': 20, 'grid': [1, 2], 'prior_variance': inf, 'label': 'my file'}
     """
-    settings: dict[str, Any] = {}
+    settings: dict[str, object] = {}
     for pair in pairs:
         name, sign, text = pair.partition("=")
         name, text = name.strip(), text.strip()
@@ -261,7 +261,7 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
     return settings
 
 
-def _parse_value(text: str) -> Any:
+def _parse_value(text: str) -> object:
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     try:
@@ -274,7 +274,7 @@ def _parse_value(text: str) -> Any:
         return text
 
 
-def _check_kind(name: str, value: Any, default: Any) -> None:
+def _check_kind(name: str, value: object, default: object) -> None:
     """Refuse text for a number and the other way round, before a long study starts."""
     if default is None or default is inspect.Parameter.empty:
         return
@@ -288,7 +288,7 @@ def _check_kind(name: str, value: Any, default: Any) -> None:
         raise InputError(f"{name} must be text", value, f"Its default is {default!r}")
 
 
-def _offer(name: str, known: Mapping[str, Any]) -> str:
+def _offer(name: str, known: Mapping[str, object]) -> str:
     if not known:
         return "It takes none"
     given = {n: " ".join(repr(d).split()) for n, d in known.items() if d is not inspect.Parameter.empty}
@@ -336,13 +336,13 @@ def _top_names(tree: ast.Module) -> set[str]:
     return names
 
 
-def _first_line(text: Any) -> str:
+def _first_line(text: object) -> str:
     # A study may have set its __doc__ to anything.
     lines = (text if isinstance(text, str) else "").strip().splitlines()
     return lines[0].strip() if lines else "(no description)"
 
 
-def _name_maps(study: Study, result: Any) -> dict[str, RUMap]:
+def _name_maps(study: Study, result: object) -> dict[str, RUMap]:
     from .maps.rumap import RUMap
 
     if isinstance(result, RUMap):

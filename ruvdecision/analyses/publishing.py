@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 import pandas as pd
@@ -110,7 +110,7 @@ class PublishingPrice:
 
         The two maps share their random numbers; the errors of a difference are added, which is never too small.
         """
-        columns: dict[str, Any] = {"release": self.releases, "technique": list(self.published.techniques)}
+        columns: dict[str, object] = {"release": self.releases, "technique": list(self.published.techniques)}
         columns |= {name: values for name, values in self.published.parameters.items() if name not in columns}
         for word, gap in (("risk", "risk_price"), ("utility", "utility_gain")):
             both = [m.column(word) for m in (self.published, self.unpublished)]

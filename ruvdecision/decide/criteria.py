@@ -6,7 +6,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from .dominance import BETTER
 
 Columns = str | Iterable[str] | Mapping[str, str]
 """Columns to compare: names, or names with their better ends, ``{"IO": "higher"}``."""
+Rule = Mapping[str, Any]
+"""Further arguments of `choose`, by name."""
 Tier = tuple[Array, float]
 """Values, greater is better, and how far below the best one still ties with it."""
 PLAIN = {"risk": "lower", "utility": "higher"}

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..checks import suggest
 from ..errors import InputError, UnsupportedError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["LESSONS", "example_file", "explore", "export_lesson", "open_server"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name == "LESSONS":
         from .lessons import LESSONS
 
@@ -41,7 +41,7 @@ def __getattr__(name: str) -> Any:
 def explore(
     study: str | Path | Study | None = None,
     *,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
     host: str = "127.0.0.1",
     port: int | None = None,
     browser: bool = True,
@@ -85,7 +85,7 @@ def explore(
 def open_server(
     study: str | Path | Study | None = None,
     *,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
     host: str = "127.0.0.1",
     port: int | None = None,
     debug: bool = False,

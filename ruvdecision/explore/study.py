@@ -9,9 +9,8 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -26,14 +25,14 @@ MAP = "map."
 """The control that says which of several maps is shown; no setting has a dot in its name."""
 
 
-def study_topic(study: Study, fixed: Mapping[str, Any] | None = None) -> Topic:
+def study_topic(study: Study, fixed: Mapping[str, object] | None = None) -> Topic:
     """A loaded study as a topic of the page; ``fixed`` settings are not moved."""
     given = study.check(fixed or {})
     said = inspect.cleandoc(study.function.__doc__ or "")
     controls = tuple(_controls(study, given, said))
-    outcomes: dict[Any, Outcome] = {}
+    outcomes: dict[str, Outcome] = {}
 
-    def settings(values: Values) -> dict[str, Any]:
+    def settings(values: Values) -> Values:
         return {**given, **{k: v for k, v in values.items() if k != MAP}}
 
     def build(values: Values) -> Built:
@@ -63,7 +62,7 @@ def study_topic(study: Study, fixed: Mapping[str, Any] | None = None) -> Topic:
     return Topic("study", study.description, about, controls, build, write, study.max_risk, quick=None)
 
 
-def _controls(study: Study, fixed: Mapping[str, Any], said: str) -> list[Control]:
+def _controls(study: Study, fixed: Mapping[str, object], said: str) -> list[Control]:
     ranges = getattr(study.function, "__globals__", {}).get("RANGES", {})
     if not isinstance(ranges, Mapping):
         raise InputError("RANGES of a study must be a mapping", type(ranges).__name__, 'Write RANGES = {"n": (2, 100)}')
@@ -94,7 +93,7 @@ def described(name: str, text: str) -> str:
     return "" if entry is None else " ".join(entry[1].replace("``", "").split())
 
 
-def _limits(name: str, default: float, whole: bool, given: Any) -> tuple[float, float]:
+def _limits(name: str, default: float, whole: bool, given: Iterable[float] | None) -> tuple[float, float]:
     """The study's own limits, or a guess: a tenth to ten times the default."""
     if given is not None:
         do = f'Write RANGES = {{"{name}": (1, 100)}}'

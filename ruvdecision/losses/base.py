@@ -16,7 +16,7 @@ from ..checks import as_float_array, check_covariance, check_fields, check_finit
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array, Loss, Posterior, Value
 
-Weights = float | tuple[Any, ...]
+Weights = float | tuple[float | tuple[float, ...], ...]
 """One weight, a tuple of weights, or a tuple of rows: plain values, so that losses compare and hash."""
 
 
@@ -282,9 +282,9 @@ def check_weights(name: str, weights: ArrayLike, *, matrix: bool = False) -> Wei
     raise InputError(what, f"shape {array.shape}", "Give one weight per component")
 
 
-def show(value: Any) -> str:
+def show(value: Weights | str | None) -> str:
     """Show a setting the way a person would write it."""
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, tuple):
         return "[" + ", ".join(show(v) for v in value) + "]"
     if isinstance(value, (bool, np.bool_)) or value is None or isinstance(value, str):
         return repr(value)

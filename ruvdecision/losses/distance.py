@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import MISSING
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -290,7 +289,7 @@ class ZeroOne(BayesLoss):
     def table(self, posterior: Posterior, actions: Array) -> Array:
         return posterior.outside(actions, self._width(posterior.event)).value
 
-    def _width(self, event: tuple[int, ...]) -> Any:
+    def _width(self, event: tuple[int, ...]) -> ArrayLike:
         # One tolerance in a list will do for a number.
         return self.tolerance if event or np.size(self.tolerance) != 1 else np.ravel(self.tolerance)[0]
 

@@ -89,7 +89,7 @@ class KullbackLeibler(BayesLoss):
 
     entropy: bool = True
 
-    def __call__(self, estimate: Any, truth: ArrayLike, *, vector: bool | None = None) -> Array:
+    def __call__(self, estimate: ArrayLike, truth: ArrayLike, *, vector: bool | None = None) -> Array:
         return self.cost(as_float_array("estimate", estimate), as_float_array("truth", truth), True)
 
     def cost(self, estimate: ArrayLike, truth: ArrayLike, vector: bool) -> Array:
@@ -100,7 +100,7 @@ class KullbackLeibler(BayesLoss):
             return np.asarray(np.sum(terms, axis=-1))
         return np.asarray(np.sum(special.rel_entr(truth, estimate), axis=-1))
 
-    def best(self, posterior: Posterior) -> Any:
+    def best(self, posterior: Posterior) -> Posterior | Array:
         return posterior if _labels(posterior) else posterior.mean()
 
     def free(self, posterior: Posterior) -> Value:

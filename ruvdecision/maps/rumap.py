@@ -513,9 +513,9 @@ class RUMap:
         return (self._row(i) for i in range(self.size))
 
     @overload
-    def __getitem__(self, key: str | int | np.integer[Any]) -> ReleaseRow: ...
+    def __getitem__(self, key: str | int | np.integer) -> ReleaseRow: ...
     @overload
-    def __getitem__(self, key: slice | list[Any] | tuple[Any, ...] | NDArray[Any]) -> RUMap: ...
+    def __getitem__(self, key: slice | list[Any] | tuple[Any, ...] | Entries) -> RUMap: ...
     def __getitem__(self, key: Any) -> ReleaseRow | RUMap:
         """A `ReleaseRow` by position or label; a smaller map by a slice, positions or a boolean array."""
         if isinstance(key, str):
@@ -775,14 +775,14 @@ class RUMap:
             bool(self.one_release[i]),
         )
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         # A mapping proxy does not cross process borders, a dict does.
         return {
             name: dict(v) if isinstance(v := getattr(self, name), MappingProxyType) else v
             for name in self.__dataclass_fields__
         }
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update({k: MappingProxyType(v) if k in ("columns", "attrs") else v for k, v in state.items()})
 
 
@@ -803,7 +803,7 @@ def _without(user: str, text: str) -> str:
     return text.replace(f"{user}: ", "", 1) if user else text
 
 
-def _same_for_all(table: NDArray[Any]) -> bool:
+def _same_for_all(table: Entries) -> bool:
     """Whether every user has the same entries; a missing one is the same as a missing one."""
     first = table[:1]
     return bool(np.all((table == first) | ((table != table) & (first != first))))

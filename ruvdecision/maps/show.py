@@ -169,7 +169,7 @@ class ReleaseRow:
         known = [*self.__dict__, *self.__dict__.get("columns", ()), *self.__dict__.get("parameters", ())]
         raise AttributeError(f"This release has no {name!r}. {suggest(name, known)}")
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {k: dict(v) if k in ("columns", "parameters") else v for k, v in self.__dict__.items()}
 
     def __str__(self) -> str:

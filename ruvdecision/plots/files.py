@@ -7,13 +7,13 @@ report. matplotlib is imported when something is drawn, and nothing here calls `
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import check_choice, check_integer, suggest
+from ..checks import Data, as_tuple, check_choice, check_integer, suggest
 from ..errors import InputError
 from ..masks.frame import Frame
 from ..measures import RecordLinkage
@@ -32,8 +32,8 @@ MOST_PAIRS = 4
 
 
 def files(
-    original: Any,
-    released: Any,
+    original: Data,
+    released: Data,
     columns: Sequence[Hashable] | None = None,
     figure: Figure | None = None,
     *,
@@ -113,11 +113,15 @@ def files(
 
 
 def _pairs(
-    figure: Figure, both: Sequence[Array], heads: Sequence[str], names: tuple[str, str], marks: Any, most: int
+    figure: Figure,
+    both: Sequence[Array],
+    heads: Sequence[str],
+    names: tuple[str, str],
+    marks: NDArray[np.bool_] | None,
+    most: int,
 ) -> None:
-    grid: NDArray[Any] = figure.subplots(len(heads), len(heads), squeeze=False)
-    for i, j in np.ndindex(grid.shape):
-        ax: Any = grid[i, j]
+    grid = figure.subplots(len(heads), len(heads), squeeze=False)
+    for (i, j), ax in np.ndenumerate(grid):
         if i == j:
             _histogram(ax, both, i, "", names)
         else:
@@ -133,12 +137,11 @@ def _pairs(
     ends = {
         j: (min(np.nanmin(b[:, j]) for b in both), max(np.nanmax(b[:, j]) for b in both)) for j in range(len(heads))
     }
-    for i, j in np.ndindex(grid.shape):  # one column, one axis in all pictures
+    for (i, j), ax in np.ndenumerate(grid):  # one column, one axis in all pictures
         room = [0.05 * (high - low or 1.0) for low, high in (ends[j], ends[i])]
-        here: Any = grid[i, j]
-        here.set_xlim(ends[j][0] - room[0], ends[j][1] + room[0])
+        ax.set_xlim(ends[j][0] - room[0], ends[j][1] + room[0])
         if i != j:
-            here.set_ylim(ends[i][0] - room[1], ends[i][1] + room[1])
+            ax.set_ylim(ends[i][0] - room[1], ends[i][1] + room[1])
     said = f"{names[0]} below the diagonal, {names[1]} above it{_share(marks)}"
     figure.suptitle(plain(said), fontsize="medium", color=look.ink)
 
@@ -181,7 +184,7 @@ def _share(marks: NDArray[np.bool_] | None) -> str:
     return "" if marks is None else f"; rings: {int(marks.sum()):,} of {marks.size:,} records are linked rightly"
 
 
-def _linked(linked: Any, tables: Sequence[pd.DataFrame]) -> NDArray[np.bool_] | None:
+def _linked(linked: bool | ArrayLike | None, tables: Sequence[pd.DataFrame]) -> NDArray[np.bool_] | None:
     if linked is None or linked is False:
         return None
     lengths = [len(t) for t in tables]
@@ -198,11 +201,11 @@ def _linked(linked: Any, tables: Sequence[pd.DataFrame]) -> NDArray[np.bool_] | 
     return flags.astype(bool)
 
 
-def _columns(tables: Sequence[pd.DataFrame], columns: Any, most: int) -> list[Hashable]:
+def _columns(tables: Sequence[pd.DataFrame], columns: Sequence[Hashable] | None, most: int) -> list[Hashable]:
     numeric = [c for c in tables[0].columns if all(c in t and pd.api.types.is_numeric_dtype(t[c]) for t in tables)]
     if columns is None:
         return numeric[:most]
-    asked = [columns] if isinstance(columns, str) else list(columns)
+    asked = list(as_tuple(columns))
     strange = [c for c in asked if c not in numeric]
     if strange:
         do = suggest(str(strange[0]), [str(c) for c in numeric])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..checks import check_choice, check_flag, check_integer, check_list, suggest
 from ..decide import choose
-from ..decide.criteria import check_map, directions
+from ..decide.criteria import Columns, Rule, check_map, directions
 from ..decide.dominance import undominated
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
@@ -29,6 +29,7 @@ from .map import BARS, LINES, rumap
 from .theme import MARKERS, Style, axes_on, bare, figure_of, figure_on, look_of, nothing, plain, points
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -39,7 +40,7 @@ MOST_NAMES = 14
 
 def maps(
     maps: Mapping[str, RUMap] | Sequence[RUMap],
-    max_risk: Any = None,
+    max_risk: float | Mapping[str, float] | None = None,
     figure: Figure | None = None,
     *,
     names: Sequence[str] | None = None,
@@ -221,7 +222,7 @@ def uncertainty(
 
 def frontier3(
     rumap: RUMap,
-    columns: Any = None,
+    columns: Columns | None = None,
     ax: Axes | None = None,
     *,
     names: bool = True,
@@ -308,7 +309,7 @@ def frontier3(
 
 def _common_legend(figure: Figure, axes: Sequence[Axes]) -> None:
     """One legend for all maps. A technique may have another colour in another map: then its entry is there twice."""
-    legend_entries: dict[Any, Any] = {}
+    legend_entries: dict[tuple[str, str], tuple[Artist, str]] = {}
     for ax in axes:
         for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
             colour = getattr(handle, "get_color", lambda: "")()
@@ -332,7 +333,7 @@ def _across(count: int) -> int:
     return min(choices, key=lambda wide: (-count % wide, wide))
 
 
-def _say_chosen(ax: Axes, rumap: RUMap, name: str, max_risk: float | None, rule: Mapping[str, Any] | None) -> None:
+def _say_chosen(ax: Axes, rumap: RUMap, name: str, max_risk: float | None, rule: Rule | None) -> None:
     """A small map has no room for texts beside its points: the chosen release goes below its title."""
     for note in list(ax.texts):
         note.remove()
@@ -346,7 +347,7 @@ def _say_chosen(ax: Axes, rumap: RUMap, name: str, max_risk: float | None, rule:
     ax.set_title(f"{plain(name)}\n{plain(text)}", fontsize="small")
 
 
-def _named(maps: Any, names: Any) -> dict[str, RUMap]:
+def _named(maps: Mapping[str, RUMap] | Iterable[RUMap] | RUMap, names: Iterable[str] | None) -> dict[str, RUMap]:
     if isinstance(maps, Mapping):
         if names is not None:
             raise InputError("The maps have names already", "names beside a mapping", "Leave names out")

@@ -6,7 +6,7 @@ matplotlib is imported when something is drawn, and nothing here calls ``show()`
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ..analyses.record_risk import RecordRisk
 from ..checks import check_number
 from ..errors import InputError
 from ..maps.show import cut
+from ..masks.base import Mask
 from .axes import spans
 from .theme import Style, axes_on, bare, check_drawn, look_of, name_axes, nothing, plain, points, threshold
 
@@ -32,7 +33,7 @@ MOST = 12
 
 def record_risk(
     found: RecordRisk,
-    release: Any = None,
+    release: int | str | Mask | None = None,
     ax: Axes | None = None,
     *,
     by_group: bool = False,

@@ -29,7 +29,7 @@ from .diagnostics import Flags, diagnostics, doubtful, is_diagnostic
 from .document import Annex, Document, Fold, Heading, Items, Paragraph, Picture, ReportBlock, Table, TableRow, Terms
 from .extras import Extras, limits, reasons, records, sensitivities, sureness
 from .methods import measure_meanings, method_notes, references
-from .picture import map_drawing
+from .picture import Draw, map_drawing
 from .users import ROLES, member_columns, users
 
 #: Rows of a table that are always seen, in the report of one map and of several; all of them are in a fold.
@@ -212,7 +212,7 @@ def _decisions(parts: Sequence[Chapter], max_risk: float | None) -> list[ReportB
     return blocks
 
 
-def _small_maps(parts: Sequence[Chapter], max_risk: float | None) -> Any:
+def _small_maps(parts: Sequence[Chapter], max_risk: float | None) -> Draw:
     shown = {part.name: readable(part.whole) for part in parts}
     share = len({m.risk_score for m in shown.values()}) == 1
     rule = parts[0].extras.rule

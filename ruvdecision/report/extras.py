@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from ..analyses.record_risk import RecordRisk
 from ..analyses.sensitivity import Sensitivity
 from ..decide import Choice, probabilities
 from ..decide.compare import explanations
+from ..decide.criteria import Rule
 from ..errors import InputError
 from ..maps.rumap import RUMap
 from ..maps.show import counted, cut, number
@@ -40,7 +40,7 @@ class Extras:
     sensitivity: Sensitivity | None = None
     limit: Limit | None = None
     record_risk: RecordRisk | None = None
-    rule: Mapping[str, Any] | None = None
+    rule: Rule | None = None
     seed: bool = False
 
     def __post_init__(self) -> None:

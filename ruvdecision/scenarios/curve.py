@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
+from scipy.stats.distributions import rv_frozen
 
-from ..checks import as_float_array, check_choice, check_finite, check_flag, check_integer, check_number, check_vector
+from ..checks import (
+    Data,
+    as_float_array,
+    check_choice,
+    check_finite,
+    check_flag,
+    check_integer,
+    check_number,
+    check_vector,
+)
 from ..errors import InputError, UnsupportedError
 from ..numerics.orderstatistics import normal_moments, percentile_rank
 from ..protocols import Array
 from . import bayes, exact, formulas
+from .bayes import Prior
 from .populations import Masked, check_law
 
 TARGETS = ("typical", "value", "percentile", "maximum", "minimum")
@@ -46,11 +57,11 @@ class Curve:
     rank: int | None = None
     tau: float | None = None
     mean: float | None = None
-    data: Any = field(default=None, repr=False)
-    prior: Any = "flat"
+    data: Data | None = field(default=None, repr=False)
+    prior: Prior = "flat"
     variance_known: bool = True
-    population: Any = None
-    noise: Any = None
+    population: rv_frozen | None = None
+    noise: rv_frozen | None = None
     scientist: str = "mean"
 
     def __post_init__(self) -> None:
@@ -196,7 +207,9 @@ class Curve:
         if self.data is not None:
             if not paper:
                 return exact.sample_given_data(self.data, grid)
-            return formulas.sample_average_target(n, v, grid, float(np.sum((self.data - float(self.mean or 0.0)) ** 2)))
+            return formulas.sample_average_target(
+                n, v, grid, float(np.sum((np.asarray(self.data) - float(self.mean or 0.0)) ** 2))
+            )
         rule2 = exact.sample_average_target if sample and not paper else formulas.average_target
         return rule2(n, v, grid)
 
@@ -244,7 +257,7 @@ class Curve:
 
     # -- checks --------------------------------------------------------------------------------------------------
 
-    def _check_population(self, put: Any) -> None:
+    def _check_population(self, put: Callable[[str, object], None]) -> None:
         if self.noise is not None:
             check_law("noise", self.noise)
             if _is_normal(self.noise):
@@ -266,7 +279,7 @@ class Curve:
         if self.noise is not None and self.population is None:
             put("population", stats.norm(float(self.mean or 0.0), np.sqrt(float(self.variance or 1.0))))
 
-    def _check_target(self, put: Any) -> None:
+    def _check_target(self, put: Callable[[str, object], None]) -> None:
         extreme = self.target in ("maximum", "minimum")
         if self.target == "percentile":
             if self.p is None:
@@ -298,7 +311,7 @@ class Curve:
                 raise InputError(what, self.label, "Leave data out")
             put("data", check_vector("data", self.data, self.n))
 
-    def _check_method(self, put: Any) -> None:
+    def _check_method(self, put: Callable[[str, object], None]) -> None:
         extreme = self.target in ("maximum", "minimum")
         if self.method == "paper" and extreme and self.knowledge == "sample":
             if not self.normal:
@@ -322,7 +335,7 @@ class Curve:
             given = ", ".join(f'{name}="{value}"' for name, value in asked.items())
             raise UnsupportedError(f"variance_known=False is available for {given}", self.label, "Leave it out")
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """The arguments that differ from their defaults, without data."""
         given = {}
         for f in dataclasses.fields(self):
@@ -345,7 +358,7 @@ def _reciprocal(value: Array) -> Array:
         return np.asarray(1.0 / value)
 
 
-def _is_normal(law: Any) -> bool:
+def _is_normal(law: rv_frozen | None) -> bool:
     return getattr(getattr(law, "dist", None), "name", "") == "norm"
 
 

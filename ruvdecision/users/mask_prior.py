@@ -108,7 +108,7 @@ class MaskPrior:
             raise InputError("low must be below high", (self.low, self.high), "Give the range of the noise variance")
 
     @classmethod
-    def from_law(cls, law: Any, points: int = 101) -> MaskPrior:
+    def from_law(cls, law: rv_frozen, points: int = 101) -> MaskPrior:
         """A prior on the variance from a frozen scipy distribution, by equally likely points (midpoint quantiles).
 
         >>> import scipy.stats

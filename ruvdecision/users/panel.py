@@ -28,9 +28,8 @@ from ..protocols import Array, Belief, Loss, Value
 from ..targets import BaseTarget, Kind, is_target
 from .rules import Row
 from .settings import remade, settings_of
-from .user import Snooper, User
+from .user import LossLike, Snooper, User
 
-LossLike = Loss | Callable[[Any, Any], Any]
 ROLES = ("intruder", "scientist")
 NEAR = 4.0
 """Members within this many standard errors of the worst may be the worst."""
@@ -166,7 +165,7 @@ class Panel:
 
     @classmethod
     def vary(
-        cls, user: User | Snooper, *, options: Mapping[str, Any] | None = None, **fields: Iterable[Any] | str
+        cls, user: User | Snooper, *, options: Mapping[str, Any] | None = None, **fields: Iterable[object] | str
     ) -> Panel:
         """A class of users.
 
@@ -386,12 +385,12 @@ def _apart(labels: list[str]) -> dict[str, list[str]]:
     return {"names": labels} if all(labels) and len(set(labels)) == len(labels) else {}
 
 
-def _loss_words(losses: Sequence[Any]) -> list[str]:
+def _loss_words(losses: Sequence[Loss]) -> list[str]:
     plain = [str(loss) for loss in losses]
     return [repr(loss) if plain.count(word) > 1 else word for loss, word in zip(losses, plain, strict=True)]
 
 
-def _belief_words(beliefs: Sequence[Any]) -> list[str]:
+def _belief_words(beliefs: Sequence[Belief]) -> list[str]:
     """What tells beliefs apart: the fields in which they differ, or their numbers."""
     if len({type(b) for b in beliefs}) == 1:
         shown = [{name: _word(value) for name, value in settings_of(b).items()} for b in beliefs]
@@ -402,6 +401,6 @@ def _belief_words(beliefs: Sequence[Any]) -> list[str]:
     return [f"belief {i + 1}" for i in range(len(beliefs))]
 
 
-def _word(value: Any) -> str:
+def _word(value: object) -> str:
     """A setting in a name: targets in words, everything else as it is written."""
     return value.describe() if is_target(value) and not settings_of(value) else show_number(value)

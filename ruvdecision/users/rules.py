@@ -11,12 +11,12 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from ..checks import as_float_array, check_finite, check_index, check_integer, check_number, suggest
+from ..checks import Data, as_float_array, check_finite, check_index, check_integer, check_number, suggest
 from ..errors import InputError, failure
 from ..masks.frame import Frame
 from ..protocols import Array
@@ -104,7 +104,7 @@ class Rule:
     def describe(self) -> str:
         raise NotImplementedError
 
-    def __call__(self, release: Any) -> Any:
+    def __call__(self, release: Data) -> float | Array:
         """The estimate from one release of any kind: a number, or a vector for several variables."""
         frame = Frame.of(release)
         found = self.of(frame.numeric(f"The rule {self}", missing=True)[0])
@@ -309,7 +309,7 @@ class Custom(Rule):
     drawn from a belief.
     """
 
-    function: Callable[[Any], Any]
+    function: Callable[..., ArrayLike]
 
     def __post_init__(self) -> None:
         if not callable(self.function):
@@ -318,7 +318,7 @@ class Custom(Rule):
 
     as_released: ClassVar[bool] = True
 
-    def __call__(self, release: Any) -> Any:
+    def __call__(self, release: Data) -> Array:
         """The estimate as an array of numbers."""
         try:
             return np.asarray(self.function(release), dtype=np.float64)
@@ -364,7 +364,7 @@ NAMED = {
 }
 
 
-def as_rule(estimator: str | Rule | BaseTarget | Callable[[Any], Any]) -> Rule:
+def as_rule(estimator: str | Rule | BaseTarget | Callable[..., ArrayLike]) -> Rule:
     """Return a rule from a rule, a name, a target or a callable.
 
     >>> from ruvdecision.targets import Record

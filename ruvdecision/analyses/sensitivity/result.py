@@ -41,7 +41,7 @@ class Variation:
         """What was changed, in words."""
         return ", ".join(f"{k} = {v}" for k, v in self.settings.items()) or "base"
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "settings": dict(self.settings)}
 
 

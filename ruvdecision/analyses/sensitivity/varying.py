@@ -21,6 +21,8 @@ from ...measures.battery import panel
 from ...measures.comparison import check_measures, read
 from ...users.settings import has_setting, setting_at, with_setting
 
+Options = dict[str, Any]
+"""Arguments of `evaluate` or `measure`, by name."""
 Vary = Mapping[str, Mapping[str, object] | Iterable[object]]
 """The values of every setting that is varied, with or without names of their own."""
 
@@ -125,7 +127,7 @@ class ArgumentStudy:
         """True if the setting is an argument."""
         return name in self.arguments
 
-    def changed(self, changes: Mapping[str, object]) -> dict[str, Any]:
+    def changed(self, changes: Mapping[str, object]) -> Options:
         """The arguments with changed settings."""
         raise NotImplementedError
 
@@ -163,8 +165,8 @@ class UserStudy(ArgumentStudy):
             raise InputError("vary names something that neither user has", name, do)
         return [[who, head, *rest] for who in owners]
 
-    def changed(self, changes: Mapping[str, object]) -> dict[str, Any]:
-        now: dict[str, Any] = dict(self.given)
+    def changed(self, changes: Mapping[str, object]) -> Options:
+        now: Options = dict(self.given)
         for name, value in changes.items():
             for head, *rest in self._paths(name):
                 now[head] = with_setting(now.get(head), rest, value, name)
@@ -182,7 +184,7 @@ class MeasuredStudy(ArgumentStudy):
 
     call = staticmethod(measure)
 
-    def __init__(self, masks: Any, options: Mapping[str, Any]) -> None:
+    def __init__(self, masks: Any, options: Options) -> None:
         self.arguments = inspect.signature(measure).parameters
         strange = [name for name in options if name not in self.arguments]
         if strange:
@@ -204,7 +206,7 @@ class MeasuredStudy(ArgumentStudy):
             raise InputError("vary names something that no measure has", name, do)
         return found, rest
 
-    def changed(self, changes: Mapping[str, object]) -> dict[str, Any]:
+    def changed(self, changes: Mapping[str, object]) -> Options:
         now = dict(self.given)
         for name, value in changes.items():
             if self.takes(name):
@@ -225,7 +227,11 @@ class MeasuredStudy(ArgumentStudy):
 
 
 def as_study(
-    study: Any, users: Mapping[str, Role | None], settings: Mapping[str, object] | None, options: Any, name: str | None
+    study: Any,
+    users: Mapping[str, Role | None],
+    settings: Mapping[str, object] | None,
+    options: Any,
+    name: str | None,
 ) -> FunctionStudy | UserStudy | MeasuredStudy:
     """What `sensitivity` was given, as something that turns changed settings into a map."""
     measured = "data" in options and not any(users.values())
