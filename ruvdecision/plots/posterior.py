@@ -24,7 +24,7 @@ from .theme import Style, axes_on, bare, look_of, plain, points
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Releases: TypeAlias = Mapping[str, Data] | Sequence[Data] | Data
+Releases: TypeAlias = "Mapping[str, Data] | Sequence[Data] | Data"
 POINTS = 401
 """Points of a density."""
 MOST_ROWS = 30
