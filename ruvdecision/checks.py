@@ -221,6 +221,11 @@ def as_tuple(value: Any) -> tuple[Any, ...]:
     return (value,) if is_single(value) else tuple(value)
 
 
+def plain_value(value: Any) -> Any:
+    """A number or text of numpy as Python's own; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def is_flag(value: object) -> bool:
     """Whether a value is True or False."""
     return isinstance(value, (bool, np.bool_))

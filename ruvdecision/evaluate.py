@@ -15,15 +15,12 @@ from .errors import InputError, kind_of
 from .maps.rumap import Provenance, RUMap
 from .maps.scores import ScoreLike
 from .masks.base import Batch, Mask, check_mask
-from .protocols import Engine, Measure, Posterior
+from .protocols import Belief, Engine, Measure, Posterior
 from .running.fingerprint import fingerprint_attr
 from .running.progress import Bar
 from .running.run import root_seed, seed_attrs
-from .users.panel import Panel, error_scale
-from .users.user import Snooper, User
-
-Role = User | Snooper | Panel
-"""Who stands in the intruder's or the scientist's place."""
+from .users.panel import Role
+from .users.user import Snooper, User, size_of
 
 
 class Setting(TypedDict, total=False):
@@ -189,19 +186,17 @@ def evaluate(
             **_file_facts(roles[0].leaves[0][1].belief),
             **_unit(data),
             **{role.name: role.describe() for role in roles},
-            **{f"{role.name}_error_scale": list(s) for role in roles if (s := error_scale(role.user)) is not None},
+            **{f"{role.name}_error_scale": list(s) for role in roles if (s := role.user.error_scale) is not None},
             **({"partial": "yes"} if stopped else {}),
             **({} if empirical is None else empirical.describe()),
         },
     )
 
 
-def _file_facts(belief: object) -> dict[str, object]:
+def _file_facts(belief: Belief | None) -> dict[str, object]:
     """Number of records and names of columns, for a mask in words."""
-    names = getattr(belief, "columns", None)
-    # A belief of any number of records knows of none before there are data.
-    records = None if getattr(belief, "size", 0) is None else getattr(belief, "records", None)
-    found = {"file_records": records} if isinstance(records, int) else {}
+    names, records = getattr(belief, "columns", None), None if belief is None else size_of(belief)
+    found: dict[str, object] = {} if records is None else {"file_records": records}
     return found | ({"file_columns": [str(name) for name in names]} if names else {})
 
 

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 from .checks import check_number, did_you_mean
 from .errors import InputError, RuvError, said
+from .maps.joining import named_maps
 from .maps.show import cut
 from .running.progress import Stopped
 
@@ -78,7 +79,7 @@ class Outcome:
     @property
     def panel(self) -> bool:
         """True if the study gave back several named maps."""
-        return not hasattr(self.result, "to_dataframe")
+        return self.maps.get("map") is not self.result
 
     def notes(self) -> list[str]:
         """The lines that the study has to say about its result; they are computed once."""
@@ -197,16 +198,17 @@ def load_study(path: str | Path) -> Study:
     study = Study(path, "", lambda: None)
     with _inside(study, "the file"):
         exec(code, module.__dict__)
-    function = getattr(module, "study", None)
+    found = vars(module)
+    function = found.get("study")
     if not callable(function):
         do = "Write def study(**settings): ... that gives back an RUMap"
         raise InputError(f"{path} is not a study", "no function named study", do)
     hooks = {}
     for name in ("notes", "figure"):
-        hooks[name] = getattr(module, name, None)
+        hooks[name] = found.get(name)
         if hooks[name] is not None and not callable(hooks[name]):
             raise InputError(f"{name} of {path} must be a function", hooks[name], f"Write def {name}(result): ...")
-    max_risk = getattr(module, "MAX_RISK", None)
+    max_risk = found.get("MAX_RISK")
     if max_risk is not None:
         max_risk = check_number(f"MAX_RISK of {path}", max_risk, infinite=True)
     try:
@@ -276,15 +278,14 @@ def _parse_value(text: str) -> object:
 
 def _check_kind(name: str, value: object, default: object) -> None:
     """Refuse text for a number and the other way round, before a long study starts."""
-    if default is None or default is inspect.Parameter.empty:
-        return
+    text, flag = isinstance(value, str), isinstance(value, bool)
     if isinstance(default, bool):
-        if not isinstance(value, bool):
+        if not flag:
             raise InputError(f"{name} must be true or false", value, f"Write --set {name}={str(not default).lower()}")
     elif isinstance(default, (int, float)):
-        if isinstance(value, (str, bool)) or value is None:
+        if text or flag or value is None:
             raise InputError(f"{name} must be a number", value, f"Its default is {default!r}")
-    elif isinstance(default, str) and not isinstance(value, str):
+    elif isinstance(default, str) and not text:
         raise InputError(f"{name} must be text", value, f"Its default is {default!r}")
 
 
@@ -345,17 +346,11 @@ def _first_line(text: object) -> str:
 def _name_maps(study: Study, result: object) -> dict[str, RUMap]:
     from .maps.rumap import RUMap
 
-    if isinstance(result, RUMap):
-        return {"map": result}
-    if isinstance(result, Mapping):
-        maps = {str(name): item for name, item in result.items()}
-    elif isinstance(result, (list, tuple)):
-        maps = {f"map{position}": item for position, item in enumerate(result, start=1)}
-    else:
-        maps = {"": result}
-    wrong = [item for item in maps.values() if not isinstance(item, RUMap)]
-    if wrong or not maps:
-        got = type(wrong[0]).__name__ if wrong else f"an empty {type(result).__name__}"
+    given = named_maps(result)
+    maps = {name: item for name, item in given.items() if isinstance(item, RUMap)}
+    if len(maps) < len(given) or not maps:
+        wrong = [type(item).__name__ for name, item in given.items() if name not in maps]
+        got = wrong[0] if wrong else f"an empty {type(result).__name__}"
         what = f"study() of {study.path} must give back an RUMap, or a list or dict of them"
         raise InputError(what, got, "End it with return ruv.evaluate(...)")
     # Some file systems do not tell A from a.

@@ -12,12 +12,13 @@ import pandas as pd
 
 from ..checks import as_seed_sequence
 from ..engines.solving import check_user
-from ..evaluate import Role, Setting, evaluate
+from ..evaluate import Setting, evaluate
 from ..maps.rumap import RUMap
 from ..maps.show import short
 from ..masks.base import Mask
 from ..protocols import Array
 from ..users.mask_prior import MaskPriorLike, as_mask_prior
+from ..users.panel import Role
 from ..users.user import Snooper, User
 
 if TYPE_CHECKING:

@@ -25,12 +25,12 @@ from ..engines.base import Problem, part_of
 from ..engines.every_record import Each, every_record, file_size, rows_of
 from ..engines.solving import check_user
 from ..errors import InputError
-from ..evaluate import Role, check_masks
+from ..evaluate import check_masks
 from ..maps.scores import Score, ScoreLike, as_function
 from ..masks.base import Mask
 from ..protocols import Array, Engine, Value
 from ..running.progress import Bar
-from ..users.panel import Panel
+from ..users.panel import Panel, Role
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ..checks import as_float_array, check_choice, check_list, check_number, suggest
 from ..errors import InputError
 from ..maps.rumap import RUMap
+from ..maps.show import better
 from ..protocols import Array
 from .dominance import BETTER
 
@@ -34,13 +35,6 @@ def check_map(rumap: object) -> RUMap:
     return rumap
 
 
-def known_ends(rumap: RUMap) -> dict[str, str]:
-    """Better ends of the columns that the map knows."""
-    stored = rumap.attrs.get("better", {})
-    parts = stored if isinstance(stored, list) else [stored]  # joined maps keep both
-    return PLAIN | {name: end for part in parts for name, end in part.items()}
-
-
 def directions(
     rumap: RUMap, columns: Columns | None = None, word: str = "columns", ends: Mapping[str, str] | None = None
 ) -> dict[str, str]:
@@ -48,7 +42,7 @@ def directions(
     check_map(rumap)
     if columns is None:
         return dict(PLAIN)
-    known = known_ends(rumap) | dict(ends or {})
+    known = PLAIN | better(rumap) | dict(ends or {})
     do = 'Write ["risk", "utility"], for example'
     names = [columns] if isinstance(columns, str) else check_list(word, columns, do)
     if not names:
@@ -245,7 +239,7 @@ class ExpectedLoss(Criterion):
             for name in names:
                 check_column(rumap, name, "loss")
             # The frontier needs better ends; the loss itself does not, so columns without one are left out.
-            known = known_ends(rumap) | dict(ends)
+            known = PLAIN | better(rumap) | dict(ends)
             by_name = all(p.kind is not inspect.Parameter.POSITIONAL_ONLY for p in needed)
             return replace(self, arguments=names, needs={n: known[n] for n in names if n in known}, by_name=by_name)
         if len(names) == 2 and not any(p.kind is inspect.Parameter.KEYWORD_ONLY for p in needed):

@@ -19,7 +19,6 @@ from ..decide import not_dominated
 from ..decide.choice import Choice
 from ..maps.joining import worst_case
 from ..maps.rumap import RUMap
-from ..maps.scores import Column
 from ..maps.show import clean, entry, number
 from ..plots.axes import Window, decades, window
 from ..plots.map import all_curves, region_of, typically
@@ -153,8 +152,8 @@ class MapDrawing(Drawing):
             axis.ticker = FixedTicker(ticks=[math.log10(t) for t in ticks]) if ticks else BasicTicker()
             axis.major_label_overrides = {math.log10(t): number(t, 4) for t in ticks}
             role = "utility" if name == "x" else "risk"
-            words = score.name if isinstance(score, Column) else f"{role}, {score.name} of U"
-            axis.axis_label = f"{role}: {words}" if isinstance(score, Column) else words.replace("_", " ")
+            words = f"{role}, {score.name} of U".replace("_", " ")
+            axis.axis_label = words if score.column is None else f"{role}: {score.name}"
         f.xaxis[0].axis_label += "   better →"
         f.yaxis[0].axis_label += "   ← better"
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..checks import is_flag, is_integer, one_number
 from ..errors import InputError
 from ..studies import Outcome, Study
 from .beliefs import beliefs_of
@@ -71,11 +72,12 @@ def _controls(study: Study, fixed: Mapping[str, object], said: str) -> list[Cont
         label = name.replace("_", " ").capitalize() if len(name) > 1 else name
         if name in fixed:
             continue
-        if isinstance(default, (bool, np.bool_)):
+        number = one_number(default)
+        if is_flag(default):
             found.append(Pick(name, label, {True: "yes", False: "no"}, bool(default), described(name, said)))
-        elif isinstance(default, (int, float, np.integer, np.floating)) and math.isfinite(default):
-            whole = isinstance(default, (int, np.integer))
-            start = int(default) if whole else float(default)
+        elif number is not None and math.isfinite(number):
+            whole = is_integer(default)
+            start = int(default) if whole else number
             low, high = _limits(name, start, whole, ranges.get(name))
             found.append(Slider(name, label, _stops(low, high, whole), start, described(name, said)))
     return found

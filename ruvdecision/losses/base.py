@@ -55,7 +55,7 @@ class BayesLoss:
 
     def adds_up(self, records: int, k: int) -> bool:
         """Whether the loss of so many records of k variables is the sum of the losses of each, all weighted alike."""
-        apart = isinstance(self.weights, tuple) and len(self.weights) == records * k and records > 1
+        apart = np.shape(self.weights)[:1] == (records * k,) and records > 1
         return self.separable and not apart
 
     @property
@@ -113,7 +113,7 @@ class BayesLoss:
         the default when the weights are a vector or a matrix.
         """
         if vector is None:
-            vector = isinstance(self.weights, tuple)
+            vector = np.ndim(self.weights) > 0
         return self.cost(as_float_array("estimate", estimate), as_float_array("truth", truth), vector)
 
     def estimate(self, posterior: Posterior, actions: Actions = None) -> Any:
@@ -286,6 +286,6 @@ def show(value: Weights | str | None) -> str:
     """Show a setting the way a person would write it."""
     if isinstance(value, tuple):
         return "[" + ", ".join(show(v) for v in value) + "]"
-    if isinstance(value, (bool, np.bool_)) or value is None or isinstance(value, str):
+    if value is None or isinstance(value, (bool, np.bool_, str)):
         return repr(value)
     return f"{float(value):.10g}"

@@ -274,7 +274,7 @@ class ZeroOne(BayesLoss):
         return bool(np.any(np.asarray(self.tolerance) > 0))
 
     def __call__(self, estimate: ArrayLike, truth: ArrayLike, *, vector: bool | None = None) -> Array:
-        return super().__call__(estimate, truth, vector=isinstance(self.tolerance, tuple) if vector is None else vector)
+        return super().__call__(estimate, truth, vector=np.ndim(self.tolerance) > 0 if vector is None else vector)
 
     def cost(self, estimate: ArrayLike, truth: ArrayLike, vector: bool) -> Array:
         miss = farther(estimate, truth, np.asarray(self.tolerance))

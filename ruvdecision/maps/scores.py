@@ -54,6 +54,14 @@ class Score:
     """
 
     name: ClassVar[str] = ""
+    column: ClassVar[str | None] = None
+    """The column of the map that it is read from; a function of a user's U has none."""
+    as_stored: ClassVar[bool] = False
+    """True if it is the numbers of a column, as they stand there."""
+    tabulated: ClassVar[bool] = False
+    """True if it is known at some U only."""
+    has_zero: ClassVar[bool] = True
+    """False if its zero is a matter of convention: twice as much means nothing."""
     relative: ClassVar[bool] = False
     """True if the score needs U0."""
     lowest: ClassVar[float] = -np.inf
@@ -177,6 +185,7 @@ class RelativeGain(Score):
     """
 
     name: ClassVar[str] = "relative_gain"
+    has_zero: ClassVar[bool] = False
     relative: ClassVar[bool] = True
     highest: ClassVar[float] = 1.0
 
@@ -213,6 +222,7 @@ class Gain(Score):
     """
 
     name: ClassVar[str] = "gain"
+    has_zero: ClassVar[bool] = False
     relative: ClassVar[bool] = True
 
     def value(self, u: Array, before: Array) -> Array:
@@ -240,6 +250,7 @@ class NegativeLog(Score):
     """
 
     name: ClassVar[str] = "negative_log"
+    has_zero: ClassVar[bool] = False
 
     def value(self, u: Array, before: Array) -> Array:
         return -np.log(np.where(u == 0, 0.0, u)) + 0.0
@@ -270,6 +281,7 @@ class Negative(Score):
     """
 
     name: ClassVar[str] = "negative"
+    has_zero: ClassVar[bool] = False
 
     def value(self, u: Array, before: Array) -> Array:
         return 0.0 - u
@@ -365,6 +377,7 @@ class Tabulated(Score):
     Between two stored values it is interpolated; outside them it is not known (NaN).
     """
 
+    tabulated: ClassVar[bool] = True
     label: str
     u: tuple[float, ...] = field(repr=False)
     values: tuple[float, ...] = field(repr=False)
@@ -423,12 +436,14 @@ class Column:
 
     column: str
     score: Score | None
+    relative: ClassVar[bool] = False
+    has_zero: ClassVar[bool] = True
 
     def __init__(self, column: str, score: ScoreLike | None = None) -> None:
         if not isinstance(column, str) or not column:
             raise InputError("A column is named by text", column, 'Write Column("linkage")')
         found = None if score is None else as_score(score)
-        if isinstance(found, Column) or (found is not None and found.relative):
+        if found is not None and (found.column is not None or found.relative):
             do = 'Use "reciprocal", "negative_log" or a function of your own'
             raise InputError("A column takes a function without U0", score, do)
         self.__dict__.update(column=column, score=found)
@@ -436,6 +451,10 @@ class Column:
     @property
     def name(self) -> str:
         return self.column if self.score is None else f"{self.score.name} of {self.column}"
+
+    @property
+    def as_stored(self) -> bool:
+        return self.score is None
 
     @property
     def lowest(self) -> float:

@@ -127,8 +127,10 @@ def from_bytes(content: bytes, name: str = "the file") -> RUMap:
                 raise TypeError("its format is not a number from 1 on")
             stored = _Reader(opened, max(_ROOM, 64 * len(content)), len(content)).read(_check_meta(meta))
         return _from_file(meta, stored)
+    except UnsupportedError:
+        raise
     except RuvError as problem:
-        if isinstance(problem, UnsupportedError) or problem.do == do:
+        if problem.do == do:
             raise
         raise InputError("The map file is damaged", f"{name}: {problem.what}", "Save the map again") from None
     except _ODD as problem:
@@ -156,13 +158,13 @@ def fingerprint(rumap: RUMap) -> str:
     parts |= {f"column {name}": rumap.columns[name] for name in sorted(rumap.columns)}
     state = hashlib.sha256(b"ruvdecision map 1")
     for name, values in parts.items():
-        texts: list[str] | list[bytes] = list(map(str, values.tolist()))
         if values.dtype.kind in "biuf":
             # One NaN and one zero: the same number must give the same bytes on every machine.
             numbers = np.where(np.isnan(values.astype(np.float64)), np.nan, values.astype(np.float64)) + 0.0
-            texts = [numbers.astype("<f8").tobytes()]
-        for content in (name, *texts):
-            raw = content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
+            contents = [numbers.astype("<f8").tobytes()]
+        else:
+            contents = [str(x).encode("utf-8", "surrogatepass") for x in values.tolist()]
+        for raw in (name.encode("utf-8", "surrogatepass"), *contents):
             # The length in front, so that no two lists of texts run together to the same bytes.
             state.update(len(raw).to_bytes(8, "little") + raw)
     return state.hexdigest()
@@ -297,7 +299,7 @@ def _encode_other(value: object) -> Json:
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufU":
         return {"array": encode(value.tolist()), "dtype": value.dtype.str, "shape": list(value.shape)}
     # The very class, not one that only shares its name: it must come back as what it was.
-    if isinstance(value, masks.Mask) and getattr(masks, type(value).__name__, None) is type(value):
+    if isinstance(value, masks.Mask) and _mask_class(type(value).__name__) is type(value):
         return {"mask": type(value).__name__, "settings": [[k, encode(v)] for k, v in value.settings().items()]}
     raise TypeError(f"{type(value).__name__} cannot be stored as text")
 
@@ -309,11 +311,16 @@ def _decode_other(stored: Stored) -> object:
         # Text is as wide as it is: a width that a file claims could be gigabytes.
         kind = str if "U" in stored["dtype"] else np.dtype(stored["dtype"])
         return np.array(decode(stored["array"]), dtype=kind).reshape(stored["shape"])
-    name = stored["mask"]
-    known = getattr(masks, name, None) if name in dir(masks) else None
-    if not (isinstance(known, type) and issubclass(known, masks.Mask)):
-        raise LookupError(name)
+    known = _mask_class(stored["mask"])
+    if known is None:
+        raise LookupError(stored["mask"])
     return known(**{k: decode(v) for k, v in stored["settings"]})
+
+
+def _mask_class(name: str) -> type[masks.Mask] | None:
+    """A class of masks that the package offers; None if there is none of that name."""
+    known = getattr(masks, name) if name in dir(masks) else None
+    return known if isinstance(known, type) and issubclass(known, masks.Mask) else None
 
 
 def _to_file(rumap: RUMap, created: bool) -> xr.Dataset:

@@ -21,7 +21,7 @@ from ..decide.criteria import Columns, Rule, check_map, directions
 from ..decide.dominance import undominated
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
-from ..maps.show import cut
+from ..maps.show import better, cut
 from ..protocols import Array
 from .axes import spans
 from .labels import Labeller
@@ -261,19 +261,18 @@ def frontier3(
     """
     check_map(rumap)
     if columns is None:
-        known = rumap.attrs.get("better", {})
-        measured = [k for k in (known if isinstance(known, Mapping) else {}) if k in rumap.columns]
+        measured = [k for k in better(rumap) if k in rumap.columns]
         columns = ["risk", "utility", *measured[:1]]
-    better = directions(rumap, columns)
-    if len(better) != 3:
-        raise InputError("plots.frontier3 draws three columns", list(better), 'Write columns=["risk", "IO", "KL"]')
-    values = {k: rumap.column(k).value for k in better}
-    front = undominated(list(values.values()), list(better.values()))
+    ends = directions(rumap, columns)
+    if len(ends) != 3:
+        raise InputError("plots.frontier3 draws three columns", list(ends), 'Write columns=["risk", "IO", "KL"]')
+    values = {k: rumap.column(k).value for k in ends}
+    front = undominated(list(values.values()), list(ends.values()))
     y, x, z = values.values()
     drawn = np.isfinite(x) & np.isfinite(y) & np.isfinite(z)
     if not drawn.any():
         raise nothing("no release has all three finite", "Look at the columns of the map")
-    (down, across, colour), ends = better, better
+    down, across, colour = ends
     with axes_on(style, ax, (8.2, 5.2)) as ax:
         look = look_of(ax)
         rest, best = drawn & ~front, drawn & front

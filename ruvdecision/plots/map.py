@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..analyses.limit import Limit, limit as compute
-from ..checks import check_choice, check_flag, check_number, check_text
+from ..checks import check_choice, check_flag, check_number, check_text, is_flag
 from ..decide import Choice, choose, not_dominated
 from ..decide.criteria import Rule, check_map
 from ..errors import InfeasibleError, InputError
@@ -122,7 +122,7 @@ def rumap(
         check_flag(name, flag, "Say whether it is drawn")
     if title is not None:
         check_text("title", title, "Leave it out, or give a title")
-    if not isinstance(log, (bool, np.bool_)):
+    if not is_flag(log):
         check_choice("log", log, ["auto", "x", "y"])
     if max_risk is not None:
         max_risk = check_number("max_risk", max_risk, infinite=True)

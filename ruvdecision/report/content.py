@@ -20,7 +20,6 @@ from .. import plots
 from ..decide import Choice, choose, explain, not_dominated
 from ..errors import InfeasibleError
 from ..maps.rumap import RUMap
-from ..maps.scores import Column
 from ..maps.show import amount, better, counted, cut, entry, evenly, number, readable, user_columns, value
 from ..maps.storage import fingerprint
 from ..plots.map import Positions
@@ -231,7 +230,7 @@ def _before_and_after(part: Chapter) -> list[ReportBlock]:
     for place, (who, role) in enumerate(zip(ROLES, ("risk", "utility"), strict=True)):
         score = rumap.axis(role).score
         on_map = value(float(rumap.column(role).value[i]), float(rumap.column(role).error[i]), 3)
-        if isinstance(score, Column):
+        if score.column is not None:
             told.append(f"{role.title()}: {score.name} {on_map}.")
         if who in rumap.uncertainties:
             pair = [rumap.typical_error(who, before=True), rumap.typical_error(who)]
@@ -262,7 +261,7 @@ def _conditions(parts: Sequence[Chapter]) -> list[tuple[str, str]]:
         pairs.append(("tried", f"{len(parts)} maps with {size}."))
     modelled = any(part.rumap.uncertainties for part in parts)
     holds = ["The users know what annex A says and no more."] * modelled
-    if any(isinstance(s, Column) for p in parts for s in (p.whole.risk_score, p.whole.utility_score)):
+    if any(s.column is not None for p in parts for s in (p.whole.risk_score, p.whole.utility_score)):
         holds.append("Measures speak of this file, and of an intruder who does what they do.")
     holds.append("The release is made once, as stated, with random numbers that nobody else can draw again.")
     if any(part.rumap.attrs.get("partial") for part in parts):

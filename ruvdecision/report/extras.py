@@ -44,14 +44,13 @@ class Extras:
     seed: bool = False
 
     def __post_init__(self) -> None:
-        kinds: dict[str, tuple[type, str]] = {
-            "sensitivity": (Sensitivity, "Write sensitivity=ruv.sensitivity(...)"),
-            "limit": (Limit, "Write limit=ruv.limit(intruder, scientist)"),
-            "record_risk": (RecordRisk, "Write record_risk=ruv.analyses.record_risk(...)"),
-            "rule": (Mapping, 'Write rule={"confidence": 0.95}'),
+        kinds: dict[str, tuple[object, type, str]] = {
+            "sensitivity": (self.sensitivity, Sensitivity, "Write sensitivity=ruv.sensitivity(...)"),
+            "limit": (self.limit, Limit, "Write limit=ruv.limit(intruder, scientist)"),
+            "record_risk": (self.record_risk, RecordRisk, "Write record_risk=ruv.analyses.record_risk(...)"),
+            "rule": (self.rule, Mapping, 'Write rule={"confidence": 0.95}'),
         }
-        for name, (kind, do) in kinds.items():
-            given = getattr(self, name)
+        for name, (given, kind, do) in kinds.items():
             if given is not None and not isinstance(given, kind):
                 raise InputError(f"{name} must be a {kind.__name__}", type(given).__name__, do)
 

@@ -24,6 +24,8 @@ LOW = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 GREEK = dict(zip(["mu", "sigma", "theta", "tau", "beta", "alpha", "lambda", "phi", "pi"], "μσθτβαλφπ", strict=True))
 #: Matrices with more rows than this are not written out.
 SMALL = 4
+#: What is said of a thing, by its kind.
+Table = dict[type, Callable[..., str | list[str]]]
 
 
 def formulas(user: User | Snooper | Panel, role: str = "intruder") -> list[str]:
@@ -53,11 +55,11 @@ def _uncertainty(user: User) -> list[str]:
     u = "Uᵢ" if each else "U"
     last = []
     if each:
-        how = target.aggregate
-        whole = {"max": "min over i of Uᵢ", "mean": "mean over i of Uᵢ"}.get(how) if isinstance(how, str) else None
-        last = [f"U = {whole or f'the quantile of the Uᵢ at level {number(1 - float(how))}'}"]
+        how: str | float = target.aggregate
+        known: dict[str | float, str] = {"max": "min over i of Uᵢ", "mean": "mean over i of Uᵢ"}
+        last = [f"U = {known.get(how) or f'the quantile of the Uᵢ at level {number(1 - float(how))}'}"]
     if user.plain:
-        closed = _closed(user.loss, _several(user)) if user.actions is None else ""
+        closed = _by_kind(_CLOSED, user.loss, "", _several(user)) if user.actions is None else ""
         return [f"{u} = min over {among} of E[ L(d, θ) | release ]{closed}, averaged over releases", *last]
     over_masks = "the sum over masks λ of P(λ | release) E[ L(d, θ) | release, λ ]"
     inner = "E[ L(d, θ) | release ]" if user.knows_mask else over_masks
@@ -70,7 +72,7 @@ def _uncertainty(user: User) -> list[str]:
 
 def _of_panel(panel: Panel, role: str) -> str:
     how = panel.how(role)
-    unit = "" if panel.unit is None else " / Uₘ before the release" if isinstance(panel.unit, str) else " / unitₘ"
+    unit = "" if panel.unit is None else " / Uₘ before the release" if panel.unit == "before" else " / unitₘ"
     one = f"Uₘ{unit}"
     if how == "worst":
         return f"U = {'min' if role == 'intruder' else 'max'} over members m of {one}"
@@ -86,12 +88,14 @@ def _of_panel(panel: Panel, role: str) -> str:
 def _lines(thing: Belief | Target | Loss, otherwise: str, *several: bool) -> list[str]:
     """What the object itself says, what is known about its kind or the nearest kind above it, or something else."""
     own = getattr(thing, "formula", None)
-    if callable(own) and not isinstance(thing, type):
-        found = own()
-    else:
-        known = next((_FORMULAS[kind] for kind in type(thing).__mro__ if kind in _FORMULAS), None)
-        found = otherwise if known is None else known(thing, *several)
+    found = own() if callable(own) else _by_kind(_FORMULAS, thing, otherwise, *several)
     return [line for line in ([found] if isinstance(found, str) else found) if line]
+
+
+def _by_kind(table: Table, thing: object, otherwise: str, *several: bool) -> str | list[str]:
+    """What a table says about the kind of a thing, or about the nearest kind above it."""
+    known = next((table[kind] for kind in type(thing).__mro__ if kind in table), None)
+    return otherwise if known is None else known(thing, *several)
 
 
 def _several(user: User | Snooper) -> bool:
@@ -189,7 +193,7 @@ def _interval(loss: losses.IntervalScore, several: bool) -> str:
     return _summed(f"u − l + {alpha} (l − {{1}})₊ + {alpha} ({{1}} − u)₊", loss.weights, several) + ", d = (l, u)"
 
 
-_FORMULAS: dict[type, Callable[..., str | list[str]]] = {
+_FORMULAS: Table = {
     NormalBelief: _normal,
     FiniteBelief: _finite,
     TableBelief: _table,
@@ -222,20 +226,20 @@ _FORMULAS: dict[type, Callable[..., str | list[str]]] = {
 }
 
 
-def _closed(loss: Loss, several: bool) -> str:
-    """What the least expected loss is, where it has a name."""
-    if isinstance(loss, losses.Quadratic):
-        weights = np.asarray(loss.weights, dtype=float)
-        if weights.ndim == 0 and not several:
-            return f" = {'' if weights == 1 else number(float(weights)) + ' '}Var(θ | release)"
-        return " = tr(Cov(θ | release))" if weights.ndim == 0 and weights == 1 else " = tr(W Cov(θ | release))"
-    if isinstance(loss, losses.ZeroOne) and not np.any(np.asarray(loss.tolerance)):
-        return " = 1 − max over t of P(θ = t | release)"
-    if isinstance(loss, losses.LogScore):
-        return " = the entropy of θ given the release"
-    if isinstance(loss, losses.KullbackLeibler) and loss.entropy:
-        return " = the entropy of E[ θ | release ]"
-    return ""
+def _variance(loss: losses.Quadratic, several: bool) -> str:
+    weights = np.asarray(loss.weights, dtype=float)
+    if weights.ndim == 0 and not several:
+        return f" = {'' if weights == 1 else number(float(weights)) + ' '}Var(θ | release)"
+    return " = tr(Cov(θ | release))" if weights.ndim == 0 and weights == 1 else " = tr(W Cov(θ | release))"
+
+
+#: What the least expected loss is, where it has a name.
+_CLOSED: Table = {
+    losses.Quadratic: _variance,
+    losses.ZeroOne: lambda x, several: "" if np.any(x.tolerance) else " = 1 − max over t of P(θ = t | release)",
+    losses.LogScore: lambda x, several: " = the entropy of θ given the release",
+    losses.KullbackLeibler: lambda x, several: " = the entropy of E[ θ | release ]" if x.entropy else "",
+}
 
 
 def _summed(one: str, weights: ArrayLike, several: bool) -> str:

@@ -8,7 +8,6 @@ import numpy as np
 
 from ..decide import Choice
 from ..maps.rumap import RUMap
-from ..maps.scores import Column
 from ..maps.show import number, value
 from ..users.panel import Panel
 from ..users.user import Snooper, User
@@ -102,7 +101,7 @@ def _members(rumap: RUMap, who: str, choice: Choice | None) -> list[ReportBlock]
 def _scores(rumap: RUMap) -> list[str]:
     sentences = []
     for axis in (rumap.axis("risk"), rumap.axis("utility")):
-        if isinstance(axis.score, Column):
+        if axis.score.column is not None:
             sentences.append(f"{axis.role.title()}: the column {axis.score.name}.")
             continue
         sentences.append(f"{axis.role.title()}: {axis.score.words(axis.who)}.")

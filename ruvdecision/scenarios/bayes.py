@@ -139,8 +139,8 @@ class RankPosterior:
             raise InputError("release must hold at least one value", "none", "Give the released values")
         object.__setattr__(self, "release", y)
         object.__setattr__(self, "rank", check_integer("rank", self.rank, low=1, high=len(y)))
-        for name in ("variance", "noise_variance"):
-            object.__setattr__(self, name, check_number(name, getattr(self, name), low=0, open_low=True))
+        for name, value in (("variance", self.variance), ("noise_variance", self.noise_variance)):
+            object.__setattr__(self, name, check_number(name, value, low=0, open_low=True))
         object.__setattr__(self, "prior_mean", check_number("prior_mean", self.prior_mean))
         check_prior(self.prior)
 

@@ -26,7 +26,7 @@ from ..numerics.orderstatistics import normal_moments, percentile_rank
 from ..protocols import Array
 from . import bayes, exact, formulas
 from .bayes import Prior
-from .populations import Masked, check_law
+from .populations import Masked, check_law, is_normal
 
 TARGETS = ("typical", "value", "percentile", "maximum", "minimum")
 KNOWLEDGE = ("population", "sample", "record")
@@ -260,19 +260,19 @@ class Curve:
     def _check_population(self, put: Callable[[str, object], None]) -> None:
         if self.noise is not None:
             check_law("noise", self.noise)
-            if _is_normal(self.noise):
+            if is_normal(self.noise):
                 put("noise", None)
         law = self.population
         if law is not None:
             check_law("population", law)
-            for name, value in (("variance", float(law.var())), ("mean", float(law.mean()))):
-                given = getattr(self, name)
+            moments = (("variance", self.variance, float(law.var())), ("mean", self.mean, float(law.mean())))
+            for name, given, value in moments:
                 if given is not None and not np.isclose(given, value, rtol=1e-9, atol=1e-12):
                     raise InputError(
                         f"{name} contradicts population, which has {name} {value:g}", given, f"Leave {name} out"
                     )
                 put(name, value)
-            if _is_normal(law) and self.noise is None:
+            if is_normal(law) and self.noise is None:
                 put("population", None)
         put("variance", check_number("variance", 1.0 if self.variance is None else self.variance, low=0, open_low=True))
         put("mean", check_number("mean", 0.0 if self.mean is None else self.mean))
@@ -331,7 +331,7 @@ class Curve:
             bayes.check_prior(self.prior)
         check_flag("variance_known", self.variance_known, "Write variance_known=False for an unknown variance")
         asked = {"method": "bayes", "target": "percentile", "knowledge": "population", "prior": "flat"}
-        if not self.variance_known and any(getattr(self, name) != value for name, value in asked.items()):
+        if not self.variance_known and any(vars(self)[name] != value for name, value in asked.items()):
             given = ", ".join(f'{name}="{value}"' for name, value in asked.items())
             raise UnsupportedError(f"variance_known=False is available for {given}", self.label, "Leave it out")
 
@@ -339,7 +339,7 @@ class Curve:
         """The arguments that differ from their defaults, without data."""
         given = {}
         for f in dataclasses.fields(self):
-            value = getattr(self, f.name)
+            value = vars(self)[f.name]
             if f.name != "data" and value is not None and (f.default is dataclasses.MISSING or value != f.default):
                 given[f.name] = list(value) if isinstance(value, tuple) else value
         return given
@@ -356,10 +356,6 @@ def check_noise(noise_variance: ArrayLike) -> Array:
 def _reciprocal(value: Array) -> Array:
     with np.errstate(divide="ignore"):
         return np.asarray(1.0 / value)
-
-
-def _is_normal(law: rv_frozen | None) -> bool:
-    return getattr(getattr(law, "dist", None), "name", "") == "norm"
 
 
 def _ordinal(k: int) -> str:

@@ -28,6 +28,11 @@ _INNER, _INNER_WEIGHTS = gauss_legendre(6)
 _OUTER, _OUTER_WEIGHTS = gauss_legendre(10)
 
 
+def is_normal(law: rv_frozen) -> bool:
+    """Whether a frozen law of scipy.stats is a normal one."""
+    return getattr(getattr(law, "dist", None), "name", "") == "norm"
+
+
 def check_law(name: str, law: rv_frozen) -> rv_frozen:
     """Return a frozen continuous scipy.stats law with a finite variance."""
     if not all(hasattr(law, f) for f in ("cdf", "sf", "pdf", "ppf", "isf", "support")):
@@ -267,7 +272,7 @@ class _Noise:
 
     @property
     def normal(self) -> bool:
-        return getattr(getattr(self.law, "dist", None), "name", "") == "norm"
+        return is_normal(self.law)
 
     def cdf(self, e: Array) -> Array:
         # scipy's argument checks cost more than the normal function itself.

@@ -179,7 +179,7 @@ class MaskPrior:
         return f"its variance is log-uniform from {low} to {high}"
 
     def __repr__(self) -> str:
-        shown = [f"{n}={show_number(v)}" for n in self.__dataclass_fields__ if (v := getattr(self, n)) is not None]
+        shown = [f"{name}={show_number(value)}" for name, value in vars(self).items() if value is not None]
         return f"MaskPrior({', '.join(shown)})"
 
 

@@ -300,10 +300,26 @@ class Panel:
         """The same panel with every user changed."""
         return dataclasses.replace(self, members=tuple(member.replace(change) for member in self.members))
 
+    @property
+    def unit_words(self) -> str:
+        """What U is measured in."""
+        if self.unit == "before":
+            return "shares of U before the release"
+        if self.unit is not None or callable(self.combine):
+            return "a unit of its own"
+        return self.members[0].unit_words
+
+    @property
+    def error_scale(self) -> tuple[float, float] | None:
+        """Weight and power that make a typical error of U, where all members share them; else None."""
+        found = {member.error_scale for member in self.members}
+        plain = self.unit is None and not callable(self.combine)
+        return found.pop() if len(found) == 1 and plain else None
+
     def _check_units(self) -> None:
         kinds: dict[str, str] = {}
         for name, member in zip(self.names, self.members, strict=True):
-            kinds.setdefault(_unit_of(member), name)
+            kinds.setdefault(member.unit_words, name)
         if len(kinds) > 1:
             raise InputError(
                 "The members' losses are in different units, so that no U of one can be compared with one of another",
@@ -339,27 +355,6 @@ def vary_user(user: User | Snooper, **settings: Any) -> User | Snooper:
         # Index knowledge goes with the target: the row of another record is another row.
         mine = {"estimator": "row", **mine}
     return dataclasses.replace(user, belief=belief, **mine)
-
-
-def _unit_of(member: Role) -> str:
-    """What a member's U is measured in."""
-    if isinstance(member, Panel):
-        if member.unit == "before":
-            return "shares of U before the release"
-        if member.unit is not None or callable(member.combine):
-            return "a unit of its own"
-        return _unit_of(member.members[0])
-    return getattr(member.loss, "unit", f"the loss {type(member.loss).__name__}")
-
-
-def error_scale(role: Role) -> tuple[float, float] | None:
-    """Weight and power that make a typical error of a role's U (`BayesLoss.error_scale`); None if there is no one."""
-    if isinstance(role, Panel):
-        found = {error_scale(member) for member in role.members}
-        plain = role.unit is None and not callable(role.combine)
-        return found.pop() if len(found) == 1 and plain else None
-    scale: tuple[float, float] | None = getattr(role.loss, "error_scale", None)
-    return scale
 
 
 def _names(members: Sequence[Role], given: Sequence[str] | None) -> tuple[str, ...]:

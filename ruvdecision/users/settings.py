@@ -56,17 +56,17 @@ def with_setting(thing: Any, path: Sequence[str], value: object, whole: str) -> 
     else:
         what = f"{whole} names a part that {type(thing).__name__} does not have"
         raise InputError(what, head, suggest(head, [str(name) for name in known]))
-    if isinstance(thing, Mapping):
-        return known | {head: new}
-    if isinstance(thing, (list, tuple)):
-        made = [*thing[: int(head)], new, *thing[int(head) + 1 :]]
-        return made if isinstance(thing, list) else tuple(made)
     return remade(thing, {head: new})
 
 
-def remade(thing: Any, changes: Mapping[str, object]) -> Any:
+def remade(thing: Any, changes: dict[str, Any]) -> Any:
     """The same thing with other settings; one whose settings are no fields says how (``adjusted``)."""
-    return thing.adjusted(**changes) if hasattr(thing, "adjusted") else dataclasses.replace(thing, **changes)
+    if hasattr(thing, "adjusted"):
+        return thing.adjusted(**changes)
+    if dataclasses.is_dataclass(type(thing)):
+        return dataclasses.replace(thing, **changes)
+    settings = settings_of(thing) | changes
+    return settings if isinstance(thing, Mapping) else (list if isinstance(thing, list) else tuple)(settings.values())
 
 
 def setting_at(thing: object, path: Sequence[str]) -> Any:

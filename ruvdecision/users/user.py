@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 from numpy.typing import ArrayLike
 
 from ..checks import as_float_array, check_choice, check_fields, check_finite, check_flag, check_text, checked
 from ..errors import InputError, kind_of
 from ..losses import Quadratic, as_loss
+from ..losses.base import manners
 from ..masks.base import Mask, check_mask
 from ..protocols import Array, Belief, Loss
 from ..targets import BaseTarget, Kind, is_target
@@ -36,8 +37,21 @@ class SingleUser:
         """Whether the belief is the agency's and the mask is known; nobody asks that of a rule."""
         return True
 
+    loss: Any
+    members: ClassVar[tuple[()]] = ()
+    """Users within this one: none."""
     knows: Mask | None = None
     """What is already known; a rule looks at the release alone."""
+
+    @property
+    def unit_words(self) -> str:
+        """What U is measured in."""
+        return str(getattr(self.loss, "unit", f"the loss {type(self.loss).__name__}"))
+
+    @property
+    def error_scale(self) -> tuple[float, float] | None:
+        """Weight and power that make a typical error of U (`BayesLoss.error_scale`); None if there is no one."""
+        return manners(self.loss).error_scale
 
     def replace(self, change: Callable[[Self], Self]) -> Self:
         """The user, changed."""
@@ -135,7 +149,7 @@ class User(SingleUser):
         if self.truth is not None:
             _check_belief("truth must be a belief, the agency's", self.truth)
             _check_target(self.truth, self.target)
-            sizes = [_size_of(belief) for belief in (self.belief, self.truth)]
+            sizes = [size_of(belief) for belief in (self.belief, self.truth)]
             if None not in sizes and sizes[0] != sizes[1]:
                 what = "The user's belief and the truth must have the same number of records"
                 raise InputError(what, f"{sizes[0]} and {sizes[1]}", "Both are about one file: set records= alike")
@@ -282,7 +296,7 @@ def _check_target(belief: Belief, target: BaseTarget) -> None:
             check(part)
 
 
-def _size_of(belief: Belief) -> int | None:
+def size_of(belief: Belief) -> int | None:
     """How many records a belief is about, None if only the data can tell."""
     try:
         return int(belief.records)

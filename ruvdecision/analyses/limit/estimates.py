@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...losses import Absolute, Huber, KullbackLeibler, Linex, LogScore, Pinball, Power, Quadratic, ZeroOne
-from ...losses.base import BayesLoss
+from ...losses import Absolute, Huber, KullbackLeibler, Linex, LogScore, Pinball, Power, ZeroOne
+from ...losses.base import BayesLoss, manners
 from ...posteriors import Finite
 from ...posteriors.base import as_weight_matrix
 from ...protocols import Array, Loss
@@ -49,7 +49,7 @@ class UserOverFiles:
     @property
     def squared(self) -> bool:
         """Whether the user pays the squared error of any estimate."""
-        return isinstance(self.user.loss, Quadratic) and self.user.actions is None
+        return manners(self.user.loss).second_order and self.user.actions is None
 
     @property
     def lists(self) -> bool:

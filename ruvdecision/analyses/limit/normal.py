@@ -25,7 +25,7 @@ from scipy.linalg import block_diag
 from ...beliefs.normal import NormalBelief
 from ...engines.normal.forms import all_records, form_of
 from ...errors import UnsupportedError
-from ...losses import Quadratic
+from ...losses.base import manners
 from ...masks.base import Mask
 from ...masks.mechanism import Apart, Combine
 from ...numerics.semidefinite import parallel, root, shares
@@ -176,7 +176,7 @@ def normal_users(intruder: User, scientist: User, statistic: str) -> NormalTwoUs
         matrix = form.matrix
         slope = matrix @ np.concatenate([base.slope(t) for t in form.terms])
         residual = matrix @ np.block([[base.residual(p, q) for q in form.terms] for p in form.terms]) @ matrix.T
-        squared = isinstance(user.loss, Quadratic)
+        squared = manners(user.loss).second_order
         weights = _weights(user, k, len(matrix), form.number) if squared else None
         found.append(TargetGivenFile(slope, residual, form.number, weights))
     return NormalTwoUsers(followed, base.root, base.inverse, found[0], found[1])

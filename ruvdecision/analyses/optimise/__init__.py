@@ -12,10 +12,11 @@ from ...checks import as_seed_sequence, check_choice, check_integer, check_numbe
 from ...decide.probability import cumulative
 from ...engines.base import Progress, part_of
 from ...errors import InfeasibleError, InputError
-from ...evaluate import Role, Setting, check_setting
+from ...evaluate import Setting, check_setting
 from ...maps.rumap import RUMap
 from ...masks.base import Mask
 from ...running.progress import Bar
+from ...users.panel import Role
 from .families import FamilyLike, MaskFamily, as_families
 from .objective import Candidate, MapEvaluator, Objective, as_evaluator
 from .optimum import Contender, Optimum

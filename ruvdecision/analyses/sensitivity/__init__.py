@@ -21,9 +21,9 @@ from ...checks import check_flag, check_number, suggest
 from ...decide import Choice, choose
 from ...decide.criteria import Rule, check_criterion
 from ...errors import InfeasibleError, InputError
-from ...evaluate import Role
 from ...maps.rumap import RUMap
 from ...running.progress import Bar
+from ...users.panel import Role
 from .result import Sensitivity, Variation
 from .varying import Varied, Vary, as_factors, as_study
 

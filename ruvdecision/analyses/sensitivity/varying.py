@@ -6,19 +6,21 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from ...checks import check_text, is_single, suggest
+from ...checks import check_text, is_single, plain_value, suggest
 from ...errors import InputError, kind_of
-from ...evaluate import Role, Setting, check_setting, evaluate
+from ...evaluate import Setting, check_setting, evaluate
 from ...maps.columns import tell_apart
+from ...maps.joining import named_maps
 from ...maps.rumap import RUMap
 from ...masks.base import Mask
 from ...measure import measure
 from ...measures.battery import panel
 from ...measures.comparison import check_measures, read
+from ...users.panel import Role
 from ...users.settings import has_setting, setting_at, with_setting
 
 Options = dict[str, Any]
@@ -56,7 +58,7 @@ def as_factors(vary: Vary) -> dict[str, Varied]:
         else:
             if is_single(given):
                 raise InputError(f"vary[{name!r}] must list values", given, f"Write [{given!r}], or more of them")
-            values = [v.item() if isinstance(v, np.generic) else v for v in given]
+            values = [plain_value(v) for v in given]
             labels = [_label(name, v, i) for i, v in enumerate(values)]
         if not values:
             raise InputError(f"vary[{name!r}] lists no value", given, "List at least one")
@@ -64,17 +66,32 @@ def as_factors(vary: Vary) -> dict[str, Varied]:
     return factors
 
 
+@runtime_checkable
+class Loaded(Protocol):
+    """A study that was loaded from its file (`studies.Study`)."""
+
+    function: Callable[..., object]
+    max_risk: float | None
+
+    def run(self, **settings: Any) -> Any: ...
+
+
 class FunctionStudy:
     """A function of keyword settings that gives a map, or a loaded study."""
 
+    max_risk: float | None = None
+
     def __init__(self, study: Any, settings: Mapping[str, object], name: str | None) -> None:
-        if not callable(study) and not (hasattr(study, "run") and hasattr(study, "function")):
+        self.settings, self.name = settings, name
+        function: Callable[..., object]
+        if isinstance(study, Loaded):
+            function, self.max_risk = study.function, study.max_risk
+            self.call: Callable[..., object] = lambda **given: study.run(**given).maps
+        elif callable(study):
+            function = self.call = study
+        else:
             what = "sensitivity needs a study, a function that gives a map, or masks"
             raise InputError(what, kind_of(study), "Write sensitivity(study, vary={...})")
-        self.settings, self.name = settings, name
-        function: Callable[..., object] = getattr(study, "function", study)
-        self.call = (lambda **given: study.run(**given).maps) if hasattr(study, "run") else function
-        self.max_risk: float | None = getattr(study, "max_risk", None)
         try:
             parameters = list(inspect.signature(function).parameters.values())
         except (TypeError, ValueError):
@@ -96,14 +113,13 @@ class FunctionStudy:
 
     def run(self, changes: Mapping[str, object]) -> RUMap:
         """The map with changed settings."""
-        found: Any = self.call(**{**self.settings, **changes})
+        found = self.call(**{**self.settings, **changes})
         if isinstance(found, RUMap):
             return found
-        if isinstance(found, (list, tuple)):
-            found = {f"map{i}": m for i, m in enumerate(found, start=1)}
-        if not isinstance(found, Mapping) or not all(isinstance(m, RUMap) for m in found.values()) or not found:
+        given = named_maps(found)
+        maps = {name: item for name, item in given.items() if isinstance(item, RUMap)}
+        if not maps or len(maps) < len(given):
             raise InputError("The study must give a map", type(found).__name__, "End it with return ruv.evaluate(...)")
-        maps: dict[str, RUMap] = {str(k): m for k, m in found.items()}
         name = next(iter(maps)) if self.name is None else self.name
         if self.name is None and len(maps) > 1:
             raise InputError("The study gives several maps", list(maps), f"Say which one: name={name!r}")
