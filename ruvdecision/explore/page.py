@@ -38,6 +38,8 @@ LOOK, CHOICE, MAP = 1, 2, 3
 PACE, STEPS = 350, 24
 #: Rows of the table, beside those that have a mark.
 EXCERPT = 8
+MARKS = "Dashed: before the release. Filled: after it. Line: best estimate. Diamond: the truth of the example."
+"""What the marks of the posteriors are."""
 FILE = "file"
 """The name of the topic that is a file of one's own."""
 # matplotlib's settings are global, so only one picture is drawn at a time.
@@ -448,7 +450,7 @@ class Page:
         ]
         self.believing = pn.Column(
             heading("What both users believe"), *([] if self.static else [self.example, self.sample]),
-            pn.FlexBox(*sheets, **stretch), legend_of_beliefs(), **stretch,
+            pn.FlexBox(*sheets, **stretch), pane(f'<p class="quiet">{MARKS}</p>'), **stretch,
         )  # fmt: skip
         looking = [] if self.static else [pn.FlexBox(self.to_chosen, self.to_own), self.walk]
         parts = [
@@ -533,12 +535,6 @@ def legend(drawing: MapDrawing, part: Chapter, built: Built) -> str:
     notes = "".join(f"<li>{safe(n)}</li>" for n in (*built.notes, *(f"{r.capitalize()}." for r in drawing.remarks)))
     words = f'<p class="hidden">{safe(in_words(part)) if part.drawable else ""}</p>'
     return f'{words}<p class="legend">{" ".join(marks)}</p><ul class="quiet">{notes}</ul>'
-
-
-def legend_of_beliefs() -> pn.pane.HTML:
-    """What the marks of the posteriors are."""
-    text = "Dashed: before the release. Filled: after it. Line: best estimate. Diamond: the truth of the example."
-    return pane(f'<p class="quiet">{text}</p>')
 
 
 def looked_at(built: Built, row: int | None, look: str) -> str:

@@ -33,6 +33,8 @@ class BayesLoss:
     least expected loss over the list, never smaller than the free one; of equally good ones the lowest is given.
     """
 
+    words = ""
+    """The loss in words, its settings in braces: ``"Huber's loss with delta {0.delta:.10g}"``."""
     location_free = True
     separable = False
     """True if the loss of several records is the sum of their losses."""
@@ -101,8 +103,8 @@ class BayesLoss:
         return posterior.expect(lambda theta: self.cost(estimate, theta, vector), at=estimate)
 
     def phrase(self) -> str:
-        """The loss in words, for reports."""
-        raise NotImplementedError
+        """The loss in words, for reports: `words` with the settings in them, unless a loss says it in its own way."""
+        return self.words.format(self) or f"the loss {type(self).__name__}"
 
     # -- what a loss gives -----------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ class Quadratic(BayesLoss):
     array(2.)
     """
 
+    words = "the squared error"
     unit = "squared units"
     error_power = 0.5
     separable = True
@@ -68,9 +69,6 @@ class Quadratic(BayesLoss):
     def table(self, posterior: Posterior, actions: Array) -> Array:
         return posterior.quadratic(self.weights).value + self.cost(actions, posterior.mean(), bool(posterior.event))
 
-    def phrase(self) -> str:
-        return "the squared error"
-
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Absolute(Componentwise):
@@ -85,6 +83,7 @@ class Absolute(Componentwise):
     np.float64(1.3)
     """
 
+    words = "the absolute error"
     unit = "units"
     error_power = 1.0
     weights: Weights = checked(1.0, check_weights)
@@ -97,9 +96,6 @@ class Absolute(Componentwise):
 
     def best(self, posterior: Posterior) -> Array:
         return posterior.quantile(0.5)
-
-    def phrase(self) -> str:
-        return "the absolute error"
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -115,6 +111,7 @@ class Power(Componentwise):
         Greater than zero; 1 is `Absolute`, 2 is `Quadratic`.
     """
 
+    words = "the error to the power {0.p:.10g}"
     p: float = checked(MISSING, check_number, low=0.0, open_low=True)
     weights: Weights = checked(1.0, check_weights)
 
@@ -143,9 +140,6 @@ class Power(Componentwise):
             return convex_point(posterior, lambda e: -posterior.power(e, self.p - 1, signed=True).value)
         return least_point(posterior, lambda e: posterior.power(e, self.p).value, atoms=True)
 
-    def phrase(self) -> str:
-        return f"the error to the power {show(self.p)}"
-
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Huber(Componentwise):
@@ -154,6 +148,7 @@ class Huber(Componentwise):
     Closed form for normals, FORMULAS section 1. Where several estimates are equally good the lowest is given.
     """
 
+    words = "Huber's loss with delta {0.delta:.10g}"
     unit = "squared units"
     delta: float = checked(1.0, check_number, low=0.0, open_low=True)
     weights: Weights = checked(1.0, check_weights)
@@ -175,9 +170,6 @@ class Huber(Componentwise):
 
         return convex_point(posterior, slope, flat=1e-13 * delta)
 
-    def phrase(self) -> str:
-        return f"Huber's loss with delta {show(self.delta)}"
-
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Pinball(Componentwise):
@@ -186,6 +178,7 @@ class Pinball(Componentwise):
     The estimate is the q-quantile; U = s phi(z_q) for a normal.
     """
 
+    words = "the pinball loss at {0.q:.10g}"
     unit = "units"
     q: float = checked(MISSING, check_number, low=0.0, high=1.0, open_low=True, open_high=True)
     weights: Weights = checked(1.0, check_weights)
@@ -200,9 +193,6 @@ class Pinball(Componentwise):
 
     def best(self, posterior: Posterior) -> Array:
         return posterior.quantile(self.q)
-
-    def phrase(self) -> str:
-        return f"the pinball loss at {show(self.q)}"
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

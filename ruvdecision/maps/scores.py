@@ -54,6 +54,8 @@ class Score:
     """
 
     name: ClassVar[str] = ""
+    said: ClassVar[str] = "{name} of the {who}'s expected loss"
+    """What it is, in words; ``who`` is the user's name."""
     column: ClassVar[str | None] = None
     """The column of the map that it is read from; a function of a user's U has none."""
     as_stored: ClassVar[bool] = False
@@ -112,7 +114,7 @@ class Score:
 
     def words(self, who: str) -> str:
         """The score in words for an axis; ``who`` is the user's name."""
-        return f"{self.name} of the {who}'s expected loss"
+        return self.said.format(name=self.name, who=who)
 
     def check_axis(self, axis: Axis) -> None:
         """Raise an `InputError` if the score is not a decreasing function on the axis of a map."""
@@ -155,6 +157,7 @@ class Reciprocal(Score):
     """
 
     name: ClassVar[str] = "reciprocal"
+    said: ClassVar[str] = "1 / expected loss of the {who}"
     lowest: ClassVar[float] = 0.0
 
     def value(self, u: Array, before: Array) -> Array:
@@ -172,9 +175,6 @@ class Reciprocal(Score):
     def check(self, u: Array, before: ArrayLike | None, role: str) -> None:
         self._needs_positive(u, role)
 
-    def words(self, who: str) -> str:
-        return f"1 / expected loss of the {who}"
-
 
 @dataclass(frozen=True)
 class RelativeGain(Score):
@@ -185,6 +185,7 @@ class RelativeGain(Score):
     """
 
     name: ClassVar[str] = "relative_gain"
+    said: ClassVar[str] = "share of the {who}'s expected loss that the release removes"
     has_zero: ClassVar[bool] = False
     relative: ClassVar[bool] = True
     highest: ClassVar[float] = 1.0
@@ -209,9 +210,6 @@ class RelativeGain(Score):
     def scale(self, before: ArrayLike | None = None) -> float:
         return 1.0
 
-    def words(self, who: str) -> str:
-        return f"share of the {who}'s expected loss that the release removes"
-
 
 @dataclass(frozen=True)
 class Gain(Score):
@@ -222,6 +220,7 @@ class Gain(Score):
     """
 
     name: ClassVar[str] = "gain"
+    said: ClassVar[str] = "fall in the {who}'s expected loss"
     has_zero: ClassVar[bool] = False
     relative: ClassVar[bool] = True
 
@@ -237,9 +236,6 @@ class Gain(Score):
     def scale(self, before: ArrayLike | None = None) -> float:
         return float(np.max(np.abs(self._reference(before))))
 
-    def words(self, who: str) -> str:
-        return f"fall in the {who}'s expected loss"
-
 
 @dataclass(frozen=True)
 class NegativeLog(Score):
@@ -250,6 +246,7 @@ class NegativeLog(Score):
     """
 
     name: ClassVar[str] = "negative_log"
+    said: ClassVar[str] = "−log expected loss of the {who}"
     has_zero: ClassVar[bool] = False
 
     def value(self, u: Array, before: Array) -> Array:
@@ -268,9 +265,6 @@ class NegativeLog(Score):
     def scale(self, before: ArrayLike | None = None) -> float:
         return 1.0
 
-    def words(self, who: str) -> str:
-        return f"−log expected loss of the {who}"
-
 
 @dataclass(frozen=True)
 class Negative(Score):
@@ -281,6 +275,7 @@ class Negative(Score):
     """
 
     name: ClassVar[str] = "negative"
+    said: ClassVar[str] = "minus expected loss of the {who}"
     has_zero: ClassVar[bool] = False
 
     def value(self, u: Array, before: Array) -> Array:
@@ -291,9 +286,6 @@ class Negative(Score):
 
     def inverse(self, value: float, before: ArrayLike | None = None) -> float:
         return -float(value)
-
-    def words(self, who: str) -> str:
-        return f"minus expected loss of the {who}"
 
 
 @dataclass(frozen=True)
@@ -317,6 +309,7 @@ class Decreasing(Score):
     ('1 / (1 + U)', 0.5)
     """
 
+    said: ClassVar[str] = "{name}, U = expected loss of the {who}"
     function: Callable[..., object]
     label: str | None = None
 
@@ -366,9 +359,6 @@ class Decreasing(Score):
             named = "" if self.name == "function of U" else f" {self.name}"
             check_decreasing(self, known, f"{role} function{named}")
 
-    def words(self, who: str) -> str:
-        return f"{self.name}, U = expected loss of the {who}"
-
 
 @dataclass(frozen=True)
 class Tabulated(Score):
@@ -377,6 +367,7 @@ class Tabulated(Score):
     Between two stored values it is interpolated; outside them it is not known (NaN).
     """
 
+    said: ClassVar[str] = "{name}, U = expected loss of the {who}"
     tabulated: ClassVar[bool] = True
     label: str
     u: tuple[float, ...] = field(repr=False)
@@ -405,9 +396,6 @@ class Tabulated(Score):
             what = f"{self.name} was read from a file and is not known at every U of this map"
             do = f"Give the function again, {role}=..."
             raise InputError(what, f"U from {np.nanmin(u):g} to {np.nanmax(u):g}", do)
-
-    def words(self, who: str) -> str:
-        return f"{self.name}, U = expected loss of the {who}"
 
     def _look_up(self, u: Array, values: Sequence[float]) -> Array:
         nodes, table = np.asarray(self.u), np.asarray(values)

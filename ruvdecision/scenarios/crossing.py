@@ -180,14 +180,9 @@ def _as_curves(curves: Any) -> list[Curve]:
             what, do = "This map does not carry its curves", "Pass the curves: scenarios.curves(...)"
             raise InputError(what, "a map with data or with a population of its own, or not of additive_noise", do)
         entries: list[dict[str, Any]] = json.loads(stored)
-        return [Curve(**{**entry, "prior": _as_prior(entry.get("prior", "flat"))}) for entry in entries]
+        return [Curve(**entry) for entry in entries]
     if isinstance(curves, Curve):
         return [curves]
     if not isinstance(curves, Sequence) or not all(isinstance(c, Curve) for c in curves):
         raise InputError("Curves are needed", curves, "Use scenarios.curves(...) or a map from additive_noise")
     return list(curves)
-
-
-def _as_prior(stored: Any) -> Any:
-    # JSON turns ("normal", 4.0) into a list.
-    return tuple(stored) if isinstance(stored, list) else stored

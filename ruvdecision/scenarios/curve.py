@@ -320,15 +320,10 @@ class Curve:
             if self.n < 2:
                 what = "The paper's constants for extremes need at least two records"
                 raise InputError(what, self.n, 'Use method="exact"')
-        if self.method == "bayes":
-            put("prior", bayes.check_prior(self.prior))
-            if not self.normal:
-                what = "The Bayes snooper has a closed form for normal records and noise only"
-                raise UnsupportedError(what, str(self.population), 'Use method="exact", or a normal population')
-        elif self.scientist == "mean" and not isinstance(self.prior, str):
-            put("prior", bayes.check_prior(self.prior))  # the informed scientist's
-        else:
-            bayes.check_prior(self.prior)
+        put("prior", bayes.check_prior(self.prior))
+        if self.method == "bayes" and not self.normal:
+            what = "The Bayes snooper has a closed form for normal records and noise only"
+            raise UnsupportedError(what, str(self.population), 'Use method="exact", or a normal population')
         check_flag("variance_known", self.variance_known, "Write variance_known=False for an unknown variance")
         asked = {"method": "bayes", "target": "percentile", "knowledge": "population", "prior": "flat"}
         if not self.variance_known and any(vars(self)[name] != value for name, value in asked.items()):

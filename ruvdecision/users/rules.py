@@ -61,6 +61,8 @@ class Released:
 class Rule:
     """Base of all rules."""
 
+    said: ClassVar[str] = "a rule of their own"
+    """What is taken, in words."""
     averages: ClassVar[bool] = False
     """Whether it is the mean of what is released."""
     as_released: ClassVar[bool] = False
@@ -102,7 +104,8 @@ class Rule:
         return None if self.weights(np.ones((n, k), dtype=bool)) is None else self
 
     def describe(self) -> str:
-        raise NotImplementedError
+        """What is taken, in words."""
+        return self.said
 
     def __call__(self, release: Data) -> float | Array:
         """The estimate from one release of any kind: a number, or a vector for several variables."""
@@ -119,6 +122,7 @@ class Mean(Rule):
     3.0
     """
 
+    said: ClassVar[str] = "the mean of the release"
     averages: ClassVar[bool] = True
 
     def of(self, values: Array) -> Array:
@@ -132,9 +136,6 @@ class Mean(Rule):
     def weights(self, present: NDArray[np.bool_]) -> Array:
         count = present.sum(axis=0)
         return np.where(present, 1.0 / np.maximum(count, 1), 0.0)
-
-    def describe(self) -> str:
-        return "the mean of the release"
 
 
 @dataclass(frozen=True)
@@ -238,6 +239,8 @@ class Median(Rule):
     4.0
     """
 
+    said: ClassVar[str] = "the median of the release"
+
     def of(self, values: Array) -> Array:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # where nothing was released there is no median
@@ -249,9 +252,6 @@ class Median(Rule):
     def estimates(self, released: Released, vector: bool) -> Array:
         n = released.n
         return (released.ranked((n + 1) // 2) + released.ranked(n // 2 + 1)) / 2
-
-    def describe(self) -> str:
-        return "the median of the release"
 
 
 @dataclass(frozen=True)
@@ -269,6 +269,7 @@ class WeightedSum(Rule):
     2.5
     """
 
+    said: ClassVar[str] = "a weighted sum of the release"
     coefficients: Sequence[float] | Array
     offset: float = 0.0
 
@@ -296,9 +297,6 @@ class WeightedSum(Rule):
             what = f"The rule needs one coefficient for each of the {n} rows"
             raise InputError(what, len(self.coefficients), "Give one weight per row")
         return np.asarray(self.coefficients)
-
-    def describe(self) -> str:
-        return "a weighted sum of the release"
 
 
 @dataclass(frozen=True)
@@ -351,7 +349,7 @@ class Custom(Rule):
 
     def describe(self) -> str:
         name = str(getattr(self.function, "__name__", type(self.function).__name__))
-        return "a rule of their own" if name == "<lambda>" else f"the rule {name}"
+        return self.said if name == "<lambda>" else f"the rule {name}"
 
 
 NAMED = {
