@@ -20,7 +20,7 @@ from ..maps.scores import Column, Score
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+    from matplotlib.figure import Figure
 
 Style = dict[str, Any]
 """Arguments of matplotlib that say how something looks."""
