@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import as_float_array, suggest
+from ..checks import as_float_array, name_of, suggest
 from ..errors import InputError
 from ..numerics.monotone import apply_function, check_decreasing, solve_decreasing
 from ..protocols import Array, Value
@@ -319,8 +319,7 @@ class Decreasing(Score):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        own = str(getattr(self.function, "__name__", type(self.function).__name__))
-        return self.label or ("function of U" if own == "<lambda>" else own)
+        return self.label or name_of(self.function) or "function of U"
 
     def value(self, u: Array, before: Array) -> Array:
         result = np.full(u.shape, np.nan)

@@ -16,6 +16,7 @@ from ..errors import InputError, RuvError, kind_of
 from ..evaluate import check_masks, posterior
 from ..masks import Suppress
 from ..masks.base import Mask
+from ..posteriors import Drawn
 from ..protocols import Array, Engine, Posterior
 from ..running.replication import replicate_seeds
 from ..users.user import User
@@ -178,15 +179,14 @@ def _shape(law: Posterior) -> tuple[Array, Array, str]:
     if law.support is not None:
         x = np.unique(np.asarray(law.support, dtype=float))
         return x, np.exp(np.asarray(law.log_density(x), dtype=float)), "bars"
-    draws = getattr(law, "draws", None)
-    if draws is not None:
+    if isinstance(law, Drawn):
         import scipy.stats
 
-        x, y = np.unique(draws, return_counts=True)
-        if len(x) <= min(60, len(draws) // 10):
-            return x.astype(float), y / len(draws), "bars"
+        x, y = np.unique(law.draws, return_counts=True)
+        if len(x) <= min(60, len(law.draws) // 10):
+            return x.astype(float), y / len(law.draws), "bars"
         x = np.linspace(float(law.quantile(0.001)), float(law.quantile(0.999)), POINTS)
-        smooth = scipy.stats.gaussian_kde(np.asarray(draws, dtype=float), weights=getattr(law, "weights", None))
+        smooth = scipy.stats.gaussian_kde(np.asarray(law.draws, dtype=float), weights=law.weights)
         return x, smooth(x), "curve"
     low, high = (float(law.quantile(q)) for q in (0.001, 0.999))
     x = np.linspace(low, high, POINTS)

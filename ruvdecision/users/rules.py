@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import Data, as_float_array, check_finite, check_index, check_integer, check_number, suggest
+from ..checks import Data, as_float_array, check_finite, check_index, check_integer, check_number, name_of, suggest
 from ..errors import InputError, failure
 from ..masks.frame import Frame
 from ..protocols import Array
@@ -348,8 +348,8 @@ class Custom(Rule):
         return WeightedSum(coefficients, float(offset)) if np.all(np.abs(found[n + 1 :] - linear) <= room) else None
 
     def describe(self) -> str:
-        name = str(getattr(self.function, "__name__", type(self.function).__name__))
-        return self.said if name == "<lambda>" else f"the rule {name}"
+        name = name_of(self.function)
+        return f"the rule {name}" if name else self.said
 
 
 NAMED = {
