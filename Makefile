@@ -18,7 +18,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export MPLBACKEND ?= Agg
 
-# Which tests: the quick ones; the slow ones too when CI=true. The long campaigns run with `make test-long` alone.
+# Which tests: the quick ones; the slow ones too when CI=true. The long ones run with `make test-long` alone.
 SELECT := -m "$(if $(filter true,$(CI)),not long,not slow and not long)"
 # Where: everywhere, or some folders and files of tests/.
 TESTS ?=

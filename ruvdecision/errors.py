@@ -112,18 +112,18 @@ def failure(error: BaseException) -> str:
     return f"{type(error).__name__}{place}"
 
 
-def said(error: BaseException) -> str:
+def printable(error: BaseException) -> str:
     """What may be printed of an error: ours and those about code and files with their text, others by their kind.
 
-    >>> said(ModuleNotFoundError("No module named 'x'")), said(ValueError("could not convert 'Zebulon Quixby'"))
+    >>> printable(ModuleNotFoundError("No module named 'x'")), printable(ValueError("no number: 'Zebulon Quixby'"))
     ("ModuleNotFoundError: No module named 'x'", 'ValueError')
     """
     text = _text(error) if isinstance(error, (RuvError, *ABOUT_CODE)) else ""
     return type(error).__name__ + (f": {text}" if text else "")
 
 
-def traced(error: BaseException) -> str:
-    """A traceback for a terminal or a log: where it happened, with all causes, and of each error what `said` tells."""
+def safe_traceback(error: BaseException) -> str:
+    """A traceback for a terminal or a log: where it happened, with all causes, and of each what `printable` tells."""
     met, parts = set(), []
     one: BaseException | None = error
     while one is not None and id(one) not in met:
@@ -131,7 +131,7 @@ def traced(error: BaseException) -> str:
         whole = isinstance(one, (RuvError, *ABOUT_CODE)) or not _text(one)
         left_out = "" if whole else " (its text is left out: it may quote data)"
         trace = "".join(traceback.format_tb(one.__traceback__))
-        parts.append(f"Traceback (most recent call last):\n{trace}{said(one)}{left_out}\n")
+        parts.append(f"Traceback (most recent call last):\n{trace}{printable(one)}{left_out}\n")
         one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
     return "\nwhich led to\n\n".join(reversed(parts))
 

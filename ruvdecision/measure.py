@@ -15,7 +15,7 @@ import numpy as np
 from .checks import Data, Seed, check_flag, check_integer, suggest
 from .errors import InputError
 from .evaluate import check_masks
-from .maps.columns import Labels, tell_apart
+from .maps.columns import Labels, number_duplicates
 from .maps.rumap import Provenance, RUMap
 from .maps.scores import Column
 from .masks.base import Mask
@@ -60,7 +60,7 @@ def measure(
         of data sets is one release of several imputed copies; measures are averaged over them.
     measures : list of measures, "risk", "utility" or "all", optional
         Each gives a column under its name, and its standard error under ``<name>_error``. Unless they are named: record
-        linkage (and for releases with other numbers of rows, replicated uniques) and `GeneralUtility`. A word runs
+        linkage and replicated uniques (for releases with any number of rows) and `GeneralUtility`. A word runs
         every measure of that role that suits the data; the map's notes say what was left out, and why.
     replicates : int, default 1
         How often each mask is applied. Values are averaged; their error is the standard error over replicates, or the
@@ -117,7 +117,7 @@ def measure(
     given = list(masks.values()) if isinstance(masks, Mapping) else masks
     candidates = () if given is None else check_masks(given)
     made = check_releases(releases)
-    labels = list(tell_apart([str(m) for m in candidates]))
+    labels = list(number_duplicates([str(m) for m in candidates]))
     if isinstance(masks, Mapping):
         labels = [str(name).strip() for name in masks]
         if len(set(labels)) != len(labels) or not all(labels):

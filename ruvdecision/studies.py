@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .checks import check_number, did_you_mean
-from .errors import InputError, RuvError, said
+from .errors import InputError, RuvError, printable
 from .maps.joining import named_maps
 from .maps.show import cut
 from .running.progress import Stopped
@@ -382,7 +382,7 @@ def _inside(study: Study, part: str) -> Iterator[None]:
     except BaseException as error:  # SystemExit too: a study does not end the program
         where = _line_in(error, study.path)
         # What libraries say may quote a record, and this line ends up in logs.
-        got = said(error) + (f" (line {where})" if where else "")
+        got = printable(error) + (f" (line {where})" if where else "")
         what = f"{study.path} failed while loading" if part == "the file" else f"{part}() of {study.path} failed"
         raise RuvError(what, got, "Add --debug to see where") from error
     finally:

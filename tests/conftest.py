@@ -44,14 +44,14 @@ def shared() -> Path:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of the cases of a campaign one in so many is quick; the others are slow."""
+    """Of the cases of a campaign one in so many is quick; the others are long, or what the campaign says."""
     seen = collections.Counter[str]()
     for item in items:
         mark = item.get_closest_marker("campaign")
         if mark is not None:
             name = item.nodeid.split("[")[0]
             if seen[name] % mark.args[0]:
-                item.add_marker("slow")
+                item.add_marker(mark.args[1] if len(mark.args) > 1 else "long")
             seen[name] += 1
 
 

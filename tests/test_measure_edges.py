@@ -52,6 +52,7 @@ def close(one: float, other: float, edge: str) -> bool:
     return one == other or abs(one - other) <= (1e-7 if edge == "far from zero" else 1e-9) * max(abs(one), 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(2)
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_map_says_what_the_measure_says(name: str) -> None:
@@ -78,6 +79,7 @@ def test_a_map_says_what_the_measure_says(name: str) -> None:
     assert not broken, "\n".join(broken)
 
 
+@pytest.mark.campaign(4, "slow")
 @pytest.mark.parametrize("mask", [ruv.Noise(sd=0.1), ruv.Resample(times=2), ruv.Suppress(), ruv.Round(base=1)], ids=str)
 def test_masks_at_the_edge(mask: Any) -> None:
     """Masks applied by the front door.
@@ -98,6 +100,7 @@ def test_masks_at_the_edge(mask: Any) -> None:
                 assert 0 <= found.columns[name][0] <= 1 and found.columns[f"{name}_error"][0] >= 0
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(6)
 @pytest.mark.parametrize("name", SUMMED)
 def test_pieces_say_what_the_whole_says(name: str) -> None:

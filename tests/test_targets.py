@@ -138,6 +138,7 @@ def test_quadrature_has_the_linear_one_and_refuses_the_others():
             uncertainty(belief, target, [mask], data=data, engine=ruv.Quadrature())
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(3)
 @pytest.mark.parametrize("target", TWINS, ids=lambda t: t.describe())
 def test_sampling(target):

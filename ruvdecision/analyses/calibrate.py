@@ -184,7 +184,9 @@ class Calibration:
     @cached_property
     def p_values(self) -> Array:
         """Probability of ranks that look so uneven if all is right, for each component."""
-        return np.array([uneven(tuple(np.bincount(r, minlength=self.draws + 1).tolist())) for r in self.ranks.T])
+        return np.array(
+            [uniformity_p_value(tuple(np.bincount(r, minlength=self.draws + 1).tolist())) for r in self.ranks.T]
+        )
 
     @property
     def p_value(self) -> float:
@@ -407,10 +409,10 @@ def _fault(ranks: Ints, draws: int) -> str:
 
 
 @cache
-def uneven(counts: tuple[int, ...]) -> float:
+def uniformity_p_value(counts: tuple[int, ...]) -> float:
     """Probability that even ranks look as uneven as these, given how often each rank occurred.
 
-    >>> uneven((10, 10, 10, 10)), uneven((40, 0, 0, 0)) < 1e-12
+    >>> uniformity_p_value((10, 10, 10, 10)), uniformity_p_value((40, 0, 0, 0)) < 1e-12
     (1.0, True)
     """
     size, draws = sum(counts), len(counts) - 1

@@ -168,7 +168,7 @@ class Kernel:
                 matrix[:, place[out]] += self.matrix[:, column] * p
         return replace(self, matrix=matrix, outputs=tuple(outputs))
 
-    def blurred(self, covariance: Array) -> Kernel:
+    def with_noise(self, covariance: Array) -> Kernel:
         """Add Gaussian noise."""
         if self.blank:
             return self
@@ -231,7 +231,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, eq=False)
-class Slots:
+class RecordEvidence:
     """What was released, as evidence: ``log_evidence[s, i]`` for every released record s and outcome i.
 
     ``rows[s]`` says whose record it is, -1 if that is not known. ``kinds[s]`` is the kernel it went through.
@@ -373,14 +373,14 @@ class FiniteChannel:
                 inverse[mine] = offset + np.arange(len(mine))
         return np.concatenate(evidence), inverse, rows
 
-    def simulate(self, codes: Ints, rng: np.random.Generator) -> Slots:
+    def simulate(self, codes: Ints, rng: np.random.Generator) -> RecordEvidence:
         """Evidence of a fresh release of records, given as positions in the list of outcomes."""
         evidence, inverse, rows = self.mask_records(codes, rng)
         order = np.arange(len(rows)) if self.ordered else rng.permutation(len(rows))
         shown = rows if self.ordered else np.full(len(rows), -1)
-        return Slots(evidence[inverse][order], shown, self.kinds[rows][order])
+        return RecordEvidence(evidence[inverse][order], shown, self.kinds[rows][order])
 
-    def read(self, release: Any) -> Slots:
+    def read(self, release: Any) -> RecordEvidence:
         """Turn a release into evidence. A frame's or series' index says whose record it is."""
         release = self.side_by_side(release)
         if isinstance(release, (pd.DataFrame, pd.Series)):
@@ -410,7 +410,7 @@ class FiniteChannel:
                 )
             evidence.append(self.kernels[kind].log_evidence(entry))
             kinds.append(kind)
-        return Slots(np.array(evidence), rows, np.array(kinds, dtype=np.int64))
+        return RecordEvidence(np.array(evidence), rows, np.array(kinds, dtype=np.int64))
 
     def files(self, release: Any) -> list[pd.DataFrame]:
         """The file of each of several releases."""
@@ -477,7 +477,7 @@ def _noise(channel: FiniteChannel, step: AddNoise, mask: MaskLike) -> FiniteChan
         width = len(kernel.outputs[0])
         covariance = np.zeros((width, width))
         covariance[np.ix_(step.columns, step.columns)] = step.covariance[0, label]
-        return kernel.blurred(covariance) if covariance.any() else kernel
+        return kernel.with_noise(covariance) if covariance.any() else kernel
 
     return channel.split(step, mask, change)
 

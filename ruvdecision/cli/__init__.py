@@ -4,22 +4,20 @@ Exit codes: 0 when all went well, 2 for anything the caller can put right (one l
 130 after Ctrl-C. ``--debug`` shows the traceback as well, without the text of errors that may quote data. Results
 go to stdout, progress and errors to stderr.
 
-`commands` and `measure` have the commands; `options` and `results` hold what these share.
+`options` says what the commands take; `commands` and `measure` carry them out, and `results` holds what these share.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 
 from .._version import __version__
-from ..errors import RuvError, said, traced
-from .commands import add_explore, add_models, add_run
-from .measure import add_measure, in_options, measure
-from .options import Parser, UsageError
-from .results import complain
+from ..errors import RuvError, printable, safe_traceback
+from .options import Parser, UsageError, add_explore, add_measure, add_models, add_run, complain
 
 __all__ = ["main"]
 
@@ -37,7 +35,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = _parser().parse_args(argv)
         debug = getattr(options, "debug", False)
-        code: int = options.command(options)
+        from .commands import COMMANDS  # the rest of the package, which takes a second: only where there is work
+
+        code = COMMANDS[options.command](options)
         sys.stdout.flush()
         return code
     except SystemExit as ended:
@@ -46,11 +46,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return complain(str(error))
     except RuvError as error:
         if debug:
-            sys.stderr.write(traced(error))
-        return complain(in_options(str(error)) if options.command is measure else str(error))
+            sys.stderr.write(safe_traceback(error))
+        return complain(in_options(str(error)) if options.command == "measure" else str(error))
     except KeyboardInterrupt as error:
         if debug:
-            sys.stderr.write(traced(error))
+            sys.stderr.write(safe_traceback(error))
         return complain("interrupted", code=130)
     except BrokenPipeError:
         # The reader (head, less) has gone.
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except OSError as error:
         if debug:
-            sys.stderr.write(traced(error))
+            sys.stderr.write(safe_traceback(error))
         _close_output()
         where = "" if error.filename is None else f" ({os.fsdecode(error.filename)})"
         return complain(
@@ -66,8 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     except Exception as error:
         if debug:
-            sys.stderr.write(traced(error))
-        return complain(f"unexpected {said(error)}. Add --debug to see where.", code=1)
+            sys.stderr.write(safe_traceback(error))
+        return complain(f"unexpected {printable(error)}. Add --debug to see where.", code=1)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -87,3 +87,34 @@ def _close_output() -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
+
+
+#: How the command line says what Python's arguments say.
+SAYINGS = (
+    (r"\b(?:known|keys)=\[\.\.\.\]", "--known A,B"),
+    (r"\bcolumns=\[\.\.\.\]", "--columns A,B"),
+    (r"\bmeasures=\[[^]]*\]", "--measures NAMES"),
+    (r"\b(missing|weights|by)=['\"](\w+)['\"]", r"--\1 \2"),
+    (r"\b(weights|by)= out\b", r"--\1 out"),
+    (r"\b(?:write )?missing= another choice", "give another --missing"),
+    (r"\bencoding='([\w-]+)'", r"--encoding \1"),
+    (r"\bchunksize=", "--chunksize"),
+    (r"\bLeave (risk|utility|key|columns|known|model) out\b", r"Leave --\1 out"),
+    (
+        r"Set the respondents' key as the index of both files",
+        "Say which column tells whose record a row is: --key COLUMN",
+    ),
+    (r"Sort it, released\.loc\S+, or drop its labels, \S+", "Sort its rows as the original's, or give --key COLUMN"),
+    (r"Write releases=\{.*\}", "List the released files"),
+)
+
+
+def in_options(text: str) -> str:
+    """An error's text with the command line's options instead of Python's arguments.
+
+    >>> in_options("Choose the numeric ones with columns=[...], or convert these.")
+    'Choose the numeric ones with --columns A,B, or convert these.'
+    """
+    for pattern, words in SAYINGS:
+        text = re.sub(pattern, words, text)
+    return text

@@ -3,90 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..data.read import check_file, read_data
 from ..errors import InputError
-from .options import Commands, add_ending_options, add_result_options, add_running_options, count, executor_of
+from ..maps.rumap import RUMap
+from ..measure import measure as compare
+from ..studies import Outcome, Study
+from .measure_names import spell_measures, split_names
+from .options import executor_of
 from .results import Results, check_out, check_picture, progress_line
-
-if TYPE_CHECKING:
-    from ..maps.rumap import RUMap
-
-
-MISSING = ("category", "wildcard", "pairwise", "impute", "omit", "raise")
-"""`measures.missing.CHOICES`, without what that imports: help must be quick."""
-
-
-def add_measure(commands: Commands) -> None:
-    """Say what the command takes."""
-    comparer = commands.add_parser(
-        "measure",
-        help="map releases that other tools made: compare data files with the original",
-        description="Compare released data files with the original: CSV, parquet, Stata, SPSS or SAS, by their "
-        "endings.",
-    )
-    comparer.add_argument("original", metavar="ORIGINAL", help="the confidential file")
-    comparer.add_argument(
-        "released",
-        metavar="RELEASED",
-        nargs="+",
-        help="released files, or NAME=FILE; rows in the order of the original unless --key is given",
-    )
-    listed: dict[str, Any] = {"action": "append", "default": []}
-    comparer.add_argument("--known", metavar="A,B", help="columns that the intruder knows (default: all)", **listed)
-    again = 'a regression to compare, "y ~ a + b"; may be given again'
-    comparer.add_argument("--model", metavar="FORMULA", help=again, **listed)
-    comparer.add_argument(
-        "--measures",
-        action="append",
-        default=[],
-        metavar="NAMES",
-        help='measures, "linkage,IO,KL,Cluster(clusters=50)"; or risk, utility, all: every one that suits the file '
-        "(default: linkage, and IO and EO with --model or else general utility)",
-    )
-    whole = "columns for measures of the whole file (default: all)"
-    comparer.add_argument("--columns", metavar="A,B", help=whole, **listed)
-    comparer.add_argument(
-        "--missing",
-        choices=MISSING,
-        help="how to take missing values (default: as suits each measure); a measure that cannot says so",
-    )
-    comparer.add_argument("--weights", metavar="COLUMN", help="the column of sampling weights, which every file has")
-    comparer.add_argument("--by", metavar="COLUMN", help="give every measure for each value of this column as well")
-    comparer.add_argument("--sep", metavar="S", help="what separates columns in CSV files (default: recognised)")
-    comparer.add_argument("--decimal", metavar="D", help="the decimal sign in CSV files (default: recognised)")
-    comparer.add_argument("--encoding", metavar="E", help="the encoding of CSV files, e.g. latin-1 (default: UTF-8)")
-    comparer.add_argument("--key", metavar="COLUMN", help="the column that says whose record a row is")
-    comparer.add_argument(
-        "--risk", metavar="NAME", help="the measure on the risk axis (default: the first measure of risk)"
-    )
-    comparer.add_argument(
-        "--utility", metavar="NAME", help="the measure on the utility axis (default: the first measure of utility)"
-    )
-    add_result_options(comparer)
-    comparer.add_argument(
-        "--plot", metavar="FILE", nargs="?", const="", help="write the map to a .png, .pdf or .svg file; alone: show it"
-    )
-    add_running_options(comparer)
-    comparer.add_argument(
-        "--chunksize",
-        type=count,
-        metavar="N",
-        help="read files N records at a time, for files larger than memory (parquet and CSV)",
-    )
-    add_ending_options(comparer)
-    comparer.set_defaults(command=measure)
 
 
 def measure(options: argparse.Namespace) -> int:
     """Carry out the command."""
-    from ..data.read import check_file, read_data
-    from ..measure import measure as compare
-    from ..studies import Outcome, Study
-    from .measure_names import spell_measures, split_names
 
     def spell(rows: int) -> list[Any]:
         return spell_measures(
@@ -196,34 +128,3 @@ def _group_lines(rumap: RUMap, by: str | None) -> list[str]:
             each = ", ".join(f"{level} {values[i]:.4g}" for level, values in groups.items())
             lines.append(f"{measure} by {by}, {release}: {each}")
     return lines
-
-
-#: How the command line says what Python's arguments say.
-SAYINGS = (
-    (r"\b(?:known|keys)=\[\.\.\.\]", "--known A,B"),
-    (r"\bcolumns=\[\.\.\.\]", "--columns A,B"),
-    (r"\bmeasures=\[[^]]*\]", "--measures NAMES"),
-    (r"\b(missing|weights|by)=['\"](\w+)['\"]", r"--\1 \2"),
-    (r"\b(weights|by)= out\b", r"--\1 out"),
-    (r"\b(?:write )?missing= another choice", "give another --missing"),
-    (r"\bencoding='([\w-]+)'", r"--encoding \1"),
-    (r"\bchunksize=", "--chunksize"),
-    (r"\bLeave (risk|utility|key|columns|known|model) out\b", r"Leave --\1 out"),
-    (
-        r"Set the respondents' key as the index of both files",
-        "Say which column tells whose record a row is: --key COLUMN",
-    ),
-    (r"Sort it, released\.loc\S+, or drop its labels, \S+", "Sort its rows as the original's, or give --key COLUMN"),
-    (r"Write releases=\{.*\}", "List the released files"),
-)
-
-
-def in_options(text: str) -> str:
-    """An error's text with the command line's options instead of Python's arguments.
-
-    >>> in_options("Choose the numeric ones with columns=[...], or convert these.")
-    'Choose the numeric ones with --columns A,B, or convert these.'
-    """
-    for pattern, words in SAYINGS:
-        text = re.sub(pattern, words, text)
-    return text

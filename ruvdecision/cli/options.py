@@ -1,4 +1,7 @@
-"""Arguments that several commands share, the executor that they ask for, and a parser that fails with one line."""
+"""What the commands take, the executor that they ask for, and a parser that fails with one line.
+
+Nothing heavy is imported: help must be quick.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,19 @@ import argparse
 import math
 import multiprocessing
 import signal
+import sys
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
-from typing import NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from ..errors import InputError, UnsupportedError
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+
+MISSING = ("category", "wildcard", "pairwise", "impute", "omit", "raise")
+"""`measures.missing.CHOICES`, without what that imports: help must be quick."""
 
 
 class UsageError(Exception):
@@ -25,6 +33,132 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def complain(message: str, code: int = 2) -> int:
+    """Say what is wrong in one line on stderr, and give back the exit code."""
+    try:
+        sys.stderr.write("ruvdecision: error: " + " ".join(message.split()) + "\n")
+        sys.stderr.flush()
+    except OSError:
+        pass  # nobody can hear it; the exit code still tells
+    return code
+
+
+def add_run(commands: Commands) -> None:
+    """Say what ``run`` takes."""
+    runner = commands.add_parser(
+        "run",
+        help="run a study: print its table and the choice, write its map",
+        description="Run a study file. A study is code: run only files that you trust.",
+    )
+    runner.add_argument("file", metavar="FILE", help="a study, e.g. models/trottini_fienberg_normal.py")
+    add_result_options(runner)
+    runner.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the study; may be given again"
+    )
+    add_running_options(runner)
+    add_ending_options(runner)
+    runner.set_defaults(command="run")
+
+
+def add_measure(commands: Commands) -> None:
+    """Say what the command takes."""
+    comparer = commands.add_parser(
+        "measure",
+        help="map releases that other tools made: compare data files with the original",
+        description="Compare released data files with the original: CSV, parquet, Stata, SPSS or SAS, by their "
+        "endings.",
+    )
+    comparer.add_argument("original", metavar="ORIGINAL", help="the confidential file")
+    comparer.add_argument(
+        "released",
+        metavar="RELEASED",
+        nargs="+",
+        help="released files, or NAME=FILE; rows in the order of the original unless --key is given",
+    )
+    listed: dict[str, Any] = {"action": "append", "default": []}
+    comparer.add_argument("--known", metavar="A,B", help="columns that the intruder knows (default: all)", **listed)
+    again = 'a regression to compare, "y ~ a + b"; may be given again'
+    comparer.add_argument("--model", metavar="FORMULA", help=again, **listed)
+    comparer.add_argument(
+        "--measures",
+        action="append",
+        default=[],
+        metavar="NAMES",
+        help='measures, "linkage,IO,KL,Cluster(clusters=50)"; or risk, utility, all: every one that suits the file '
+        "(default: linkage, and IO and EO with --model or else general utility)",
+    )
+    whole = "columns for measures of the whole file (default: all)"
+    comparer.add_argument("--columns", metavar="A,B", help=whole, **listed)
+    comparer.add_argument(
+        "--missing",
+        choices=MISSING,
+        help="how to take missing values (default: as suits each measure); a measure that cannot says so",
+    )
+    comparer.add_argument("--weights", metavar="COLUMN", help="the column of sampling weights, which every file has")
+    comparer.add_argument("--by", metavar="COLUMN", help="give every measure for each value of this column as well")
+    comparer.add_argument("--sep", metavar="S", help="what separates columns in CSV files (default: recognised)")
+    comparer.add_argument("--decimal", metavar="D", help="the decimal sign in CSV files (default: recognised)")
+    comparer.add_argument("--encoding", metavar="E", help="the encoding of CSV files, e.g. latin-1 (default: UTF-8)")
+    comparer.add_argument("--key", metavar="COLUMN", help="the column that says whose record a row is")
+    comparer.add_argument(
+        "--risk", metavar="NAME", help="the measure on the risk axis (default: the first measure of risk)"
+    )
+    comparer.add_argument(
+        "--utility", metavar="NAME", help="the measure on the utility axis (default: the first measure of utility)"
+    )
+    add_result_options(comparer)
+    comparer.add_argument(
+        "--plot", metavar="FILE", nargs="?", const="", help="write the map to a .png, .pdf or .svg file; alone: show it"
+    )
+    add_running_options(comparer)
+    comparer.add_argument(
+        "--chunksize",
+        type=count,
+        metavar="N",
+        help="read files N records at a time, for files larger than memory (parquet and CSV)",
+    )
+    add_ending_options(comparer)
+    comparer.set_defaults(command="measure")
+
+
+def add_explore(commands: Commands) -> None:
+    """Say what ``explore`` takes."""
+    page = commands.add_parser(
+        "explore",
+        help="open a page with sliders: the lessons, or a study",
+        description="Serve a page from this machine to this machine, until Ctrl-C. A study is code: open only files "
+        "that you trust.",
+    )
+    page.add_argument(
+        "file", metavar="FILE", nargs="?", help="a study whose numeric settings become sliders (default: the lessons)"
+    )
+    page.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting that the page does not move"
+    )
+    page.add_argument("--port", type=int, metavar="PORT", help="the port (default: 8177, or the next free one)")
+    page.add_argument(
+        "--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (default: 127.0.0.1, this machine only)"
+    )
+    page.add_argument(
+        "--export", metavar="LESSON", help="write this lesson as LESSON.html, a page without a program, and end"
+    )
+    page.add_argument("--no-browser", action="store_true", help="do not open the browser")
+    page.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    page.set_defaults(command="explore")
+
+
+def add_models(commands: Commands) -> None:
+    """Say what ``models`` takes."""
+    lister = commands.add_parser(
+        "models", help="list the studies of a directory", description="List studies without running them."
+    )
+    lister.add_argument(
+        "directory", metavar="DIR", nargs="?", default="models", help="where the studies are (default: models)"
+    )
+    lister.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    lister.set_defaults(command="models")
 
 
 def add_result_options(parser: argparse.ArgumentParser) -> None:

@@ -12,15 +12,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..data.write import check_places, nameable, write_files
+from ..decide import Choice
 from ..errors import InfeasibleError, InputError, RuvError
+from ..maps.rumap import RUMap
+from ..maps.scores import Column
+from ..maps.show import better, entry, evenly, readable
+from ..maps.storage import as_bytes
+from ..running.progress import host
+from ..studies import Outcome, file_name
+from .options import complain
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from ..decide import Choice
-    from ..maps.rumap import RUMap
-    from ..studies import Outcome
 
 #: How many releases the printed table shows; the files always hold all of them.
 SHOWN = 20
@@ -66,10 +72,8 @@ class Results:
         """Make all files and write them together. A panel has its maps apart and one report with all of them."""
         if out is None:
             return
-        from ..maps.storage import as_bytes
         from ..plots.theme import use_files_only
         from ..report import report_files
-        from ..studies import file_name
 
         options, maps = self.options, self.outcome.maps
         say(f"writing to {options.out}")
@@ -107,7 +111,6 @@ class Results:
             return
         (rumap,) = self.outcome.maps.values()
         if picture is None:
-            from ..maps.show import readable
             from ..plots.theme import show_windows
 
             readable(rumap).plot(max_risk=self.max_risk, rule=self.rule)
@@ -208,7 +211,6 @@ def _check_places(out: Path, places: Sequence[Path], options: argparse.Namespace
 
 
 def _picture(rumap: RUMap, max_risk: float | None, ending: str, rule: dict[str, Any]) -> bytes:
-    from ..maps.show import readable
     from ..plots.theme import as_png, as_vectors, figure_of
 
     with warnings.catch_warnings():
@@ -223,12 +225,9 @@ def _picture(rumap: RUMap, max_risk: float | None, ending: str, rule: dict[str, 
 
 def _print_table(rumap: RUMap, choice: Choice | None, title: str | None, rest: str) -> None:
     """Print a map's table: at most `SHOWN` releases, spread evenly, the chosen one always among them."""
-    import numpy as np
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
-
-    from ..maps.show import entry, evenly
 
     rumap = rumap.worst()
     heads = _heads(rumap)
@@ -250,9 +249,6 @@ def _print_table(rumap: RUMap, choice: Choice | None, title: str | None, rest: s
 
 def _heads(rumap: RUMap) -> dict[str, str]:
     """The columns that a table shows, with their heads; risk and utility say which measure they are."""
-    from ..maps.scores import Column
-    from ..maps.show import better
-
     heads, shown = {f"{who}_uncertainty": f"{who} U" for who in rumap.uncertainties}, set()
     for role, score in (("risk", rumap.risk_score), ("utility", rumap.utility_score)):
         heads[role] = f"{role} ({score.name})" if isinstance(score, Column) else role
@@ -279,8 +275,6 @@ def line(text: str) -> None:
 @contextmanager
 def progress_line(quiet: bool) -> Iterator[Say]:
     """Show what is being done and for how long, on stderr, if somebody is there to see it."""
-    from ..running.progress import host
-
     if quiet or not sys.stderr.isatty():
         with host(lambda text: None):
             yield lambda text: None
@@ -301,13 +295,3 @@ def progress_line(quiet: bool) -> Iterator[Say]:
         # What evaluate has to tell goes on the same line.
         with host(lambda text: progress.update(task, description=f"{doing}: {text}")):
             yield say
-
-
-def complain(message: str, code: int = 2) -> int:
-    """Say what is wrong in one line on stderr, and give back the exit code."""
-    try:
-        sys.stderr.write("ruvdecision: error: " + " ".join(message.split()) + "\n")
-        sys.stderr.flush()
-    except OSError:
-        pass  # nobody can hear it; the exit code still tells
-    return code

@@ -13,9 +13,19 @@ from ..channels.words import in_words
 from ..checks import check_flag, check_number
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
-from ..maps.show import ReleaseRow, amount, short, unsettled
+from ..maps.show import ReleaseRow, amount, short, why_unreliable
 from ..protocols import Array
-from .criteria import PLAIN, Columns, Criterion, ExpectedLoss, Tier, check_criterion, check_map, directions, first
+from .criteria import (
+    PLAIN,
+    Columns,
+    Criterion,
+    ExpectedLoss,
+    Tier,
+    best_positions,
+    check_criterion,
+    check_map,
+    directions,
+)
 from .dominance import snapped
 from .probability import (
     Errors,
@@ -147,10 +157,10 @@ def choose(
         do = f"Look at the column {next(iter(criterion.needs), 'utility')}"
         raise InfeasibleError(f"No release{under} has {criterion.lacking}", "NaN for all of them", do)
     allowed &= known
-    best = int(first(tiers, allowed))
+    best = int(best_positions(tiers, allowed))
     others = allowed.copy()
     others[best] = False
-    second = rumap[int(first(tiers, others))] if others.any() else None
+    second = rumap[int(best_positions(tiers, others))] if others.any() else None
     competing = known & (rumap.converged if left_out else True)
     on_frontier, is_best = of_release(rumap, best, better, how, criterion, threshold + room, competing)
     return Choice(
@@ -234,7 +244,7 @@ class Choice(ReleaseRow):
             remarks.append("its numbers are of one release: without an error, as another draw would give others")
         if not self.converged:
             both = self.intruder_uncertainty, self.scientist_uncertainty
-            remarks.append(f"its {unsettled(self.engine, *both)}")
+            remarks.append(f"its {why_unreliable(self.engine, *both)}")
         if self.left_out:
             plural = "s" * (self.left_out > 1)
             remarks.append(

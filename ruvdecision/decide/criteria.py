@@ -286,10 +286,11 @@ def check_criterion(by: object) -> Criterion:
     return by
 
 
-def first(tiers: Sequence[Tier], allowed: NDArray[np.bool_]) -> NDArray[np.intp]:
+def best_positions(tiers: Sequence[Tier], allowed: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Position of the best allowed release, along the last axis; those that tie in everything go to the first listed.
 
-    >>> int(first([(np.array([1.0, 3.0, 2.9]), 0.2), (np.array([0.0, 1.0, 2.0]), 0.0)], np.array([True, True, True])))
+    >>> tiers = [(np.array([1.0, 3.0, 2.9]), 0.2), (np.array([0.0, 1.0, 2.0]), 0.0)]
+    >>> int(best_positions(tiers, np.array([True, True, True])))
     2
     """
     tied = np.array(allowed, dtype=bool)

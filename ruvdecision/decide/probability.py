@@ -26,7 +26,7 @@ from ..maps.rumap import RUMap
 from ..maps.scores import Column, Score
 from ..maps.show import evenly
 from ..protocols import Array, Value
-from .criteria import PLAIN, Columns, Criterion, ExpectedLoss, MostUseful, check_map, directions, first
+from .criteria import PLAIN, Columns, Criterion, ExpectedLoss, MostUseful, best_positions, check_map, directions
 from .dominance import minimal, ranks, snapped
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def meets(rumap: RUMap, threshold: float, slack: float = 0.0) -> Array:
     """
     risk = rumap.risk
     said = np.where(np.isnan(risk), np.nan, (risk <= threshold + slack).astype(float))
-    base = _Average.of(rumap, "risk", "lower")
+    base = _CostColumn.of(rumap, "risk", "lower")
     uncertain = ~(base.errors == 0)
     if not np.any(uncertain) or np.isinf(threshold):
         return said
@@ -181,7 +181,7 @@ def of_release(
     asked = [*better, *criterion.needs, *criterion.arguments, *(["risk"] if limited else [])]
     drawn_ends = {name: ends.get(name, "higher") for name in asked}
     names = list(drawn_ends)
-    averages, known, costs, scale = _averages(rumap, drawn_ends, 1e-12)
+    averages, known, costs, scale = _cost_columns(rumap, drawn_ends, 1e-12)
     if not known[position]:
         return float("nan"), float("nan")
     at = int(np.sum(known[:position]))
@@ -216,7 +216,7 @@ def of_release(
         on += int(np.sum(~np.any((others <= mine).all(axis=1) & (others < mine).any(axis=1), axis=1)))
         values = {n: value + error * units[:, i] for i, (n, (value, error)) in enumerate(shown.items())}
         allowed = fits & (drawn[:, j] <= edge)
-        winner = first(criterion.tiers(values), allowed)
+        winner = best_positions(criterion.tiers(values), allowed)
         best += int(np.sum((winner == at) & allowed.any(axis=1)))
     return on / errors.draws, best / errors.draws
 
@@ -305,7 +305,7 @@ def probabilities(
 # -- the scale of the errors ---------------------------------------------------------------------------
 
 
-class _Average(NamedTuple):
+class _CostColumn(NamedTuple):
     """A column on the scale on which its average was made, as costs: less is better."""
 
     costs: Array
@@ -316,7 +316,7 @@ class _Average(NamedTuple):
     """Takes a threshold on the shown scale to this one."""
 
     @classmethod
-    def of(cls, rumap: RUMap, name: str, end: str) -> _Average:
+    def of(cls, rumap: RUMap, name: str, end: str) -> _CostColumn:
         sign = 1.0 if end == "lower" else -1.0
         inverse: Callable[[float], float] = float
         value = rumap.column(name)
@@ -339,9 +339,11 @@ class _Average(NamedTuple):
         return self.sign * float(self.inverse(threshold))
 
 
-def _averages(rumap: RUMap, better: Mapping[str, str], tolerance: float) -> tuple[list[_Average], Marks, Array, Array]:
+def _cost_columns(
+    rumap: RUMap, better: Mapping[str, str], tolerance: float
+) -> tuple[list[_CostColumn], Marks, Array, Array]:
     """Columns, which releases have all of them, and of these the costs with ties made equal, and their errors."""
-    found = [_Average.of(rumap, name, end) for name, end in better.items()]
+    found = [_CostColumn.of(rumap, name, end) for name, end in better.items()]
     known = ~np.any([np.isnan(a.costs) for a in found], axis=0)
     costs = np.stack([snapped(a.costs[known], tolerance) for a in found])
     return found, known, costs, np.stack([_drawable(a.costs[known], a.errors[known]) for a in found])
@@ -365,7 +367,7 @@ def _counted(
     Both come from the same draws. The second needs a threshold, and risk and utility as the columns; what was not
     asked for is zero.
     """
-    averages, known, costs, scale = _averages(rumap, better, tolerance)
+    averages, known, costs, scale = _cost_columns(rumap, better, tolerance)
     on, best = np.zeros(rumap.size), np.zeros(rumap.size)
     if not known.any():
         return on, best
@@ -413,7 +415,7 @@ def _winners(drawn: Array, edge: float) -> Array:
     Ties go to the lower first cost, ties in both to the release that is listed first.
     """
     allowed = drawn[:, 0] <= edge
-    winner = first([(-drawn[:, 1], 0.0), (-drawn[:, 0], 0.0)], allowed)[allowed.any(axis=1)]
+    winner = best_positions([(-drawn[:, 1], 0.0), (-drawn[:, 0], 0.0)], allowed)[allowed.any(axis=1)]
     return np.bincount(winner, minlength=drawn.shape[2]).astype(float)
 
 

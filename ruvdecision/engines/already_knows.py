@@ -12,7 +12,7 @@ from typing import Any
 from ..masks.base import Batch, Joint, Mask
 from ..masks.rows import NOTHING
 from ..protocols import Ints, Posterior, Root, Solution
-from .base import Evidence, Missing, Piece, Plan, Problem, Progress, Refusal, Rewrite, plan_for, silent
+from .base import Evidence, Missing, Piece, Plan, Problem, Progress, Refusal, Rewrite, no_progress, plan_for
 
 
 @dataclass(frozen=True, repr=False)
@@ -23,7 +23,7 @@ class Informed(Joint):
         """The two stay apart, whatever they are made of."""
 
     @property
-    def told(self) -> Mask:
+    def public_mask(self) -> Mask:
         return self.masks[1]
 
 
@@ -40,7 +40,7 @@ class AlreadyKnows(Rewrite):
         if problem.user.target.asks_row:
             what = "Which row is whose is not available for a user who already knows something of the records"
             return Refusal(what, "Leave out knows=, or ask for Record(j)", Missing.TARGET)
-        inner = plan_for(choice, _told(problem))
+        inner = plan_for(choice, _rewrite(problem))
         return cls(inner.engine, problem, asked=choice, inner=inner)
 
     @property
@@ -71,11 +71,16 @@ class AlreadyKnows(Rewrite):
         inner = self.inner.together([replace(user, knows=None) for user in users])
         return replace(self, problem=replace(self.problem, users=tuple(users)), inner=inner)
 
-    def run(self, piece: Piece = None, on_progress: Progress = silent, interruptible: bool = False) -> list[Solution]:
+    def run(
+        self, piece: Piece = None, on_progress: Progress = no_progress, interruptible: bool = False
+    ) -> list[Solution]:
         start = replace(self.inner.problem, masks=Batch([_with(NOTHING, self.problem)]), cache={})
         before = plan_for(self.asked, start.of_user(start.user)).together(start.users).run()
         after = self.inner.run(piece, on_progress, interruptible)
-        return [a._replace(before=float(b.uncertainty[0])) for a, b in zip(after, before, strict=True)]
+        return [
+            a._replace(before=float(b.uncertainty[0]), before_error=float(b.error[0]))
+            for a, b in zip(after, before, strict=True)
+        ]
 
     def posterior(self, mask: Mask, release: object = None) -> Posterior:
         return self.inner.posterior(_with(mask, self.problem), release)
@@ -87,15 +92,15 @@ class AlreadyKnows(Rewrite):
         return self.inner.row_kinds(self.inner.problem, rows)
 
 
-def told(user: Any, mask: Mask) -> tuple[Any, Mask]:
+def join_known_release(user: Any, mask: Mask) -> tuple[Any, Mask]:
     """A user without knowledge, and a release that comes with it."""
     return (user, mask) if user.knows is None else (replace(user, knows=None), Informed((mask, user.knows)))
 
 
 def _with(mask: Mask, problem: Problem) -> Mask:
-    return told(problem.user, mask)[1]
+    return join_known_release(problem.user, mask)[1]
 
 
-def _told(problem: Problem) -> Problem:
+def _rewrite(problem: Problem) -> Problem:
     users = tuple(replace(user, knows=None) for user in problem.users)
     return replace(problem, users=users, masks=Batch(_with(mask, problem) for mask in problem.masks), cache={})

@@ -23,7 +23,7 @@ from ..masks.base import Batch, Mask
 from ..protocols import Array, Belief, Ints, Posterior, Root, Solution, Value
 from ..running.replication import REPLICATES
 from ..users.user import Snooper, User
-from .names import met
+from .names import resolve_names
 
 Progress = Callable[..., None]
 """Called with the share of the work that is done, and perhaps a note."""
@@ -31,7 +31,7 @@ Piece = Sequence[int] | None
 """Positions of masks, None for all."""
 
 
-def silent(share: float, *note: str) -> None:
+def no_progress(share: float, *note: str) -> None:
     """Progress that nobody watches."""
 
 
@@ -105,7 +105,7 @@ class Problem:
     """The release whose posterior is asked for; like data, it tells how many records there are."""
     cache: dict[tuple[object, int], Any] = field(default_factory=dict, repr=False)
     """What engines built of these masks and data, by engine and belief; users with one belief share it."""
-    progress: Progress = field(default=silent, repr=False)
+    progress: Progress = field(default=no_progress, repr=False)
     interruptible: bool = False
     """Whether an engine that can gives back what is finished when Ctrl-C comes."""
 
@@ -126,7 +126,7 @@ class Problem:
 
     def of_user(self, user: User | Snooper) -> Problem:
         """The same for another user."""
-        return met(replace(self, users=(user,)))
+        return resolve_names(replace(self, users=(user,)))
 
     def only(self, places: Sequence[int]) -> Problem:
         """The same for some of the masks."""
@@ -142,7 +142,7 @@ class Problem:
         return self.cache[key]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "cache": {}, "progress": silent}
+        return {**self.__dict__, "cache": {}, "progress": no_progress}
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,10 +174,10 @@ class MaskMixture(Protocol):
     @property
     def masks(self) -> tuple[Mask, ...]: ...
 
-    def after(self, release: object, rng: np.random.Generator) -> Posterior: ...
+    def posterior(self, release: object, rng: np.random.Generator) -> Posterior: ...
 
 
-class Judged(NamedTuple):
+class DecisionCosts(NamedTuple):
     """What a user's estimates cost after each mask."""
 
     cost: Value
@@ -239,7 +239,9 @@ class Plan:
         """The same for users with the same belief, whom the engine solves together."""
         return replace(self, problem=replace(self.problem, users=tuple(users)))
 
-    def run(self, piece: Piece = None, on_progress: Progress = silent, interruptible: bool = False) -> list[Solution]:
+    def run(
+        self, piece: Piece = None, on_progress: Progress = no_progress, interruptible: bool = False
+    ) -> list[Solution]:
         """One solution per user for the masks of a piece; all masks if none is named."""
         problem = self.problem if piece is None else self.problem.only(piece)
         return self.solve(replace(problem, progress=on_progress, interruptible=interruptible))
@@ -348,7 +350,7 @@ class BaseEngine:
         what = f"A mask that is not known needs a NormalBelief or a FiniteBelief; this user has a {belief}"
         raise UnsupportedError(what, do="Use knows_mask=True, or list the candidate masks in a map of their own")
 
-    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem], Judged] | None:
+    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem], DecisionCosts] | None:
         """What a user's estimates cost by the agency's belief, in closed form, where this engine serves both.
 
         None if there is none.
@@ -402,7 +404,7 @@ class BaseEngine:
         data: object = None,
         replicates: int | None = None,
         seed: Root = None,
-        on_progress: Progress = silent,
+        on_progress: Progress = no_progress,
     ) -> Solution:
         """Uncertainty of one user after each mask. ``on_progress`` gets the share that is done."""
         found = self.plan(Problem.of(user, masks, data, replicates=replicates, seed=seed))

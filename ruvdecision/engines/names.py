@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Bools = NDArray[np.bool_]
 
 
-def met(problem: Problem) -> Problem:
+def resolve_names(problem: Problem) -> Problem:
     """The problem with everything by position, columns in the belief's order, and no value missing from the data."""
     user: User | Snooper = problem.user
     belief = user.belief

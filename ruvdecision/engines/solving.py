@@ -20,7 +20,7 @@ from ..protocols import Array, Ints, Solution, Value
 from ..running.run import Task, run
 from ..users.panel import Panel
 from ..users.user import Snooper, User
-from .base import Plan, Problem, Progress, part_of, plan_for, silent
+from .base import Plan, Problem, Progress, no_progress, part_of, plan_for
 
 Leaves: TypeAlias = list[tuple[str, Any]]
 """Single users, with the names of their columns."""
@@ -77,7 +77,7 @@ def solve(
     seed: np.random.SeedSequence,
     executor: Executor | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
-    on_progress: Progress = silent,
+    on_progress: Progress = no_progress,
 ) -> tuple[list[Solved], Ints, Columns]:
     """Solve all users for all masks.
 
@@ -140,7 +140,8 @@ def _plain(solution: Solution, count: int) -> Columns:
         "error": np.broadcast_to(np.asarray(solution.error, dtype=np.float64), (count,)),
         "before": float(solution.before),
         "engine": solution.words(count),
-        "diagnostics": {k: list(v) if isinstance(v, tuple) else v for k, v in solution.diagnostics.items()},
+        "diagnostics": {k: list(v) if isinstance(v, tuple) else v for k, v in solution.diagnostics.items()}
+        | ({"before_error": [float(solution.before_error)] * count} if solution.before_error else {}),
         "draws": dict(solution.draws),
     }
 

@@ -49,12 +49,12 @@ class UnknownMask(Rewrite):
         if release is None:
             what = "What an unknown mask was depends on what is released"
             raise InputError(what, None, "Pass release=mask.release(data, rng)")
-        return self.mixture(mask).after(release, as_generator(0))
+        return self.mixture(mask).posterior(release, as_generator(0))
 
     def posteriors(self, mask: Mask, releases: Iterable[object]) -> Iterator[Evidence]:
         mixture = self.mixture(mask)
         for (_, _, for_draws), release in zip(replicate_seeds(self.problem.seed), releases, strict=False):
-            yield Evidence(mixture.after(release, np.random.default_rng(for_draws)))
+            yield Evidence(mixture.posterior(release, np.random.default_rng(for_draws)))
 
     def row_kinds(self, problem: Problem, rows: Ints) -> Ints:
         """Rows that every candidate treats alike."""

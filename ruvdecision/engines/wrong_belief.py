@@ -24,17 +24,17 @@ from ..protocols import Array, Ints, Loss, Posterior, Solution, Value
 from ..running.replication import Watched, replicate_error, replicate_seeds
 from ..users.user import User
 from .base import (
+    DecisionCosts,
     Evidence,
-    Judged,
     Missing,
     Plan,
     Problem,
     Progress,
     Refusal,
     Rewrite,
+    no_progress,
     part_of,
     plan_for,
-    silent,
 )
 from .names import columns_of
 from .unknown_mask import UnknownMask
@@ -62,7 +62,7 @@ class WrongBelief(Rewrite):
 
     own: Plan = field(kw_only=True)
     agency: Plan = field(kw_only=True)
-    closed: Callable[[Problem], Judged] | None = field(kw_only=True)
+    closed: Callable[[Problem], DecisionCosts] | None = field(kw_only=True)
 
     @classmethod
     def of(cls, choice: object, problem: Problem) -> WrongBelief | Refusal:
@@ -70,7 +70,7 @@ class WrongBelief(Rewrite):
         if problem.user.target.asks_row:
             what = "Which row is whose is not available for a user with another belief or an unknown mask"
             return Refusal(what, "Leave out truth= and knows_mask=, or ask for Record(j)", Missing.TARGET)
-        user, other = (problem.of_user(party) for party in parties(problem.user))
+        user, other = (problem.of_user(party) for party in user_and_agency(problem.user))
         agency = plan_for(choice, other)
         own = plan_for(choice, user) if user.user.knows_mask else UnknownMask.of(choice, user)
         if isinstance(own, Refusal):
@@ -85,7 +85,7 @@ class WrongBelief(Rewrite):
             return [plain._replace(diagnostics={**plain.diagnostics, "believed": plain.uncertainty})]
         if self.closed is None:
             nothing = np.zeros(len(masks))
-            judged = Judged(Value(nothing, nothing), nothing, None, [""] * len(masks), range(len(masks)))
+            judged = DecisionCosts(Value(nothing, nothing), nothing, None, [""] * len(masks), range(len(masks)))
         else:
             judged = self.closed(problem)
         value, error, believed = np.array([*judged.cost, judged.believed])
@@ -112,7 +112,7 @@ class WrongBelief(Rewrite):
         right = self.engine.row_kinds(self.agency.problem, self.agency.built, rows, located=True)
         return np.concatenate([self.own.row_kinds(replace(self.own.problem, data=None), rows), right], axis=1)
 
-    def drawn(self, mask: Mask, on_progress: Progress = silent) -> tuple[Value, float]:
+    def drawn(self, mask: Mask, on_progress: Progress = no_progress) -> tuple[Value, float]:
         """Loss over drawn releases with its error, and the loss that the user expects."""
         problem, user = self.problem, self.own.problem.user
         count = problem.count
@@ -120,7 +120,7 @@ class WrongBelief(Rewrite):
             count = SAMPLED  # every release is a run of a sampler
         wide = None
         if isinstance(self.own, UnknownMask) and problem.data is None and len(self.own.mixture(mask).masks) > 1:
-            wide = Widened.of(mask, self.agency)
+            wide = DefensiveMixture.of(mask, self.agency)
             count = count if wide is None else max(count, MISLED)
         costs, within, believed, logs = np.zeros((4, count))
         first, second = itertools.tee(self._releases(mask, count, wide))
@@ -134,17 +134,17 @@ class WrongBelief(Rewrite):
         if wide is not None:
             weights = wide.weights(logs)
             return _ratio(weights, costs), float(_ratio(weights, believed).value)
-        error = replicate_error(costs) if count > 1 else within[0] if self._still(mask) else np.nan
+        error = replicate_error(costs) if count > 1 else within[0] if self._is_deterministic(mask) else np.nan
         return Value(costs.mean(), np.asarray(error)), float(believed.mean())
 
-    def _still(self, mask: Mask) -> bool:
+    def _is_deterministic(self, mask: Mask) -> bool:
         """Whether another release of the data would be the same."""
         rng = Watched(np.random.PCG64(0))
         if self.problem.data is not None:
             mask.release(_numbered(self.problem.data, self.agency.problem.user.belief), rng)
         return self.problem.data is not None and not rng.used
 
-    def _releases(self, mask: Mask, count: int, wide: Widened | None) -> Iterator[Any]:
+    def _releases(self, mask: Mask, count: int, wide: DefensiveMixture | None) -> Iterator[Any]:
         """Releases of the data, or of files drawn from the agency's belief."""
         belief, data = self.agency.problem.user.belief, self.problem.data
         for r, (for_data, for_mask, _) in enumerate(replicate_seeds(self.problem.seed, count)):
@@ -175,7 +175,7 @@ class WrongBelief(Rewrite):
         return float(cost_of(loss, right, loss.estimate(own, actions)).value)
 
 
-def parties(user: User) -> tuple[User, User]:
+def user_and_agency(user: User) -> tuple[User, User]:
     """The user as he decides, and somebody with the agency's belief who knows the mask."""
     right = user.belief if user.truth is None else user.truth
     return replace(user, truth=None), replace(user, belief=right, truth=None, knows_mask=True, mask_prior=None)
@@ -194,7 +194,7 @@ def cost_of(loss: Loss, actual: Posterior, estimate: Any) -> Value:
 
 
 @dataclass(frozen=True, eq=False)
-class Widened:
+class DefensiveMixture:
     """Normal releases that lie farther out than those of the mask, and how much they count.
 
     Most releases cost about as much as if the mask were known; a few cost a lot, those far from what is believed. The
@@ -209,7 +209,7 @@ class Widened:
     dimension: float
 
     @classmethod
-    def of(cls, mask: Mask, agency: Plan) -> Widened | None:
+    def of(cls, mask: Mask, agency: Plan) -> DefensiveMixture | None:
         """None where releases are not normal, or there is no mean."""
         belief = agency.problem.user.belief
         if not agency.engine.normal or belief.mu_covariance is None:

@@ -30,7 +30,7 @@ from ..protocols import Array, Belief as BeliefBefore, Posterior
 from ..scenarios import RankPosterior
 from ..targets import BaseTarget, Files
 from ..users.user import Snooper, User
-from .topic import Belief, Believed, Law
+from .topic import BeliefView, Believed, LawView
 
 #: Components of a vector target that are drawn.
 MOST_COMPONENTS = 4
@@ -45,7 +45,7 @@ def beliefs_of(intruder: object, scientist: object) -> Believed | None:
         return None
     users, belief = {"intruder": intruder, "scientist": scientist}, scientist.belief
 
-    def believed(mask: Mask, example: int, slow: bool) -> list[Belief]:
+    def believed(mask: Mask, example: int, slow: bool) -> list[BeliefView]:
         made = draw_example(belief, example)
         return [belief_of(who, user, mask, made, example, slow) for who, user in users.items()]
 
@@ -71,24 +71,28 @@ def draw_example(belief: BeliefBefore, example: int) -> Example:
     return mu, records[:, 0] if belief.variance is not None else records
 
 
-def belief_of(who: str, user: User | Snooper, mask: Mask, made: Example, example: int, slow: bool = False) -> Belief:
+def belief_of(
+    who: str, user: User | Snooper, mask: Mask, made: Example, example: int, slow: bool = False
+) -> BeliefView:
     """What one user believes after a release of the example; where there is nothing to draw it says why."""
     title = user.target.describe()
     if isinstance(user, Snooper):
-        return Belief(who, title, words="A snooper with a fixed rule has no posterior: the rule's error is on the map.")
+        return BeliefView(
+            who, title, words="A snooper with a fixed rule has no posterior: the rule's error is on the map."
+        )
     mu, records = made
     try:
         plan = plan_for("auto", Problem.of(user, [mask]))
         if plan.engine.planned and not slow:
-            return Belief(who, title, words="This posterior is sampled, which takes a while.", slow=True)
+            return BeliefView(who, title, words="This posterior is sampled, which takes a while.", slow=True)
         # One seed whatever the mask: common random numbers; a release has none that the file was drawn with.
         posterior = plan.posterior(mask, mask.release(records, example))
         estimate = np.ravel(np.asarray(user.loss.estimate(posterior, user.actions), dtype=float))
         after = float(user.loss.uncertainty(posterior, user.actions).value)
     except RuvError as error:
-        return Belief(who, title, words=f"No posterior can be drawn here: {error.what}.")
+        return BeliefView(who, title, words=f"No posterior can be drawn here: {error.what}.")
     except (TypeError, ValueError):
-        return Belief(who, title, words="The target or the loss has no single number to draw.")
+        return BeliefView(who, title, words="The target or the loss has no single number to draw.")
     try:
         prior = plan.posterior(Suppress())
     except RuvError:
@@ -99,19 +103,21 @@ def belief_of(who: str, user: User | Snooper, mask: Mask, made: Example, example
     words += f"; the expected loss of that estimate is {number(after, 4)}."
     if prior is not None and not np.all(np.isfinite(prior.var())):
         prior, words = None, f"{words} {FLAT}"
-    return Belief(who, title, _laws(user.target, prior, posterior, estimate, truth), words)
+    return BeliefView(who, title, _laws(user.target, prior, posterior, estimate, truth), words)
 
 
 def _laws(
     target: BaseTarget, prior: Posterior | None, posterior: Posterior, estimate: Array, truth: Array | None
-) -> tuple[Law, ...]:
+) -> tuple[LawView, ...]:
     """The laws of a target: one for a number, one per component for a vector."""
     if posterior.event == ():
         one = float(estimate[0]) if np.size(estimate) == 1 else None
-        return (Law(target.describe(), posterior, prior, one, None if truth is None else float(np.ravel(truth)[0])),)
+        return (
+            LawView(target.describe(), posterior, prior, one, None if truth is None else float(np.ravel(truth)[0])),
+        )
     fits = np.size(estimate) == posterior.event[0]
     return tuple(
-        Law(
+        LawView(
             f"variable {j + 1}",
             posterior,
             prior,

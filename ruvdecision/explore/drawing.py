@@ -25,7 +25,7 @@ from ..plots.map import all_curves, region_of, typically
 from ..plots.theme import STYLES
 from ..posteriors import Drawn
 from ..protocols import Array
-from .topic import Belief, Drawable, Law
+from .topic import BeliefView, Drawable, LawView
 
 SHAPES = ("circle", "square", "diamond", "inverted_triangle", "plus", "x", "hex", "triangle")
 SIGNS = ("●", "■", "◆", "▼", "✚", "✖", "⬢", "▲")
@@ -292,7 +292,7 @@ class BeliefDrawing(Drawing):
         f.scatter("x", "y", source=self.truth, marker="diamond", size=13, line_color=self.look.ink, fill_color="colour")
         f.yaxis.visible = f.ygrid.visible = False
 
-    def show(self, belief: Belief) -> None:
+    def show(self, belief: BeliefView) -> None:
         """Draw a user's belief; nothing if there is no law to draw."""
         laws = [law for law in belief.laws if law.posterior is not None]
         self.figure.visible = bool(laws)
@@ -321,7 +321,7 @@ class BeliefDrawing(Drawing):
         self.figure.xaxis[0].axis_label = belief.title + names
 
 
-def _limits(laws: Sequence[Law]) -> tuple[float, float]:
+def _limits(laws: Sequence[LawView]) -> tuple[float, float]:
     """Room for the posterior, for its estimate and the truth, and for the prior as far as it is not much wider."""
     ends = []
     for law in laws:
@@ -342,7 +342,7 @@ def _limits(laws: Sequence[Law]) -> tuple[float, float]:
     return low - 0.03 * (high - low), high + 0.03 * (high - low)
 
 
-def _span(law: Drawable | None, of: Law) -> tuple[float, float] | None:
+def _span(law: Drawable | None, of: LawView) -> tuple[float, float] | None:
     if law is None:
         return None
     mean, var = (float(np.ravel(v)[of.component or 0]) for v in (law.mean(), law.var()))
@@ -351,7 +351,7 @@ def _span(law: Drawable | None, of: Law) -> tuple[float, float] | None:
     return mean - REACH * math.sqrt(var), mean + REACH * math.sqrt(var)
 
 
-def _outline(law: Drawable | None, of: Law, low: float, high: float) -> tuple[Array, Array] | None:
+def _outline(law: Drawable | None, of: LawView, low: float, high: float) -> tuple[Array, Array] | None:
     """Places and heights of a law; None for one without a density here (a flat prior, a known value)."""
     span = _span(law, of)
     if law is None or span is None or span[1] - span[0] <= 1e-9 * (high - low):
@@ -375,7 +375,7 @@ def _outline(law: Drawable | None, of: Law, low: float, high: float) -> tuple[Ar
     return (edges[1:] + edges[:-1]) / 2, height
 
 
-def _cdf(law: Drawable, of: Law, at: Array) -> Array:
+def _cdf(law: Drawable, of: LawView, at: Array) -> Array:
     if of.component is None:
         return np.asarray(law.cdf(np.asarray(at, dtype=float)))
     return np.asarray(law.cdf(np.repeat(np.asarray(at, dtype=float)[:, None], law.event[0], axis=1)))[:, of.component]

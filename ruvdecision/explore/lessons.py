@@ -27,7 +27,21 @@ from ..targets import Parameter
 from ..users.user import User
 from .beliefs import FLAT, Example, RankPrior, TabulatedRankPosterior, belief_of, beliefs_of, draw_example
 from .microdata import example_topic
-from .topic import Belief, Built, Law, Pick, Slider, Topic, Values, even, low, mathml, over, power, rising
+from .topic import (
+    BeliefView,
+    Built,
+    LawView,
+    Pick,
+    Slider,
+    Topic,
+    Values,
+    even_stops,
+    fraction,
+    geometric_stops,
+    mathml,
+    power,
+    subscript,
+)
 
 START = "import numpy as np\nimport ruvdecision as ruv\n\n"
 
@@ -72,7 +86,7 @@ LOSSES = {
 OPTIONS = {name: words for name, (_, words) in LOSSES.items()}
 #: Noise variances: the paper's 2.08 is one of them, and a long tail leads to suppression.
 GRID = np.concatenate([np.arange(1, 251) * 2 / 25, np.round(np.geomspace(21, 2000, 40))]).tolist()
-COUNTS = (*range(1, 31), *rising(32, 1000, 36, whole=True))
+COUNTS = (*range(1, 31), *geometric_stops(32, 1000, 36, whole=True))
 
 
 def normal(values: Values) -> str:
@@ -104,15 +118,15 @@ def _normal_formulas(values: Values, rumap: RUMap, own: int) -> tuple[str, ...]:
     n, s, p, r = (number(float(values[k]), 4) for k in ("n", "variance", "prior_variance", "noise"))
     mean, record = (number(float(u[own]), 4) for u in (rumap.scientist_uncertainty, rumap.intruder_uncertainty))
     us = mathml(
-        low("U", "S"), "=", power([over("1", "φ²"), "+", over("n", ["σ²", "+", "r"])], "−1"),
-        "=", power([over("1", p), "+", over(n, [s, "+", r])], "−1"), "=", mean,
+        subscript("U", "S"), "=", power([fraction("1", "φ²"), "+", fraction("n", ["σ²", "+", "r"])], "−1"),
+        "=", power([fraction("1", p), "+", fraction(n, [s, "+", r])], "−1"), "=", mean,
     )  # fmt: skip
     if values["row"] != "known":
         return (us,)
     return us, mathml(
-        low("U", "I"), "=", "σ²", "+", "φ²", "−",
-        over(power(["φ²", "+", over("σ²", "n")], "2"), ["φ²", "+", over(["σ²", "+", "r"], "n")]),
-        "=", s, "+", p, "−", over(power([p, "+", over(s, n)], "2"), [p, "+", over([s, "+", r], n)]),
+        subscript("U", "I"), "=", "σ²", "+", "φ²", "−",
+        fraction(power(["φ²", "+", fraction("σ²", "n")], "2"), ["φ²", "+", fraction(["σ²", "+", "r"], "n")]),
+        "=", s, "+", p, "−", fraction(power([p, "+", fraction(s, n)], "2"), [p, "+", fraction([s, "+", r], n)]),
         "=", record,
     )  # fmt: skip
 
@@ -124,8 +138,14 @@ NORMAL = Topic(
     "noise, or add noise and average. The intruder wants record 0, the scientist the population mean.",
     (
         Slider("n", "Records n", COUNTS, 10),
-        Slider("variance", "Variance σ² of a record", rising(0.1, 20, 60), 2.0),
-        Slider("prior_variance", "Prior variance φ² of the mean", rising(0.1, 100, 60), 5.0, "What nobody knows yet."),
+        Slider("variance", "Variance σ² of a record", geometric_stops(0.1, 20, 60), 2.0),
+        Slider(
+            "prior_variance",
+            "Prior variance φ² of the mean",
+            geometric_stops(0.1, 100, 60),
+            5.0,
+            "What nobody knows yet.",
+        ),
         Slider("noise", "Noise variance r", GRID, 2.08, "Your own candidate: this noise, then the average.", True),
         Slider("groups", "Groups", range(1, 21), 1),
         Pick("row", "The target's row", {"known": "known to the intruder", "unknown": "not known"}),
@@ -188,15 +208,25 @@ def snoopers(values: Values) -> Built:
 def _snooper_formulas(values: Values, noise: float) -> tuple[str, ...]:
     n, s, r = (number(float(x), 4) for x in (values["n"], values["variance"], noise))
     mean, known = (values["variance"] + noise) / values["n"], values["knowledge"]
-    lines = [mathml(low("U", "S"), "=", over(["σ²", "+", "λ²"], "n"), "=", over([s, "+", r], n), "=", number(mean, 4))]
+    lines = [
+        mathml(
+            subscript("U", "S"),
+            "=",
+            fraction(["σ²", "+", "λ²"], "n"),
+            "=",
+            fraction([s, "+", r], n),
+            "=",
+            number(mean, 4),
+        )
+    ]
     if values["target"] == "typical" and values["method"] == "paper":
         whole = number(mean + values["variance"], 4)
-        rows = {"record": ("λ²", "=", r), "population": ("σ²", "+", over(["σ²", "+", "λ²"], "n"), "=", whole)}
-        lines += [mathml(low("U", f"knows {KNOWLEDGE[k]}"), "=", *rows[k]) for k in known if k in rows]
+        rows = {"record": ("λ²", "=", r), "population": ("σ²", "+", fraction(["σ²", "+", "λ²"], "n"), "=", whole)}
+        lines += [mathml(subscript("U", f"knows {KNOWLEDGE[k]}"), "=", *rows[k]) for k in known if k in rows]
     return tuple(lines)
 
 
-def _snoopers_beliefs(values: Values, mask: Mask, example: int) -> list[Belief]:
+def _snoopers_beliefs(values: Values, mask: Mask, example: int) -> list[BeliefView]:
     """Both posteriors after one release of an example file; of several snoopers the first one's."""
     n, variance, prior, knowledge = values["n"], values["variance"], values["prior"], values["knowledge"][0]
     # The example has mean 0, whatever the prior: a flat one cannot be drawn from.
@@ -212,14 +242,14 @@ def _snoopers_beliefs(values: Values, mask: Mask, example: int) -> list[Belief]:
     return [_ranked(values, mask, made, example, order), second]
 
 
-def _percentile(values: Values, mask: Mask, made: Example, example: int) -> Belief:
+def _percentile(values: Values, mask: Mask, made: Example, example: int) -> BeliefView:
     """The population percentile is the mean, moved: the population's variance is known."""
     shift = float(special.ndtri(values["p"]) * np.sqrt(values["variance"]))
     user = User(belief_behind(values["n"], values["variance"], values["prior"]), Parameter("mu"), Quadratic())
     inner = belief_of("intruder", user, mask, made, example)
     title = f"percentile {values['p']:g} of the population"
     if not inner.laws:
-        return Belief("intruder", title, words=inner.words)
+        return BeliefView("intruder", title, words=inner.words)
     law = inner.laws[0]
     after, before = (
         None if x is None or not np.isfinite(x.var()) else Gaussian.scalar(x.mean() + shift, x.var())
@@ -228,10 +258,10 @@ def _percentile(values: Values, mask: Mask, made: Example, example: int) -> Beli
     estimate = float(law.estimate or 0.0) + shift
     words = f"In this example the best estimate is {number(estimate, 4)} and the truth {number(shift, 4)}."
     words += "" if before is not None else f" {FLAT}"
-    return Belief("intruder", title, (Law(title, after, before, estimate, shift),), words)
+    return BeliefView("intruder", title, (LawView(title, after, before, estimate, shift),), words)
 
 
-def _ranked(values: Values, mask: Any, made: Example, example: int, order: int) -> Belief:
+def _ranked(values: Values, mask: Any, made: Example, example: int, order: int) -> BeliefView:
     """A record by its rank: the largest, the smallest, or a percentile of the file."""
     n = values["n"]
     words = {n: "the largest record", 1: "the smallest record"}.get(order, f"the record of rank {order} of {n}")
@@ -239,14 +269,14 @@ def _ranked(values: Values, mask: Any, made: Example, example: int, order: int) 
     prior = RankPrior(n, order, values["variance"]) if values["prior"] == "known" else None
     flat = "" if prior is not None else f" {FLAT}"
     if mask.variance == 0:
-        law = Law(words, Gaussian.scalar(truth, 0.0), prior, truth, truth)
-        return Belief("intruder", words, (law,), f"Without noise the file gives the record away.{flat}")
+        law = LawView(words, Gaussian.scalar(truth, 0.0), prior, truth, truth)
+        return BeliefView("intruder", words, (law,), f"Without noise the file gives the record away.{flat}")
     release = mask.release(made[1], example)
     posterior = TabulatedRankPosterior(release, order, values["variance"], float(mask.variance), values["prior"])
     estimate, spread = posterior.mean(), posterior.var()
     said = f"In this example the best estimate is {number(estimate, 4)} and the truth {number(truth, 4)}"
-    law = Law(words, posterior, prior, estimate, truth)
-    return Belief(
+    law = LawView(words, posterior, prior, estimate, truth)
+    return BeliefView(
         "intruder", words, (law,), f"{said}; the expected loss of that estimate is {number(spread, 4)}.{flat}"
     )
 
@@ -269,13 +299,13 @@ SNOOPER = Topic(
     "to see them side by side: the choice is then by the worst of them.",
     (
         Slider("n", "Records n", COUNTS[1:], 200),
-        Slider("variance", "Variance σ² of a record", rising(0.1, 20, 60), 1.0),
+        Slider("variance", "Variance σ² of a record", geometric_stops(0.1, 20, 60), 1.0),
         Slider("noise", "Noise variance λ², times σ²", SHARES, 0.21, "The release that you look at.", True),
         Pick("target", "The snooper is after", {"typical": "a typical record", "percentile": "a percentile",
                                                 "maximum": "the largest record", "minimum": "the smallest record"}),
         Pick("knowledge", "The snooper knows", KNOWLEDGE, ("record",), "One curve for each.", 3),
         Pick("method", "Risk by", METHODS),
-        Slider("p", "Percentile p, where a percentile is the target", (*even(0.5, 0.99, 0.01), 0.995, 0.999), 0.99),
+        Slider("p", "Percentile p, where one is the target", (*even_stops(0.5, 0.99, 0.01), 0.995, 0.999), 0.99),
         Pick("prior", "Beforehand the Bayesian snooper knows", {"flat": "nothing (a flat prior)",
                                                                 "known": "the population mean"}),
     ),
@@ -304,7 +334,7 @@ SNOOPER = Topic(
 VARIANCES, NAMES = (1.0, 1.5), ("variable 1", "variable 2")
 PRIOR_COVARIANCE = ((5.0, 0.5), (0.5, 4.0))
 NOISES = np.unique([5.0, *(float(f"{v:.1e}") for v in np.geomspace(0.05, 2500, 150))]).tolist()
-STRETCH = rising(0.1, 20, 60)
+STRETCH = geometric_stops(0.1, 20, 60)
 
 
 def weights(values: Values) -> str:
@@ -332,7 +362,7 @@ WEIGHTS = Topic(
     "errors in each variable.",
     (
         Slider("n", "Records n", COUNTS[1:], 20),
-        Slider("correlation", "Correlation of the variables", even(-0.95, 0.95, 0.05), 0.15),
+        Slider("correlation", "Correlation of the variables", even_stops(-0.95, 0.95, 0.05), 0.15),
         Slider("intruder_1", "Intruder's weight on variable 1", STRETCH, 1.0),
         Slider("intruder_2", "Intruder's weight on variable 2", STRETCH, 3.0),
         Slider("scientist_1", "Scientist's weight on variable 1", STRETCH, 6.0),
@@ -397,14 +427,14 @@ def build_table(values: Values) -> Built:
     after = belief.given(SuppressCells().publish(counts))
     (least, most), total, count = after.bounds(cell), int(counts.sum()), f"{after.count():,}"
     formulas = (
-        mathml("M", "=", over([f"{total + 3:,}", "·", f"{total + 2:,}", "·", f"{total + 1:,}"], "6"),
+        mathml("M", "=", fraction([f"{total + 3:,}", "·", f"{total + 2:,}", "·", f"{total + 1:,}"], "6"),
                "=", f"{belief.count():,}", "tables with that total"),
-        mathml(low("M", "margins"), "=", count, ", ", low("U", "S"), "=", "log", count, "=",
+        mathml(subscript("M", "margins"), "=", count, ", ", subscript("U", "S"), "=", "log", count, "=",
                number(float(np.log(after.count())), 4)),
-        mathml(f"{least}", "≤", low("c", f"{cell[0] + 1}{cell[1] + 1}"), "≤", f"{most}", "given all margins"),
+        mathml(f"{least}", "≤", subscript("c", f"{cell[0] + 1}{cell[1] + 1}"), "≤", f"{most}", "given all margins"),
     )  # fmt: skip
 
-    def believed(mask: Mask, example: int, slow: bool) -> list[Belief]:
+    def believed(mask: Mask, example: int, slow: bool) -> list[BeliefView]:
         # No example is drawn here: the table is the one that the sliders say.
         return [belief_of("intruder", scope["intruder"], mask, (None, counts), example)]
 
@@ -443,7 +473,7 @@ TABLE = Topic(
 
 # -- PRAM -----------------------------------------------------------------------------------------------
 
-STAYS = even(0.5, 1.0, 0.05)
+STAYS = even_stops(0.5, 1.0, 0.05)
 
 
 def pram(values: Values) -> str:
@@ -468,8 +498,8 @@ def _pram_formulas(values: Values, rumap: RUMap, own: int) -> tuple[str, ...]:
     s, t, p, q = (number(x, 3) for x in (stay, 1 - stay, share, 1 - share))
     after = stay * share / (stay * share + (1 - stay) * (1 - share))
     return (
-        mathml("P( trait | answer yes )", "=", over(["s", "p"], ["s", "p", "+", "(1 − s)", "(1 − p)"]), "=",
-               over([s, "·", p], [s, "·", p, "+", t, "·", q]), "=", number(after, 3)),
+        mathml("P( trait | answer yes )", "=", fraction(["s", "p"], ["s", "p", "+", "(1 − s)", "(1 − p)"]), "=",
+               fraction([s, "·", p], [s, "·", p, "+", t, "·", q]), "=", number(after, 3)),
     )  # fmt: skip
 
 

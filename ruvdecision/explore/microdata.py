@@ -29,13 +29,23 @@ from ..masks.pram import PRAM
 from ..measure import measure
 from ..measures import AttributeDisclosure, IntervalOverlap, Marginals, Propensity, RecordLinkage
 from ..protocols import Measure
-from .topic import Built, Control, Pick, Slider, Topic, Values, mathml, over, rising
+from .topic import Built, Control, Pick, Slider, Topic, Values, fraction, geometric_stops, mathml
 
 #: By technique: the slider of its strength with its words, stops and default, and the strengths on the curve.
 SLIDERS: dict[str, tuple[str, tuple[float, ...], float, tuple[float, ...]]] = {
-    "noise": ("Noise, as a share of the covariance", rising(0.01, 2, 30), 0.1, (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)),
+    "noise": (
+        "Noise, as a share of the covariance",
+        geometric_stops(0.01, 2, 30),
+        0.1,
+        (0.02, 0.05, 0.1, 0.2, 0.5, 1.0),
+    ),
     "average": ("Alike records averaged, group size", tuple(range(2, 41)), 5, (2, 3, 5, 10, 20)),
-    "swap": ("Swapped within this share of the ranks", rising(0.01, 0.5, 25), 0.05, (0.01, 0.02, 0.05, 0.1, 0.2)),
+    "swap": (
+        "Swapped within this share of the ranks",
+        geometric_stops(0.01, 0.5, 25),
+        0.05,
+        (0.01, 0.02, 0.05, 0.1, 0.2),
+    ),
     "turn": ("Categories turned round, share", (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5), 0.1, (0.05, 0.1, 0.2, 0.4)),
 }
 WORDS = {"noise": "add noise", "average": "average groups", "swap": "swap ranks", "turn": "turn categories round"}
@@ -167,8 +177,8 @@ rumap = ruv.RUMap.concat(ruv.measure(data, [mask], seed=1, **how) for mask in ma
             right = float(rumap.columns["linkage"][row]) * len(table)
             return f"{number(round(right, 1), 5)} of {n} records are linked rightly by what the intruder knows."
 
-        share = mathml("linkage", "=", over("records linked rightly", "records"), "=",
-                       over(number(round(linked, 1), 5), n), "=", number(linked / len(table), 3))  # fmt: skip
+        share = mathml("linkage", "=", fraction("records linked rightly", "records"), "=",
+                       fraction(number(round(linked, 1), 5), n), "=", number(linked / len(table), 3))  # fmt: skip
         return Built(
             rumap,
             own=own,

@@ -24,13 +24,13 @@ from ..errors import InputError, RuvError
 from ..maps.show import clean, counted, entry, evenly, number, user_columns
 from ..plots.theme import use_files_only
 from ..report import render_report
-from ..report.content import Chapter, in_words, release_table, told_users, tried
+from ..report.content import Chapter, alt_text, release_table, tried, user_blocks
 from ..report.document import Items, fragment
 from ..report.picture import draw_map_png
 from .drawing import BeliefDrawing, MapDrawing
 from .microdata import own_topic, read_upload
-from .running import Job, Runner, say_why
-from .topic import Belief, Built, Pick, Slider, Topic, Values, threshold_stops
+from .running import Job, Runner, error_message
+from .topic import BeliefView, Built, Pick, Slider, Topic, Values, threshold_stops
 
 LOOK, CHOICE, MAP = 1, 2, 3
 """What has to be drawn again: the release looked at, the choice, or the whole map."""
@@ -303,7 +303,7 @@ class Page:
             self._quietly(lambda: self.drawing.show(rumap, max_risk, self.chosen))
             self.texts["legend"].object = legend(self.drawing, self.part, built)
             lines = [f'<div class="wide">{formula}</div>' for formula in built.formulas]
-            self.texts["formulas"].object = "".join(lines) + fragment(told_users(self.part))
+            self.texts["formulas"].object = "".join(lines) + fragment(user_blocks(self.part))
         elif level == CHOICE:
             self._quietly(lambda: self.drawing.choose(max_risk, self.chosen, move=not self._held))
         self._held = False
@@ -334,21 +334,21 @@ class Page:
 
     # -- what users believe -----------------------------------------------------------------------------
 
-    def _believed(self, built: Built, slow: bool) -> list[Belief]:
+    def _believed(self, built: Built, slow: bool) -> list[BeliefView]:
         mask = None if self.row is None or built.rumap.masks is None else built.rumap.masks[self.row]
         if built.beliefs is None or mask is None:
             return []
         try:
             return built.beliefs(mask, int(self.example.value), slow)
         except Exception as error:
-            return [Belief("intruder", "", words=f"No posterior can be drawn here: {say_why(error)}")]
+            return [BeliefView("intruder", "", words=f"No posterior can be drawn here: {error_message(error)}")]
 
-    def _believe(self, built: Built, slow: bool = False, found: list[Belief] | None = None) -> None:
+    def _believe(self, built: Built, slow: bool = False, found: list[BeliefView] | None = None) -> None:
         found = self._believed(built, slow) if found is None else found
         self.sample.visible = any(belief.slow for belief in found)
         self.believing.visible = bool(found)
         for k, sheet in enumerate(self.sheets):
-            one = found[k] if k < len(found) else Belief("", "")
+            one = found[k] if k < len(found) else BeliefView("", "")
             sheet.show(one)
             # After the figure's own: a pane that is to be seen takes over what its figure says.
             self.panes[k].visible = bool(one.laws)
@@ -533,7 +533,7 @@ def legend(drawing: MapDrawing, part: Chapter, built: Built) -> str:
     if part.whole.user_names:
         marks.append("<span>┈ worst case over the snoopers</span>")
     notes = "".join(f"<li>{safe(n)}</li>" for n in (*built.notes, *(f"{r.capitalize()}." for r in drawing.remarks)))
-    words = f'<p class="hidden">{safe(in_words(part)) if part.drawable else ""}</p>'
+    words = f'<p class="hidden">{safe(alt_text(part)) if part.drawable else ""}</p>'
     return f'{words}<p class="legend">{" ".join(marks)}</p><ul class="quiet">{notes}</ul>'
 
 
@@ -587,7 +587,7 @@ class FilePage:
             data = read_upload(name, content)
             self.page = Page(own_topic(data), self.dark, debug=self.debug)
         except Exception as error:
-            self.said.object = f'<div role="alert">{banner(say_why(error), "warning")}</div>'
+            self.said.object = f'<div role="alert">{banner(error_message(error), "warning")}</div>'
             self.body.objects = []
             return
         read = banner(f"{counted(len(data), 'record')} with {counted(data.shape[1], 'column')} read.")

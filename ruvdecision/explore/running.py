@@ -12,7 +12,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Generic, TypeVar
 
-from ..errors import RuvError, traced
+from ..errors import RuvError, safe_traceback
 from ..running.progress import Stopped, host
 from .topic import Built, Values
 
@@ -52,8 +52,8 @@ class Job(Generic[Result]):
             self.failure = "Stopped."
         except Exception as error:
             if self.debug:
-                sys.stderr.write(traced(error))
-            self.failure = say_why(error)
+                sys.stderr.write(safe_traceback(error))
+            self.failure = error_message(error)
         finally:
             self.seconds = monotonic() - self.began
             self.ended.set()
@@ -120,13 +120,13 @@ class Runner:
             self.job.stopped = True
 
 
-def say_why(error: Exception) -> str:
+def error_message(error: Exception) -> str:
     """An error as the page may show it.
 
     Messages of this package never show a record. Those of other libraries may quote what they choked on, so the page
     shows their kind and not their text.
 
-    >>> say_why(ValueError("could not convert string to float: 'secret'"))
+    >>> error_message(ValueError("could not convert string to float: 'secret'"))
     'That failed with a ValueError. Run the study with: ruvdecision run FILE --debug.'
     """
     cause = error.__cause__ if isinstance(error, RuvError) else error

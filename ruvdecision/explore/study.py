@@ -18,7 +18,7 @@ from ..checks import is_flag, is_integer, one_number
 from ..errors import InputError
 from ..studies import Outcome, Study
 from .beliefs import beliefs_of
-from .topic import Built, Control, Pick, Slider, Topic, Values, rising
+from .topic import Built, Control, Pick, Slider, Topic, Values, geometric_stops
 
 #: Names of settings that are shares or probabilities.
 SHARES = ("p", "q", "alpha", "share", "level", "rate", "fraction", "probability", "quantile", "percentile", "within")
@@ -122,6 +122,6 @@ def _stops(low: float, high: float, whole: bool) -> list[float]:
     if whole and high - low <= 200:
         return list(range(math.ceil(low), math.floor(high) + 1))
     if low > 0 and high >= 20 * low and high > 1:
-        return list(rising(low, high, 120, 3 if high / low < 1000 else 2, whole))
+        return list(geometric_stops(low, high, 120, 3 if high / low < 1000 else 2, whole))
     grid = np.linspace(low, high, 201)
     return sorted({round(float(v)) for v in grid} if whole else {float(f"{v:.4g}") for v in grid})

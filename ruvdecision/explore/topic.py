@@ -96,7 +96,7 @@ class Drawable(Protocol):
 
 
 @dataclass(frozen=True)
-class Law:
+class LawView:
     """One number that a user wants: its law before and after the release, the estimate, and the truth of an example.
 
     A vector target has one law per ``component``.
@@ -111,18 +111,18 @@ class Law:
 
 
 @dataclass(frozen=True)
-class Belief:
+class BeliefView:
     """What a user believes: whose belief it is, about what, the laws to draw, and a sentence."""
 
     who: str
     title: str
-    laws: tuple[Law, ...] = ()
+    laws: tuple[LawView, ...] = ()
     words: str = ""
     slow: bool = False
     """True if the posterior must be sampled, which is done when it is asked for."""
 
 
-Believed: TypeAlias = Callable[[Mask, int, bool], list[Belief]]
+Believed: TypeAlias = Callable[[Mask, int, bool], list[BeliefView]]
 """What both users believe by mask and example file; the flag says whether slow posteriors are sampled too."""
 
 
@@ -218,21 +218,23 @@ class Topic:
         )
 
 
-def even(low: float, high: float, step: float) -> tuple[float, ...]:
+def even_stops(low: float, high: float, step: float) -> tuple[float, ...]:
     """Stops at equal distances, free of rounding dust.
 
-    >>> even(0.1, 0.4, 0.1)
+    >>> even_stops(0.1, 0.4, 0.1)
     (0.1, 0.2, 0.3, 0.4)
     """
     return tuple(round(low + step * i, 10) for i in range(round((high - low) / step) + 1))
 
 
-def rising(low: float, high: float, count: int = 60, digits: int = 2, whole: bool = False) -> tuple[float, ...]:
+def geometric_stops(
+    low: float, high: float, count: int = 60, digits: int = 2, whole: bool = False
+) -> tuple[float, ...]:
     """Stops at about equal ratios, with few digits each, and both limits as they are.
 
-    >>> rising(1, 1000, 7)
+    >>> geometric_stops(1, 1000, 7)
     (1.0, 3.2, 10.0, 32.0, 100.0, 320.0, 1000.0)
-    >>> rising(1, 10, 30, whole=True)
+    >>> geometric_stops(1, 10, 30, whole=True)
     (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
     """
     inner = (float(f"{v:.{digits - 1}e}") for v in np.geomspace(low, high, count))
@@ -248,7 +250,7 @@ def threshold_stops(rumap: RUMap, default: float | None) -> tuple[tuple[float, .
         default = float(f"{np.median(known):.2g}") if known.size else 0.5
     low, high = min(low, default), max(high, default)
     if low > 0 and high > 20 * low:
-        stops = rising(float(f"{0.9 * low:.2g}"), float(f"{1.1 * high:.2g}"), 160, 3)
+        stops = geometric_stops(float(f"{0.9 * low:.2g}"), float(f"{1.1 * high:.2g}"), 160, 3)
     else:
         room = 0.1 * (high - low) or 0.1 * abs(high) or 1.0
         first = max(low - room, low / 2) if low > 0 else low - room
@@ -263,13 +265,13 @@ def threshold_stops(rumap: RUMap, default: float | None) -> tuple[tuple[float, .
 def mathml(*parts: str) -> str:
     """A line of mathematics.
 
-    >>> mathml("U", "=", over("1", "2"))
+    >>> mathml("U", "=", fraction("1", "2"))
     '<math display="block"><mi>U</mi><mo>=</mo><mfrac><mn>1</mn><mn>2</mn></mfrac></math>'
     """
     return f'<math display="block">{"".join(map(_token, parts))}</math>'
 
 
-def over(a: str | Sequence[str], b: str | Sequence[str]) -> str:
+def fraction(a: str | Sequence[str], b: str | Sequence[str]) -> str:
     """A fraction."""
     return f"<mfrac>{_group(a)}{_group(b)}</mfrac>"
 
@@ -279,7 +281,7 @@ def power(a: str | Sequence[str], b: str) -> str:
     return f"<msup>{_group(a if isinstance(a, str) else ['(', *a, ')'])}{_group(b)}</msup>"
 
 
-def low(a: str, b: str) -> str:
+def subscript(a: str, b: str) -> str:
     """A name with an index."""
     return f"<msub>{_group(a)}{_group(b)}</msub>"
 

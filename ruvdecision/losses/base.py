@@ -249,16 +249,16 @@ class Componentwise(BayesLoss):
         return np.broadcast_to(weights, event)
 
 
-def manners(loss: Loss) -> BayesLoss:
+def as_bayes_loss(loss: Loss) -> BayesLoss:
     """A loss of the package's kind as it is; of any other nothing is known that engines could use."""
     return loss if isinstance(loss, BayesLoss) else BayesLoss()
 
 
 def check_labels(loss: Loss, actions: Actions, what: str, do: str, apart: str = "", listed: str = "estimates") -> None:
     """Labels have no distances: a loss that measures them is refused, and one that would search among numbers."""
-    if manners(loss).measures_distance:
+    if as_bayes_loss(loss).measures_distance:
         raise UnsupportedError(f"{loss!r} measures distances, and {apart or what}", do=do)
-    if manners(loss).searches and actions is None:
+    if as_bayes_loss(loss).searches and actions is None:
         what = f"A loss of your own has no numbers to search among, and {what}"
         raise UnsupportedError(what, do=f'Give estimates="target", or list the {listed}')
 

@@ -112,7 +112,7 @@ def same_mask(a: Mask | None, b: Mask | None) -> bool:
     return all(getattr(a, name, None) == getattr(b, name, None) for name in ("family", "numbers"))
 
 
-def tell_apart(labels: list[str]) -> tuple[str, ...]:
+def number_duplicates(labels: list[str]) -> tuple[str, ...]:
     """Number the labels that occur more than once."""
     if len(set(labels)) == len(labels):
         return tuple(labels)

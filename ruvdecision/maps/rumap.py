@@ -37,10 +37,10 @@ from .columns import (
     check_name,
     frozen,
     matches,
+    number_duplicates,
     parameter_columns,
     same_mask,
     technique_of,
-    tell_apart,
     used,
     whole_text,
 )
@@ -321,7 +321,9 @@ class RUMap:
     @cached_property
     def releases(self) -> tuple[str, ...]:
         """Label of every release; masks whose texts coincide are numbered ``#2``, ``#3``."""
-        return self._labels if self._labels is not None else tell_apart([whole_text(m) for m in self.masks or ()])
+        return (
+            self._labels if self._labels is not None else number_duplicates([whole_text(m) for m in self.masks or ()])
+        )
 
     @cached_property
     def techniques(self) -> tuple[str, ...]:

@@ -176,7 +176,7 @@ class ReleaseRow:
         return f"{self.release}: risk {short(self.risk)}, utility {short(self.utility)}"
 
 
-def unsettled(engine: str, *uncertainties: float) -> str:
+def why_unreliable(engine: str, *uncertainties: float) -> str:
     """Why a number is not to be trusted: it does not exist, or its sampler or its nodes."""
     if np.isinf(uncertainties).any():
         return "uncertainty is not finite"

@@ -15,7 +15,7 @@ from .columns import Ints, blanked, category_codes, kind_of, replace_keeping_int
 from .frame import Frame, real_like
 
 
-def about_frame(frame: Frame) -> FileFacts:
+def frame_facts(frame: Frame) -> FileFacts:
     """What a mask may know of a file beforehand: rows, names, and the categories of categorical columns."""
     names = frame.labels.columns
     if frame.plain:

@@ -20,7 +20,7 @@ from ..channels.steps import Copy, FileFacts, Opaque, OwnLaw, Resolved, Step, re
 from ..checks import RELEASES, Seed, as_generator, as_tuple, check_fields
 from ..errors import InputError, UnsupportedError, kind_of
 from ..protocols import Array
-from .applying import about_frame, apply_step
+from .applying import apply_step, frame_facts
 from .frame import Frame
 
 Ints = NDArray[np.int64]
@@ -71,7 +71,7 @@ class Mask:
 
     def _step_by_step(self, frame: Frame, rng: np.random.Generator) -> tuple[Frame, Ints]:
         rows = np.arange(frame.n)
-        for step in self.steps(about_frame(frame), np.array([self.numbers], dtype=np.float64)):
+        for step in self.steps(frame_facts(frame), np.array([self.numbers], dtype=np.float64)):
             if isinstance(step, (Opaque, OwnLaw)):
                 raise NotImplementedError(f"{type(self).__name__} must define apply(frame, rng)")
             frame, order = apply_step(step, frame, rng, self.technique)
@@ -157,7 +157,7 @@ class Mask:
         return self
 
     @property
-    def told(self) -> Mask | None:
+    def public_mask(self) -> Mask | None:
         """What else is released, by a mask that is no secret; only engines put such releases together."""
         return None
 

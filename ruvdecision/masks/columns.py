@@ -231,7 +231,7 @@ def as_columns(name: str, value: Columns, *, empty: bool = False) -> tuple[Any, 
     return names
 
 
-def apart(first: str, a: Sequence[int], second: str, b: Sequence[int], columns: Sequence[Any]) -> None:
+def refuse_shared_columns(first: str, a: Sequence[int], second: str, b: Sequence[int], columns: Sequence[Any]) -> None:
     """Raise an error if two lists of columns share one."""
     both = [columns[i] for i in sorted(set(a) & set(b))]
     if both:

@@ -16,13 +16,13 @@ from ..protocols import Array
 from .base import Mask
 from .columns import (
     Ints,
-    apart,
     as_columns,
     few_categories,
     has_order,
     ordered_values,
     rank_columns,
     refuse_missing,
+    refuse_shared_columns,
     replace_keeping_integers,
     row_classes,
     stable_order,
@@ -91,7 +91,7 @@ class Swap(Mask):
         if self.within is None or len(rows) == 0:
             return [rows]
         inside = check_columns("within", self.within, frame.columns)
-        apart("columns", positions, "within", inside, frame.columns)
+        refuse_shared_columns("columns", positions, "within", inside, frame.columns)
         return row_classes(frame, inside, rows)
 
 
@@ -299,7 +299,7 @@ class DataShuffle(Mask):
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         chosen = check_columns("columns", self.columns, frame.columns)
         given = check_columns("given", self.given, frame.columns) if self.given else []
-        apart("columns", chosen, "given", given, frame.columns)
+        refuse_shared_columns("columns", chosen, "given", given, frame.columns)
         refuse_missing("DataShuffle", frame.table.iloc[:, [*chosen, *given]], only_infinite=True)
         n = frame.n
         there = [np.flatnonzero(frame.table.iloc[:, i].notna()) for i in chosen]

@@ -26,7 +26,6 @@ from ..protocols import Array
 from .base import Mask
 from .columns import (
     Ints,
-    apart,
     as_columns,
     category_codes,
     few_categories,
@@ -34,6 +33,7 @@ from .columns import (
     kind_of,
     ordered_values,
     refuse_missing,
+    refuse_shared_columns,
     row_classes,
     stable_order,
     standard_deviations,
@@ -173,7 +173,7 @@ class Microaggregate(Mask):
                     what = "within leaves no column to average"
                     raise InputError(what, [frame.columns[i] for i in inside], "Name fewer columns in within")
             else:
-                apart("columns", frame.positions(columns), "within", inside, frame.columns)
+                refuse_shared_columns("columns", frame.positions(columns), "within", inside, frame.columns)
             classes = row_classes(frame, inside, classes[0])
             small = [f"{len(rows)} like row {rows[0]}" for rows in classes if len(rows) < (self.size or 1)]
             if small:

@@ -24,7 +24,7 @@ from ..checks import (
 )
 from ..errors import InputError
 from ..protocols import Array
-from .applying import about_frame
+from .applying import frame_facts
 from .base import Mask
 from .columns import Ints, as_columns, category_codes
 from .frame import Frame
@@ -160,7 +160,7 @@ class PRAM(Mask):
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         # One stream per column, so that a column's release does not depend on which others are treated.
         streams = rng.spawn(frame.table.shape[1])
-        about = about_frame(frame) if frame.kind == "frame" else FileFacts(frame.n, tuple(frame.columns))
+        about = frame_facts(frame) if frame.kind == "frame" else FileFacts(frame.n, tuple(frame.columns))
         named = self._named(about)
         unnamed = self.columns is None and not isinstance(self._value, dict)
         if unnamed and frame.kind == "frame" and about.k > 1 and not about.levels:

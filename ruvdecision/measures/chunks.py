@@ -25,7 +25,7 @@ from ..protocols import Array, Measure
 from ..running.run import Task, run
 from . import frames
 from .base import Measured, SummedMeasure, UsedColumns
-from .comparison import Finding, Findings, about, check_key, copies_of, named_findings
+from .comparison import Finding, Findings, check_key, copies_of, named_findings, naming_release
 from .sums import add
 
 Sums = dict[int, Any]
@@ -85,7 +85,7 @@ class ChunkedComparison(Findings):
             )
         sources = {}
         for name, item in releases.items():
-            with about(name):
+            with naming_release(name):
                 sources[name] = [_source(part, self.key, self.size, "the release") for part in copies_of(item)]
         head = next(iter(self.original))
         shared = _ChunkedWork(self.measures, [UsedColumns(m, head) for m in self.measures], self.original).begun()
@@ -230,7 +230,7 @@ class _ChunkedWork:
 
 def _compare(shared: _ChunkedWork, name: str, parts: Sequence[_Source]) -> list[list[Finding]]:
     """Measure one release, or each of its copies. Must stay importable: workers look it up by name."""
-    with about(name):
+    with naming_release(name):
         return [[Finding.of(value, "") for _, value in sorted(_measure(shared, part).items())] for part in parts]
 
 

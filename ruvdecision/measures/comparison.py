@@ -172,6 +172,15 @@ class Findings:
             if everywhere:
                 self.measures = self.measures[:j] + self.measures[j + 1 :]
                 self.found = [[r[:j] + r[j + 1 :] for r in release] for release in self.found]
+        for j, item in enumerate(self.measures):
+            nobodys = [
+                n for n, x in zip(releases, self.found, strict=True) if any(r[j].parts.get("linked") == 0 for r in x)
+            ]
+            if nobodys:
+                what = (
+                    "no row is known to be anybody's, so copies and rows nearer to an original than chance has it count"
+                )
+                self.notes.append(f"{item.name} of {', '.join(nobodys)}: {what}.")
         self.notes += _about_missing([m.name for m in self.measures], self.found)
         places: dict[str, list[str]] = {}
         for name, release in zip(releases, self.found, strict=True):
@@ -417,7 +426,7 @@ def _mask_block(shared: _ComparisonWork, i: int, start: int, stop: int) -> list[
     """Apply one mask once per seed and measure. Must stay importable: workers look it up by name."""
     found: list[list[Finding]] = []
     mask = shared.masks[i]
-    with about(str(mask)):
+    with naming_release(str(mask)):
         for seed in shared.seeds[start:stop]:
             if i in shared.steady:
                 found.append(shared.steady[i])
@@ -439,7 +448,7 @@ def _mask_block(shared: _ComparisonWork, i: int, start: int, stop: int) -> list[
 
 
 def _made_elsewhere(shared: _ComparisonWork, name: str, release: Any) -> list[list[Finding]]:
-    with about(name):
+    with naming_release(name):
         copies = [match(shared.original, copy, shared.key) for copy in copies_of(release)]
         # A measure of one release is averaged over the copies, as an analyst does with imputed data.
         together = {
@@ -503,7 +512,7 @@ def check_releases(releases: Any) -> dict[str, Any]:
         raise InputError("Releases need names that differ", [str(name) for name in releases], "Give each its own name")
     for name, item in named.items():
         # A missing file should not cost the work on those before it.
-        with about(name):
+        with naming_release(name):
             for part in copies_of(item):
                 if isinstance(part, (str, Path)):
                     check_file(part)
@@ -575,7 +584,7 @@ def match(original: Frame, item: Any, key: Any) -> Any:
 
 
 @contextmanager
-def about(label: str) -> Iterator[None]:
+def naming_release(label: str) -> Iterator[None]:
     """Errors inside say which release they are about."""
     try:
         yield

@@ -210,7 +210,7 @@ def numeric(who: str, table: pd.DataFrame, which: str = "the original") -> Array
     return values
 
 
-def differences(who: str, table: pd.DataFrame, original: pd.DataFrame, which: str = "the original") -> Array:
+def offsets_from_minimum(who: str, table: pd.DataFrame, original: pd.DataFrame, which: str = "the original") -> Array:
     """Columns of numbers less the original's smallest, as floats: whole numbers beyond 2^53 stay apart.
 
     What is compared should not depend on where zero is: far from it floats, and rooms for their rounding, are coarse.
@@ -267,7 +267,7 @@ def weighted_quantile(ordered: Array, q: Any, weights: Array | None = None) -> A
     return np.interp(q, below / np.maximum(weights.sum() - weights, 1e-300), ordered)
 
 
-def with_gaps(who: str, column: pd.Series, original: pd.Series, which: str = "the original") -> Array:
+def floats_with_nan(who: str, column: pd.Series, original: pd.Series, which: str = "the original") -> Array:
     """Numbers, or times as seconds since the original's first, as floats, NaN where they are missing.
 
     A column without any value may be of any kind.

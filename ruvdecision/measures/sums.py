@@ -241,19 +241,19 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Together:
+class NamedSums:
     """Several sums of one measure, by name.
 
-    >>> one, two = (Together({"m": ColumnMoments.of(np.ones((n, 1)))}) for n in (2, 3))
+    >>> one, two = (NamedSums({"m": ColumnMoments.of(np.ones((n, 1)))}) for n in (2, 3))
     >>> one.plus(two).of["m"].n
     5
     """
 
     of: dict[str, Any]
 
-    def plus(self, other: Together) -> Together:
+    def plus(self, other: NamedSums) -> NamedSums:
         """Name by name."""
-        return Together({name: add(part, other.of[name]) for name, part in self.of.items()})
+        return NamedSums({name: add(part, other.of[name]) for name, part in self.of.items()})
 
 
 def _triangle(matrix: Array) -> Array:

@@ -33,7 +33,7 @@ def compositions(total: int, parts: int) -> NDArray[np.int64]:
     return np.asarray((np.diff(edges, axis=1) - 1)[::-1], dtype=np.int64)
 
 
-def rank_at_most(below: Array, above: Array, rank: int) -> Array:
+def order_statistic_cdf(below: Array, above: Array, rank: int) -> Array:
     """P(at least ``rank`` of independent events happen), for each column of their probabilities.
 
     ``below`` and ``above`` are the probabilities of each event and of its opposite, shape (n, points). Exact
@@ -46,9 +46,9 @@ def rank_at_most(below: Array, above: Array, rank: int) -> Array:
     return np.asarray(1 - _tail(below, above, rank - 1).sum(axis=0))
 
 
-def rank_above(below: Array, above: Array, rank: int) -> Array:
-    """1 - `rank_at_most`, without its rounding."""
-    return rank_at_most(above, below, len(below) - rank + 1)
+def order_statistic_sf(below: Array, above: Array, rank: int) -> Array:
+    """1 - `order_statistic_cdf`, without its rounding."""
+    return order_statistic_cdf(above, below, len(below) - rank + 1)
 
 
 def _tail(yes: Array, no: Array, most: int) -> Array:
@@ -64,7 +64,7 @@ def _tail(yes: Array, no: Array, most: int) -> Array:
     return counts
 
 
-def at_least(many: int, p: Array, few: int, q: Array, excess: int) -> Array:
+def binomial_exceeds(many: int, p: Array, few: int, q: Array, excess: int) -> Array:
     """P(A >= B + excess) for independent A ~ Bin(many, p) and B ~ Bin(few, q), elementwise."""
     p, q = np.broadcast_arrays(p, q)
     if many < excess:

@@ -49,7 +49,7 @@ def divide(x: Array, covariance: Array) -> Array:
     return np.asarray(solved / unit[..., None, :])
 
 
-def shares(signal: Array, noise: Array) -> tuple[Array, Array]:
+def signal_noise_gains(signal: Array, noise: Array) -> tuple[Array, Array]:
     """S V^-1 and E V^-1 with V = S + E; they sum to the identity, and the smaller one of each row keeps its digits."""
     total = signal + noise
     if total.shape[-1] == 1:
@@ -62,18 +62,18 @@ def shares(signal: Array, noise: Array) -> tuple[Array, Array]:
     return np.where(quiet, more, less), np.where(quiet, less, more)
 
 
-def parallel(signal: Array, noise: Array, split: tuple[Array, Array] | None = None) -> Array:
+def parallel_sum(signal: Array, noise: Array, split: tuple[Array, Array] | None = None) -> Array:
     """Covariance of a signal seen with noise, S (S + E)^-1 E, as a sum of squares.
 
     ``split`` gives their shares if known.
     """
-    own, other = shares(signal, noise) if split is None else split
+    own, other = signal_noise_gains(signal, noise) if split is None else split
     if own.shape[-1] == 1:
         return np.asarray(own * noise)
     return joseph(other, signal, own, noise)
 
 
-def filtered(signal: Array, view: Array, noise: Array) -> Array:
+def kalman_covariance(signal: Array, view: Array, noise: Array) -> Array:
     """Covariance of a signal of which H signal is seen with noise."""
     across = signal @ np.swapaxes(view, -1, -2)
     gain = divide(across, view @ across + noise)
@@ -82,10 +82,10 @@ def filtered(signal: Array, view: Array, noise: Array) -> Array:
 
 def joseph(away: Array, signal: Array, gain: Array, noise: Array) -> Array:
     """N S N' + K E K', as the square of one factor: semidefinite up to rounding on the correlation scale, too."""
-    return square(beside([away @ root(signal), gain @ root(noise)]))
+    return square(concatenate_blocks([away @ root(signal), gain @ root(noise)]))
 
 
-def beside(parts: Sequence[Array], axis: int = -1) -> Array:
+def concatenate_blocks(parts: Sequence[Array], axis: int = -1) -> Array:
     """Matrices joined along their columns (or rows, -2); leading axes are broadcast."""
     leads = {p.shape[:-2] for p in parts}
     if len(leads) > 1:
@@ -96,7 +96,7 @@ def beside(parts: Sequence[Array], axis: int = -1) -> Array:
 
 def from_blocks(rows: Sequence[Sequence[Array]]) -> Array:
     """One matrix from its blocks, whose leading axes are broadcast."""
-    return beside([beside(row) for row in rows], axis=-2)
+    return concatenate_blocks([concatenate_blocks(row) for row in rows], axis=-2)
 
 
 def unbounded(covariance: Array, where: NDArray[np.bool_]) -> Array:
@@ -111,7 +111,7 @@ def square(x: Array) -> Array:
     return symmetric(x @ np.swapaxes(x, -1, -2))
 
 
-def without_repeats(b: Array, r: Array, rows: Array, columns: Array) -> Array:
+def sufficient_transform(b: Array, r: Array, rows: Array, columns: Array) -> Array:
     """T, so that T y tells all that y = B x + e tells about x, in as few entries as B has rank.
 
     Combinations of y that hold no signal tell of the noise on the others, and that noise is taken out. ``rows`` and
@@ -184,7 +184,7 @@ def root_of_inverse(b: Array, lower: Array, r: Array) -> Array:
     values, vectors = np.linalg.eigh(r / (unit[..., :, None] * unit[..., None, :]))
     values = np.where(values > 1e-13 * values[..., -1:], values, 0.0)
     signal = (b.reshape(b.shape[:2] + (-1, k)) @ lower).reshape(b.shape)
-    both = beside([signal, unit[..., :, None] * vectors * np.sqrt(values)[..., None, :]])
+    both = concatenate_blocks([signal, unit[..., :, None] * vectors * np.sqrt(values)[..., None, :]])
     # Judged on the correlation scale: units must not decide what counts as nothing.
     size = np.sqrt(np.sum(np.square(both), axis=-1, keepdims=True))
     size = np.where(size > 0, size, 1.0)
@@ -232,7 +232,7 @@ def not_negative(x: Array) -> Array:
     return np.where(np.eye(x.shape[-1], dtype=bool), np.maximum(x, 0.0), x)
 
 
-def apart(x: Array) -> Array:
+def drop_spurious_covariances(x: Array) -> Array:
     """Take out covariances of entries that are known up to rounding, where they are more than the variances allow."""
     variance = np.diagonal(x, axis1=-2, axis2=-1)
     tiny = variance < 1e-26 * variance.max(axis=-1, keepdims=True)

@@ -18,7 +18,7 @@ from ..errors import InputError
 from ..maps.show import cut
 from ..masks.base import Mask
 from .axes import spans
-from .theme import Style, axes_on, bare, check_drawn, look_of, name_axes, nothing, plain, points, threshold
+from .theme import Style, axes_on, bare, check_drawn, empty_plot_error, look_of, name_axes, plain, points, threshold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,7 +77,7 @@ def record_risk(
         risk = found.risk
         finite = np.isfinite(risk[places])
         if not finite.any():
-            raise nothing("no record has a finite risk", "Look at riskiest()")
+            raise empty_plot_error("no record has a finite risk", "Look at riskiest()")
         drawn = risk[places][finite]
         log = spans(drawn)
         if log:
@@ -127,7 +127,7 @@ def publishing(
     published, secret = price.published, price.unpublished
     shown = np.isfinite([m for one in (published, secret) for m in (one.risk, one.utility)]).all(axis=0)
     if not shown.any():
-        raise nothing("no release has a finite risk and utility", "Look at to_dataframe()")
+        raise empty_plot_error("no release has a finite risk and utility", "Look at to_dataframe()")
     with axes_on(style, ax, (7.2, 4.8)) as ax:
         look = look_of(ax)
         techniques = np.array(published.techniques, dtype=str)
@@ -262,7 +262,7 @@ def tornado(
     ends = table[["low", "high"]].to_numpy(dtype=float)
     known = np.append(ends[np.isfinite(ends)], base if np.isfinite(base) else [])
     if known.size == 0:
-        raise nothing(f"no finite {of}", "Give max_risk=, so that a release is chosen")
+        raise empty_plot_error(f"no finite {of}", "Give max_risk=, so that a release is chosen")
     with axes_on(style, ax, (8.6, 1.6 + 0.5 * len(table))) as ax:
         look = look_of(ax)
         below, above = look.colours[:2]

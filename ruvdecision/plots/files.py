@@ -104,7 +104,7 @@ def files(
         elif kind == "scatter":
             left, right = drawn.subplots(1, 2, sharex=True, sharey=True)
             for k, ax in enumerate((left, right)):
-                _cloud(ax, both[k], (0, 1), k, marks, most)
+                _scatter(ax, both[k], (0, 1), k, marks, most)
                 ax.set_title(plain(f"{names[k]}{_share(marks) if k else ''}"), fontsize="medium")
                 ax.set_xlabel(plain(str(shown[0])))
                 ax.locator_params(nbins=5)
@@ -128,7 +128,7 @@ def _pairs(
             _histogram(ax, both, i, "", names)
         else:
             k = int(j > i)  # the release above the diagonal
-            _cloud(ax, both[k], (j, i), k, marks, most)
+            _scatter(ax, both[k], (j, i), k, marks, most)
         ax.tick_params(labelbottom=i == len(heads) - 1, labelleft=j == 0 and i > 0, labelsize="x-small")
         ax.locator_params(nbins=3)
         if i == len(heads) - 1:
@@ -171,7 +171,7 @@ def _histogram(ax: Axes, both: Sequence[Array], j: int, name: str, names: tuple[
     bare(ax, look, "x", ("top", "right", "left"))
 
 
-def _cloud(ax: Axes, values: Array, at: tuple[int, int], k: int, marks: NDArray[np.bool_] | None, most: int) -> None:
+def _scatter(ax: Axes, values: Array, at: tuple[int, int], k: int, marks: NDArray[np.bool_] | None, most: int) -> None:
     look = look_of(ax)
     rows = np.unique(np.linspace(0, len(values) - 1, min(most, len(values))).astype(int))
     x, y = values[rows, at[0]], values[rows, at[1]]

@@ -26,7 +26,7 @@ from ..protocols import Array
 from .axes import spans
 from .labels import Labeller
 from .map import BARS, LINES, rumap
-from .theme import MARKERS, Style, axes_on, bare, figure_of, figure_on, look_of, nothing, plain, points
+from .theme import MARKERS, Style, axes_on, bare, empty_plot_error, figure_of, figure_on, look_of, plain, points
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -178,7 +178,7 @@ def uncertainty(
         check_choice("users", who, ["intruder", "scientist"])
     shown = [w for w in dict.fromkeys(users) if w in rumap.uncertainties]
     if not shown:
-        raise nothing("no uncertainty, as in a map of measures", "Give a map that evaluate(...) made")
+        raise empty_plot_error("no uncertainty, as in a map of measures", "Give a map that evaluate(...) made")
     numeric = {k: v.astype(float) for k, v in rumap.parameters.items() if v.dtype.kind == "f"}
     counts = {k: len(set(v[~np.isnan(v)].tolist())) for k, v in numeric.items()}
     if parameter is None:
@@ -271,7 +271,7 @@ def frontier3(
     y, x, z = values.values()
     drawn = np.isfinite(x) & np.isfinite(y) & np.isfinite(z)
     if not drawn.any():
-        raise nothing("no release has all three finite", "Look at the columns of the map")
+        raise empty_plot_error("no release has all three finite", "Look at the columns of the map")
     down, across, colour = ends
     with axes_on(style, ax, (8.2, 5.2)) as ax:
         look = look_of(ax)

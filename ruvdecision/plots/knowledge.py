@@ -18,7 +18,7 @@ from ..maps.rumap import RUMap
 from ..protocols import Array
 from .labels import Labeller, lengths, resampled
 from .map import Positions, Rows, set_axes
-from .theme import Style, axes_on, figure_of, look_of, nothing, plain, points, threshold
+from .theme import Style, axes_on, empty_plot_error, figure_of, look_of, plain, points, threshold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,7 +93,7 @@ def knowledge(
     with axes_on(style, ax, (7.2, 4.8)) as ax:
         shown = np.isfinite(x) & np.isfinite(rumap.risk)
         if not np.any(shown):
-            raise nothing("no release has a finite risk and place")
+            raise empty_plot_error("no release has a finite risk and place")
         curves = _curves(rumap, x, parameter if against == "utility" else against, names or {}, look_of(ax).colours)
         if max_risk is not None and max_risk > 0 and parameter is not None:
             curves = _crossed(rumap, curves, max_risk, parameter)

@@ -31,10 +31,10 @@ from .theme import (
     Style,
     axes_on,
     bare,
+    empty_plot_error,
     figure_of,
     look_of,
     name_axes,
-    nothing,
     plain,
     plain_ticks,
     points,
@@ -135,7 +135,7 @@ def rumap(
     x, y = rumap.utility, rumap.risk
     shown = ~(np.isnan(x) | np.isnan(y))
     if not np.any(shown):
-        raise nothing("no release has both risk and utility")
+        raise empty_plot_error("no release has both risk and utility")
     wall = _limit_of(rumap, limit)
     own = ax is None
     with axes_on(style, ax, SIZE) as ax:

@@ -139,7 +139,7 @@ def check_drawn(found: object, kind: type, by: str) -> None:
         raise InputError(f"This picture draws what {by} gives back", kind_of(found), f"Call {by}(...) first")
 
 
-def nothing(got: str, do: str = "Look at the columns risk and utility") -> InputError:
+def empty_plot_error(got: str, do: str = "Look at the columns risk and utility") -> InputError:
     """The error of a picture that would be empty."""
     return InputError("There is nothing to draw", got, do)
 

@@ -18,7 +18,7 @@ from .drawn import long_run_error, spaced_places
 from .gaussian import Gaussian
 from .modes import best_box_near, climb_box, highest_point, merge_values, most_probable
 from .normal import expm1_less
-from .normals import Normals
+from .normal_mixture import Normals
 
 _FEW = 256
 """Parts that are few enough to search for a best box."""
@@ -276,7 +276,7 @@ class Mixture(BasePosterior):
 
     def outside(self, at: ArrayLike, width: ArrayLike) -> Value:
         width = check_width(width, self.event)
-        if self._normals is None or not self._normals.tangled:
+        if self._normals is None or not self._normals.needs_cubature:
             return self._ask(lambda law, a: law.outside(a, width), at, joint=True)
         lead, rows = self._rows(at)
         wide = np.broadcast_to(width, self.event)
@@ -473,8 +473,8 @@ class Mixture(BasePosterior):
         peaks = one.parts.mode(width)
         if not width.any():
             return highest_point(one, peaks, one.weights)
-        tangled = self._normals is not None and self._normals.tangled
-        if self.sampled or self.count > (_FEWER if tangled else _FEW):
+        cubature = self._normals is not None and self._normals.needs_cubature
+        if self.sampled or self.count > (_FEWER if cubature else _FEW):
             # A box that draws found is off by their chance, and so holds less than the best: its own draws' mean and
             # the law's mean, which are not, are tried too.
             draws = one.sample(8192, np.random.default_rng(20020501))
@@ -485,7 +485,7 @@ class Mixture(BasePosterior):
                 box = draws[inside].mean(axis=0) if inside.any() else box
             tried = [at for at in (*tried, box) if np.isfinite(at).all()]
             return np.asarray(tried[int(np.argmin([float(one.outside(at, width).value) for at in tried]))])
-        return best_box_near(one, peaks, width, tries=1 if tangled else 8)
+        return best_box_near(one, peaks, width, tries=1 if cubature else 8)
 
     def _unsampled(
         self,

@@ -24,9 +24,9 @@ from ..maps.show import amount, better, counted, cut, entry, evenly, number, rea
 from ..maps.storage import fingerprint
 from ..plots.map import Positions
 from ..running.fingerprint import fingerprint_data
-from .diagnostics import Flags, diagnostics, doubtful, is_diagnostic
+from .diagnostics import Flags, diagnostics, is_diagnostic, unreliable
 from .document import Annex, Document, Fold, Heading, Items, Paragraph, Picture, ReportBlock, Table, TableRow, Terms
-from .extras import Extras, limits, reasons, records, sensitivities, sureness
+from .extras import Extras, choice_probabilities, limits, reasons, records, sensitivities
 from .methods import measure_meanings, method_notes, references
 from .picture import Draw, map_drawing
 from .users import ROLES, member_columns, users
@@ -128,10 +128,10 @@ def compose(
     first += [Terms(_conditions(parts)), Table("Signed", ("", "name", "date", "signature"), signers, (False,) * 4)]
     first.append(Paragraph(f"Fingerprint of the map{'s' * panel}: sha256 {_fingerprint(maps)}", "quiet"))
     topics: dict[str, tuple[str, Callable[[Chapter], Sequence[ReportBlock]]]] = {
-        "The users" if any(m.uncertainties for m in maps.values()) else "Risk and utility": ("users", told_users),
+        "The users" if any(m.uncertainties for m in maps.values()) else "Risk and utility": ("users", user_blocks),
         "The releases": ("releases", _releases),
         "Measures and other columns": ("measures", _measures),
-        "How sure that is": ("sure", lambda c: sureness(c.rumap, c.choice, c.order, max_risk, c.rows)),
+        "How sure that is": ("sure", lambda c: choice_probabilities(c.rumap, c.choice, c.order, max_risk, c.rows)),
         "What no mechanism can pass": ("limit", lambda c: limits(c.rumap, c.choice, c.extras.limit)),
         "Sensitivity": ("sensitivity", lambda c: sensitivities(c.rumap, c.extras.sensitivity, c.anchor)),
         "Risk of every record": ("records", lambda c: records(c.choice, max_risk, c.extras.record_risk, c.anchor)),
@@ -139,21 +139,21 @@ def compose(
         "Remarks on the map": ("remarks", lambda c: [Items(c.rumap.notes)] if c.rumap.notes else []),
     }
     annexes: list[tuple[str, str, Sequence[ReportBlock]]] = [
-        (head, name, _told(name, {c.name: write(c) for c in parts})) for head, (name, write) in topics.items()
+        (head, name, _group_by_map(name, {c.name: write(c) for c in parts})) for head, (name, write) in topics.items()
     ]
     annexes.append(("What the study has to say", "notes", [Items(notes)] if notes else []))
     listed = list(maps.values())
     method = [*map(Paragraph, method_notes(listed)), Heading(3, "References", "references"), Items(references(listed))]
     annexes.append(("Method", "method", method))
     record = {c.name: [Terms(_record(c.rumap, c.extras.seed))] for c in parts}
-    annexes.append(("Record", "record", _told("record", record)))
+    annexes.append(("Record", "record", _group_by_map("record", record)))
     kept = zip(ascii_uppercase, [annex for annex in annexes if annex[2]], strict=False)
     lettered = [Annex(f"Annex {letter}. {head}", name, told) for letter, (head, name, told) in kept]
     facts = [f"threshold on the risk: {_threshold(max_risk)}", *([date] if date else [])]
     return Document(title, _sentence(facts), first, lettered)
 
 
-def _told(topic: str, said: Mapping[str, Sequence[ReportBlock]]) -> list[ReportBlock]:
+def _group_by_map(topic: str, said: Mapping[str, Sequence[ReportBlock]]) -> list[ReportBlock]:
     """What is said about each map, under its name; what is the same for several of them is said once."""
     found = {name: blocks for name, blocks in said.items() if blocks}
     groups: list[tuple[list[str], Sequence[ReportBlock]]] = []
@@ -204,7 +204,7 @@ def _decisions(parts: Sequence[Chapter], max_risk: float | None) -> list[ReportB
         blocks = [Paragraph(parts[0].sentence, "decision")]
     drawn = [part for part in parts if part.drawable]
     for k, some in enumerate((drawn[i : i + TOGETHER] for i in range(0, len(drawn), TOGETHER)), start=1):
-        words = " ".join(f"{part.name}: {in_words(part)}" for part in some)
+        words = " ".join(f"{part.name}: {alt_text(part)}" for part in some)
         high = -(-len(some) // min(len(some), 3))
         drawing = _small_maps(some, max_risk)
         blocks.append(Picture(drawing, _caption(some), words, f"maps{k}", (10.5, 0.8 + 2.7 * high)))
@@ -327,7 +327,7 @@ def _picture(part: Chapter) -> ReportBlock:
     if not part.drawable:
         return Paragraph("There is nothing to draw: no release has both a risk and a utility.", "warning")
     drawing = map_drawing(part.whole, part.max_risk, limit=part.extras.limit, rule=part.extras.rule)
-    return Picture(drawing, _caption([part]), in_words(part), part.anchor)
+    return Picture(drawing, _caption([part]), alt_text(part), part.anchor)
 
 
 def _caption(parts: Sequence[Chapter]) -> str:
@@ -339,7 +339,7 @@ def _caption(parts: Sequence[Chapter]) -> str:
     return text + ("" if all(p.rumap.converged.all() for p in parts) else " Open markers did not converge.")
 
 
-def in_words(part: Chapter) -> str:
+def alt_text(part: Chapter) -> str:
     """What the picture of a map shows, for somebody who cannot see it."""
     rumap, order = part.rumap, part.order
     ends = {k: (float(np.nanmin(v)), float(np.nanmax(v))) for k, v in (("U", rumap.utility), ("R", rumap.risk))}
@@ -362,7 +362,7 @@ def in_words(part: Chapter) -> str:
 # -- annexes -------------------------------------------------------------------------------------------
 
 
-def told_users(part: Chapter) -> list[ReportBlock]:
+def user_blocks(part: Chapter) -> list[ReportBlock]:
     """Who the users are, in words and formulas."""
     several: list[ReportBlock] = []
     if part.whole.user_names:
@@ -426,7 +426,7 @@ def release_table(
     """Some releases with these columns; the chosen one, doubtful ones and one that a reader looks at are marked."""
     rumap = part.rumap
     chosen = None if part.choice is None else part.choice.position
-    flagged = doubtful(rumap)
+    flagged = unreliable(rumap)
     lines = []
     for i in rows.tolist():
         marks = {"chosen": i == chosen, "you look at it": i == looked}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..decide import Choice
 from ..maps.rumap import RUMap
-from ..maps.show import amount, counted, cut, number, unsettled
+from ..maps.show import amount, counted, cut, number, why_unreliable
 from ..protocols import Array
 from .document import Items, Paragraph, ReportBlock, Table, TableRow
 
@@ -27,21 +27,21 @@ LIMITS = {
     "divergences": ("above", 0.0),
 }
 #: Rows of the table of doubts.
-DOUBTS = 12
+SHOWN_WARNINGS = 12
 _OF_ENGINE = re.compile(r"^(intruder|scientist)(\[.*\])*_", re.DOTALL)
 
 
-def doubts(rumap: RUMap) -> dict[int, list[str]]:
+def release_warnings(rumap: RUMap) -> dict[int, list[str]]:
     """The positions of the releases that carry a mark, with the reasons in words.
 
     A release is marked if its sampler did not converge, if the standard error of its risk or utility is more than 5 %
     of the value (of U0 or 1 for gains and logs, if that is larger), and if a value is infinite or missing.
 
     >>> rumap = RUMap.build(labels=["a", "b"], intruder=[0.0, 1.0], scientist=[1.0, 1.0])
-    >>> doubts(rumap)
+    >>> release_warnings(rumap)
     {0: ['its risk is infinite']}
     """
-    bad = {k: beyond(rumap, k) for k in rumap.columns}
+    bad = {k: fails_diagnostic(rumap, k) for k in rumap.columns}
     axes = [(role, *rumap.column(role), _share(rumap, role)) for role in ("risk", "utility")]
     found: dict[int, list[str]] = {}
     for i in range(len(rumap)):
@@ -49,7 +49,9 @@ def doubts(rumap: RUMap) -> dict[int, list[str]]:
         if not rumap.converged[i]:
             shown = [f"{k} {number(float(rumap.columns[k][i]), 4)}" for k, rows in bad.items() if rows[i]]
             both = rumap.intruder_uncertainty[i], rumap.scientist_uncertainty[i]
-            reasons.append(f"its {unsettled(rumap.engine[i], *both)}" + (f" ({', '.join(shown)})" if shown else ""))
+            reasons.append(
+                f"its {why_unreliable(rumap.engine[i], *both)}" + (f" ({', '.join(shown)})" if shown else "")
+            )
         if rumap.one_release[i]:
             reasons.append("its numbers are of one release")
         for role, values, errors, share in axes:
@@ -68,7 +70,7 @@ def doubts(rumap: RUMap) -> dict[int, list[str]]:
     return found
 
 
-def doubtful(rumap: RUMap) -> Flags:
+def unreliable(rumap: RUMap) -> Flags:
     """True where an error is large or not known, or a value is missing: the number itself is in doubt."""
     bad = np.zeros(len(rumap), dtype=bool)
     for role in ("risk", "utility"):
@@ -87,7 +89,7 @@ def is_diagnostic(rumap: RUMap, name: str) -> bool:
     return name == "converged" or name.endswith("_converged") or _OF_ENGINE.match(name) is not None
 
 
-def beyond(rumap: RUMap, name: str) -> Flags:
+def fails_diagnostic(rumap: RUMap, name: str) -> Flags:
     """True where a sampler's diagnostic is not what it should be; False everywhere for other columns."""
     column, key = rumap.columns[name], _limit_of(name)
     if key is None or not is_diagnostic(rumap, name) or column.dtype.kind not in "biuf":
@@ -117,10 +119,12 @@ def diagnostics(rumap: RUMap, choice: Choice | None) -> list[ReportBlock]:
     blocks: list[ReportBlock] = [Items(facts)]
     if choice is not None and choice.remarks:
         blocks.append(Paragraph(f"About the chosen release: {'; '.join(choice.remarks)}.", "warning"))
-    found = doubts(rumap)
+    found = release_warnings(rumap)
     if found:
-        rows = [TableRow((rumap.releases[i], "; ".join(why)), "doubtful") for i, why in list(found.items())[:DOUBTS]]
-        more = f", the first {DOUBTS} are shown" if len(found) > DOUBTS else ""
+        rows = [
+            TableRow((rumap.releases[i], "; ".join(why)), "doubtful") for i, why in list(found.items())[:SHOWN_WARNINGS]
+        ]
+        more = f", the first {SHOWN_WARNINGS} are shown" if len(found) > SHOWN_WARNINGS else ""
         caption = f"Releases to look at twice ({len(found)}{more})"
         blocks.append(Table(caption, ("release", "why"), rows, (False, False)))
     else:
@@ -137,7 +141,7 @@ def diagnostics(rumap: RUMap, choice: Choice | None) -> list[ReportBlock]:
             continue
         known = column[~np.isnan(column.astype(float))].astype(float)
         cells = [number(float(f(known)), 3) if known.size else "none" for f in (np.min, np.median, np.max)]
-        bad, mark = int(beyond(rumap, name).sum()), ""
+        bad, mark = int(fails_diagnostic(rumap, name).sum()), ""
         if bad:
             way, limit = LIMITS[_limit_of(name) or ""]
             mark = f"{counted(bad, 'release')} {way} {number(limit)}"

@@ -62,7 +62,7 @@ def reasons(rumap: RUMap, rows: Positions) -> list[str]:
     return [str(one).removeprefix(f"{one.release} is ").removesuffix(".") for one in found]
 
 
-def sureness(
+def choice_probabilities(
     rumap: RUMap, choice: Choice | None, order: Positions, max_risk: float | None, most: int
 ) -> list[ReportBlock]:
     """Probabilities that the errors leave in doubt; nothing where all is exact."""

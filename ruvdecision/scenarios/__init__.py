@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from ..checks import as_tuple
 from ..engines.rules import clipped_noise as incomes
 from ..errors import InputError
-from ..maps.columns import Labels, tell_apart
+from ..maps.columns import Labels, number_duplicates
 from ..maps.rumap import Provenance, RUMap
 from ..masks.noise import Noise
 from ..protocols import Value
@@ -170,7 +170,7 @@ def map_curves(listed: Sequence[Curve], noise_variance: ArrayLike) -> RUMap:
     masks = [Noise(variance=float(v)) for v in grid]
     short = _names(listed)
     many = len(listed) > 1
-    texts = tell_apart([str(m) for m in masks])
+    texts = number_duplicates([str(m) for m in masks])
     repeat = lambda values: [x for x in values for _ in grid]  # noqa: E731
     plain = all(c.population is None and c.noise is None and c.data is None for c in listed)
     labels = [f"{name}: {text}" for name in short for text in texts] if many else list(texts)
@@ -208,7 +208,7 @@ def _names(listed: Sequence[Curve]) -> list[str]:
     ]
     if len(set(names)) < len(names):
         names = [f"{name} ({c.formula})" for name, c in zip(names, listed, strict=True)]
-    return list(tell_apart(names))
+    return list(number_duplicates(names))
 
 
 def _several(name: str, value: Any, options: Sequence[str]) -> list[str]:

@@ -23,7 +23,7 @@ from ..losses import Quadratic
 from ..masks.base import Mask
 from ..masks.noise import Noise
 from ..masks.rows import Shuffle
-from ..numerics.counts import rank_at_most
+from ..numerics.counts import order_statistic_cdf
 from ..numerics.orderstatistics import paired_gap
 from ..numerics.quadrature import gauss_legendre, gauss_normal
 from ..protocols import Array
@@ -190,7 +190,7 @@ class RankPosterior:
 
     def _given_mean(self, at: Array) -> Array:
         z = (at - self._means[:, None]) / self._sd
-        return rank_at_most(special.ndtr(z), special.ndtr(-z), self.rank)
+        return order_statistic_cdf(special.ndtr(z), special.ndtr(-z), self.rank)
 
     @cached_property
     def _moments(self) -> tuple[float, float]:

@@ -38,7 +38,10 @@ class LeastNoise(NamedTuple):
 
 
 def crossings(
-    curves: Sequence[Curve] | Curve | RUMap, low: float | None = None, high: float | None = None, points: int | None = None
+    curves: Sequence[Curve] | Curve | RUMap,
+    low: float | None = None,
+    high: float | None = None,
+    points: int | None = None,
 ) -> list[Crossing]:
     """Every crossing of every two curves, where one kind of knowledge stops paying and the other starts.
 

@@ -18,7 +18,7 @@ from ..engines.rules.clipped_noise import as_bounds, check_inside
 from ..engines.rules.fixed_rule import FixedRule, SnooperWork
 from ..engines.rules.source import Source, mean_moments
 from ..errors import InputError
-from ..maps.columns import Labels, tell_apart
+from ..maps.columns import Labels, number_duplicates
 from ..maps.rumap import Provenance, RUMap
 from ..masks.base import Mask
 from ..masks.coarsen import Clip
@@ -132,7 +132,7 @@ def empirical(
         solved["exact"] = _exact(works, masks)
     order = [(i, m) for i in range(len(curves)) for m in methods]
     titles = [f"{curves[i][0].label}, {curves[i][1]}" + (f", {m}" if len(methods) > 1 else "") for i, m in order]
-    texts = tell_apart([f"Noise(variance={v:.10g})" for v in grid])
+    texts = number_duplicates([f"Noise(variance={v:.10g})" for v in grid])
     repeat = lambda values: np.repeat(np.asarray(values), len(grid))  # noqa: E731
     shown = {k: v for k, v in (("lower", lower), ("upper", upper), ("times", times)) if v is not None}
     # The masks may hold one boolean per record; what is shown of them does not.

@@ -18,7 +18,7 @@ from scipy.stats.distributions import rv_frozen
 
 from ..checks import check_integer, check_number
 from ..errors import InputError
-from ..numerics.counts import at_least
+from ..numerics.counts import binomial_exceeds
 from ..numerics.orderstatistics import order_nodes
 from ..numerics.quadrature import gauss_legendre
 from ..protocols import Array
@@ -174,9 +174,9 @@ class Masked:
             w = (np.diff(edges)[:, None] / 2 * np.tile(_OUTER_WEIGHTS, 2**halvings) / 2**halvings).ravel()
             stay, move = e.cdf(sign * c), e.sf(sign * c)
             if sign > 0:
-                tail = move * at_least(lower, r, higher, f, 0) + stay * at_least(lower, r, higher, f, 1)
+                tail = move * binomial_exceeds(lower, r, higher, f, 0) + stay * binomial_exceeds(lower, r, higher, f, 1)
             else:
-                tail = stay * at_least(higher, f, lower, r, 0) + move * at_least(higher, f, lower, r, 1)
+                tail = stay * binomial_exceeds(higher, f, lower, r, 0) + move * binomial_exceeds(higher, f, lower, r, 1)
             previous, total = total, np.asarray((tail * (2 * c * w)).sum(axis=1))
             before, change = change, float(np.max(np.abs(total - previous)) / max(float(total.max()), 1e-300))
             # Done, or held up by a corner in the noise, which halving mends only slowly.

@@ -126,9 +126,9 @@ class MaskPrior:
 
         ``scale`` is the variance of a record under the user's belief, ``records`` the size of the file.
         """
-        if mask.told is not None:
+        if mask.public_mask is not None:
             own, weights = self.candidates(mask.side_by_side[0], scale, records)
-            return tuple(replace(mask, masks=(m, mask.told)) for m in own), weights  # type: ignore[call-arg]
+            return tuple(replace(mask, masks=(m, mask.public_mask)) for m in own), weights  # type: ignore[call-arg]
         if self.masks is not None:
             return self.masks, self._weights(len(self.masks))
         leaves = list(mask.leaves)

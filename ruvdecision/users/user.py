@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from ..checks import as_float_array, check_choice, check_fields, check_finite, check_flag, check_text, checked
 from ..errors import InputError, kind_of
 from ..losses import Quadratic, as_loss
-from ..losses.base import manners
+from ..losses.base import as_bayes_loss
 from ..masks.base import Mask, check_mask
 from ..protocols import Array, Belief, Loss
 from ..targets import BaseTarget, Kind, is_target
@@ -51,7 +51,7 @@ class SingleUser:
     @property
     def error_scale(self) -> tuple[float, float] | None:
         """Weight and power that make a typical error of U (`BayesLoss.error_scale`); None if there is no one."""
-        return manners(self.loss).error_scale
+        return as_bayes_loss(self.loss).error_scale
 
     def replace(self, change: Callable[[Self], Self]) -> Self:
         """The user, changed."""

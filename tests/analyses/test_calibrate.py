@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from ruvdecision.analyses.calibrate import Calibration, bands, calibrate, uneven
+from ruvdecision.analyses.calibrate import Calibration, bands, calibrate, uniformity_p_value
 from ruvdecision.beliefs.finite import FiniteBelief
 from ruvdecision.beliefs.normal import NormalBelief
 from ruvdecision.beliefs.pymc import PyMCBelief
@@ -72,6 +72,7 @@ def model() -> PyMCBelief:
 # -- right ones pass -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(4)
 @pytest.mark.parametrize(
     ("belief", "mask", "target"),
@@ -110,7 +111,7 @@ def test_a_record_that_is_released_as_it_is_breaks_ties_at_random() -> None:
     assert len(np.unique(found.ranks)) > 50
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sampled_model_is_calibrated_with_one_compilation(model: PyMCBelief, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     init = nuts.Sampler.__init__
@@ -132,7 +133,7 @@ def test_a_sampled_model_is_calibrated_with_one_compilation(model: PyMCBelief, m
     assert new.passed, new.verdict
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_nodes_and_latent_records_are_calibrated(model: PyMCBelief) -> None:
     # One short chain has not converged in most simulations, and calibration sees that: two longer ones do.
     enough = Sampling(draws=400, tune=300, chains=2)
@@ -153,6 +154,7 @@ class Understated(Noise):
         return Noise(variance=3 * float(self.variance)).apply(frame, rng)
 
 
+@pytest.mark.slow
 def test_a_likelihood_that_lies_fails(model: PyMCBelief) -> None:
     right = calibrate(model, Noise(variance=1.0), Record(0), simulations=50, engine=FEW, seed=8)
     assert right.passed, right.verdict
@@ -162,7 +164,7 @@ def test_a_likelihood_that_lies_fails(model: PyMCBelief) -> None:
     assert "Not calibrated" in repr(narrow)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_likelihood_of_ones_own(model: PyMCBelief) -> None:
     right = calibrate(model, Told(), Record(0), simulations=100, engine=FEW, seed=8)
     assert right.passed, right.verdict
@@ -187,6 +189,7 @@ class Wrong(Exact):
         return Gaussian.scalar(right.mean() + self.shift * np.sqrt(right.var()), self.scale * right.var())
 
 
+@pytest.mark.campaign(4, "slow")
 @pytest.mark.parametrize(
     ("engine", "words"),
     [
@@ -205,10 +208,13 @@ def test_faults_are_told_apart(engine: Exact, words: str) -> None:
 # -- the statistics ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_p_values_of_even_ranks_are_as_promised() -> None:
     """The chance of a p-value below a is a at most, and not much less: the law of the statistic is exact."""
     rng = np.random.default_rng(1)
-    p = np.array([uneven(tuple(np.bincount(rng.integers(0, 20, 50), minlength=20).tolist())) for _ in range(1500)])
+    p = np.array(
+        [uniformity_p_value(tuple(np.bincount(rng.integers(0, 20, 50), minlength=20).tolist())) for _ in range(1500)]
+    )
     for a in (0.05, 0.2, 0.5):
         assert abs(np.mean(p <= a) - a) < 4 * np.sqrt(a * (1 - a) / len(p)) + 0.02
         assert np.mean(p <= a) <= a + 4 * np.sqrt(a * (1 - a) / len(p))
@@ -240,7 +246,7 @@ def test_a_verdict_and_its_picture_agree(counts: list[int]) -> None:
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.integers(0, 9), min_size=4, max_size=8).filter(lambda c: 0 < sum(c) <= 40))
 def test_ranks_counted_from_above_are_as_even(counts: list[int]) -> None:
-    assert uneven(tuple(counts)) == pytest.approx(uneven(tuple(counts[::-1])), abs=1e-9)
+    assert uniformity_p_value(tuple(counts)) == pytest.approx(uniformity_p_value(tuple(counts[::-1])), abs=1e-9)
 
 
 def test_several_components_pay_for_their_number() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from ruvdecision.analyses.optimise import MaskFamily, Optimum, Search, optimise
 from ruvdecision.analyses.optimise.families import UnitBox, as_families
 from ruvdecision.analyses.optimise.objective import Candidate, Evaluator, MapEvaluator, Objective
-from ruvdecision.analyses.optimise.search import in_step, search_exactly
+from ruvdecision.analyses.optimise.search import run_in_lockstep, search_exactly
 from ruvdecision.analyses.optimise.surface import is_rough
 from ruvdecision.beliefs import NormalBelief
 from ruvdecision.errors import InfeasibleError, InputError
@@ -105,7 +105,7 @@ def test_several_parameters_beat_a_grid():
     assert mapped.utility == pytest.approx(best.utility, rel=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_wide_range_does_not_hide_a_small_optimum():
     """Noise of rank one: the direction is an angle, the size lies five decades below its bound."""
 
@@ -188,7 +188,7 @@ def test_every_family_has_its_own_bounds():
 # -- averaged over common random numbers ---------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_averages_are_solved_exactly_and_carry_their_error():
     intruder = User(BELIEF, Record(0), Absolute())
     settings = {
@@ -227,6 +227,7 @@ def test_roughness_is_seen():
     assert not is_rough(Objective(part, MapEvaluator(lambda masks: evaluate(masks, **USERS), 0.5)))
 
 
+@pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize("seed", [0, 2])
 def test_a_noisy_optimum_lies_within_its_error(seed):
     best = optimise(noisy_average, evaluator=rough(USERS, 0.01), max_risk=0.5, seed=seed)
@@ -241,6 +242,7 @@ def test_a_noisy_optimum_lies_within_its_error(seed):
     assert again == best
 
 
+@pytest.mark.slow
 def test_noise_in_two_parameters_finds_the_edge():
     exact = optimise(two_columns, max_risk=0.32, **PAIR)
     best = optimise(two_columns, evaluator=rough(PAIR, 0.005), max_risk=0.32)
@@ -256,7 +258,7 @@ def test_confidence_keeps_a_noisy_choice_away_from_the_threshold():
     assert best.risk + 1.6 * best.risk_error <= 0.5
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_measures_are_optimised_too():
     data = np.random.default_rng(1).multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], 60)
     by = lambda masks: measure(data, masks, measures=[RecordLinkage(), NormalKL()], replicates=2, seed=3)  # noqa: E731
@@ -378,7 +380,7 @@ def test_searches_in_step_ask_together_and_end_alone():
     def search(ask, start, steps):
         return [ask(np.array([[start + k]]))[0].safety for k in range(steps)]
 
-    found = in_step(ask, [partial(search, start=10.0 * i, steps=i) for i in range(4)])
+    found = run_in_lockstep(ask, [partial(search, start=10.0 * i, steps=i) for i in range(4)])
     assert found == [[], [10.0], [20.0, 21.0], [30.0, 31.0, 32.0]]
     assert batches == [[10.0, 20.0, 30.0], [21.0, 31.0], [32.0]]
 
@@ -389,9 +391,9 @@ def test_searches_in_step_all_end_with_an_error(error):
         raise error
 
     with pytest.raises(type(error)):
-        in_step(ask, [lambda one: one(np.zeros((1, 1))) for _ in range(3)])
+        run_in_lockstep(ask, [lambda one: one(np.zeros((1, 1))) for _ in range(3)])
     with pytest.raises(ZeroDivisionError):
-        in_step(
+        run_in_lockstep(
             lambda values: [Candidate((0.0,), 0, 0)] * len(values),
             [lambda one: one(np.zeros((1, 1))), lambda one: 1 / 0],
         )

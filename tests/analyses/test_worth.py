@@ -77,6 +77,7 @@ def test_one_more_digit_by_brute_force():
     assert one_more_digit(user, 10, digits=2).gain >= one_more_digit(user, 10).gain - 1e-12
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=20)
 @given(st.integers(0, 10**6))
 def test_never_negative(seed):
@@ -106,6 +107,7 @@ def test_never_negative(seed):
     assert gains[0].gain <= worth(user, Release()).gain + 1e-12
 
 
+@pytest.mark.slow
 def test_errors_of_drawn_worths_use_common_random_numbers():
     # A function that is not linear: U depends on the release and is averaged over releases.
     user = User(

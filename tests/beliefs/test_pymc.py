@@ -40,7 +40,7 @@ BELIEF = ruv.PyMCBelief(survey)
 TARGETS = [ruv.Record("id-2", column="income"), ruv.Parameter("mu", component="age"), ruv.Average(column="age")]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("target", TARGETS[:2], ids=lambda t: t.describe())
 def test_names_of_a_model_are_its_coords(target):
     engine = ruv.Quadrature()
@@ -53,7 +53,7 @@ def test_names_of_a_model_are_its_coords(target):
     assert means == pytest.approx([float(exact.mean())] * 2, abs=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_missing_entries_are_integrated_out():
     gaps = DATA.copy()
     gaps.iloc[1, 0], gaps.iloc[2] = np.nan, np.nan
@@ -85,7 +85,7 @@ def test_settings_reach_the_builder():
         ruv.Panel.vary(user, spread=[1.0])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_settings_move_the_numbers():
     users = [ruv.User(ruv.PyMCBelief(survey, scale=s), TARGETS[1], ruv.Quadratic()) for s in (0.2, 1.0)]
     rumap = ruv.evaluate(
@@ -95,7 +95,7 @@ def test_settings_move_the_numbers():
     assert float(rumap.intruder_uncertainty[0]) == pytest.approx(np.mean(exact), rel=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_model_may_be_given_itself():
     belief = ruv.PyMCBelief(survey(3))
     assert belief.records == 3
@@ -111,7 +111,7 @@ def test_a_model_may_be_given_itself():
         ruv.PyMCBelief(survey(3), scale=2.0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_missing_record_is_as_good_as_a_parameter():
     """A record that nobody has is what a model says that writes it as a parameter, and the rest without it."""
 
@@ -148,6 +148,7 @@ def numbers(n):
     return model
 
 
+@pytest.mark.slow
 def test_labels_gaps_and_weights_of_one_variable():
     exact = ruv.NormalBelief(records=3, variance=2.25, prior_mean=1.0, prior_variance=4.0)
     mask, data = ruv.Noise(variance=1.0), pd.Series([1.0, 0.0, 3.0], index=["a", "b", "c"])

@@ -84,6 +84,7 @@ def test_one_way_reading_of_the_example():
     assert belief.count() == 114
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("r", [0, 1, 2, 7, 25, 60])
 def test_three_by_three_with_equal_margins(r):
     belief = TableBelief((3, 3), 3 * r, margins={0: [r] * 3, 1: [r] * 3})
@@ -115,6 +116,7 @@ def test_independent_parts_are_counted_apart():
     assert belief.count() == expected
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(belief=small_problems())
 def test_everything_against_brute_force(belief):

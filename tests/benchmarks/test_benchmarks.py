@@ -64,6 +64,7 @@ def test_verdict_of_a_curve():
     assert curve(1.0, 1.0, failed="killed").verdict == "failed"
 
 
+@pytest.mark.slow
 def test_the_picture_of_growth(tmp_path):
     sizes = [1_000, 10_000, 100_000]
     curves = [
@@ -89,14 +90,14 @@ def test_every_curve_names_a_case():
     assert {axis for axes in load.GROWTH.values() for axis in axes} == set(growth.AXES)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_case_can_be_made():
     for name, case in cases.CASES.items():
         case.make(500, 10, 20)()
         assert case.order, name
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_case_in_its_own_process():
     first, second, third = alone.alone("NormalKL", [(100, 5, 1), (200, 5, 1), (-1, 5, 1)], limit=120)
     assert first["size"] == [100, 5, 1] and second["seconds"] > 0 and second["peak"] >= second["before"] / 2

@@ -143,9 +143,9 @@ CASES = [
 # Chains that are dear to look at are tried in the slow run; some of each kind in every run.
 OFTEN = {20, 24, 25, 26, 30, 31}
 TRIED = [
-    c if len(c.mask.parts) == 1 or i in OFTEN else pytest.param(c, marks=pytest.mark.slow) for i, c in enumerate(CASES)
+    c if len(c.mask.parts) == 1 or i in OFTEN else pytest.param(c, marks=pytest.mark.long) for i, c in enumerate(CASES)
 ]
-SUMMED = [pytest.param(c, marks=pytest.mark.slow) if i in (34, 41, 44) else c for i, c in enumerate(CASES)]
+SUMMED = [pytest.param(c, marks=pytest.mark.long) if i in (34, 41, 44) else c for i, c in enumerate(CASES)]
 IDS = [f"{i}-{c.mask}" for i, c in enumerate(CASES)]
 
 

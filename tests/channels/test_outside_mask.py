@@ -105,6 +105,7 @@ def test_identity_takes_it() -> None:
     np.testing.assert_allclose(found, weight / weight.sum(), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_snooper_takes_it_exactly_and_by_simulation() -> None:
     data = np.array([0.3, 1.0, 2.5, 3.9])
     mask = Income(variance=0.8, lower=0.0, upper=4.0)
@@ -165,6 +166,7 @@ CASES = [
 ]
 
 
+@pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize(("mask", "release"), CASES, ids=["noise first", "noise last"])
 def test_quadrature_takes_it(mask: Income, release: np.ndarray) -> None:
     pytest.importorskip("pymc")
@@ -176,6 +178,7 @@ def test_quadrature_takes_it(mask: Income, release: np.ndarray) -> None:
     )
 
 
+@pytest.mark.slow
 def test_sampling_takes_it() -> None:
     pytest.importorskip("pymc")
     mask, release = CASES[0]

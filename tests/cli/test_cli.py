@@ -141,6 +141,7 @@ def test_the_report_in_markdown_with_a_date(study: Path, tmp_path: Path) -> None
     assert "- The paper prints 42; here it is 3." in lines
 
 
+@pytest.mark.slow
 def test_a_report_is_not_written_over(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     out.mkdir()
@@ -197,6 +198,7 @@ def study():
     assert any(" 0.25 " in line and "±" not in line and line.rstrip().endswith("exact") for line in lines)
 
 
+@pytest.mark.slow
 def test_a_panel_is_shown_and_written_by_name(panel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     assert cli.main(["run", str(panel), "--max-risk", "0.6", "--out", str(out)]) == 0
@@ -218,6 +220,7 @@ def test_a_panel_is_shown_and_written_by_name(panel: Path, tmp_path: Path, capsy
     assert [report.count(f">{name}</") >= 3 for name in ("Z 1", "Z/2")] == [True, True]
 
 
+@pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize("signature", ["result", "result, max_risk=None"])
 def test_a_study_may_draw_its_own_picture(panel: Path, tmp_path: Path, signature: str) -> None:
     seen = "max_risk" if "max_risk" in signature else "None"
@@ -322,6 +325,7 @@ def test_no_command_and_an_unknown_one(capsys: pytest.CaptureFixture[str]) -> No
     assert "'rnu'" in fails(capsys, "rnu")
 
 
+@pytest.mark.slow
 def test_an_infeasible_threshold_keeps_the_map(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     assert cli.main(["run", str(study), "--max-risk", "0.01", "--out", str(out)]) == 2
@@ -374,6 +378,7 @@ def test_out_must_be_a_directory(study: Path, capsys: pytest.CaptureFixture[str]
     assert "is a file" in fails(capsys, "run", study, "--out", study / "below")
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(4)
 @pytest.mark.parametrize("step", ["fsync", "link"])
 @pytest.mark.parametrize("which", range(4))
@@ -459,6 +464,7 @@ def test_our_own_studies_are_listed_and_described() -> None:
     assert all(text and not text.startswith("(") for text in listed.values())
 
 
+@pytest.mark.slow
 def test_the_first_study_gives_the_papers_choice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     assert (
@@ -562,6 +568,7 @@ def test_version_and_help() -> None:
     assert err == ""
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_long_study(tmp_path: Path) -> None:
     flag = tmp_path / "started"
     path = write(
@@ -578,7 +585,7 @@ def test_ctrl_c_ends_a_long_study(tmp_path: Path) -> None:
     assert (process.returncode, out, err) == (130, "", "ruvdecision: error: interrupted\n")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_reader_that_goes_away_costs_no_files(study: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     process = start("run", study, "--out", out)
@@ -609,6 +616,7 @@ def test_nothing_heavy_is_imported_before_work_begins(script: str) -> None:
     assert done.stdout.splitlines()[-1] == "[]", done.stderr
 
 
+@pytest.mark.slow
 def test_functions_that_have_the_names_of_their_modules() -> None:
     """Whoever imports the module first, the package's name is the function."""
     script = (

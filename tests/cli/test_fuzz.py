@@ -269,6 +269,7 @@ def test_bad_studies_fail_in_one_line_and_leave_nothing(wrong: str, place: Place
         place.before = place.look()
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(3)
 @pytest.mark.parametrize("odd", ODD_STUDIES)
 def test_odd_studies_run(odd: str, place: Place) -> None:
@@ -395,6 +396,7 @@ FIXED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(3)
 @pytest.mark.parametrize(
     "argv", FIXED, ids=lambda argv: " ".join(argv)[:60].encode("ascii", "backslashreplace").decode() or "nothing"
@@ -452,11 +454,12 @@ def test_any_command_line(place: Place) -> None:
     fuzz(place, 120)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_many_command_lines(place: Place) -> None:
     fuzz(place, 2500)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
 def test_an_output_that_takes_nothing() -> None:
     """As processes: what is printed cannot be written, and nobody is left to complain to but the exit code."""

@@ -67,6 +67,7 @@ def fails(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     return lines[0]
 
 
+@pytest.mark.slow
 def test_table_map_frontier_and_files(files, original, noisy, capsys):
     released = ["noise.csv", "swap.dta", "same.csv"]
     assert (
@@ -189,6 +190,7 @@ def test_missing_values(files, capsys, original):
     assert "KL cannot take missing values as 'wildcard'; got --missing wildcard" in fails(capsys, *chosen, "wildcard")
 
 
+@pytest.mark.slow
 def test_words_of_the_command_line(files, capsys, original, tmp_path):
     """Names for files, how CSV files are written, a battery, a picture; errors name options and not arguments."""
     table = original.assign(region=original["region"].replace("south", "süd"))
@@ -236,7 +238,7 @@ def test_errors_in_one_line(files, capsys, original):
     )
     original.head(20).to_csv("few.csv", index=False)
     assert "few: linkage cannot tell whose rows were released" in fails(
-        capsys, "original.csv", "few.csv", "--measures", "linkage,pMSE"
+        capsys, "original.csv", "few.csv", "--measures", "linkage(one_to_one=True),pMSE"
     )
     assert "No release has risk at most 0.001" in fails(capsys, "original.csv", "same.csv", "--max-risk", 0.001)
     assert "The risk names a column that is not there; got nothing" in fails(
@@ -308,7 +310,7 @@ def test_every_measure_can_be_spelled():
 
 
 def test_the_choices_of_missing_are_those_of_the_measures() -> None:
-    from ruvdecision.cli.measure import MISSING
+    from ruvdecision.cli.options import MISSING
     from ruvdecision.measures.missing import CHOICES
 
     assert MISSING == CHOICES

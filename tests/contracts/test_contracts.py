@@ -75,6 +75,7 @@ def test_loss_of_posterior(name, law):
         assert float(other.value) >= float(value.value) - slack - (2e-2 if name == "ZeroOne" else 0)
 
 
+@pytest.mark.campaign(5, "slow")
 @pytest.mark.parametrize("name", sorted(TARGETS))
 def test_target(name):
     target = TARGETS[name]

@@ -69,6 +69,7 @@ def silent(source: str) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_every_error_in_the_source_says_what_to_do(root: Path) -> None:
     assert silent("raise InputError('x must be 1', x)") == [1]
     assert silent("raise errors.InputError('x must be 1', x, 'Give 1')") == []

@@ -45,10 +45,12 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert loaded_after("import ruvdecision") == []
 
 
+@pytest.mark.slow
 def test_a_closed_form_map_loads_nothing_heavy() -> None:
     assert loaded_after(CLOSED_FORM) == []
 
 
+@pytest.mark.slow
 def test_the_command_line_waits_for_rich() -> None:
     assert loaded_after("import ruvdecision.cli, ruvdecision.studies") == []
 
@@ -89,6 +91,7 @@ except SystemExit as stopped:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(3)
 @pytest.mark.parametrize("options", [[], ["-OO"], ["-bb", "-X", "dev"]], ids=["plain", "stripped", "strict"])
 def test_every_module_can_be_imported_without_a_warning(options: list[str]) -> None:
@@ -104,7 +107,7 @@ def test_every_module_can_be_imported_without_a_warning(options: list[str]) -> N
     assert int(done.stdout) > 150
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_study_runs_without_asserts_and_docstrings(tmp_path: Path) -> None:
     study = ROOT / "models" / "trottini_fienberg_normal.py"
     command = [sys.executable, "-OO", "-W", "error", "-c", STRIPPED, str(study), str(tmp_path / "out")]
@@ -145,7 +148,7 @@ with tempfile.TemporaryDirectory() as folder:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_seeded_map_does_not_depend_on_the_hash_seed() -> None:
     runs = []
     for seed in ("0", "1"):

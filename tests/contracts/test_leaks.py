@@ -208,7 +208,7 @@ def look_at(result: Any, folder: Path, pictures: bool = False) -> dict[str, Any]
         if callable(getattr(result, name, None)):
             found = getattr(result, name)()
             shown[name] = found if isinstance(found, str) else found.to_csv() + repr(found)
-    for name in ("sentence", "notes", "attrs", "told", "secret"):
+    for name in ("sentence", "notes", "attrs", "secret"):
         shown[name] = str(getattr(result, name, ""))
     if isinstance(result, RUMap):
         known = result.risk[np.isfinite(result.risk)]
@@ -254,7 +254,7 @@ def _close() -> None:
 DRAWN = ("exact", "measures", "risk of every record", "price of publishing", "sensitivity", "scenario with records")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("route", DRAWN)
 def test_no_picture_holds_a_record(route: str, tmp_path: Path) -> None:
     shown = look_at(ROUTES[route](tmp_path), tmp_path, pictures=True)
@@ -263,6 +263,7 @@ def test_no_picture_holds_a_record(route: str, tmp_path: Path) -> None:
     assert {name: leaks(content) for name, content in shown.items() if leaks(content)} == {}
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(4)
 @pytest.mark.parametrize("route", ROUTES)
 def test_no_artefact_holds_a_record(
@@ -311,7 +312,7 @@ def test_the_search_finds_what_is_planted(tmp_path: Path) -> None:
     assert not leaks("nothing here, 12345.678") and not leaks(np.arange(100.0).tobytes())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("make", [lambda n: measured_of(n), lambda n: modelled_of(n)])
 def test_no_picture_has_a_mark_per_record(make: Callable[[int], RUMap], tmp_path: Path) -> None:
     """A picture that draws every record tells where it lies: many more records, and the pictures have no more marks."""
@@ -422,7 +423,7 @@ def test_risk_of_every_record_names_positions_only() -> None:
     assert leaks(repr(found)) == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command_line_tells_no_record(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     original = table()

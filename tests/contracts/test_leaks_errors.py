@@ -254,6 +254,8 @@ def test_users(user: Any) -> None:
     assert telling(calls) == {}
 
 
+@pytest.mark.slow
+@pytest.mark.campaign(3, "slow")
 @pytest.mark.parametrize("user", [USER, FINITE, WHICH], ids=["normal", "finite", "identity"])
 def test_posteriors_of_releases_that_no_mask_gave(user: ruv.User) -> None:
     """A release is not public before it is released, and what is no release may be the file itself."""
@@ -274,7 +276,7 @@ def lognormal(n: int) -> Any:
     return model
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("mask", [ruv.Noise(sd=1.0), ruv.Round(base=2), ruv.Recode(bins=[0, 1, 2])], ids=str)
 def test_models_in_pymc(mask: ruv.Mask) -> None:
     user = ruv.User(ruv.PyMCBelief(lognormal), ruv.Record(0), ruv.Absolute())

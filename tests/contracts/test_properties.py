@@ -127,6 +127,7 @@ def test_one_dimensional_gaussian_losses_rank_masks_alike(n, s2, f2, grid, loss)
         assert np.all(np.diff(b)[np.diff(a) > 1e-9 * a[:-1]] >= -1e-12 * np.abs(b[:-1])[np.diff(a) > 1e-9 * a[:-1]])
 
 
+@pytest.mark.slow
 @quick
 @given(n=st.integers(1, 9), s2=positive, f2=positive, r2=st.lists(positive, min_size=2, max_size=4, unique=True))
 def test_a_map_of_many_masks_is_the_maps_of_each(n, s2, f2, r2):

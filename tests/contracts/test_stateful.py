@@ -319,10 +319,11 @@ class Chains(RuleBasedStateMachine):
                 same_map(RUMap.load(path), rumap)
 
 
+@pytest.mark.slow
 def test_chains_of_masks_and_users() -> None:
     run_state_machine_as_test(Chains, settings=settings(max_examples=8, stateful_step_count=16, **HOUSE))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_many_chains_of_masks_and_users() -> None:
     run_state_machine_as_test(Chains, settings=settings(max_examples=50, stateful_step_count=30, **HOUSE))

@@ -84,6 +84,7 @@ def test_both_stacks_are_what_the_readme_promises() -> None:
         assert (pins(name)["pymc"].major, pins(name)["arviz"].major) == (6, 1)
 
 
+@pytest.mark.slow
 def test_what_the_package_imports_is_declared() -> None:
     declared = {canonicalize_name(r.name) for r in requirements() if str(r) in _for_users()}
     imported = {
@@ -120,6 +121,7 @@ def _names(node: ast.AST) -> list[str]:
     return []
 
 
+@pytest.mark.slow
 def test_what_is_installed_fits_together() -> None:
     done = subprocess.run([sys.executable, "-m", "pip", "check"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

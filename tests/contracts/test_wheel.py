@@ -26,7 +26,7 @@ from ruvdecision._version import __version__
 
 ROOT = places.ROOT
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,7 @@ def test_csv_as_others_write_it(name: str, packed: str, tmp_path: Path) -> None:
     assert path.read_bytes() == written
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(
     st.lists(
@@ -278,7 +279,7 @@ print(refused)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_hurt_files_are_read_or_refused(kind: str) -> None:
     """In a process of its own: the libraries that read them are not ours.
@@ -385,7 +386,7 @@ print("refused", refused)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_maps_without_a_checksum_do_not_end_in_a_traceback() -> None:
     """As written by format 1.
 

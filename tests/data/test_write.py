@@ -217,7 +217,7 @@ for place, more in (("first", ["--force"]), ("second", [])):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_disk_that_takes_no_more(tmp_path: Path) -> None:
     """A limit of the system on the size of files, which the HDF5 library would meet, too."""
     pytest.importorskip("resource")

@@ -20,7 +20,7 @@ from ruvdecision.decide import (
     probability,
     undominated,
 )
-from ruvdecision.decide.criteria import ExpectedLoss, Lexicographic, Weighted, first
+from ruvdecision.decide.criteria import ExpectedLoss, Lexicographic, Weighted, best_positions
 from ruvdecision.decide.probability import (
     _fronts,
     _in_play,
@@ -108,6 +108,7 @@ def test_infinite_values_and_nan_in_many_columns():
     assert undominated(values, ["lower"] * 4).tolist() == [True, True, True, False, True]
 
 
+@pytest.mark.slow
 def test_a_large_front_is_found_whole():
     rng = np.random.default_rng(7)
     for d in (3, 5):
@@ -431,8 +432,8 @@ def test_first_is_lexicographic():
         allowed = rng.random(12) < 0.7
         if allowed.any():
             best = min(np.flatnonzero(allowed), key=lambda i: (*-values[:, i], i))
-            assert first([(v, 0.0) for v in values], allowed) == best
-            both = first([(np.stack([v, -v]), 0.0) for v in values], np.stack([allowed, allowed]))
+            assert best_positions([(v, 0.0) for v in values], allowed) == best
+            both = best_positions([(np.stack([v, -v]), 0.0) for v in values], np.stack([allowed, allowed]))
             assert both[0] == best
 
 

@@ -190,8 +190,10 @@ def called(name):
     return next(attrgetter(name)(room) for room in rooms if hasattr(room, name.split(".")[0]))
 
 
+@pytest.mark.slow
+@pytest.mark.campaign(8, "slow")
 @pytest.mark.parametrize(
-    "name", sorted(set(RIGHT) - SLOW) + [pytest.param(n, marks=pytest.mark.slow) for n in sorted(SLOW)]
+    "name", sorted(set(RIGHT) - SLOW) + [pytest.param(n, marks=pytest.mark.long) for n in sorted(SLOW)]
 )
 def test_junk_in_every_argument(name):
     """A result, or a RuvError; nothing else, and the junk is left as it was."""
@@ -234,6 +236,7 @@ MAPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(3)
 @pytest.mark.parametrize("name", MAPS)
 def test_maps_at_the_edge(name):

@@ -32,7 +32,19 @@ def relative(page: Path) -> str:
 MODELS = DOCS / "howto" / "your_own_intruder.md"
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if CODE.search(p.read_text(encoding="utf-8"))], ids=relative)
+#: Pages that compile several models.
+SLOW = (MODELS, DOCS / "extending.md")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(p, marks=pytest.mark.slow if p in SLOW else ())
+        for p in PAGES
+        if CODE.search(p.read_text(encoding="utf-8"))
+    ],
+    ids=relative,
+)
 def test_code_runs_as_written(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import matplotlib.pyplot as plt
 
@@ -127,6 +139,7 @@ def test_commands_on_the_pages_exist() -> None:
             assert (ROOT / options.file).is_file()
 
 
+@pytest.mark.slow
 def test_tests_that_are_named_exist() -> None:
     text = (DOCS / "papers.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text))
@@ -206,7 +219,7 @@ def read(path: Path) -> Page:
     return page
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_site_builds_without_a_warning_and_fetches_nothing(tmp_path: Path) -> None:
     for needed in ("sphinx", "myst_nb", "numpydoc", "furo"):
         pytest.importorskip(needed, reason="the documentation needs the extra docs")

@@ -74,7 +74,7 @@ def test_every_exercise_has_a_cell_to_fill(name: str, builder: ModuleType) -> No
 # -- running ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings(
     "default"
 )  # of this process: Jupyter's client; the notebook's own warnings are errors in its kernel
@@ -107,7 +107,7 @@ def test_it_runs_without_a_warning_and_so_do_its_solutions(name: str, builder: M
             assert len(shown) <= 1, cell.source
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("default")
 def test_without_the_survey_file_the_stand_in_serves(builder: ModuleType) -> None:
     pytest.importorskip("nbclient")

@@ -54,6 +54,7 @@ def sections(language: str) -> dict[str, list[Block]]:
     return grouped
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("section", sections("python"))
 def test_python_runs_as_written(section: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -123,7 +124,7 @@ def test_files_that_are_named_exist() -> None:
     assert missing == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_pymc_example_gives_one_answer_over_seeds() -> None:
     """Another seed is another release: the numbers move within their errors, and the choice stays."""
     (found,) = [b for b in blocks() if "PyMCBelief(incomes)" in b.text]

@@ -513,7 +513,8 @@ CASES = (
 )
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if c.slow else n for n, c in CASES.items()])
+@pytest.mark.campaign(8, "slow")
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.long) if c.slow else n for n, c in CASES.items()])
 def test_engines_agree(name: str, record_property: Any) -> None:
     case = CASES[name]
     assert taking(case.ways[0], case.data) == list(case.engines)
@@ -607,7 +608,7 @@ def moments(posterior: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", RELEASES)
 def test_posteriors_agree(name: str) -> None:
     ways, release, engines = RELEASES[name]
@@ -642,7 +643,8 @@ WHO = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n == "largest" else n for n in WHO])
+@pytest.mark.campaign(3, "slow")
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.long) if n == "largest" else n for n in WHO])
 def test_engines_do_it_or_say_what_can(name: str) -> None:
     """An engine gives numbers, or a sentence that says what to use; it never takes what it cannot do."""
     met = 0

@@ -35,6 +35,8 @@ def uncertainty(user, mask, **options):
     return float(solved(user, mask, **options)[0][0])
 
 
+@pytest.mark.slow
+@pytest.mark.campaign(7, "slow")
 @pytest.mark.parametrize("identity", sorted({case["id"] for case in REFERENCE}))
 def test_reference(identity):
     cases = [case for case in REFERENCE if case["id"] == identity]
@@ -93,6 +95,7 @@ def check_properties(belief, target, loss, first, second):
         assert both == pytest.approx(alone, rel=1e-8, abs=slack)
 
 
+@pytest.mark.slow
 @quick
 @given(
     n=st.integers(3, 8),
@@ -108,6 +111,7 @@ def test_more_information_never_hurts_normal(n, s2, f2, target, loss, first, sec
     check_properties(belief, target, loss, first, second)
 
 
+@pytest.mark.slow
 @quick
 @given(
     target=st.sampled_from([ruv.Record(0), ruv.Parameter("theta"), ruv.Average()]),
@@ -145,6 +149,7 @@ def test_posterior_given_both_releases(first, second):
         assert float(ruv.posterior(known, first, files).mean()) == pytest.approx(mean[row], abs=1e-7)
 
 
+@pytest.mark.campaign(3, "slow")
 @pytest.mark.parametrize(
     "other", [ruv.Noise(variance=1.0), ruv.Microaggregate(groups=2), ruv.Subsample(size=4)], ids=str
 )
@@ -164,6 +169,7 @@ def test_a_sample_beside_changed_answers():
         assert uncertainty(user, TOSS & ruv.Subsample(size=2)) == pytest.approx(np.mean(each), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_many_kinds_of_samples_are_drawn_with_an_error():
     belief = ruv.NormalBelief(records=40, variance=2.0, prior_variance=5.0)
     user = ruv.User(belief, ruv.Record(0), ruv.Quadratic())
@@ -246,6 +252,7 @@ def test_the_informed_intruder_in_every_record():
     assert one.uncertainty[0] == pytest.approx([spread / (1 + spread), *[0.0] * 6])
 
 
+@pytest.mark.slow
 def test_panels_and_users_who_doubt():
     knows = ruv.Release(rows=[1, 2])
     plain = ruv.User(BELIEF, ruv.Record(0), ruv.Quadratic())
@@ -297,7 +304,7 @@ def test_words():
     assert sentence in str(rumap.attrs["intruder"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_calibrated():
     mask = ruv.Noise(variance=2.0) & ruv.Microaggregate(groups=2) & ruv.Subsample(size=2)
     assert ruv.calibrate(BELIEF, mask, ruv.Record(0), simulations=200, seed=1).passed
@@ -345,8 +352,6 @@ def test_bad_input():
     user = ruv.User(BELIEF, ruv.Record(0), ruv.Quadratic(), knows=ruv.Noise(variance=1.0))
     with pytest.raises(ruv.InputError, match="makes 2 releases"):
         ruv.posterior(user, ruv.Noise(variance=1.0), X)
-    with pytest.raises(ruv.UnsupportedError, match="already knows"):
-        ruv.limit(intruder=user, scientist=SCIENTIST)
 
 
 def test_shuffled_beside_averages_of_all():

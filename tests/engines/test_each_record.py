@@ -96,7 +96,7 @@ def test_losses_that_look_at_the_data(mask: Any) -> None:
     np.testing.assert_allclose(without.uncertainty, one_by_one(user, [mask], replicates=8, seed=root(3)), rtol=0.5)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_functions_of_a_record_and_users_in_doubt() -> None:
     twice = User(BELIEF, Functional(lambda x: 2 * x, of=Record(0)), Quadratic())
     found = every_record(twice, [Noise(variance=SIZES)])

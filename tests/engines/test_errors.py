@@ -128,6 +128,7 @@ def test_errors_are_the_spread_over_seeds(name: str) -> None:
     assert 0.85 <= spread(CASES[name](), SEEDS) <= 1.25
 
 
+@pytest.mark.slow
 def test_what_not_knowing_the_mask_costs_is_not_missed() -> None:
     """Few releases cost a lot: by plain draws three of ten seeds were three errors off or more."""
     found = np.array([CASES["unknown mask, 20 releases"]()(seed) for seed in range(3)])

@@ -271,6 +271,7 @@ def test_weighted_averages(mask):
     assert u_of(ruv.User(BELIEF, total, ruv.Quadratic()), mask, data=DATA) == pytest.approx(49 * w @ law.cov() @ w)
 
 
+@pytest.mark.slow
 def test_weights_of_all_records_of_large_files():
     n, rng = 5000, np.random.default_rng(1)
     belief = ruv.NormalBelief(records=n, variance=2.0, prior_variance=5.0)

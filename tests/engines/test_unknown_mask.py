@@ -255,7 +255,7 @@ def test_unknown_rows_samples_functions_and_all_records() -> None:
 # -- expected loss -------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(deadline=None, max_examples=12)
 @given(
     st.floats(0.05, 8.0),
@@ -278,6 +278,7 @@ def test_a_secret_never_helps_the_user(variance: float, target: Any, loss: Any, 
     assert found.before == pytest.approx(solve(User(BELIEF, target, loss), mask).before, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_expected_loss_against_direct_simulation() -> None:
     """Draw records from the belief, mask them with the true variance, estimate by the mixture by hand, and count."""
     prior, true = [0.2, 1.0, 5.0], 1.0
@@ -318,6 +319,7 @@ def test_felt_and_paid_agree_on_average_over_the_prior() -> None:
             assert np.all(found.uncertainty >= known - 1e-12)
 
 
+@pytest.mark.slow
 def test_finite_belief_against_every_case() -> None:
     belief = FiniteBelief([0.2, 0.8], [0.4, 0.6], likelihood=[[0.7, 0.3], [0.2, 0.8]], outcomes=[0.0, 1.0], records=2)
     truth = FiniteBelief([0.2, 0.8], [0.8, 0.2], likelihood=[[0.6, 0.4], [0.3, 0.7]], outcomes=[0.0, 1.0], records=2)
@@ -357,6 +359,7 @@ def test_finite_belief_against_every_case() -> None:
     assert shuffled.engine == "enumeration, averaged over releases"
 
 
+@pytest.mark.slow
 def test_finite_numbers_with_noise_of_unknown_size() -> None:
     values, chances = np.array([0.0, 1.0, 3.0]), np.array([0.5, 0.3, 0.2])
     belief = FiniteBelief(values, chances)
@@ -478,7 +481,7 @@ def test_bad_input() -> None:
 # -- the price -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_price_of_publishing() -> None:
     intruder, scientist = User(BELIEF, Record(0), Quadratic()), User(BELIEF, Parameter("mu"), Quadratic())
     masks = [Suppress(), *(Noise(variance=v) for v in (0.1, 1.0, 5.0))]
@@ -505,6 +508,7 @@ def test_price_of_publishing() -> None:
         price_of_publishing(masks, intruder=3, scientist=scientist)
 
 
+@pytest.mark.slow
 def test_price_for_a_panel() -> None:
     panel = Panel(
         [User(BELIEF, Record(0), Quadratic(), name="first"), User(BELIEF, Record(2), Quadratic(), name="last")]

@@ -146,6 +146,7 @@ TARGETS = [
 ]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(
     st.sampled_from(LOSSES),
@@ -175,6 +176,7 @@ def test_never_below_the_agency_and_the_same_where_beliefs_are(
         np.testing.assert_allclose(found.diagnostics["believed"], agency.uncertainty, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(2)
 @pytest.mark.parametrize("mask", [Noise(variance=1.3), Microaggregate(groups=2) | Noise(variance=0.4)], ids=str)
 def test_direct_simulation(mask: Any) -> None:
@@ -195,6 +197,7 @@ def test_direct_simulation(mask: Any) -> None:
         assert abs(np.mean(column) - exact) < 4 * np.std(column) / np.sqrt(len(column))
 
 
+@pytest.mark.slow
 def test_families_places_and_all_records() -> None:
     """A sample that is told, an unknown order, all records at once: each against the average over drawn releases."""
     own = NormalBelief(records=6, variance=1.0, prior_mean=1.0, prior_variance=0.5)
@@ -255,6 +258,7 @@ def test_flat_priors() -> None:
     assert solve(User(flat, Record(0), ZeroOne(tolerance=1.0), truth=proper), Suppress()).uncertainty[0] == 1.0
 
 
+@pytest.mark.slow
 def test_losses_and_targets_without_closed_form() -> None:
     own = NormalBelief(records=4, variance=1.0, prior_mean=1.0, prior_variance=1.0)
     right = NormalBelief(records=4, variance=2.0, prior_variance=2.0)
@@ -380,6 +384,7 @@ def test_finite_beliefs_against_every_case(target: Any, loss: Any, shuffled: boo
     )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(
     st.lists(st.floats(0.01, 1), min_size=8, max_size=8),
@@ -467,7 +472,7 @@ def test_tables() -> None:
     assert wrong.before > solve(User(uneven, Cell((0, 0)), Quadratic()), mask).before
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_models_in_pymc_agree_with_the_normal_beliefs_that_they_are() -> None:
     pm = pytest.importorskip("pymc")
     from ruvdecision.beliefs.pymc import PyMCBelief
@@ -493,7 +498,7 @@ def test_models_in_pymc_agree_with_the_normal_beliefs_that_they_are() -> None:
     np.testing.assert_allclose(each.uncertainty, plain.uncertainty, rtol=1e-5)
 
 
-# -- the engine's manners ------------------------------------------------------------------------------
+# -- the engine's as_bayes_loss ------------------------------------------------------------------------------
 
 
 def test_posterior_is_the_users_own_and_words_say_so() -> None:

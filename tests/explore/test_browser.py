@@ -30,7 +30,7 @@ from ruvdecision.explore.server import Server
 playwright = pytest.importorskip("playwright.sync_api", reason="the Python package playwright is not installed")
 
 # Elsewhere a warning is an error; here it would be one inside of Bokeh's and Tornado's callbacks, in the server's thread.
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("default")]
 CHROMIUM = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome", "chrome") if (found := shutil.which(name))),
     None,

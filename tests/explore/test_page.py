@@ -30,7 +30,7 @@ from ruvdecision.explore.drawing import BeliefDrawing, MapDrawing, _limits, _out
 from ruvdecision.explore.lessons import LESSONS, NORMAL, PRAM_LESSON, SNOOPER, TABLE, WEIGHTS
 from ruvdecision.explore.microdata import example_file, own_topic, read_upload
 from ruvdecision.explore.page import FilePage, Page, navigation, static_page, whole
-from ruvdecision.explore.running import Job, Runner, say_why
+from ruvdecision.explore.running import Job, Runner, error_message
 from ruvdecision.explore.study import described, study_topic
 from ruvdecision.explore.topic import Pick, Slider, Topic, threshold_stops
 
@@ -81,6 +81,7 @@ def test_the_first_lesson_opens_with_the_paper() -> None:
     assert built.rumap.releases[built.own or 0] == choice.release
 
 
+@pytest.mark.campaign(5, "slow")
 @pytest.mark.parametrize("topic", QUICK, ids=named)
 def test_the_code_that_is_handed_out_makes_the_map(topic: Topic, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     import matplotlib.pyplot as plt
@@ -302,6 +303,7 @@ def test_the_threshold_is_dragged_on_the_map() -> None:
     assert page.drawing.rule.location == pytest.approx(float(page.drawing.place("y", 0.5)))
 
 
+@pytest.mark.slow
 def test_a_tap_and_a_walk_look_at_a_release() -> None:
     page: Any = Page(NORMAL)
     page.drawing.dots.selected.indices = [5]
@@ -351,6 +353,7 @@ def test_settings_come_from_the_address() -> None:
     assert "&lt;i&gt;" in navigation([odd], "a", "dark").object
 
 
+@pytest.mark.campaign(4, "slow")
 @pytest.mark.parametrize("what", ["csv", "png", "py", "report"])
 def test_what_is_taken_away_is_the_map(what: str) -> None:
     page: Any = Page(NORMAL, query={"n": "13"})
@@ -362,6 +365,7 @@ def test_what_is_taken_away_is_the_map(what: str) -> None:
         assert list(table["release"]) == list(rumap.releases) and np.allclose(table["risk"], rumap.risk, rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_a_lesson_becomes_one_file(tmp_path: Path) -> None:
     text = static_page(replace(TABLE, states={"a": (2,)}))
     assert "Predict first" in text and text.count("<script") >= 2
@@ -381,6 +385,7 @@ def own_file() -> bytes:
     return table.assign(name=[WHO, *(f"p{i}" for i in range(59))]).to_csv(index=False).encode()
 
 
+@pytest.mark.slow
 def test_a_file_of_ones_own(own_file: bytes) -> None:
     page = FilePage()
     page.open("people.csv", own_file)
@@ -500,11 +505,15 @@ def test_a_slow_run_tells_its_progress_and_can_be_stopped() -> None:
 
 
 def test_an_error_of_others_tells_its_kind_only() -> None:
-    assert leaks(say_why(ValueError(WHO))) == [] and "n must" in say_why(InputError("n must be positive"))
+    assert leaks(error_message(ValueError(WHO))) == [] and "n must" in error_message(InputError("n must be positive"))
     assert "ValueError" in Job(lambda: float(WHO)).here().failure
 
 
 def test_without_panel_it_says_what_to_install(monkeypatch: Any, capsys: Any) -> None:
+    for name in [name for name in sys.modules if name.startswith("ruvdecision.explore.")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ruv.explore.__all__:
+        monkeypatch.delitem(vars(ruv.explore), name, raising=False)
     monkeypatch.setitem(sys.modules, "panel", None)
     with pytest.raises(UnsupportedError, match=r'pip install "ruvdecision\[explore\]"'):
         ruv.explore.open_server(port=0)

@@ -51,6 +51,7 @@ def test_it_listens_to_this_machine_only(server: Server) -> None:
             socket.create_connection((own, server.port), timeout=5)
 
 
+@pytest.mark.slow
 def test_the_page_has_strict_headers_and_fetches_nothing(server: Server) -> None:
     status, headers, body = get(server, f"{server.token}/")
     assert status == 200 and {k: headers[k] for k in HEADERS} == HEADERS
@@ -94,6 +95,7 @@ def test_a_hundred_slow_connections_shut_nobody_out(server: Server) -> None:
             line.close()
 
 
+@pytest.mark.slow
 def test_nothing_is_logged(server: Server, capfd: pytest.CaptureFixture[str], caplog: Any) -> None:
     for path in ("x", f"{server.token}/?n=12", f"{server.token}/nothing"):
         get(server, path)
@@ -130,7 +132,7 @@ def test_a_port_that_is_taken_is_said(server: Server, capsys: pytest.CaptureFixt
     assert f"port {server.port}" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is sent as a signal")
 def test_ctrl_c_ends_the_page(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ruvdecision", "explore", "--no-browser", "--port", "0"]

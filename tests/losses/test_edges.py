@@ -168,6 +168,7 @@ def check_law(name, law, kind):
                 assert value == pytest.approx(base * scale**degree, rel=1e-7, abs=1e-12 * scale**degree), where
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(3)
 @pytest.mark.parametrize("name", sorted(LOSSES))
 def test_loss_of_law(name):
@@ -175,7 +176,7 @@ def test_loss_of_law(name):
         check_law(name, law, kind)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_own_loss_of_every_law():
     for law, kind in every_law("CustomLoss", slow=True):
         check_law("CustomLoss", law, kind)
@@ -193,6 +194,8 @@ BATCHES = {
 }
 
 
+@pytest.mark.slow
+@pytest.mark.campaign(4, "slow")
 @pytest.mark.parametrize("name", sorted(set(LOSSES) - {"CustomLoss"}))
 @pytest.mark.parametrize("law", sorted(BATCHES))
 def test_a_batch_is_each_alone(name, law):

@@ -189,6 +189,7 @@ def test_entropy_of_components_that_do_not_meet():
     assert abs(mp.mpf(float(value.value)) - want) <= max(1e-9, 4 * float(value.error))
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(5)
 @pytest.mark.parametrize("level", [0.9, 1 - 1e-9, 1 - 1e-12, 1 - 1e-15, 1 - 2.0**-53])
 @pytest.mark.parametrize(
@@ -227,6 +228,7 @@ def test_interval_score_of_a_lopsided_mixture_near_level_one(weights, means, var
     assert loss.uncertainty(law).error == 0
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(4)
 @pytest.mark.parametrize(
     ("weights", "means", "sds"),

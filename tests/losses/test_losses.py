@@ -292,6 +292,7 @@ def test_ties_go_to_the_lowest():
     np.testing.assert_array_equal(ZeroOne().estimate(Finite([[1.0, 0.0], [0.0, 5.0]], [0.5, 0.5])), [0.0, 5.0])
 
 
+@pytest.mark.slow
 def test_many_values_are_searched_by_zooming_in():
     rng = np.random.default_rng(3)
     values = rng.normal(size=5000)
@@ -371,6 +372,7 @@ def test_draws_agree_with_the_normal_within_their_error(loss):
     assert np.all(np.abs(scores) < 4)
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(2)
 @pytest.mark.parametrize("vector", [False, True])
 def test_errors_of_uncertainties_are_calibrated(vector):
@@ -573,6 +575,7 @@ def test_kullback_leibler_needs_distributions():
 # -- losses of one's own -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(3)
 @pytest.mark.parametrize(
     ("function", "twin"),
@@ -615,6 +618,7 @@ def test_custom_losses_need_not_be_convex_nor_take_arrays():
     assert labels.uncertainty(FOUR).value == pytest.approx(0.65) and labels.estimate(FOUR) == 1.0
 
 
+@pytest.mark.slow
 def test_custom_losses_of_vectors():
     cov = np.array([[2.0, 0.7], [0.7, 1.5]])
     gaussian, finite = Gaussian([1.0, -2.0], cov), Finite([[0.0, 0.0], [1.0, 2.0], [4.0, 1.0]], [0.2, 0.5, 0.3])

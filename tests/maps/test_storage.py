@@ -144,6 +144,7 @@ def test_only_what_the_table_of_contents_lists_is_looked_at(make: Any) -> None:
     assert found.to_dataframe().equals(from_bytes(saved()).to_dataframe())
 
 
+@pytest.mark.slow
 def test_a_small_file_stays_small(tmp_path: Path) -> None:
     """16 KB that claimed 400 million numbers took 3.2 GB."""
 
@@ -246,6 +247,7 @@ def fuzz(first: int, count: int) -> int:
     return refused
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("secret")
 def test_tables_of_contents_at_random() -> None:
     assert fuzz(0, 300) > 150
@@ -299,7 +301,7 @@ def hurt(first: int, end: int, folder: Path) -> list[int]:
     return falls
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_bytes_at_random(tmp_path: Path) -> None:
     assert len(hurt(0, 300, tmp_path)) < 20
 

@@ -111,6 +111,7 @@ def test_invariant_matrices_keep_margins_exactly(k: int, seed: int, holes: bool)
     assert_allclose(t[:, None] * r, (t[:, None] * r).T, atol=1e-10 * t.max())
 
 
+@pytest.mark.slow
 def test_invariant_pram_keeps_margins_in_simulation_and_plain_pram_does_not() -> None:
     data = town(400)
     margins = data["c"].value_counts().reindex(list("abc")).to_numpy()
@@ -262,6 +263,7 @@ def matches_by_brute_force(frame: pd.DataFrame) -> np.ndarray:
     return np.array([sum(agree(a, b) for b in rows) for a in rows])
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_every_key_occurs_k_times(data: st.DataObject) -> None:
@@ -364,6 +366,7 @@ def test_equal_records_are_blanked_at_random_and_by_seed() -> None:
     assert LocalSuppress(k=5, keys="a").release(frame, 9).equals(LocalSuppress(k=5, keys="a").release(frame, 9))
 
 
+@pytest.mark.slow
 def test_a_large_file_reaches_k() -> None:
     rng = np.random.default_rng(4)
     n = 20_000

@@ -41,6 +41,7 @@ def test_every_mask_is_walked_over() -> None:
 # -- the walk ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(8)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_at_every_edge_a_right_release_or_a_helpful_error(name: str) -> None:
@@ -736,6 +737,7 @@ def small_files(draw: st.DrawFn) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(small_files(), st.sampled_from(sorted(SINGLE)), st.integers(0, 99))
 def test_random_files_keep_the_same_promises(data: pd.DataFrame, name: str, seed: int) -> None:
@@ -748,6 +750,7 @@ def test_random_files_keep_the_same_promises(data: pd.DataFrame, name: str, seed
         TRUTHS.get(type(mask).__name__, lambda *_: None)(mask, data, result, name)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(small_files(), st.sampled_from(sorted(SINGLE)), st.sampled_from(sorted(SINGLE)), st.integers(0, 99))
 def test_random_chains_of_two(data: pd.DataFrame, first: str, second: str, seed: int) -> None:

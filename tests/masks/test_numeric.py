@@ -318,6 +318,7 @@ def test_the_compiled_kernels_are_their_plain_python():
     assert rank_partners.__wrapped__(u, 17).tolist() == rank_partners(u, 17).tolist()
 
 
+@pytest.mark.slow
 @few
 @given(x=frames, k=st.integers(1, 6), by=st.sampled_from(["rows", "each", "zscore", "pc1", "mdav"]))
 def test_groups_partition_the_records_and_keep_means(x, k, by):
@@ -895,6 +896,7 @@ def test_swaps_that_do_not_fit_the_data():
         Swap(rate=1, columns="x", within=["x", "y"]).release(frame, 1)
 
 
+@pytest.mark.slow
 @few
 @given(x=frames, times=st.integers(1, 4), seed=st.integers(0, 9))
 def test_resampling_keeps_ranks_and_the_range(x, times, seed):
@@ -908,6 +910,7 @@ def test_resampling_keeps_ranks_and_the_range(x, times, seed):
             assert set(released[:, j]) <= set(x[:, j])
 
 
+@pytest.mark.slow
 def test_resampling_has_the_mean_of_bootstrap_order_statistics():
     x = np.array([5.0, 1.0, 2.0])
     samples = np.sort(np.array(list(product([1.0, 2.0, 5.0], repeat=3))), axis=1)
@@ -926,7 +929,7 @@ def test_resampling_needs_a_sample():
 # -- tails, rounding, recoding -----------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @few
 @given(x=frames, q=st.sampled_from([0.0625, 0.25, 0.5, 0.65625, 0.9375]))
 def test_top_and_bottom_coding_mirror_each_other(x, q):

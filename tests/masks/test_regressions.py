@@ -133,7 +133,7 @@ for mask in (Synthesize(moments="exact", columns=names, given=["g"]), Synthesize
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_synthesis_does_not_depend_on_the_number_of_threads():
     found = []
     for threads in ("1", "2"):
@@ -165,6 +165,7 @@ def test_exact_moments_hold_with_columns_given_and_dependent_columns():
     assert np.abs(out[:, 3] - data[:, 3]).min() > 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(2)
 @pytest.mark.parametrize("proper", [False, True])
 def test_regression_draws_have_the_law_of_least_squares(proper):

@@ -152,6 +152,7 @@ def test_exact_release_is_a_fresh_normal_draw() -> None:
     assert abs((rs**2).mean() - 1 / 11) < 4 * (rs**2).std() / np.sqrt(300)
 
 
+@pytest.mark.slow
 def test_sampled_moments_are_right_on_average_and_vary() -> None:
     rng = np.random.default_rng(2)
     x = rng.standard_normal((30, 2)) @ np.array([[1, 0.5], [0, 2.0]]) + [3, -1]
@@ -161,6 +162,7 @@ def test_sampled_moments_are_right_on_average_and_vary() -> None:
     assert covs[:, 0, 1].std() > 0.1
 
 
+@pytest.mark.slow
 def test_proper_draws_follow_the_posterior_of_mean_and_variance() -> None:
     # Mean of a proper release: x-bar + t-like spread, variance s2 (1/n + 1/n) E[(n-1)/chi2] with E 1/chi2 = 1/(n-3).
     x = np.random.default_rng(3).standard_normal((25, 1)) * 2 + 5
@@ -173,6 +175,7 @@ def test_proper_draws_follow_the_posterior_of_mean_and_variance() -> None:
     assert abs(centred.mean() - wanted) < 4 * centred.std() / np.sqrt(4000)
 
 
+@pytest.mark.slow
 def test_proper_covariances_have_the_inverse_wishart_mean() -> None:
     rng = np.random.default_rng(5)
     x = rng.standard_normal((20, 3)) @ np.array([[1, 0.8, 0], [0, 1, 0.3], [0, 0, 1]])
@@ -230,6 +233,7 @@ def test_copula_releases_only_original_values_and_restores_rank_correlations() -
     assert np.abs(correlations(released) - correlations(data)).max() < 4 / np.sqrt(20_000)
 
 
+@pytest.mark.slow
 def test_copula_margins_are_bootstrap_samples_of_the_file() -> None:
     data = pd.DataFrame({"a": np.repeat([1, 2, 5], [50, 30, 20]), "b": np.arange(100) % 7})
     shares = (
@@ -362,6 +366,7 @@ def test_the_visit_order_matters_and_is_obeyed() -> None:
     assert not a.equals(b)
 
 
+@pytest.mark.slow
 def test_linear_regression_draws_have_the_posterior_predictive_spread() -> None:
     # Ten records and one predictor: the predictive mean at the data has a t spread that plug-in draws lack.
     rng = np.random.default_rng(11)
@@ -534,7 +539,7 @@ def test_combining_refuses(rule, estimates, variances, message: str) -> None:
         rule(estimates, variances)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("proper", "rule"),
     [(False, combine_partial), (True, combine_partial), (True, combine_full)],
@@ -561,7 +566,7 @@ def test_intervals_from_combined_copies_cover(proper: bool, rule) -> None:
     assert rule is combine_full or covered / runs < 0.95 + error
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_full_rule_fails_with_plug_in_copies_as_documented() -> None:
     rng = np.random.default_rng(21)
     adjusted = 0

@@ -61,6 +61,7 @@ SHARED = {"name", "missing", "by", "weights"}
 FAMILIES = {"NormalKL", "IntervalOverlap", "RecordLinkage", "IndividualRisk", "Disclosure", "KAnonymity", "Marginals"}
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(6)
 @pytest.mark.parametrize("name", [*names(), *MODELS])
 def test_wrong_arguments_of_measures(name: str) -> None:
@@ -124,6 +125,7 @@ def few(junk: Any) -> Any:
     return 1 if isinstance(junk, int | float) and 3 < junk < np.inf else junk
 
 
+@pytest.mark.campaign(5, "slow")
 @pytest.mark.parametrize("name", CALLS)
 def test_wrong_arguments_of_calls(name: str) -> None:
     broken: list[str] = []

@@ -100,6 +100,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {path.name: path for path in folder.iterdir()}
 
 
+@pytest.mark.slow
+@pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize(("ending", "size"), [("csv", 300), ("parquet", 150)])
 def test_pieces_give_the_numbers_of_whole_files(files: dict[str, Path], ending: str, size: int) -> None:
     original, released = files[f"original.{ending}"], files[f"released.{ending}"]
@@ -123,6 +125,7 @@ def test_a_release_of_another_length(files: dict[str, Path]) -> None:
         )
 
 
+@pytest.mark.slow
 def test_workers_and_checkpoints_change_nothing(files: dict[str, Path], tmp_path: Path) -> None:
     releases = {"r": files["released.parquet"], "copies": [files["released.csv"], files["original.csv"]]}
     chosen = [NormalKL(columns=NUMBERS), EllipsoidOverlap("y ~ a + region"), Hellinger(columns=KEYS)]

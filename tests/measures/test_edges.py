@@ -87,18 +87,20 @@ def walk(name: str, whole: bool) -> None:
     assert not broken, "\n".join(broken)
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(6)
 @pytest.mark.parametrize("name", names())
 def test_every_edge_gives_a_number_or_says_what_to_do(name: str) -> None:
     walk(name, whole=False)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", names())
 def test_every_setting_on_every_edge(name: str) -> None:
     walk(name, whole=True)
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(6)
 @pytest.mark.parametrize("name", [n for n in names() if n not in NO_DISTANCE])
 def test_nothing_is_better_than_the_original(name: str) -> None:

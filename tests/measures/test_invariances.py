@@ -134,6 +134,7 @@ def compare(
     assert not broken, "\n".join(broken)
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(6)
 @pytest.mark.newest
 @pytest.mark.parametrize("name", names())

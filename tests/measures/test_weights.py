@@ -111,6 +111,7 @@ def _plain(measure):
     return measure(ORIGINAL.drop(columns="w"), RELEASED.drop(columns="w"))
 
 
+@pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize("measure", MEASURES, ids=_named)
 def test_equal_weights_are_no_weights_and_only_ratios_matter(measure):
     weighted, plain = replace(measure, weights="w"), _plain(measure)
@@ -123,6 +124,7 @@ def test_equal_weights_are_no_weights_and_only_ratios_matter(measure):
     assert float(one) == pytest.approx(float(other), rel=1e-8, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_weights_matter_and_rows_may_be_permuted():
     order = np.random.default_rng(1).permutation(len(ORIGINAL))
     same = 0

@@ -80,6 +80,7 @@ def test_table_3_from_the_printed_tables(simulation):
     assert karr.table_3(karr.PRINTED) == karr.TABLE_3  # 40 of 40 cells
 
 
+@pytest.mark.slow
 def test_the_maps_of_the_simulation(small):
     assert list(small.maps) == ["low 3", "low 6", "low 10", "high 3", "high 6", "high 10"]
     for name, rumap in small.maps.items():
@@ -96,6 +97,7 @@ def test_the_maps_of_the_simulation(small):
         assert rumap.risk[at["Micir(p,10)"]] > 0.9 > rumap.risk[at["Rank(.15)"]]
 
 
+@pytest.mark.slow
 def test_notes_of_the_simulation(small):
     notes = small.notes()
     text = "\n".join(notes)
@@ -123,7 +125,7 @@ def test_agreement_is_strict(simulation, arguments, expected):
     assert simulation[1].agrees(*arguments) is expected
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_full_simulation_agrees_where_it_can(simulation):
     study, karr = simulation
     maps = study.run().maps
@@ -162,6 +164,7 @@ def test_cps_with_the_survey_file(shared):
     assert "stand-in" not in text
 
 
+@pytest.mark.slow
 def test_cps_without_the_survey_file(monkeypatch, tmp_path):
     study, cps = module("karr_cps")
     monkeypatch.setattr(cps, "USUAL", tmp_path / "nothing.csv")
@@ -204,7 +207,7 @@ def test_claims_hold_in_the_printed_tables(woo):
     assert woo[1].same_order(woo[1].PRINTED, woo[1].PRINTED) == (791, 791)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_orderings_of_the_small_study(woo, small_woo):
     ours = woo[1].tables_of(small_woo.maps)
     same, total = woo[1].same_order(ours, woo[1].PRINTED)
@@ -226,6 +229,7 @@ def test_orderings_of_the_small_study(woo, small_woo):
         assert (table[names.index("Clu g1")] <= table[names.index("Clu g2")] + 1e-9).all()
 
 
+@pytest.mark.slow
 def test_notes_of_woo(small_woo):
     notes = small_woo.notes()
     assert not [

@@ -114,6 +114,7 @@ def test_mixture_at_a_tight_quadrature(response):
     assert told == pytest.approx(second / mass - (first / mass) ** 2, rel=1e-9)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(st.integers(2, 40), st.floats(0.3, 9), st.floats(0.3, 9), st.floats(0, 1))
 def test_laws_of_the_closed_form(response, n, a, b, stay):
@@ -138,7 +139,7 @@ def randomised(response):
     return response[0].run(n=40, points=4, draws=500, tune=300, chains=2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_randomised_response_sampled_and_closed_form_agree(response, randomised):
     result = randomised.result
     gaps = response[1]["compare"](result)
@@ -149,6 +150,7 @@ def test_randomised_response_sampled_and_closed_form_agree(response, randomised)
     assert set(sampled.engine) == {"sampling"}
 
 
+@pytest.mark.slow
 def test_randomised_response_is_quadrature_too(response, randomised):
     from ruvdecision.engines import Quadrature
     from ruvdecision.evaluate import evaluate
@@ -162,6 +164,7 @@ def test_randomised_response_is_quadrature_too(response, randomised):
     assert_allclose(found.scientist_uncertainty, exact.scientist_uncertainty, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_randomised_response_tells_and_draws(randomised):
     lines = looked_at(randomised, 0.3)
     assert "A fair coin (0.5) tells nothing: U is 0.187500 and 0.020833, the prior's 0.187500 and 0.020833" in lines
@@ -189,7 +192,7 @@ def overlaid(foundation):
     return foundation[0].run(points=3, draws=400, tune=300, chains=2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_sampled_points_lie_on_the_exact_curve(foundation, overlaid):
     gaps = foundation[1]["compare"](overlaid.result)
     sampled, exact = overlaid.result["sampled"], overlaid.result["exact"]
@@ -208,7 +211,7 @@ def test_sampled_points_lie_on_the_exact_curve(foundation, overlaid):
     assert set(sampled.releases) <= set(exact.releases)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_foundation_by_sampling_tells_and_draws(overlaid):
     lines = looked_at(overlaid, 0.5)
     assert "The paper's choice" in lines and "Exact: 0.5 and 2.651." in lines
@@ -228,7 +231,7 @@ def earners(income):
     return income[0].run(points=3, source="drawn", n=30, target_mcse=0.5, replicates=2000, **SMALL)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_lognormal_curves(income, earners):
     result = earners.result
     assert list(result) == list(income[1]["CURVES"])
@@ -242,7 +245,7 @@ def test_lognormal_curves(income, earners):
     assert np.all(np.abs(plug.intruder_uncertainty - np.sqrt(2 * v / np.pi)) < 4 * plug.intruder.error)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_lognormal_numbers_are_those_of_a_plain_grid(income, earners):
     """Both users by brute force: the parameters on a grid, the record on another, no code of the engines."""
     names, rumap = income[1], earners.result["Bayes, row known"]
@@ -278,7 +281,7 @@ def test_lognormal_numbers_are_those_of_a_plain_grid(income, earners):
     assert rumap.scientist.error[middle] < 0.15 * u[1]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_lognormal_tells_and_draws(earners):
     lines = looked_at(earners)
     for words in (
@@ -311,7 +314,7 @@ def areas(survey):
     return survey[0].run(sizes=(3, 6, 9), points=2, draws=400, tune=400, chains=2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_survey_numbers_are_those_of_brute_force(survey, areas):
     """U by weighted draws of the three common parameters, with every area's mean on a grid: no code of the engines."""
     from scipy import stats
@@ -367,7 +370,7 @@ def test_survey_numbers_are_those_of_brute_force(survey, areas):
             assert mine.error[i] < 0.2 * u
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_survey_suppressed_is_the_prior(areas):
     """Nothing is released: the common mean has variance 400, tau's square the mean 150 and sigma's 100."""
     last = areas.result
@@ -388,7 +391,7 @@ def _record_given(mask, m, sigma, released):
     return m + sigma * ratio, sigma**2 * np.maximum(1 + z * ratio - ratio**2, 0.0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_survey_more_masking_less_of_both(areas):
     rumap = areas.result
     noise, coded = rumap.select(technique="Noise"), rumap.select(technique="Topcode")
@@ -398,7 +401,7 @@ def test_survey_more_masking_less_of_both(areas):
     assert rumap.risk[-1] == pytest.approx(rumap.risk.min())  # suppression tells least
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_survey_tells_and_draws(areas):
     lines = looked_at(areas, 0.1)
     assert "18 records in 3 areas; the target is the largest of the 3 records" in lines

@@ -212,6 +212,7 @@ def test_two_pairs_have_a_closed_form(angle: float) -> None:
     assert_allclose(paired_gap(2, 1, angle), gap, rtol=1e-10, atol=1e-15)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 150), st.data())
 @settings(max_examples=30)
 def test_independent_samples_are_the_other_end(n: int, data: st.DataObject) -> None:
@@ -226,7 +227,7 @@ def test_large_samples_keep_their_digits(n: int, rank: int) -> None:
     assert_allclose(paired_gap(n, rank, np.pi / 2), 2 * normal_moments(n, rank).variance, rtol=1e-10)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_median_of_ten_thousand() -> None:
     assert_allclose(paired_gap(10_000, 5_000, np.pi / 2), 2 * normal_moments(10_000, 5_000).variance, rtol=1e-10)
 
@@ -247,6 +248,7 @@ def test_maximum_agrees_with_hoeffding(n: int) -> None:
     assert_allclose(product, covariance + mean**2, rtol=1e-7)
 
 
+@pytest.mark.slow
 @given(st.integers(2, 60), st.data())
 @settings(max_examples=15)
 def test_gap_grows_with_the_angle_and_mirrors(n: int, data: st.DataObject) -> None:
@@ -267,6 +269,7 @@ def test_small_angles_keep_relative_accuracy() -> None:
     assert_allclose(paired_gap(200, 200, 1e-9) / 1e-18, 1.0, rtol=1e-8)
 
 
+@pytest.mark.campaign(5, "slow")
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("place", [0.0, 0.3, 0.9, 1.0])
 def test_gap_within_simulation_error(n: int, place: float) -> None:

@@ -133,7 +133,7 @@ def draw_publishing() -> Any:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("draw", [draw_knowledge, draw_tornado, draw_record_risk, draw_publishing])
 def test_every_other_picture_follows_its_paper(draw: Any) -> None:
     """Names, lines, marks and bars stand out from dark paper; on light paper they have the colours of light paper."""
@@ -168,6 +168,7 @@ def test_the_star_follows_the_rule() -> None:
 # -- several maps --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_maps_side_by_side_share_the_risk_axis() -> None:
     maps = {f"variance {v:g}": example(v) for v in (1.0, 2.0, 4.0)}
     figure = plots.maps(maps, 0.5)
@@ -196,6 +197,7 @@ def test_few_places_stay_empty(count: int, across: int) -> None:
     assert _across(count) == across
 
 
+@pytest.mark.slow
 def test_empty_places_are_taken_away() -> None:
     one = RUMap.build(labels=["a"], intruder=[1.0], scientist=[1.0])
     figure = plots.maps([one] * 3, across=2)

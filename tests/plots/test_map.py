@@ -208,6 +208,7 @@ def test_log_axes_where_values_span_decades():
         rumap.plot(log="z")
 
 
+@pytest.mark.campaign(5, "slow")
 @pytest.mark.parametrize("count", [1, 2, 3, 6, 16])
 def test_any_number_of_techniques(count):
     grid = np.geomspace(0.01, 100, 30)
@@ -228,6 +229,7 @@ def test_any_number_of_techniques(count):
     assert len({(c.get_color(), c.get_linestyle()) for c in curves}) == count
 
 
+@pytest.mark.slow
 def test_one_point_ties_and_thousands():
     assert_tidy(RUMap.build(labels=["only"], intruder=[2.0], scientist=[2.0]).plot(max_risk=0.6))
     ties = RUMap.build(labels=list("abcd"), intruder=[2.0, 2, 3, 3], scientist=[2.0, 2, 1, 1]).plot(max_risk=0.6)
@@ -332,6 +334,7 @@ def test_marks_are_spread_and_round():
     assert len(spread_along([[0, 0], [1, 0]], [1, 2])) == 1
 
 
+@pytest.mark.slow
 def test_importing_does_not_import_matplotlib():
     code = "import sys, ruvdecision.plots.map, ruvdecision.maps.rumap; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -372,6 +375,7 @@ def test_a_crowd_is_pixels_in_a_vector_file_and_its_bars_lie_where_they_should(m
 # -- units ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize("score", ["reciprocal", "relative_gain"])
 def test_far_axes_tell_typical_errors_in_the_unit_of_the_data(score):
     belief = ruv.NormalBelief(records=10, variance=2e6, prior_variance=5e6)

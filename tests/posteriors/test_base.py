@@ -127,6 +127,7 @@ class OutsideCounts(BasePosterior):
         return Value.exact(stats.binom.pmf(np.arange(6), 5, 0.3) @ f(self.support))
 
 
+@pytest.mark.campaign(4, "slow")
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_number_with_every_loss(name):
     mine, truth = Outside(stats.norm(0.3, 1.2)), Gaussian.scalar(0.3, 1.44)
@@ -138,6 +139,7 @@ def test_a_number_with_every_loss(name):
         np.testing.assert_allclose(estimate, right, atol=1e-3)
 
 
+@pytest.mark.campaign(4, "slow")
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_skew_number_with_every_loss(name):
     law, x = stats.gamma(3.0), np.concatenate([[0.0], np.geomspace(1e-6, 90, 801)])
@@ -145,6 +147,7 @@ def test_a_skew_number_with_every_loss(name):
     assert found.value == pytest.approx(float(exact.value), rel=1e-6)
 
 
+@pytest.mark.campaign(4, "slow")
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_batch_with_every_loss(name):
     means = np.array([[0.0, 1.0, -3.0], [5.0, 0.5, 2.0]])
@@ -226,6 +229,7 @@ def test_one_sided_tails_are_told_apart():
     assert mine.log_mgf(-1.0).value == pytest.approx(exact, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_parts_of_a_mixture_may_be_of_any_law():
     means, weights = np.array([-1.0, 0.5, 4.0]), np.array([0.2, 0.5, 0.3])
     mine, truth = Mixture(OutsideBatch(means), weights), Mixture(Gaussian.scalar(means, 1.0), weights)

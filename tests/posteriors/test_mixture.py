@@ -100,6 +100,7 @@ def test_draws_give_the_mixture_and_an_error(name, kind):
         assert 0 < value.error < 0.06 * abs(value.value)
 
 
+@pytest.mark.campaign(3, "slow")
 @pytest.mark.parametrize("name", VECTOR)
 def test_vectors_agree_with_many_draws(name):
     means, covs = vectors()
@@ -115,6 +116,7 @@ def test_vectors_agree_with_many_draws(name):
     assert value.error < 0.003 * value.value
 
 
+@pytest.mark.slow
 def test_any_function_of_a_vector():
     means, covs = vectors()
     flat = np.full(len(means), 1 / len(means))
@@ -216,6 +218,7 @@ def test_error_is_far_below_that_of_draws_of_the_target():
 # -- the protocol ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(st.integers(2, 30), st.integers(0, 2**31), st.sampled_from(["gaussian", "mixture", "finite"]))
 def test_shapes_and_summaries(count, seed, kind):
@@ -255,7 +258,7 @@ def test_shapes_and_summaries(count, seed, kind):
     assert p.sample(7, rng).shape == (7,)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_vector_shapes():
     means, covs = vectors(20)
     p = Mixture(Gaussian(means, covs), sampled=True)
@@ -343,6 +346,7 @@ GRIDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(3)
 @pytest.mark.parametrize("name", GRIDS)
 def test_curve_against_the_law_itself(name):
@@ -389,6 +393,7 @@ def test_curve_of_a_normal_is_the_normal(name):
     assert mine.value == pytest.approx(float(theirs.value), rel=1e-9) and mine.error == pytest.approx(0, abs=1e-9)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(st.integers(1, 6), st.integers(0, 2**31))
 def test_batches_of_curves(count, seed):

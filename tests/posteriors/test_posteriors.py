@@ -13,7 +13,7 @@ from scipy import integrate, signal, special, stats
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.posteriors import Drawn, Finite, Gaussian, Mixture
 from ruvdecision.posteriors.modes import best_box
-from ruvdecision.posteriors.normals import Sorted, mean_difference
+from ruvdecision.posteriors.normal_mixture import Sorted, mean_difference
 from ruvdecision.protocols import Posterior
 
 COV2 = np.array([[2.0, 0.9], [0.9, 1.0]])
@@ -102,6 +102,8 @@ def test_every_answer_has_the_promised_shape(name):
     assert "batch" in repr(posterior) or "draws" in repr(posterior)
 
 
+@pytest.mark.slow
+@pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize("name", [n for n in examples() if n not in ("mixture", "draws", "chains of vectors")])
 def test_a_batch_is_its_members(name):
     posterior = examples()[name]
@@ -646,6 +648,7 @@ def weighted(rng):
     return Drawn(draws, weights=np.exp(stats.norm.logpdf(draws) - stats.t.logpdf(draws, 5)))
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(3)
 @pytest.mark.parametrize(
     "make",

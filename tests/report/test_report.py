@@ -32,7 +32,7 @@ from ruvdecision.maps.scores import Column
 from ruvdecision.masks import Microaggregate, Noise, Suppress
 from ruvdecision.protocols import Value
 from ruvdecision.report import fingerprint, render_report, write_report
-from ruvdecision.report.diagnostics import doubts
+from ruvdecision.report.diagnostics import release_warnings
 from ruvdecision.report.document import Table, TableRow, as_mathml
 from ruvdecision.targets import EachRecord, Maximum, Parameter, Record
 from ruvdecision.users.panel import Panel
@@ -239,7 +239,7 @@ def test_the_rest_is_folded_and_cut() -> None:
     assert len(page.all("use")) < 200
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_frontier_of_4000_is_complete_and_its_excerpt_short() -> None:
     u = np.geomspace(1, 100, 4000)
     rumap = RUMap.build(
@@ -322,7 +322,7 @@ def test_errors_and_samplers_that_did_not_converge_are_marked() -> None:
         },
         provenance=Provenance(engine=["sampling", "sampling", "exact"]),
     )
-    assert doubts(rumap) == {
+    assert release_warnings(rumap) == {
         1: ["the standard error of its risk is large, 15 %"],
         2: ["its sampler did not converge (intruder_rhat 1.9)"],
     }
@@ -352,11 +352,11 @@ def test_a_gain_near_zero_is_judged_on_its_own_scale() -> None:
         risk="gain",
         utility="relative_gain",
     )
-    assert doubts(rumap) == {}  # 0.01 is ten times the gain of 0.001, and small beside U0 = 7
+    assert release_warnings(rumap) == {}  # 0.01 is ten times the gain of 0.001, and small beside U0 = 7
     plain = RUMap.build(
         labels=["a", "b"], intruder=Value(np.array([0.1, 3.0]), np.array([0.01, 0.01])), scientist=[1.0, 0.5]
     )
-    assert list(doubts(plain)) == [0]
+    assert list(release_warnings(plain)) == [0]
 
 
 def test_measures_have_a_table_with_errors() -> None:
@@ -413,6 +413,7 @@ def test_indented_notes_go_on() -> None:
     assert "<li>One thing and the rest of it.</li>\n<li>Another.</li>" in text
 
 
+@pytest.mark.slow
 def test_a_panel_is_one_report_with_small_multiples() -> None:
     maps = {"Z 1": small(), "Z/2 & more": small(intruder=[1.0, 0.5, 0.25])}
     text = render_report(maps, 0.6)
@@ -452,6 +453,7 @@ def test_a_release_of_no_use_is_in_no_green_box() -> None:
     assert choose(rumap, 0.6, min_utility=0.5).release == "b"
 
 
+@pytest.mark.slow
 def test_units_stand_on_the_first_page() -> None:
     rumap = RUMap.build(
         labels=["a"],
@@ -599,7 +601,7 @@ def test_a_joined_map_keeps_its_words_and_shows_no_wrong_formula() -> None:
 # -- what was done beside the map ----------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_sensitivity_limit_and_records_have_their_chapters(tmp_path: Path) -> None:
     belief, average = BELIEF, Microaggregate(groups=1)
     intruder, scientist = User(belief, Record(0), Quadratic()), User(belief, Parameter("mu"), Quadratic())
@@ -673,6 +675,7 @@ def test_figures_are_not_put_into_a_file(tmp_path: Path) -> None:
     assert not (tmp_path / "a.html").exists()
 
 
+@pytest.mark.slow
 def test_probabilities_and_the_rule_of_the_choice() -> None:
     sampled = Value(np.array([4.0, 2.1, 1.0]), np.array([0.04, 0.1, 0.0]))
     rumap = small(intruder=sampled)
@@ -704,7 +707,7 @@ def test_diagnostics_of_a_sampler_are_explained() -> None:
             "scientist[a]_rhat": [1.0, 1.0, 1.3],
         },
     )
-    assert doubts(rumap) == {
+    assert release_warnings(rumap) == {
         1: ["its sampler did not converge (intruder_rhat 1.2, intruder_ess_bulk 30, intruder_divergences 3)"]
     }
     text = render_report(rumap, 0.5)
@@ -729,6 +732,7 @@ def test_the_fingerprint_of_the_data_says_what_it_is() -> None:
 # -- harmless ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(3)
 @pytest.mark.parametrize("evil", [EVIL, QUOTES, '" onload="alert(1)', "<!-- x", "&lt;b&gt;", "$x^2$ \\$"])
 def test_texts_are_only_texts(evil: str) -> None:
@@ -772,6 +776,7 @@ def test_any_text_gives_a_valid_page(labels: list[str], title: str) -> None:
     assert not re.search(r"<[a-zA-Z!/]", render_report(rumap, 0.5, title=title, notes=[title], format="md"))
 
 
+@pytest.mark.slow
 @settings(max_examples=4)
 @given(LABELS)
 def test_any_label_can_be_drawn(labels: list[str]) -> None:
@@ -779,6 +784,7 @@ def test_any_label_can_be_drawn(labels: list[str]) -> None:
     check(render_report(RUMap.build(labels=[f"{x} {i}" for i, x in enumerate(labels)], intruder=u, scientist=u), 0.5))
 
 
+@pytest.mark.slow
 def test_letters_that_are_not_latin_and_characters_that_are_not_letters(tmp_path: Path) -> None:
     labels = ["噪声 σ²=2", "a\x00b", "half \ud800", "turned \u202e txt.exe", "ok\nnext"]
     rumap = RUMap.build(labels=labels, intruder=[5.0, 4.0, 3.0, 2.0, 1.0], scientist=[5.0, 4.0, 3.0, 2.0, 1.0])
@@ -803,6 +809,7 @@ def test_no_confidential_record_gets_in() -> None:
 # -- the files -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize("form", ["html", "md"])
 def test_the_same_map_gives_the_same_bytes(tmp_path: Path, form: str) -> None:
     plt.close("all")

@@ -241,7 +241,7 @@ def test_workers_may_change_between_runs(tmp_path: Path) -> None:
             assert rumap.columns[name].tobytes() == values.tobytes(), name
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_masks_that_share_their_draws_stay_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A simulated snooper draws records and noise once for all masks; a checkpoint must not make it do so for each."""
     drawn: list[int] = []
@@ -479,7 +479,7 @@ print("same", kills, len(set(progress)) > 3)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_twenty_kills_change_nothing(tmp_path: Path) -> None:
     script = tmp_path / "killed.py"
     script.write_text(textwrap.dedent(KILLED))
@@ -596,6 +596,7 @@ def odd_manifests(folder: Path) -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 def test_odd_manifests_seeds_and_tasks_end_in_one_line(tmp_path: Path) -> None:
     folder = tmp_path / "run"
 

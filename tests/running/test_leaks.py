@@ -97,7 +97,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
 @pytest.mark.parametrize("how", ["SIGKILL", "SIGINT", "SIGTERM"])
 def test_a_run_that_is_ended_leaves_no_record(how: str, tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_run_that_is_ended_leaves_no_record(how: str, tmp_path: Path) -> None:
         assert os.stat(f"/dev/shm/{name}").st_size <= 4096
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_dask_cluster_sees_no_record_in_names_and_logs(caplog: pytest.LogCaptureFixture) -> None:
     distributed = pytest.importorskip("distributed")
     data = labelled()
@@ -191,7 +191,7 @@ rumap.save("map.nc")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["ruv.Quadrature()", "ruv.Sampling(draws=50, tune=100, chains=2)"])
 def test_compiled_models_hold_no_record(engine: str, tmp_path: Path) -> None:
     """PyTensor and numba write what they compile to disk; records are inputs of that code and not constants in it."""
@@ -215,7 +215,7 @@ def test_compiled_models_hold_no_record(engine: str, tmp_path: Path) -> None:
     assert {name: leaks(content) for name, content in found.items() if leaks(content)} == {}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sampler_that_fails_tells_no_record() -> None:
     def impossible(n: int) -> Any:
         import pymc as pm

@@ -29,7 +29,7 @@ CASES: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", CASES)
 def test_the_error_of_replicates_is_the_spread_between_runs(name: str) -> None:
     """Over 40 runs the standard deviation of the mean is known to 1/sqrt(78) of itself; four of those are allowed."""

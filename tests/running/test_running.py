@@ -128,6 +128,7 @@ def tasks(function, count: int) -> list[Task]:
 # -- the same results ----------------------------------------------------------------------------------
 
 
+@pytest.mark.campaign(4, "slow")
 @pytest.mark.parametrize("workers", [1, 2, 4])
 @pytest.mark.parametrize("pool", [ThreadPoolExecutor, ProcessPoolExecutor])
 def test_results_are_the_same_whoever_does_the_work(pool, workers: int) -> None:
@@ -166,6 +167,7 @@ def test_progress_is_told() -> None:
 # -- sent once -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_is_shared_goes_to_a_worker_once(tmp_path: Path) -> None:
     cargo = Cargo(tmp_path / "log")
     with Weighing(2) as pool:
@@ -209,6 +211,7 @@ def test_the_first_error_by_order_is_raised_as_it_is(pool, tmp_path: Path) -> No
         executor.shutdown()
 
 
+@pytest.mark.campaign(3, "slow")
 @pytest.mark.parametrize("wrong", [{0}, {5, 6, 7, 20}, {39}])
 def test_the_first_error_is_raised_where_workers_must_be_sent_what_is_shared(wrong: set[int]) -> None:
     with ProcessPoolExecutor(2) as pool:
@@ -218,6 +221,7 @@ def test_the_first_error_is_raised_where_workers_must_be_sent_what_is_shared(wro
         assert run(tasks(fail_at, 40), shared={40}, executor=pool).results == list(range(40))
 
 
+@pytest.mark.slow
 def test_a_pool_that_breaks_is_an_error_and_the_checkpoint_goes_on(tmp_path: Path) -> None:
     found, counts, texts = None, [0], []
     while found is None:
@@ -348,7 +352,7 @@ def test_the_command_line_has_workers_and_checkpoints(tmp_path: Path, capsys: py
     assert load_study(path).settings == {}  # how a study is run is no setting of it
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of Unix")
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_the_command_line_ends_its_workers(how: signal.Signals, tmp_path: Path) -> None:
@@ -445,7 +449,7 @@ def cluster():
         yield client
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_dask_gives_the_same(cluster, tmp_path: Path) -> None:
     cargo = Cargo(tmp_path / "log")
     assert run(tasks(weigh, 40), shared=cargo, executor=cluster.get_executor()).results == [
@@ -465,7 +469,7 @@ def test_dask_gives_the_same(cluster, tmp_path: Path) -> None:
         run(tasks(fail_at, 9), shared={2, 5}, executor=cluster.get_executor())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_dask_worker_that_dies_is_replaced(cluster, tmp_path: Path) -> None:
     found = run(tasks(die_once, 24), shared=tmp_path, executor=cluster.get_executor(), checkpoint=tmp_path / "run")
     assert found == RunResult([i * i for i in range(24)], False)
@@ -474,7 +478,7 @@ def test_a_dask_worker_that_dies_is_replaced(cluster, tmp_path: Path) -> None:
     assert again == found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command_line_works_on_dask(cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "mine.py"
     path.write_text(STUDY)

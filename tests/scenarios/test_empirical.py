@@ -133,6 +133,7 @@ def test_exact_values_are_those_of_the_formulas():
     assert_allclose(free.risk, np.tile(1 / GRID, 6), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_snoopers_in_evaluate_say_the_same():
     masks = [Noise(variance=float(v)) | Clip(lower=0) for v in GRID]
     exact = empirical(X, GRID, ["maximum", 0.9], method="exact")
@@ -168,6 +169,7 @@ def test_common_random_numbers_over_the_grid():
     assert np.abs(np.diff(rumap.intruder_uncertainty, 2)).max() < 0.02 * rumap.intruder.error.min()
 
 
+@pytest.mark.slow
 @given(st.integers(2, 30), st.integers(0, 10_000), st.floats(0.01, 3.0), st.data())
 @settings(deadline=None, max_examples=30)
 def test_units_and_order_of_the_file_do_not_matter(n, seed, share, data):

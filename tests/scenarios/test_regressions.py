@@ -228,7 +228,7 @@ def test_a_rule_that_fails_is_named() -> None:
             )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_risk_at_an_optimum_is_allowed() -> None:
     # Not by rounding a little above the threshold, which a comparison would refuse.
     listed = curves(n=200, target="percentile", p=0.99, knowledge=["population", "sample"], method=["paper", "exact"])

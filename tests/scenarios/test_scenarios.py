@@ -17,7 +17,7 @@ from scipy import optimize, stats
 
 from ruvdecision.engines.rules import clipped_noise as incomes
 from ruvdecision.errors import InfeasibleError, InputError, UnsupportedError
-from ruvdecision.numerics.counts import at_least, rank_above, rank_at_most
+from ruvdecision.numerics.counts import binomial_exceeds, order_statistic_cdf, order_statistic_sf
 from ruvdecision.numerics.orderstatistics import extreme_constants, normal_moments
 from ruvdecision.scenarios import (
     Curve,
@@ -317,6 +317,7 @@ def test_joint_law_by_price_agrees_with_conditioning_on_the_record(n: int, rank:
     assert_allclose(exact.order_statistic(n, 2.25, l2, rank), other, rtol=1e-9)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 60), st.data(), spreads, noise)
 @settings(max_examples=10)
 def test_order_statistics_scale_mirror_and_grow(n: int, data: st.DataObject, s2: float, l2: float) -> None:
@@ -340,6 +341,7 @@ def within(sample: np.ndarray, value: float) -> bool:
     return bool(abs(sample.mean() - value) < 4 * sample.std() / np.sqrt(len(sample)))
 
 
+@pytest.mark.campaign(4, "slow")
 @pytest.mark.parametrize("n", [10, 50, 77, 200, 1000])
 def test_plug_in_snoopers_within_simulation_error(n: int) -> None:
     l2, reps = 0.21, 4_000
@@ -406,7 +408,7 @@ def test_knowing_the_noise_helps_with_the_variance_and_a_prior_but_not_with_the_
         (6, 6, "known"),
         (30, 30, "flat"),
         (30, 28, ("normal", 2.0)),
-        pytest.param(200, 200, "known", marks=pytest.mark.slow),
+        pytest.param(200, 200, "known", marks=pytest.mark.long),
     ],
 )
 def test_expected_posterior_variance_of_a_rank_is_the_quadrature(n: int, rank: int, prior: object) -> None:
@@ -450,12 +452,13 @@ def test_posterior_of_one_record_is_normal() -> None:
 LAWS = [
     (stats.expon(scale=2), None),
     (stats.gamma(0.5), None),
-    pytest.param(stats.uniform(1, 3), stats.laplace(), marks=pytest.mark.slow),
+    pytest.param(stats.uniform(1, 3), stats.laplace(), marks=pytest.mark.long),
     (stats.lognorm(0.7), stats.gamma(3)),
     (stats.norm(1, 2), stats.uniform()),
 ]
 
 
+@pytest.mark.campaign(4, "slow")
 @pytest.mark.parametrize(("law", "shape"), LAWS)
 def test_other_populations_within_simulation_error(law, shape) -> None:
     n, share, reps = 20, 0.4, 20_000
@@ -498,6 +501,7 @@ def test_normal_population_as_a_law_is_the_normal_scenario() -> None:
         assert_allclose(getattr(masked, name)(at), getattr(released, name)(at), rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(3)
 @pytest.mark.parametrize("law", [stats.expon(), stats.gamma(0.4), stats.t(4), stats.uniform()])
 @pytest.mark.parametrize("l2", [1e-4, 0.3, 30.0])
@@ -545,7 +549,7 @@ def test_comparison_of_two_counts(many: int, few: int, p: float, q: float, exces
     a, b = stats.binom(many, p), stats.binom(few, q)
     k = np.arange(few + 1)
     assert_allclose(
-        at_least(many, np.array([p]), few, np.array([q]), excess), b.pmf(k) @ a.sf(k + excess - 1), atol=1e-12
+        binomial_exceeds(many, np.array([p]), few, np.array([q]), excess), b.pmf(k) @ a.sf(k + excess - 1), atol=1e-12
     )
 
 
@@ -630,8 +634,8 @@ def test_counts_of_unequal_events(chances: list[float], data: st.DataObject) -> 
     subsets = (np.arange(2 ** len(p))[:, None] >> np.arange(len(p))) & 1
     mass = np.prod(np.where(subsets == 1, p, 1 - p), axis=1)
     expected = mass[subsets.sum(axis=1) >= rank].sum()
-    assert_allclose(rank_at_most(p[:, None], 1 - p[:, None], rank), [expected], atol=1e-14)
-    assert_allclose(rank_above(p[:, None], 1 - p[:, None], rank), [1 - expected], atol=1e-14)
+    assert_allclose(order_statistic_cdf(p[:, None], 1 - p[:, None], rank), [expected], atol=1e-14)
+    assert_allclose(order_statistic_sf(p[:, None], 1 - p[:, None], rank), [1 - expected], atol=1e-14)
 
 
 # -- maps, crossings, choices ------------------------------------------------------------------------------------------
@@ -721,7 +725,7 @@ def test_optimal_noise_meets_its_threshold(n: int, s2: float, share: float) -> N
     assert_allclose(known.noise_variance, s2 * share / (1 - share), rtol=1e-8)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_optimal_noise_and_crossings_of_another_population() -> None:
     law = stats.expon()
     exact_, record = (

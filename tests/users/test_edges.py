@@ -51,7 +51,8 @@ USERS = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n == "ranks" else n for n in USERS])
+@pytest.mark.campaign(8, "slow")
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.long) if n == "ranks" else n for n in USERS])
 def test_data_of_every_kind(name):
     """A map of finite numbers that are not negative, or a RuvError."""
     user, masks = USERS[name]
@@ -288,7 +289,7 @@ def many_measures():
     return {"data": data, "masks": masks, "measures": measures, "replicates": 5, "seed": 7}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("job", [(ruv.evaluate, many_users), (ruv.measure, many_measures)], ids=["evaluate", "measure"])
 def test_processes_change_no_number(job):
     """Every column of the map is the same to the last bit for no worker, one, two and three."""

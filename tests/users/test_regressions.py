@@ -268,6 +268,7 @@ def test_optimise_refuses_a_gain_over_nothing():
         ruv.optimise(noisy_average, max_risk=0.3, risk="gain", intruder=user, scientist=user)
 
 
+@pytest.mark.slow
 def test_optimise_meets_its_threshold_when_risk_is_averaged_over_releases(example):
     intruder = ruv.User(example["intruder"].belief, ruv.Record(0), ruv.Absolute())
     family = lambda variance: ruv.Noise(variance=variance) | ruv.Shuffle()  # noqa: E731

@@ -227,6 +227,7 @@ LOSSES = [
 ]  # fmt: skip
 
 
+@pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize(("loss", "of_gap"), LOSSES, ids=lambda v: getattr(v, "__class__", type(v)).__name__)
 def test_any_loss_of_a_biased_rule_against_quadrature(loss, of_gap):
     belief = NormalBelief(records=6, variance=1.5, prior="known", prior_mean=2.0)
@@ -330,6 +331,7 @@ def test_index_knowledge_of_an_order_statistic_is_the_noise():
     assert abs(found[0] - 0.6) < 4 * error[0] and error[0] < 0.03
 
 
+@pytest.mark.slow
 def test_exact_and_simulated_agree():
     belief = NormalBelief(records=9, variance=2.0, prior_mean=-1.0, prior_variance=1.5)
     masks = [
@@ -420,6 +422,7 @@ def test_common_random_numbers_make_curves_smooth():
     assert np.abs(np.diff(found, 2)).max() < 0.1 * error.min()
 
 
+@pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize("n", [10, 177])
 def test_the_scientist_of_section_five(n):
     x = np.random.default_rng(8).gamma(2.0, 10.0, n)
@@ -442,6 +445,7 @@ def test_the_scientist_of_section_five(n):
     assert_allclose(doubled, 2 * found, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_scientist_does_not_depend_on_the_number_of_replicates():
     # The squared bias of a mean of few means is too large unless its variance is taken off.
     x = np.random.default_rng(8).gamma(2.0, 10.0, 30)
@@ -578,6 +582,7 @@ def test_a_large_file_does_not_fill_the_memory():
     assert np.all(found > 0) and peak < 100e6
 
 
+@pytest.mark.slow
 def test_frames_and_named_columns():
     frame = pd.DataFrame({"income": [10.0, 30.0, 20.0], "age": [30.0, 50.0, 40.0]}, index=["a", "b", "c"])
     mask = Noise(sd=2.0, columns="income")

@@ -29,10 +29,14 @@ EDGES = 6
 
 def search_exactly(objective: Objective, starts: int, seed: np.random.SeedSequence) -> list[Candidate]:
     """Candidates for the best point of a family of one parameter or several."""
-    return lines(objective, [(np.zeros(1), 0)]) if len(objective.names) == 1 else several(objective, starts, seed)
+    return (
+        search_edges(objective, [(np.zeros(1), 0)])
+        if len(objective.names) == 1
+        else search_box(objective, starts, seed)
+    )
 
 
-def in_step(ask: Ask, searches: Sequence[Callable[[Ask], Found]]) -> list[Found]:
+def run_in_lockstep(ask: Ask, searches: Sequence[Callable[[Ask], Found]]) -> list[Found]:
     """Run searches side by side: what they ask for in one step is evaluated as one family of masks.
 
     Each is written as if it were alone; all wait until every one of them has asked or ended.
@@ -76,7 +80,7 @@ def in_step(ask: Ask, searches: Sequence[Callable[[Ask], Found]]) -> list[Found]
         return [end.result() for end in ends]
 
 
-def lines(objective: Objective, edges: Sequence[tuple[Array, int]]) -> list[Candidate]:
+def search_edges(objective: Objective, edges: Sequence[tuple[Array, int]]) -> list[Candidate]:
     """Candidates along one parameter from some corner, for several such edges: ends, crossings, inner optima."""
     ways = [partial(_along, corner, free) for corner, free in edges]
     grids = [search_grid(*objective.box[free]) for _, free in edges]
@@ -94,7 +98,7 @@ def lines(objective: Objective, edges: Sequence[tuple[Array, int]]) -> list[Cand
             if below and all(allowed[i - 1 : i + 2]) and np.isfinite(grid[i + 1]):
                 searches.append(partial(_dip, at=at, low=grid[i - 1], high=grid[i + 1]))
     objective.coarse += found
-    return found + objective.allowed_of([p for p in in_step(objective.points, searches) if p is not None])
+    return found + objective.allowed_of([p for p in run_in_lockstep(objective.points, searches) if p is not None])
 
 
 def _along(corner: Array, free: int, x: float | Array) -> Array:
@@ -134,14 +138,14 @@ def _crossing(ask: Ask, required: float, at: Callable[[float], Array], a: float,
     return ask(at(back(brentq(gap, start, stop, xtol=1e-300, rtol=8.9e-16))))[0]
 
 
-def several(objective: Objective, starts: int, seed: np.random.SeedSequence) -> list[Candidate]:
+def search_box(objective: Objective, starts: int, seed: np.random.SeedSequence) -> list[Candidate]:
     """Every edge of the box exactly, and the inside by constrained optimisation from several starts."""
     d = len(objective.names)
     # Every edge of the box; of a box with too many those that start at its lowest corner.
     corners = list(itertools.product((0, 1), repeat=d - 1)) if d <= EDGES else [(0,) * (d - 1)]
     ends = np.array(objective.box)
     edges = [(ends[range(d), np.insert(c, f, 0)], f) for f, c in itertools.product(range(d), corners)]
-    found = lines(objective, edges)
+    found = search_edges(objective, edges)
     box = UnitBox(objective.box, [objective.half_way(j, search_grid(*objective.box[j])) for j in range(d)])
     unit = as_generator(seed).random((max(64, 16 * d), d))
     inside = objective.points(box.values(unit))
@@ -153,7 +157,7 @@ def several(objective: Objective, starts: int, seed: np.random.SeedSequence) -> 
         best = min(found, key=lambda p: p.loss)
         seeds.append(np.clip(box.coordinates(best.values), 1e-3, 1 - 1e-3))
     searches = [partial(descend, objective=objective, start=start, box=box) for start in seeds]
-    found += itertools.chain(*in_step(objective.points, searches))
+    found += itertools.chain(*run_in_lockstep(objective.points, searches))
     if found:
         found += _polish(objective, min(found, key=lambda p: p.loss), box)
     return found
@@ -178,8 +182,9 @@ def _polish(objective: Objective, best: Candidate, box: UnitBox) -> list[Candida
     for width in 0.02 / 6.0 ** np.arange(5):
         around = np.repeat(centre[None], len(pattern), axis=0)
         around[:, others] = np.clip(centre[others] + width * pattern, 0.0, 1.0)
-        solved = in_step(
-            objective.points, [partial(_held, required=objective.required, t=t, held=held, box=box) for t in around]
+        solved = run_in_lockstep(
+            objective.points,
+            [partial(_solve_for_threshold, required=objective.required, t=t, held=held, box=box) for t in around],
         )
         good = [p for p in solved if p is not None]
         if len(good) < len(pattern):
@@ -197,11 +202,11 @@ def _polish(objective: Objective, best: Candidate, box: UnitBox) -> list[Candida
             step = np.clip(-np.linalg.solve(bend, slope), pattern.min(), pattern.max())
             least[others] = np.clip(centre[others] + width * step, 0.0, 1.0)
         centre = least
-    end = _held(objective.points, objective.required, centre, held, box)
+    end = _solve_for_threshold(objective.points, objective.required, centre, held, box)
     return found + objective.allowed_of([] if end is None else [end])
 
 
-def _held(ask: Ask, required: float, t: Array, held: int, box: UnitBox) -> Candidate | None:
+def _solve_for_threshold(ask: Ask, required: float, t: Array, held: int, box: UnitBox) -> Candidate | None:
     """The point with these coordinates but one, which is solved for so that the threshold is met."""
     point = lambda v: ask(box.values(np.where(np.arange(len(t)) == held, v, t))[None])[0]  # noqa: E731
     gap = lambda v: point(v).safety - required  # noqa: E731

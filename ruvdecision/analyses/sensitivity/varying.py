@@ -13,7 +13,7 @@ import numpy as np
 from ...checks import check_text, is_single, plain_value, suggest
 from ...errors import InputError, kind_of
 from ...evaluate import Setting, check_setting, evaluate
-from ...maps.columns import tell_apart
+from ...maps.columns import number_duplicates
 from ...maps.joining import named_maps
 from ...maps.rumap import RUMap
 from ...masks.base import Mask
@@ -62,7 +62,7 @@ def as_factors(vary: Vary) -> dict[str, Varied]:
             labels = [_label(name, v, i) for i, v in enumerate(values)]
         if not values:
             raise InputError(f"vary[{name!r}] lists no value", given, "List at least one")
-        factors[name] = Varied(name, tuple(values), tell_apart(labels))
+        factors[name] = Varied(name, tuple(values), number_duplicates(labels))
     return factors
 
 

@@ -122,7 +122,7 @@ class Part:
         # Draws of merged totals say all about the totals; the entropy inside a total is averaged exactly.
         inside = np.zeros(len(self.sampled.values))
         for unknown, group in enumerate(self.groups):
-            inside += _inner_surprise(self.sampled.values[:, unknown], self.concentration[group])
+            inside += _expected_log_weight(self.sampled.values[:, unknown], self.concentration[group])
         return self.sampled.entropy(inside)
 
     def second_moments(self) -> tuple[Array, Array]:
@@ -358,7 +358,7 @@ def _add(values: list[Value]) -> Value:
     return Value(np.asarray(total), np.asarray(float(np.sqrt(sum(float(v.error) ** 2 for v in values)))))
 
 
-def _inner_surprise(totals: Ints, concentration: Array) -> Array:
+def _expected_log_weight(totals: Ints, concentration: Array) -> Array:
     """E sum log w of merged cells given their total, one per draw."""
     if len(concentration) == 1:
         return log_weight(totals, float(concentration[0]))

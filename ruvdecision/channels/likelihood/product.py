@@ -22,8 +22,8 @@ PLACES = 33
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Both(Observation):
-    """Two observations of the same entries, independent given them. Made by `together`."""
+class ProductObservation(Observation):
+    """Two observations of the same entries, independent given them. Made by `combine_observations`."""
 
     first: Observation
     second: Observation
@@ -35,8 +35,8 @@ class Both(Observation):
     def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
         return self.first.log(x, math) + self.second.log(x, math)
 
-    def take(self, rows: Rows) -> Both:
-        return Both(self.first.take(rows), self.second.take(rows))
+    def take(self, rows: Rows) -> ProductObservation:
+        return ProductObservation(self.first.take(rows), self.second.take(rows))
 
     def log_label(self, label: Any) -> Array:
         return self.first.log_label(label) + self.second.log_label(label)
@@ -83,7 +83,7 @@ class Both(Observation):
         return b if a is None else a if b is None else np.intersect1d(a, b)
 
 
-def together(first: Observation, second: Observation) -> Observation:
+def combine_observations(first: Observation, second: Observation) -> Observation:
     """What two observations of the same entries tell: what is known, a normal law, an interval, or their product."""
     known = ~np.isnan(first.known), ~np.isnan(second.known)
     sure = known[0] | known[1]
@@ -111,7 +111,7 @@ def together(first: Observation, second: Observation) -> Observation:
         a, b = first.take(rows), second.take(rows)
         if isinstance(a, Between) and isinstance(b, Between):
             return _overlap(a, b)
-        return Both(a, b)
+        return ProductObservation(a, b)
 
     cases = [(sure, value), (silent[0] & ~sure, second.take), (silent[1] & ~silent[0] & ~sure, first.take)]
     return split(first.n, [*cases, (normal, noisy), (rest, others)])
@@ -149,7 +149,7 @@ def _overlap(a: Between, b: Between) -> Observation:
 # -- whole releases ----------------------------------------------------------------------------------------------
 
 
-def beside(first: ReleaseLikelihood, second: ReleaseLikelihood) -> ReleaseLikelihood:
+def combine_releases(first: ReleaseLikelihood, second: ReleaseLikelihood) -> ReleaseLikelihood:
     """What two releases of the same records tell, independent given the records."""
     for one, other in ((first, second), (second, first)):
         if one.shuffled and not _tells_nothing(other):
@@ -158,7 +158,7 @@ def beside(first: ReleaseLikelihood, second: ReleaseLikelihood) -> ReleaseLikeli
                 "known",
                 do="Put Shuffle() before both: Shuffle() | (a & b)",
             )
-    columns = tuple(together(a, b) for a, b in zip(first.columns, second.columns, strict=True))
+    columns = tuple(combine_observations(a, b) for a, b in zip(first.columns, second.columns, strict=True))
     found = replace(first, columns=columns, shuffled=first.shuffled or second.shuffled, joint=None, averages=None)
     found = _with_joint(found, first.joint, second.joint)
     return _with_averages(found, [r.averages for r in (first, second) if r.averages is not None])
@@ -290,7 +290,7 @@ def _without_known(found: ReleaseLikelihood, averages: Averages, known: Array) -
                 continue
             spot, sd = values[g : g + 1, j].copy(), np.sqrt(error[g : g + 1, j])
             alone = Known(spot) if sd[0] == 0 else noisy_value(spot, sd)
-            own = together(columns[j].take(open_), alone)
+            own = combine_observations(columns[j].take(open_), alone)
             others = np.delete(np.arange(found.n), open_)
             columns[j] = join(found.n, [(open_, own), (others, columns[j].take(others))])
             values[g, j] = np.nan

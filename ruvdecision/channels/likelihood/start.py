@@ -18,7 +18,7 @@ from ...protocols import Array
 from ..steps import FileFacts, MaskLike, SampleRows, resolve
 from .base import Ints, Observation
 from .entries import Joined, Known, KnownLabels, nothing, split
-from .product import beside
+from .product import combine_releases
 from .reader import read
 from .release import ReleaseLikelihood
 
@@ -102,7 +102,7 @@ def _several(mask: MaskLike, release: Any, n: int, columns: Sequence[Hashable] |
         own = files[start : start + part.file_count]
         told.append(observe(part, own[0] if len(own) == 1 else tuple(own), n if rows is None else len(rows), columns))
         start += part.file_count
-    observed = reduce(beside, told)
+    observed = reduce(combine_releases, told)
     if not before:
         return observed
     index = np.arange(n) if rows is None else rows

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...beliefs.finite import FiniteBelief
 from ...beliefs.table.belief import TableBelief
-from ...channels.finite import FiniteChannel, Slots
+from ...channels.finite import FiniteChannel, RecordEvidence
 from ...channels.samples import sample_cases
 from ...checks import check_integer
 from ...errors import InputError
@@ -23,7 +23,7 @@ from ...protocols import Array, Ints, Posterior, Solution, Value
 from ...running.replication import mean_of_replicates, replicate_error, replicate_seeds
 from ...targets import Kind
 from ...users.user import User
-from ..base import WHOLE_FILE, BaseEngine, Evidence, Judged, MaskMixture, Missing, Plan, Problem, Refusal
+from ..base import WHOLE_FILE, BaseEngine, DecisionCosts, Evidence, MaskMixture, Missing, Plan, Problem, Refusal
 from .law import FiniteLaw, TooManyReleases
 from .tables import AVERAGED, TableProblem, after_release, published_by
 from .target_table import TargetTable, codes_of, sample_covariance, target_table
@@ -104,7 +104,7 @@ class Enumeration(BaseEngine):
                 raise InputError(what, None, "Pass release=mask.release(data, rng)")
             nothing = np.zeros((0, len(belief.levels)))
             empty = np.zeros(0, dtype=np.int64)
-            return Finite(law.table.values, law.after(Slots(nothing, empty, empty)))
+            return Finite(law.table.values, law.after(RecordEvidence(nothing, empty, empty)))
         return Finite(law.table.values, law.after(channel.read(release)))
 
     def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[object]) -> Iterator[Evidence]:
@@ -131,7 +131,7 @@ class Enumeration(BaseEngine):
             return super().unknown_mask(problem, mask)
         return FinitePair(user, belief, mask, self.limit, sample_covariance(belief, problem.data))
 
-    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem], Judged] | None:
+    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem], DecisionCosts] | None:
         users = own.problem.user, agency.problem.user
         if not all(isinstance(user.belief, FiniteBelief) for user in users):
             return None

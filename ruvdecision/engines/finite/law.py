@@ -17,7 +17,7 @@ import pandas as pd
 from scipy.special import gammaln, logsumexp
 
 from ...beliefs.finite import FiniteBelief
-from ...channels.finite import FiniteChannel, Kernel, Slots
+from ...channels.finite import FiniteChannel, Kernel, RecordEvidence
 from ...errors import InputError, UnsupportedError
 from ...numerics.counts import compositions
 from ...protocols import Array, Ints
@@ -53,7 +53,7 @@ class FiniteLaw:
 
     # -- one release -------------------------------------------------------------------------------------
 
-    def after(self, slots: Slots) -> Array:
+    def after(self, slots: RecordEvidence) -> Array:
         """Probabilities of the target's values given one release."""
         log_joint = self._log_joint(slots)
         if np.all(log_joint == -np.inf):
@@ -62,7 +62,7 @@ class FiniteLaw:
         chances = np.exp(log_joint - log_joint.max())
         return np.asarray(chances / chances.sum())
 
-    def _log_joint(self, slots: Slots) -> Array:
+    def _log_joint(self, slots: RecordEvidence) -> Array:
         """Log joint of release and target value. Whose record is whose does not matter where no row is followed."""
         known = bool((slots.rows >= 0).all())
         if not known and self.table.rows:
@@ -90,7 +90,7 @@ class FiniteLaw:
                 joint[columns] += np.exp(log_state[s] - shift) * chances[0]
             return np.log(joint) + shift
 
-    def _unlabelled(self, slots: Slots) -> Array:
+    def _unlabelled(self, slots: RecordEvidence) -> Array:
         """Sum over which released record belongs to which followed row, or to none of them."""
         assert isinstance(self.table, TargetTable)
         table, law = self.table, self.belief.law

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from scipy.special import logsumexp
 
 from ...beliefs.finite import FiniteBelief
-from ...channels.finite import FiniteChannel, Kernel, Slots, record_covariance
+from ...channels.finite import FiniteChannel, Kernel, RecordEvidence, record_covariance
 from ...channels.samples import refuse_open_samples
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
@@ -27,7 +27,7 @@ from ...running.replication import mean_of_replicates, replicate_seeds
 from ...targets import BaseTarget, Kind
 from ...users.mask_prior import MaskPrior
 from ...users.user import User
-from ..base import Judged, Problem, Refusal
+from ..base import DecisionCosts, Problem, Refusal
 from ..unknown_mask import combined_weights
 from ..wrong_belief import cost_of
 from .law import FiniteLaw, TooManyReleases
@@ -50,7 +50,7 @@ class FinitePairs:
         scale = sample_covariance(agency.belief, problem.data)
         return cls({id(mask): FinitePair(own, agency.belief, mask, limit, scale) for mask in problem.masks})
 
-    def __call__(self, problem: Problem) -> Judged:
+    def __call__(self, problem: Problem) -> DecisionCosts:
         """Expected loss after each mask; one that is not known, and has too many releases, remains to be drawn."""
         nothing = Value.exact(np.zeros(()))
         found, remaining = [], []
@@ -64,7 +64,7 @@ class FinitePairs:
         value, error = (np.array([float(cost[j]) for cost, _, _ in found]) for j in (0, 1))
         believed, names = np.array([float(b.value) for _, b, _ in found]), [name for _, _, name in found]
         before = self.pairs[id(problem.masks[0])].before()
-        return Judged(Value(value, error), believed, before, names, remaining, AVERAGED in names)
+        return DecisionCosts(Value(value, error), believed, before, names, remaining, AVERAGED in names)
 
 
 class FinitePair:
@@ -90,7 +90,7 @@ class FinitePair:
 
     # -- posteriors ----------------------------------------------------------------------------------
 
-    def after(self, release: object, rng: np.random.Generator) -> Finite:
+    def posterior(self, release: object, rng: np.random.Generator) -> Finite:
         """The user's posterior after one release."""
         return Finite(self.laws[0].table.values, self.mixed(release))
 
@@ -219,7 +219,7 @@ class FinitePair:
         """Expected loss before any release."""
         uninformative = FiniteChannel.uninformative(self.truth)
         empty = np.zeros(0, dtype=np.int64)
-        slots = Slots(np.zeros((0, len(self.truth.levels))), empty, empty)
+        slots = RecordEvidence(np.zeros((0, len(self.truth.levels))), empty, empty)
         own, actual = (replace(law, channel=uninformative).after(slots)[None] for law in (self.laws[0], self.law))
         return float(self.costs(own, actual)[0].value[0])
 

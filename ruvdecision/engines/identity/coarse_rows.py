@@ -21,20 +21,20 @@ from ...channels.likelihood import Known, KnownLabels, Observation, Uninformativ
 from ...channels.likelihood.laws import NoiseLaw, noise_law
 from ...channels.likelihood.maps import RandomMultiples
 from ...channels.likelihood.reader import CHANGES
-from ...channels.steps import AddNoise, Drop, Entrywise, PermuteRows, SampleRows, about_after, resolve
+from ...channels.steps import AddNoise, Drop, Entrywise, PermuteRows, SampleRows, facts_after, resolve
 from ...errors import UnsupportedError
 from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...numerics.quadrature import gauss_legendre
 from ...numerics.semidefinite import lower_root
 from ...protocols import Array, Ints
-from .row_laws import DegenerateNormal, about_belief, check_size, settled
+from .row_laws import DegenerateNormal, belief_facts, check_size, keep_exact_matches
 
 EASY = (Drop, PermuteRows, SampleRows, AddNoise, *CHANGES)
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class IntervalRelease:
     """A release with a row for every place: numbers, and the interval that each entry tells; missing if nothing is."""
 
     values: Array
@@ -59,9 +59,9 @@ class CoarseRows:
     kept: int
 
     @staticmethod
-    def sensible(belief: NormalBelief, mask: Mask, data: Array | None = None) -> bool:
+    def applies_to(belief: NormalBelief, mask: Mask, data: Array | None = None) -> bool:
         """Whether all steps are of a kind that may be read here, and this is the place to read them."""
-        found = [f.step for f in resolve(mask, about_belief(belief, data))]
+        found = [f.step for f in resolve(mask, belief_facts(belief, data))]
         known = belief.mu_covariance is not None and not belief.mu_covariance.any()
         coarse = any(s.not_linear is not None for s in found)
         return all(type(s) in EASY for s in found) and (known or coarse)
@@ -74,7 +74,7 @@ class CoarseRows:
         if belief.mu_covariance is None or belief.mu_covariance.any():
             do = 'Use NormalBelief(..., prior_mean=..., prior="known"), with the mean of the file if need be'
             raise UnsupportedError(f"Which row is whose after {mask} needs a known population mean", do=do)
-        k, about = belief.k, about_belief(belief, data)
+        k, about = belief.k, belief_facts(belief, data)
         noise: Array = np.zeros((k, k))
         steps: list[list[tuple[Entrywise, int]]] = [[] for _ in range(k)]
         laws: list[NoiseLaw | RandomMultiples | None] = [None] * k
@@ -103,11 +103,11 @@ class CoarseRows:
                         steps[j].append((step, place))
         _check_apart(belief.record_covariance + noise, steps, laws, about.names)
         columns = tuple(tuple(s) for s in steps)
-        return cls(belief, list(known), errors, noise, columns, tuple(laws), about_after(found, about).n)
+        return cls(belief, list(known), errors, noise, columns, tuple(laws), facts_after(found, about).n)
 
     # -- reading -----------------------------------------------------------------------------------------
 
-    def prepare(self, frame: Frame) -> Shown:
+    def prepare(self, frame: Frame) -> IntervalRelease:
         """What a release shows: the value of each entry, or the interval where it lay before it was coarsened."""
         k, n = self.belief.k, self.belief.records
         check_size(frame.table.shape, self.kept, k)
@@ -129,11 +129,11 @@ class CoarseRows:
             low[here, j], high[here, j] = released.ends
             rest = np.setdiff1d(np.arange(n), here)
             columns.append(join(n, [(here, released), (rest, Uninformative(len(rest)))]))
-        return Shown(values, low, high, tuple(columns))
+        return IntervalRelease(values, low, high, tuple(columns))
 
     # -- weights -----------------------------------------------------------------------------------------
 
-    def log_weights(self, shown: Shown, z: Array) -> Array:
+    def log_weights(self, shown: IntervalRelease, z: Array) -> Array:
         """Log weight of every place for every respondent, ``(respondents, places)``, up to a constant for each."""
         n = self.belief.records
         values, low, high = shown.values, shown.low, shown.high
@@ -155,9 +155,9 @@ class CoarseRows:
             part, deep = self._weights(shown, rows[first], point, rest, z)
             weights[:, rows] = part[:, back.reshape(-1)]
             depth[rows] = deep
-        return settled(weights, depth)
+        return keep_exact_matches(weights, depth)
 
-    def _weights(self, shown: Shown, rows: Ints, point: Ints, rest: Ints, z: Array) -> tuple[Array, int]:
+    def _weights(self, shown: IntervalRelease, rows: Ints, point: Ints, rest: Ints, z: Array) -> tuple[Array, int]:
         """Weights of rows of one pattern: columns ``point`` are values, ``rest`` are intervals or have other noise."""
         values, low, high = shown.values[rows], shown.low[rows], shown.high[rows]
         prior, centre, k = self.belief.record_covariance, self.belief.mu_mean, self.belief.k

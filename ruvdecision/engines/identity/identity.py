@@ -30,7 +30,7 @@ from ...users.user import User
 from ..base import BaseEngine, Problem, Question
 from ..normal.releases import as_records
 from .coarse_rows import CoarseRows
-from .row_laws import FiniteRows, LinearRows, Records, about_belief, outcome_table
+from .row_laws import FiniteRows, LinearRows, Records, belief_facts, outcome_table
 
 ENTRIES = 2_000_000
 """Most probabilities to hold at a time."""
@@ -224,14 +224,14 @@ class _NormalRows(_Rows):
 
     @property
     def about(self) -> FileFacts:
-        return about_belief(self.belief, self.records)
+        return belief_facts(self.belief, self.records)
 
     def law(self, mask: Mask) -> LinearRows | CoarseRows:
         try:
             return LinearRows(self.belief, mask, self.known, self.errors, self.records)
         except UnsupportedError as linear:
             # Any step may be the one that is not linear; the reader of intervals is asked next.
-            if CoarseRows.sensible(self.belief, mask, self.records):
+            if CoarseRows.applies_to(self.belief, mask, self.records):
                 return CoarseRows.of(self.belief, mask, self.known, self.errors, self.records)
             odd = [f.step for f in resolve(mask, self.about) if type(f.step) not in LINEAR]
             if all(isinstance(step, Opaque) and step.do for step in odd):

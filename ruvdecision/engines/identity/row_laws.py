@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ...beliefs.finite import FiniteBelief
 from ...beliefs.normal import NormalBelief
 from ...channels.finite import FiniteChannel
-from ...channels.steps import FileFacts, about_after, resolve
+from ...channels.steps import FileFacts, facts_after, resolve
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...masks.frame import Frame
@@ -33,7 +33,7 @@ Records: TypeAlias = NDArray[Any]
 """Records, or what is known of them: numbers, labels, or codes of outcomes."""
 
 
-def about_belief(belief: NormalBelief, data: Array | None = None) -> FileFacts:
+def belief_facts(belief: NormalBelief, data: Array | None = None) -> FileFacts:
     """What is known of the file beforehand; ``data`` has the covariance that noise may be a share of."""
     covariance = belief.record_covariance
     if data is not None and len(data) > 1:
@@ -41,7 +41,7 @@ def about_belief(belief: NormalBelief, data: Array | None = None) -> FileFacts:
     return FileFacts(belief.records, tuple(belief.columns or range(belief.k)), covariance)
 
 
-def settled(log_weights: Array, depth: Ints | int) -> Array:
+def keep_exact_matches(log_weights: Array, depth: Ints | int) -> Array:
     """Log weights ``(respondents, places)`` with only the deepest possible places left.
 
     ``depth`` counts the directions in which a place says exactly what the intruder knows. There a density is infinite,
@@ -110,8 +110,8 @@ class LinearRows:
             do = "Put Shuffle() first, or leave it out: Identity knows no order"
             raise UnsupportedError("Shuffling groups hides which rows were averaged together", do=do)
         self.given = Conditioned(belief, channel)
-        about = about_belief(belief)
-        self.kept = about_after(resolve(mask, about), about).n
+        about = belief_facts(belief)
+        self.kept = facts_after(resolve(mask, about), about).n
         shape, _, cell = channel.layout.rows()
         kinds = [(t, c) for _, t, c in channel.layout.classes()]
         self.kinds = [np.flatnonzero((shape == t) & (cell == c)) for t, c in kinds]
@@ -157,7 +157,7 @@ class LinearRows:
             density = DegenerateNormal.of(part[np.ix_(use, use)], scale[use], size)
             weights[:, rows] = density.log(z[:, use], means[rows][:, use], size)
             depth[rows] = density.depth
-        return settled(weights, depth)
+        return keep_exact_matches(weights, depth)
 
 
 def check_size(shape: tuple[int, ...], rows: int, columns: int) -> None:
@@ -219,7 +219,7 @@ class FiniteRows:
         weights[:, : len(inverse)] = (like @ outcome.T)[:, inverse]
         weights[:, len(inverse) :] = (like @ (post @ law))[:, None]
         with np.errstate(divide="ignore"):
-            return settled(np.log(weights), 0)
+            return keep_exact_matches(np.log(weights), 0)
 
     @staticmethod
     def likelihood(table: Records, z: Records, errors: Array) -> Array:

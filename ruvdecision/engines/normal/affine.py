@@ -19,7 +19,7 @@ import numpy as np
 
 from ...channels.linear import Block
 from ...errors import UnsupportedError
-from ...numerics.semidefinite import beside, unbounded
+from ...numerics.semidefinite import concatenate_blocks, unbounded
 from ...protocols import Array
 from ...targets import Kind, Term
 from .conditioning import Conditioned, cell_means, present
@@ -64,11 +64,11 @@ class AffineMeans:
             given.cov @ given.blocks[p.shape].weight if p.cell is None else np.zeros((1, d, p.size))
             for p in self.places
         ]
-        latent_weights = beside(pieces + none)
+        latent_weights = concatenate_blocks(pieces + none)
         slopes = [given._slope(part) for part in self.parts]
         own = [slope @ latent_weights + self._own(part) for slope, part in zip(slopes, self.parts, strict=True)]
-        self.matrix = beside(own, axis=-2)
-        self.constant = beside([slope @ start[..., None] for slope in slopes], axis=-2)[..., 0]
+        self.matrix = concatenate_blocks(own, axis=-2)
+        self.constant = concatenate_blocks([slope @ start[..., None] for slope in slopes], axis=-2)[..., 0]
 
     def coordinates(self, release: Array) -> Array:
         """The numbers that the means look at, from released values ``(n, width)`` in the channel's order of rows."""
@@ -108,7 +108,7 @@ class AffineMeans:
                 pieces.append(_contrast_gain(given, block, cell))
             else:
                 pieces.append(np.zeros((1, k, p.size)))
-        return beside(pieces) if pieces else np.zeros((1, k, 0))
+        return concatenate_blocks(pieces) if pieces else np.zeros((1, k, 0))
 
     # -- their law under a belief --------------------------------------------------------------------
 
@@ -226,7 +226,7 @@ def _places(given: Conditioned, parts: Sequence[Term]) -> list[_Place]:
 
 
 def _refuse_undone(given: Conditioned) -> None:
-    if given.undone is not None:
+    if given.revealed_noise is not None:
         raise UnsupportedError(
             "Noise(common=True) in one release, undone by another, is not available for users who are wrong or in the "
             "dark about the mask",

@@ -21,27 +21,27 @@ from numpy.typing import NDArray
 from ...beliefs.normal import NormalBelief
 from ...channels.linear import Block, LinearChannel
 from ...numerics.semidefinite import (
-    apart,
-    beside,
     combined,
+    concatenate_blocks,
     divide,
+    drop_spurious_covariances,
     exact_product,
     from_blocks,
     joseph,
     not_negative,
     null_rows,
-    parallel,
+    parallel_sum,
     pseudo_inverse,
     root,
     root_of_inverse,
-    shares,
+    signal_noise_gains,
     snap,
     square,
+    sufficient_transform,
     symmetric,
     through,
     unbounded,
     units,
-    without_repeats,
 )
 from ...protocols import Array, Ints
 from ...targets import Kind, Term
@@ -84,8 +84,8 @@ class Conditioned:
         self.latents = self.k * (1 + len(channel.common))
         self._units = units(belief.record_covariance)
         self.blocks = [self._solve(block) for block in channel.blocks]
-        self.undone = self._undone()
-        draws = None if self.undone is None else self.undone[1]
+        self.revealed_noise = self._exactly_revealed_noise()
+        draws = None if self.revealed_noise is None else self.revealed_noise[1]
         self.cov, self.unidentified = latent_law(
             belief.mu_covariance, channel.common, self.blocks, [b.shape for b in channel.blocks], self.k, draws
         )
@@ -110,11 +110,11 @@ class Conditioned:
         loading, alike = self._loading(block, mean_part, observed)
         if block.plain and len(observed) == size and alike:
             # B is the identity: both shares of V keep their digits, however small the noise is.
-            gain, complement = split = shares(q, block.r)
+            gain, complement = split = signal_noise_gains(q, block.r)
             slope = np.concatenate([complement @ mean_part] + [-gain @ mean_part] * len(block.loads), axis=-1)
             total = q + block.r
             weight = np.tile(divide(mean_part.T[None], total), (1, self.latents // k, 1))
-            given_latents, seen = parallel(q, block.r, split), (loading[..., :k], total)
+            given_latents, seen = parallel_sum(q, block.r, split), (loading[..., :k], total)
             return _ConditionedBlock(observed, gain, given_latents, slope, weight, loading, mean_observation=seen)
         b = block.b[:, observed, :]
         r = block.r[:, observed[:, None], observed]
@@ -124,7 +124,7 @@ class Conditioned:
         if not direct and alike and len(b) == 1:
             # Cells that were averaged together and several releases repeat each other: the file without repetitions.
             released = np.tile(unit, self.width // k)[observed]
-            reduction = without_repeats(b[0], r, released, unit)
+            reduction = sufficient_transform(b[0], r, released, unit)
         if direct or reduction is not None:
             shown, noise, loaded = b, r, loading
             if reduction is not None:
@@ -156,9 +156,9 @@ class Conditioned:
             same = bool(np.all(np.abs(entered - mean) <= 1e-12 * float(block.shape.roots.max())))
             parts.append(mean if same else entered)
             alike = alike and same
-        return beside(parts), alike
+        return concatenate_blocks(parts), alike
 
-    def _undone(self) -> tuple[list[Array], Array] | None:
+    def _exactly_revealed_noise(self) -> tuple[list[Array], Array] | None:
         """What several releases tell exactly of common draws: by one as it is and one with such noise it is undone.
 
         For the first mask the map from what is observed of each shape of block to the draws' mean, and for all masks
@@ -223,7 +223,7 @@ class Conditioned:
         # Rounding may leave a variance a hair below zero where nothing remains unknown, or a covariance beside it.
         total = not_negative(symmetric(total))
         if total.shape[-1] > 1:
-            total = apart(total)
+            total = drop_spurious_covariances(total)
         if np.any(self.unidentified):
             # A direction of the mean that nothing was said about: infinite variance wherever it enters.
             total = unbounded(total, np.any((t != 0) & self.unidentified[:, None, :], axis=-1))
@@ -231,7 +231,7 @@ class Conditioned:
 
     def _each_part(self, parts: Sequence[Term], matrix: Array | None) -> tuple[Array, Array]:
         """Slopes of targets, or of linear functions of them, and their covariance given the latents."""
-        t = beside([self._slope(p) for p in parts], axis=-2)
+        t = concatenate_blocks([self._slope(p) for p in parts], axis=-2)
         given_latents = from_blocks([[self._covariance_given_latents(a, b) for b in parts] for a in parts])
         if matrix is not None:
             t = self._combined_slopes(matrix, parts, t)
@@ -270,7 +270,7 @@ class Conditioned:
             np.zeros((1, self.k, self.latents)) if p.outside else self._of_cells(p, lambda b: b.gain @ b.loading)
             for p in parts
         ]
-        return np.where(apart_from_mean[:, None], -exact_product(matrix, beside(short, axis=-2)), turned)
+        return np.where(apart_from_mean[:, None], -exact_product(matrix, concatenate_blocks(short, axis=-2)), turned)
 
     def _slope(self, part: Term) -> Array:
         """How a target moves with the latents given the release."""
@@ -339,7 +339,7 @@ class Conditioned:
         if len(observed) == 0:
             return record_covariance[None]
         if block.plain and len(observed) == self.k and block.contrasts_released[cell].all():
-            return parallel(record_covariance, block.rw[:, cell])
+            return parallel_sum(record_covariance, block.rw[:, cell])
         gain, w, noise = self._contrast_gain(block, cell, observed)
         complement = snap(np.eye(self.k) - gain @ w, self._units[:, None] / self._units)
         return joseph(complement, record_covariance, gain, noise)
@@ -361,7 +361,7 @@ class Conditioned:
         if self.width > self.k and len(w) == 1:
             # Several releases may repeat each other.
             unit = np.tile(self._units, self.width // self.k)[observed]
-            reduction = without_repeats(w[0], noise, unit, self._units)
+            reduction = sufficient_transform(w[0], noise, unit, self._units)
             shown = reduction @ w
             across = self.belief.record_covariance @ np.swapaxes(shown, -1, -2)
             gain = divide(across, shown @ across + square(reduction @ root(noise))) @ reduction
@@ -405,9 +405,9 @@ class _Means:
         self.tables = cell_means(given.channel, release)
         observed = [table[:, solved.observed] for table, solved in zip(self.tables, given.blocks, strict=True)]
         prior = given.latent_mean
-        if given.undone is not None:
+        if given.revealed_noise is not None:
             # Every block of a shape tells the same of a common draw.
-            for move, y in zip(given.undone[0], observed, strict=True):
+            for move, y in zip(given.revealed_noise[0], observed, strict=True):
                 prior[k:] += move @ y.mean(axis=0)
         score = np.zeros(given.latents)
         for y, solved in zip(observed, given.blocks, strict=True):

@@ -15,7 +15,7 @@ from ...channels.linear import LinearChannel
 from ...channels.samples import sample_cases
 from ...checks import as_generator
 from ...errors import InputError, UnsupportedError
-from ...losses.base import manners
+from ...losses.base import as_bayes_loss
 from ...masks.base import Mask
 from ...masks.rows import NOTHING
 from ...numerics.quadrature import gauss_normal
@@ -28,8 +28,8 @@ from ..base import (
     RANKS,
     WHOLE_FILE,
     BaseEngine,
+    DecisionCosts,
     Evidence,
-    Judged,
     MaskMixture,
     Missing,
     Plan,
@@ -145,7 +145,9 @@ class Exact(BaseEngine):
         names: str | list[str] = "exact"
         if averaged.any():
             names = [AVERAGED if a else "exact" for a in averaged]
-        return [Solution(value, error, self._before(problem, built), names, averaged=bool(averaged.any()))]
+        before = self._before(problem, built)
+        drawn = bool(averaged.any())
+        return [Solution(value, error, float(before.value), names, averaged=drawn, before_error=float(before.error))]
 
     def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior of the target after one release.
@@ -193,7 +195,7 @@ class Exact(BaseEngine):
             return None
         name = AVERAGED if averaged else "exact"
         one = problem.of_user(replace(user, target=user.target.aimed_at(int(rows[0]))))
-        return Solution(*found, self._before(one, built), [name] * len(problem.masks), averaged=averaged)
+        return Solution(*found, float(self._before(one, built).value), [name] * len(problem.masks), averaged=averaged)
 
     def _closed_rows(self, problem: Problem, channel: LinearChannel, form: LinearForm, rows: Ints) -> Value:
         """Each kind of row once, for all masks."""
@@ -240,15 +242,15 @@ class Exact(BaseEngine):
         data = problem.data
         return NormalMixture(problem.user, mask, None if data is None else as_records(problem.user.belief, data))
 
-    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem], Judged]:
+    def wrong_belief(self, own: Plan, agency: Plan) -> Callable[[Problem], DecisionCosts]:
         return NormalPair(own.problem.user, agency.problem.user)
 
     # -- one family ----------------------------------------------------------------------------------
 
-    def _before(self, problem: Problem, built: _Built) -> float:
+    def _before(self, problem: Problem, built: _Built) -> Value:
         """Uncertainty before any release."""
-        asked = _Asked.of(problem.user)
-        return float(self._family(problem, asked, [NOTHING], built.nothing, None)[0].value[0])
+        found = self._family(problem, _Asked.of(problem.user), [NOTHING], built.nothing, None)[0]
+        return Value(found.value[0], found.error[0])
 
     def _family(
         self, problem: Problem, asked: _Asked, family: Sequence[Mask], given: Conditioned, data: Array | None
@@ -266,7 +268,7 @@ class Exact(BaseEngine):
         if asked.whole:
             return self._all_records(user, given, count), False
         if form is not None and place == "unknown":
-            second = asked.free and manners(user.loss).second_order
+            second = asked.free and as_bayes_loss(user.loss).second_order
             if len(form.terms) == 1 and second and data is None:
                 each = user.loss.uncertainty(gaussian_of(mean_covariance(given, form), form))
                 return each.over(count), False
@@ -331,10 +333,10 @@ class Exact(BaseEngine):
         """All records at once: a loss that adds up over records needs each kind of record once."""
         loss, belief = user.loss, given.belief
         # Weights for every entry of the file tell records apart; then the whole joint posterior is needed.
-        if user.actions is None and loss.location_free and manners(loss).adds_up(given.n, given.k):
+        if user.actions is None and loss.location_free and as_bayes_loss(loss).adds_up(given.n, given.k):
             form = LinearForm.of_term(Term(Kind.RECORD), belief.k, belief.scalar)
             if given.channel.location == "unknown":
-                if not manners(loss).second_order:
+                if not as_bayes_loss(loss).second_order:
                     what = "All records in unknown order need the quadratic loss"
                     raise UnsupportedError(what, do="Use Quadratic(), or leave out Shuffle()")
                 each = loss.uncertainty(gaussian_of(mean_covariance(given, form), form))

@@ -15,7 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...channels.linear import LinearChannel
-from ...numerics.semidefinite import combined, divide, filtered, from_blocks, parallel, shares, symmetric
+from ...numerics.semidefinite import (
+    combined,
+    divide,
+    from_blocks,
+    kalman_covariance,
+    parallel_sum,
+    signal_noise_gains,
+    symmetric,
+)
 from ...protocols import Array
 from ...targets import Kind, Term
 
@@ -59,10 +67,10 @@ def latent_law(
     if not common:
         return total, known
     rests = [sum((p for j, p in enumerate(parts) if j != i), np.zeros((1, k, k))) for i in range(len(parts))]
-    splits = [shares(p, rest) for p, rest in zip(parts, rests, strict=True)]
+    splits = [signal_noise_gains(p, rest) for p, rest in zip(parts, rests, strict=True)]
     cov = []
     for i, (own, _) in enumerate(splits):
-        before = [parallel(p, rests[i], splits[i]) if i == j else -own @ p for j, p in enumerate(parts)]
+        before = [parallel_sum(p, rests[i], splits[i]) if i == j else -own @ p for j, p in enumerate(parts)]
         cov.append([b + own @ total @ np.swapaxes(splits[j][0], -1, -2) for j, b in enumerate(before)])
     return symmetric(from_blocks(cov)), known
 
@@ -74,8 +82,8 @@ def _updated(prior: Array, solved: Any, shape: Any, k: int) -> Array:
         return symmetric(np.asarray(np.linalg.solve(np.eye(k) + prior @ symmetric(information), prior)))
     loading, total = solved.mean_observation
     if _observes_mean(loading, shape, k):
-        return parallel(prior, total / float(shape.count * shape.sizes[0]))
-    return filtered(prior, loading, total / float(shape.count))
+        return parallel_sum(prior, total / float(shape.count * shape.sizes[0]))
+    return kalman_covariance(prior, loading, total / float(shape.count))
 
 
 def _flat_prior_law(informative: Informative, k: int) -> tuple[Array, NDArray[np.bool_]]:
@@ -172,17 +180,19 @@ class ExchangeableLaw:
                 self.average, self.mean, self.rest = noise, noise + record_covariance / n, record_covariance[None] / n
                 self.split = (np.eye(len(record_covariance))[None], np.zeros((1, *record_covariance.shape)))
                 return
-            self.average = parallel(prior_covariance + record_covariance / n, noise)
-            self.mean = parallel(prior_covariance[None], record_covariance / n + noise)
+            self.average = parallel_sum(prior_covariance + record_covariance / n, noise)
+            self.mean = parallel_sum(prior_covariance[None], record_covariance / n + noise)
         else:
             assert prior_covariance is not None
             h, own = block.b[:, first.observed], block.r[:, first.observed[:, None], first.observed] / n
             turned = np.swapaxes(h, -1, -2)
-            self.average = filtered(prior_covariance[None] + record_covariance / n, h, own + h @ noise @ turned)
-            self.mean = filtered(prior_covariance[None], h, own + h @ (noise + record_covariance / n) @ turned)
+            self.average = kalman_covariance(
+                prior_covariance[None] + record_covariance / n, h, own + h @ noise @ turned
+            )
+            self.mean = kalman_covariance(prior_covariance[None], h, own + h @ (noise + record_covariance / n) @ turned)
         # The mean is its share of the average, and a rest that the release has nothing to do with.
-        self.split = shares(prior_covariance[None], record_covariance[None] / n)
-        self.rest = parallel(prior_covariance[None], record_covariance[None] / n, self.split)
+        self.split = signal_noise_gains(prior_covariance[None], record_covariance[None] / n)
+        self.rest = parallel_sum(prior_covariance[None], record_covariance[None] / n, self.split)
 
     @classmethod
     def of(

@@ -15,7 +15,7 @@ from ...channels.linear import LinearChannel
 from ...channels.samples import refuse_open_samples
 from ...channels.steps import FileFacts, PermuteRows, resolve
 from ...errors import InputError, UnsupportedError
-from ...losses.base import manners
+from ...losses.base import as_bayes_loss
 from ...masks.base import Mask
 from ...masks.rows import NOTHING, UNMASKED
 from ...numerics.orderstatistics import normal_moments, paired_gap
@@ -93,7 +93,7 @@ class Ranks(BaseEngine):
     # -- in closed form ------------------------------------------------------------------------------------
 
     def _closed(self, user: User, mask: Mask, data: object) -> bool:
-        second_order = user.actions is None and manners(user.loss).second_order
+        second_order = user.actions is None and as_bayes_loss(user.loss).second_order
         if not second_order or user.belief.k != 1 or data is not None:
             return False
         channel = linear_channel(user.belief, mask)

@@ -17,7 +17,7 @@ import numpy as np
 from ...channels.samples import refuse_open_samples
 from ...errors import InputError, UnsupportedError
 from ...losses import LogScore
-from ...losses.base import manners
+from ...losses.base import as_bayes_loss
 from ...masks.base import Batch, Mask
 from ...masks.rows import NOTHING
 from ...posteriors import Drawn, Gaussian, Mixture
@@ -25,7 +25,7 @@ from ...protocols import Array, Posterior, Value
 from ...targets import BaseTarget, Kind, LinearForm, Term
 from ...users.mask_prior import MaskPrior
 from ...users.user import User
-from ..base import Judged, Problem
+from ..base import DecisionCosts, Problem
 from ..unknown_mask import combined_weights
 from ..wrong_belief import cost_of
 from . import forms
@@ -54,7 +54,7 @@ class NormalPair:
             what, got = "The user's belief and the truth must have the same variables", f"{sizes[0]} and {sizes[1]}"
             raise InputError(what, got, "Both are about one file")
 
-    def __call__(self, problem: Problem) -> Judged:
+    def __call__(self, problem: Problem) -> DecisionCosts:
         """Expected loss after each mask that is known, where it does not depend on the release."""
         masks = problem.masks
         value, error, believed = np.zeros((3, len(masks)))
@@ -71,7 +71,7 @@ class NormalPair:
         known = replace(self.own, knows_mask=True, mask_prior=None)
         start = self._closed(known, NOTHING, np.zeros((1, 0)))
         before = None if start is None else float(start[0].value[0])
-        return Judged(Value(value, error), believed, before, ["exact"] * len(masks), remaining)
+        return DecisionCosts(Value(value, error), believed, before, ["exact"] * len(masks), remaining)
 
     def _closed(self, own: User, mask: Mask, numbers: Array) -> tuple[Value, Value] | None:
         """Expected loss for a family of masks, and the loss that the user expects.
@@ -82,11 +82,11 @@ class NormalPair:
         if own.actions is not None or not loss.location_free or target.ranked:
             return None
         mine, theirs = (Conditioned(u.belief, channel_of(u.belief, mask, numbers)) for u in (own, self.agency))
-        if mine.channel.open_samples or mine.undone is not None:
+        if mine.channel.open_samples or mine.revealed_noise is not None:
             return None
         place = mine.channel.location if target.places_records else "known"
         if target.is_a(Kind.FILE):
-            if not manners(loss).adds_up(mine.n, mine.k):
+            if not as_bayes_loss(loss).adds_up(mine.n, mine.k):
                 return self._joint(own, mine, theirs, place, count)
             form = LinearForm.of_term(Term(Kind.RECORD), mine.k, own.belief.scalar)
             found = [(w, self._kind(own, mine, theirs, form, place, t, c)) for w, t, c in mine.channel.layout.classes()]
@@ -128,7 +128,7 @@ class NormalPair:
         """The same for a record of one kind of row, or for one in an unknown row under squared error."""
         if place != "unknown":
             return self._judged(own, mine, theirs, form, (record_in(t, c),))
-        if not manners(own.loss).second_order:
+        if not as_bayes_loss(own.loss).second_order:
             return None
         # The estimate is that of the average of all records; what is left is a matter of second moments.
         bias, covariance = residual_law(mine, theirs, [Term(Kind.AVERAGE)], form.matrix)
@@ -220,7 +220,7 @@ class NormalMixture:
         self._singles: dict[int, Conditioned] = {}
         self._means: dict[Any, Any] = {}
 
-    def after(self, release: object, rng: np.random.Generator) -> Posterior:
+    def posterior(self, release: object, rng: np.random.Generator) -> Posterior:
         """Posterior of the target after one release."""
         values, place = released(self.belief, self.channel, release)
         user = (

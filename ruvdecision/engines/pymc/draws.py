@@ -156,7 +156,7 @@ class ReleaseSampler:
         number = int(seed.generate_state(1)[0] % (2**31 - 1))
         told = {i: r for i, r in enumerate(observed) if r is not None}
         reasons = {i: what_ties_records(self.compiled, release) for i, release in told.items()}
-        empty = {i for i, release in told.items() if self._nothing(release)}
+        empty = {i for i, release in told.items() if self._is_uninformative(release)}
         free = [release for i, release in told.items() if not reasons[i] and i not in empty]
         grids: tuple[RecordGrid, ...] | None = None
         if any(marginal_kind(self.compiled, release).on_grid for release in free):
@@ -166,7 +166,7 @@ class ReleaseSampler:
         for done, i in enumerate(sorted(told, reverse=True)):
             try:
                 if i in empty:
-                    point = self.nothing
+                    point = self.prior_point
                 elif reasons[i]:
                     point = self._latent(told[i], reasons[i], number)
                 else:
@@ -197,7 +197,7 @@ class ReleaseSampler:
             raise point.failure
         return point
 
-    def _nothing(self, observed: ReleaseLikelihood) -> bool:
+    def _is_uninformative(self, observed: ReleaseLikelihood) -> bool:
         """Whether a release tells nothing, and what is known without it can be drawn."""
         bare = observed.joint is None and observed.averages is None and not self.compiled.improper
         return bare and all(np.all(column.uninformative) for column in observed.columns)
@@ -377,15 +377,17 @@ class ReleaseSampler:
     # -- before any release ------------------------------------------------------------------------------
 
     @property
-    def before(self) -> list[float]:
+    def before(self) -> Sequence[Value]:
         """Uncertainty of every user before any release; missing where the prior is flat, or nothing settles."""
         try:
-            return [np.nan if self.compiled.improper else float(v.value) for v in self.nothing.values]
+            if not self.compiled.improper:
+                return self.prior_point.values
         except RuvError:
-            return [np.nan] * len(self.users)
+            pass
+        return [Value.exact(np.nan)] * len(self.users)
 
     @cached_property
-    def nothing(self) -> Point:
+    def prior_point(self) -> Point:
         """What is known without a release: from draws of the belief, given what the model observes."""
         n, k = self.compiled.n, self.compiled.k
         uninformative = ReleaseLikelihood(tuple(Uninformative(n) for _ in range(k)))

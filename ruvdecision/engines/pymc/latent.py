@@ -160,7 +160,7 @@ class Latent:
         if not compiled.model.potentials or compiled.flat:
             return ""
         inputs = [*compiled.free, compiled.x]
-        found = compiled.forward(FORWARD // 5, np.random.default_rng(20_002))
+        found = compiled.forward_sample(FORWARD // 5, np.random.default_rng(20_002))
         with quiet():
             logs = vectorised([p.sum() for p in compiled.model.potentials], inputs)([found[v.name] for v in inputs])
         names = [p.name for p, each in zip(compiled.model.potentials, logs, strict=True) if np.isneginf(each).any()]

@@ -11,7 +11,7 @@ from ...channels.likelihood import ReleaseLikelihood
 from ...errors import UnsupportedError
 from ...protocols import Array
 from .marginal import MarginalLikelihood, NormalMarginal, marginal_kind, marginal_likelihood, what_ties_records
-from .model import At, CompiledModel
+from .model import CompiledModel, ModelValues
 from .support import SupportMap
 
 GROUPS = 32
@@ -40,7 +40,7 @@ class LogPosteriors:
         """The ends between which the model's records lie, for laws that are not normal."""
         return ()
 
-    def evaluate(self, u: Array) -> tuple[Array, At]:
+    def evaluate(self, u: Array) -> tuple[Array, ModelValues]:
         """Log posteriors at points ``(L, S, d)`` on the unconstrained scale, ``(L, S)``, up to a constant of each.
 
         Also what else the model says at the points, release after release.
@@ -74,7 +74,7 @@ class LogPosteriors:
 
     _by_moments = False
 
-    def _log_likelihood(self, at: At, shape: tuple[int, int]) -> Array:
+    def _log_likelihood(self, at: ModelValues, shape: tuple[int, int]) -> Array:
         """``(L, S)``, for parameters laid out release after release."""
         raise NotImplementedError
 
@@ -93,7 +93,7 @@ class NormalPosteriors(LogPosteriors):
     squares: Array
     _by_moments = True
 
-    def _log_likelihood(self, at: At, shape: tuple[int, int]) -> Array:
+    def _log_likelihood(self, at: ModelValues, shape: tuple[int, int]) -> Array:
         assert at.normal is not None
         total = np.zeros(shape)
         for j in range(self.noise.shape[1]):
@@ -145,7 +145,7 @@ class OnePosterior(LogPosteriors):
     def record_nodes(self) -> int:
         return len(self.likelihood.data["nodes"])
 
-    def _log_likelihood(self, at: At, shape: tuple[int, int]) -> Array:
+    def _log_likelihood(self, at: ModelValues, shape: tuple[int, int]) -> Array:
         return self.likelihood.log_likelihood(at.theta)[None]
 
     def take(self, some: Sequence[int]) -> OnePosterior:
@@ -171,7 +171,9 @@ def log_posteriors(
             raise UnsupportedError(
                 f"Quadrature needs records that can be integrated out: {reason}", do="Use engine=ruv.Sampling()"
             )
-        found = _sums(release) if one_law and marginal_kind(compiled, release) is NormalMarginal else None
+        found = (
+            _sufficient_statistics(release) if one_law and marginal_kind(compiled, release) is NormalMarginal else None
+        )
         if found is not None:
             sums[i] = found
         else:
@@ -183,7 +185,7 @@ def log_posteriors(
     return [(list(sums), NormalPosteriors(compiled, tuple(observed[i] for i in sums), *stacked)), *alone]
 
 
-def _sums(observed: ReleaseLikelihood) -> tuple[Array, Array, Array, Array] | None:
+def _sufficient_statistics(observed: ReleaseLikelihood) -> tuple[Array, Array, Array, Array] | None:
     """Noise variances, counts, means and sums of squares of each column.
 
     None if records have too many sizes of noise.

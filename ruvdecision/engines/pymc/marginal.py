@@ -20,7 +20,7 @@ from scipy import special
 
 from ...beliefs.pymc import keeping_starts, quiet
 from ...channels.likelihood import Between, Observation, ReleaseLikelihood, join
-from ...channels.likelihood.product import together
+from ...channels.likelihood.product import combine_observations
 from ...protocols import Array
 from .model import CompiledModel, Theta, count_of
 from .programs import vectorised
@@ -516,7 +516,9 @@ def _within_support(compiled: CompiledModel, observed: ReleaseLikelihood) -> Rel
             bounded = (np.isfinite(ends[0]) | np.isfinite(ends[1])) & ~np.asarray(column.uninformative)
             rows, rest = (np.flatnonzero(some & np.isnan(column.known)) for some in (bounded, ~bounded))
             rest = np.setdiff1d(np.arange(column.n), rows)
-            own = together(column.take(rows), Between(ends[0][rows], ends[1][rows])) if len(rows) else column
+            own = (
+                combine_observations(column.take(rows), Between(ends[0][rows], ends[1][rows])) if len(rows) else column
+            )
             columns[j] = join(column.n, [(rows, own), (rest, column.take(rest))]) if len(rows) else column
     return replace(observed, columns=tuple(columns))
 

@@ -32,7 +32,7 @@ _FORM = attrgetter("kind", "names", "shapes", "k", "scalar", "size")
 
 
 @dataclass(frozen=True, eq=False)
-class At:
+class ModelValues:
     """What a model says at S points of the unconstrained scale."""
 
     log_prior: Array
@@ -119,14 +119,14 @@ class CompiledModel(BuiltModel):
     def _at(self) -> dict[bool, vectorised]:
         return {}
 
-    def at(self, u: ArrayLike, normal: bool = True) -> At:
+    def at(self, u: ArrayLike, normal: bool = True) -> ModelValues:
         """Log prior, natural scale and (if wanted) moments of normal records in one go."""
         normal = normal and self.kind in ("normal", "mvnormal")
         if normal not in self._at:
             self._at[normal] = self._vectorised_at(normal)
         return self._read(self._at[normal], u, normal)
 
-    def _at_once(self, u: ArrayLike) -> At:
+    def _at_once(self, u: ArrayLike) -> ModelValues:
         """The same with graphs that nobody took the time to rewrite: for a look at a few points."""
         normal = self.kind in ("normal", "mvnormal")
         return self._read(self._vectorised_at(normal, stable=False), u, normal)
@@ -136,13 +136,13 @@ class CompiledModel(BuiltModel):
             graphs = self.model.replace_rvs_by_values([*self.free, *(self.normal_graph() if normal else ())])
         return vectorised([self._prior_graph, *graphs], self._values, stable=stable)
 
-    def _read(self, function: vectorised, u: ArrayLike, normal: bool) -> At:
+    def _read(self, function: vectorised, u: ArrayLike, normal: bool) -> ModelValues:
         u = np.atleast_2d(np.asarray(u, dtype=np.float64))
         count, own = len(u), len(self.free)
         prior, *found = function(self._split(u))
         theta = self._named(found[:own], count)
         moments = self._as_moments(found[own], found[own + 1], count) if normal else None
-        return At(np.broadcast_to(prior, (count,)), theta, moments)
+        return ModelValues(np.broadcast_to(prior, (count,)), theta, moments)
 
     def _split(self, u: Array) -> list[Array]:
         return [
@@ -281,7 +281,7 @@ class CompiledModel(BuiltModel):
         found = self._pair_density([*points, x.reshape(-1, *self.shape)])[0]
         return np.broadcast_to(found.reshape(-1), (count * k,)).reshape(count, k)
 
-    def forward(self, count: int, rng: np.random.Generator) -> dict[str, Array]:
+    def forward_sample(self, count: int, rng: np.random.Generator) -> dict[str, Array]:
         """Records and parameters drawn from their laws, whatever the model observes or forbids."""
         rows = []
         for _ in range(count):
@@ -384,7 +384,7 @@ def count_of(theta: Theta) -> int:
     return len(next(iter(theta.values()))) if theta else 1
 
 
-def _alike(mine: At, one: At) -> bool:
+def _alike(mine: ModelValues, one: ModelValues) -> bool:
     """Whether a model and that of one record have the same prior, and normal records the same moments."""
     if not np.allclose(one.log_prior, mine.log_prior, rtol=1e-10, atol=1e-10, equal_nan=True):
         return False

@@ -16,7 +16,7 @@ from ...targets import BaseTarget, Files, Kind
 from ...users.user import User
 from .log_posterior import LogPosteriors
 from .nodes import LaplaceBoxes, Nodes, find_boxes, find_modes, place_nodes
-from .normal_records import NormalRecords, normal_density
+from .normal_records import NormalRecords, mixture_curve
 from .parameter_law import law_of_value
 from .targets import ParameterPoints, finite_values, parameter_values, widths_of
 
@@ -35,7 +35,7 @@ LOOKED_AT = 3
 """Releases of a group that are checked for mass outside of their boxes."""
 MISSED = 1e-3
 """Share of the mass that may lie there."""
-LONELY = 0.9
+LARGEST_WEIGHT = 0.9
 """Weight of one node from which on it is not a rule but a guess."""
 UNSETTLED = 0.01
 """Error of the records' own nodes, in logs, beyond which a law is refused."""
@@ -60,16 +60,18 @@ class NodeSolver:
             if not _second_order(user):
                 return self._each(lambda i: self._of_parameters(user, i))
             values = self._values(target)
-            return _judged([_quadratic(user.loss, values[:, some], weights) for some, weights in self.nodes.parts])
+            return _with_step_error(
+                [_quadratic(user.loss, values[:, some], weights) for some, weights in self.nodes.parts]
+            )
         moments = None if self._numbers is None else self._moments(self._numbers, target)
         if moments is None:
             return self._each(lambda i: self._of_records(user, i)[0])
         means, variances = moments
-        found = _judged(
+        found = _with_step_error(
             [_of_mixtures(user, means[:, some], variances[:, some], weights) for some, weights in self.nodes.parts]
         )
         cut = [_of_mixtures(user, means, variances, weights) for weights in _cut(self.nodes.weights)]
-        return _grown(found, *cut)
+        return _with_tail_mass(found, *cut)
 
     def law(self, user: User) -> tuple[Posterior, float]:
         """Posterior of the user's target after the only release, and its relative error by the parameter nodes."""
@@ -103,7 +105,7 @@ class NodeSolver:
             return Value(value.value, value.error + error * np.abs(value.value))
         # No density was to be had: coarser nodes tell the error.
         laws = (self._point_masses(user.target, release, weights) for weights in self.nodes.weightings(release))
-        return _judged([user.loss.uncertainty(law, user.actions).value for law in laws])
+        return _with_step_error([user.loss.uncertainty(law, user.actions).value for law in laws])
 
     def _parameter_law(self, user: User, release: int) -> tuple[Posterior, float | None]:
         """Law of a function of the parameters and its relative error; point masses, without one, if need be."""
@@ -175,8 +177,8 @@ class NodeSolver:
         laws = self._points(release).averages(user.target, weightings)
         found = [user.loss.uncertainty(law, user.actions) for law in laws]
         # Laws narrower than the distance of the nodes leave a comb, whose error falls slowly and by fits and starts.
-        value = _judged([f.value for f in found[:3]], caution=10.0)
-        return _grown(Value(value.value, value.error + found[0].error), *(f.value for f in found[3:])), laws[0]
+        value = _with_step_error([f.value for f in found[:3]], caution=10.0)
+        return _with_tail_mass(Value(value.value, value.error + found[0].error), *(f.value for f in found[3:])), laws[0]
 
     def _points(self, release: int) -> ParameterPoints:
         own, weights = self.posteriors, self.nodes.weights[release]
@@ -221,12 +223,12 @@ class Settled:
                     if not halving:
                         raise
                     break  # finer would be too many: the remaining error stays in the map
-                _refuse_lonely(nodes)
+                _refuse_single_node(nodes)
                 used[todo] = nodes.weights.shape[1]
                 solver = NodeSolver(some, part, nodes)
                 answers = [_better(a, todo, solver.uncertainty(user)) for a, user in zip(answers, users, strict=True)]
                 todo = [i for i in todo if any(a.error[i] > tolerance * abs(a.value[i]) for a in answers)]
-                if not todo or not boxes.size or _too_dear(posteriors, nodes):
+                if not todo or not boxes.size or _exceeds_budget(posteriors, nodes):
                     break
         share = np.where(node_error > NEGLIGIBLE, node_error, 0.0)
         # A share of an infinite value says nothing.
@@ -248,23 +250,23 @@ def settled_law(posteriors: LogPosteriors, user: User, tolerance: float) -> Post
             if not halving:
                 raise
             break
-        _refuse_lonely(nodes)
+        _refuse_single_node(nodes)
         law, error = NodeSolver(posteriors, boxes, nodes).law(user)
-        if error <= max(tolerance, ROUGH) or user.target.only(Kind.PARAMETER) or _too_dear(posteriors, nodes):
+        if error <= max(tolerance, ROUGH) or user.target.only(Kind.PARAMETER) or _exceeds_budget(posteriors, nodes):
             break
     error += node_error if node_error > NEGLIGIBLE else 0.0
     # What is left of the error goes with the law; the law of point masses and normal parts has no place for it.
     return law.less_certain(error) if isinstance(law, Curve) and error > NEGLIGIBLE else law
 
 
-def _refuse_lonely(nodes: Nodes) -> None:
+def _refuse_single_node(nodes: Nodes) -> None:
     """Refuse nodes of which one has all the weight: a spike narrower than their distance."""
-    if nodes.weights.shape[1] > 1 and nodes.weights.max() > LONELY:
+    if nodes.weights.shape[1] > 1 and nodes.weights.max() > LARGEST_WEIGHT:
         what = "The posterior of the parameters is narrower than the distance of its nodes"
         raise ConvergenceError(what, f"one node with {nodes.weights.max():.3f} of it", "Use engine=ruv.Sampling()")
 
 
-def _too_dear(posteriors: LogPosteriors, nodes: Nodes) -> bool:
+def _exceeds_budget(posteriors: LogPosteriors, nodes: Nodes) -> bool:
     """Whether nodes of half the step would cost more than a release may; what is left of the error stays in the map."""
     return bool(posteriors.support_maps) and nodes.weights.size * 2 ** nodes.whole.shape[-1] > MOST_NODES
 
@@ -372,12 +374,12 @@ def _of_mixtures(user: User, means: Array, variances: Array, weights: Array) -> 
         weights = np.repeat(weights / n, n, axis=1)
         means, variances = (a.reshape(len(means), -1) for a in np.broadcast_arrays(means, variances))
     if _needs_density(user.loss) and user.actions is None and (variances > 0).all():
-        laws = (normal_density(*row) for row in zip(weights, means, variances, strict=True))
+        laws = (mixture_curve(*row) for row in zip(weights, means, variances, strict=True))
         return np.array([float(user.loss.uncertainty(law).value) for law in laws])
     return np.asarray(user.loss.uncertainty(Mixture(Gaussian.scalar(means, variances), weights), user.actions).value)
 
 
-def _judged(found: Sequence[Array], caution: float = 1.0) -> Value:
+def _with_step_error(found: Sequence[Array], caution: float = 1.0) -> Value:
     """A value with its error, from three steps each twice the one before."""
     fine, middle, coarse = (np.asarray(a, dtype=np.float64) for a in found)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -395,7 +397,7 @@ def _cut(weights: Array) -> list[Array]:
     return [part / part.sum(axis=-1, keepdims=True) for part in kept]
 
 
-def _grown(found: Value, far: Array, near: Array) -> Value:
+def _with_tail_mass(found: Value, far: Array, near: Array) -> Value:
     """A value with what the nodes beyond the last ones would add; infinite if that does not become less.
 
     Nodes reach down to a weight of exp(-27) at least. ``far`` is the value by those above exp(-18), ``near`` above

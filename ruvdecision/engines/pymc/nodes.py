@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ...errors import InputError
 from ...protocols import Array
 from .log_posterior import LogPosteriors
-from .model import At
+from .model import ModelValues
 
 DROP = 36.0
 """Log posteriors this far below their top are nothing: 1e-16."""
@@ -125,7 +125,7 @@ class Nodes:
     """Parameters at all places, ``(L, places, ..., d)``."""
     keep: NDArray[np.int_]
     """Which of all places are nodes, positions ``(S,)``."""
-    at: At
+    at: ModelValues
     """What the model says at all places, release after release."""
 
     @cached_property

@@ -111,7 +111,7 @@ class NormalRecords:
                 around[i] += np.sum(rows[mine] ** 2) * variance[i] * (1 - gain)
 
 
-def normal_density(weights: Array, means: Array, variances: Array) -> Posterior:
+def mixture_curve(weights: Array, means: Array, variances: Array) -> Posterior:
     """A mixture of normal numbers as a curve on a grid that is fine in its middle.
 
     Its entropy is far cheaper than that of thousands of parts. The mixture itself if the grid is too coarse.

@@ -14,9 +14,9 @@ from ...beliefs.pymc import PyMCBelief
 from ...checks import check_choice, check_flag, check_integer, check_list, check_number
 from ...errors import ConvergenceError, InputError
 from ...masks.base import Mask
-from ...protocols import Posterior, Solution
+from ...protocols import Posterior, Solution, Value
 from ...users.user import User
-from ..already_knows import told
+from ..already_knows import join_known_release
 from ..base import BaseEngine, Missing, Problem, Refusal, part_of
 from .data import Tally, observed_release, records_of, replicates_of, size_of
 from .draws import Point, ReleaseSampler
@@ -193,7 +193,7 @@ class Sampling(BaseEngine):
         self, user: User, mask: Mask, release: object = None, seed: np.random.SeedSequence | None = None
     ) -> Point:
         """Posterior, uncertainty and diagnostics after one release. Releases of one kind share a compiled model."""
-        user, mask = told(user, mask)
+        user, mask = join_known_release(user, mask)
         compiled, observed = observed_release(user.belief, user.target, mask, release, "sampled posterior")
         sampler = ReleaseSampler(self, compiled, [user])
         with threadpool_limits(1):
@@ -241,10 +241,13 @@ class _Tally(Tally):
         """Which masks have a point in every replicate."""
         return np.array([done[:count].all() for done, count in zip(self.finished.T, self.counts, strict=True)])
 
-    def solutions(self, before: Sequence[float], name: str) -> list[Solution]:
+    def solutions(self, before: Sequence[Value], name: str) -> list[Solution]:
         columns = self._columns()
         with np.errstate(invalid="ignore"):
-            return [Solution(*value, before[u], name, columns, self.kept[u]) for u, value in enumerate(self.averages())]
+            return [
+                Solution(*value, float(u0), name, columns, kept, before_error=float(error))
+                for value, (u0, error), kept in zip(self.averages(), before, self.kept, strict=True)
+            ]
 
     def _columns(self) -> dict[str, Any]:
         found: dict[str, list[Any]] = {}

@@ -24,7 +24,7 @@ from ...protocols import Array, Posterior
 from ...targets import BaseTarget, Files, Kind, Term
 from .marginal import normal_entries, normal_rows
 from .model import CompiledModel, Theta, count_of
-from .normal_records import ROW, NormalRecords, after_noise, normal_density
+from .normal_records import ROW, NormalRecords, after_noise, mixture_curve
 from .one_record import OneRecord, count_averages, count_law
 from .support import SupportMap, middle_of_released, row_ends
 
@@ -128,7 +128,7 @@ class ParameterPoints:
             return None
         mean, variance = (np.broadcast_to(a, (1, self.count))[0] for a in moments)
         if density and self.exact and (variance > 0).all():
-            return normal_density(self._weights, mean, variance)
+            return mixture_curve(self._weights, mean, variance)
         return self._averaged(Gaussian.scalar(mean, variance))
 
     @cached_property

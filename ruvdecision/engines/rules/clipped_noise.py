@@ -17,7 +17,7 @@ from scipy import special
 
 from ...checks import as_float_array, check_finite, check_integer, check_number, check_vector
 from ...errors import InputError
-from ...numerics.counts import rank_above, rank_at_most
+from ...numerics.counts import order_statistic_cdf, order_statistic_sf
 from ...numerics.quadrature import gauss_legendre
 from ...protocols import Array
 
@@ -215,10 +215,10 @@ def _one_position(x: Array, sd: Array, rank: int, target: float, low: float, hig
         return np.where(noisy[:, None], special.ndtr(z), fixed), np.where(noisy[:, None], special.ndtr(-z), ~fixed)
 
     def above(b: Array) -> Array:
-        return rank_above(*chances(b), rank)
+        return order_statistic_sf(*chances(b), rank)
 
     def below(b: Array) -> Array:
-        return rank_at_most(*chances(b), rank)
+        return order_statistic_cdf(*chances(b), rank)
 
     top = min(high, float((x + 9.5 * sd).max()))
     bottom = max(low, float((x - 9.5 * sd).min()))

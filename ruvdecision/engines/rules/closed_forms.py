@@ -29,7 +29,7 @@ from .source import DrawnRecords, EntryNoise, Source, check_sizes
 
 
 @dataclass(frozen=True, eq=False)
-class Wanted:
+class LinearTarget:
     """A linear target: matrices on mu, on a new record, on each record, and a constant."""
 
     mean: Array
@@ -39,7 +39,7 @@ class Wanted:
     constant: Array
 
     @classmethod
-    def of(cls, form: LinearForm, n: int, k: int) -> Wanted:
+    def of(cls, form: LinearForm, n: int, k: int) -> LinearTarget:
         """Read the linear form of a target, as the exact engine writes it."""
         m = len(form.constant)
         mean, new, records = np.zeros((m, k)), np.zeros((m, k)), np.zeros((n, m, k))
@@ -106,7 +106,7 @@ def linear_estimate(channel: LinearChannel, weights: Array) -> LinearEstimate:
     return LinearEstimate(records, noise)
 
 
-def error_law(belief: NormalBelief, estimate: LinearEstimate, wanted: Wanted, rule: Rule) -> tuple[Array, Array]:
+def error_law(belief: NormalBelief, estimate: LinearEstimate, wanted: LinearTarget, rule: Rule) -> tuple[Array, Array]:
     """Mean ``(m,)`` and covariance ``(masks or 1, m, m)`` of estimate less target, over records and noise.
 
     Under a flat prior a rule whose error moves with the population mean has an infinite variance.

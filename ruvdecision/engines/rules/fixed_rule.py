@@ -22,12 +22,12 @@ from ...running.replication import Seeds, replicate_seeds
 from ...targets import Kind, LinearForm
 from ...users.rules import Released, Row, Rule, order_rows
 from ...users.user import Snooper
-from ..base import BaseEngine, Problem, Progress, Question, Refusal, silent
+from ..base import BaseEngine, Problem, Progress, Question, Refusal, no_progress
 from ..normal.conditioning import present
 from ..normal.exact import Exact
 from ..normal.forms import form_of
 from ..normal.releases import linear_channel
-from .closed_forms import Wanted, clipped_error, error_law, has_clipped_error, linear_estimate
+from .closed_forms import LinearTarget, clipped_error, error_law, has_clipped_error, linear_estimate
 from .every_row import REPLICATES, every_row, row_kinds
 from .source import DrawnRecords, EntryNoise, NoisyValues, Source, check_sizes, costs, mean_moments, sampling_shares
 
@@ -77,7 +77,7 @@ class FixedRule(BaseEngine):
             for family in masks.families:
                 mask = masks[family.positions[0]]
                 if work.channel(mask, family.numbers[:1]) is not None and not any(
-                    _wiped(masks[i]) for i in family.positions
+                    _has_infinite_noise(masks[i]) for i in family.positions
                 ):
                     continue
                 if not all(work.clipped(masks[i]) for i in family.positions):
@@ -96,7 +96,7 @@ class FixedRule(BaseEngine):
         value, error = np.empty(len(masks)), np.zeros(len(masks))
         open_ = set(range(len(masks)))
         for family in masks.families if self.method != "simulate" else []:
-            members = [i for i in family.positions if not _wiped(masks[i])]
+            members = [i for i in family.positions if not _has_infinite_noise(masks[i])]
             if not members:
                 continue
             numbers = np.array([masks[i].numbers for i in members], dtype=np.float64)
@@ -200,10 +200,10 @@ class SnooperWork:
             total = total + share * self._expected(mean, covariance).value
         return Value.exact(total)
 
-    def _places(self, form: LinearForm, channel: LinearChannel) -> Iterator[tuple[float, Wanted]]:
+    def _places(self, form: LinearForm, channel: LinearChannel) -> Iterator[tuple[float, LinearTarget]]:
         """The target at each kind of place where its record may be, with its share."""
         n, k = self.source.n, self.source.k
-        wanted = Wanted.of(form, n, k)
+        wanted = LinearTarget.of(form, n, k)
         rows = [i for i, p in enumerate(form.terms) if p.kind is Kind.RECORD]
         if channel.location == "known" or not rows:
             yield 1.0, wanted
@@ -216,7 +216,7 @@ class SnooperWork:
             records = wanted.records.copy()
             records[here] -= piece
             records[np.flatnonzero((shape == t) & (cell == c))[0]] += piece
-            yield share, Wanted(wanted.mean, wanted.new, records, wanted.constant)
+            yield share, LinearTarget(wanted.mean, wanted.new, records, wanted.constant)
 
     def _expected(self, mean: Array, covariance: Array) -> Value:
         """Expected loss of an error with this law: the truth seen from the estimate."""
@@ -282,7 +282,7 @@ class SnooperWork:
             raise UnsupportedError(what, do="Give the belief a prior_variance, or pass data=")
 
     def _losses(
-        self, masks: Sequence[Mask], count: int, seed: Root, on_progress: Progress = silent, shift: float = 0.0
+        self, masks: Sequence[Mask], count: int, seed: Root, on_progress: Progress = no_progress, shift: float = 0.0
     ) -> tuple[Array, Array]:
         """Loss in every replicate, (masks, replicates), and what is to be taken off their mean."""
         source = self.source
@@ -393,6 +393,6 @@ def _check_scientist(user: Snooper, source: Source) -> None:
         raise InputError("The error of a mean needs at least two records", source.n, "Give the whole file")
 
 
-def _wiped(mask: Mask) -> bool:
+def _has_infinite_noise(mask: Mask) -> bool:
     """Infinite noise releases missing values, which a rule cannot use."""
     return bool(np.isinf(mask.numbers).any()) if mask.numbers else False

@@ -11,7 +11,7 @@ import pandas as pd
 from ...checks import RELEASES, Columns, Seed, as_generator, check_choice, check_columns, check_integer, checked
 from ...errors import InputError
 from ..base import Mask
-from ..columns import apart, as_columns, kind_of, rank_columns, refuse_missing
+from ..columns import as_columns, kind_of, rank_columns, refuse_missing, refuse_shared_columns
 from ..frame import Frame, real_like
 from .copula import draw_copula, draw_hypercube
 from .normal import draw_belief, draw_exact, draw_sampled
@@ -168,7 +168,7 @@ class Synthesize(Mask):
             chosen = [i for i in range(len(names)) if i not in given]
         else:
             chosen = check_columns("columns", wanted, names)
-            apart("columns", chosen, "given", given, names)
+            refuse_shared_columns("columns", chosen, "given", given, names)
             if self.given is None and self.method in ("regression", "cart"):
                 given = [i for i in range(len(names)) if i not in chosen]
         if not chosen:

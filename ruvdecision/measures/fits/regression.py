@@ -79,11 +79,11 @@ class Linear:
     def _read(self, table: pd.DataFrame) -> ParsedFormula:
         return read(self.formula, table, allow_code=self.allow_code)
 
-    def start(self, original: pd.DataFrame, weights: Array | None = None) -> Started:
+    def start(self, original: pd.DataFrame, weights: Array | None = None) -> FittedModel:
         """Read the formula and fit the original."""
         formula = self._read(original)
         plan = design(formula, original)
-        return Started(self, formula, plan, original, self._fit(plan, original, "the original", weights), weights)
+        return FittedModel(self, formula, plan, original, self._fit(plan, original, "the original", weights), weights)
 
     def fit(self, table: pd.DataFrame, weights: Array | None = None) -> Fit:
         """Fit one data set, whose records may have weights."""
@@ -224,7 +224,7 @@ class Poisson(Logistic):
 
 
 @dataclass(frozen=True)
-class Started:
+class FittedModel:
     """A model that has been fitted to the original."""
 
     model: Linear

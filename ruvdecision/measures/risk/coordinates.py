@@ -12,10 +12,10 @@ from scipy.stats import rankdata
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
 from .. import frames
-from .neighbours import BoxTree, Links, nearest_known
+from .neighbours import BoxTree, Links, Surroundings, nearest_known, tied
 
 
-class Gapped(NamedTuple):
+class IncompletePoints(NamedTuple):
     """One file's coordinates where some are not known."""
 
     points: Array
@@ -24,13 +24,22 @@ class Gapped(NamedTuple):
     extra: Array
     """What a coordinate that is not known adds to a squared distance: the original's variance of its column."""
 
-    def at(self, rows: frames.Ints) -> Gapped:
+    def at(self, rows: frames.Ints) -> IncompletePoints:
         """Some of the records."""
-        return Gapped(self.points[rows], self.known[rows], self.extra[rows])
+        return IncompletePoints(self.points[rows], self.known[rows], self.extra[rows])
 
-    def links(self, asked: Gapped, own: frames.Ints) -> Links:
+    def links(self, asked: IncompletePoints, own: frames.Ints) -> Links:
         """The nearest records of another file; ``own`` is a record that is likely near."""
         return nearest_known(self.points, self.known, asked.points, asked.extra, own)
+
+    def among(self, other: IncompletePoints) -> Surroundings:
+        """How each record lies among those of another file and of its own."""
+        first = np.zeros(len(self.points), dtype=np.int64)
+        own, links = self.links(self, np.arange(len(first))), self.links(other, first)
+        around = nearest_known(self.points, self.known, self.points, self.extra, first, elsewhere=True)
+        even = tied(links.distance, around.distance)
+        share = np.where(even, links.counts / (links.counts + around.counts), links.distance < around.distance)
+        return Surroundings(own.counts, np.where(tied(links.distance, 0.0), links.counts, 0), share)
 
 
 class Space:
@@ -70,7 +79,9 @@ class Space:
             self._tree = grow(self._left)
         return self._tree
 
-    def gapped(self, known: pd.DataFrame | None, released: pd.DataFrame) -> tuple[Gapped, Gapped] | None:
+    def gapped(
+        self, known: pd.DataFrame | None, released: pd.DataFrame
+    ) -> tuple[IncompletePoints, IncompletePoints] | None:
         """Both files with their gaps; None if nothing is missing in either.
 
         **Pairwise**: a record that asks is compared on the columns that it knows. Where the other record does not know
@@ -94,7 +105,8 @@ class Space:
         there = [~np.isnan(side) for side in points]
         middle = np.where(there[0], points[0], 0.0).sum(axis=0) / np.maximum(there[0].sum(axis=0), 1)
         first, second = (
-            Gapped(np.where(t, p, middle), t, np.where(t, 0.0, extra)) for p, t in zip(points, there, strict=True)
+            IncompletePoints(np.where(t, p, middle), t, np.where(t, 0.0, extra))
+            for p, t in zip(points, there, strict=True)
         )
         return first, second
 
@@ -120,7 +132,7 @@ class Space:
         if isinstance(column.dtype, pd.CategoricalDtype):
             codes = column.cat.codes.to_numpy().astype(np.float64)
             return np.where(codes < 0, np.nan, codes)
-        return frames.with_gaps(self.who, column, self.original[label], which)
+        return frames.floats_with_nan(self.who, column, self.original[label], which)
 
     def coordinates(self, known: pd.DataFrame | None, released: pd.DataFrame) -> tuple[Array, Array, bool]:
         """Coordinates of the intruder's file and of the release; True if the former depend on the original alone."""
@@ -170,7 +182,7 @@ class Space:
         which = "the original" if table is self.original else "the release"
         part = np.zeros((len(table), 0))
         if self.numbers:
-            part = frames.differences(self.who, table[self.numbers], self.original[self.numbers], which)
+            part = frames.offsets_from_minimum(self.who, table[self.numbers], self.original[self.numbers], which)
         if not self.times:
             return part
         return np.concatenate(
@@ -214,7 +226,7 @@ class Space:
             return frames.seconds(column, self.original[label])
         if isinstance(column.dtype, pd.CategoricalDtype):
             return column.cat.codes.to_numpy()
-        return frames.differences(self.who, column.to_frame(), self.original[[label]])[:, 0]
+        return frames.offsets_from_minimum(self.who, column.to_frame(), self.original[[label]])[:, 0]
 
 
 def grow(points: Array) -> BoxTree:

@@ -23,7 +23,7 @@ from ..utility.distance import robust_covariance
 from .coordinates import Space, distinct
 from .linkage import DISTANCES
 from .neighbours import BoxTree, Links, nearest
-from .records import OtherFile, PairedMeasure, RecordPairs, beyond
+from .records import OtherFile, PairedMeasure, RecordPairs, excess_over_holdout
 
 ISOLATED = 0.05
 """A released record farther than this from every other, in standard deviations, is isolated; sdcMicro's k and k2."""
@@ -41,8 +41,6 @@ class _AfterLinkage(PairedMeasure):
     by its row labels the records that it has count, of any other (a synthetic file) all records of the original.
     """
 
-    unpaired: ClassVar[bool] = True
-
     missing_choices: ClassVar[tuple[str, ...]] = KNOWN
     own_missing: ClassVar[tuple[str, ...]] = ("pairwise",)
 
@@ -54,6 +52,11 @@ class _AfterLinkage(PairedMeasure):
     def follows(self) -> str:
         """The intruder's file, which has the originals."""
         return "original"
+
+    @property
+    def pairs(self) -> str:
+        """Nobody's own record is looked for."""
+        return "optional"
 
     def uses(self, original: pd.DataFrame) -> frames.Labels:
         """The known columns and then the unknown one."""
@@ -78,8 +81,8 @@ class _AfterLinkage(PairedMeasure):
         a: NDArray[Any]
         b: NDArray[Any]
         if number:
-            a = frames.with_gaps(self.name, truth, truth)
-            b = frames.with_gaps(self.name, column, truth, "the release")
+            a = frames.floats_with_nan(self.name, truth, truth)
+            b = frames.floats_with_nan(self.name, column, truth, "the release")
         else:
             if column.notna().any():
                 frames.refuse_mixed(self.name, truth, column)
@@ -134,7 +137,7 @@ class _Reading:
         """Share of the links of each original that have its true category."""
         width = int(max(self.truth.max(), self.values.max())) + 2
         wanted = self.links.points * width + np.repeat(self.mine, self.links.counts) + 1
-        right = cells.often(self.places * width + self.values + 1, wanted)  # a blank has code -1
+        right = cells.counts_of(self.places * width + self.values + 1, wanted)  # a blank has code -1
         return np.add.reduceat(right, self.links.edges[:-1]) / self._total(np.bincount(self.places))
 
     def _total(self, by_point: NDArray[Any]) -> Array:
@@ -192,7 +195,7 @@ class AttributeDisclosure(_AfterLinkage):
         parts, value = {"chance": chance}, float(right.mean())
         if self.holdout is not None:
             held = self.holdout.taken(self.name, "the holdout", list(released.columns), self.missing)
-            parts |= beyond(value, float(self._read(state, released, held).right(near).mean()))
+            parts |= excess_over_holdout(value, float(self._read(state, released, held).right(near).mean()))
         return Measured(value, parts=parts, records=read.pairs.along_original(right))
 
 
@@ -315,13 +318,13 @@ class IntervalDisclosure(PairedMeasure):
 
     def begin(self, original: pd.DataFrame) -> tuple[pd.DataFrame, Array]:
         """The original as numbers."""
-        return original, _with_gaps(self.name, original, original)
+        return original, _floats_with_nan(self.name, original, original)
 
     def compare(self, state: tuple[pd.DataFrame, Array], released: pd.DataFrame) -> Measured:
         """Count the originals inside."""
         table, values = state
         pairs = RecordPairs.of(self.name, table, released)
-        masked = _with_gaps(self.name, released, table)
+        masked = _floats_with_nan(self.name, released, table)
         truth, shown = values[pairs.original], masked[pairs.released]
         if self.outlying and self.width_sd is not None:
             if np.isnan(values).any() or np.isnan(masked).any():
@@ -427,8 +430,8 @@ def _sd(values: Array) -> float:
     return float(frames.spreads(values))
 
 
-def _with_gaps(who: str, table: pd.DataFrame, original: pd.DataFrame) -> Array:
+def _floats_with_nan(who: str, table: pd.DataFrame, original: pd.DataFrame) -> Array:
     """Numeric columns as floats, NaN where they are missing."""
     frames.numeric(who, original.iloc[:0])  # refuses what is not a number, by name
     which = "the original" if table is original else "the release"
-    return np.stack([frames.with_gaps(who, table[c], original[c], which) for c in original.columns], axis=1)
+    return np.stack([frames.floats_with_nan(who, table[c], original[c], which) for c in original.columns], axis=1)

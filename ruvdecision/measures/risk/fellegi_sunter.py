@@ -269,12 +269,14 @@ class FellegiSunter(PairedMeasure):
             first, second, _ = frames.joined_codes(a, b)
             left, right = (np.where(c < 0, np.nan, c) for c in (first, second))
             return left, right, 0.0
-        left, right = frames.with_gaps(self.name, a, a), frames.with_gaps(self.name, b, a, "the release")
+        left, right = frames.floats_with_nan(self.name, a, a), frames.floats_with_nan(self.name, b, a, "the release")
         if share is None:
             # Far from zero floats are coarse: whole numbers beyond 2^53 must stay apart.
             there = a.dropna().to_frame()
-            left[~np.isnan(left)] = frames.differences(self.name, there, there)[:, 0]
-            right[~np.isnan(right)] = frames.differences(self.name, b.dropna().to_frame(), there, "the release")[:, 0]
+            left[~np.isnan(left)] = frames.offsets_from_minimum(self.name, there, there)[:, 0]
+            right[~np.isnan(right)] = frames.offsets_from_minimum(
+                self.name, b.dropna().to_frame(), there, "the release"
+            )[:, 0]
         if isinstance(self.tolerance, Mapping) and label in self.tolerance:
             return left, right, self.tolerance[label]
         size = self.tolerance_sd

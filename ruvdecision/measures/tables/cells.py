@@ -134,10 +134,10 @@ def frequencies(codes: Ints, cells: int, weights: Array | None = None) -> Array:
     return np.bincount(codes, weights=weights, minlength=cells) / (len(codes) if weights is None else weights.sum())
 
 
-def often(codes: Ints, wanted: Ints) -> Ints:
+def counts_of(codes: Ints, wanted: Ints) -> Ints:
     """How many of ``codes`` are equal to each of the ``wanted`` ones.
 
-    >>> often(np.array([5, 2, 5]), np.array([5, 3, 2])).tolist()
+    >>> counts_of(np.array([5, 2, 5]), np.array([5, 3, 2])).tolist()
     [2, 0, 1]
     """
     kinds, counts = np.unique(codes, return_counts=True)

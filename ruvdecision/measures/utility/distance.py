@@ -16,7 +16,7 @@ from ...errors import InputError, UnsupportedError
 from ...protocols import Array
 from .. import frames
 from ..base import Measured, SummedMeasure, WeightedMeasure
-from ..frames import Names, as_names, no_row, numeric, refuse_constant, varying_spreads, with_gaps
+from ..frames import Names, as_names, floats_with_nan, no_row, numeric, refuse_constant, varying_spreads
 from ..kernels import sum_distances
 from ..missing import IMPUTED, KNOWN
 from ..sums import ColumnMoments, definite_covariance, moments_of, sound_covariance
@@ -46,7 +46,7 @@ KEPT = 20_000_000
 
 
 @dataclass(frozen=True, repr=False)
-class _Cloud(WeightedMeasure):
+class _StandardisedMeasure(WeightedMeasure):
     """Numeric columns in units of the original's standard deviations."""
 
     missing_choices: ClassVar[tuple[str, ...]] = IMPUTED
@@ -64,7 +64,7 @@ class _Cloud(WeightedMeasure):
 
 
 @dataclass(frozen=True, repr=False)
-class EnergyDistance(_Cloud):
+class EnergyDistance(_StandardisedMeasure):
     """Energy distance 2 E|X - Y| - E|X - X'| - E|Y - Y'| between the files, X and Y drawn from them; 0 for equal files.
 
     Of one variable exact, in time n log n. Of several exact over all pairs up to 50,000 records, in time n^2, no matrix
@@ -131,7 +131,7 @@ class EnergyDistance(_Cloud):
 
 
 @dataclass(frozen=True, repr=False)
-class Wasserstein(_Cloud):
+class Wasserstein(_StandardisedMeasure):
     """The mean over variables of the Wasserstein distance between the files' distributions of that variable.
 
     What it costs to move one distribution onto the other. Looks at margins only; `SlicedWasserstein` sees dependence
@@ -170,7 +170,7 @@ class Wasserstein(_Cloud):
 
 
 @dataclass(frozen=True, repr=False)
-class SlicedWasserstein(_Cloud):
+class SlicedWasserstein(_StandardisedMeasure):
     """Sliced Wasserstein distance: the Wasserstein distance of projections, averaged over random directions.
 
     Parameters
@@ -266,8 +266,8 @@ class IL1s(SummedMeasure, WeightedMeasure):
         sums = []
         for c in original.columns:
             x, y = (
-                with_gaps(self.name, original[c], original[c]),
-                with_gaps(self.name, released[c], original[c], "the release"),
+                floats_with_nan(self.name, original[c], original[c]),
+                floats_with_nan(self.name, released[c], original[c], "the release"),
             )
             both = ~np.isnan(x) & ~np.isnan(y)
             sums.append((often[both].sum(), *(often[both] @ _changes(x[both], y[both]))))
@@ -413,7 +413,7 @@ class Mahalanobis(SummedMeasure, WeightedMeasure):
 
     def compare(self, state: tuple[Array, _Whitening, Array | None], released: pd.DataFrame) -> Measured:
         first, white, weights = state
-        moved, outlying, shift = _moves(first, white(released, "the release"))
+        moved, outlying, shift = _displacements(first, white(released, "the release"))
         mean = [np.average(v, axis=-1, weights=weights) for v in (moved, outlying, shift)]
         parts = {"means": float(np.linalg.norm(mean[2])), "outlyingness": float(mean[1])}
         return Measured(float(mean[0]), parts=parts, records=moved)
@@ -425,7 +425,7 @@ class Mahalanobis(SummedMeasure, WeightedMeasure):
         self, original: pd.DataFrame, released: pd.DataFrame, sums: ColumnMoments, weights: Array | None = None
     ) -> ColumnMoments:
         white = _Whitening.of(self.name, sums)
-        moves = np.vstack(_moves(white(original, "the original"), white(released, "the release")))
+        moves = np.vstack(_displacements(white(original, "the original"), white(released, "the release")))
         return ColumnMoments.of(moves.T, weights=weights)
 
     def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
@@ -594,7 +594,7 @@ def _mean_distance(first: Array, second: Array, a: Array, b: Array) -> float:
     return float(sum_distances(*across, a * len(a), b * len(b), first is second)) / (len(a) * len(b))
 
 
-def _moves(white: Array, other: Array) -> tuple[Array, Array, Array]:
+def _displacements(white: Array, other: Array) -> tuple[Array, Array, Array]:
     """How far each record moved, how much its distance from the mean changed, and its move; records are columns."""
     size = [np.linalg.norm(v, axis=0) for v in (white, other)]
     return np.linalg.norm(white - other, axis=0), np.abs(size[0] - size[1]), other - white

@@ -12,7 +12,7 @@ import pandas as pd
 from ...checks import checked
 from ...protocols import Array
 from ..base import Measured, WeightedMeasure, one_thread
-from ..frames import Flags, Ints, Names, as_names, categories_of, is_number, is_time, spreads, with_gaps
+from ..frames import Flags, Ints, Names, as_names, categories_of, floats_with_nan, is_number, is_time, spreads
 from ..tables.cells import frequencies
 from .cdf import Law, kolmogorov
 
@@ -139,7 +139,7 @@ class _Number(_Column):
 
     def __init__(self, who: str, column: pd.Series, groups: int, weights: _Weights) -> None:
         self.who, self.column, self.rows = who, column.iloc[:0] if is_number(column) else column, weights.size()
-        values = with_gaps(who, column, column)
+        values = floats_with_nan(who, column, column)
         known = ~np.isnan(values)
         own, kept = weights.at(known), values[known]
         self.law, self.n, self.known = Law.of(kept, own), weights.size(known), weights.share(known)
@@ -166,7 +166,7 @@ class _Number(_Column):
                         self.tails.append((sign, (side[below - 1] + side[below]) / 2, float(share[below - 1])))
 
     def judge(self, column: pd.Series, which: str, weights: _Weights) -> tuple[dict[str, float], Ints]:
-        values = with_gaps(self.who, column, self.column, which)
+        values = floats_with_nan(self.who, column, self.column, which)
         known = ~np.isnan(values)
         codes = np.where(known, np.searchsorted(self.cuts, values), self.size - 1)
         own, kept = weights.at(known), values[known]

@@ -20,7 +20,7 @@ from ..fits.formula import without_levels
 from ..fits.regression import Fit, Linear
 from ..frames import Flags
 from ..missing import COMPLETE
-from ..sums import Together
+from ..sums import NamedSums
 
 
 @dataclass(frozen=True, repr=False)
@@ -67,17 +67,17 @@ class _Overlap(SummedMeasure, WeightedMeasure):
     def begin(self, original: pd.DataFrame, *weights: Array) -> dict[str, Any]:
         return {name: model.start(original, *weights) for name, model in self._models().items()}
 
-    def survey(self, piece: pd.DataFrame) -> Together:
-        return Together({name: _summable(model).survey(piece) for name, model in self._models().items()})
+    def survey(self, piece: pd.DataFrame) -> NamedSums:
+        return NamedSums({name: _summable(model).survey(piece) for name, model in self._models().items()})
 
-    def settle(self, original: Together, released: Together) -> dict[str, Any]:
+    def settle(self, original: NamedSums, released: NamedSums) -> dict[str, Any]:
         return {name: model.settle(original.of[name], released.of[name]) for name, model in self._models().items()}
 
-    def partial(self, piece: pd.DataFrame, plan: Any, which: str, *weights: Array) -> Together:
+    def partial(self, piece: pd.DataFrame, plan: Any, which: str, *weights: Array) -> NamedSums:
         models = self._models().items()
-        return Together({name: model.partial(piece, plan[name], which, *weights) for name, model in models})
+        return NamedSums({name: model.partial(piece, plan[name], which, *weights) for name, model in models})
 
-    def total(self, original: Together, released: Together, plan: Any) -> Measured:
+    def total(self, original: NamedSums, released: NamedSums, plan: Any) -> Measured:
         models = self._models().items()
         return self._judge({k: m.total(original.of[k], released.of[k], plan[k]) for k, m in models})
 

@@ -103,7 +103,7 @@ class _PropensityMeasure(WeightedMeasure):
                 size = n if often is None else float(often.sum() ** 2 / (often @ often))
                 closed = self.closed_null(slopes, size, c)
                 law = None if closed is None else (*closed, 0.0)
-        parts = {"U": value, "pMSE": value / n, "coefficients": float(slopes), **_told_apart(scores, source, often)}
+        parts = {"U": value, "pMSE": value / n, "coefficients": float(slopes), **_separation(scores, source, often)}
         error = 0.0
         if law is not None:
             mean, sd, mean_error = law
@@ -321,7 +321,7 @@ class ClusteredPropensity(_PropensityMeasure):
         return slopes * unit, float(np.sqrt(2 * slopes)) * unit
 
 
-def _told_apart(scores: Array, source: Flags, weights: Array | None) -> dict[str, float]:
+def _separation(scores: Array, source: Flags, weights: Array | None) -> dict[str, float]:
     """How far the scores tell the files apart.
 
     SPECKS, the Kolmogorov-Smirnov distance between the scores of the files; PO50, the percentage of records on the

@@ -36,6 +36,7 @@ TF = np.array([[50, 63], [70, 75]])
 # -- quantitative information flow -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(seed=st.integers(0, 2**32 - 1), states=st.integers(1, 6), outputs=st.integers(1, 6), guesses=st.integers(1, 5))
 def test_agreement_with_qif(seed, states, outputs, guesses):
@@ -183,6 +184,7 @@ def test_realised_tables():
     assert rows == pytest.approx(((258 - 113 + 1) ** 2 - 1) / 12, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_large_prior_is_averaged_over_drawn_tables():
     belief = TableBelief((2, 2), 60)  # 39711 tables, too many to list
     user = User(belief, Records(), LogScore())

@@ -220,6 +220,7 @@ def test_sampled_records_are_drawn_and_carry_an_error():
     assert solution.engine == ["enumeration, averaged over releases"]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_further_masking_never_tells_more(seed):
@@ -250,6 +251,7 @@ def test_a_chain_of_matrices_is_their_product(seed):
 # -- many records ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_fifty_coins():
     theta = np.array([0.3, 0.6])
     belief = FiniteBelief(theta, [0.4, 0.6], np.column_stack([1 - theta, theta]), records=50)
@@ -346,6 +348,7 @@ def test_released_data_can_be_inverted():
 # -- noise --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_noise_on_one_record_against_a_fine_grid():
     belief = FiniteBelief([0.0, 1.0, 2.5], [0.2, 0.5, 0.3])
     y = np.linspace(-40, 43, 800_001)
@@ -398,7 +401,7 @@ def test_noise_after_a_matrix_and_on_new_records():
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_noise_on_several_records_is_averaged_over_releases():
     belief = random_belief(np.random.default_rng(8), records=2)
     user = User(belief, Record(0), Quadratic())

@@ -338,6 +338,7 @@ def test_noise_then_rounding_with_errors():
     np.testing.assert_allclose(found, np.array(weight) / sum(weight), rtol=1e-6, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(2)
 @pytest.mark.parametrize(
     ("noise", "law"),
@@ -372,6 +373,7 @@ def test_other_noise_by_quadrature(noise, law, error):
     np.testing.assert_allclose(found, np.array(weight) / sum(weight), rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_mixture_noise_and_random_rounding_by_quadrature():
     population = stats.norm(1.0, np.sqrt(2.0))
     spread = np.sqrt(1 - 0.81) * 0.5
@@ -525,6 +527,7 @@ def test_more_noise_never_helps_in_expectation():
     assert np.all(solution.error[1:] > 0)
 
 
+@pytest.mark.slow
 def test_masks_that_tell_less():
     """Garbling: a release made of another can only be worse for him."""
     belief = normal(12)
@@ -599,6 +602,7 @@ def test_claims_are_kept_normal_prior(mask):
     assert abs(right - claimed) < 4 * np.sqrt(claimed * (1 - claimed) / 250)
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(2)
 @pytest.mark.parametrize(
     "mask",
@@ -737,6 +741,7 @@ def test_engines_are_found_by_target():
     assert "Use" in str(Identification().refuses(other, [Noise(sd=1)]))
 
 
+@pytest.mark.slow
 def test_rows_by_their_labels():
     belief = NormalBelief(records=4, covariance=np.diag([1.0, 2.0]), prior_mean=[0, 0], prior_covariance=np.eye(2))
     data = pd.DataFrame({"a": [0.1, 1.5, -0.3, 0.8], "b": [2.0, 0.4, -1.0, 0.3]}, index=list("wxyz"))

@@ -265,6 +265,7 @@ def test_unknown_row_ties_with_the_average_in_mean_uncertainty():
         np.testing.assert_allclose(u, u[0], rtol=1e-12)
 
 
+@pytest.mark.campaign(3, "slow")
 @pytest.mark.parametrize("loss", [ruv.Absolute(), ruv.LogScore(), ruv.CRPS()])
 def test_unknown_row_with_other_losses_is_simulated_with_its_error(loss):
     """A second way: draw releases and average the mixture's U by numerical integration of its density."""
@@ -328,6 +329,7 @@ def test_linear_functionals_stay_exact():
     assert u == pytest.approx(c[0, 0] + c[2, 2] - 2 * c[0, 2], rel=1e-10)
 
 
+@pytest.mark.slow
 def test_nonlinear_functional_is_sampled_from_the_exact_posterior():
     """x^2 for a normal posterior: Var = 2 v^2 + 4 m^2 v, and E over releases is closed form."""
     belief = ruv.NormalBelief(records=3, variance=1, prior_variance=1)

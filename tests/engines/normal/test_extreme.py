@@ -170,6 +170,7 @@ def check_vector(belief, mask, noise, names, weights=None, rng=None):
 KINDS = list(itertools.product(["even", "units", "directions"], repeat=3))
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(6)
 @pytest.mark.parametrize("kinds", KINDS, ids=[", ".join(k) for k in KINDS])
 def test_nearly_singular_covariances(kinds):
@@ -200,7 +201,7 @@ def test_priors_and_weights_of_condition_1e14(level, prior):
         check_vector(belief, mask, noise, ("mu", "new", "first", "average"), weights, rng)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("level", [1e-12, 1.0, 1e12])
 def test_fifty_variables(level):
     rng = np.random.default_rng(50)
@@ -219,6 +220,7 @@ def test_fifty_variables(level):
 # -- posterior means far from the origin -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(3)
 @pytest.mark.newest
 @pytest.mark.parametrize("n", [10, 10**6])

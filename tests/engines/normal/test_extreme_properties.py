@@ -53,6 +53,7 @@ def columns(turn, k):
     return (matrix + matrix.T) / 2 + 1e-12 * np.eye(k)
 
 
+@pytest.mark.slow
 @few
 @given(n=records, variance=size, doubt=st.one_of(size, st.sampled_from(["flat", "known"])), v=size, w=size)
 def test_a_release_lies_between_everything_and_nothing(n, variance, doubt, v, w):
@@ -78,6 +79,7 @@ def test_uncertainty_never_falls_as_noise_grows(n, variance, doubt, v):
             assert all(b >= a / ROOM for a, b in itertools.pairwise(u))
 
 
+@pytest.mark.slow
 @few
 @given(n=st.sampled_from([1, 2, 10]), turn=st.integers(0, 10**6), k=st.integers(2, 4), level=size, flat=st.booleans())
 def test_several_variables(n, turn, k, level, flat):

@@ -28,6 +28,7 @@ def solve(user, masks, **options):
     return found.uncertainty, found.error, (found.engine,) if isinstance(found.engine, str) else found.engine
 
 
+@pytest.mark.campaign(3, "slow")
 @pytest.mark.parametrize("prior", ["flat", "known", ("normal", 2.5)])
 def test_noise_is_the_bayes_curve_of_the_scenarios(prior):
     settings_ = {"prior": prior} if isinstance(prior, str) else {"prior_variance": prior[1]}
@@ -70,6 +71,7 @@ def test_the_ends_of_the_scale():
     assert solve(User(flat, Maximum(), Quadratic()), [Suppress()])[0][0] == np.inf
 
 
+@pytest.mark.slow
 @given(st.integers(2, 40), st.data(), st.floats(0.2, 4.0), st.floats(0.01, 5.0))
 @settings(deadline=None, max_examples=25)
 def test_bayes_is_never_worse_than_the_released_order_statistic(n, data, variance, noise):
@@ -81,6 +83,7 @@ def test_bayes_is_never_worse_than_the_released_order_statistic(n, data, varianc
     assert 0 < found <= order_statistic(n, variance, noise, rank) * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_drawing_agrees_with_the_closed_form():
     belief = NormalBelief(records=12, variance=1.0, prior_mean=2.0, prior_variance=0.7)
     user = User(belief, OrderStatistic(11), Quadratic())
@@ -92,7 +95,7 @@ def test_drawing_agrees_with_the_closed_form():
     assert abs(found[0] - exact) < 4 * error[0]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_posterior_of_one_release_agrees_with_the_exact_law():
     belief = NormalBelief(records=8, variance=1.5, prior="flat")
     release = np.array([0.3, 1.2, 4.0, -1.0, 2.2, 2.0, 0.1, 3.1])
@@ -104,7 +107,7 @@ def test_posterior_of_one_release_agrees_with_the_exact_law():
         assert float(drawn.var()) == pytest.approx(law.var(), rel=4 * np.sqrt(2.5 / n))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_other_losses_masks_data_and_variables():
     belief = NormalBelief(records=6, variance=1.0, prior_variance=1.0)
     masks = [

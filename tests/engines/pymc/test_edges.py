@@ -65,7 +65,7 @@ def compiled():
     return sampled(ruv.Sampling(**SETTINGS))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("field", SETTINGS)
 def test_junk_in_every_setting_of_the_sampler(field, compiled):
     """A RuvError; or settings of plain types that say what they are, and a map of numbers with errors."""
@@ -94,7 +94,7 @@ def test_junk_in_every_setting_of_the_sampler(field, compiled):
     assert made or field in ("draws", "tune", "max_draws", "sampler")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_error_that_cannot_be_reached_uses_up_the_budget(compiled):
     """However small it is."""
     for target in (1e-9, 1e-300, 5e-324):
@@ -102,7 +102,7 @@ def test_an_error_that_cannot_be_reached_uses_up_the_budget(compiled):
         assert set(table["intruder_budget"]) == {"not reached with 100 draws"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "field", ["masks", "intruder", "scientist", "data", "powers", "max_risk", "engine", "seed", "replicates"]
 )
@@ -175,7 +175,7 @@ CANNOT = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) if n.startswith("records that") else n for n in CANNOT]
+    "name", [pytest.param(n, marks=pytest.mark.long) if n.startswith("records that") else n for n in CANNOT]
 )
 def test_what_power_scaling_cannot_take(name):
     change, words = CANNOT[name]
@@ -192,7 +192,7 @@ def test_what_power_scaling_cannot_take(name):
     assert caught.value.what and caught.value.do
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_snooper_does_not_move_with_the_prior(compiled):
     """He stands beside a sampled user, who does."""
     result = ruv.analyses.power_scaling(

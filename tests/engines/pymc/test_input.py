@@ -259,7 +259,7 @@ def test_shuffled_rows_of_records_that_differ() -> None:
 # -- models that break, machines that lack -----------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_prior_that_breaks_before_any_data() -> None:
     def broken(n):
         import pymc as pm
@@ -325,7 +325,7 @@ print("told", sum("compiler" in str(w.message) for w in ours))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_without_a_compiler_it_says_so_once_and_goes_on(tmp_path: Path) -> None:
     import os
 
@@ -361,6 +361,7 @@ print("loaded:", *[name for name in ("pymc", "arviz", "pytensor", "nutpie", "mat
 """
 
 
+@pytest.mark.slow
 def test_closed_forms_and_unbuilt_beliefs_import_no_sampler() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", CLOSED], cwd=ROOT, capture_output=True, text=True, check=False

@@ -107,11 +107,12 @@ def agree(belief: PyMCBelief, mask: Mask, data: pd.DataFrame, targets, losses=LO
 # -- averages ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_noise_then_averages_of_one_variable(scalar: PyMCBelief) -> None:
     agree(scalar, Noise(variance=1.5) | Microaggregate(groups=2), ONE, [Record(0), Parameter("mu")])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_average_without_noise_is_met_exactly(scalar: PyMCBelief) -> None:
     mask = Microaggregate(groups=2)
     release = mask.release(ONE, 1)
@@ -124,13 +125,14 @@ def test_an_average_without_noise_is_met_exactly(scalar: PyMCBelief) -> None:
     agree(scalar, mask, ONE, [Record(0), Record(4), Parameter("mu")])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_noise_then_averages_of_three_variables() -> None:
     vector = PyMCBelief(vector_model, size=N)
     mask = Noise(variance=[0.5, 1.0, 2.0]) | Microaggregate(groups=2)
     agree(vector, mask, THREE, [Record(0), Parameter("mu", component=2)], [Quadratic(), Absolute()], k=3)
 
 
+@pytest.mark.slow
 def test_another_size_of_noise_and_other_data_take_the_same_compiled_model(
     scalar: PyMCBelief, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,7 +150,7 @@ def test_another_size_of_noise_and_other_data_take_the_same_compiled_model(
     small.point(user, mask, mask.release(ONE + 3, 2))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_positive_records_stay_positive_behind_an_average() -> None:
     """Two gamma records with a known mean: x_0 is a share of the sum, Beta(2, 2), whatever the rate is."""
     belief = PyMCBelief(gamma_model, size=2)
@@ -170,11 +172,12 @@ def test_positive_records_stay_positive_behind_an_average() -> None:
 # -- records that depend on each other ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_joint_model_behind_noise(joint: PyMCBelief) -> None:
     agree(joint, Noise(variance=1.5), ONE, [Record(0), Average()])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_bounded_entries_of_a_joint_model_against_the_integrated_route(joint: PyMCBelief, scalar: PyMCBelief) -> None:
     """Rounding leaves an interval: the joint model samples inside it, the model with a mean integrates over it."""
     mask = Round(base=2.0)
@@ -192,7 +195,7 @@ def test_bounded_entries_of_a_joint_model_against_the_integrated_route(joint: Py
         assert abs(away) <= 4 * np.sqrt(whole.values[0].value / (0.3 * latent.ess_bulk))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_bounds_of_the_release_and_of_the_law_meet() -> None:
     """Waiting times whose sum is known roughly, rounded: the first is between 0 and 0.5, not between -0.5 and 0.5."""
 
@@ -219,6 +222,7 @@ def test_bounds_of_the_release_and_of_the_law_meet() -> None:
     assert point.posteriors[0].draws.min() > 0
 
 
+@pytest.mark.slow
 def test_functions_of_files(joint: PyMCBelief) -> None:
     mask = Noise(variance=1.5)
     release = mask.release(ONE, 11)

@@ -245,6 +245,7 @@ CHAIN_CASES += [("exponential", "round-noise"), ("weibull", "random-round-noise"
 CHAIN_CASES += [("student", chain) for chain in ("round-noise", "bottomcode-noise", "noise-round")]
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(4)
 @pytest.mark.parametrize(("model", "chain"), CHAIN_CASES)
 def test_jumps_and_kinks(model: str, chain: str) -> None:
@@ -257,6 +258,7 @@ def test_jumps_and_kinks(model: str, chain: str) -> None:
         check(model, mask, brute, ruv.Record(row), doubt=1e-3 if cautious else 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(4)
 @pytest.mark.parametrize("sd", [0.02, 0.4, 9.0])
 @pytest.mark.parametrize("model", MODELS)
@@ -322,6 +324,7 @@ def count_uncertainty(released, likelihood, row) -> float:
     return float(law @ (values - law @ values) ** 2)
 
 
+@pytest.mark.campaign(4, "slow")
 @pytest.mark.parametrize("row", [0, 1])
 @pytest.mark.parametrize(
     ("mask", "released", "likelihood"),
@@ -354,6 +357,7 @@ def test_counts_are_summed_until_nothing_is_left(mask, released, likelihood, row
 # -- sampling takes the same laws ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(2)
 @pytest.mark.parametrize(("name", "chain"), [("lognormal", "round-noise"), ("lognormal", None)])
 def test_sampling_agrees(name: str, chain: str | None) -> None:
@@ -372,7 +376,7 @@ def test_sampling_agrees(name: str, chain: str | None) -> None:
         assert float(found.error) < 0.2 * float(found.value)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_map_goes_on_where_a_prior_lets_a_scale_vanish() -> None:
     """With a half-normal prior some laws are narrower than any grid: such a map used to end in an error."""
 
@@ -395,6 +399,7 @@ def test_a_map_goes_on_where_a_prior_lets_a_scale_vanish() -> None:
     assert np.isfinite(table["intruder_uncertainty"]).all()
 
 
+@pytest.mark.slow
 def test_a_posterior_covers_the_error_of_its_parameter_nodes() -> None:
     """Laws narrower than the distance of the nodes leave a comb, which its error must say."""
 

@@ -114,6 +114,7 @@ LOSSES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(4)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("loss", LOSSES)
@@ -154,7 +155,7 @@ def _mask_seed():
     return next(iter(replicate_seeds(SEED, 1)))[1]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_several_variables_are_the_exact_study():
     cov, prior = np.array([[2.0, 0.8], [0.8, 1.0]]), np.array([[3.0, 1.0], [1.0, 2.0]])
 
@@ -173,6 +174,7 @@ def test_several_variables_are_the_exact_study():
         np.testing.assert_allclose(found.uncertainty, truth.uncertainty, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_regression_is_solved_row_by_row():
     t = np.linspace(-1, 1, 9)
 
@@ -199,6 +201,7 @@ def test_a_regression_is_solved_row_by_row():
 # -- against Student's law ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_unknown_variance_gives_students_law(beliefs):
     n, mean = len(DATA), DATA.mean()
     a, kappa = 3 + n / 2, 2 + n
@@ -238,6 +241,8 @@ def by_hand(noise_sd, release, points=1201):
     return mu, sigma, weights / weights.sum()
 
 
+@pytest.mark.slow
+@pytest.mark.campaign(3, "slow")
 @pytest.mark.parametrize("noise_sd", [0.3, 1.5, 6.0])
 def test_noise_with_unknown_sd_against_a_fine_grid(beliefs, noise_sd):
     mask = Noise(sd=noise_sd)
@@ -270,6 +275,8 @@ def test_noise_with_unknown_sd_against_a_fine_grid(beliefs, noise_sd):
             assert found.quantile(q) == pytest.approx(values.ravel()[order][np.searchsorted(sums, q)], abs=0.03)
 
 
+@pytest.mark.slow
+@pytest.mark.campaign(3, "slow")
 @pytest.mark.parametrize("loss", ["absolute", "log score", "linex"])
 def test_a_function_that_is_a_parameter_is_that_parameter(beliefs, loss):
     belief, masks = beliefs["mean_and_sd"], [Noise(sd=0.8)]
@@ -280,7 +287,7 @@ def test_a_function_that_is_a_parameter_is_that_parameter(beliefs, loss):
         assert plain.diagnostics["node_error"][0] <= 1e-8
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_function_that_turns_is_summed_over_nodes(beliefs):
     target = Functional(lambda m, s: (m - 1) ** 2, of=[Parameter("mu"), Parameter("sigma")])
     found = solved(beliefs["mean_and_sd"], target, Absolute(), [Noise(sd=0.8)])
@@ -299,6 +306,7 @@ def test_a_function_that_turns_is_summed_over_nodes(beliefs):
 # -- other laws ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_topcoded_waiting_times_in_closed_form(beliefs):
     data = np.random.default_rng(4).exponential(0.7, 20)
     cut = 0.8
@@ -320,6 +328,8 @@ def test_topcoded_waiting_times_in_closed_form(beliefs):
     assert seen.uncertainty[0] == pytest.approx(0, abs=1e-12)
 
 
+@pytest.mark.slow
+@pytest.mark.campaign(3, "slow")
 @pytest.mark.parametrize("mask", [Noise(sd=1.0), Noise(sd=1.0, kind="laplace"), Round(base=2.0)])
 def test_lognormal_records_against_fine_grids(beliefs, mask):
     data = np.random.default_rng(6).lognormal(1.2, 0.5, 8)
@@ -377,6 +387,7 @@ def test_nothing_unknown():
 # -- the engine -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_far_away_and_other_units():
     def rescaled(n):
         with pm().Model() as model:
@@ -402,6 +413,7 @@ def test_sampled_rows_and_unequal_noise(beliefs):
     assert part.uncertainty[0] == pytest.approx(float(truth.uncertainty[0]), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_replicates_and_planning(beliefs):
     user = User(beliefs["mean_and_sd"], Record(0), Quadratic())
     options = {"data": DATA, "seed": SEED}
@@ -423,7 +435,7 @@ def test_a_budget_is_said(beliefs, monkeypatch):
     assert found.diagnostics["budget"] == ["3 releases, as each takes long"] and found.diagnostics["releases"] == [3]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_users_are_solved_together_and_progress_is_told(beliefs):
     users = [User(beliefs["mean_and_sd"], t, Quadratic()) for t in (Record(0), Parameter("sigma"))]
     shares_done = []
@@ -435,7 +447,7 @@ def test_users_are_solved_together_and_progress_is_told(beliefs):
     assert shares_done[-1] == pytest.approx(1.0) and len({*both[0].diagnostics["marginalization"]}) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_any_loss_and_listed_estimates(beliefs):
     belief, masks = beliefs["mean_and_sd"], [Noise(sd=1.0)]
     fourth = solved(belief, Record(0), CustomLoss(lambda e, t: (e - t) ** 2), masks)

@@ -126,6 +126,8 @@ def agree(
 # -- agreement with the closed form ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
+@pytest.mark.campaign(7, "slow")
 @pytest.mark.parametrize(
     ("mask", "target"),
     [
@@ -146,6 +148,7 @@ def test_one_variable_in_closed_form(scalar: PyMCBelief, mask: Mask, target: obj
     agree(user, same, mask, ONE, marginalization="nothing is released" if mask == Suppress() else "closed form")
 
 
+@pytest.mark.campaign(2, "slow")
 @pytest.mark.parametrize("target", [Record(0), Record(4), Parameter("mu")], ids=str)
 def test_a_subsample_says_who_is_in_it(scalar: PyMCBelief, target: object) -> None:
     mask = Subsample(size=4) | Noise(variance=1.0)
@@ -154,6 +157,8 @@ def test_a_subsample_says_who_is_in_it(scalar: PyMCBelief, target: object) -> No
     )
 
 
+@pytest.mark.slow
+@pytest.mark.campaign(3, "slow")
 @pytest.mark.parametrize(
     ("mask", "target", "marginalization"),
     [
@@ -187,6 +192,7 @@ def test_the_density_of_draws_in_three_dimensions(vector: PyMCBelief) -> None:
         assert abs(value - loss.uncertainty(right).value) <= 4 * error + 0.05
 
 
+@pytest.mark.slow
 def test_exact_and_sampled_maps_are_one_map(scalar: PyMCBelief) -> None:
     masks = [Suppress(), *(Noise(variance=v) for v in (0.3, 1.0, 3.0, 10.0))]
     maps = [
@@ -239,6 +245,7 @@ def rounded(y, x):
     return (np.abs(x - y) <= 0.5).astype(float)
 
 
+@pytest.mark.slow
 @pytest.mark.campaign(3)
 @pytest.mark.parametrize(
     ("mask", "noise", "marginalization"),
@@ -266,6 +273,7 @@ def test_integrated_routes_against_quadrature(
     assert abs(where - mean) <= 4 * spread
 
 
+@pytest.mark.slow
 def test_a_record_behind_nodes_against_quadrature(incomes: PyMCBelief) -> None:
     """E(x_0 | release) and its variance, by two quadratures, one inside the other."""
     mask = Noise(sd=0.8)
@@ -288,6 +296,7 @@ def test_a_record_behind_nodes_against_quadrature(incomes: PyMCBelief) -> None:
     assert point.posteriors[0].cdf(point.posteriors[0].quantile(cut)) == pytest.approx(cut, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_same_release_by_nodes_and_in_closed_form(scalar: PyMCBelief) -> None:
     """Rounding to a very fine base is as good as no mask; to a coarse one it is an interval around each record."""
     release = Round(base=0.5).release(ONE, 1)
@@ -358,6 +367,7 @@ def test_a_difference_of_two_records_in_unknown_rows(scalar: PyMCBelief) -> None
 # -- samplers, seeds, workers ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_nutpie_and_pymc_agree_and_repeat(scalar: PyMCBelief) -> None:
     pytest.importorskip("nutpie")
     mask = Noise(variance=1.5)
@@ -378,6 +388,7 @@ def test_nutpie_and_pymc_agree_and_repeat(scalar: PyMCBelief) -> None:
     assert abs(gap) <= 4 * np.hypot(seen["nutpie"].values[0].error, seen["pymc"].values[0].error)
 
 
+@pytest.mark.slow
 def test_a_second_map_compiles_nothing(scalar: PyMCBelief, monkeypatch: pytest.MonkeyPatch) -> None:
     users = {"intruder": User(scalar, Record(0), Quadratic()), "scientist": User(scalar, Parameter("mu"), Quadratic())}
     engine = Sampling(draws=100, tune=100, chains=2)
@@ -393,6 +404,7 @@ def test_a_second_map_compiles_nothing(scalar: PyMCBelief, monkeypatch: pytest.M
     assert len(other) == 2
 
 
+@pytest.mark.slow
 def test_seeds_repeat_a_map_to_the_last_bit(scalar: PyMCBelief) -> None:
     users = {"intruder": User(scalar, Record(0), Absolute()), "scientist": User(scalar, Parameter("mu"), Quadratic())}
     engine = Sampling(draws=200, tune=200, chains=2)
@@ -403,7 +415,7 @@ def test_seeds_repeat_a_map_to_the_last_bit(scalar: PyMCBelief) -> None:
     assert not np.array_equal(first.risk, other.risk)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_workers_give_the_same_bits(scalar: PyMCBelief) -> None:
     users = {"intruder": User(scalar, Record(0), Quadratic()), "scientist": User(scalar, Parameter("mu"), Quadratic())}
     engine = Sampling(draws=100, tune=100, chains=2)
@@ -419,6 +431,7 @@ def test_workers_give_the_same_bits(scalar: PyMCBelief) -> None:
 # -- reuse, budgets, verdicts ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_reused_draws_agree_with_fresh_ones(unknowns: PyMCBelief) -> None:
     data = np.random.default_rng(2).normal(1.0, 1.4, 60)
     users = {
@@ -468,6 +481,7 @@ def test_a_point_that_does_not_converge_is_marked_or_raised(scalar: PyMCBelief) 
         evaluate([Noise(variance=1.0)], **users, data=ONE, engine=Sampling(**hasty, strict=True), seed=1)
 
 
+@pytest.mark.slow
 def test_kept_draws_go_to_arviz(scalar: PyMCBelief) -> None:
     az = nuts.quiet_arviz()
     users = {"intruder": User(scalar, Record(0), Quadratic()), "scientist": User(scalar, Parameter("mu"), Quadratic())}
@@ -531,6 +545,7 @@ def test_ctrl_c_before_anything_is_finished_is_a_ctrl_c(scalar: PyMCBelief) -> N
 # -- targets ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_functions_of_draws_and_derived_parameters(unknowns: PyMCBelief) -> None:
     data = np.random.default_rng(2).normal(1.0, 1.4, 60)
     mask = Noise(sd=1.0)
@@ -574,7 +589,7 @@ def test_a_release_is_seen_as_the_mask_made_it(scalar: PyMCBelief) -> None:
     np.testing.assert_allclose(centre, Noise(variance=2.0).release(ONE, np.random.default_rng(4))[0])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_power_scaling_agrees_with_another_prior() -> None:
     """A normal prior to the power a is a normal prior of 1/a times the variance, which the exact engine knows."""
 

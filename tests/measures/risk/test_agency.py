@@ -101,6 +101,7 @@ def test_expected_re_identifications_and_households(entry: str) -> None:
     agree(found, wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", ids("suda2"))
 def test_suda_scores_dis_and_contributions(entry: str) -> None:
     file, _, kind = entry.partition(".")

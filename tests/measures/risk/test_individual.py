@@ -59,6 +59,7 @@ def test_ends_of_the_risk() -> None:
         )
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(st.integers(0, 10**6), st.integers(2, 40), st.floats(0.0, 0.5), st.floats(0.01, 0.5))
 def test_more_blanks_never_raise_the_risk(seed: int, n: int, before: float, more: float) -> None:

@@ -74,6 +74,7 @@ def test_a_point_mass_counts_as_it_is() -> None:
     assert GeneralUtility()(zero, zero + 1e-9 * RNG.normal(size=zero.shape)).parts["spread"] == pytest.approx(1)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 60), st.integers(1, 4))
 def test_order_of_rows_and_columns_and_constants(seed: int, n: int, p: int) -> None:
@@ -107,6 +108,7 @@ def test_the_default_never_recommends_a_constant() -> None:
     assert np.isfinite(rumap.utility).all() and rumap.utility[1] == 0
 
 
+@pytest.mark.slow
 def test_batteries_say_what_they_left_out() -> None:
     file = FILE.head(150).assign(id=np.arange(150))
     rumap = ruv.measure(

@@ -107,7 +107,7 @@ def test_least_squares_trained_on_the_release() -> None:
 
 
 @pytest.mark.parametrize("target", ["y", "job"])
-@pytest.mark.parametrize("estimator", ["boosting", pytest.param("forest", marks=pytest.mark.slow), "linear"])
+@pytest.mark.parametrize("estimator", ["boosting", pytest.param("forest", marks=pytest.mark.long), "linear"])
 def test_a_destroyed_file_has_no_skill_and_a_good_one_keeps_it(target: str, estimator: str) -> None:
     original = people(1, 150).drop(columns={"y": "job", "job": "y"}[target])
     shuffled = original.assign(**{target: original[target].sample(frac=1, random_state=1).to_numpy()})

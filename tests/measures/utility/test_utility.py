@@ -651,6 +651,7 @@ def test_measures_of_sdcmicro():
     assert Eigenvalues(robust=True)(big, big) == 0 and Eigenvalues(robust=True)(big, big @ [[1, 0.9], [0, 0.5]]) > 0.1
 
 
+@pytest.mark.slow
 def test_densities():
     rng = np.random.default_rng(0)
     x = rng.standard_normal(20_000)
@@ -1094,6 +1095,7 @@ def test_bad_arguments(make):
         make()
 
 
+@pytest.mark.slow
 def test_measures_import_no_heavy_library():
     import subprocess
     import sys

@@ -45,7 +45,7 @@ class Normals:
         return None if series is None else Value(series, np.zeros(()))
 
     @cached_property
-    def tangled(self) -> bool:
+    def needs_cubature(self) -> bool:
         """Whether a chance of leaving a box has no closed form: three or more correlated components."""
         if not self.parts.event or self.parts.event[0] < 3 or self._sobol_points is None:
             return False
