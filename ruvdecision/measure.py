@@ -60,7 +60,7 @@ def measure(
         of data sets is one release of several imputed copies; measures are averaged over them.
     measures : list of measures, "risk", "utility" or "all", optional
         Each gives a column under its name, and its standard error under ``<name>_error``. Unless they are named: record
-        linkage (and for releases with other numbers of rows, replicated uniques) and `GeneralUtility`. A word runs
+        linkage and replicated uniques (for releases with any number of rows) and `GeneralUtility`. A word runs
         every measure of that role that suits the data; the map's notes say what was left out, and why.
     replicates : int, default 1
         How often each mask is applied. Values are averaged; their error is the standard error over replicates, or the

@@ -217,6 +217,8 @@ class Solution(NamedTuple):
     """Draws that were asked to be kept, by the mask's position."""
     averaged: bool = False
     """Whether some entry is an average over drawn releases, so that another seed may give another."""
+    before_error: float = 0.0
+    """Standard error of ``before``."""
 
     def words(self, count: int) -> list[str]:
         """Which engine gave each of ``count`` entries."""

@@ -311,8 +311,10 @@ def test_a_subsample_is_paired_by_its_key(data):
     rumap = measure(keyed, releases={"some": part}, measures=[RecordLinkage()], key="id")
     assert rumap.columns["linkage"][0] == 1.0
     rows = part.drop(columns="id").reset_index(drop=True)
+    nobodys = measure(data, releases={"some": rows}, measures=[RecordLinkage()])
+    assert nobodys.columns["linkage"][0] == 1.0 and "linkage of some: no row is known" in " ".join(nobodys.notes)
     with pytest.raises(InputError, match=r"some: linkage cannot tell whose rows"):
-        measure(data, releases={"some": rows}, measures=[RecordLinkage()])
+        measure(data, releases={"some": rows}, measures=[RecordLinkage(one_to_one=True)])
     assert measure(data, releases={"some": rows}, measures=[NormalKL(columns=["a"])]).columns["KL"][0] > 0
     with pytest.raises(InputError, match=r"some: Mahalanobis compares record by record"):
         measure(data, releases={"some": rows}, measures=[Mahalanobis()])

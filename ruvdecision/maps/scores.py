@@ -85,6 +85,10 @@ class Score:
         """f'(U), elementwise."""
         raise NotImplementedError
 
+    def slope_before(self, u: Array, before: Array) -> Array:
+        """The derivative by U0, elementwise."""
+        return np.zeros_like(u)
+
     def inverse(self, value: float, before: ArrayLike | None = None) -> float:
         """Return the U at which f(U) is ``value``: risk is at most ``value`` where U is at least this."""
         raise NotImplementedError
@@ -121,7 +125,13 @@ class Score:
         """The score of every release, with its error."""
         self.check_axis(axis)
         assert axis.value is not None  # it was refused otherwise
-        return Value(self(axis.value.value, axis.before), self.error(*axis.value, axis.before))
+        u, before = axis.value.value, axis.before
+        start = np.asarray(axis.columns.get(f"{axis.who}_before_error", 0.0), dtype=np.float64)
+        if not self.relative or not np.any(start):
+            return Value(self(u, before), self.error(*axis.value, before))
+        with np.errstate(all="ignore"):
+            error = np.hypot(self.error(*axis.value, before), start * self.slope_before(u, before))
+        return Value(self(u, before), np.where(u == before, 0.0, error))  # U0 against itself, whatever that is
 
     def _reference(self, before: ArrayLike | None) -> Array:
         if self.relative and before is None:
@@ -186,6 +196,9 @@ class RelativeGain(Score):
     def slope(self, u: Array, before: Array) -> Array:
         return -1.0 / before + np.zeros_like(u)
 
+    def slope_before(self, u: Array, before: Array) -> Array:
+        return u / before**2
+
     def inverse(self, value: float, before: ArrayLike | None = None) -> float:
         return _single(self._reference(before)) * (1.0 - value)
 
@@ -220,6 +233,9 @@ class Gain(Score):
 
     def slope(self, u: Array, before: Array) -> Array:
         return -np.ones_like(u)
+
+    def slope_before(self, u: Array, before: Array) -> Array:
+        return np.ones_like(u)
 
     def inverse(self, value: float, before: ArrayLike | None = None) -> float:
         return float(_single(self._reference(before)) - value)

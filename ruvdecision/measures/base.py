@@ -333,7 +333,7 @@ class Prepared:
 
     quiet = False
     """True where somebody else tells of records that were left out though a release protects them: a map's notes."""
-    paired: ClassVar[bool] = False
+    paired = False
     """True if rows of the two files are the same record, by position or label."""
 
     def __init__(self, measure: Measure, original: Data) -> None:
@@ -457,7 +457,7 @@ class PreparedByGroup(Prepared):
         rows: dict[str, dict[str, Any]] = {}
         for level, (labels, prepared) in self.groups.items():
             part = table[table.index.isin(labels) if paired else own == level].drop(columns=self.drop)
-            part = part if paired else part.reset_index(drop=True)
+            part = part if paired else part.set_axis(pd.RangeIndex(-len(part), 0), axis=0)  # nobody's rows
             found = _tried(prepared, part) if callable(prepared) else prepared
             measured = Measured.of(np.nan if isinstance(found, RuvError) else found)
             why = str(found) if isinstance(found, RuvError) else ""

@@ -172,6 +172,15 @@ class Findings:
             if everywhere:
                 self.measures = self.measures[:j] + self.measures[j + 1 :]
                 self.found = [[r[:j] + r[j + 1 :] for r in release] for release in self.found]
+        for j, item in enumerate(self.measures):
+            nobodys = [
+                n for n, x in zip(releases, self.found, strict=True) if any(r[j].parts.get("linked") == 0 for r in x)
+            ]
+            if nobodys:
+                what = (
+                    "no row is known to be anybody's, so copies and rows nearer to an original than chance has it count"
+                )
+                self.notes.append(f"{item.name} of {', '.join(nobodys)}: {what}.")
         self.notes += _about_missing([m.name for m in self.measures], self.found)
         places: dict[str, list[str]] = {}
         for name, release in zip(releases, self.found, strict=True):

@@ -238,7 +238,7 @@ def test_errors_in_one_line(files, capsys, original):
     )
     original.head(20).to_csv("few.csv", index=False)
     assert "few: linkage cannot tell whose rows were released" in fails(
-        capsys, "original.csv", "few.csv", "--measures", "linkage,pMSE"
+        capsys, "original.csv", "few.csv", "--measures", "linkage(one_to_one=True),pMSE"
     )
     assert "No release has risk at most 0.001" in fails(capsys, "original.csv", "same.csv", "--max-risk", 0.001)
     assert "The risk names a column that is not there; got nothing" in fails(

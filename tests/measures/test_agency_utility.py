@@ -322,8 +322,8 @@ def test_files_as_they_are_go_through_with_the_defaults(name: str) -> None:
     rumap = ruv.measure(file, releases=releases)
     utility = dict(zip(rumap.releases, rumap.utility, strict=True))
     assert utility["constant"] == 0 < 0.6 < utility["noise"] < utility["more rows"] <= 1
-    assert rumap.columns["linkage"][1] < 0.01 and np.isnan(rumap.columns["linkage"][2])
-    assert any("linkage was left out for more rows" in note for note in rumap.notes)
+    assert rumap.columns["linkage"][1] < 0.01 and rumap.columns["linkage"][2] > 0.95  # rows of the original, all unique
+    assert any("linkage of more rows: no row is known to be anybody's" in note for note in rumap.notes)
     assert any("Missing values were taken by linkage as pairwise" in note for note in rumap.notes) == (name == "SD2011")
 
 

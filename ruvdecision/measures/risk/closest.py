@@ -19,11 +19,11 @@ from ...errors import InputError
 from ...protocols import Array
 from .. import frames
 from ..base import Measured
-from ..frames import Flags, Names
+from ..frames import Names
 from ..missing import fill, with_missing
 from ..tables import cells
 from .coordinates import Space
-from .neighbours import BoxTree, nearest
+from .neighbours import BoxTree, nearest, tied
 from .records import AveragedMeasure, OtherFile, excess_over_holdout
 
 DISTANCES = ("standardised", "mahalanobis")
@@ -108,12 +108,12 @@ class ClosestRecord(_InSpace):
             own, baseline = _distances(cKDTree(left), left)[:, -1], NEAR
             bound = np.quantile(own, NEAR, method="inverted_cdf") if len(left) > 1 else 0.0
             # Distances of categories are often the same: those at the bound count as far as the originals' do.
-            tied = (NEAR - (own < bound).mean()) / (own == bound).mean() if len(left) > 1 else 1.0
-            closer = np.where(near == bound, tied, near < bound)
+            part = (NEAR - (own < bound).mean()) / (own == bound).mean() if len(left) > 1 else 1.0
+            closer = np.where(near == bound, part, near < bound)
         else:
             other, more = _two_nearest(cKDTree(held), points)
             baseline = len(left) / (len(left) + len(held))
-            closer = np.where(_tied(near, other), baseline, near < other)
+            closer = np.where(tied(near, other), baseline, near < other)
             parts |= {f"holdout {name}": value for name, value in more.items()}
         value = float(closer.mean())
         error = float(closer.std(ddof=1) / np.sqrt(len(closer))) if len(closer) > 1 else 0.0
@@ -282,11 +282,6 @@ def _two_nearest(tree: cKDTree, points: Array) -> tuple[Array, dict[str, float]]
         "copies": float((first == 0).mean()),
     }
     return first, parts
-
-
-def _tied(a: Array, b: Array) -> Flags:
-    """Where two distances differ by rounding at most."""
-    return np.asarray(np.abs(a - b) <= 1e-9 * np.maximum(a, b))
 
 
 def _below(sample: Array, at: Array) -> Array:

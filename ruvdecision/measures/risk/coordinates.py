@@ -12,7 +12,7 @@ from scipy.stats import rankdata
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
 from .. import frames
-from .neighbours import BoxTree, Links, nearest_known
+from .neighbours import BoxTree, Links, Surroundings, nearest_known, tied
 
 
 class IncompletePoints(NamedTuple):
@@ -31,6 +31,15 @@ class IncompletePoints(NamedTuple):
     def links(self, asked: IncompletePoints, own: frames.Ints) -> Links:
         """The nearest records of another file; ``own`` is a record that is likely near."""
         return nearest_known(self.points, self.known, asked.points, asked.extra, own)
+
+    def among(self, other: IncompletePoints) -> Surroundings:
+        """How each record lies among those of another file and of its own."""
+        first = np.zeros(len(self.points), dtype=np.int64)
+        own, links = self.links(self, np.arange(len(first))), self.links(other, first)
+        around = nearest_known(self.points, self.known, self.points, self.extra, first, elsewhere=True)
+        even = tied(links.distance, around.distance)
+        share = np.where(even, links.counts / (links.counts + around.counts), links.distance < around.distance)
+        return Surroundings(own.counts, np.where(tied(links.distance, 0.0), links.counts, 0), share)
 
 
 class Space:

@@ -41,8 +41,6 @@ class _AfterLinkage(PairedMeasure):
     by its row labels the records that it has count, of any other (a synthetic file) all records of the original.
     """
 
-    unpaired: ClassVar[bool] = True
-
     missing_choices: ClassVar[tuple[str, ...]] = KNOWN
     own_missing: ClassVar[tuple[str, ...]] = ("pairwise",)
 
@@ -54,6 +52,11 @@ class _AfterLinkage(PairedMeasure):
     def follows(self) -> str:
         """The intruder's file, which has the originals."""
         return "original"
+
+    @property
+    def pairs(self) -> str:
+        """Nobody's own record is looked for."""
+        return "optional"
 
     def uses(self, original: pd.DataFrame) -> frames.Labels:
         """The known columns and then the unknown one."""

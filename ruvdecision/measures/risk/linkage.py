@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ from ..base import Measured
 from ..missing import PAIRED
 from ..tables import cells
 from .coordinates import IncompletePoints, Space, grow
-from .neighbours import BoxTree, nearest, own_share
+from .neighbours import BoxTree, Surroundings, nearest, own_share
 from .records import PairedMeasure, RecordPairs
 
 DISTANCES = ("standardised", "mahalanobis", "rank")
@@ -47,6 +47,21 @@ class RecordLinkage(PairedMeasure):
     an intruder with a file of *all* original records would achieve: a conservative experiment (Winkler 2004, section
     4).
 
+    A release with another number of rows and no row labels of the original, as a synthetic file is, has no true pairs:
+    no row is known to be anybody's. A row is then taken to be somebody's as far as the files alone show it.
+
+    - A row that equals k originals in the known columns is a copy of one of them, and a link to it is right with
+      probability 1/k.
+    - Of the other rows some may lie nearer to an original than chance has it. Of another sample from the same
+      population any of the nearest rows is as likely to be from either file, so the nearest row of the two files
+      together, rows equal to the own one apart, is of the other file with a probability c that is its share of these
+      rows. Where this holds for a share s of the rows, (s - c) / (1 - c) of them must be somebody's; none if s < c.
+
+    So another sample of numbers has a value near 0, and a file of the originals' own rows the value that it has with
+    labels. Categories that equal somebody's by chance count as copies: the intruder cannot tell. ``error`` is then the
+    standard error over rows; ``parts`` has the share of ``copies``, and s and c of the other rows, ``nearer`` and
+    ``chance``.
+
     Parameters
     ----------
     known : list of column names, optional
@@ -62,7 +77,9 @@ class RecordLinkage(PairedMeasure):
     one_to_one : bool
         Link all records at once so that no two share a partner and the sum of squared distances is least. The method is
         defined by the matrix of all distances and holds it. Rows that are equal within a file share their partners;
-        other ties are settled by the solver.
+        other ties are settled by the solver. Needs true pairs.
+    paired : bool
+        False if rows are nobody's though the release has as many as the original, as those of a synthetic file.
     error_sd : number or mapping from column to number, optional
         Standard deviation, in the column's unit, of a normal error in what the intruder knows of numeric columns.
     error_rate : number or mapping from column to number, optional
@@ -99,6 +116,7 @@ class RecordLinkage(PairedMeasure):
     distance: str = checked("standardised", check_choice, options=DISTANCES)
     link: str = checked("released to original", check_choice, options=LINKS)
     one_to_one: bool = False
+    paired: bool = True
     error_sd: PerColumn = checked(None, by_column)
     error_rate: PerColumn = checked(None, by_column, high=1.0)
     draws: int = checked(1, check_integer, low=1)
@@ -109,11 +127,18 @@ class RecordLinkage(PairedMeasure):
         if self.draws > 1 and self.error_sd is None and self.error_rate is None:
             what = "draws repeats the intruder's errors, and he makes none"
             raise InputError(what, self.draws, "Give error_sd or error_rate, or leave draws out")
+        if self.one_to_one and not self.paired:
+            raise InputError("one_to_one counts true pairs", "paired=False", "Leave one of them out")
 
     @property
     def follows(self) -> str:
         """The file whose records look for neighbours."""
         return "released" if self.link == LINKS[0] else "original"
+
+    @property
+    def pairs(self) -> str:
+        """Needed where all records are assigned at once."""
+        return "needed" if self.one_to_one else "wanted"
 
     def begin(self, original: pd.DataFrame) -> Space:
         """Scales of the original, and its tree where records look for neighbours among the originals."""
@@ -123,6 +148,8 @@ class RecordLinkage(PairedMeasure):
 
     def compare(self, state: Space, released: pd.DataFrame) -> Measured:
         """Link the release and count correct links."""
+        if not self.paired or (len(released) and (released.index < 0).all()):
+            return self._without_pairs(state, released)
         pairs = RecordPairs.of(self.name, state.original, released)
         shares = []
         for known in self._knowledge(state):
@@ -138,6 +165,21 @@ class RecordLinkage(PairedMeasure):
         along = pairs.along_released if self.link == LINKS[0] else pairs.along_original
         parts = {"linked": float(len(pairs.original))}
         return Measured(float(rates.mean()), error, parts, records=along(np.mean(shares, axis=0)))
+
+    def _without_pairs(self, state: Space, released: pd.DataFrame) -> Measured:
+        """What links are worth where no row is known to be anybody's."""
+        found = []
+        for known in self._knowledge(state):
+            gapped = state.gapped(known, released) if self.missing == "pairwise" else None
+            files = state.coordinates(known, released)[:2] if gapped is None else gapped
+            ours, theirs = files[::-1] if self.link == LINKS[0] else files
+            around = ours.among(theirs) if isinstance(ours, IncompletePoints) else Surroundings.of(ours, theirs)
+            size = len(released if self.link != LINKS[0] else state.original)
+            found.append(_somebodys(around, size, around.other if self.link == LINKS[0] else around.own))
+        rates, own = np.mean([f.risk for f in found], axis=1), float(np.mean([f.error for f in found]))
+        error = np.hypot(own, np.std(rates, ddof=1) / np.sqrt(len(rates))) if len(rates) > 1 else own
+        parts = {"linked": 0.0} | {k: float(np.mean([f.parts[k] for f in found])) for k in found[0].parts}
+        return Measured(float(rates.mean()), float(error), parts, records=np.mean([f.risk for f in found], axis=0))
 
     def links(self, original: frames.Data, released: frames.Data) -> pd.DataFrame:
         """Who is linked to whom: row, linked row, weight of the link (ties share) and distance. Confidential.
@@ -220,6 +262,32 @@ class RecordLinkage(PairedMeasure):
             if value is not None and not wanted:
                 what = f"{name} is given but no known column is {kind}"
                 raise InputError(what, [str(c) for c in columns], f"Leave {name} out")
+
+
+class _Somebodys(NamedTuple):
+    risk: Array
+    error: float
+    parts: dict[str, float]
+
+
+def _somebodys(around: Surroundings, size: int, equals: frames.Ints) -> _Somebodys:
+    """Probability that each row is linked rightly, for rows whose owners nobody knows.
+
+    ``size`` is the length of the other file and ``equals`` the number of originals that a copy may be of.
+    """
+    copy = around.other > 0
+    risk = np.where(copy, 1.0 / np.maximum(equals, 1), 0.0)
+    share, rest = around.share[~copy], len(copy) - around.own[~copy]
+    parts, error = {"copies": float(copy.mean())}, 0.0
+    if len(share):
+        chance = size / (size + rest)
+        room = float(np.mean(1.0 - chance))
+        excess = max(float(np.mean(share - chance)) / room, 0.0) if room > 0 else 0.0
+        # Rows that are somebody's are among those whose nearest is of the other file.
+        risk[~copy] = excess * share / max(float(share.mean()), np.finfo(float).tiny)
+        error = float(np.std((share - chance) / room)) * np.sqrt(len(share)) / len(copy) if room > 0 else 0.0
+        parts |= {"nearer": float(share.mean()), "chance": float(chance.mean())}
+    return _Somebodys(risk, float(error), parts)
 
 
 def _assignment(who: str, asking: Array, asked: Array) -> tuple[frames.Ints, frames.Ints, Array]:

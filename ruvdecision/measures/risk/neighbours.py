@@ -11,9 +11,12 @@ tenth on 100,000 of 6 (benchmarks/bench_linkage.py), because a k-d tree must fin
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
 
 from ...numerics.compiled import compiled
 from ...protocols import Array
@@ -25,6 +28,8 @@ LOOSE = frozenset({"reassoc", "nnan", "nsz"})
 """Liberties of the compiler: sums of a leaf may be taken in any order."""
 ROOM = 1e-9
 """Two distances that differ by less than this share of them are a tie: standardising must not break one."""
+SMALL = 250_000
+"""Pairs of records whose distances are all taken at once."""
 FLOOR = 1e-12
 """The same for distances near zero, as a share of the query's largest coordinate."""
 
@@ -44,25 +49,41 @@ class BoxTree:
     """A balanced tree of bounding boxes over points, one leaf for about `LEAF` of them.
 
     Node 1 is the root and nodes 2i and 2i + 1 are the children of node i. ``rows`` lists the points in the order of
-    the leaves, ``boxes.points`` holds them in that order, one block per leaf with a row per coordinate.
+    the leaves, ``boxes.points`` holds them in that order, one block per leaf with a row per coordinate. It is built
+    when it is first searched: small files are compared pair by pair, which is sooner done than numba is loaded.
 
     >>> tree = BoxTree.of(np.array([[0.0], [1.0], [2.0]]))
     >>> tree.rows.tolist()
     [0, 1, 2]
     """
 
-    rows: Ints
-    boxes: Boxes
+    points: Array
     weight: Array
-    guess: Array
 
     @classmethod
     def of(cls, points: Array, weight: Array | None = None) -> BoxTree:
-        """Build the tree; ``weight`` says how many records each point stands for."""
-        points = np.ascontiguousarray(points, dtype=np.float64)
-        rows, *boxes = build(points)
+        """A tree over points; ``weight`` says how many records each stands for."""
         heavy = np.ones(len(points)) if weight is None else np.asarray(weight, dtype=np.float64)
-        return cls(rows, Boxes(*boxes), heavy[rows], points)
+        return cls(np.ascontiguousarray(points, dtype=np.float64), heavy)
+
+    @cached_property
+    def _built(self) -> tuple[Ints, Boxes]:
+        rows, *boxes = build(self.points)
+        return rows, Boxes(*boxes)
+
+    @property
+    def rows(self) -> Ints:
+        """The points in the order of the leaves."""
+        return self._built[0]
+
+    @property
+    def boxes(self) -> Boxes:
+        """What searches read."""
+        return self._built[1]
+
+    def is_small(self, queries: Array) -> bool:
+        """Whether all distances may be taken at once."""
+        return len(queries) * len(self.points) <= SMALL
 
     def turns(self, queries: Array) -> Ints:
         """An order of the queries: that of the leaves where query i is likely near point i; memory is read in turn."""
@@ -95,9 +116,19 @@ def own_share(tree: BoxTree, queries: Array, own: Array) -> Array:
     reach, room = np.sqrt(np.einsum("ij,ij->i", gap, gap)), _tolerances(queries)
     inner = np.maximum(reach * (1.0 - ROOM) - room, 0.0) ** 2
     outer = (reach * (1.0 + ROOM) + room) ** 2
-    none = np.zeros(0, dtype=np.int64)
-    ties = inside(queries, tree.turns(queries), inner, outer, none, none, tree.boxes, tree.weight)
+    ties = weight_inside(tree, queries, inner, outer, tree.weight)
     return np.divide(1.0, ties, out=np.zeros(len(ties)), where=ties > 0)
+
+
+def weight_inside(tree: BoxTree, queries: Array, inner: Array, outer: Array, weight: Array) -> Array:
+    """Weight of the points in a ball of squared radius ``outer`` around each query, 0 if one is in the inner ball."""
+    if tree.is_small(queries):
+        square = cdist(queries, tree.points, "sqeuclidean")
+        return np.where(square.min(axis=1, initial=np.inf) < inner, 0.0, (square <= outer[:, None]) @ weight)
+    none = np.zeros(0, dtype=np.int64)
+    return np.asarray(
+        inside(queries, tree.turns(queries), inner, outer, none, none, tree.boxes, weight[tree.rows]), dtype=np.float64
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +154,12 @@ def nearest(tree: BoxTree, queries: Array) -> Links:
     """
     queries = np.ascontiguousarray(queries, dtype=np.float64)
     room = _tolerances(queries)
-    first, ties, distance = least(queries, tree.guess, tree.turns(queries), room, tree.boxes)
+    if tree.is_small(queries):
+        square = cdist(queries, tree.points, "sqeuclidean")
+        distance = np.sqrt(square.min(axis=1, initial=np.inf))
+        close = square <= ((distance * (1.0 + ROOM) + room) ** 2)[:, None]
+        return Links(np.append(0, np.cumsum(close.sum(axis=1))), np.nonzero(close)[1], distance)
+    first, ties, distance = least(queries, tree.points, tree.turns(queries), room, tree.boxes)
     asked = np.flatnonzero(ties > 1)
     if len(asked) == 0:
         return Links(np.arange(len(queries) + 1), tree.rows[first], distance)
@@ -141,13 +177,57 @@ def nearest(tree: BoxTree, queries: Array) -> Links:
     return Links(np.append(0, np.cumsum(ties)), points[np.lexsort((points, query))], distance)
 
 
-def nearest_known(asking: Array, known: Flags, asked: Array, extra: Array, guess: Ints) -> Links:
+def nearest_known(
+    asking: Array, known: Flags, asked: Array, extra: Array, guess: Ints, elsewhere: bool = False
+) -> Links:
     """All points at the least distance of each query, over the coordinates that the query knows.
 
     ``extra`` is added to the squared distance for each coordinate of a point; ``guess`` is a point that is likely near,
-    per query. Time grows with the number of pairs, and each is left as soon as it is too far.
+    per query. With ``elsewhere`` points at distance zero are passed over, and a query may have none. Time grows with
+    the number of pairs, and each is left as soon as it is too far.
     """
-    return Links(*across_gaps(asking, known, asked, extra, guess, _tolerances(asking)))
+    room = _tolerances(asking)
+    return Links(
+        *across_gaps(asking, known, asked, extra, guess, room, room**2 if elsewhere else np.full(len(room), -1.0))
+    )
+
+
+class Surroundings(NamedTuple):
+    """How each row of a file lies among the rows of another file and among the others of its own."""
+
+    own: Ints
+    """Rows of its own file at the same point, itself included."""
+    other: Ints
+    """Rows of the other file at the same point."""
+    share: Array
+    """The other file's share of the nearest rows elsewhere; 1 if only the other file has such rows."""
+
+    @classmethod
+    def of(cls, ours: Array, theirs: Array) -> Surroundings:
+        """Those of points.
+
+        >>> around = Surroundings.of(np.array([[0.0], [2.0], [2.0], [9.0]]), np.array([[0.0], [3.0]]))
+        >>> around.own.tolist(), around.other.tolist(), around.share.tolist()
+        ([1, 2, 2, 1], [1, 0, 0, 0], [0.0, 1.0, 1.0, 1.0])
+        """
+        points, kinds = np.unique(np.concatenate([ours, theirs]), axis=0, return_inverse=True)
+        kinds = kinds.reshape(-1)
+        own, other = (np.bincount(k, minlength=len(points)) for k in (kinds[: len(ours)], kinds[len(ours) :]))
+        at, share = kinds[: len(ours)], np.zeros(len(points))
+        # Only rows without an equal in the other file are asked what is near.
+        alone = np.flatnonzero((own > 0) & (other == 0))
+        if len(alone):
+            tree, queries = BoxTree.of(points), points[alone]
+            reach = cKDTree(points).query(queries, k=2)[0][:, 1]
+            inner, outer = np.zeros(len(alone)), (reach * (1.0 + ROOM) + _tolerances(queries)) ** 2
+            near = [weight_inside(tree, queries, inner, outer, size.astype(np.float64)) for size in (own, other)]
+            share[alone] = near[1] / (near[0] - own[alone] + near[1])
+        return cls(own[at], other[at], share[at])
+
+
+def tied(a: Array, b: Array | float) -> Flags:
+    """Where two distances differ by rounding at most."""
+    return np.asarray(a == b) | np.asarray(np.abs(a - b) <= ROOM * np.maximum(a, b))
 
 
 def _tolerances(queries: Array) -> Array:
@@ -379,16 +459,20 @@ def _known_square(q: Array, known: Flags, z: Array, extra: Array, outer: float) 
 
 @compiled(_known_square)
 def across_gaps(
-    asking: Array, known: Flags, asked: Array, extra: Array, guess: Ints, room: Array
+    asking: Array, known: Flags, asked: Array, extra: Array, guess: Ints, room: Array, floor: Array
 ) -> tuple[Ints, Ints, Array]:
-    """Edges, points and least distances of `nearest_known`."""
+    """Edges, points and least distances of `nearest_known`; squared distances up to the floor are passed over."""
     m, n = len(asking), len(asked)
     distance, edges = np.empty(m), np.zeros(m + 1, dtype=np.int64)
     found = np.empty(2 * m + n, dtype=np.int64)
     for i in range(m):
         best = _known_square(asking[i], known[i], asked[guess[i]], extra[guess[i]], np.inf)
+        if best <= floor[i]:
+            best = np.inf
         for j in range(n):
-            best = min(best, _known_square(asking[i], known[i], asked[j], extra[j], best))
+            square = _known_square(asking[i], known[i], asked[j], extra[j], best)
+            if floor[i] < square < best:
+                best = square
         outer = (np.sqrt(best) * (1.0 + ROOM) + room[i]) ** 2
         at = edges[i]
         if at + n > len(found):
@@ -396,7 +480,7 @@ def across_gaps(
             more[:at] = found[:at]
             found = more
         for j in range(n):
-            if _known_square(asking[i], known[i], asked[j], extra[j], outer) <= outer:
+            if best < np.inf and floor[i] < _known_square(asking[i], known[i], asked[j], extra[j], outer) <= outer:
                 found[at] = j
                 at += 1
         distance[i], edges[i + 1] = np.sqrt(best), at

@@ -128,8 +128,14 @@ class PairedMeasure(AveragedMeasure):
     in the original, so that rows left out for missing values do not break the pairs.
     """
 
-    unpaired: ClassVar[bool] = False
-    """True if files that cannot be paired are taken, too: their rows have labels that the original does not have."""
+    @property
+    def pairs(self) -> str:
+        """Whether a release of another length must be paired by its labels.
+
+        "needed", "wanted" if it has some of the original's labels, or "optional". A row that is nobody's has a label
+        below zero.
+        """
+        return "needed"
 
     def prepared(self, original: Data) -> Prepared:
         """Do once what depends on the original alone."""
@@ -139,24 +145,29 @@ class PairedMeasure(AveragedMeasure):
 class _Paired(Prepared):
     """A prepared measure that renames the rows of both files to positions in the original."""
 
-    paired: ClassVar[bool] = True
+    measure: PairedMeasure
+
+    def __init__(self, measure: PairedMeasure, original: Data) -> None:
+        super().__init__(measure, original)
+        self.paired = bool(getattr(measure, "paired", True))
 
     def arranged(self, frame: Frame) -> pd.DataFrame:
         return frame.table.set_axis(self._places(frame), axis=0)
 
     def _places(self, frame: Frame) -> pd.Index:
         n, m = len(self.labels), frame.n
-        if n == m:
-            return pd.RangeIndex(n)
         who, index, measure = self.measure.name, frame.table.index, self.measure
-        several = getattr(measure, "follows", "") == "released" and not getattr(measure, "one_to_one", False)
+        if n == m and not index.equals(pd.RangeIndex(-m, 0)):
+            return pd.RangeIndex(n)
+        several = measure.follows == "released" and not getattr(measure, "one_to_one", False)
         places = self.labels.get_indexer(index) if self.labels.is_unique and (several or index.is_unique) else None
         # Labels 0 to m - 1 are what a file has that was read without a key; they say nothing about who is who.
         unkeyed = isinstance(index, pd.RangeIndex) and index.equals(pd.RangeIndex(m))
         if places is not None and not unkeyed and (places >= 0).all() and (several or m < n):
             return pd.Index(places)
-        if isinstance(measure, PairedMeasure) and measure.unpaired:
-            return pd.RangeIndex(n, n + m)
+        labelled = not unkeyed and bool(index.isin(self.labels).any())
+        if measure.pairs == "optional" or (measure.pairs == "wanted" and not labelled):
+            return pd.RangeIndex(-m, 0)
         sizes = f"{n} rows in the original and {m} in the release"
         instead = "or measure replicated_uniques, linkability or disclosure instead"
         do = f"Set the respondents' key as the index of both files, {instead}"

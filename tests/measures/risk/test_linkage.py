@@ -95,4 +95,119 @@ def test_a_longer_release_is_linked_by_its_labels() -> None:
     with pytest.raises(InputError, match="each original's own record"):
         RecordLinkage(link="original to released")(original, together)
     with pytest.raises(InputError, match=r"whose rows.*replicated_uniques"):
-        RecordLinkage()(original, together.reset_index(drop=True))
+        FellegiSunter()(original, together.reset_index(drop=True))
+
+
+# -- releases in which no row is known to be anybody's ---------------------------------------------------
+
+
+class Distance:
+    """Distance of two rows by its definition: standardised numbers, categories, and columns that one does not know."""
+
+    def __init__(self, original: pd.DataFrame) -> None:
+        self.mean, self.sd, self.shares = {}, {}, {}
+        for c in original:
+            if original[c].dtype == float:
+                self.mean[c], self.sd[c] = original[c].mean(), original[c].std()
+            else:
+                self.shares[c] = original[c].value_counts(normalize=True)
+
+    def __call__(self, me: dict, you: dict) -> float:
+        square = 0.0
+        for c in me:
+            if pd.isna(me[c]):
+                continue
+            if c in self.sd:
+                far = 1 + ((me[c] - self.mean[c]) / self.sd[c]) ** 2
+                square += far if pd.isna(you[c]) else ((me[c] - you[c]) / self.sd[c]) ** 2
+            else:
+                same = (self.shares[c] ** 2).sum()
+                far = 1 + (1 - 2 * self.shares[c].get(me[c], 0) + same) / (1 - same)
+                square += far if pd.isna(you[c]) else 2 * (me[c] != you[c]) / (1 - same)
+        return float(np.sqrt(square))
+
+
+def by_definition(original: pd.DataFrame, released: pd.DataFrame, link: str) -> tuple[np.ndarray, float]:
+    """The risk of each row that asks, and the share of copies, one row after the other."""
+    distance, files = Distance(original), [original, released]
+    asking, asked = files[::-1] if link == "released to original" else files
+    risk, alone = np.zeros(len(asking)), {}
+    for i, me in enumerate(asking.to_dict("records")):
+        other, own = (np.array([distance(me, you) for you in f.to_dict("records")]) for f in (asked, asking))
+        if other.min() == 0:
+            risk[i] = 1 / np.sum((other if asked is original else own) == 0)
+            continue
+        rest = own[own > 0]
+        least = min(other.min(), rest.min(initial=np.inf)) * (1 + 1e-9)
+        near = np.sum(other <= least), np.sum(rest <= least)
+        alone[i] = near[0] / sum(near), len(other) / (len(other) + len(rest))
+    if alone:
+        share, chance = np.array(list(alone.values())).T
+        if chance.mean() < 1:
+            excess = max((share.mean() - chance.mean()) / (1 - chance.mean()), 0)
+            risk[list(alone)] = excess * share / max(share.mean(), 1e-300)
+    return risk, 1 - len(alone) / len(risk)
+
+
+def of_any_length(kind: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    rng = np.random.default_rng(8)
+    original = pd.DataFrame({"a": rng.normal(size=14), "b": rng.normal(size=14), "c": rng.choice(list("xyz"), 14)})
+    if kind == "gaps":
+        original = original.mask(rng.random(original.shape) < 0.15)
+    if kind == "categories":
+        original = pd.DataFrame({c: rng.choice(list("xyz"), 14) for c in "abc"})
+        return original, pd.DataFrame({c: rng.choice(list("xyz"), 22) for c in "abc"})
+    if kind == "few":
+        return original, original.assign(a=original["a"] + 0.3).iloc[[3, 3, 8, 9]].reset_index(drop=True)
+    longer = pd.concat([original.iloc[:7], original], ignore_index=True)
+    moved = rng.normal(0, 0.2, len(longer)) * (np.arange(len(longer)) % 3 > 0)  # every third row is a copy
+    return original, longer.assign(a=longer["a"] + moved)
+
+
+@pytest.mark.parametrize("link", ["released to original", "original to released"])
+@pytest.mark.parametrize("kind", ["mixed", "gaps", "categories", "few"])
+def test_a_release_of_nobodys_rows_by_its_definition(kind: str, link: str) -> None:
+    original, released = of_any_length(kind)
+    value = RecordLinkage(link=link)(original, released)
+    expected, copies = by_definition(original, released, link)
+    np.testing.assert_allclose(value.records, expected, atol=1e-12)
+    assert float(value) == pytest.approx(expected.mean()) and value.parts["copies"] == pytest.approx(copies)
+    assert value.parts["linked"] == 0 and 0 <= expected.mean() <= 1
+    turned = [f.sample(frac=1, random_state=i).reset_index(drop=True) for i, f in enumerate((original, released))]
+    assert float(RecordLinkage(link=link)(*turned)) == pytest.approx(float(value))
+
+
+def test_what_nobodys_rows_tell() -> None:
+    rng = np.random.default_rng(3)
+    original = pd.DataFrame(rng.normal(size=(400, 3)), columns=list("abc"))
+    measure, both = RecordLinkage(), RecordLinkage(link="original to released")
+    # Another sample of the population tells of nobody: within its error of 0, and on average at chance.
+    fresh = [measure(original, rng.normal(size=(600, 3))) for _ in range(20)]
+    assert max(v / v.error for v in fresh) < 4
+    gap = [v.parts["nearer"] - v.parts["chance"] for v in fresh]
+    assert abs(np.mean(gap)) < 4 * np.std(gap, ddof=1) / np.sqrt(20)
+    # The originals' own rows, some of them or all of them twice, have the number that they have with labels.
+    some, twice = original.iloc[50:150], pd.concat([original, original])
+    assert measure(original, some.reset_index(drop=True)) == measure(original, some) == 1
+    assert both(original, twice.reset_index(drop=True)) == measure(original, twice) == 1
+    assert both(original, some.reset_index(drop=True)) == pytest.approx(0.25, abs=0.01)
+    # Noise is found in between, near the number with labels.
+    noisy = original + rng.normal(0, 0.1, size=(400, 3))
+    known, unknown = measure(original, noisy.iloc[:300]), measure(original, noisy.iloc[:300].reset_index(drop=True))
+    assert 0.7 < known < 0.95 and abs(known - unknown) < 3 * unknown.error < 0.15
+    assert measure(original, original.iloc[:9] * 0 + 1) == 0
+    # A synthetic file of the same length: positions are nobody's either.
+    shuffled = original.sample(frac=1, random_state=1).reset_index(drop=True)
+    assert measure(original, shuffled) < 0.02 < RecordLinkage(paired=False)(original, shuffled) == 1
+
+
+def test_nobodys_rows_by_group_and_with_weights() -> None:
+    """Groups that happen to have as many rows in both files are not paired by position."""
+    original = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0, 4.0], "g": list("xxyyy"), "w": [1.0, 2, 3, 4, 5]})
+    released = pd.DataFrame({"a": [1.0, 0.0, 3.0, 9.0], "g": list("xxyy"), "w": [1.0, 1, 1, 2]})
+    value = RecordLinkage(known=["a"], by="g")(original, released)
+    assert value.parts["g=x"] == 1 and value.records[:3].tolist() == [1, 1, 1]
+    weighted = RecordLinkage(known=["a"], weights="w")(original, released)
+    assert float(weighted) == pytest.approx((3 + 2 * weighted.records[3]) / 5)
+    with pytest.raises(InputError, match="one_to_one"):
+        RecordLinkage(one_to_one=True, paired=False)
