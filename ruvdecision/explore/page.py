@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 import panel as pn
+from bokeh.document import Document
 from panel.io.callbacks import PeriodicCallback
 from panel.viewable import Viewable
 from param.parameterized import Event
@@ -615,6 +616,18 @@ def around(dark: bool, where: str) -> tuple[str, dict[str, object]]:
     return (HERE / "page.html").read_text(encoding="utf-8"), variables
 
 
+class _Template(pn.Template):  # type: ignore[misc]
+    """Panel's template without what took half of the time to open: its text, and the links among models one by one."""
+
+    def __repr__(self) -> str:
+        return type(self).__name__
+
+    def server_doc(self, doc: Document | None = None, title: str | None = None, location: bool = True) -> Document:
+        doc = pn.state.curdoc if doc is None else doc
+        with doc.models.freeze():
+            return super().server_doc(doc, title, location)
+
+
 def whole(topics: Sequence[Topic], query: Mapping[str, str], debug: bool = False) -> tuple[pn.Template, str]:
     """The page for one visit: navigation and the topic that the address names."""
     theme = "dark" if query.get("theme") == "dark" else "default"
@@ -628,7 +641,7 @@ def whole(topics: Sequence[Topic], query: Mapping[str, str], debug: bool = False
         wanted, title = topic.name, clean(topic.title)
         inner = Page(topic, theme == "dark", query, debug=debug)
     text, variables = around(theme == "dark", "Computed on this machine by the package itself; nothing leaves it.")
-    made = pn.Template(text, location=True)
+    made = _Template(text, location=True)
     for name, value in {**variables, "title": title, "live": True}.items():
         made.add_variable(name, value)
     made.add_panel("body", pn.Column(navigation(topics, wanted, theme), inner.view, sizing_mode="stretch_width"))
