@@ -174,10 +174,15 @@ class LinearChannel:
             self, blocks=tuple(blocks), wiped=None if self.wiped is None else self.wiped[:, order], scrambled=False
         )
 
+    @property
+    def own_columns(self) -> tuple[int, ...]:
+        """Positions of the columns that the step is about, where it names none."""
+        return tuple(range(self.width)) if self.window is None else self.window
+
     def _at(self, columns: Sequence[int] | None) -> tuple[int, ...]:
         """Positions of columns; of all that the step is about if none are named."""
         if columns is None:
-            return tuple(range(self.width)) if self.window is None else self.window
+            return self.own_columns
         return tuple(columns) if self.window is None else tuple(self.window[c] for c in columns)
 
     def add_noise(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,8 @@ class Step:
     rows: Partition | None = None
     release: int | None = None
     """The first column of the release to which the step belongs, where there are several; see `Copy`."""
+    unnamed_is_all: ClassVar[bool] = True
+    """Whether it is about all columns where it names none."""
 
     @property
     def not_linear(self) -> str | None:
@@ -101,7 +103,8 @@ class Step:
 
     def on_copy(self, first: int, k: int) -> Step:
         """The same step on a copy of the file's k columns that begins at a position; see `Copy`."""
-        columns = self.columns or range(0 if self.release is None else self.release, k)
+        every = self.unnamed_is_all and not self.columns
+        columns = range(0 if self.release is None else self.release, k) if every else self.columns
         return replace(self, columns=tuple(first + j for j in columns), release=first + (self.release or 0))
 
     def after(self, about: FileFacts) -> FileFacts:
@@ -122,6 +125,7 @@ class Drop(Step):
     """Entries are not released: in all rows, or in those with label 1."""
 
     fixed = True
+    unnamed_is_all = False
 
     def after(self, about: FileFacts) -> FileFacts:
         return about

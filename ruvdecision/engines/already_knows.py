@@ -77,7 +77,10 @@ class AlreadyKnows(Rewrite):
         start = replace(self.inner.problem, masks=Batch([_with(NOTHING, self.problem)]), cache={})
         before = plan_for(self.asked, start.of_user(start.user)).together(start.users).run()
         after = self.inner.run(piece, on_progress, interruptible)
-        return [a._replace(before=float(b.uncertainty[0])) for a, b in zip(after, before, strict=True)]
+        return [
+            a._replace(before=float(b.uncertainty[0]), before_error=float(b.error[0]))
+            for a, b in zip(after, before, strict=True)
+        ]
 
     def posterior(self, mask: Mask, release: object = None) -> Posterior:
         return self.inner.posterior(_with(mask, self.problem), release)

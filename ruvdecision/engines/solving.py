@@ -140,7 +140,8 @@ def _plain(solution: Solution, count: int) -> Columns:
         "error": np.broadcast_to(np.asarray(solution.error, dtype=np.float64), (count,)),
         "before": float(solution.before),
         "engine": solution.words(count),
-        "diagnostics": {k: list(v) if isinstance(v, tuple) else v for k, v in solution.diagnostics.items()},
+        "diagnostics": {k: list(v) if isinstance(v, tuple) else v for k, v in solution.diagnostics.items()}
+        | ({"before_error": [float(solution.before_error)] * count} if solution.before_error else {}),
         "draws": dict(solution.draws),
     }
 

@@ -233,30 +233,33 @@ class Combine(Mask):
     def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
         n, k = channel.layout.n, channel.columns
         rows, parts = self._parts(n, k)
-        if channel.location != "known" or len(channel.blocks) != 1 or not channel.blocks[0].released.all():
+        block, own = channel.blocks[0], np.array(channel.own_columns)
+        if channel.location != "known" or len(channel.blocks) != 1 or not block.released[:, own].all():
             raise UnsupportedError(
                 f"{self.technique} needs a whole file with its rows in place", do="Put it first in the chain"
             )
-        block = channel.blocks[0]
-        cells = [channel.layout.locate(r)[2] for r in rows]
-        if len(rows) < n:
-            cells.append(channel.layout.locate(int(np.setdiff1d(np.arange(n), rows)[0]))[2])
-        if len(set(cells)) != parts or len(block.shape.sizes) != parts:
+        part = np.full(n, parts - 1)
+        part[rows] = np.arange(len(rows))
+        cell = channel.layout.rows()[2]
+        of_cell = np.array([part[cell == c][0] for c in range(len(block.shape.sizes))])
+        if np.any(of_cell[cell] != part):
             raise UnsupportedError(
                 f"{self.technique} must find its rows treated on their own, and all others alike",
                 do=f"Write Apart(rows={list(rows)}) | Combine(...)" if len(rows) else "Put it first in the chain",
             )
-        place = np.concatenate([np.arange(c * k, c * k + k) for c in cells])
-        root = np.repeat(block.shape.roots[cells], k)  # a cell's coordinate is its mean times the root of its size
-        operator, noise = np.zeros((parts * k, parts * k)), np.zeros((parts * k, parts * k))
-        operator[np.ix_(place, place)] = np.array(self.matrix) * root[:, None] / root
-        noise[np.ix_(place, place)] = np.array(self.covariance) * np.outer(root, root)
+        # A cell's coordinate is its mean times the root of its size; every cell of a part shows what the part does.
+        show = (of_cell[:, None] == np.arange(parts)) * block.shape.roots[:, None]
+        entry = np.kron(show, np.eye(channel.width)[:, own])
+        mean = np.kron(show / np.sum(show**2, axis=0), np.eye(channel.width)[:, own]).T
+        kept = ~np.isin(np.arange(channel.width), own)
+        operator = np.diag(np.tile(kept, len(show)).astype(float)) + entry @ np.array(self.matrix) @ mean
+        noise = entry @ np.array(self.covariance) @ entry.T
         changed = replace(
             block,
             b=operator @ block.b,
             r=operator @ block.r @ operator.T + noise,
-            rw=np.zeros_like(block.rw),
-            contrasts_released=np.zeros_like(block.contrasts_released),
+            rw=block.rw * np.outer(kept, kept),
+            contrasts_released=block.contrasts_released & kept,
             plain=False,
             loads=tuple(operator @ load for load in block.loads),
         )

@@ -20,7 +20,7 @@ from ruvdecision.engines.finite.whole_file import WholeFile
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Absolute, Huber, LogScore, Quadratic, ZeroOne
-from ruvdecision.masks import Microaggregate, Noise, Release, Shuffle, Stochastic, Suppress
+from ruvdecision.masks import Microaggregate, Noise, Release, Shuffle, Stochastic, Suppress, SuppressCells
 from ruvdecision.masks.mechanism import Apart, Combine, Mechanism
 from ruvdecision.targets import Average, Functional, Identity, NewRecord, Parameter, Record, Records
 from ruvdecision.users.user import Snooper, User
@@ -402,6 +402,173 @@ def test_combine_releases_what_its_channel_says():
     pair = shown[:, [2, 0]]
     assert np.all(np.abs(pair.mean(axis=0) - [11.5, 3.0]) < 4 * np.sqrt([0.5, 0.3]) / np.sqrt(4000))
     assert np.allclose(np.cov(pair.T), [[0.5, 0.2], [0.2, 0.3]], atol=0.05)
+
+
+# -- users who already know something ----------------------------------------------------------------------
+
+
+def test_an_intruder_who_knows_all_others():
+    """Their mean costs nothing to tell; then it is one number, and U of both is linear in what is left of it."""
+    n, s, f = 7, 2.0, 5.0
+    belief = NormalBelief(records=n, variance=s, prior_mean=1.0, prior_variance=f)
+    intruder = User(belief, Record(0), Quadratic(), knows=Release(rows=range(1, n)))
+    scientist = User(belief, Parameter("mu"), Quadratic())
+    others = 1 / (1 / f + (n - 1) / s)
+    own = s + others
+    share = np.array([1.0, 0.7, 0.4, 0.01])
+    best = limit(intruder, scientist, 1 / (share * own))
+    assert best.before == (pytest.approx(own), pytest.approx(f))
+    assert best.scientist_uncertainty == pytest.approx((1 / (1 / f + n / s)) * (1 - share) + others * share, rel=1e-7)
+    rumap = evaluate(list(best.mechanisms), intruder=intruder, scientist=scientist)
+    assert rumap.scientist_uncertainty == pytest.approx(best.reached[1], rel=1e-8)
+    assert rumap.intruder_uncertainty == pytest.approx(share * own, rel=1e-6)
+    assert np.unique(rumap.before[0]) == pytest.approx(own)
+
+
+def test_knowledge_that_both_users_have_is_another_prior():
+    belief = NormalBelief(records=6, variance=2.0, prior_mean=1.0, prior_variance=5.0)
+    later = NormalBelief(records=4, variance=2.0, prior_mean=1.0, prior_variance=1 / (1 / 5.0 + 2 / 2.0))
+    for statistic in ("records", "average"):
+        pair = [User(belief, t, Quadratic(), knows=Release(rows=[4, 5])) for t in (Record(0), Parameter("mu"))]
+        plain = [User(later, t, Quadratic()) for t in (Record(0), Parameter("mu"))]
+        best = limit(*pair, statistic=statistic)
+        same = limit(*plain, best.max_risk, statistic=statistic)
+        if statistic == "records":
+            assert best.utility == pytest.approx(same.utility, rel=1e-7)
+        rumap = evaluate(list(dict.fromkeys(best.mechanisms)), intruder=pair[0], scientist=pair[1])
+        assert np.unique(rumap.utility.round(8)) == pytest.approx(np.unique(best.utility.round(8)))
+    absolute = User(belief, Parameter("mu"), Absolute(), knows=Release(rows=[4, 5]))
+    start = limit(pair[0], absolute, 0.01).before  # no bound is met: nothing is solved
+    assert start == pytest.approx((best.before[0], np.sqrt(2 * best.before[1] / np.pi)), rel=0.03)  # in cells
+
+
+@pytest.mark.parametrize(
+    "known",
+    [Release(rows=[1, 2]), AVERAGE, Noise(variance=1.0), Noise(variance=2.0) | Microaggregate(groups=2)],
+    ids=str,
+)
+def test_no_mask_beats_the_limit_beside_what_the_intruder_knows(known):
+    belief = NormalBelief(records=6, variance=2.0, prior_mean=1.0, prior_variance=5.0)
+    intruder = User(belief, Record(0), Quadratic(), knows=known)
+    scientist = User(belief, Parameter("mu"), Quadratic())
+    masks = [Suppress(), Release(), AVERAGE, Suppress(rows=[0]), Microaggregate(groups=3)]
+    masks += [
+        m
+        for v in (0.3, 2.0, 9.0)
+        for m in (Noise(variance=v), Noise(variance=v) | AVERAGE, Noise(variance=v, common=True))
+    ]
+    masks += [Noise(variance=v) & Release(rows=[1, 2]) for v in (0.3, 2.0, 9.0)]
+    rumap = evaluate(masks, intruder=intruder, scientist=scientist)
+    best = limit(intruder, scientist, np.unique(rumap.risk[np.isfinite(rumap.risk)]))
+    assert best.certain and (best.gap < 1e-6 * best.before[1]).all()
+    there = np.isfinite(rumap.risk)
+    bound = best.utility[np.searchsorted(best.max_risk, rumap.risk[there])]
+    assert (rumap.utility[there] <= bound * (1 + 1e-6)).all()
+    again = evaluate(list(dict.fromkeys(best.mechanisms)), intruder=intruder, scientist=scientist)
+    assert (np.sort(again.risk) <= best.max_risk.max() * (1 + 1e-6)).all()
+    assert np.unique(best.reached[1].round(6)) == pytest.approx(
+        np.unique(again.scientist_uncertainty.round(6)), abs=1e-6
+    )
+
+
+@pytest.mark.parametrize("known", [Release(rows=[1]), Stochastic([[0.9, 0.1], [0.3, 0.7]])], ids=str)
+def test_finite_knowledge_by_a_programme_that_lists_all(known):
+    """Two records of two kinds: an output per estimate of the scientist, a bound per output, thing known and guess."""
+    belief = FiniteBelief([0.2, 0.9], [0.4, 0.6], likelihood=[[0.7, 0.3], [0.25, 0.75]], outcomes=[0, 1], records=2)
+    intruder = User(belief, Record(0), ZeroOne(), knows=known)
+    scientist = User(belief, Parameter("theta"), ZeroOne())
+    kernel = np.eye(2) if known == Release(rows=[1]) else np.array(known.matrix)
+    first = np.ones((2, 1)) if known == Release(rows=[1]) else kernel  # what is known of record 0
+    files = [(i, j) for i in (0, 1) for j in (0, 1)]
+    chance = np.array([[p * belief.law[s, i] * belief.law[s, j] for s, p in enumerate(belief.prior)] for i, j in files])
+    things = [(a, b) for a in range(first.shape[1]) for b in (0, 1)]
+    weight = np.array([[first[i, a] * kernel[j, b] for a, b in things] for i, j in files]) * chance.sum(axis=1)[:, None]
+    # C[x, b] for 4 files and 2 outputs, then v[b, thing].
+    cost = np.concatenate([(chance.sum(axis=1)[:, None] - chance).reshape(-1), np.zeros(2 * len(things))])
+    upper = []
+    for b in (0, 1):
+        for t in range(len(things)):
+            for guess in (0, 1):
+                row = np.zeros(len(cost))
+                for x, (i, _) in enumerate(files):
+                    row[2 * x + b] = -weight[x, t] * (i != guess)
+                row[8 + b * len(things) + t] = 1.0
+                upper.append(row)
+    equal = np.zeros((4, len(cost)))
+    for x in range(4):
+        equal[x, 2 * x : 2 * x + 2] = 1.0
+    before = evaluate([Suppress()], intruder=intruder, scientist=scientist).before[0][0]
+    for share in (0.2, 0.6, 0.95):
+        best = limit(intruder, scientist, -share * before, risk="negative", utility="negative")
+        assert best.before[0] == pytest.approx(before, rel=1e-12)
+        risk = np.concatenate([np.zeros(8), -np.ones(2 * len(things))])
+        bounds = [(0, 1)] * 8 + [(None, None)] * (2 * len(things))
+        found = scipy.optimize.linprog(
+            cost,
+            A_ub=[*upper, risk],
+            b_ub=[*np.zeros(len(upper)), -share * before],
+            A_eq=equal,
+            b_eq=np.ones(4),
+            bounds=bounds,
+        )
+        assert best.certain
+        assert best.scientist_uncertainty[0] == pytest.approx(found.fun, abs=1e-7)
+
+
+def test_a_scientist_who_knows_a_record_and_an_intruder_who_does_not():
+    belief = FiniteBelief([0.2, 0.9], [0.4, 0.6], likelihood=[[0.7, 0.3], [0.25, 0.75]], outcomes=[0, 1], records=2)
+    for loss in (Quadratic(), ZeroOne(), LogScore()):
+        intruder = User(belief, Record(0), Quadratic())
+        scientist = User(belief, Parameter("theta"), loss, knows=Release(rows=[1]))
+        rng = np.random.default_rng(3)
+        masks = [
+            Suppress(),
+            Release(),
+            *(Stochastic(rng.dirichlet(np.ones(2), size=2), outputs=[0, 1]) for _ in range(8)),
+        ]
+        rumap = evaluate(masks, intruder=intruder, scientist=scientist, risk="negative", utility="negative")
+        best = limit(intruder, scientist, rumap.risk, risk="negative", utility="negative")
+        assert best.certain and (best.gap < 1e-6).all()
+        assert (rumap.utility <= best.utility + 1e-8).all()
+        assert best.before[1] == pytest.approx(rumap.before[1][0])
+        assert best.after == pytest.approx((rumap.intruder_uncertainty[1], rumap.scientist_uncertainty[1]), abs=1e-9)
+
+
+def test_a_table_of_which_a_margin_is_known():
+    belief = TableBelief((2, 2), total=6)
+    cell = Functional(lambda t: t[0], of=Records(), name="the first cell")
+    known = SuppressCells([(0, 0), (0, 1), (1, 0), (1, 1)], margins=[(0,)])
+    intruder, scientist = User(belief, cell, ZeroOne(), knows=known), User(belief, cell, Quadratic())
+    shown = [
+        SuppressCells([(0, 0), (1, 1)], margins=[]),
+        SuppressCells([(0, 0), (0, 1), (1, 0), (1, 1)], margins=[(1,)]),
+    ]
+    rumap = evaluate(shown, intruder=intruder, scientist=scientist, risk="negative", utility="negative")
+    best = limit(intruder, scientist, rumap.risk, risk="negative", utility="negative")
+    assert best.before[0] == pytest.approx(rumap.before[0][0])
+    assert (rumap.utility <= best.utility + 1e-8).all()
+
+
+def test_knowledge_that_is_refused():
+    intruder, scientist = example_1()
+    knows = lambda user, mask: User(user.belief, user.target, user.loss, knows=mask)  # noqa: E731
+    with pytest.raises(UnsupportedError, match="scientist who knows nothing"):
+        limit(intruder, knows(scientist, AVERAGE))
+    with pytest.raises(UnsupportedError, match="squared errors"):
+        limit(User(intruder.belief, Record(0), Absolute(), knows=AVERAGE), scientist)
+    with pytest.raises(UnsupportedError, match="whose row is whose"):
+        limit(knows(intruder, Shuffle()), scientist)
+    coin = FiniteBelief([0, 1], likelihood=[[0.8, 0.2], [0.3, 0.7]], records=2)
+    with pytest.raises(UnsupportedError, match="named rows"):
+        limit(User(coin, Record(0), ZeroOne(), knows=Noise(sd=1.0)), User(coin, Parameter("theta"), ZeroOne()))
+
+
+def test_rows_apart_are_still_released_beside_another_release():
+    """A step that names no columns drops none, in a release of several too."""
+    intruder, _ = example_1()
+    for mask in (Apart(rows=[0]) | Noise(variance=1.0), Apart(rows=[0]) | Combine(np.eye(2), np.eye(2), rows=[0])):
+        alone, beside = evaluate([mask, mask & Suppress()], intruder=intruder, scientist=intruder).intruder_uncertainty
+        assert alone == pytest.approx(beside, rel=1e-12)
 
 
 # -- the object and its errors -----------------------------------------------------------------------------

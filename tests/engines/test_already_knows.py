@@ -352,8 +352,6 @@ def test_bad_input():
     user = ruv.User(BELIEF, ruv.Record(0), ruv.Quadratic(), knows=ruv.Noise(variance=1.0))
     with pytest.raises(ruv.InputError, match="makes 2 releases"):
         ruv.posterior(user, ruv.Noise(variance=1.0), X)
-    with pytest.raises(ruv.UnsupportedError, match="already knows"):
-        ruv.limit(intruder=user, scientist=SCIENTIST)
 
 
 def test_shuffled_beside_averages_of_all():

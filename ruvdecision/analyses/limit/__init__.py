@@ -20,14 +20,15 @@ from ...beliefs.table.belief import TableBelief
 from ...checks import as_float_array, check_choice, check_integer
 from ...engines.base import Problem
 from ...errors import InputError, UnsupportedError, kind_of
-from ...losses import Quadratic
+from ...losses.base import as_bayes_loss
 from ...maps.scores import Score, ScoreLike, as_function
 from ...masks.base import Mask
 from ...protocols import Array
 from ...running.progress import Bar
 from ...users.user import User
 from .files import FileProgramme, file_programme
-from .normal import Best, NormalTwoUsers, normal_users
+from .informed import normal_users
+from .normal import Best, NormalTwoUsers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -183,7 +184,8 @@ def limit(
     ----------
     intruder, scientist : User
         The two users, who decide by Bayes' rule. Their beliefs are about the same file; finite ones may differ in their
-        chances.
+        chances. What a user already knows (``knows=``) comes with every release: under a finite belief, or a table, as
+        named rows or cells; under a normal one the scientist knows nothing or what the intruder knows.
     max_risk : number or array, optional
         Bounds on risk; 25 between the risk of releasing nothing and that of releasing everything if not given.
     risk, utility : name or callable
@@ -260,9 +262,6 @@ def _solver(intruder: User, scientist: User, statistic: str, states: int | None)
         if not user.plain:
             what = f"The limit needs a user who knows the mechanism and believes what is true; {name} does not"
             raise UnsupportedError(what, do="Leave out truth= and knows_mask=")
-        if user.knows is not None:
-            what = f"The limit of releases beside {user.knows} is not available; {name} already knows that"
-            raise UnsupportedError(what, do="Leave out knows=, put what is known into the belief, or evaluate masks")
         if user.target.asks_row:
             what = "The limit is about values, and Identity asks for a row of the release"
             raise UnsupportedError(what, do="Ask for Record(j)")
@@ -280,7 +279,7 @@ def _solver(intruder: User, scientist: User, statistic: str, states: int | None)
         if not _same(*beliefs):
             what = "Under normal beliefs both users must hold the same one"
             raise UnsupportedError(what, do="Give both the same belief")
-        if all(isinstance(user.loss, Quadratic) and user.actions is None for user in users.values()):
+        if all(as_bayes_loss(user.loss).second_order and user.actions is None for user in users.values()):
             return normal_users(intruder, scientist, statistic)
     return file_programme(intruder, scientist, statistic, states)
 

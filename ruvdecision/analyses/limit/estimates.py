@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...losses import Absolute, Huber, KullbackLeibler, Linex, LogScore, Pinball, Power, Quadratic, ZeroOne
-from ...losses.base import BayesLoss
+from ...losses import Absolute, Huber, KullbackLeibler, Linex, LogScore, Pinball, Power, ZeroOne
+from ...losses.base import BayesLoss, as_bayes_loss
 from ...posteriors import Finite
 from ...posteriors.base import as_weight_matrix
 from ...protocols import Array, Loss
@@ -33,13 +33,22 @@ NEARLY = 1e-13
 
 @dataclass(frozen=True, eq=False)
 class UserOverFiles:
-    """A user, and the chance of every file together with every value of what the user wants to know."""
+    """A user, and the chance of every file together with every value of what the user wants to know.
+
+    What he already knows of the file stands beside the target's values: a law is one of pairs of the two, and an
+    estimate a function of what is known.
+    """
 
     user: User
     values: Array
     """Values of the target."""
     joint: Array
-    """Chances under the user's belief, files by values."""
+    """Chances under the user's belief, files by pairs: the target's values for the first thing known, and so on."""
+
+    @property
+    def known(self) -> int:
+        """How many things there are that he may know."""
+        return self.joint.shape[1] // len(self.values)
 
     @property
     def chance(self) -> Array:
@@ -49,7 +58,7 @@ class UserOverFiles:
     @property
     def squared(self) -> bool:
         """Whether the user pays the squared error of any estimate."""
-        return isinstance(self.user.loss, Quadratic) and self.user.actions is None
+        return as_bayes_loss(self.user.loss).second_order and self.user.actions is None
 
     @property
     def lists(self) -> bool:
@@ -62,24 +71,31 @@ class UserOverFiles:
 
     def uncertainty(self, joint: Array) -> Array:
         """Expected loss that each row of chances together with target values adds; zero for empty rows."""
-        chance = joint.sum(axis=1)
+        each = joint.reshape(-1, len(self.values))
+        chance = each.sum(axis=1)
         live = chance > 0
-        out = np.zeros(len(joint))
+        out = np.zeros(len(each))
         if live.any():
-            found = self.user.loss.uncertainty(Finite(self.values, joint[live] / chance[live, None]), self.user.actions)
+            found = self.user.loss.uncertainty(Finite(self.values, each[live] / chance[live, None]), self.user.actions)
             out[live] = chance[live] * found.value
-        return out
+        return np.asarray(out.reshape(len(joint), self.known).sum(axis=1))
 
-    def best(self, law: Array) -> Any:
-        """The best estimate where the target has this law (up to a factor)."""
-        return self.user.loss.estimate(Finite(self.values, law / law.sum()), self.user.actions)
+    def best(self, law: Array) -> tuple[Any, ...]:
+        """The best estimates, one for each thing known, where the pairs have this law (up to a factor)."""
+        each = law.reshape(-1, len(self.values))
+        each = np.where(each.sum(axis=1, keepdims=True) > 0, each, each.sum(axis=0))  # what cannot be, costs nothing
+        laws = each / each.sum(axis=1, keepdims=True)
+        return tuple(self.user.loss.estimate(Finite(self.values, one), self.user.actions) for one in laws)
 
-    def cost(self, estimate: Any) -> Array:
-        """Loss of one estimate for every value of the target.
+    def cost(self, estimates: Sequence[Any]) -> Array:
+        """Loss of one estimate for each thing known, for every value of the target.
 
-        Of the best one under a law it is the slope of the (concave) uncertainty at that law, and never below the
+        Of the best ones under a law it is the slope of the (concave) uncertainty at that law, and never below the
         uncertainty elsewhere.
         """
+        return np.concatenate([self._cost(estimate) for estimate in estimates])
+
+    def _cost(self, estimate: Any) -> Array:
         loss, vector = self.user.loss, self.values.ndim > 1
         if isinstance(estimate, Finite):
             if isinstance(loss, LogScore) or (not vector and not hasattr(loss, "each")):
@@ -166,8 +182,10 @@ class MeanCells(DividedCells):
         matrix = np.atleast_2d(as_weight_matrix(user.user.loss.weights, values.shape[1:]))
         eigenvalues, vectors = np.linalg.eigh(matrix)
         root = (vectors * np.sqrt(np.clip(eigenvalues, 0.0, None)))[:, eigenvalues > 1e-14 * eigenvalues[-1]]
-        self.points = values.reshape(len(values), -1) @ root
-        low, high = self.points.min(axis=0), self.points.max(axis=0)
+        points = values.reshape(len(values), -1) @ root
+        low, high = (np.tile(ends, user.known) for ends in (points.min(axis=0), points.max(axis=0)))
+        # A mean of its own for each thing known: pairs look at theirs alone.
+        self.points, self.own = (np.kron(np.eye(user.known), p) for p in (points, np.ones_like(points)))
         self.span = float(np.max(high - low))
         pieces = max(1, int(16 ** (1 / len(low))))
         sides = []
@@ -176,11 +194,12 @@ class MeanCells(DividedCells):
         super().__init__(user, [np.array(box) for box in product(*sides)])
 
     def cost(self, cell: Array) -> Array:
-        return np.asarray(np.sum((self.points - cell[:, 0]) * (self.points - cell[:, 1]), axis=1))
+        return np.asarray(np.sum(self.own * (self.points - cell[:, 0]) * (self.points - cell[:, 1]), axis=1))
 
     def halves(self, cell: Array, law: Array) -> tuple[Array, Array] | None:
-        mean = law @ self.points / law.sum()
-        room = (mean - cell[:, 0]) * (cell[:, 1] - mean)
+        mass = law @ self.own
+        mean = np.where(mass > 0, law @ self.points / np.where(mass > 0, mass, 1.0), cell[:, 0])
+        room = mass * (mean - cell[:, 0]) * (cell[:, 1] - mean)
         axis = int(np.argmax(room))
         width = cell[axis, 1] - cell[axis, 0]
         if width <= 1e-12 * self.span:
@@ -215,7 +234,7 @@ class IntervalCells(DividedCells):
         low, high = cell
         if high - low <= 1e-9 * self.span:
             return None
-        at = float(np.asarray(self.user.best(law)))
+        at = float(np.asarray(self.user.best(law)[0]))
         if not low + 0.1 * (high - low) < at < high - 0.1 * (high - low):
             at = (low + high) / 2
         return np.array([low, at]), np.array([at, high])
@@ -232,7 +251,7 @@ class PosteriorCells(DividedCells):
 
     def __init__(self, user: UserOverFiles) -> None:
         self.user = user
-        super().__init__(user, [np.eye(len(user.values))])
+        super().__init__(user, [np.eye(user.joint.shape[1])])
         for _ in range(3):
             for label in range(len(self.cells)):
                 self.split(label, self.cells[label].mean(axis=0))
@@ -288,15 +307,16 @@ def estimates_for(user: UserOverFiles) -> EstimateCells:
     if user.squared:
         return MeanCells(user)
     actions = user.user.actions
-    listed = _candidates(loss, values) if actions is None else loss.listed(Finite(values, laws[:1]), actions)
-    if listed is not None:
-        costs = np.array([user.cost(estimate) for estimate in listed])
+    one = Finite(values, np.full((1, len(values)), 1.0 / len(values)))
+    listed = _candidates(loss, values) if actions is None else loss.listed(one, actions)
+    if listed is not None and len(listed) ** user.known <= max(MOST_LISTED, len(listed)):
+        costs = np.array([user.cost(estimates) for estimates in product(listed, repeat=user.known)])
         if not np.isfinite(costs).all():
             raise UnsupportedError(f"{loss!r} over a list of estimates can be infinite", do='Use estimates="free"')
         return EstimateCells(user, costs)
-    if isinstance(loss, (Power, Huber, Linex)) and values.ndim == 1:
+    if isinstance(loss, (Power, Huber, Linex)) and values.ndim == 1 and user.known == 1:
         return IntervalCells(user)
-    if 1 < len(values) <= MOST_CORNERS:
+    if 1 < user.joint.shape[1] <= MOST_CORNERS:
         return PosteriorCells(user)
     return SearchedEstimates(user, laws)
 

@@ -9,8 +9,10 @@ from scipy.stats import norm
 
 from ...beliefs.finite import FiniteBelief
 from ...beliefs.table.belief import TableBelief
+from ...channels.finite import FiniteChannel
 from ...engines.finite.enumeration import Enumeration, check_loss
-from ...engines.finite.target_table import AverageTable, target_table
+from ...engines.finite.tables import same_release
+from ...engines.finite.target_table import target_table
 from ...engines.finite.whole_file import PossibleFiles, joint_with_files
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
@@ -20,8 +22,9 @@ from ...posteriors import Finite
 from ...protocols import Array, Ints
 from ...users.user import User
 from .estimates import UserOverFiles
+from .informed import normal_users
 from .mixtures import Mixtures
-from .normal import Best, normal_users
+from .normal import Best
 from .programme import Programme, TwoUsers
 
 Label = float | tuple[float, ...]
@@ -32,6 +35,8 @@ CLASSES = 1500
 """Most kinds of files in a programme."""
 CELLS = 400
 """Cells of what the file tells under a normal belief."""
+LARGEST = 20_000_000
+"""Most chances of files, things known and target values together."""
 POINTS = 300
 """Target values that stand for a continuum."""
 
@@ -93,9 +98,10 @@ class FileProgramme:
         for column in matrix.T:
             law = column @ self.users.scientist.joint
             label: Label = float(len(columns))
-            best = self.users.scientist.best(law) if law.sum() > 0 else None
-            if best is not None and not isinstance(best, Finite):
-                label = float(best) if np.ndim(best) == 0 else tuple(np.ravel(best).tolist())
+            best = self.users.scientist.best(law) if law.sum() > 0 else ()
+            if best and not isinstance(best[0], Finite):
+                numbers = np.ravel(best).tolist()
+                label = numbers[0] if np.ndim(best[0]) == 0 and len(best) == 1 else tuple(numbers)
             if column.sum() > 0:
                 columns[label] = columns[label] + column if label in columns else column
         return np.column_stack(list(columns.values())), list(columns)
@@ -122,7 +128,8 @@ def _finite(intruder: User, scientist: User, statistic: str, states: int) -> Fil
     for user in (intruder, scientist):
         check_loss(user)
         asked.append(target_table(user.belief, user.target, Enumeration().limit))
-    rows = sorted({r for one in asked if not isinstance(one, AverageTable) for r in one.rows})
+    told = [_told(user) for user in (intruder, scientist)]
+    rows = sorted({r for one in asked for r in one.rows} | {r for kernels in told for r in kernels})
     files = PossibleFiles.of(belief, rows, FILES)
     place = np.arange(len(files.counts))
     if statistic == "average":
@@ -131,10 +138,14 @@ def _finite(intruder: User, scientist: User, statistic: str, states: int) -> Fil
         means = np.round(files.totals @ belief.levels.numbers / belief.records, 12)
         place = np.unique(means, axis=0, return_inverse=True)[1].reshape(-1)
     found = []
-    for user, one in zip((intruder, scientist), asked, strict=True):
+    for user, one, kernels in zip((intruder, scientist), asked, told, strict=True):
         same = files if user.belief is belief else PossibleFiles.of(user.belief, rows, FILES)
-        joint = np.zeros((int(place.max()) + 1, len(one.values)))
-        np.add.at(joint, place, joint_with_files(user.belief, one, same))
+        known = np.ones((len(files.counts), 1))
+        for row, matrix in kernels.items():
+            known = _pairs(known, matrix[files.codes[:, files.rows.index(row)]])
+        each = _pairs(known, joint_with_files(user.belief, one, same))
+        joint = np.zeros((int(place.max()) + 1, each.shape[1]))
+        np.add.at(joint, place, each)
         found.append(UserOverFiles(user, one.values, joint))
 
     def mask(matrix: Array, labels: list[Label]) -> Mask:
@@ -146,6 +157,27 @@ def _finite(intruder: User, scientist: User, statistic: str, states: int) -> Fil
 
     about = "{size:,} kinds of files that differ for one of the users"
     return FileProgramme(TwoUsers(found[0], found[1]), about, states, mask, place)
+
+
+def _pairs(known: Array, other: Array) -> Array:
+    """Chances of what is known together with something else, file by file; refuse if these are too many."""
+    size = len(known) * known.shape[1] * other.shape[1]
+    if size > LARGEST:
+        what = f"What is already known can be {known.shape[1]:,} things"
+        raise UnsupportedError(what, f"{size:,} chances", "Let the user know fewer rows, or coarser ones")
+    return np.asarray((known[:, :, None] * other[:, None, :]).reshape(len(known), -1))
+
+
+def _told(user: User) -> dict[int, Array]:
+    """The chance of what a user with a finite belief already knows of each row, given its outcome."""
+    if user.knows is None:
+        return {}
+    channel = FiniteChannel.of(user.belief, user.knows)
+    if channel.continuous or channel.sampled or not channel.ordered or channel.open_samples:
+        what = f"The limit beside {user.knows} needs knowledge of named rows that can be listed"
+        raise UnsupportedError(what, do="Let the user know Release(rows=[...]), or rows after Stochastic or Round")
+    kernels = [channel.kernels[kind] for kind in channel.kinds]
+    return {row: kernel.matrix for row, kernel in enumerate(kernels) if not kernel.uninformative}
 
 
 def _tables(intruder: User, scientist: User, statistic: str, states: int) -> FileProgramme:
@@ -161,17 +193,23 @@ def _tables(intruder: User, scientist: User, statistic: str, states: int) -> Fil
         logs = user.belief.system.log_weight(flat)
         chance = np.exp(logs - logs.max())
         values = np.asarray(user.belief.values_of(user.target, flat), dtype=np.float64)
-        found.append(_known(user, values, chance / chance.sum()))
+        groups = None if user.knows is None else same_release(user.knows, tables)
+        found.append(_known(user, values, chance / chance.sum(), groups))
     about = f"{len(tables):,} tables, {{size:,}} of them different for one of the users"
     return FileProgramme(TwoUsers(found[0], found[1]), about, states)
 
 
-def _known(user: User, values: Array, chance: Array) -> UserOverFiles:
-    """A user whose target is known once the file is: its value in each file, and the chance of each."""
+def _known(user: User, values: Array, chance: Array, groups: Ints | None = None) -> UserOverFiles:
+    """A user whose target is known once the file is: its value in each file, and the chance of each.
+
+    ``groups`` says what he already knows of each file.
+    """
     distinct, place = np.unique(values, axis=0, return_inverse=True)
     joint = np.zeros((len(values), len(distinct)))
     joint[np.arange(len(values)), place.reshape(-1)] = chance
-    return UserOverFiles(user, distinct, joint)
+    return UserOverFiles(
+        user, distinct, joint if groups is None else _pairs(np.eye(int(groups.max()) + 1)[groups], joint)
+    )
 
 
 def _discretised(intruder: User, scientist: User, statistic: str, states: int) -> FileProgramme:

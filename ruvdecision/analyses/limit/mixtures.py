@@ -48,8 +48,9 @@ class Mixtures:
 
     @classmethod
     def suits(cls, users: TwoUsers) -> bool:
-        """Whether the intruder pays the squared error of a number, and every file is possible to him."""
-        return users.intruder.squared and users.intruder.values.ndim == 1 and bool(np.all(users.intruder.chance > 0))
+        """Whether the intruder knows nothing and pays the squared error of a number, and every file may be for him."""
+        intruder = users.intruder
+        return intruder.squared and intruder.known == intruder.values.ndim == 1 and bool(np.all(intruder.chance > 0))
 
     def solve(self, least: float) -> BestMechanism:
         """The best mechanism whose intruder keeps an uncertainty of at least ``least``."""
@@ -105,7 +106,11 @@ class Mixtures:
     def _moments(self) -> tuple[Array, Array] | None:
         """The scientist's E|t|^2 and E t of every file, if she pays the squared error by the same chances."""
         scientist = self.users.scientist
-        if not scientist.squared or not np.allclose(self.laws.sum(axis=1), 1.0, rtol=0, atol=1e-12):
+        if (
+            not scientist.squared
+            or scientist.known > 1
+            or not np.allclose(self.laws.sum(axis=1), 1.0, rtol=0, atol=1e-12)
+        ):
             return None
         points = scientist.values.reshape(len(scientist.values), -1)
         points = points - self.chance @ self.laws @ points

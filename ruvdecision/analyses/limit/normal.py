@@ -25,10 +25,10 @@ from scipy.linalg import block_diag
 from ...beliefs.normal import NormalBelief
 from ...engines.normal.forms import all_records, form_of
 from ...errors import UnsupportedError
-from ...losses import Quadratic
+from ...losses.base import as_bayes_loss
 from ...masks.base import Mask
 from ...masks.mechanism import Apart, Combine
-from ...numerics.semidefinite import parallel_sum, root, signal_noise_gains
+from ...numerics.semidefinite import parallel_sum, root, signal_noise_gains, square
 from ...posteriors.base import as_weight_matrix
 from ...protocols import Array
 from ...targets import BaseTarget, Kind, LinearForm, Term
@@ -77,8 +77,8 @@ class TargetGivenFile:
 class NormalTwoUsers:
     """A normal belief, what a mechanism takes in of the file, and the two users' targets given that."""
 
-    rows: tuple[int, ...]
-    """Records that it takes in one by one, besides the mean of the others. Empty for the average alone."""
+    parts: tuple[tuple[int, ...], ...]
+    """Rows whose mean it takes in, for each part of b: a record by itself, or a group; all others come last."""
     root: Array
     """L."""
     inverse: Array
@@ -93,12 +93,12 @@ class NormalTwoUsers:
     @property
     def before(self) -> tuple[float, float]:
         """Both users' uncertainty when nothing is released."""
-        return self.uncertainty(np.eye(len(self.root)))
+        return self.uncertainty(np.eye(self.root.shape[1]))
 
     @property
     def after(self) -> tuple[float, float]:
         """Both users' uncertainty when all that the mechanism takes in is released."""
-        return self.uncertainty(np.zeros_like(self.root))
+        return self.uncertainty(np.zeros((self.root.shape[1],) * 2))
 
     def solve(self, least: float) -> Best:
         """The best mechanism whose intruder keeps an uncertainty of at least ``least``."""
@@ -141,45 +141,63 @@ class NormalTwoUsers:
         return self.intruder.uncertainty(k), self.scientist.uncertainty(k)
 
     def mask(self, k: Array) -> Mask:
-        """The mask that leaves z with covariance K: b plus noise K (I - K)^-1, nothing but noise where K is one."""
+        """The mask that leaves z with covariance K: b plus noise K (I - K)^-1, and nothing of it where K is one."""
         share, vectors = np.linalg.eigh(k)
         # Relative to the largest: under a nearly flat prior all of K is small.
         share = np.where(share < 1e-14 * share[-1], 0.0, share)
         gone = share > 1.0 - 1e-11
-        noise = np.where(gone, 1.0, share / np.where(gone, 1.0, 1.0 - share))
+        noise = np.where(gone, 0.0, share / np.where(gone, 1.0, 1.0 - share))
         keep = self.root @ (vectors * np.where(gone, 0.0, 1.0)) @ vectors.T @ self.inverse
         if not gone.any():
-            keep = np.eye(len(k))
-        covariance = self.root @ (vectors * noise) @ vectors.T @ self.root.T
-        combine = Combine(keep, (covariance + covariance.T) / 2, rows=self.rows)
-        return Apart(self.rows) | combine if self.rows else combine
+            keep = np.eye(len(keep))
+        factor = self.root @ (vectors * np.sqrt(noise))
+        # Every row of a group shows the group's part.
+        sizes = [len(rows) for rows in self.parts[:-1]] + [1]
+        part = np.repeat(np.arange(len(sizes)), sizes)
+        show = np.kron(part[:, None] == np.arange(len(sizes)), np.eye(len(keep) // len(sizes)))
+        mean = np.linalg.pinv(show)
+        rows = tuple(row for rows in self.parts[:-1] for row in rows)
+        size = np.sqrt(np.diag(square(self.root)))
+        factor = np.where(np.abs(factor) > 1e-13 * size[:, None], factor, 0.0)  # what rounding leaves is no noise
+        keep = np.where(np.abs(keep) * size > 1e-13 * size[:, None], keep, 0.0)
+        combine = Combine(show @ keep @ mean, show @ square(factor) @ show.T, rows=rows)
+        return Apart(rows) | combine if rows else combine
 
 
-def normal_users(intruder: User, scientist: User, statistic: str) -> NormalTwoUsers:
-    """Set up the study: both users share a normal belief and have linear targets."""
-    belief = intruder.belief
+FLAT = "Under a flat prior there is no limit to compute: U is infinite before the release"
+
+
+def plain_users(
+    belief: NormalBelief, forms: list[LinearForm], weights: list[Array | None], statistic: str
+) -> NormalTwoUsers:
+    """Two users who know nothing of the records."""
     if belief.mu_covariance is None:
-        what = "Under a flat prior there is no limit to compute: U is infinite before the release"
-        raise UnsupportedError(what, do="Give prior_variance=")
-    n, k = belief.records, belief.k
-    forms = [_linear(belief, user.target) for user in (intruder, scientist)]
-    rows = {t.row % n for form in forms for t in form.terms if t.kind is Kind.RECORD}
-    followed = tuple(sorted(rows)) if statistic == "records" else ()
+        raise UnsupportedError(FLAT, do="Give prior_variance=")
+    n = belief.records
+    followed = named_rows(forms, n) if statistic == "records" else ()
     # The last of all records follows from the others and the average.
-    apart = min(len(followed), n - 1)
-    if (apart + 1) * k > LARGEST:
-        what = f"The mechanism would see {(apart + 1) * k} numbers apart"
-        raise UnsupportedError(what, f"a limit of {LARGEST}", 'Ask for one Record(j), or statistic="average"')
-    base = _Base(belief, followed[:apart])
+    base = _Base(belief, followed[: n - 1])
+    check_size((len(base.rows) + 1) * belief.k, LARGEST)
     found = []
-    for user, form in zip((intruder, scientist), forms, strict=True):
+    for form, weight in zip(forms, weights, strict=True):
         matrix = form.matrix
         slope = matrix @ np.concatenate([base.slope(t) for t in form.terms])
         residual = matrix @ np.block([[base.residual(p, q) for q in form.terms] for p in form.terms]) @ matrix.T
-        squared = isinstance(user.loss, Quadratic)
-        weights = _weights(user, k, len(matrix), form.number) if squared else None
-        found.append(TargetGivenFile(slope, residual, form.number, weights))
-    return NormalTwoUsers(followed, base.root, base.inverse, found[0], found[1])
+        found.append(TargetGivenFile(slope, residual, form.number, weight))
+    others = tuple(row for row in range(n) if row not in base.rows)
+    return NormalTwoUsers((*((row,) for row in base.rows), others), base.root, base.inverse, found[0], found[1])
+
+
+def named_rows(forms: list[LinearForm], n: int) -> tuple[int, ...]:
+    """The rows that targets name."""
+    return tuple(sorted({t.row % n for form in forms for t in form.terms if t.kind is Kind.RECORD}))
+
+
+def check_size(size: int, most: int) -> None:
+    """Refuse more entries of b than that."""
+    if size > most:
+        what = f"The mechanism would see {size} numbers apart"
+        raise UnsupportedError(what, f"a limit of {most}", 'Ask for one Record(j), or statistic="average"')
 
 
 class _Base:
@@ -207,14 +225,13 @@ class _Base:
         self.root = np.asarray(np.kron(merge, np.eye(k)) @ self.lower)
         undone = block_diag(np.linalg.inv(total), np.kron(np.linalg.inv(distances), np.linalg.inv(own)))
         self.inverse = np.asarray(undone @ np.kron(back, np.eye(k)))
-        self.share = signal_noise_gains(belief.mu_covariance, covariance / n)
-        self.rest = parallel_sum(belief.mu_covariance, covariance / n, self.share)
+        self.share, self.rest = mean_given_file(belief)
 
     def slope(self, part: Term) -> Array:
         """E(part | b) as a function of z."""
         k, m = self.belief.k, len(self.rows)
         if part.outside:
-            return np.asarray(np.concatenate([self.share[0] @ self.lower[:k, :k], np.zeros((k, m * k))], axis=1))
+            return np.asarray(np.concatenate([self.share @ self.lower[:k, :k], np.zeros((k, m * k))], axis=1))
         place = self._place(part)
         if place is None:
             return self.lower[:k]
@@ -223,12 +240,9 @@ class _Base:
     def residual(self, first: Term, second: Term) -> Array:
         """Covariance of two parts given b."""
         covariance, n = self.belief.record_covariance, self.belief.records
-        if first.outside and second.outside:
-            both = first.kind is Kind.NEW and second.kind is Kind.NEW
-            return np.asarray(self.rest + covariance if both else self.rest)
         if all(part.kind is Kind.RECORD and self._place(part) is None for part in (first, second)):
             return np.asarray((float(first.row % n == second.row % n) - 1.0 / n) * covariance)
-        return np.zeros_like(covariance)
+        return outside(first, second, self.rest, covariance)
 
     def _place(self, part: Term) -> int | None:
         """Where a record stands in b; None for the average, and for records of which it takes in the average alone."""
@@ -240,16 +254,37 @@ class _Base:
         return m if m == n - 1 and (m or n == 1) else None
 
 
-def _weights(user: User, k: int, size: int, scalar: bool) -> Array:
+def mean_given_file(belief: NormalBelief) -> tuple[Array, Array]:
+    """E(mu | file) as a share of the file's average (beside a constant), and Cov(mu | file)."""
+    noise = belief.record_covariance / belief.records
+    if belief.mu_covariance is None:
+        return np.eye(belief.k), noise
+    split = signal_noise_gains(belief.mu_covariance, noise)
+    return split[0], parallel_sum(belief.mu_covariance, noise, split)
+
+
+def outside(first: Term, second: Term, rest: Array, covariance: Array) -> Array:
+    """Covariance of two terms given the file, where ``rest`` is that of the mean."""
+    if not (first.outside and second.outside):
+        return np.zeros_like(rest)
+    both = first.kind is Kind.NEW and second.kind is Kind.NEW
+    return np.asarray(rest + covariance if both else rest)
+
+
+def squared_weights(user: User, form: LinearForm) -> Array | None:
+    """Weights of the squared error of a target, None for another loss."""
+    if not as_bayes_loss(user.loss).second_order:
+        return None
+    k, size = user.belief.k, len(form.matrix)
     weights = np.asarray(user.loss.weights, dtype=np.float64)
     if user.target.is_a(Kind.FILE) and weights.ndim and len(weights) == k and size != k:
         # Weights of one record stand for every record.
         one = np.diag(weights) if weights.ndim == 1 else weights
         return np.asarray(np.kron(np.eye(size // k), one))
-    return as_weight_matrix(user.loss.weights, () if scalar else (size,))
+    return as_weight_matrix(user.loss.weights, () if form.number else (size,))
 
 
-def _linear(belief: NormalBelief, target: BaseTarget) -> LinearForm:
+def linear_form(belief: NormalBelief, target: BaseTarget) -> LinearForm:
     """A target as a linear form."""
     if target.is_a(Kind.FILE):
         size = belief.records * belief.k

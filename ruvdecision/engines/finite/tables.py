@@ -106,7 +106,7 @@ class TableProblem:
             return self._uncertainty(belief), "enumeration"
         if listed is not None:
             tables, chances = listed
-            groups = _same_release(mask, tables.reshape(-1, *belief.shape))
+            groups = same_release(mask, tables.reshape(-1, *belief.shape))
             count = int(groups.max()) + 1
             if self.user.target.is_a(Kind.FILE):
                 if count <= GROUPS:
@@ -169,7 +169,7 @@ class TableProblem:
         return counts
 
 
-def _same_release(mask: Mask, tables: Ints) -> Ints:
+def same_release(mask: Mask, tables: Ints) -> Ints:
     """Number the releases of many tables; tables with the same number look the same to a user."""
     template = publish(mask, tables[0])
     shown = ~np.isnan(template.cells).reshape(-1)

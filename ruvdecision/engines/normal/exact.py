@@ -145,7 +145,9 @@ class Exact(BaseEngine):
         names: str | list[str] = "exact"
         if averaged.any():
             names = [AVERAGED if a else "exact" for a in averaged]
-        return [Solution(value, error, self._before(problem, built), names, averaged=bool(averaged.any()))]
+        before = self._before(problem, built)
+        drawn = bool(averaged.any())
+        return [Solution(value, error, float(before.value), names, averaged=drawn, before_error=float(before.error))]
 
     def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior of the target after one release.
@@ -193,7 +195,7 @@ class Exact(BaseEngine):
             return None
         name = AVERAGED if averaged else "exact"
         one = problem.of_user(replace(user, target=user.target.aimed_at(int(rows[0]))))
-        return Solution(*found, self._before(one, built), [name] * len(problem.masks), averaged=averaged)
+        return Solution(*found, float(self._before(one, built).value), [name] * len(problem.masks), averaged=averaged)
 
     def _closed_rows(self, problem: Problem, channel: LinearChannel, form: LinearForm, rows: Ints) -> Value:
         """Each kind of row once, for all masks."""
@@ -245,10 +247,10 @@ class Exact(BaseEngine):
 
     # -- one family ----------------------------------------------------------------------------------
 
-    def _before(self, problem: Problem, built: _Built) -> float:
+    def _before(self, problem: Problem, built: _Built) -> Value:
         """Uncertainty before any release."""
-        asked = _Asked.of(problem.user)
-        return float(self._family(problem, asked, [NOTHING], built.nothing, None)[0].value[0])
+        found = self._family(problem, _Asked.of(problem.user), [NOTHING], built.nothing, None)[0]
+        return Value(found.value[0], found.error[0])
 
     def _family(
         self, problem: Problem, asked: _Asked, family: Sequence[Mask], given: Conditioned, data: Array | None

@@ -377,12 +377,14 @@ class ReleaseSampler:
     # -- before any release ------------------------------------------------------------------------------
 
     @property
-    def before(self) -> list[float]:
+    def before(self) -> Sequence[Value]:
         """Uncertainty of every user before any release; missing where the prior is flat, or nothing settles."""
         try:
-            return [np.nan if self.compiled.improper else float(v.value) for v in self.prior_point.values]
+            if not self.compiled.improper:
+                return self.prior_point.values
         except RuvError:
-            return [np.nan] * len(self.users)
+            pass
+        return [Value.exact(np.nan)] * len(self.users)
 
     @cached_property
     def prior_point(self) -> Point:

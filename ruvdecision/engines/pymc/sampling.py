@@ -14,7 +14,7 @@ from ...beliefs.pymc import PyMCBelief
 from ...checks import check_choice, check_flag, check_integer, check_list, check_number
 from ...errors import ConvergenceError, InputError
 from ...masks.base import Mask
-from ...protocols import Posterior, Solution
+from ...protocols import Posterior, Solution, Value
 from ...users.user import User
 from ..already_knows import join_known_release
 from ..base import BaseEngine, Missing, Problem, Refusal, part_of
@@ -241,10 +241,13 @@ class _Tally(Tally):
         """Which masks have a point in every replicate."""
         return np.array([done[:count].all() for done, count in zip(self.finished.T, self.counts, strict=True)])
 
-    def solutions(self, before: Sequence[float], name: str) -> list[Solution]:
+    def solutions(self, before: Sequence[Value], name: str) -> list[Solution]:
         columns = self._columns()
         with np.errstate(invalid="ignore"):
-            return [Solution(*value, before[u], name, columns, self.kept[u]) for u, value in enumerate(self.averages())]
+            return [
+                Solution(*value, float(u0), name, columns, kept, before_error=float(error))
+                for value, (u0, error), kept in zip(self.averages(), before, self.kept, strict=True)
+            ]
 
     def _columns(self) -> dict[str, Any]:
         found: dict[str, list[Any]] = {}

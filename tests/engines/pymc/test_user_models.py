@@ -105,8 +105,8 @@ def test_a_known_total_ties_the_records(informed):
     user = ruv.User(belief, ruv.Parameter("mu"), ruv.Quadratic())
     solution = ruv.Sampling(draws=500, chains=2).solve(user, [ruv.Suppress()], data=DATA)
     total = 12 * 64 + 25  # of the total given mu
-    assert solution.before == pytest.approx(1 / (1 / 100 + 144 / total), rel=0.15)
-    assert solution.uncertainty[0] == solution.before
+    assert abs(solution.before - 1 / (1 / 100 + 144 / total)) < 4 * solution.before_error
+    assert solution.uncertainty[0] == solution.before and solution.error[0] == solution.before_error > 0
     totals = [belief.draw(np.random.default_rng(i)).sum() for i in range(300)]
     assert np.mean(totals) == pytest.approx(610, abs=4) and np.std(totals) < 8
 
@@ -118,7 +118,20 @@ def test_nothing_released_is_drawn_directly(unknowns):
     assert solution.diagnostics["how"] == ["drawn from the prior"] and solution.diagnostics["converged"] == [True]
     assert not compiled_model(unknowns, 12).samplers and not (compiled_model(unknowns, 12).single.samplers)
     assert abs(solution.uncertainty[0] - exact.uncertainty[0]) < 4 * solution.error[0]
-    assert solution.uncertainty[0] == solution.before
+    assert solution.uncertainty[0] == solution.before and solution.error[0] == solution.before_error > 0
+
+
+def test_the_gain_over_a_drawn_start_carries_its_error(unknowns):
+    user = ruv.User(unknowns, ruv.Record(0), ruv.Absolute())
+    options = {"intruder": user, "scientist": user, "data": DATA, "seed": 1, "replicates": 2}
+    engine = ruv.Sampling(draws=200, chains=2, importance=True)
+    rumap = ruv.evaluate(
+        [ruv.Suppress(), ruv.Noise(sd=6)], engine=engine, risk="relative_gain", utility="gain", **options
+    )
+    u, u0, start = rumap.intruder.value[1], rumap.before[0][1], rumap.columns["intruder_before_error"][1]
+    assert start > 0 and rumap.risk_error[0] == 0  # U0 against itself
+    assert rumap.risk_error[1] == pytest.approx(np.hypot(rumap.intruder.error[1] / u0, u / u0**2 * start), rel=1e-9)
+    assert rumap.utility_error[1] == pytest.approx(np.hypot(rumap.scientist.error[1], start), rel=1e-9)
 
 
 # -- the draw of the release -------------------------------------------------------------------------------
