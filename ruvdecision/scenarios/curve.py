@@ -263,9 +263,8 @@ class Curve:
             moments = (("variance", self.variance, float(law.var())), ("mean", self.mean, float(law.mean())))
             for name, given, value in moments:
                 if given is not None and not np.isclose(given, value, rtol=1e-9, atol=1e-12):
-                    raise InputError(
-                        f"{name} contradicts population, which has {name} {value:g}", given, f"Leave {name} out"
-                    )
+                    do = f"Leave {name} out"
+                    raise InputError(f"{name} contradicts population, which has {name} {value:g}", given, do)
                 put(name, value)
             if is_normal(law) and self.noise is None:
                 put("population", None)
