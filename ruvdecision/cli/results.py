@@ -215,12 +215,12 @@ def _check_places(out: Path, places: Sequence[Path], options: argparse.Namespace
 
 
 def _picture(rumap: RUMap, max_risk: float | None, ending: str, rule: dict[str, Any]) -> bytes:
-    from ..plots.theme import as_png, as_vectors
+    from ..plots.theme import as_png, as_vectors, figure_of
 
     with warnings.catch_warnings():
         # A letter that the font lacks is drawn as a box; the table and the report have it.
         warnings.filterwarnings("ignore", message=r"(?s)Glyph .* missing from")
-        figure = readable(rumap).plot(max_risk=max_risk, rule=rule).figure
+        figure = figure_of(readable(rumap).plot(max_risk=max_risk, rule=rule))
         return as_png(figure, 150) if ending.lower() == ".png" else as_vectors(figure, ending[1:].lower())
 
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -38,7 +37,7 @@ _PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 
 
 def read_data(
-    path: Any, *, sep: str | None = None, decimal: str | None = None, encoding: str | None = None
+    path: str | os.PathLike[str], *, sep: str | None = None, decimal: str | None = None, encoding: str | None = None
 ) -> pd.DataFrame:
     r"""Read a data file into a DataFrame; its name's ending says which kind it is.
 
@@ -134,7 +133,7 @@ class Pieces:
                 yield pyarrow.Table.from_batches([batch]).to_pandas()
 
 
-def check_file(path: Any) -> tuple[Path, str]:
+def check_file(path: str | os.PathLike[str]) -> tuple[Path, str]:
     """Return the path and its kind if the file is there and has a known ending; its content is not looked at."""
     file = _existing(path)
     return file, _kind(file)
@@ -192,7 +191,7 @@ def file_digest(path: str | Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def _existing(path: Any) -> Path:
+def _existing(path: str | os.PathLike[str]) -> Path:
     try:
         file = Path(path)
     except TypeError:

@@ -45,7 +45,7 @@ class CustomLoss(BayesLoss):
 
     unit = "a loss of the user's own"
     searches = True
-    function: Callable[[Any, Any], Any]
+    function: Callable[[Any, Any], ArrayLike]
     name: str | None = None
     location_free: bool = False
 
@@ -144,7 +144,7 @@ class CustomLoss(BayesLoss):
             values[index] = self._one(wide_e[index], wide_t[index])
         return values
 
-    def _one(self, estimate: Any, truth: Any) -> float:
+    def _one(self, estimate: Array, truth: Array) -> float:
         e, t = (estimate, truth) if np.ndim(truth) else (float(estimate), float(truth))
         try:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -171,7 +171,7 @@ class CustomLoss(BayesLoss):
         return f"the loss {self._title()}" if self._title() else "a loss of their own"
 
 
-def as_loss(loss: Any) -> Loss:
+def as_loss(loss: object) -> Loss:
     """Return a loss from a loss or from a callable ``loss(estimate, truth)``.
 
     >>> as_loss(lambda e, t: abs(e - t)).location_free

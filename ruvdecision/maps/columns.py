@@ -6,12 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import as_float_array, is_single
+from ..checks import as_float_array, is_integer, is_single
 from ..errors import InputError
 from ..protocols import Array, Value
 
@@ -64,6 +64,11 @@ def stack(a: Mapping[str, Entries], b: Mapping[str, Entries], n: int, m: int) ->
     return stacked
 
 
+def parts_of(attr: object) -> list[Any]:
+    """What an attribute of a map holds; joined maps keep a list of what each of them had."""
+    return attr if isinstance(attr, list) else [attr]
+
+
 def as_text(values: Iterable[object]) -> Entries:
     """Turn a column into text; NaN becomes empty."""
     known = ["" if isinstance(v, float) and v != v else v for v in values]
@@ -86,7 +91,7 @@ def parameter_columns(masks: Sequence[Mask | None], taken: set[str]) -> dict[str
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    return is_integer(value) or isinstance(value, (float, np.floating))
 
 
 def used(columns: Mapping[str, Entries]) -> dict[str, Entries]:

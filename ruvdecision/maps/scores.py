@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import as_float_array, suggest
+from ..checks import as_float_array, name_of, suggest
 from ..errors import InputError
 from ..numerics.monotone import apply_function, check_decreasing, solve_decreasing
 from ..protocols import Array, Value
@@ -54,6 +54,16 @@ class Score:
     """
 
     name: ClassVar[str] = ""
+    said: ClassVar[str] = "{name} of the {who}'s expected loss"
+    """What it is, in words; ``who`` is the user's name."""
+    column: ClassVar[str | None] = None
+    """The column of the map that it is read from; a function of a user's U has none."""
+    as_stored: ClassVar[bool] = False
+    """True if it is the numbers of a column, as they stand there."""
+    tabulated: ClassVar[bool] = False
+    """True if it is known at some U only."""
+    has_zero: ClassVar[bool] = True
+    """False if its zero is a matter of convention: twice as much means nothing."""
     relative: ClassVar[bool] = False
     """True if the score needs U0."""
     lowest: ClassVar[float] = -np.inf
@@ -108,7 +118,7 @@ class Score:
 
     def words(self, who: str) -> str:
         """The score in words for an axis; ``who`` is the user's name."""
-        return f"{self.name} of the {who}'s expected loss"
+        return self.said.format(name=self.name, who=who)
 
     def check_axis(self, axis: Axis) -> None:
         """Raise an `InputError` if the score is not a decreasing function on the axis of a map."""
@@ -157,6 +167,7 @@ class Reciprocal(Score):
     """
 
     name: ClassVar[str] = "reciprocal"
+    said: ClassVar[str] = "1 / expected loss of the {who}"
     lowest: ClassVar[float] = 0.0
 
     def value(self, u: Array, before: Array) -> Array:
@@ -174,9 +185,6 @@ class Reciprocal(Score):
     def check(self, u: Array, before: ArrayLike | None, role: str) -> None:
         self._needs_positive(u, role)
 
-    def words(self, who: str) -> str:
-        return f"1 / expected loss of the {who}"
-
 
 @dataclass(frozen=True)
 class RelativeGain(Score):
@@ -187,6 +195,8 @@ class RelativeGain(Score):
     """
 
     name: ClassVar[str] = "relative_gain"
+    said: ClassVar[str] = "share of the {who}'s expected loss that the release removes"
+    has_zero: ClassVar[bool] = False
     relative: ClassVar[bool] = True
     highest: ClassVar[float] = 1.0
 
@@ -213,9 +223,6 @@ class RelativeGain(Score):
     def scale(self, before: ArrayLike | None = None) -> float:
         return 1.0
 
-    def words(self, who: str) -> str:
-        return f"share of the {who}'s expected loss that the release removes"
-
 
 @dataclass(frozen=True)
 class Gain(Score):
@@ -226,6 +233,8 @@ class Gain(Score):
     """
 
     name: ClassVar[str] = "gain"
+    said: ClassVar[str] = "fall in the {who}'s expected loss"
+    has_zero: ClassVar[bool] = False
     relative: ClassVar[bool] = True
 
     def value(self, u: Array, before: Array) -> Array:
@@ -243,9 +252,6 @@ class Gain(Score):
     def scale(self, before: ArrayLike | None = None) -> float:
         return float(np.max(np.abs(self._reference(before))))
 
-    def words(self, who: str) -> str:
-        return f"fall in the {who}'s expected loss"
-
 
 @dataclass(frozen=True)
 class NegativeLog(Score):
@@ -256,6 +262,8 @@ class NegativeLog(Score):
     """
 
     name: ClassVar[str] = "negative_log"
+    said: ClassVar[str] = "−log expected loss of the {who}"
+    has_zero: ClassVar[bool] = False
 
     def value(self, u: Array, before: Array) -> Array:
         return -np.log(np.where(u == 0, 0.0, u)) + 0.0
@@ -273,9 +281,6 @@ class NegativeLog(Score):
     def scale(self, before: ArrayLike | None = None) -> float:
         return 1.0
 
-    def words(self, who: str) -> str:
-        return f"−log expected loss of the {who}"
-
 
 @dataclass(frozen=True)
 class Negative(Score):
@@ -286,6 +291,8 @@ class Negative(Score):
     """
 
     name: ClassVar[str] = "negative"
+    said: ClassVar[str] = "minus expected loss of the {who}"
+    has_zero: ClassVar[bool] = False
 
     def value(self, u: Array, before: Array) -> Array:
         return 0.0 - u
@@ -295,9 +302,6 @@ class Negative(Score):
 
     def inverse(self, value: float, before: ArrayLike | None = None) -> float:
         return -float(value)
-
-    def words(self, who: str) -> str:
-        return f"minus expected loss of the {who}"
 
 
 @dataclass(frozen=True)
@@ -321,6 +325,7 @@ class Decreasing(Score):
     ('1 / (1 + U)', 0.5)
     """
 
+    said: ClassVar[str] = "{name}, U = expected loss of the {who}"
     function: Callable[..., object]
     label: str | None = None
 
@@ -330,8 +335,7 @@ class Decreasing(Score):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        own = str(getattr(self.function, "__name__", type(self.function).__name__))
-        return self.label or ("function of U" if own == "<lambda>" else own)
+        return self.label or name_of(self.function) or "function of U"
 
     def value(self, u: Array, before: Array) -> Array:
         result = np.full(u.shape, np.nan)
@@ -370,9 +374,6 @@ class Decreasing(Score):
             named = "" if self.name == "function of U" else f" {self.name}"
             check_decreasing(self, known, f"{role} function{named}")
 
-    def words(self, who: str) -> str:
-        return f"{self.name}, U = expected loss of the {who}"
-
 
 @dataclass(frozen=True)
 class Tabulated(Score):
@@ -381,6 +382,8 @@ class Tabulated(Score):
     Between two stored values it is interpolated; outside them it is not known (NaN).
     """
 
+    said: ClassVar[str] = "{name}, U = expected loss of the {who}"
+    tabulated: ClassVar[bool] = True
     label: str
     u: tuple[float, ...] = field(repr=False)
     values: tuple[float, ...] = field(repr=False)
@@ -409,9 +412,6 @@ class Tabulated(Score):
             do = f"Give the function again, {role}=..."
             raise InputError(what, f"U from {np.nanmin(u):g} to {np.nanmax(u):g}", do)
 
-    def words(self, who: str) -> str:
-        return f"{self.name}, U = expected loss of the {who}"
-
     def _look_up(self, u: Array, values: Sequence[float]) -> Array:
         nodes, table = np.asarray(self.u), np.asarray(values)
         place = np.clip(np.searchsorted(nodes, u), 0, len(nodes) - 1)
@@ -439,12 +439,14 @@ class Column:
 
     column: str
     score: Score | None
+    relative: ClassVar[bool] = False
+    has_zero: ClassVar[bool] = True
 
     def __init__(self, column: str, score: ScoreLike | None = None) -> None:
         if not isinstance(column, str) or not column:
             raise InputError("A column is named by text", column, 'Write Column("linkage")')
         found = None if score is None else as_score(score)
-        if isinstance(found, Column) or (found is not None and found.relative):
+        if found is not None and (found.column is not None or found.relative):
             do = 'Use "reciprocal", "negative_log" or a function of your own'
             raise InputError("A column takes a function without U0", score, do)
         self.__dict__.update(column=column, score=found)
@@ -452,6 +454,10 @@ class Column:
     @property
     def name(self) -> str:
         return self.column if self.score is None else f"{self.score.name} of {self.column}"
+
+    @property
+    def as_stored(self) -> bool:
+        return self.score is None
 
     @property
     def lowest(self) -> float:

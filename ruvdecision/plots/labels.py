@@ -81,13 +81,10 @@ class Labeller:
                 break
         box_at = self._put(note, point, *place)
         self.boxes.append(box_at)
-        self.reserve(point, 11 * self.scale)
+        half = 11 * self.scale  # other texts keep off the point itself
+        self.boxes.append((point[0] - half, point[1] - half, point[0] + half, point[1] + half))
         centre = np.array([(box_at[0] + box_at[2]) / 2, (box_at[1] + box_at[3]) / 2])
         self.dots = np.concatenate([self.dots, np.linspace(point, centre, 40)])
-
-    def reserve(self, point: Array, half: float) -> None:
-        """Keep texts off a square around a point."""
-        self.boxes.append((point[0] - half, point[1] - half, point[0] + half, point[1] + half))
 
     def on_line(self, text: str, y: float) -> None:
         """Write a text just above or below a horizontal line, where nothing is."""

@@ -10,12 +10,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from numpy.typing import ArrayLike
 
 from ..checks import check_choice
 from ..errors import InputError, kind_of
+from ..maps.scores import Column, Score
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,6 +29,15 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 # The same idea on dark paper: every colour has a contrast of at least 4.5 with it.
 ON_DARK = ("#56B4E9", "#E69F00", "#2FBF92", "#E08BBD", "#F2793A", "#9DB2FF", "#FFFFFF", "#A6A6A6")
 MARKERS = ("o", "s", "D", "v", "P", "X", "h", "^")
+
+
+class Scored(Protocol):
+    """A map, or whatever has the same two scores."""
+
+    @property
+    def risk_score(self) -> Score | Column: ...
+    @property
+    def utility_score(self) -> Score | Column: ...
 
 
 @dataclass(frozen=True)
@@ -156,7 +166,7 @@ def use_files_only() -> None:
         matplotlib.use("Agg")
 
 
-def as_png(figure: Any, dpi: float) -> bytes:
+def as_png(figure: Figure, dpi: float) -> bytes:
     """A figure as a PNG image; the figure is closed, because pyplot keeps every one alive."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=dpi, bbox_inches="tight")
@@ -165,7 +175,7 @@ def as_png(figure: Any, dpi: float) -> bytes:
     return buffer.getvalue()
 
 
-def as_vectors(figure: Any, kind: str) -> bytes:
+def as_vectors(figure: Figure, kind: str) -> bytes:
     """A figure as an "svg" or "pdf" file, in which letters stay letters."""
     import matplotlib as mpl
 
@@ -193,7 +203,7 @@ def plain_ticks(ax: Axes) -> None:
             ax.locator_params(axis=name, nbins=4)
 
 
-def name_axes(ax: Axes, scored: Any) -> None:
+def name_axes(ax: Axes, scored: Scored) -> None:
     """Say what utility and risk are on the axes of a map, or of whatever has the same two scores."""
     ax.set_xlabel(plain(f"data utility ({scored.utility_score.words('scientist')})   better →"))
     ax.set_ylabel(plain(f"disclosure risk ({scored.risk_score.words('intruder')})   ← better"))

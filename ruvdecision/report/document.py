@@ -221,7 +221,7 @@ def _template(format: str, alone: bool = False) -> Template:
     from jinja2 import Environment, StrictUndefined
     from jinja2.filters import do_mark_safe
 
-    def put(text: Any) -> Any:
+    def put(text: object) -> object:
         # What a macro gives back is text of the format already; the rest is made into it here.
         return text if hasattr(text, "__html__") else clean(text) if format == "html" else do_mark_safe(_marked(text))
 

@@ -38,6 +38,17 @@ def by_column(name: str, value: PerColumn, high: float = np.inf) -> PerColumn:
     return check_number(name, value, low=0, high=high)
 
 
+def of_column(value: PerColumn, label: Hashable, default: float | None = None) -> float | None:
+    """The number of one column; the default if it has none."""
+    found = value.get(label) if isinstance(value, Mapping) else value
+    return default if found is None else float(found)
+
+
+def named_columns(*values: PerColumn) -> list[Hashable]:
+    """The columns that mappings name."""
+    return [label for value in values if isinstance(value, Mapping) for label in value]
+
+
 @dataclass(frozen=True, repr=False)
 class RecordLinkage(PairedMeasure):
     """Share of records whose nearest neighbour in the other file is their own record.
@@ -221,7 +232,8 @@ class RecordLinkage(PairedMeasure):
         ours, theirs = (right, left) if self.link == LINKS[0] else (left, right)
         mine, own = (pairs.released, pairs.original) if self.link == LINKS[0] else (pairs.original, pairs.released)
         if self.one_to_one:
-            return _assigned_shares(self.name, ours, theirs, mine, own)
+            row, linked, _ = _assignment(self.name, ours, theirs)
+            return exchanged_shares(row, linked, _kinds(ours), _kinds(theirs), mine, own)
         if theirs.shape[1] == 0:
             return np.full(len(mine), 1.0 / len(theirs))  # nothing tells records apart: everybody is a tie
         grown = grow(theirs) if tree is None else tree
@@ -239,13 +251,10 @@ class RecordLinkage(PairedMeasure):
             for label in table.columns:
                 column = table[label]
                 if label in state.numbers:
-                    sd = _of(self.error_sd, label)
-                    if sd:
+                    if sd := of_column(self.error_sd, label):
                         table[label] = column.to_numpy(dtype=np.float64) + sd * rng.standard_normal(len(column))
-                else:
-                    rate = _of(self.error_rate, label)
-                    if rate:
-                        table[label] = _misreported(column, rate, rng)
+                elif rate := of_column(self.error_rate, label):
+                    table[label] = _misreported(column, rate, rng)
             yield table
 
     def _check_errors(self, state: Space) -> None:
@@ -254,7 +263,7 @@ class RecordLinkage(PairedMeasure):
             ("error_sd", self.error_sd, state.numbers, "numeric"),
             ("error_rate", self.error_rate, state.categories, "a category"),
         ):
-            strange = [k for k in value if k not in wanted] if isinstance(value, Mapping) else []
+            strange = [k for k in named_columns(value) if k not in wanted]
             if strange:
                 near = suggest(str(strange[0]), [str(c) for c in wanted])
                 do = f"It must be {kind}" if strange[0] in columns else near
@@ -307,11 +316,6 @@ def check_assigned(who: str, n: int, m: int, what: str = "distances") -> None:
         )
 
 
-def _assigned_shares(who: str, asking: Array, asked: Array, mine: frames.Ints, own: frames.Ints) -> Array:
-    row, linked, _ = _assignment(who, asking, asked)
-    return exchanged_shares(row, linked, _kinds(asking), _kinds(asked), mine, own)
-
-
 def exchanged_shares(
     row: frames.Ints,
     linked: frames.Ints,
@@ -350,7 +354,3 @@ def _misreported(column: pd.Series, rate: float, rng: np.random.Generator) -> pd
     codes = np.where(column.isna(), -1, codes)
     values = pd.Series(pd.Categorical.from_codes(codes, categories=levels.values), index=column.index)
     return values.astype(column.dtype)
-
-
-def _of(value: PerColumn, label: Hashable) -> float:
-    return float(value.get(label, 0.0) if isinstance(value, Mapping) else value or 0.0)
