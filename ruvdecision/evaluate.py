@@ -234,16 +234,14 @@ def check_masks(masks: Sequence[Mask] | Mask) -> Batch:
     try:
         found = Batch.of(masks)
     except TypeError:
-        raise InputError(
-            "masks must be a list of masks", kind_of(masks), "Write [ruv.Suppress(), ruv.Noise(variance=2)]"
-        ) from None
+        do = "Write [ruv.Suppress(), ruv.Noise(variance=2)]"
+        raise InputError("masks must be a list of masks", kind_of(masks), do) from None
     if not found:
         raise InputError("masks must not be empty", [], "Give at least one candidate release")
     for i, mask in enumerate(found):
         check_mask(f"masks[{i}]", mask)
     twins = found.duplicate()
     if twins is not None:
-        raise InputError(
-            f"masks {twins[0]} and {twins[1]} are the same release", str(found[twins[0]]), "List each release once"
-        )
+        do = "List each release once"
+        raise InputError(f"masks {twins[0]} and {twins[1]} are the same release", str(found[twins[0]]), do)
     return found

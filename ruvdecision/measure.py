@@ -111,9 +111,8 @@ def measure(
     replicates = check_integer("replicates", replicates, low=1)
     check_flag("parts", parts, "Write parts=True")
     if masks is None and releases is None:
-        raise InputError(
-            "measure needs masks or releases", "neither", "Write measure(data, masks) or measure(data, releases={...})"
-        )
+        do = "Write measure(data, masks) or measure(data, releases={...})"
+        raise InputError("measure needs masks or releases", "neither", do)
     given = list(masks.values()) if isinstance(masks, Mapping) else masks
     candidates = () if given is None else check_masks(given)
     made = check_releases(releases)

@@ -215,12 +215,11 @@ class RecordRisk:
 
     def _place(self, release: str | int | Mask) -> int:
         """Position of a release, by position, label or mask."""
-        if isinstance(release, Mask):
-            release = str(release)
-        if isinstance(release, str):
-            if release not in self.releases:
-                raise InputError("There is no such release", release, suggest(release, self.releases))
-            return self.releases.index(release)
+        if isinstance(release, (Mask, str)):
+            label = str(release)
+            if label not in self.releases:
+                raise InputError("There is no such release", label, suggest(label, self.releases))
+            return self.releases.index(label)
         return check_index("release", release, len(self.masks))
 
     def __len__(self) -> int:

@@ -69,9 +69,8 @@ def read_data(
     with reading(file, kind, encoding):
         table = _READERS[kind](file, **how)
     if len(table) == 0 or table.shape[1] == 0:
-        raise InputError(
-            f"{file} has no records", f"{len(table)} rows and {table.shape[1]} columns", "Give one row per respondent"
-        )
+        do = "Give one row per respondent"
+        raise InputError(f"{file} has no records", f"{len(table)} rows and {table.shape[1]} columns", do)
     twice = [str(name) for name, count in Counter(table.columns).items() if count > 1]
     if twice:
         raise InputError(f"{file} has columns that share a name", ", ".join(twice), "Rename them")
@@ -105,9 +104,8 @@ class Pieces:
             file, kind = check_file(self.source)
             if kind not in ("CSV", "parquet"):
                 do = "Save it as parquet or CSV, or leave chunksize= out"
-                raise UnsupportedError(
-                    "Only CSV and parquet files are read in pieces", f"{file.name}, which is {kind}", do
-                )
+                what = "Only CSV and parquet files are read in pieces"
+                raise UnsupportedError(what, f"{file.name}, which is {kind}", do)
 
     def __iter__(self) -> Iterator[pd.DataFrame]:
         table = self.source
@@ -168,9 +166,8 @@ def reading(file: Path, kind: str, encoding: str | None = None) -> Iterator[None
     except pd.errors.EmptyDataError:
         raise InputError(f"{file} is empty", "no line with names", "Check how it was written") from None
     except pd.errors.ParserWarning:
-        raise InputError(
-            f"{file} has rows with more entries than there are names", "a long row", "Name every column once"
-        ) from None
+        do = "Name every column once"
+        raise InputError(f"{file} has rows with more entries than there are names", "a long row", do) from None
     except ImportError as error:
         package = NEEDED.get(kind, error.name)
         what = f"Reading {file.name} needs the package {package}, which is not installed"
@@ -180,9 +177,8 @@ def reading(file: Path, kind: str, encoding: str | None = None) -> Iterator[None
         # records, but for that of the CSV parser, which counts lines.
         where = re.search(r"Expected \d+ fields in line \d+, saw \d+|EOF inside string starting at row \d+", str(error))
         got = where[0] if where and isinstance(error, pd.errors.ParserError) else type(error).__name__
-        raise InputError(
-            f"{file} cannot be read as {kind}", got, "Check the file and its ending: it may be damaged or cut short"
-        ) from None
+        do = "Check the file and its ending: it may be damaged or cut short"
+        raise InputError(f"{file} cannot be read as {kind}", got, do) from None
 
 
 def file_digest(path: str | Path) -> str:

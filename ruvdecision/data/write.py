@@ -60,9 +60,8 @@ def write_files(
         place_files(places, overwrite=overwrite, folders=folders)
     except FileExistsError as error:
         # Another process was first.
-        raise InputError(
-            "A file exists already", str(error.filename2 or error.filename or next(iter(places))), do
-        ) from None
+        what = "A file exists already"
+        raise InputError(what, str(error.filename2 or error.filename or next(iter(places))), do) from None
     except OSError as error:
         names = ", ".join(map(str, places))
         do = "Check space and permissions, or name another place"

@@ -27,15 +27,7 @@ from .criteria import (
     directions,
 )
 from .dominance import snapped
-from .probability import (
-    Errors,
-    check_errors,
-    check_threshold,
-    expected_loss,
-    frontier_probability,
-    meets,
-    of_release,
-)
+from .probability import Errors, check_errors, check_threshold, expected_loss, frontier_probability, meets, of_release
 
 LITTLE = 0.05
 """A release that leaves less than this share of what could be gained is of next to no use."""

@@ -27,12 +27,11 @@ from ..maps.scores import Column, Score
 from ..maps.show import evenly
 from ..protocols import Array, Value
 from .criteria import PLAIN, Columns, Criterion, ExpectedLoss, MostUseful, best_positions, check_map, directions
-from .dominance import minimal, ranks, snapped
+from .dominance import Marks, minimal, ranks, snapped
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Marks = NDArray[np.bool_]
 CHUNK = 2_000_000
 """Numbers that are drawn at a time."""
 MANY = 4096

@@ -144,9 +144,8 @@ class Server:
                 made.start()
                 return made
         where = f"port {port}" if port else f"port {PORT} to {PORT + TRIES - 1}" if port is None else "a free port"
-        raise InputError(
-            f"The page cannot listen at {host!r}, {where}", type(last).__name__, "Try another --port or --host"
-        ) from None
+        do = "Try another --port or --host"
+        raise InputError(f"The page cannot listen at {host!r}, {where}", type(last).__name__, do) from None
 
 
 def _free_port(host: str, wanted: int) -> int:

@@ -64,9 +64,10 @@ class CustomLoss(BayesLoss):
         estimate, truth = np.asarray(estimate, dtype=np.float64), np.asarray(truth, dtype=np.float64)
         full = np.broadcast_shapes(estimate.shape, truth.shape)
         shape = full[:-1] if vector else full
-        values = self._whole(estimate, truth, full, shape)
+        wide_e, wide_t = np.broadcast_to(estimate, full), np.broadcast_to(truth, full)
+        values = self._whole(estimate, truth, wide_e, wide_t, shape)
         if values is None:
-            values = self._pointwise(estimate, truth, full, shape)
+            values = np.array([self._one(wide_e[i], wide_t[i]) for i in np.ndindex(shape)]).reshape(shape)
         if values.size and values.min() >= 0 and values.max() < np.inf:
             return values
         # Huge arguments stand for an infinite variance; there a loss may overflow.
@@ -118,7 +119,9 @@ class CustomLoss(BayesLoss):
             values = np.concatenate([risk(ends[0])[None], values, risk(ends[1])[None]])
         return least_near(risk, grid, values, tries=2, rounds=38)[0]
 
-    def _whole(self, estimate: Array, truth: Array, full: tuple[int, ...], shape: tuple[int, ...]) -> Array | None:
+    def _whole(
+        self, estimate: Array, truth: Array, wide_e: Array, wide_t: Array, shape: tuple[int, ...]
+    ) -> Array | None:
         """The function of whole arrays, or None if it does not work on them (as a look at three points shows)."""
         try:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -129,19 +132,11 @@ class CustomLoss(BayesLoss):
         if values.shape != shape:
             return None
         if values.size > 1:
-            wide_e, wide_t = np.broadcast_to(estimate, full), np.broadcast_to(truth, full)
             for flat in {0, values.size // 2, values.size - 1}:
                 index = np.unravel_index(flat, shape)
                 alone = self._one(wide_e[index], wide_t[index])
                 if not np.isclose(alone, values[index], rtol=1e-9, atol=1e-300, equal_nan=True):
                     return None
-        return values
-
-    def _pointwise(self, estimate: Array, truth: Array, full: tuple[int, ...], shape: tuple[int, ...]) -> Array:
-        wide_e, wide_t = np.broadcast_to(estimate, full), np.broadcast_to(truth, full)
-        values = np.empty(shape)
-        for index in np.ndindex(shape):
-            values[index] = self._one(wide_e[index], wide_t[index])
         return values
 
     def _one(self, estimate: Array, truth: Array) -> float:

@@ -81,17 +81,13 @@ def parameter_columns(masks: Sequence[Mask | None], taken: set[str]) -> dict[str
     columns: dict[str, Entries] = {}
     for name in dict.fromkeys(k for p in each for k in p):
         entries = [p.get(name) for p in each]
-        if all(v is None or _is_number(v) for v in entries):
+        if all(v is None or is_integer(v) or isinstance(v, (float, np.floating)) for v in entries):
             array: Entries = np.array([np.nan if v is None else float(v) for v in entries])
         else:
             array = as_text(["" if v is None else v for v in entries])
         # A mask of somebody's own may call a parameter "risk".
         columns[f"mask_{name}" if name in taken else str(name)] = frozen(array)
     return columns
-
-
-def _is_number(value: object) -> bool:
-    return is_integer(value) or isinstance(value, (float, np.floating))
 
 
 def used(columns: Mapping[str, Entries]) -> dict[str, Entries]:

@@ -31,9 +31,8 @@ def join(a: RUMap, b: RUMap, named: bool) -> RUMap:
             do = "Tell the maps apart with RUMap.concat([a, b], names=[...])"
             raise InputError(what, [a.attrs.get(who), b.attrs.get(who)], do)
         if (ours.value is None) != (theirs.value is None):
-            raise InputError(
-                f"One map has the {who}'s uncertainty and the other has not", None, "Join maps of the same kind"
-            )
+            do = "Join maps of the same kind"
+            raise InputError(f"One map has the {who}'s uncertainty and the other has not", None, do)
     twice = sorted(set(a.releases) & set(b.releases))
     if twice:
         do = "Leave them out of one map, or tell the maps apart with RUMap.concat([a, b], names=[...])"

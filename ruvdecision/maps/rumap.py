@@ -246,9 +246,8 @@ class RUMap:
             raise InputError("concat needs maps", [type(m).__name__ for m in parts], "Write RUMap.concat([a, b])")
         if names is not None:
             if isinstance(names, str) or len(names) != len(parts) or len(set(names)) != len(parts):
-                raise InputError(
-                    "concat needs one name per map, each its own", names, f"Give {len(parts)} different names"
-                )
+                do = f"Give {len(parts)} different names"
+                raise InputError("concat needs one name per map, each its own", names, do)
             differ = len({(str(m.attrs.get("intruder")), str(m.attrs.get("scientist"))) for m in parts}) > 1
             parts = [m.named(str(name), user=differ) for m, name in zip(parts, names, strict=True)]
         return functools.reduce(lambda a, b: join(a, b, named=names is not None), parts)
@@ -311,9 +310,8 @@ class RUMap:
         if found is None:
             users = self.user_names
             do = f'Evaluate the same masks for all of them, or look at one: rumap.select(user="{users[0]}")'
-            raise InputError(
-                "No release of the map is there for every user, so there is no worst case", ", ".join(users), do
-            )
+            what = "No release of the map is there for every user, so there is no worst case"
+            raise InputError(what, ", ".join(users), do)
         return found
 
     # -- the columns ---------------------------------------------------------------------------------
@@ -541,14 +539,12 @@ class RUMap:
             rows = np.array([self[str(label)].position for label in rows], dtype=int)
         if rows.dtype == bool:
             if rows.shape != (self.size,):
-                raise InputError(
-                    f"A boolean selection needs {self.size} entries", f"shape {rows.shape}", "Give one per release"
-                )
+                do = "Give one per release"
+                raise InputError(f"A boolean selection needs {self.size} entries", f"shape {rows.shape}", do)
             rows = np.flatnonzero(rows)
         if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
-            raise InputError(
-                "Releases are taken by positions, labels or a boolean array", rows.tolist(), "Give a list of positions"
-            )
+            do = "Give a list of positions"
+            raise InputError("Releases are taken by positions, labels or a boolean array", rows.tolist(), do)
         if rows.size and (rows.min() < -self.size or rows.max() >= self.size):
             for row in rows:
                 check_index("position", row, self.size)  # says which one

@@ -145,9 +145,8 @@ class Score:
 
     def _reference(self, before: ArrayLike | None) -> Array:
         if self.relative and before is None:
-            raise InputError(
-                f"The {self.name} compares with U0", "no U0", "Give before=, the uncertainty before any release"
-            )
+            do = "Give before=, the uncertainty before any release"
+            raise InputError(f"The {self.name} compares with U0", "no U0", do)
         return as_float_array("before", np.nan if before is None else before)
 
     def _needs_positive(self, u: Array, role: str) -> None:
@@ -511,16 +510,14 @@ def as_score(obj: ScoreLike, columns: Sequence[str] = ()) -> Score | Column:
         if obj in columns:
             return Column(obj)
         options = [*KNOWN, *columns]
-        raise InputError(
-            f"A score must be one of {', '.join(map(repr, options))}, or a function of U", obj, suggest(obj, options)
-        )
+        do = suggest(obj, options)
+        raise InputError(f"A score must be one of {', '.join(map(repr, options))}, or a function of U", obj, do)
     if isinstance(obj, type) and issubclass(obj, Score):
         return as_score(obj.name)
     if callable(obj):
         return Decreasing(obj)
-    raise InputError(
-        f"A score must be one of {', '.join(map(repr, KNOWN))}, or a function of U", obj, "Write lambda u: 1 / (1 + u)"
-    )
+    do = "Write lambda u: 1 / (1 + u)"
+    raise InputError(f"A score must be one of {', '.join(map(repr, KNOWN))}, or a function of U", obj, do)
 
 
 def as_function(obj: ScoreLike, what: str, do: str) -> Score:

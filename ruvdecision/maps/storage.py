@@ -73,9 +73,8 @@ def load(path: str | os.PathLike[str]) -> RUMap:
     except TypeError:
         raise InputError("A map file is named by its path", type(path).__name__, 'Write RUMap.load("map.nc")') from None
     if not target.is_file():
-        raise InputError(
-            "There is no such map file", str(target), "Check the path; maps are written by rumap.save(path)"
-        )
+        do = "Check the path; maps are written by rumap.save(path)"
+        raise InputError("There is no such map file", str(target), do)
     try:
         content = target.read_bytes()
     except OSError as error:
@@ -105,9 +104,8 @@ def from_bytes(content: bytes, name: str = "the file") -> RUMap:
     do = "Give a file that rumap.save(path) wrote"
     if not content.startswith(_HDF5):
         older = content.startswith(b"CDF")
-        raise InputError(
-            "The file is not a map", f"{name}, {'an older kind of netCDF' if older else 'no netCDF file'}", do
-        )
+        what = "The file is not a map"
+        raise InputError(what, f"{name}, {'an older kind of netCDF' if older else 'no netCDF file'}", do)
     seal = _SEAL.search(content, max(len(content) - _SEAL_LENGTH, 0))
     if seal is not None and hashlib.sha256(content[: seal.start()]).hexdigest().encode() != seal[1]:
         do = "Take a copy, or save the map again"

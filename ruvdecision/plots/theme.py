@@ -10,17 +10,19 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from numpy.typing import ArrayLike
 
 from ..checks import check_choice
 from ..errors import InputError, kind_of
-from ..maps.scores import Column, Score
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from ..analyses.limit import Limit
+    from ..maps.rumap import RUMap
 
 Style = dict[str, Any]
 """Arguments of matplotlib that say how something looks."""
@@ -29,15 +31,6 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 # The same idea on dark paper: every colour has a contrast of at least 4.5 with it.
 ON_DARK = ("#56B4E9", "#E69F00", "#2FBF92", "#E08BBD", "#F2793A", "#9DB2FF", "#FFFFFF", "#A6A6A6")
 MARKERS = ("o", "s", "D", "v", "P", "X", "h", "^")
-
-
-class Scored(Protocol):
-    """A map, or whatever has the same two scores."""
-
-    @property
-    def risk_score(self) -> Score | Column: ...
-    @property
-    def utility_score(self) -> Score | Column: ...
 
 
 @dataclass(frozen=True)
@@ -203,7 +196,7 @@ def plain_ticks(ax: Axes) -> None:
             ax.locator_params(axis=name, nbins=4)
 
 
-def name_axes(ax: Axes, scored: Scored) -> None:
+def name_axes(ax: Axes, scored: RUMap | Limit) -> None:
     """Say what utility and risk are on the axes of a map, or of whatever has the same two scores."""
     ax.set_xlabel(plain(f"data utility ({scored.utility_score.words('scientist')})   better →"))
     ax.set_ylabel(plain(f"disclosure risk ({scored.risk_score.words('intruder')})   ← better"))

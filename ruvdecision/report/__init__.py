@@ -206,9 +206,8 @@ def _shared_out(name: str, given: Any, maps: list[Any]) -> dict[Any, Any]:
         return {maps[0]: given}
     strange = [k for k in given if k not in maps]
     if strange:
-        raise InputError(
-            f"{name} names a map that is not in the report", strange, suggest(str(strange[0]), [str(m) for m in maps])
-        )
+        do = suggest(str(strange[0]), [str(m) for m in maps])
+        raise InputError(f"{name} names a map that is not in the report", strange, do)
     return dict(given)
 
 

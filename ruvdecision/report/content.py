@@ -126,7 +126,9 @@ def compose(
     first = _decisions(parts, max_risk) if panel else _decision(parts[0])
     signers = [TableRow((who, "", "", ""), "sign") for who in ("prepared by", "reviewed by", "approved by")]
     first += [Terms(_conditions(parts)), Table("Signed", ("", "name", "date", "signature"), signers, (False,) * 4)]
-    first.append(Paragraph(f"Fingerprint of the map{'s' * panel}: sha256 {_fingerprint(maps)}", "quiet"))
+    prints = [fingerprint(rumap) for rumap in maps.values()]
+    whole = hashlib.sha256(" ".join(prints).encode()).hexdigest() if panel else prints[0]
+    first.append(Paragraph(f"Fingerprint of the map{'s' * panel}: sha256 {whole}", "quiet"))
     topics: dict[str, tuple[str, Callable[[Chapter], Sequence[ReportBlock]]]] = {
         "The users" if any(m.uncertainties for m in maps.values()) else "Risk and utility": ("users", user_blocks),
         "The releases": ("releases", _releases),
@@ -304,11 +306,6 @@ def _worst_user(part: Chapter) -> str:
     i = part.choice.position
     name = min(members, key=lambda k: np.nan_to_num(part.rumap.columns[members[k]][i], nan=np.inf))
     return f"{name} knows most after the chosen release, of {len(members)} intruders."
-
-
-def _fingerprint(maps: Mapping[str, RUMap]) -> str:
-    found = [fingerprint(rumap) for rumap in maps.values()]
-    return found[0] if len(found) == 1 else hashlib.sha256(" ".join(found).encode()).hexdigest()
 
 
 def _sentence(parts: Sequence[str]) -> str:

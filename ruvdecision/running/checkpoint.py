@@ -213,9 +213,8 @@ def _refuse_others(directory: Path) -> None:
     own = os.geteuid() if hasattr(os, "geteuid") else None
     about = directory.stat()
     if own is not None and about.st_uid != own:
-        raise InputError(
-            f"The checkpoint {directory} belongs to another user", f"user {about.st_uid}", "Name a new one"
-        )
+        do = "Name a new one"
+        raise InputError(f"The checkpoint {directory} belongs to another user", f"user {about.st_uid}", do)
     if own is not None and about.st_mode & 0o022:
         if any(directory.iterdir()):
             got, do = "a directory that others can write to", f"Look at what is in it, then chmod 700 {directory}"

@@ -95,9 +95,6 @@ def _checked(key: object) -> bytes:
         raise InputError("A key must be text or bytes", type(key).__name__, "Give a secret of at least 16 characters")
     raw = key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key
     if len(raw) < SHORTEST:
-        raise InputError(
-            f"A key must have at least {SHORTEST} characters",
-            f"{len(raw)}",
-            "A short key can be guessed; give a longer one",
-        )
+        do = "A short key can be guessed; give a longer one"
+        raise InputError(f"A key must have at least {SHORTEST} characters", f"{len(raw)}", do)
     return raw

@@ -321,8 +321,5 @@ def pack(value: object) -> _Sealed:
         return _Sealed(cloudpickle.dumps(value))
     except Exception as error:  # pickling runs code of any kind and fails in any way
         kind = type(error).__name__  # its text may show what was being pickled
-    raise InputError(
-        "A part of the study cannot be sent to a worker",
-        kind,
-        "Leave executor= out, or use functions and classes that can be pickled (no open files, locks or generators)",
-    )
+    do = "Leave executor= out, or use functions and classes that can be pickled (no open files, locks or generators)"
+    raise InputError("A part of the study cannot be sent to a worker", kind, do)

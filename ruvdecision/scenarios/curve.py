@@ -167,7 +167,9 @@ class Curve:
         if self.scientist == "mean":
             prior = self.prior if informed and not isinstance(self.prior, str) else "flat"
             return bayes.posterior_variance_of_mean(self.n, v, grid, prior)
-        fourth = self._fourth(grid)
+        own = 3.0 if self.population is None else float(self.population.stats(moments="k")) + 3.0
+        noise = 3.0 if self.noise is None else float(self.noise.stats(moments="k")) + 3.0
+        fourth = own * v**2 + 6 * v * grid + noise * grid**2  # central moment of a released record
         return formulas.scientist_variance(self.n, fourth, v, grid)[1 if informed else 0]
 
     def utility(self, noise_variance: ArrayLike, *, informed: bool = False) -> Array:
@@ -248,13 +250,6 @@ class Curve:
             return bayes.percentile_unknown_variance(n, v, grid, float(self.p or 0.5))
         return bayes.uncertainty(n, v, grid, self.prior, self.knowledge, percentile=True)
 
-    def _fourth(self, grid: Array) -> Array:
-        """Fourth central moment of a released record."""
-        v = float(self.variance or 0.0)
-        own = 3.0 if self.population is None else float(self.population.stats(moments="k")) + 3.0
-        noise = 3.0 if self.noise is None else float(self.noise.stats(moments="k")) + 3.0
-        return np.asarray(own * v**2 + 6 * v * grid + noise * grid**2)
-
     # -- checks --------------------------------------------------------------------------------------------------
 
     def _check_population(self, put: Callable[[str, object], None]) -> None:
@@ -268,9 +263,8 @@ class Curve:
             moments = (("variance", self.variance, float(law.var())), ("mean", self.mean, float(law.mean())))
             for name, given, value in moments:
                 if given is not None and not np.isclose(given, value, rtol=1e-9, atol=1e-12):
-                    raise InputError(
-                        f"{name} contradicts population, which has {name} {value:g}", given, f"Leave {name} out"
-                    )
+                    do = f"Leave {name} out"
+                    raise InputError(f"{name} contradicts population, which has {name} {value:g}", given, do)
                 put(name, value)
             if is_normal(law) and self.noise is None:
                 put("population", None)

@@ -202,11 +202,16 @@ class Ranked(Rule):
             raise InputError("Ranked needs a target with a rank", self.target, do)
 
     def of(self, values: Array) -> Array:
-        n = values.shape[-2]
         missing = np.isnan(values)
-        if missing.any():
-            return self._of_present(values, missing)
-        return Released(values).ranked(self.rank(n))
+        if not missing.any():
+            return Released(values).ranked(self.rank(values.shape[-2]))
+        count = values.shape[-2] - missing.sum(axis=-2)
+        ranks = np.zeros(count.shape, dtype=np.int64)
+        for m in np.unique(count[count > 0]):
+            ranks[count == m] = self.rank(int(m)) - 1
+        # NaN is sorted to the end.
+        found = np.take_along_axis(np.sort(values, axis=-2), ranks[..., None, :], axis=-2)[..., 0, :]
+        return np.asarray(np.where(count > 0, found, np.nan))
 
     def rank(self, n: int) -> int:
         rank = self.target.rank(n)
@@ -215,15 +220,6 @@ class Ranked(Rule):
 
     def estimates(self, released: Released, vector: bool) -> Array:
         return released.ranked(self.rank(released.n))
-
-    def _of_present(self, values: Array, missing: NDArray[np.bool_]) -> Array:
-        count = values.shape[-2] - missing.sum(axis=-2)
-        ranks = np.zeros(count.shape, dtype=np.int64)
-        for m in np.unique(count[count > 0]):
-            ranks[count == m] = self.rank(int(m)) - 1
-        # NaN is sorted to the end.
-        found = np.take_along_axis(np.sort(values, axis=-2), ranks[..., None, :], axis=-2)[..., 0, :]
-        return np.asarray(np.where(count > 0, found, np.nan))
 
     def describe(self) -> str:
         return self.target.describe().replace("record", "released value").replace(" n)", " m) of the m released")

@@ -243,11 +243,7 @@ class MeasuredStudy(ArgumentStudy):
 
 
 def as_study(
-    study: Any,
-    users: Mapping[str, Role | None],
-    settings: Mapping[str, object] | None,
-    options: Any,
-    name: str | None,
+    study: Any, users: Mapping[str, Role | None], settings: Mapping[str, object] | None, options: Any, name: str | None
 ) -> FunctionStudy | UserStudy | MeasuredStudy:
     """What `sensitivity` was given, as something that turns changed settings into a map."""
     measured = "data" in options and not any(users.values())

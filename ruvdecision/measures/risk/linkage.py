@@ -182,14 +182,19 @@ class RecordLinkage(PairedMeasure):
         found = []
         for known in self._knowledge(state):
             gapped = state.gapped(known, released) if self.missing == "pairwise" else None
-            files = state.coordinates(known, released)[:2] if gapped is None else gapped
-            ours, theirs = files[::-1] if self.link == LINKS[0] else files
-            around = ours.among(theirs) if isinstance(ours, IncompletePoints) else Surroundings.of(ours, theirs)
-            size = len(released if self.link != LINKS[0] else state.original)
-            found.append(_somebodys(around, size, around.other if self.link == LINKS[0] else around.own))
+            asks = self.follows == "released"
+            if gapped is None:
+                left, right, _ = state.coordinates(known, released)
+                around = Surroundings.of(right, left) if asks else Surroundings.of(left, right)
+            else:
+                around = gapped[1].among(gapped[0]) if asks else gapped[0].among(gapped[1])
+            size, equals = (len(state.original), around.other) if asks else (len(released), around.own)
+            found.append(_somebodys(around, size, equals))
         rates, own = np.mean([f.risk for f in found], axis=1), float(np.mean([f.error for f in found]))
         error = np.hypot(own, np.std(rates, ddof=1) / np.sqrt(len(rates))) if len(rates) > 1 else own
-        parts = {"linked": 0.0} | {k: float(np.mean([f.parts[k] for f in found])) for k in found[0].parts}
+        parts = {"linked": 0.0}
+        for name in dict.fromkeys(k for f in found for k in f.parts):  # a draw may have copies alone
+            parts[name] = float(np.mean([f.parts[name] for f in found if name in f.parts]))
         return Measured(float(rates.mean()), float(error), parts, records=np.mean([f.risk for f in found], axis=0))
 
     def links(self, original: frames.Data, released: frames.Data) -> pd.DataFrame:
