@@ -221,6 +221,21 @@ def as_tuple(value: Any) -> tuple[Any, ...]:
     return (value,) if is_single(value) else tuple(value)
 
 
+def name_of(function: object) -> str:
+    """The name of a function, or of the class of a callable object; a lambda has none.
+
+    >>> name_of(sorted), name_of(lambda: 1)
+    ('sorted', '')
+    """
+    name = str(getattr(function, "__name__", type(function).__name__))
+    return "" if name == "<lambda>" else name
+
+
+def plain_value(value: Any) -> Any:
+    """A number or text of numpy as Python's own; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def is_flag(value: object) -> bool:
     """Whether a value is True or False."""
     return isinstance(value, (bool, np.bool_))

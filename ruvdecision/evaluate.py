@@ -6,30 +6,27 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict
 
-from .checks import Seed, check_integer, suggest
+from .checks import Data, Seed, check_integer, suggest
 from .engines.base import Problem, plan_for
 from .engines.solving import check_user, solve
 from .errors import InputError, kind_of
 from .maps.rumap import Provenance, RUMap
 from .maps.scores import ScoreLike
 from .masks.base import Batch, Mask, check_mask
-from .protocols import Engine, Measure, Posterior
+from .protocols import Belief, Engine, Measure, Posterior
 from .running.fingerprint import fingerprint_attr
 from .running.progress import Bar
 from .running.run import root_seed, seed_attrs
-from .users.panel import Panel, error_scale
-from .users.user import Snooper, User
-
-Role = User | Snooper | Panel
-"""Who stands in the intruder's or the scientist's place."""
+from .users.panel import Role
+from .users.user import Snooper, User, size_of
 
 
 class Setting(TypedDict, total=False):
     """Arguments of `evaluate` that other analyses pass on: how masks are evaluated, besides the two users."""
 
-    data: Any
+    data: Data | None
     engine: Engine | str
     replicates: int | None
     seed: Seed
@@ -52,7 +49,7 @@ def evaluate(
     *,
     intruder: Role,
     scientist: Role,
-    data: Any = None,
+    data: Data | None = None,
     engine: Engine | str = "auto",
     replicates: int | None = None,
     seed: Seed = None,
@@ -147,30 +144,26 @@ def evaluate(
         if stopped:
             notes = (f"Stopped before the end: {len(done)} of {len(candidates)} releases were finished.",)
             candidates = Batch(candidates[i] for i in done)
-        if empirical is not None:
-            places: dict[str, Any] = {
-                "executor": executor,
-                "checkpoint": None if checkpoint is None else Path(checkpoint) / "measures",
-            }
-            if empirical.apply(
-                candidates,
-                replicates or 1,
-                root,
-                on_progress=lambda part: bar.update(share + (1 - share) * part),
-                **places,
-            ):
-                stopped = True
-                notes += ("Stopped before the end: some measures are missing.",)
+        if empirical is not None and empirical.apply(
+            candidates,
+            replicates or 1,
+            root,
+            executor,
+            on_progress=lambda part: bar.update(share + (1 - share) * part),
+            checkpoint=None if checkpoint is None else Path(checkpoint) / "measures",
+        ):
+            stopped = True
+            notes += ("Stopped before the end: some measures are missing.",)
     first, second = solved
     if data is None and any(s.planned for s in solved):
         notes += (
             "Planned before any data: the records were drawn from the belief, and the uncertainties averaged over such "
             "files.",
         )
-    engines: Any = list(first.engine)
+    engines = list(first.engine)
     if engines != list(second.engine):
         engines = [a if a == b else f"{a} / {b}" for a, b in zip(first.engine, second.engine, strict=True)]
-    columns: dict[str, Any] = {**first.columns, **second.columns}
+    columns = {**first.columns, **second.columns}
     if empirical is not None:
         columns |= empirical.columns()
         risk, utility = empirical.axis("risk", risk), empirical.axis("utility", utility)
@@ -193,30 +186,28 @@ def evaluate(
             **_file_facts(roles[0].leaves[0][1].belief),
             **_unit(data),
             **{role.name: role.describe() for role in roles},
-            **{f"{role.name}_error_scale": list(s) for role in roles if (s := error_scale(role.user)) is not None},
+            **{f"{role.name}_error_scale": list(s) for role in roles if (s := role.user.error_scale) is not None},
             **({"partial": "yes"} if stopped else {}),
             **({} if empirical is None else empirical.describe()),
         },
     )
 
 
-def _file_facts(belief: Any) -> dict[str, Any]:
+def _file_facts(belief: Belief | None) -> dict[str, object]:
     """Number of records and names of columns, for a mask in words."""
-    names = getattr(belief, "columns", None)
-    # A belief of any number of records knows of none before there are data.
-    records = None if getattr(belief, "size", 0) is None else getattr(belief, "records", None)
-    found = {"file_records": records} if isinstance(records, int) else {}
+    names, records = getattr(belief, "columns", None), None if belief is None else size_of(belief)
+    found: dict[str, object] = {} if records is None else {"file_records": records}
     return found | ({"file_columns": [str(name) for name in names]} if names else {})
 
 
-def _unit(data: Any) -> dict[str, str]:
+def _unit(data: object) -> dict[str, str]:
     """The unit of the data, where all columns carry the same one in ``data.attrs["units"]``."""
     units = getattr(data, "attrs", {}).get("units", {})
     found = {str(units.get(c, "")) for c in getattr(data, "columns", ())} if isinstance(units, dict) else {str(units)}
     return {"unit": found.pop()} if len(found) == 1 and found != {""} else {}
 
 
-def posterior(user: User, mask: Mask, release: Any = None, *, engine: Engine | str = "auto") -> Posterior:
+def posterior(user: User, mask: Mask, release: object = None, *, engine: Engine | str = "auto") -> Posterior:
     """Posterior of a user's target after one release.
 
     Parameters
@@ -243,16 +234,14 @@ def check_masks(masks: Sequence[Mask] | Mask) -> Batch:
     try:
         found = Batch.of(masks)
     except TypeError:
-        raise InputError(
-            "masks must be a list of masks", kind_of(masks), "Write [ruv.Suppress(), ruv.Noise(variance=2)]"
-        ) from None
+        do = "Write [ruv.Suppress(), ruv.Noise(variance=2)]"
+        raise InputError("masks must be a list of masks", kind_of(masks), do) from None
     if not found:
         raise InputError("masks must not be empty", [], "Give at least one candidate release")
     for i, mask in enumerate(found):
         check_mask(f"masks[{i}]", mask)
     twins = found.duplicate()
     if twins is not None:
-        raise InputError(
-            f"masks {twins[0]} and {twins[1]} are the same release", str(found[twins[0]]), "List each release once"
-        )
+        do = "List each release once"
+        raise InputError(f"masks {twins[0]} and {twins[1]} are the same release", str(found[twins[0]]), do)
     return found

@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Any
 
 import numpy as np
 
-from .checks import Seed, check_flag, check_integer, suggest
+from .checks import Data, Seed, check_flag, check_integer, suggest
 from .errors import InputError
 from .evaluate import check_masks
 from .maps.columns import Labels, number_duplicates
@@ -21,6 +20,7 @@ from .maps.rumap import Provenance, RUMap
 from .maps.scores import Column
 from .masks.base import Mask
 from .measures.battery import BATTERIES, panel
+from .measures.chunks import ChunkedComparison
 from .measures.comparison import Comparison, check_measures, check_releases, read
 from .protocols import Measure
 from .running.progress import Bar
@@ -31,10 +31,10 @@ ABSENT = {"risk": "no measure of risk", "utility": "no measure of utility"}
 
 
 def measure(
-    data: Any,
+    data: Data | str | os.PathLike[str],
     masks: Mapping[str, Mask] | Sequence[Mask] | Mask | None = None,
     *,
-    releases: Mapping[str, Any] | None = None,
+    releases: Mapping[str, object] | None = None,
     measures: Sequence[Measure] | str | None = None,
     replicates: int = 1,
     seed: Seed = None,
@@ -111,9 +111,8 @@ def measure(
     replicates = check_integer("replicates", replicates, low=1)
     check_flag("parts", parts, "Write parts=True")
     if masks is None and releases is None:
-        raise InputError(
-            "measure needs masks or releases", "neither", "Write measure(data, masks) or measure(data, releases={...})"
-        )
+        do = "Write measure(data, masks) or measure(data, releases={...})"
+        raise InputError("measure needs masks or releases", "neither", do)
     given = list(masks.values()) if isinstance(masks, Mapping) else masks
     candidates = () if given is None else check_masks(given)
     made = check_releases(releases)
@@ -137,7 +136,7 @@ def measure(
         _check_axes(risk, utility, [name for m in chosen for name in (m.name, f"{m.name}_error")])
     root = root_seed(seed, checkpoint if candidates else None)
     count = len(labels) + len(made)
-    comparison: Any
+    comparison: Comparison | ChunkedComparison
     with Bar(f"Measuring {count:,} releases", progress) as bar:
         if chunksize is None:
             comparison = Comparison(chosen, data, key)
@@ -145,8 +144,6 @@ def measure(
                 candidates, replicates, root, executor, bar.update, releases=made, checkpoint=checkpoint
             )
         else:
-            from .measures.chunks import ChunkedComparison
-
             comparison = ChunkedComparison(chosen, data, key, chunksize)
             interrupted = comparison.apply(candidates, made, executor, bar.update, checkpoint=checkpoint)
     techniques = [*(m.technique for m in candidates), *made]

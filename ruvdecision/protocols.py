@@ -12,10 +12,15 @@ joint quantity such as the entropy).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from .checks import Data, Index
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -30,7 +35,7 @@ class Value(NamedTuple):
     error: Array
 
     @classmethod
-    def exact(cls, value: Any) -> Value:
+    def exact(cls, value: ArrayLike) -> Value:
         """Wrap an exact value."""
         array = np.asarray(value, dtype=np.float64)
         return cls(array, np.zeros_like(array))
@@ -80,7 +85,7 @@ class Posterior(Protocol):
     def recentred(self) -> Posterior:
         """The same law moved near the origin where that keeps digits; losses free of location look at it."""
 
-    def select(self, index: Any) -> Posterior:
+    def select(self, index: Index) -> Posterior:
         """The posteriors at ``index`` of the batch, as numpy indexes ``batch``."""
 
     def mean(self) -> Array: ...
@@ -173,10 +178,10 @@ class Target(Protocol):
 
     def describe(self) -> str: ...
 
-    def of(self, records: Array, parameters: Mapping[str, Array] | None = None) -> Any:
+    def of(self, records: Array, parameters: Mapping[str, Array] | None = None) -> object:
         """The value in a file ``(n,)`` or ``(n, k)``, a number or a vector."""
 
-    def linear(self, k: int, number: bool = False, widths: Mapping[str, int] | None = None) -> Any:
+    def linear(self, k: int, number: bool = False, widths: Mapping[str, int] | None = None) -> object:
         """Weights on records, their average, a new record and parameters, if the target is affine in them.
 
         Else None.
@@ -198,7 +203,7 @@ class Belief(Protocol):
     def parameters(self) -> tuple[str, ...]:
         """Names of the parameters that a target may ask for."""
 
-    def draw(self, rng: np.random.Generator) -> Any:
+    def draw(self, rng: np.random.Generator) -> Data:
         """Draw a data set from the belief, as the masks take it."""
 
 
@@ -213,7 +218,7 @@ class Solution(NamedTuple):
     """Which engine gave each entry; one word if it gave all of them."""
     diagnostics: Mapping[str, Any] = {}
     """Further columns, one entry per mask each (R-hat, effective sample size, ...)."""
-    draws: Mapping[int, Any] = {}
+    draws: Mapping[int, Mapping[str, xr.Dataset]] = {}
     """Draws that were asked to be kept, by the mask's position."""
     averaged: bool = False
     """Whether some entry is an average over drawn releases, so that another seed may give another."""
@@ -248,4 +253,4 @@ class Measure(Protocol):
     @property
     def role(self) -> str: ...
 
-    def __call__(self, original: Any, released: Any) -> Any: ...
+    def __call__(self, original: Any, released: Any) -> float: ...

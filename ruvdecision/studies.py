@@ -26,7 +26,7 @@ import re
 import sys
 import types
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 from .checks import check_number, did_you_mean
 from .errors import InputError, RuvError, printable
+from .maps.joining import named_maps
 from .maps.show import cut
 from .running.progress import Stopped
 
@@ -72,13 +73,13 @@ class Outcome:
     """
 
     study: Study
-    result: Any
+    result: object
     maps: Mapping[str, RUMap]
 
     @property
     def panel(self) -> bool:
         """True if the study gave back several named maps."""
-        return not hasattr(self.result, "to_dataframe")
+        return self.maps.get("map") is not self.result
 
     def notes(self) -> list[str]:
         """The lines that the study has to say about its result; they are computed once."""
@@ -105,7 +106,7 @@ class Outcome:
             if not hasattr(figure, "savefig"):
                 what, do = "figure() must give back a matplotlib Figure", "End it with return ax.figure"
                 raise InputError(what, type(figure).__name__, do)
-            return figure  # type: ignore[no-any-return]
+            return figure
 
     def picture(self, max_risk: float | None = None) -> bytes | None:
         """The study's own picture as a PNG image, or None."""
@@ -122,10 +123,10 @@ class Outcome:
 class Study(Listing):
     """A loaded study file. `load_study` makes one."""
 
-    function: Callable[..., Any]
+    function: Callable[..., object]
     max_risk: float | None = None
-    notes_function: Callable[[Any], Any] | None = None
-    figure_function: Callable[..., Any] | None = None
+    notes_function: Callable[..., str | Iterable[object] | None] | None = None
+    figure_function: Callable[..., Figure] | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -137,7 +138,7 @@ class Study(Listing):
     def _takes(self) -> Mapping[str, inspect.Parameter]:
         return inspect.signature(self.function).parameters
 
-    def check(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+    def check(self, settings: Mapping[str, object]) -> dict[str, object]:
         """Return ``settings`` if ``study`` takes them; the error lists the names and their defaults."""
         known = self.settings
         open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in self._takes.values())
@@ -153,7 +154,7 @@ class Study(Listing):
         return dict(settings)
 
     def run(
-        self, *, executor: Executor | None = None, checkpoint: str | Path | None = None, **settings: Any
+        self, *, executor: Executor | None = None, checkpoint: str | Path | None = None, **settings: object
     ) -> Outcome:
         """Run the study and name its maps. An exception inside it becomes a `RuvError` of one line."""
         settings = self.check(settings)
@@ -197,16 +198,17 @@ def load_study(path: str | Path) -> Study:
     study = Study(path, "", lambda: None)
     with _inside(study, "the file"):
         exec(code, module.__dict__)
-    function = getattr(module, "study", None)
+    found = vars(module)
+    function = found.get("study")
     if not callable(function):
         do = "Write def study(**settings): ... that gives back an RUMap"
         raise InputError(f"{path} is not a study", "no function named study", do)
     hooks = {}
     for name in ("notes", "figure"):
-        hooks[name] = getattr(module, name, None)
+        hooks[name] = found.get(name)
         if hooks[name] is not None and not callable(hooks[name]):
             raise InputError(f"{name} of {path} must be a function", hooks[name], f"Write def {name}(result): ...")
-    max_risk = getattr(module, "MAX_RISK", None)
+    max_risk = found.get("MAX_RISK")
     if max_risk is not None:
         max_risk = check_number(f"MAX_RISK of {path}", max_risk, infinite=True)
     try:
@@ -241,7 +243,7 @@ def find_studies(directory: str | Path = "models") -> list[Listing]:
     return found
 
 
-def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
+def parse_settings(pairs: Sequence[str]) -> dict[str, object]:
     """Read ``name=value`` pairs as they come from a command line.
 
     Values are Python literals; ``true``, ``false``, ``none`` and ``inf`` are understood; anything else is text.
@@ -249,7 +251,7 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
     >>> parse_settings(["records=20", "grid=[1, 2]", "prior_variance=inf", "label=my file"])
     {'records': 20, 'grid': [1, 2], 'prior_variance': inf, 'label': 'my file'}
     """
-    settings: dict[str, Any] = {}
+    settings: dict[str, object] = {}
     for pair in pairs:
         name, sign, text = pair.partition("=")
         name, text = name.strip(), text.strip()
@@ -261,7 +263,7 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
     return settings
 
 
-def _parse_value(text: str) -> Any:
+def _parse_value(text: str) -> object:
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     try:
@@ -274,21 +276,20 @@ def _parse_value(text: str) -> Any:
         return text
 
 
-def _check_kind(name: str, value: Any, default: Any) -> None:
+def _check_kind(name: str, value: object, default: object) -> None:
     """Refuse text for a number and the other way round, before a long study starts."""
-    if default is None or default is inspect.Parameter.empty:
-        return
+    text, flag = isinstance(value, str), isinstance(value, bool)
     if isinstance(default, bool):
-        if not isinstance(value, bool):
+        if not flag:
             raise InputError(f"{name} must be true or false", value, f"Write --set {name}={str(not default).lower()}")
     elif isinstance(default, (int, float)):
-        if isinstance(value, (str, bool)) or value is None:
+        if text or flag or value is None:
             raise InputError(f"{name} must be a number", value, f"Its default is {default!r}")
-    elif isinstance(default, str) and not isinstance(value, str):
+    elif isinstance(default, str) and not text:
         raise InputError(f"{name} must be text", value, f"Its default is {default!r}")
 
 
-def _offer(name: str, known: Mapping[str, Any]) -> str:
+def _offer(name: str, known: Mapping[str, object]) -> str:
     if not known:
         return "It takes none"
     given = {n: " ".join(repr(d).split()) for n, d in known.items() if d is not inspect.Parameter.empty}
@@ -336,26 +337,20 @@ def _top_names(tree: ast.Module) -> set[str]:
     return names
 
 
-def _first_line(text: Any) -> str:
+def _first_line(text: object) -> str:
     # A study may have set its __doc__ to anything.
     lines = (text if isinstance(text, str) else "").strip().splitlines()
     return lines[0].strip() if lines else "(no description)"
 
 
-def _name_maps(study: Study, result: Any) -> dict[str, RUMap]:
+def _name_maps(study: Study, result: object) -> dict[str, RUMap]:
     from .maps.rumap import RUMap
 
-    if isinstance(result, RUMap):
-        return {"map": result}
-    if isinstance(result, Mapping):
-        maps = {str(name): item for name, item in result.items()}
-    elif isinstance(result, (list, tuple)):
-        maps = {f"map{position}": item for position, item in enumerate(result, start=1)}
-    else:
-        maps = {"": result}
-    wrong = [item for item in maps.values() if not isinstance(item, RUMap)]
-    if wrong or not maps:
-        got = type(wrong[0]).__name__ if wrong else f"an empty {type(result).__name__}"
+    given = named_maps(result)
+    maps = {name: item for name, item in given.items() if isinstance(item, RUMap)}
+    if len(maps) < len(given) or not maps:
+        wrong = [type(item).__name__ for name, item in given.items() if name not in maps]
+        got = wrong[0] if wrong else f"an empty {type(result).__name__}"
         what = f"study() of {study.path} must give back an RUMap, or a list or dict of them"
         raise InputError(what, got, "End it with return ruv.evaluate(...)")
     # Some file systems do not tell A from a.

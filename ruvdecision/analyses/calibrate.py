@@ -17,7 +17,7 @@ from ..beliefs.finite import FiniteBelief
 from ..beliefs.normal import NormalBelief
 from ..beliefs.pymc import PyMCBelief
 from ..beliefs.table.belief import TableBelief
-from ..checks import Seed, check_choice, check_index, check_integer, check_number
+from ..checks import Data, Seed, check_choice, check_index, check_integer, check_number
 from ..engines.base import Problem, plan_for
 from ..engines.names import columns_of
 from ..engines.pymc.model import compiled_model
@@ -343,15 +343,15 @@ def _rank(truth: Array, values: Array, rng: np.random.Generator) -> Ints:
 class _Made(NamedTuple):
     """A data set from the belief."""
 
-    table: Any
+    table: Data
     """As the mask takes it."""
     records: Array
     """As losses see them: ``(n,)``, ``(n, k)``, or the table of counts."""
-    parameters: Mapping[str, Any]
-    new: Any = None
+    parameters: Mapping[str, Array]
+    new: Array | None = None
 
 
-def _make(belief: Any, target: Any, rng: np.random.Generator) -> _Made:
+def _make(belief: Any, target: BaseTarget, rng: np.random.Generator) -> _Made:
     if isinstance(belief, TableBelief):
         counts = belief.draw(rng)
         return _Made(counts, np.asarray(counts, dtype=np.float64), {})
@@ -385,7 +385,7 @@ def _make(belief: Any, target: Any, rng: np.random.Generator) -> _Made:
     return _Made(pd.DataFrame(records, columns=names), np.asarray(records, dtype=np.float64), parameters)
 
 
-def _truth(target: BaseTarget, made: _Made) -> Any:
+def _truth(target: BaseTarget, made: _Made) -> Array:
     """The target in a data set that was drawn, a number or a vector."""
     known = {name: np.asarray(value, dtype=np.float64)[None] for name, value in made.parameters.items()}
     new = None if made.new is None else np.asarray(made.new, dtype=np.float64)[None]

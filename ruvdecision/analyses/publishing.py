@@ -5,19 +5,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 import pandas as pd
 
 from ..checks import as_seed_sequence
 from ..engines.solving import check_user
-from ..evaluate import Role, Setting, evaluate
+from ..evaluate import Setting, evaluate
 from ..maps.rumap import RUMap
 from ..maps.show import short
 from ..masks.base import Mask
 from ..protocols import Array
 from ..users.mask_prior import MaskPriorLike, as_mask_prior
+from ..users.panel import Role
 from ..users.user import Snooper, User
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class PublishingPrice:
 
         The two maps share their random numbers; the errors of a difference are added, which is never too small.
         """
-        columns: dict[str, Any] = {"release": self.releases, "technique": list(self.published.techniques)}
+        columns: dict[str, object] = {"release": self.releases, "technique": list(self.published.techniques)}
         columns |= {name: values for name, values in self.published.parameters.items() if name not in columns}
         for word, gap in (("risk", "risk_price"), ("utility", "utility_gain")):
             both = [m.column(word) for m in (self.published, self.unpublished)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -25,12 +25,12 @@ from ..engines.base import Problem, part_of
 from ..engines.every_record import Each, every_record, file_size, rows_of
 from ..engines.solving import check_user
 from ..errors import InputError
-from ..evaluate import Role, check_masks
+from ..evaluate import check_masks
 from ..maps.scores import Score, ScoreLike, as_function
 from ..masks.base import Mask
 from ..protocols import Array, Engine, Value
 from ..running.progress import Bar
-from ..users.panel import Panel
+from ..users.panel import Panel, Role
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +43,7 @@ def record_risk(
     intruder: Role,
     *,
     data: Data | None = None,
-    groups: Any = None,
+    groups: ArrayLike | None = None,
     rows: Sequence[int] | None = None,
     engine: Engine | str = "auto",
     replicates: int | None = None,
@@ -215,12 +215,11 @@ class RecordRisk:
 
     def _place(self, release: str | int | Mask) -> int:
         """Position of a release, by position, label or mask."""
-        if isinstance(release, Mask):
-            release = str(release)
-        if isinstance(release, str):
-            if release not in self.releases:
-                raise InputError("There is no such release", release, suggest(release, self.releases))
-            return self.releases.index(release)
+        if isinstance(release, (Mask, str)):
+            label = str(release)
+            if label not in self.releases:
+                raise InputError("There is no such release", label, suggest(label, self.releases))
+            return self.releases.index(label)
         return check_index("release", release, len(self.masks))
 
     def __len__(self) -> int:
@@ -262,7 +261,7 @@ def _rows(rows: Sequence[int], size: int) -> NDArray[np.int64]:
     return found
 
 
-def _groups(groups: Any, size: int) -> NDArray[np.generic]:
+def _groups(groups: ArrayLike, size: int) -> NDArray[np.generic]:
     do = "Give a label for every record of the file"
     labels = check_list("groups", groups, do)
     if len(labels) != size or not all(map(is_label, labels)):

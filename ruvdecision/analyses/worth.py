@@ -110,7 +110,7 @@ def worth(
     words = what or f"{mask} rather than {poorer}"
     count = replicates or (20 if isinstance(user, Snooper) else 10) * BLOCKS
     first = plan.again(min(count, max(2, -(-count // BLOCKS))), root).run()[0]
-    name = first.engine if isinstance(first.engine, str) else first.engine[0]
+    name = first.words(len(pair))[0]
     if not np.any(first.error) and not first.averaged:
         u = first.uncertainty
         return Worth(float(u[1] - u[0]), 0.0, float(u[1]), float(u[0]), float(first.before), words, name)

@@ -176,6 +176,10 @@ def check_out(options: argparse.Namespace) -> Path | None:
         return None
     if not nameable(options.out):
         raise InputError("--out must name a directory", repr(options.out), "Write --out out/, for example")
+    if options.format == "pdf":
+        from ..report.document import pdf_writer
+
+        pdf_writer()
     # A study may change the working directory, but not where its files go.
     out = Path(os.path.abspath(options.out))
     names = ("map.nc", "map.csv", "map.png", f"report.{options.format}")
@@ -211,12 +215,12 @@ def _check_places(out: Path, places: Sequence[Path], options: argparse.Namespace
 
 
 def _picture(rumap: RUMap, max_risk: float | None, ending: str, rule: dict[str, Any]) -> bytes:
-    from ..plots.theme import as_png, as_vectors
+    from ..plots.theme import as_png, as_vectors, figure_of
 
     with warnings.catch_warnings():
         # A letter that the font lacks is drawn as a box; the table and the report have it.
         warnings.filterwarnings("ignore", message=r"(?s)Glyph .* missing from")
-        figure = readable(rumap).plot(max_risk=max_risk, rule=rule).figure
+        figure = figure_of(readable(rumap).plot(max_risk=max_risk, rule=rule))
         return as_png(figure, 150) if ending.lower() == ".png" else as_vectors(figure, ending[1:].lower())
 
 

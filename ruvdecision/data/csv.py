@@ -87,7 +87,7 @@ class _Column:
     grouped: bool = False
     """Whether some text has separators of thousands."""
 
-    def add(self, column: pd.Series[Any]) -> None:
+    def add(self, column: pd.Series) -> None:
         known = column.dropna()
         if len(known) == 0:
             self.kinds.add("f")

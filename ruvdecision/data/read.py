@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -38,7 +37,7 @@ _PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 
 
 def read_data(
-    path: Any, *, sep: str | None = None, decimal: str | None = None, encoding: str | None = None
+    path: str | os.PathLike[str], *, sep: str | None = None, decimal: str | None = None, encoding: str | None = None
 ) -> pd.DataFrame:
     r"""Read a data file into a DataFrame; its name's ending says which kind it is.
 
@@ -70,9 +69,8 @@ def read_data(
     with reading(file, kind, encoding):
         table = _READERS[kind](file, **how)
     if len(table) == 0 or table.shape[1] == 0:
-        raise InputError(
-            f"{file} has no records", f"{len(table)} rows and {table.shape[1]} columns", "Give one row per respondent"
-        )
+        do = "Give one row per respondent"
+        raise InputError(f"{file} has no records", f"{len(table)} rows and {table.shape[1]} columns", do)
     twice = [str(name) for name, count in Counter(table.columns).items() if count > 1]
     if twice:
         raise InputError(f"{file} has columns that share a name", ", ".join(twice), "Rename them")
@@ -106,9 +104,8 @@ class Pieces:
             file, kind = check_file(self.source)
             if kind not in ("CSV", "parquet"):
                 do = "Save it as parquet or CSV, or leave chunksize= out"
-                raise UnsupportedError(
-                    "Only CSV and parquet files are read in pieces", f"{file.name}, which is {kind}", do
-                )
+                what = "Only CSV and parquet files are read in pieces"
+                raise UnsupportedError(what, f"{file.name}, which is {kind}", do)
 
     def __iter__(self) -> Iterator[pd.DataFrame]:
         table = self.source
@@ -134,7 +131,7 @@ class Pieces:
                 yield pyarrow.Table.from_batches([batch]).to_pandas()
 
 
-def check_file(path: Any) -> tuple[Path, str]:
+def check_file(path: str | os.PathLike[str]) -> tuple[Path, str]:
     """Return the path and its kind if the file is there and has a known ending; its content is not looked at."""
     file = _existing(path)
     return file, _kind(file)
@@ -169,9 +166,8 @@ def reading(file: Path, kind: str, encoding: str | None = None) -> Iterator[None
     except pd.errors.EmptyDataError:
         raise InputError(f"{file} is empty", "no line with names", "Check how it was written") from None
     except pd.errors.ParserWarning:
-        raise InputError(
-            f"{file} has rows with more entries than there are names", "a long row", "Name every column once"
-        ) from None
+        do = "Name every column once"
+        raise InputError(f"{file} has rows with more entries than there are names", "a long row", do) from None
     except ImportError as error:
         package = NEEDED.get(kind, error.name)
         what = f"Reading {file.name} needs the package {package}, which is not installed"
@@ -181,9 +177,8 @@ def reading(file: Path, kind: str, encoding: str | None = None) -> Iterator[None
         # records, but for that of the CSV parser, which counts lines.
         where = re.search(r"Expected \d+ fields in line \d+, saw \d+|EOF inside string starting at row \d+", str(error))
         got = where[0] if where and isinstance(error, pd.errors.ParserError) else type(error).__name__
-        raise InputError(
-            f"{file} cannot be read as {kind}", got, "Check the file and its ending: it may be damaged or cut short"
-        ) from None
+        do = "Check the file and its ending: it may be damaged or cut short"
+        raise InputError(f"{file} cannot be read as {kind}", got, do) from None
 
 
 def file_digest(path: str | Path) -> str:
@@ -192,7 +187,7 @@ def file_digest(path: str | Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def _existing(path: Any) -> Path:
+def _existing(path: str | os.PathLike[str]) -> Path:
     try:
         file = Path(path)
     except TypeError:

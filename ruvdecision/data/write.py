@@ -16,7 +16,6 @@ import stat
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from ..errors import InputError, RuvError
 
@@ -26,7 +25,11 @@ FREE = "Give overwrite=True to write over it, or another name"
 
 
 def write_files(
-    contents: Mapping[Any, bytes], *, overwrite: bool = False, folders: bool = False, do: str = FREE
+    contents: Mapping[Path, bytes] | Mapping[str | os.PathLike[str], bytes],
+    *,
+    overwrite: bool = False,
+    folders: bool = False,
+    do: str = FREE,
 ) -> list[Path]:
     """Write files together: all of them, or none if one fails.
 
@@ -57,9 +60,8 @@ def write_files(
         place_files(places, overwrite=overwrite, folders=folders)
     except FileExistsError as error:
         # Another process was first.
-        raise InputError(
-            "A file exists already", str(error.filename2 or error.filename or next(iter(places))), do
-        ) from None
+        what = "A file exists already"
+        raise InputError(what, str(error.filename2 or error.filename or next(iter(places))), do) from None
     except OSError as error:
         names = ", ".join(map(str, places))
         do = "Check space and permissions, or name another place"
@@ -67,7 +69,9 @@ def write_files(
     return list(places)
 
 
-def check_places(places: Iterable[Any], *, overwrite: bool = False, folders: bool = False, do: str = FREE) -> None:
+def check_places(
+    places: Iterable[str | os.PathLike[str]], *, overwrite: bool = False, folders: bool = False, do: str = FREE
+) -> None:
     """Refuse, before any work is done, places that are taken or cannot be written to."""
     taken = []
     for place in map(as_place, places):
@@ -92,7 +96,7 @@ def check_places(places: Iterable[Any], *, overwrite: bool = False, folders: boo
         raise InputError(what, ", ".join(map(str, taken)), do)
 
 
-def as_place(path: Any) -> Path:
+def as_place(path: str | os.PathLike[str]) -> Path:
     """A path that a file can have."""
     try:
         place = Path(path)
@@ -103,7 +107,7 @@ def as_place(path: Any) -> Path:
     return place
 
 
-def nameable(path: Any) -> bool:
+def nameable(path: str | os.PathLike[str]) -> bool:
     """Whether a file or directory can have this path at all."""
     text = str(path)
     try:

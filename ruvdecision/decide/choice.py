@@ -13,7 +13,6 @@ from ..channels.words import in_words
 from ..checks import check_flag, check_number
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
-from ..maps.scores import Column
 from ..maps.show import ReleaseRow, amount, short, why_unreliable
 from ..protocols import Array
 from .criteria import (
@@ -28,15 +27,7 @@ from .criteria import (
     directions,
 )
 from .dominance import snapped
-from .probability import (
-    Errors,
-    check_errors,
-    check_threshold,
-    expected_loss,
-    frontier_probability,
-    meets,
-    of_release,
-)
+from .probability import Errors, check_errors, check_threshold, expected_loss, frontier_probability, meets, of_release
 
 LITTLE = 0.05
 """A release that leaves less than this share of what could be gained is of next to no use."""
@@ -299,8 +290,8 @@ def _typical(rumap: RUMap, i: int) -> Iterator[str]:
             hits = amount((1 - u.value[i]) * records)
             yield f"The {who} finds the right row for {hits} of {records:,} records (1 of {records:,} by guessing)."
     score = rumap.risk_score
-    if isinstance(score, Column) and score.score is None and records:
-        verb = LINKED.get(score.column)
+    if score.as_stored and records:
+        verb = LINKED.get(score.name)
         if verb and np.isfinite(rumap.risk[i]):
             yield f"{amount(float(np.round(rumap.risk[i] * records)))} of {records:,} records {verb}."
     for axis in (rumap.axis("risk"), rumap.axis("utility")):
@@ -317,9 +308,9 @@ def _share(ratio: float) -> str:
 def _worthless(rumap: RUMap, i: int) -> str:
     """Why a release is of next to no use; empty if it is of use, or if nothing is known."""
     score, utility = rumap.utility_score, rumap.utility
-    if isinstance(score, Column):
+    if score.column is not None:
         known = utility[np.isfinite(utility)]
-        if score.score is None and known.size and known.min() >= 0 and known.max() <= 1 and utility[i] < LITTLE:
+        if score.as_stored and known.size and known.min() >= 0 and known.max() <= 1 and utility[i] < LITTLE:
             return f"almost nothing of its use is left: {score.name} is {short(utility[i], 2)} on a scale from 0 to 1"
         return ""
     before, after = rumap.before[1][i], rumap.scientist_uncertainty[i]

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from ..checks import check_flag, check_number
@@ -16,16 +15,14 @@ from ..errors import InputError
 from ..maps.joining import join
 from ..maps.rumap import RUMap
 from ..maps.show import ReleaseRow
-from ..protocols import Array
+from ..protocols import Array, Ints
 from .criteria import Columns, check_map, directions
-from .dominance import ranks, undominated
+from .dominance import Marks, ranks, undominated
 from .probability import Errors, frontier_probability
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Ints = NDArray[np.int64]
-Marks = NDArray[np.bool_]
 Releases = str | int | ReleaseRow
 """How a release is named: label, position, or a row or choice of the map."""
 BLOCK = 4_000_000
@@ -33,11 +30,7 @@ BLOCK = 4_000_000
 
 
 def frontier(
-    rumap: RUMap,
-    tolerance: float = 1e-12,
-    *,
-    columns: Columns | None = None,
-    probability: bool | Errors = False,
+    rumap: RUMap, tolerance: float = 1e-12, *, columns: Columns | None = None, probability: bool | Errors = False
 ) -> RUMap:
     """Return the releases that no other one dominates, in order of increasing risk.
 
@@ -72,8 +65,10 @@ def frontier(
     >>> frontier(rumap, columns={"risk": "lower", "utility": "higher", "KL": "lower"}).releases
     ('a', 'c', 'b')
     """
-    if not isinstance(probability, Errors):
-        check_flag("probability", probability, "Say whether the map should carry the column frontier_probability")
+    do = "Say whether the map should carry the column frontier_probability"
+    how = probability if isinstance(probability, Errors) else None
+    if how is None and check_flag("probability", probability, do):
+        how = Errors()
     better = directions(rumap, columns)
     if rumap.user_names:
         parts = [rumap.select(user=u) for u in rumap.user_names]
@@ -86,8 +81,7 @@ def frontier(
             raise InputError("No release has both a risk and a utility", got, do)
         do = "Leave out the columns that hold NaN"
         raise InputError("No release has a value in every column", ", ".join(better), do)
-    if probability is not False:
-        how = probability if isinstance(probability, Errors) else Errors()
+    if how is not None:
         chance = frontier_probability(rumap, better, how, tolerance)
         rumap = rumap.with_column("frontier_probability", chance)
     return rumap.take(keep[np.lexsort((rumap.utility[keep], rumap.risk[keep]))])

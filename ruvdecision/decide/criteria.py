@@ -6,7 +6,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,14 @@ from numpy.typing import NDArray
 from ..checks import as_float_array, check_choice, check_list, check_number, suggest
 from ..errors import InputError
 from ..maps.rumap import RUMap
+from ..maps.show import better
 from ..protocols import Array
 from .dominance import BETTER
 
 Columns = str | Iterable[str] | Mapping[str, str]
 """Columns to compare: names, or names with their better ends, ``{"IO": "higher"}``."""
+Rule = Mapping[str, Any]
+"""Further arguments of `choose`, by name."""
 Tier = tuple[Array, float]
 """Values, greater is better, and how far below the best one still ties with it."""
 PLAIN = {"risk": "lower", "utility": "higher"}
@@ -32,13 +35,6 @@ def check_map(rumap: object) -> RUMap:
     return rumap
 
 
-def known_ends(rumap: RUMap) -> dict[str, str]:
-    """Better ends of the columns that the map knows."""
-    stored = rumap.attrs.get("better", {})
-    parts = stored if isinstance(stored, list) else [stored]  # joined maps keep both
-    return PLAIN | {name: end for part in parts for name, end in part.items()}
-
-
 def directions(
     rumap: RUMap, columns: Columns | None = None, word: str = "columns", ends: Mapping[str, str] | None = None
 ) -> dict[str, str]:
@@ -46,7 +42,7 @@ def directions(
     check_map(rumap)
     if columns is None:
         return dict(PLAIN)
-    known = known_ends(rumap) | dict(ends or {})
+    known = PLAIN | better(rumap) | dict(ends or {})
     do = 'Write ["risk", "utility"], for example'
     names = [columns] if isinstance(columns, str) else check_list(word, columns, do)
     if not names:
@@ -243,7 +239,7 @@ class ExpectedLoss(Criterion):
             for name in names:
                 check_column(rumap, name, "loss")
             # The frontier needs better ends; the loss itself does not, so columns without one are left out.
-            known = known_ends(rumap) | dict(ends)
+            known = PLAIN | better(rumap) | dict(ends)
             by_name = all(p.kind is not inspect.Parameter.POSITIONAL_ONLY for p in needed)
             return replace(self, arguments=names, needs={n: known[n] for n in names if n in known}, by_name=by_name)
         if len(names) == 2 and not any(p.kind is inspect.Parameter.KEYWORD_ONLY for p in needed):

@@ -8,7 +8,6 @@ ranks first, so that time grows with points times the size of the front.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,7 +21,7 @@ BLOCK = 256
 """Points that are compared with all others at a time."""
 
 Marks = NDArray[np.bool_]
-Ranks = NDArray[np.integer[Any]]
+Ranks = NDArray[np.integer]
 
 
 def not_dominated(risk: ArrayLike, utility: ArrayLike, tolerance: float = 1e-12) -> Marks:

@@ -21,17 +21,17 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from ..checks import Seed, as_generator, as_seed_sequence, check_choice, check_integer, check_number, is_integer
 from ..errors import InputError
+from ..maps.columns import parts_of
 from ..maps.rumap import RUMap
-from ..maps.scores import Column, Score, Tabulated
+from ..maps.scores import Column, Score
 from ..maps.show import evenly
 from ..protocols import Array, Value
 from .criteria import PLAIN, Columns, Criterion, ExpectedLoss, MostUseful, best_positions, check_map, directions
-from .dominance import minimal, ranks, snapped
+from .dominance import Marks, minimal, ranks, snapped
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Marks = NDArray[np.bool_]
 CHUNK = 2_000_000
 """Numbers that are drawn at a time."""
 MANY = 4096
@@ -117,8 +117,7 @@ def check_threshold(rumap: RUMap, max_risk: float, tolerance: float = 1e-9) -> t
 
 def degrees_of(rumap: RUMap) -> float:
     """Degrees of freedom of the map's errors: replicates less one, infinite where the map does not say."""
-    said = rumap.attrs.get("replicates")
-    counts = [r for r in (said if isinstance(said, list) else [said]) if is_integer(r) and r > 1]
+    counts = [r for r in parts_of(rumap.attrs.get("replicates")) if is_integer(r) and r > 1]
     return float(min(counts) - 1) if counts else np.inf
 
 
@@ -329,7 +328,7 @@ class _CostColumn(NamedTuple):
             elif score is not None and score.relative and np.unique(axis.before).size > 1:
                 below = None  # one U0 per release: only the shown scale is common to all
             # The inverse of a tabulated score is known between the stored values only.
-            if below is not None and isinstance(score, Score) and not isinstance(score, Tabulated):
+            if below is not None and score is not None and not score.tabulated:
                 inverse = partial(score.inverse, before=axis.before if score.relative else None)
                 value, sign = below, -sign
         return cls(sign * value.value, value.error, sign, inverse)

@@ -7,10 +7,9 @@ random numbers for every mask, so that only the settings move the picture.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -23,34 +22,37 @@ from ..checks import as_generator
 from ..engines.base import Problem, plan_for
 from ..errors import RuvError
 from ..maps.show import number
+from ..masks.base import Mask
 from ..masks.rows import Suppress
 from ..numerics.orderstatistics import normal_moments
 from ..numerics.semidefinite import symmetric_root
-from ..protocols import Array
+from ..protocols import Array, Belief as BeliefBefore, Posterior
 from ..scenarios import RankPosterior
 from ..targets import BaseTarget, Files
 from ..users.user import Snooper, User
-from .topic import BeliefView, LawView
+from .topic import BeliefView, Believed, LawView
 
 #: Components of a vector target that are drawn.
 MOST_COMPONENTS = 4
 FLAT = "The prior is flat, so there is nothing to draw for the time before the release."
+Example: TypeAlias = "tuple[Array | None, pd.DataFrame | Array]"
+"""The population mean of an example file, where there is one, and its records."""
 
 
-def beliefs_of(intruder: Any, scientist: Any) -> Callable[[Any, int, bool], list[BeliefView]] | None:
+def beliefs_of(intruder: object, scientist: object) -> Believed | None:
     """A function that gives what both users believe for a mask and an example number; None without two users."""
-    users = {"intruder": intruder, "scientist": scientist}
-    if not all(isinstance(user, (User, Snooper)) for user in users.values()):
+    if not isinstance(intruder, (User, Snooper)) or not isinstance(scientist, (User, Snooper)):
         return None
+    users, belief = {"intruder": intruder, "scientist": scientist}, scientist.belief
 
-    def believed(mask: Any, example: int, slow: bool) -> list[BeliefView]:
-        made = draw_example(scientist.belief, example)
+    def believed(mask: Mask, example: int, slow: bool) -> list[BeliefView]:
+        made = draw_example(belief, example)
         return [belief_of(who, user, mask, made, example, slow) for who, user in users.items()]
 
     return believed
 
 
-def draw_example(belief: Any, example: int) -> tuple[Any, Any]:
+def draw_example(belief: BeliefBefore, example: int) -> Example:
     """The population mean of an example file, where the belief has one, and its records.
 
     >>> mu, records = draw_example(NormalBelief(records=4, variance=1, prior="flat"), 1)
@@ -69,7 +71,9 @@ def draw_example(belief: Any, example: int) -> tuple[Any, Any]:
     return mu, records[:, 0] if belief.variance is not None else records
 
 
-def belief_of(who: str, user: Any, mask: Any, made: tuple[Any, Any], example: int, slow: bool = False) -> BeliefView:
+def belief_of(
+    who: str, user: User | Snooper, mask: Mask, made: Example, example: int, slow: bool = False
+) -> BeliefView:
     """What one user believes after a release of the example; where there is nothing to draw it says why."""
     title = user.target.describe()
     if isinstance(user, Snooper):
@@ -102,7 +106,9 @@ def belief_of(who: str, user: Any, mask: Any, made: tuple[Any, Any], example: in
     return BeliefView(who, title, _laws(user.target, prior, posterior, estimate, truth), words)
 
 
-def _laws(target: Any, prior: Any, posterior: Any, estimate: Any, truth: Any) -> tuple[LawView, ...]:
+def _laws(
+    target: BaseTarget, prior: Posterior | None, posterior: Posterior, estimate: Array, truth: Array | None
+) -> tuple[LawView, ...]:
     """The laws of a target: one for a number, one per component for a vector."""
     if posterior.event == ():
         one = float(estimate[0]) if np.size(estimate) == 1 else None
@@ -123,9 +129,9 @@ def _laws(target: Any, prior: Any, posterior: Any, estimate: Any, truth: Any) ->
     )
 
 
-def true_value(target: BaseTarget, mu: Any, records: Any) -> Any:
+def true_value(target: BaseTarget, mu: Array | None, records: pd.DataFrame | Array) -> Array | None:
     """The target's value in the example, where it can be read off it; None otherwise."""
-    values = np.asarray(records) if not hasattr(records, "to_numpy") else records.to_numpy()
+    values = np.asarray(records)
     if values.dtype.kind not in "biuf":
         return None
     known = {} if mu is None else {"mu": np.asarray(mu, dtype=np.float64)[None]}
@@ -146,6 +152,8 @@ class RankPrior:
     records: int
     rank: int
     variance: float
+    event: ClassVar[tuple[int, ...]] = ()
+    support: ClassVar[None] = None
 
     def cdf(self, at: ArrayLike) -> Array:
         """Probability that the record is at most ``at``: that many of n uniform numbers are."""
@@ -185,5 +193,5 @@ class TabulatedRankPosterior(RankPosterior):
         return np.where(at < low, 0.0, np.where(at > high, 1.0, inside(np.clip(at, low, high))))
 
 
-def _list(values: Any) -> str:
+def _list(values: Array) -> str:
     return ", ".join(number(float(v), 4) for v in np.ravel(values)[:MOST_COMPONENTS])

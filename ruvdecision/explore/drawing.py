@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import cycle
-from typing import Any
 
 import numpy as np
 from bokeh.models import BasicTicker, ColumnDataSource, FixedTicker, HoverTool, Range1d, Span, TapTool
@@ -17,16 +16,16 @@ from bokeh.plotting import figure
 from numpy.typing import ArrayLike
 
 from ..decide import not_dominated
+from ..decide.choice import Choice
 from ..maps.joining import worst_case
 from ..maps.rumap import RUMap
-from ..maps.scores import Column
 from ..maps.show import clean, entry, number
 from ..plots.axes import Window, decades, window
 from ..plots.map import all_curves, region_of, typically
 from ..plots.theme import STYLES
 from ..posteriors import Drawn
 from ..protocols import Array
-from .topic import BeliefView, LawView
+from .topic import BeliefView, Drawable, LawView
 
 SHAPES = ("circle", "square", "diamond", "inverted_triangle", "plus", "x", "hex", "triangle")
 SIGNS = ("●", "■", "◆", "▼", "✚", "✖", "⬢", "▲")
@@ -45,7 +44,7 @@ TIP = "<div style='max-width:270px'><strong>@label</strong><br>risk @risk, utili
 class Drawing:
     """A Bokeh figure in the colours of a theme."""
 
-    def __init__(self, dark: bool, height: int, **options: Any) -> None:
+    def __init__(self, dark: bool, height: int, **options: object) -> None:
         self.look = STYLES["dark" if dark else "light"]
         self.figure = figure(height=height, sizing_mode="stretch_width", toolbar_location=None, **options)
         paper = {"background_fill_color": self.look.paper, "border_fill_color": self.look.paper, "min_border": 8}
@@ -65,7 +64,7 @@ class Drawing:
         """Matplotlib's "0.25" as a colour of a page."""
         return f"#{3 * f'{round(255 * float(colour)):02x}'}" if colour[0].isdigit() else colour
 
-    def source(self, *names: str) -> Any:
+    def source(self, *names: str) -> ColumnDataSource:
         """A source of data without any yet."""
         return ColumnDataSource({name: [] for name in names})
 
@@ -120,7 +119,7 @@ class MapDrawing(Drawing):
         self.legend: list[tuple[str, str, str]] = []
         self.remarks: list[str] = []
 
-    def _selected(self, name: str, old: Any, new: list[int]) -> None:
+    def _selected(self, name: str, old: object, new: list[int]) -> None:
         if new:
             self._tapped(int(self.dots.data["row"][new[0]]))
 
@@ -142,32 +141,33 @@ class MapDrawing(Drawing):
 
     def _axes(self, rumap: RUMap, region: tuple[Array, Array]) -> None:
         shown = ~(np.isnan(rumap.risk) | np.isnan(rumap.utility))
-        sides = (("x", rumap.utility, region[0], rumap.utility_score), ("y", rumap.risk, region[1], rumap.risk_score))
-        for name, values, core, score in sides:
+        f = self.figure
+        across = ("x", rumap.utility, region[0], rumap.utility_score, f.x_range, f.xaxis[0])
+        upwards = ("y", rumap.risk, region[1], rumap.risk_score, f.y_range, f.yaxis[0])
+        for name, values, core, score, span, axis in (across, upwards):
             w = self.windows[name] = window(name, values[shown], core, score=score)
             low, high = (math.log10(w.low), math.log10(w.high)) if w.log else (w.low, w.high)
-            getattr(self.figure, f"{name}_range").update(start=low, end=high)
-            axis = getattr(self.figure, f"{name}axis")[0]
+            span.update(start=low, end=high)
             ticks = decades(w.low, w.high) if w.log else []
             axis.ticker = FixedTicker(ticks=[math.log10(t) for t in ticks]) if ticks else BasicTicker()
             axis.major_label_overrides = {math.log10(t): number(t, 4) for t in ticks}
             role = "utility" if name == "x" else "risk"
-            words = score.name if isinstance(score, Column) else f"{role}, {score.name} of U"
-            axis.axis_label = f"{role}: {words}" if isinstance(score, Column) else words.replace("_", " ")
-        self.figure.xaxis[0].axis_label += "   better →"
-        self.figure.yaxis[0].axis_label += "   ← better"
+            words = f"{role}, {score.name} of U".replace("_", " ")
+            axis.axis_label = words if score.column is None else f"{role}: {score.name}"
+        f.xaxis[0].axis_label += "   better →"
+        f.yaxis[0].axis_label += "   ← better"
 
     # -- drawing ----------------------------------------------------------------------------------------
 
-    def show(self, rumap: RUMap, max_risk: float, choice: Any) -> None:
+    def show(self, rumap: RUMap, max_risk: float, choice: Choice | None) -> None:
         """Draw a map anew."""
         case = worst_case(rumap)
         self._axes(rumap, region_of(case, choice, max_risk))
         x, y = self.place("x", rumap.utility), self.place("y", rumap.risk)
         shown = ~(np.isnan(rumap.utility) | np.isnan(rumap.risk))
         why = explained(rumap)
-        parts: dict[str, list[Any]] = {name: [] for name in self.dots.data}
-        lines: dict[str, list[Any]] = {name: [] for name in self.lines.data}
+        parts: dict[str, list[object]] = {name: [] for name in self.dots.data}
+        lines: dict[str, list[object]] = {name: [] for name in self.lines.data}
         self.legend = []
         looks = zip(cycle(self.look.colours), cycle(SHAPES), cycle(SIGNS), cycle(DASHES), strict=False)
         for curve, (colour, shape, sign, dash) in zip(all_curves(rumap, shown), looks, strict=False):
@@ -220,7 +220,7 @@ class MapDrawing(Drawing):
         if rumap.user_names:
             self.worst.data = self._at(x, y)
 
-    def choose(self, max_risk: float, choice: Any, move: bool = True) -> None:
+    def choose(self, max_risk: float, choice: Choice | None, move: bool = True) -> None:
         """Move the threshold and the star."""
         at = float(self.place("y", max_risk))
         if move and np.isfinite(at) and at != self.grip.location:
@@ -301,26 +301,20 @@ class BeliefDrawing(Drawing):
         low, high = _limits(laws)
         shapes = [(_outline(law.posterior, law, low, high), _outline(law.prior, law, low, high)) for law in laws]
         top = max([float(np.max(after[1])) for after, _ in shapes if after is not None] or [1.0]) * 1.08 or 1.0
-        sheets: dict[str, dict[str, list[Any]]] = {
-            name: {column: [] for column in getattr(self, name).data} for name in ("after", "before", "ticks", "truth")
-        }
-
-        def add(sheet: str, x: Any, y: Any, colour: str) -> None:
-            for column, value in zip(sheets[sheet].values(), (x, y, colour), strict=True):
-                column.append(value)
+        sheets: dict[str, list[tuple[object, object, str]]] = {"after": [], "before": [], "ticks": [], "truth": []}
 
         for k, (law, (after, before)) in enumerate(zip(laws, shapes, strict=True)):
             colour = self.look.colours[(self.first + k) % 8]
             if after is not None:
-                add("after", [after[0][0], *after[0], after[0][-1]], [0.0, *after[1], 0.0], colour)
+                sheets["after"].append(([after[0][0], *after[0], after[0][-1]], [0.0, *after[1], 0.0], colour))
             if before is not None:
-                add("before", before[0].tolist(), before[1].tolist(), colour)
+                sheets["before"].append((before[0].tolist(), before[1].tolist(), colour))
             if law.estimate is not None and math.isfinite(law.estimate):
-                add("ticks", law.estimate, 0.9 * top, colour)
+                sheets["ticks"].append((law.estimate, 0.9 * top, colour))
             if law.truth is not None:
-                add("truth", law.truth, 0.04 * top, colour)
-        for name, data in sheets.items():
-            getattr(self, name).data = data
+                sheets["truth"].append((law.truth, 0.04 * top, colour))
+        for source, drawn in zip((self.after, self.before, self.ticks, self.truth), sheets.values(), strict=True):
+            source.data = {name: [mark[i] for mark in drawn] for i, name in enumerate(source.data)}
         self.figure.x_range.update(start=low, end=high)
         self.figure.y_range.update(start=0, end=top)
         names = f" ({', '.join(law.name for law in laws)})" if len(laws) > 1 else ""
@@ -348,7 +342,7 @@ def _limits(laws: Sequence[LawView]) -> tuple[float, float]:
     return low - 0.03 * (high - low), high + 0.03 * (high - low)
 
 
-def _span(law: Any, of: LawView) -> tuple[float, float] | None:
+def _span(law: Drawable | None, of: LawView) -> tuple[float, float] | None:
     if law is None:
         return None
     mean, var = (float(np.ravel(v)[of.component or 0]) for v in (law.mean(), law.var()))
@@ -357,17 +351,17 @@ def _span(law: Any, of: LawView) -> tuple[float, float] | None:
     return mean - REACH * math.sqrt(var), mean + REACH * math.sqrt(var)
 
 
-def _outline(law: Any, of: LawView, low: float, high: float) -> tuple[Array, Array] | None:
+def _outline(law: Drawable | None, of: LawView, low: float, high: float) -> tuple[Array, Array] | None:
     """Places and heights of a law; None for one without a density here (a flat prior, a known value)."""
     span = _span(law, of)
-    if span is None or span[1] - span[0] <= 1e-9 * (high - low):
+    if law is None or span is None or span[1] - span[0] <= 1e-9 * (high - low):
         return None
     drawn = isinstance(law, Drawn)
     edges = np.linspace(low, high, 37 if drawn else 161)
     if span[1] - span[0] < 0.3 * (high - low) and not drawn:
         # A sharp law needs points where it is.
         edges = np.union1d(edges, np.linspace(max(span[0], low), min(span[1], high), 160))
-    support = getattr(law, "support", None)
+    support = law.support
     if support is not None and len(support) <= 60 and not drawn:
         at = np.unique(np.asarray(support if of.component is None else support[:, of.component], dtype=float))
         half = 0.3 * float(np.min(np.diff(at))) if at.size > 1 else 0.01 * (high - low)
@@ -381,7 +375,7 @@ def _outline(law: Any, of: LawView, low: float, high: float) -> tuple[Array, Arr
     return (edges[1:] + edges[:-1]) / 2, height
 
 
-def _cdf(law: Any, of: LawView, at: Array) -> Array:
+def _cdf(law: Drawable, of: LawView, at: Array) -> Array:
     if of.component is None:
         return np.asarray(law.cdf(np.asarray(at, dtype=float)))
     return np.asarray(law.cdf(np.repeat(np.asarray(at, dtype=float)[:, None], law.event[0], axis=1)))[:, of.component]

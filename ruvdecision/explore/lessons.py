@@ -17,6 +17,7 @@ from ..errors import InputError
 from ..losses import Quadratic
 from ..maps.rumap import RUMap
 from ..maps.show import number
+from ..masks.base import Mask
 from ..masks.cells import SuppressCells
 from ..masks.rows import Shuffle
 from ..posteriors import Gaussian
@@ -24,7 +25,7 @@ from ..scenarios import Curve
 from ..scenarios.bayes import belief as belief_behind, snooper
 from ..targets import Parameter
 from ..users.user import User
-from .beliefs import FLAT, RankPrior, TabulatedRankPosterior, belief_of, beliefs_of, draw_example
+from .beliefs import FLAT, Example, RankPrior, TabulatedRankPosterior, belief_of, beliefs_of, draw_example
 from .microdata import example_topic
 from .topic import (
     BeliefView,
@@ -46,9 +47,9 @@ START = "import numpy as np\nimport ruvdecision as ruv\n\n"
 
 
 @lru_cache(maxsize=24)
-def run(code: str) -> dict[str, Any]:
+def run(code: str) -> Values:
     """What a lesson's program leaves behind: ``rumap`` and whatever it names on the way."""
-    scope: dict[str, Any] = {}
+    scope: dict[str, object] = {}
     exec(compile(code, "<lesson>", "exec"), scope)
     return scope
 
@@ -180,7 +181,7 @@ METHODS = {"paper": "the paper's formulas", "exact": "the exact error of the sam
 SHARES = (np.arange(0, 301) / 100).tolist()
 
 
-def arguments(values: Values, knowledge: str) -> dict[str, Any]:
+def arguments(values: Values, knowledge: str) -> Values:
     """The arguments of `additive_noise`; those that the target does not take are left out."""
     given = {**{k: values[k] for k in ("n", "variance", "target", "method")}, "knowledge": knowledge}
     if values["target"] == "percentile":
@@ -225,7 +226,7 @@ def _snooper_formulas(values: Values, noise: float) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _snoopers_beliefs(values: Values, mask: Any, example: int) -> list[BeliefView]:
+def _snoopers_beliefs(values: Values, mask: Mask, example: int) -> list[BeliefView]:
     """Both posteriors after one release of an example file; of several snoopers the first one's."""
     n, variance, prior, knowledge = values["n"], values["variance"], values["prior"], values["knowledge"][0]
     # The example has mean 0, whatever the prior: a flat one cannot be drawn from.
@@ -241,7 +242,7 @@ def _snoopers_beliefs(values: Values, mask: Any, example: int) -> list[BeliefVie
     return [_ranked(values, mask, made, example, order), second]
 
 
-def _percentile(values: Values, mask: Any, made: Any, example: int) -> BeliefView:
+def _percentile(values: Values, mask: Mask, made: Example, example: int) -> BeliefView:
     """The population percentile is the mean, moved: the population's variance is known."""
     shift = float(special.ndtri(values["p"]) * np.sqrt(values["variance"]))
     user = User(belief_behind(values["n"], values["variance"], values["prior"]), Parameter("mu"), Quadratic())
@@ -260,7 +261,7 @@ def _percentile(values: Values, mask: Any, made: Any, example: int) -> BeliefVie
     return BeliefView("intruder", title, (LawView(title, after, before, estimate, shift),), words)
 
 
-def _ranked(values: Values, mask: Any, made: Any, example: int, order: int) -> BeliefView:
+def _ranked(values: Values, mask: Any, made: Example, example: int, order: int) -> BeliefView:
     """A record by its rank: the largest, the smallest, or a percentile of the file."""
     n = values["n"]
     words = {n: "the largest record", 1: "the smallest record"}.get(order, f"the record of rank {order} of {n}")
@@ -433,7 +434,7 @@ def build_table(values: Values) -> Built:
         mathml(f"{least}", "≤", subscript("c", f"{cell[0] + 1}{cell[1] + 1}"), "≤", f"{most}", "given all margins"),
     )  # fmt: skip
 
-    def believed(mask: Any, example: int, slow: bool) -> list[BeliefView]:
+    def believed(mask: Mask, example: int, slow: bool) -> list[BeliefView]:
         # No example is drawn here: the table is the one that the sliders say.
         return [belief_of("intruder", scope["intruder"], mask, (None, counts), example)]
 
@@ -491,8 +492,8 @@ masks = [ruv.PRAM(stay=s, columns=[0], categories=[0, 1]) for s in stays]
 
 
 def _pram_formulas(values: Values, rumap: RUMap, own: int) -> tuple[str, ...]:
-    users: Any = rumap.users
-    belief = users[0].belief
+    assert rumap.users is not None
+    belief = rumap.users[0].users[0].belief
     share, stay = float(belief.states.numbers @ belief.prior), values["noise"]
     s, t, p, q = (number(x, 3) for x in (stay, 1 - stay, share, 1 - share))
     after = stay * share / (stay * share + (1 - stay) * (1 - share))

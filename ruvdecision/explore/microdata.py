@@ -7,6 +7,7 @@ an address or a log.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Hashable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from ..masks.noise import Noise
 from ..masks.pram import PRAM
 from ..measure import measure
 from ..measures import AttributeDisclosure, IntervalOverlap, Marginals, Propensity, RecordLinkage
+from ..protocols import Measure
 from .topic import Built, Control, Pick, Slider, Topic, Values, fraction, geometric_stops, mathml
 
 #: By technique: the slider of its strength with its words, stops and default, and the strengths on the curve.
@@ -54,7 +56,7 @@ UTILITIES = {
     "pMSE": "a model cannot tell release from original",
 }
 #: Utilities as scores of their measures; propensity's mean squared error is 1/4 where a model tells the files apart.
-SCORES: dict[str, Any] = {
+SCORES: dict[str, str | Column] = {
     "IO": "IO",
     "marginals": Column("marginals", Decreasing(lambda u: 1 - u, "closeness")),
     "pMSE": Column("pMSE", Decreasing(lambda u: 1 - 4 * u, "closeness")),
@@ -87,7 +89,7 @@ def example_file(n: int = 250) -> pd.DataFrame:
     return pd.DataFrame({"age": age, "income": income, "tax": tax, "savings": savings, "region": region})
 
 
-def file_topic(data: pd.DataFrame, **words: Any) -> Topic:
+def file_topic(data: pd.DataFrame, **words: object) -> Topic:
     """A topic out of a file: tick what the intruder knows, try masks, see risk and utility move."""
     numbers = [c for c in data.columns if pd.api.types.is_numeric_dtype(data[c]) and data[c].dtype.kind in "iuf"]
     labels = [c for c in data.columns if c not in numbers and data[c].nunique() <= FEW]
@@ -109,7 +111,7 @@ def file_topic(data: pd.DataFrame, **words: Any) -> Topic:
             return Microaggregate(size=int(strength), by="mdav", columns=some)
         return RankSwap(within=strength, columns=some)
 
-    def wanted(known: tuple[Any, ...], target: Any, risk: str, utility: str) -> list[Any]:
+    def wanted(known: tuple[Hashable, ...], target: Hashable, risk: str, utility: str) -> list[Measure]:
         rest = " + ".join(f"`{c}`" for c in numbers if c != target)
         by_risk = [AttributeDisclosure(unknown=target, known=list(known), within_sd=0.1)] * (risk != "linkage")
         useful = {"marginals": Marginals, "pMSE": Propensity}.get(
@@ -118,10 +120,20 @@ def file_topic(data: pd.DataFrame, **words: Any) -> Topic:
         return [RecordLinkage(known=list(known)), *by_risk, useful()]
 
     @lru_cache(maxsize=400)
-    def measured(technique: str, strength: float, *asked: Any) -> RUMap:
+    def measured(
+        technique: str, strength: float, known: tuple[Hashable, ...], target: Hashable, risk: str, utility: str
+    ) -> RUMap:
         # Always the same seed: neighbours on a curve have common random numbers.
-        how: dict[str, Any] = {"measures": wanted(*asked), "risk": asked[2], "utility": SCORES[asked[3]]}
-        return measure(table, [mask(technique, strength)], seed=1, progress=False, **how)
+        measures = wanted(known, target, risk, utility)
+        return measure(
+            table,
+            [mask(technique, strength)],
+            measures=measures,
+            risk=risk,
+            utility=SCORES[utility],
+            seed=1,
+            progress=False,
+        )
 
     def write(values: Values) -> str:
         asked = tuple(values["known"]), values["target"], values["risk"], values["utility"]

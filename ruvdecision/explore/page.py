@@ -14,8 +14,13 @@ from urllib.parse import urlencode
 
 import numpy as np
 import panel as pn
+from bokeh.document import Document
+from panel.io.callbacks import PeriodicCallback
+from panel.viewable import Viewable
+from param.parameterized import Event
 
 from .._version import __version__
+from ..decide.choice import Choice
 from ..errors import InputError, RuvError
 from ..maps.show import clean, counted, entry, evenly, number, user_columns
 from ..plots.theme import use_files_only
@@ -26,7 +31,7 @@ from ..report.picture import draw_map_png
 from .drawing import BeliefDrawing, MapDrawing
 from .microdata import own_topic, read_upload
 from .running import Job, Runner, error_message
-from .topic import BeliefView, Built, Pick, Slider, Topic, threshold_stops
+from .topic import BeliefView, Built, Pick, Slider, Topic, Values, threshold_stops
 
 LOOK, CHOICE, MAP = 1, 2, 3
 """What has to be drawn again: the release looked at, the choice, or the whole map."""
@@ -34,6 +39,8 @@ LOOK, CHOICE, MAP = 1, 2, 3
 PACE, STEPS = 350, 24
 #: Rows of the table, beside those that have a mark.
 EXCERPT = 8
+MARKS = "Dashed: before the release. Filled: after it. Line: best estimate. Diamond: the truth of the example."
+"""What the marks of the posteriors are."""
 FILE = "file"
 """The name of the topic that is a file of one's own."""
 # matplotlib's settings are global, so only one picture is drawn at a time.
@@ -83,18 +90,21 @@ class Page:
         self.topic, self.static, self.query = topic, static, dict(query or {})
         self.runner = Runner(topic.build, topic.quick, debug)
         self.built: Built | None = None
-        self.chosen: Any = None
+        self.fitted = False
+        self.chosen: Choice | None = None
         self.look, self.row, self._due, self._muted = "chosen", None, 0, False  # type: str, int | None, int, bool
         self.drawing = MapDrawing(dark, self._dragged, self._tapped, 60 if static else 3000)
         self.sheets = [BeliefDrawing(dark, 0), BeliefDrawing(dark, 2)]
-        self._held, self._ticks, self._polls = False, [], []  # type: bool, list[Any], list[Any]
+        self._held = False
+        self._ticks: list[PeriodicCallback] = []
+        self._polls: list[PeriodicCallback] = []
         self._widgets()
         self.texts = {name: pane(margin=(0, 10)) for name in TEXTS}
         self.panes = [pn.pane.Bokeh(sheet.figure, sizing_mode="stretch_width") for sheet in self.sheets]
         self.view = self._layout()
         # A browser looks on; otherwise everything is done at once.
-        self._document: Any = pn.state.curdoc if live() else None
-        self._location: Any = pn.state.location if live() else None
+        self._document = pn.state.curdoc if live() else None
+        self._location = pn.state.location if live() else None
         if self._document is not None:
             pn.state.on_session_destroyed(lambda context: self.runner.stop())
         self.refresh(MAP, start=True)
@@ -103,7 +113,7 @@ class Page:
 
     def _widgets(self) -> None:
         states = dict(self.topic.states or {}) if self.static else {}
-        self.controls: dict[str, Any] = {}
+        self.controls: dict[str, pn.widgets.Widget] = {}
         for control in self.topic.controls:
             value = control.read(self.query[control.name]) if control.name in self.query else control.default
             self.controls[control.name] = widget(control, value, states.get(control.name))
@@ -111,7 +121,7 @@ class Page:
         self.shown = [c for c in self.topic.controls if not self.static or c.name in states]
         # Disabled while there is nothing to choose: a static file has one state per choice of every widget that is not.
         hidden = {"options": [], "visible": False, "disabled": True}
-        wide: dict[str, Any] = {"sizing_mode": "stretch_width"}
+        wide = {"sizing_mode": "stretch_width"}
         self.maps = pn.widgets.Select(label="Map", **hidden, **wide)
         self.maps.param.watch(lambda event: self._changed(None), "value")
         said = "Largest tolerable risk (or drag the line)"
@@ -132,9 +142,9 @@ class Page:
         self.to_own = button("Your own candidate", lambda: self._looked("own"))
 
     @property
-    def values(self) -> dict[str, Any]:
+    def values(self) -> Values:
         """Where the controls stand."""
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         for c in self.topic.controls:
             value = self.controls[c.name].value
             found[c.name] = tuple(value) if c.several else value
@@ -148,14 +158,14 @@ class Page:
         self.due(MAP)
 
     def _reset(self) -> None:
-        defaults: dict[str, Any] = self.topic.defaults
+        defaults = self.topic.defaults
         loose = {c.name: list(defaults[c.name]) if c.several else c.default for c in self.topic.controls}
         self._quietly(lambda: [self.controls[name].param.update(value=value) for name, value in loose.items()])
         self.look, self.query = "chosen", {}
         self.example.value, self.threshold.value = 1, self._default
         self.refresh(MAP, start=False)
 
-    def _quietly(self, act: Callable[[], Any]) -> None:
+    def _quietly(self, act: Callable[[], object]) -> None:
         self._muted = True
         try:
             act()
@@ -165,7 +175,7 @@ class Page:
     def _played(self) -> str:
         return next((c.label.lower() for c in self.topic.controls if c.name == self.topic.play), "")
 
-    def _play(self, event: Any) -> None:
+    def _play(self, event: Event) -> None:
         """Move the slider by itself, round and round, until the button is pressed again."""
         self.play.label = f"{'❚❚ Stop' if event.new else '▶ Play'}: {self._played()}"
         if event.new:
@@ -230,7 +240,7 @@ class Page:
                 self.texts["verdict"].object = banner(str(error), "warning")
         self._tell_address()
 
-    def _wait(self, job: Job | None) -> None:
+    def _wait(self, job: Job[Built] | None) -> None:
         """There is no map for these settings, or not yet."""
         if job is None:
             self._waiting("These settings have not been computed yet. Press Compute.", compute=True)
@@ -240,7 +250,7 @@ class Page:
             self._poll(job)
             self._polls.append(pn.state.add_periodic_callback(lambda: self._poll(job), period=300))
 
-    def _poll(self, job: Job) -> None:
+    def _poll(self, job: Job[Built]) -> None:
         if not job.ended.is_set():
             self._waiting(f"Computing: {job.text}", stop=True)
             return
@@ -263,7 +273,7 @@ class Page:
         rumap = self.built.rumap
         worst = rumap.worst() if rumap.user_names else rumap
         stops, self._default = threshold_stops(worst, self.topic.threshold)
-        first = not hasattr(self, "fitted")
+        first = not self.fitted
         if self.static:
             stops = tuple(sorted({*evenly(np.array(stops), 6).tolist(), self._default}))
         wanted = self._default if first else self.threshold.value
@@ -350,7 +360,7 @@ class Page:
         """Sample the posteriors of the release looked at, beside the page."""
         if self.built is None:
             return
-        built, job = self.built, Job(lambda: self._believed(built, True)).beside()  # type: ignore[arg-type]
+        built, job = self.built, Job(lambda: self._believed(built, True)).beside()
         self.sample.disabled = True
 
         def poll() -> None:
@@ -388,7 +398,7 @@ class Page:
         with _TURN:
             use_files_only()
             if what == "csv":
-                content: Any = rumap.to_dataframe().to_csv(index=False, lineterminator="\n")
+                content: str | bytes = rumap.to_dataframe().to_csv(index=False, lineterminator="\n")
             elif what == "png":
                 content = (built.figure(max_risk) if built.figure else None) or draw_map_png(rumap, max_risk)
             elif what == "py":
@@ -401,7 +411,7 @@ class Page:
                 content = static_page(self.topic)
         return io.BytesIO(content.encode("utf-8") if isinstance(content, str) else content)
 
-    def _downloads(self) -> Any:
+    def _downloads(self) -> pn.FlexBox:
         name = self.topic.name
         files = {"csv": ("Map as CSV", f"{name}-map.csv"), "png": ("Map as PNG", f"{name}-map.png")}
         if self.topic.write is not None:
@@ -420,7 +430,7 @@ class Page:
 
     # -- the layout -------------------------------------------------------------------------------------
 
-    def _layout(self) -> Any:
+    def _layout(self) -> pn.Column:
         text, stretch = self.texts, {"sizing_mode": "stretch_width"}
         head = f"<h1>{safe(self.topic.title)}</h1><p class='quiet'>{safe(self.topic.about)}</p>"
         questions = "".join(
@@ -441,7 +451,7 @@ class Page:
         ]
         self.believing = pn.Column(
             heading("What both users believe"), *([] if self.static else [self.example, self.sample]),
-            pn.FlexBox(*sheets, **stretch), legend_of_beliefs(), **stretch,
+            pn.FlexBox(*sheets, **stretch), pane(f'<p class="quiet">{MARKS}</p>'), **stretch,
         )  # fmt: skip
         looking = [] if self.static else [pn.FlexBox(self.to_chosen, self.to_own), self.walk]
         parts = [
@@ -462,7 +472,7 @@ TEXTS = ("verdict", "legend", "progress", "looked", "belief0", "belief1", "why",
 # -- parts ---------------------------------------------------------------------------------------------
 
 
-def widget(control: Slider | Pick, value: Any, only: Sequence[Any] | None = None) -> Any:
+def widget(control: Slider | Pick, value: Any, only: Sequence[Any] | None = None) -> pn.widgets.Widget:
     """Panel's widget for a control; ``only`` some of its values for a static file."""
     look = {"label": control.label, "sizing_mode": "stretch_width"}
     if isinstance(control, Slider):
@@ -487,24 +497,24 @@ def live() -> bool:
     return pn.state.curdoc is not None and pn.state.curdoc.session_context is not None
 
 
-def labelled(control: Slider | Pick, made: Any) -> list[Any]:
+def labelled(control: Slider | Pick, made: pn.widgets.Widget) -> list[Viewable]:
     """A widget with what its own look leaves out: the name of a group of boxes, and the hint."""
     name = [pane(f"<strong>{safe(control.label)}</strong>", margin=(5, 10, 0, 10))] * control.several
     hint = [pane(f"<p class='quiet'>{safe(control.hint)}</p>", margin=(-4, 10, 4, 10))] if control.hint else []
     return [*name, made, *hint]
 
 
-def pane(text: str = "", **look: Any) -> Any:
+def pane(text: str = "", **look: object) -> pn.pane.HTML:
     """Some HTML in the page's own look."""
     return pn.pane.HTML(text, stylesheets=[CSS], sizing_mode="stretch_width", **look)
 
 
-def heading(text: str) -> Any:
+def heading(text: str) -> pn.pane.HTML:
     """A heading between parts of the page."""
     return pane(f"<h2>{text}</h2>", margin=(0, 10))
 
 
-def button(name: str, act: Callable[[], Any], kind: str = "default", visible: bool = True) -> Any:
+def button(name: str, act: Callable[[], object], kind: str = "default", visible: bool = True) -> pn.widgets.Button:
     """A button that does something."""
     made = pn.widgets.Button(label=name, color=kind, visible=visible)
     made.on_click(lambda event: act())
@@ -526,12 +536,6 @@ def legend(drawing: MapDrawing, part: Chapter, built: Built) -> str:
     notes = "".join(f"<li>{safe(n)}</li>" for n in (*built.notes, *(f"{r.capitalize()}." for r in drawing.remarks)))
     words = f'<p class="hidden">{safe(alt_text(part)) if part.drawable else ""}</p>'
     return f'{words}<p class="legend">{" ".join(marks)}</p><ul class="quiet">{notes}</ul>'
-
-
-def legend_of_beliefs() -> Any:
-    """What the marks of the posteriors are."""
-    text = "Dashed: before the release. Filled: after it. Line: best estimate. Diamond: the truth of the example."
-    return pane(f'<p class="quiet">{text}</p>')
 
 
 def looked_at(built: Built, row: int | None, look: str) -> str:
@@ -592,7 +596,7 @@ class FilePage:
         self.body.objects = [self.page.view]
 
 
-def navigation(topics: Sequence[Topic], current: str, theme: str) -> Any:
+def navigation(topics: Sequence[Topic], current: str, theme: str) -> pn.pane.HTML:
     """Links to all topics, and to the other theme."""
     links = [(t.name, t.title) for t in topics] + ([(FILE, "Your own file")] if len(topics) > 1 else [])
 
@@ -606,26 +610,38 @@ def navigation(topics: Sequence[Topic], current: str, theme: str) -> Any:
     return pane(f'<nav aria-label="Topics">{items}</nav>')
 
 
-def around(dark: bool, where: str) -> tuple[str, dict[str, Any]]:
+def around(dark: bool, where: str) -> tuple[str, dict[str, object]]:
     """The page around everything: its template and what goes into that."""
     variables = {"dark": dark, "version": __version__, "where": where, "app_favicon": ICON, "apple_icon": ICON}
     return (HERE / "page.html").read_text(encoding="utf-8"), variables
 
 
-def whole(topics: Sequence[Topic], query: Mapping[str, str], debug: bool = False) -> Any:
+class _Template(pn.Template):  # type: ignore[misc]
+    """Panel's template without what took half of the time to open: its text, and the links among models one by one."""
+
+    def __repr__(self) -> str:
+        return type(self).__name__
+
+    def server_doc(self, doc: Document | None = None, title: str | None = None, location: bool = True) -> Document:
+        doc = pn.state.curdoc if doc is None else doc
+        with doc.models.freeze():
+            return super().server_doc(doc, title, location)
+
+
+def whole(topics: Sequence[Topic], query: Mapping[str, str], debug: bool = False) -> tuple[pn.Template, str]:
     """The page for one visit: navigation and the topic that the address names."""
     theme = "dark" if query.get("theme") == "dark" else "default"
     names = {t.name: t for t in topics}
     wanted = query.get("topic", topics[0].name)
     if wanted == FILE and len(topics) > 1:
-        inner: Any = FilePage(theme == "dark", debug)
+        inner: FilePage | Page = FilePage(theme == "dark", debug)
         title = "Your own file"
     else:
         topic = names.get(wanted, topics[0])
         wanted, title = topic.name, clean(topic.title)
         inner = Page(topic, theme == "dark", query, debug=debug)
     text, variables = around(theme == "dark", "Computed on this machine by the package itself; nothing leaves it.")
-    made = pn.Template(text, location=True)
+    made = _Template(text, location=True)
     for name, value in {**variables, "title": title, "live": True}.items():
         made.add_variable(name, value)
     made.add_panel("body", pn.Column(navigation(topics, wanted, theme), inner.view, sizing_mode="stretch_width"))

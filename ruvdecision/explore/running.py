@@ -10,10 +10,11 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from time import monotonic
-from typing import Any
+from typing import Generic, TypeVar
 
 from ..errors import RuvError, safe_traceback
 from ..running.progress import Stopped, host
+from .topic import Built, Values
 
 #: How long a page may be kept waiting, in seconds; what takes longer goes on beside it.
 PATIENCE = 0.4
@@ -22,9 +23,10 @@ PATIENCE = 0.4
 QUICK, FIRST = 2.0, 30.0
 #: Results that are kept.
 KEPT = 24
+Result = TypeVar("Result")
 
 
-class Job:
+class Job(Generic[Result]):
     """Some work under way, or its outcome.
 
     >>> job = Job(lambda: 6 * 7).here()
@@ -32,13 +34,14 @@ class Job:
     (42, '')
     """
 
-    def __init__(self, work: Callable[[], Any], debug: bool = False) -> None:
+    def __init__(self, work: Callable[[], Result], debug: bool = False) -> None:
         self.work, self.debug = work, debug
-        self.text, self.failure, self.result = "starting", "", None
+        self.text, self.failure = "starting", ""
+        self.result: Result | None = None
         self.stopped, self.ended = False, threading.Event()
         self.began, self.seconds = monotonic(), 0.0
 
-    def here(self) -> Job:
+    def here(self) -> Job[Result]:
         """Do it, and keep what comes of it; nothing is raised."""
         try:
             with host(self._hear):
@@ -56,7 +59,7 @@ class Job:
             self.ended.set()
         return self
 
-    def beside(self) -> Job:
+    def beside(self) -> Job[Result]:
         """Do it in a thread; a daemon, so that Ctrl-C ends the program in the middle of a long run too."""
         threading.Thread(target=self.here, daemon=True, name="ruvdecision-study").start()
         return self
@@ -80,27 +83,24 @@ class Runner:
         Write tracebacks of what fails to standard error.
     """
 
-    def __init__(self, build: Callable[[Any], Any], quick: bool | None = True, debug: bool = False) -> None:
+    def __init__(self, build: Callable[[Values], Built], quick: bool | None = True, debug: bool = False) -> None:
         self.build, self.always, self.debug = build, quick is True, debug
-        self.quick, self.job = bool(quick), None  # type: bool, Job | None
-        self._kept: OrderedDict[Any, Any] = OrderedDict()
+        self.quick, self.job = bool(quick), None  # type: bool, Job[Built] | None
+        self._kept: OrderedDict[tuple[object, ...], Built] = OrderedDict()
         self._turn = threading.Lock()
 
-    def ask(self, values: dict[str, Any], *, start: bool = True) -> Job | None:
+    def ask(self, values: Values, *, start: bool = True) -> Job[Built] | None:
         """The finished computation if there is one; otherwise the one that was started, or None if none was."""
         key = tuple(sorted((k, v) for k, v in values.items()))
         if key in self._kept:
             self._kept.move_to_end(key)
-            done = Job(lambda: None)
-            done.result = self._kept[key]
-            done.ended.set()
-            return done
+            return Job(lambda: self._kept[key]).here()
         if not start and not self.quick:
             return None
         if self.job is not None:
             self.job.stopped = True  # nobody waits for it any more
 
-        def work() -> Any:
+        def work() -> Built:
             with self._turn:
                 found = self._kept[key] = self.build(values)
                 while len(self._kept) > KEPT:

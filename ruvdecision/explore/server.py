@@ -14,10 +14,11 @@ import socket
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import panel as pn
+from bokeh.server.server import Server as BokehServer
 from panel.io.server import get_server
+from tornado.httputil import HTTPHeaders
 from tornado.ioloop import IOLoop
 from tornado.web import OutputTransform
 
@@ -48,7 +49,9 @@ HEADERS = {
 class Headers(OutputTransform):
     """Adds the headers to whatever is answered."""
 
-    def transform_first_chunk(self, status_code: int, headers: Any, chunk: bytes, finishing: bool) -> Any:
+    def transform_first_chunk(
+        self, status_code: int, headers: HTTPHeaders, chunk: bytes, finishing: bool
+    ) -> tuple[int, HTTPHeaders, bytes]:
         for name, value in HEADERS.items():
             headers[name] = value
         if "html" in headers.get("Content-Type", ""):
@@ -112,13 +115,13 @@ class Server:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _visit(self) -> Any:
+    def _visit(self) -> pn.Template:
         """The page for one visit."""
         sent = {k: v[0].decode("utf-8", "replace")[:400] for k, v in (pn.state.session_args or {}).items() if v}
         made, _ = whole(self.topics, sent, self.debug)
         return made
 
-    def _listen(self, host: str, port: int | None) -> Any:
+    def _listen(self, host: str, port: int | None) -> BokehServer:
         if port is not None:
             port = check_integer("port", port, low=0, high=65535)
         tries = range(PORT, PORT + TRIES) if port is None else [port]
@@ -141,9 +144,8 @@ class Server:
                 made.start()
                 return made
         where = f"port {port}" if port else f"port {PORT} to {PORT + TRIES - 1}" if port is None else "a free port"
-        raise InputError(
-            f"The page cannot listen at {host!r}, {where}", type(last).__name__, "Try another --port or --host"
-        ) from None
+        do = "Try another --port or --host"
+        raise InputError(f"The page cannot listen at {host!r}, {where}", type(last).__name__, do) from None
 
 
 def _free_port(host: str, wanted: int) -> int:

@@ -6,7 +6,6 @@ import sys
 import webbrowser
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from ..checks import suggest
 from ..data.write import as_place, write_files
@@ -28,7 +27,7 @@ except ImportError as error:
 def explore(
     study: str | Path | Study | None = None,
     *,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
     host: str = "127.0.0.1",
     port: int | None = None,
     browser: bool = True,
@@ -70,7 +69,7 @@ def explore(
 def open_server(
     study: str | Path | Study | None = None,
     *,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
     host: str = "127.0.0.1",
     port: int | None = None,
     debug: bool = False,

@@ -9,12 +9,12 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from ..checks import is_flag, is_integer, one_number
 from ..errors import InputError
 from ..studies import Outcome, Study
 from .beliefs import beliefs_of
@@ -26,14 +26,14 @@ MAP = "map."
 """The control that says which of several maps is shown; no setting has a dot in its name."""
 
 
-def study_topic(study: Study, fixed: Mapping[str, Any] | None = None) -> Topic:
+def study_topic(study: Study, fixed: Mapping[str, object] | None = None) -> Topic:
     """A loaded study as a topic of the page; ``fixed`` settings are not moved."""
     given = study.check(fixed or {})
     said = inspect.cleandoc(study.function.__doc__ or "")
     controls = tuple(_controls(study, given, said))
-    outcomes: dict[Any, Outcome] = {}
+    outcomes: dict[str, Outcome] = {}
 
-    def settings(values: Values) -> dict[str, Any]:
+    def settings(values: Values) -> Values:
         return {**given, **{k: v for k, v in values.items() if k != MAP}}
 
     def build(values: Values) -> Built:
@@ -63,7 +63,7 @@ def study_topic(study: Study, fixed: Mapping[str, Any] | None = None) -> Topic:
     return Topic("study", study.description, about, controls, build, write, study.max_risk, quick=None)
 
 
-def _controls(study: Study, fixed: Mapping[str, Any], said: str) -> list[Control]:
+def _controls(study: Study, fixed: Mapping[str, object], said: str) -> list[Control]:
     ranges = getattr(study.function, "__globals__", {}).get("RANGES", {})
     if not isinstance(ranges, Mapping):
         raise InputError("RANGES of a study must be a mapping", type(ranges).__name__, 'Write RANGES = {"n": (2, 100)}')
@@ -72,11 +72,12 @@ def _controls(study: Study, fixed: Mapping[str, Any], said: str) -> list[Control
         label = name.replace("_", " ").capitalize() if len(name) > 1 else name
         if name in fixed:
             continue
-        if isinstance(default, (bool, np.bool_)):
+        number = one_number(default)
+        if is_flag(default):
             found.append(Pick(name, label, {True: "yes", False: "no"}, bool(default), described(name, said)))
-        elif isinstance(default, (int, float, np.integer, np.floating)) and math.isfinite(default):
-            whole = isinstance(default, (int, np.integer))
-            start = int(default) if whole else float(default)
+        elif number is not None and math.isfinite(number):
+            whole = is_integer(default)
+            start = int(default) if whole else number
             low, high = _limits(name, start, whole, ranges.get(name))
             found.append(Slider(name, label, _stops(low, high, whole), start, described(name, said)))
     return found
@@ -94,7 +95,7 @@ def described(name: str, text: str) -> str:
     return "" if entry is None else " ".join(entry[1].replace("``", "").split())
 
 
-def _limits(name: str, default: float, whole: bool, given: Any) -> tuple[float, float]:
+def _limits(name: str, default: float, whole: bool, given: Iterable[float] | None) -> tuple[float, float]:
     """The study's own limits, or a guess: a tenth to ten times the default."""
     if given is not None:
         do = f'Write RANGES = {{"{name}": (1, 100)}}'

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
 
 from ..maps.rumap import RUMap
+from ..masks.base import Mask
+from ..protocols import Array
 
 Values = Mapping[str, Any]
 
@@ -34,7 +38,7 @@ class Slider:
     def __post_init__(self) -> None:
         object.__setattr__(self, "stops", tuple(sorted({*self.stops, self.default})))
 
-    def read(self, text: str) -> Any:
+    def read(self, text: str) -> float:
         """The stop that is nearest to what an address says, or the default if that is no number."""
         try:
             wanted = float(text) if len(text) <= 40 else math.nan
@@ -54,7 +58,7 @@ class Pick:
     name: str
     label: str
     options: Mapping[Any, str]
-    default: Any = None
+    default: Hashable = None
     hint: str = ""
     most: int = 1
     looks: bool = False
@@ -69,7 +73,7 @@ class Pick:
         """Whether several options may be ticked."""
         return self.most > 1
 
-    def read(self, text: str) -> Any:
+    def read(self, text: str) -> Hashable:
         """What an address says, or the default if that is none of the options."""
         known = {str(option): option for option in self.options}
         found = tuple(known[part] for part in text.split(",") if part in known)[: self.most]
@@ -77,6 +81,18 @@ class Pick:
 
 
 Control = Slider | Pick
+
+
+class Drawable(Protocol):
+    """What a drawing asks of a law."""
+
+    @property
+    def event(self) -> tuple[int, ...]: ...
+    @property
+    def support(self) -> Array | None: ...
+    def cdf(self, at: ArrayLike) -> Array: ...
+    def mean(self) -> Array | float: ...
+    def var(self) -> Array | float: ...
 
 
 @dataclass(frozen=True)
@@ -87,8 +103,8 @@ class LawView:
     """
 
     name: str
-    posterior: Any
-    prior: Any = None
+    posterior: Drawable | None
+    prior: Drawable | None = None
     estimate: float | None = None
     truth: float | None = None
     component: int | None = None
@@ -104,6 +120,10 @@ class BeliefView:
     words: str = ""
     slow: bool = False
     """True if the posterior must be sampled, which is done when it is asked for."""
+
+
+Believed: TypeAlias = Callable[[Mask, int, bool], list[BeliefView]]
+"""What both users believe by mask and example file; the flag says whether slow posteriors are sampled too."""
 
 
 @dataclass(frozen=True)
@@ -130,11 +150,11 @@ class Built:
     """
 
     rumap: RUMap
-    beliefs: Callable[[Any, int, bool], list[BeliefView]] | None = None
+    beliefs: Believed | None = None
     own: int | None = None
     formulas: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    release: Callable[[int], Any] | None = None
+    release: Callable[[int], pd.DataFrame] | None = None
     said: Callable[[int], str] | None = None
     figure: Callable[[float | None], bytes | None] | None = None
     """Gives the own picture of a study as PNG, instead of the map."""
@@ -181,10 +201,10 @@ class Topic:
     play: str | None = None
     quick: bool | None = True
     shared: bool = True
-    states: Mapping[str, tuple[Any, ...]] | None = None
+    states: Mapping[str, tuple[Hashable, ...]] | None = None
 
     @property
-    def defaults(self) -> dict[str, Any]:
+    def defaults(self) -> Values:
         """Where all controls stand at first."""
         return {c.name: c.default for c in self.controls}
 
@@ -218,7 +238,7 @@ def geometric_stops(
     (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)
     """
     inner = (float(f"{v:.{digits - 1}e}") for v in np.geomspace(low, high, count))
-    kind: Any = round if whole else float
+    kind: Callable[[float], float] = round if whole else float
     return tuple(sorted({kind(v) for v in (low, high, *inner) if low <= kind(v) <= high}))
 
 

@@ -16,7 +16,7 @@ from ..checks import as_float_array, check_covariance, check_fields, check_finit
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array, Loss, Posterior, Value
 
-Weights = float | tuple[Any, ...]
+Weights = float | tuple[float | tuple[float, ...], ...]
 """One weight, a tuple of weights, or a tuple of rows: plain values, so that losses compare and hash."""
 
 
@@ -33,6 +33,8 @@ class BayesLoss:
     least expected loss over the list, never smaller than the free one; of equally good ones the lowest is given.
     """
 
+    words = ""
+    """The loss in words, its settings in braces: ``"Huber's loss with delta {0.delta:.10g}"``."""
     location_free = True
     separable = False
     """True if the loss of several records is the sum of their losses."""
@@ -55,7 +57,7 @@ class BayesLoss:
 
     def adds_up(self, records: int, k: int) -> bool:
         """Whether the loss of so many records of k variables is the sum of the losses of each, all weighted alike."""
-        apart = isinstance(self.weights, tuple) and len(self.weights) == records * k and records > 1
+        apart = np.shape(self.weights)[:1] == (records * k,) and records > 1
         return self.separable and not apart
 
     @property
@@ -101,8 +103,8 @@ class BayesLoss:
         return posterior.expect(lambda theta: self.cost(estimate, theta, vector), at=estimate)
 
     def phrase(self) -> str:
-        """The loss in words, for reports."""
-        raise NotImplementedError
+        """The loss in words, for reports: `words` with the settings in them, unless a loss says it in its own way."""
+        return self.words.format(self) or f"the loss {type(self).__name__}"
 
     # -- what a loss gives -----------------------------------------------------------------------------
 
@@ -113,7 +115,7 @@ class BayesLoss:
         the default when the weights are a vector or a matrix.
         """
         if vector is None:
-            vector = isinstance(self.weights, tuple)
+            vector = np.ndim(self.weights) > 0
         return self.cost(as_float_array("estimate", estimate), as_float_array("truth", truth), vector)
 
     def estimate(self, posterior: Posterior, actions: Actions = None) -> Any:
@@ -282,10 +284,10 @@ def check_weights(name: str, weights: ArrayLike, *, matrix: bool = False) -> Wei
     raise InputError(what, f"shape {array.shape}", "Give one weight per component")
 
 
-def show(value: Any) -> str:
+def show(value: Weights | str | None) -> str:
     """Show a setting the way a person would write it."""
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, tuple):
         return "[" + ", ".join(show(v) for v in value) + "]"
-    if isinstance(value, (bool, np.bool_)) or value is None or isinstance(value, str):
+    if value is None or isinstance(value, (bool, np.bool_, str)):
         return repr(value)
     return f"{float(value):.10g}"

@@ -45,7 +45,7 @@ class CustomLoss(BayesLoss):
 
     unit = "a loss of the user's own"
     searches = True
-    function: Callable[[Any, Any], Any]
+    function: Callable[[Any, Any], ArrayLike]
     name: str | None = None
     location_free: bool = False
 
@@ -64,9 +64,10 @@ class CustomLoss(BayesLoss):
         estimate, truth = np.asarray(estimate, dtype=np.float64), np.asarray(truth, dtype=np.float64)
         full = np.broadcast_shapes(estimate.shape, truth.shape)
         shape = full[:-1] if vector else full
-        values = self._whole(estimate, truth, full, shape)
+        wide_e, wide_t = np.broadcast_to(estimate, full), np.broadcast_to(truth, full)
+        values = self._whole(estimate, truth, wide_e, wide_t, shape)
         if values is None:
-            values = self._pointwise(estimate, truth, full, shape)
+            values = np.array([self._one(wide_e[i], wide_t[i]) for i in np.ndindex(shape)]).reshape(shape)
         if values.size and values.min() >= 0 and values.max() < np.inf:
             return values
         # Huge arguments stand for an infinite variance; there a loss may overflow.
@@ -118,7 +119,9 @@ class CustomLoss(BayesLoss):
             values = np.concatenate([risk(ends[0])[None], values, risk(ends[1])[None]])
         return least_near(risk, grid, values, tries=2, rounds=38)[0]
 
-    def _whole(self, estimate: Array, truth: Array, full: tuple[int, ...], shape: tuple[int, ...]) -> Array | None:
+    def _whole(
+        self, estimate: Array, truth: Array, wide_e: Array, wide_t: Array, shape: tuple[int, ...]
+    ) -> Array | None:
         """The function of whole arrays, or None if it does not work on them (as a look at three points shows)."""
         try:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -129,7 +132,6 @@ class CustomLoss(BayesLoss):
         if values.shape != shape:
             return None
         if values.size > 1:
-            wide_e, wide_t = np.broadcast_to(estimate, full), np.broadcast_to(truth, full)
             for flat in {0, values.size // 2, values.size - 1}:
                 index = np.unravel_index(flat, shape)
                 alone = self._one(wide_e[index], wide_t[index])
@@ -137,14 +139,7 @@ class CustomLoss(BayesLoss):
                     return None
         return values
 
-    def _pointwise(self, estimate: Array, truth: Array, full: tuple[int, ...], shape: tuple[int, ...]) -> Array:
-        wide_e, wide_t = np.broadcast_to(estimate, full), np.broadcast_to(truth, full)
-        values = np.empty(shape)
-        for index in np.ndindex(shape):
-            values[index] = self._one(wide_e[index], wide_t[index])
-        return values
-
-    def _one(self, estimate: Any, truth: Any) -> float:
+    def _one(self, estimate: Array, truth: Array) -> float:
         e, t = (estimate, truth) if np.ndim(truth) else (float(estimate), float(truth))
         try:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -171,7 +166,7 @@ class CustomLoss(BayesLoss):
         return f"the loss {self._title()}" if self._title() else "a loss of their own"
 
 
-def as_loss(loss: Any) -> Loss:
+def as_loss(loss: object) -> Loss:
     """Return a loss from a loss or from a callable ``loss(estimate, truth)``.
 
     >>> as_loss(lambda e, t: abs(e - t)).location_free

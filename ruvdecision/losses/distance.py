@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import MISSING
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,6 +36,7 @@ class Quadratic(BayesLoss):
     array(2.)
     """
 
+    words = "the squared error"
     unit = "squared units"
     error_power = 0.5
     separable = True
@@ -69,9 +69,6 @@ class Quadratic(BayesLoss):
     def table(self, posterior: Posterior, actions: Array) -> Array:
         return posterior.quadratic(self.weights).value + self.cost(actions, posterior.mean(), bool(posterior.event))
 
-    def phrase(self) -> str:
-        return "the squared error"
-
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Absolute(Componentwise):
@@ -86,6 +83,7 @@ class Absolute(Componentwise):
     np.float64(1.3)
     """
 
+    words = "the absolute error"
     unit = "units"
     error_power = 1.0
     weights: Weights = checked(1.0, check_weights)
@@ -98,9 +96,6 @@ class Absolute(Componentwise):
 
     def best(self, posterior: Posterior) -> Array:
         return posterior.quantile(0.5)
-
-    def phrase(self) -> str:
-        return "the absolute error"
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -116,6 +111,7 @@ class Power(Componentwise):
         Greater than zero; 1 is `Absolute`, 2 is `Quadratic`.
     """
 
+    words = "the error to the power {0.p:.10g}"
     p: float = checked(MISSING, check_number, low=0.0, open_low=True)
     weights: Weights = checked(1.0, check_weights)
 
@@ -144,9 +140,6 @@ class Power(Componentwise):
             return convex_point(posterior, lambda e: -posterior.power(e, self.p - 1, signed=True).value)
         return least_point(posterior, lambda e: posterior.power(e, self.p).value, atoms=True)
 
-    def phrase(self) -> str:
-        return f"the error to the power {show(self.p)}"
-
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Huber(Componentwise):
@@ -155,6 +148,7 @@ class Huber(Componentwise):
     Closed form for normals, FORMULAS section 1. Where several estimates are equally good the lowest is given.
     """
 
+    words = "Huber's loss with delta {0.delta:.10g}"
     unit = "squared units"
     delta: float = checked(1.0, check_number, low=0.0, open_low=True)
     weights: Weights = checked(1.0, check_weights)
@@ -176,9 +170,6 @@ class Huber(Componentwise):
 
         return convex_point(posterior, slope, flat=1e-13 * delta)
 
-    def phrase(self) -> str:
-        return f"Huber's loss with delta {show(self.delta)}"
-
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Pinball(Componentwise):
@@ -187,6 +178,7 @@ class Pinball(Componentwise):
     The estimate is the q-quantile; U = s phi(z_q) for a normal.
     """
 
+    words = "the pinball loss at {0.q:.10g}"
     unit = "units"
     q: float = checked(MISSING, check_number, low=0.0, high=1.0, open_low=True, open_high=True)
     weights: Weights = checked(1.0, check_weights)
@@ -201,9 +193,6 @@ class Pinball(Componentwise):
 
     def best(self, posterior: Posterior) -> Array:
         return posterior.quantile(self.q)
-
-    def phrase(self) -> str:
-        return f"the pinball loss at {show(self.q)}"
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -275,7 +264,7 @@ class ZeroOne(BayesLoss):
         return bool(np.any(np.asarray(self.tolerance) > 0))
 
     def __call__(self, estimate: ArrayLike, truth: ArrayLike, *, vector: bool | None = None) -> Array:
-        return super().__call__(estimate, truth, vector=isinstance(self.tolerance, tuple) if vector is None else vector)
+        return super().__call__(estimate, truth, vector=np.ndim(self.tolerance) > 0 if vector is None else vector)
 
     def cost(self, estimate: ArrayLike, truth: ArrayLike, vector: bool) -> Array:
         miss = farther(estimate, truth, np.asarray(self.tolerance))
@@ -290,7 +279,7 @@ class ZeroOne(BayesLoss):
     def table(self, posterior: Posterior, actions: Array) -> Array:
         return posterior.outside(actions, self._width(posterior.event)).value
 
-    def _width(self, event: tuple[int, ...]) -> Any:
+    def _width(self, event: tuple[int, ...]) -> ArrayLike:
         # One tolerance in a list will do for a number.
         return self.tolerance if event or np.size(self.tolerance) != 1 else np.ravel(self.tolerance)[0]
 

@@ -12,7 +12,7 @@ from scipy import special
 from ..checks import as_float_array, check_number, checked
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array, Posterior, Value
-from .base import BayesLoss, Componentwise, Weights, check_weights, show
+from .base import BayesLoss, Componentwise, Weights, check_weights
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -29,6 +29,7 @@ class LogScore(BayesLoss):
     0.693147181
     """
 
+    words = "the log score"
     unit = "nats"
     needs_density = True
 
@@ -59,9 +60,6 @@ class LogScore(BayesLoss):
         # Where every point mass costs infinity, the most probable is the one to name.
         return posterior.outside(actions, 0.0).value
 
-    def phrase(self) -> str:
-        return "the log score"
-
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class KullbackLeibler(BayesLoss):
@@ -89,7 +87,7 @@ class KullbackLeibler(BayesLoss):
 
     entropy: bool = True
 
-    def __call__(self, estimate: Any, truth: ArrayLike, *, vector: bool | None = None) -> Array:
+    def __call__(self, estimate: ArrayLike, truth: ArrayLike, *, vector: bool | None = None) -> Array:
         return self.cost(as_float_array("estimate", estimate), as_float_array("truth", truth), True)
 
     def cost(self, estimate: ArrayLike, truth: ArrayLike, vector: bool) -> Array:
@@ -100,7 +98,7 @@ class KullbackLeibler(BayesLoss):
             return np.asarray(np.sum(terms, axis=-1))
         return np.asarray(np.sum(special.rel_entr(truth, estimate), axis=-1))
 
-    def best(self, posterior: Posterior) -> Any:
+    def best(self, posterior: Posterior) -> Posterior | Array:
         return posterior if _labels(posterior) else posterior.mean()
 
     def free(self, posterior: Posterior) -> Value:
@@ -129,6 +127,7 @@ class CRPS(Componentwise):
     components are added, a bound. FORMULAS section 1.
     """
 
+    words = "the continuous ranked probability score"
     unit = "units"
     weights: Weights = checked(1.0, check_weights)
 
@@ -152,9 +151,6 @@ class CRPS(Componentwise):
         value, error = (0.5 * self.total(part, posterior.event) for part in posterior.mean_difference())
         return Value(np.asarray(value), np.asarray(error))
 
-    def phrase(self) -> str:
-        return "the continuous ranked probability score"
-
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class IntervalScore(Componentwise):
@@ -169,6 +165,7 @@ class IntervalScore(Componentwise):
         The coverage 1 - alpha.
     """
 
+    words = "the interval score at level {0.level:.10g}"
     unit = "units"
     level: float = checked(0.9, check_number, low=0.0, high=1.0, open_low=True, open_high=True)
     weights: Weights = checked(1.0, check_weights)
@@ -220,9 +217,6 @@ class IntervalScore(Componentwise):
         full = np.broadcast_to(ends, (len(ends), *shape))
         pair = [np.take_along_axis(full, pick[None], axis=0)[0] for pick in (pick_low, pick_high)]
         return np.stack(pair, axis=-1)
-
-    def phrase(self) -> str:
-        return f"the interval score at level {show(self.level)}"
 
 
 def _distributions(values: ArrayLike, who: str) -> Array:

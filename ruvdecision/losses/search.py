@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import UnsupportedError
 from ..numerics.roots import bracket, least_near, monotone_root
@@ -73,8 +73,6 @@ def least_vector(posterior: Posterior, risk: Callable[[Array], float]) -> Array:
     """The estimate of least risk for one vector target: quasi-Newton from several starts, then a simplex."""
     from scipy import optimize
 
-    minimize: Any = optimize.minimize
-
     mean, middle = np.asarray(posterior.mean()), np.asarray(posterior.quantile(0.5))
     var = np.asarray(posterior.var())
     sd = np.sqrt(np.where(np.isfinite(var) & (var > 0), var, 1.0))
@@ -87,14 +85,14 @@ def least_vector(posterior: Posterior, risk: Callable[[Array], float]) -> Array:
     best, least = starts[order[0]], values[order[0]]
     for i in order[:3]:
         start, ends = (starts[i] - mean) / sd, {"gtol": 1e-9, "maxiter": 200}
-        tried = minimize(lambda z: risk(mean + sd * z), start, method="BFGS", options=ends)
+        tried = optimize.minimize(lambda z: risk(mean + sd * z), start, method="BFGS", options=ends)
         if tried.fun < least:
             best, least = mean + sd * tried.x, float(tried.fun)
     for size in (0.1, 1e-3):
         base = (best - mean) / sd
         simplex = np.concatenate([base[None], base + size * np.eye(len(base))])
         options = {"initial_simplex": simplex, "xatol": 1e-10, "fatol": 1e-14 * abs(least), "maxfev": 200 * len(base)}
-        tried = minimize(lambda z: risk(mean + sd * z), base, method="Nelder-Mead", options=options)
+        tried = optimize.minimize(lambda z: risk(mean + sd * z), base, method="Nelder-Mead", options=options)
         if tried.fun < least - 1e-14 * abs(least):
             best, least = mean + sd * tried.x, float(tried.fun)
     if np.any(np.abs(best - mean) > 1e6 * (sd + np.abs(mean))):
@@ -106,11 +104,10 @@ def least_vector(posterior: Posterior, risk: Callable[[Array], float]) -> Array:
 
 def _best_row(
     risk: Callable[[Array], Array], columns: Array, picks: Array, shape: tuple[int, ...]
-) -> tuple[Array, Array, Any]:
-    least: Any = np.full(shape, np.inf)
-    place: Any = np.zeros(shape, dtype=np.intp)
+) -> tuple[Array, Array, NDArray[np.intp]]:
+    least, place = np.full(shape, np.inf), np.zeros(shape, dtype=np.intp)
     for i in picks:
-        value: Any = risk(np.broadcast_to(columns[i], shape))
+        value = risk(np.broadcast_to(columns[i], shape))
         better = value < least - 1e-13 * np.abs(np.where(np.isfinite(least), least, 0.0))
         least, place = np.where(better, value, least), np.where(better, i, place)
     if columns.ndim == 1:

@@ -6,12 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import as_float_array, is_single
+from ..checks import as_float_array, is_integer, is_single
 from ..errors import InputError
 from ..protocols import Array, Value
 
@@ -64,6 +64,11 @@ def stack(a: Mapping[str, Entries], b: Mapping[str, Entries], n: int, m: int) ->
     return stacked
 
 
+def parts_of(attr: object) -> list[Any]:
+    """What an attribute of a map holds; joined maps keep a list of what each of them had."""
+    return attr if isinstance(attr, list) else [attr]
+
+
 def as_text(values: Iterable[object]) -> Entries:
     """Turn a column into text; NaN becomes empty."""
     known = ["" if isinstance(v, float) and v != v else v for v in values]
@@ -76,17 +81,13 @@ def parameter_columns(masks: Sequence[Mask | None], taken: set[str]) -> dict[str
     columns: dict[str, Entries] = {}
     for name in dict.fromkeys(k for p in each for k in p):
         entries = [p.get(name) for p in each]
-        if all(v is None or _is_number(v) for v in entries):
+        if all(v is None or is_integer(v) or isinstance(v, (float, np.floating)) for v in entries):
             array: Entries = np.array([np.nan if v is None else float(v) for v in entries])
         else:
             array = as_text(["" if v is None else v for v in entries])
         # A mask of somebody's own may call a parameter "risk".
         columns[f"mask_{name}" if name in taken else str(name)] = frozen(array)
     return columns
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 def used(columns: Mapping[str, Entries]) -> dict[str, Entries]:

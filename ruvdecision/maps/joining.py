@@ -11,8 +11,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..protocols import Value
-from .columns import frozen, stack
-from .scores import Column
+from .columns import frozen, parts_of, stack
 
 if TYPE_CHECKING:
     from .rumap import RUMap
@@ -32,9 +31,8 @@ def join(a: RUMap, b: RUMap, named: bool) -> RUMap:
             do = "Tell the maps apart with RUMap.concat([a, b], names=[...])"
             raise InputError(what, [a.attrs.get(who), b.attrs.get(who)], do)
         if (ours.value is None) != (theirs.value is None):
-            raise InputError(
-                f"One map has the {who}'s uncertainty and the other has not", None, "Join maps of the same kind"
-            )
+            do = "Join maps of the same kind"
+            raise InputError(f"One map has the {who}'s uncertainty and the other has not", None, do)
     twice = sorted(set(a.releases) & set(b.releases))
     if twice:
         do = "Leave them out of one map, or tell the maps apart with RUMap.concat([a, b], names=[...])"
@@ -85,8 +83,7 @@ def worst_case(rumap: RUMap) -> RUMap | None:
     useless = pick(np.argmin(unknown(rumap.utility, -np.inf), axis=1))
     by_risk, by_utility = rumap.take(risky), rumap.take(useless)
     columns = {k: v for k, v in by_risk.columns.items() if k != "user"}
-    if isinstance(rumap.utility_score, Column):
-        name = rumap.utility_score.column
+    if (name := rumap.utility_score.column) is not None:
         columns |= {k: by_utility.columns[k] for k in (name, f"{name}_error") if k in by_utility.columns}
     columns["worst_user"] = by_risk.columns["user"]
     if rumap.size > table.size:
@@ -116,4 +113,13 @@ def _merge_attr(key: str, a: Mapping[str, object], b: Mapping[str, object]) -> o
         return x
     if key in ("intruder", "scientist"):
         return f"{x}\n{y}"
-    return [*(x if isinstance(x, list) else [x]), *(y if isinstance(y, list) else [y])]
+    return [*parts_of(x), *parts_of(y)]
+
+
+def named_maps(found: object) -> dict[str, object]:
+    """What a study gave back, by name: one map is "map", those of a list are "map1", "map2" and so on."""
+    if isinstance(found, Mapping):
+        return {str(name): item for name, item in found.items()}
+    if isinstance(found, (list, tuple)):
+        return {f"map{i}": item for i, item in enumerate(found, start=1)}
+    return {"map": found}

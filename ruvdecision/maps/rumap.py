@@ -111,9 +111,9 @@ class RUMap:
     notes: tuple[str, ...] = ()
     users: tuple[User | Snooper | Panel, User | Snooper | Panel] | None = None
     """The intruder and the scientist that the map was made with; not in files."""
-    _engine: str | tuple[str, ...] = ""
+    _engine: tuple[str, ...] = ()
     _labels: tuple[str, ...] | None = None
-    _technique: str | tuple[str, ...] | None = None
+    _technique: tuple[str, ...] | None = None
     _parameters: Mapping[str, Entries] | None = None
     _draws: Mapping[str, Mapping[str, Mapping[str, xr.Dataset]]] = field(default_factory=dict)
 
@@ -191,9 +191,9 @@ class RUMap:
             MappingProxyType({**_versions(), **(attrs or {})}),
             tuple(made.notes),
             made.users,
-            _whole(made.engine),
+            _texts(made.engine, size),
             None if called.names is None else as_names(called.names),
-            None if called.technique is None else _whole(called.technique),
+            None if called.technique is None else _texts(called.technique, size),
             given,
         )
         if made.draws:
@@ -203,7 +203,7 @@ class RUMap:
         for role in ("risk", "utility"):
             axis = rumap.axis(role)
             # 1/U of a negative entropy makes no sense, but U itself does: that is said when risk is looked at.
-            if not isinstance(axis.score, Reciprocal) or axis.value is None:
+            if axis.score != Reciprocal() or axis.value is None:
                 axis.check()
         if called.names is None:
             rumap._refuse_duplicates()
@@ -246,9 +246,8 @@ class RUMap:
             raise InputError("concat needs maps", [type(m).__name__ for m in parts], "Write RUMap.concat([a, b])")
         if names is not None:
             if isinstance(names, str) or len(names) != len(parts) or len(set(names)) != len(parts):
-                raise InputError(
-                    "concat needs one name per map, each its own", names, f"Give {len(parts)} different names"
-                )
+                do = f"Give {len(parts)} different names"
+                raise InputError("concat needs one name per map, each its own", names, do)
             differ = len({(str(m.attrs.get("intruder")), str(m.attrs.get("scientist"))) for m in parts}) > 1
             parts = [m.named(str(name), user=differ) for m, name in zip(parts, names, strict=True)]
         return functools.reduce(lambda a, b: join(a, b, named=names is not None), parts)
@@ -311,9 +310,8 @@ class RUMap:
         if found is None:
             users = self.user_names
             do = f'Evaluate the same masks for all of them, or look at one: rumap.select(user="{users[0]}")'
-            raise InputError(
-                "No release of the map is there for every user, so there is no worst case", ", ".join(users), do
-            )
+            what = "No release of the map is there for every user, so there is no worst case"
+            raise InputError(what, ", ".join(users), do)
         return found
 
     # -- the columns ---------------------------------------------------------------------------------
@@ -329,7 +327,7 @@ class RUMap:
     def techniques(self) -> tuple[str, ...]:
         """Technique of every release, without its parameters."""
         if self._technique is not None:
-            return (self._technique,) * self.size if isinstance(self._technique, str) else self._technique
+            return self._technique
         return self.releases if self.masks is None else tuple(technique_of(m) for m in self.masks)
 
     @cached_property
@@ -339,10 +337,10 @@ class RUMap:
             return MappingProxyType(dict(self._parameters))
         return MappingProxyType(parameter_columns(self.masks or (None,) * self.size, {*SCHEMA, *self.columns}))
 
-    @cached_property
+    @property
     def engine(self) -> tuple[str, ...]:
         """Which engine gave each entry."""
-        return (self._engine,) * self.size if isinstance(self._engine, str) else self._engine
+        return self._engine
 
     def axis(self, role: str) -> Axis:
         """What ``"risk"`` or ``"utility"`` is computed from."""
@@ -515,9 +513,9 @@ class RUMap:
         return (self._row(i) for i in range(self.size))
 
     @overload
-    def __getitem__(self, key: str | int | np.integer[Any]) -> ReleaseRow: ...
+    def __getitem__(self, key: str | int | np.integer) -> ReleaseRow: ...
     @overload
-    def __getitem__(self, key: slice | list[Any] | tuple[Any, ...] | NDArray[Any]) -> RUMap: ...
+    def __getitem__(self, key: slice | list[Any] | tuple[Any, ...] | Entries) -> RUMap: ...
     def __getitem__(self, key: Any) -> ReleaseRow | RUMap:
         """A `ReleaseRow` by position or label; a smaller map by a slice, positions or a boolean array."""
         if isinstance(key, str):
@@ -541,14 +539,12 @@ class RUMap:
             rows = np.array([self[str(label)].position for label in rows], dtype=int)
         if rows.dtype == bool:
             if rows.shape != (self.size,):
-                raise InputError(
-                    f"A boolean selection needs {self.size} entries", f"shape {rows.shape}", "Give one per release"
-                )
+                do = "Give one per release"
+                raise InputError(f"A boolean selection needs {self.size} entries", f"shape {rows.shape}", do)
             rows = np.flatnonzero(rows)
         if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
-            raise InputError(
-                "Releases are taken by positions, labels or a boolean array", rows.tolist(), "Give a list of positions"
-            )
+            do = "Give a list of positions"
+            raise InputError("Releases are taken by positions, labels or a boolean array", rows.tolist(), do)
         if rows.size and (rows.min() < -self.size or rows.max() >= self.size):
             for row in rows:
                 check_index("position", row, self.size)  # says which one
@@ -557,9 +553,6 @@ class RUMap:
             raise InputError("No release is selected", "an empty selection", "A map needs at least one release")
         if np.unique(rows).size != rows.size:
             raise InputError("A release is taken twice", rows.tolist(), "Name each position once")
-
-        def pick(texts: str | tuple[str, ...]) -> str | tuple[str, ...]:
-            return texts if isinstance(texts, str) else tuple(texts[i] for i in rows)
 
         def cut(value: Value | None) -> Value | None:
             return None if value is None else Value(frozen(value.value[rows]), frozen(value.error[rows]))
@@ -573,9 +566,9 @@ class RUMap:
             before=(self.before[0][rows], self.before[1][rows]),
             masks=None if self.masks is None else tuple(self.masks[i] for i in rows),
             columns=MappingProxyType({k: v[rows] for k, v in self.columns.items()}),
-            _engine=pick(self._engine),
+            _engine=tuple(self._engine[i] for i in rows),
             _labels=tuple(self.releases[i] for i in rows),
-            _technique=None if technique is None else pick(technique),
+            _technique=None if technique is None else tuple(technique[i] for i in rows),
             # Drop columns that no release of the smaller map has.
             _parameters=None if self._parameters is None else used({k: v[rows] for k, v in self._parameters.items()}),
         )
@@ -613,8 +606,7 @@ class RUMap:
         if self.masks is None or (belief is None and self.users is None):
             raise InputError("The order needs the map's masks and a belief", None, "Evaluate masks, or give belief=")
         if belief is None and self.users is not None:
-            intruder = self.users[0]
-            belief = (intruder.users[0] if isinstance(intruder, Panel) else intruder).belief
+            belief = self.users[0].users[0].belief
         return self.with_column(
             "dominated_whatever", dominated_whatever([m for m in self.masks if m is not None], belief).column()
         )
@@ -777,19 +769,18 @@ class RUMap:
             bool(self.one_release[i]),
         )
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         # A mapping proxy does not cross process borders, a dict does.
-        return {
-            name: dict(v) if isinstance(v := getattr(self, name), MappingProxyType) else v
-            for name in self.__dataclass_fields__
-        }
+        state = {name: v for name, v in vars(self).items() if name in self.__dataclass_fields__}
+        return state | {name: dict(state[name]) for name in ("columns", "attrs", "_draws")}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update({k: MappingProxyType(v) if k in ("columns", "attrs") else v for k, v in state.items()})
 
 
-def _whole(texts: str | Sequence[str]) -> str | tuple[str, ...]:
-    return whole_text(texts) if isinstance(texts, str) else tuple(map(whole_text, texts))
+def _texts(given: str | Sequence[str], size: int) -> tuple[str, ...]:
+    """One text per release; a single one is that of all."""
+    return (whole_text(given),) * size if isinstance(given, str) else tuple(map(whole_text, given))
 
 
 @functools.cache
@@ -805,7 +796,7 @@ def _without(user: str, text: str) -> str:
     return text.replace(f"{user}: ", "", 1) if user else text
 
 
-def _same_for_all(table: NDArray[Any]) -> bool:
+def _same_for_all(table: Entries) -> bool:
     """Whether every user has the same entries; a missing one is the same as a missing one."""
     first = table[:1]
     return bool(np.all((table == first) | ((table != table) & (first != first))))

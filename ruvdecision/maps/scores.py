@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import as_float_array, suggest
+from ..checks import as_float_array, name_of, suggest
 from ..errors import InputError
 from ..numerics.monotone import apply_function, check_decreasing, solve_decreasing
 from ..protocols import Array, Value
@@ -54,6 +54,16 @@ class Score:
     """
 
     name: ClassVar[str] = ""
+    said: ClassVar[str] = "{name} of the {who}'s expected loss"
+    """What it is, in words; ``who`` is the user's name."""
+    column: ClassVar[str | None] = None
+    """The column of the map that it is read from; a function of a user's U has none."""
+    as_stored: ClassVar[bool] = False
+    """True if it is the numbers of a column, as they stand there."""
+    tabulated: ClassVar[bool] = False
+    """True if it is known at some U only."""
+    has_zero: ClassVar[bool] = True
+    """False if its zero is a matter of convention: twice as much means nothing."""
     relative: ClassVar[bool] = False
     """True if the score needs U0."""
     lowest: ClassVar[float] = -np.inf
@@ -108,7 +118,7 @@ class Score:
 
     def words(self, who: str) -> str:
         """The score in words for an axis; ``who`` is the user's name."""
-        return f"{self.name} of the {who}'s expected loss"
+        return self.said.format(name=self.name, who=who)
 
     def check_axis(self, axis: Axis) -> None:
         """Raise an `InputError` if the score is not a decreasing function on the axis of a map."""
@@ -135,9 +145,8 @@ class Score:
 
     def _reference(self, before: ArrayLike | None) -> Array:
         if self.relative and before is None:
-            raise InputError(
-                f"The {self.name} compares with U0", "no U0", "Give before=, the uncertainty before any release"
-            )
+            do = "Give before=, the uncertainty before any release"
+            raise InputError(f"The {self.name} compares with U0", "no U0", do)
         return as_float_array("before", np.nan if before is None else before)
 
     def _needs_positive(self, u: Array, role: str) -> None:
@@ -157,6 +166,7 @@ class Reciprocal(Score):
     """
 
     name: ClassVar[str] = "reciprocal"
+    said: ClassVar[str] = "1 / expected loss of the {who}"
     lowest: ClassVar[float] = 0.0
 
     def value(self, u: Array, before: Array) -> Array:
@@ -174,9 +184,6 @@ class Reciprocal(Score):
     def check(self, u: Array, before: ArrayLike | None, role: str) -> None:
         self._needs_positive(u, role)
 
-    def words(self, who: str) -> str:
-        return f"1 / expected loss of the {who}"
-
 
 @dataclass(frozen=True)
 class RelativeGain(Score):
@@ -187,6 +194,8 @@ class RelativeGain(Score):
     """
 
     name: ClassVar[str] = "relative_gain"
+    said: ClassVar[str] = "share of the {who}'s expected loss that the release removes"
+    has_zero: ClassVar[bool] = False
     relative: ClassVar[bool] = True
     highest: ClassVar[float] = 1.0
 
@@ -213,9 +222,6 @@ class RelativeGain(Score):
     def scale(self, before: ArrayLike | None = None) -> float:
         return 1.0
 
-    def words(self, who: str) -> str:
-        return f"share of the {who}'s expected loss that the release removes"
-
 
 @dataclass(frozen=True)
 class Gain(Score):
@@ -226,6 +232,8 @@ class Gain(Score):
     """
 
     name: ClassVar[str] = "gain"
+    said: ClassVar[str] = "fall in the {who}'s expected loss"
+    has_zero: ClassVar[bool] = False
     relative: ClassVar[bool] = True
 
     def value(self, u: Array, before: Array) -> Array:
@@ -243,9 +251,6 @@ class Gain(Score):
     def scale(self, before: ArrayLike | None = None) -> float:
         return float(np.max(np.abs(self._reference(before))))
 
-    def words(self, who: str) -> str:
-        return f"fall in the {who}'s expected loss"
-
 
 @dataclass(frozen=True)
 class NegativeLog(Score):
@@ -256,6 +261,8 @@ class NegativeLog(Score):
     """
 
     name: ClassVar[str] = "negative_log"
+    said: ClassVar[str] = "−log expected loss of the {who}"
+    has_zero: ClassVar[bool] = False
 
     def value(self, u: Array, before: Array) -> Array:
         return -np.log(np.where(u == 0, 0.0, u)) + 0.0
@@ -273,9 +280,6 @@ class NegativeLog(Score):
     def scale(self, before: ArrayLike | None = None) -> float:
         return 1.0
 
-    def words(self, who: str) -> str:
-        return f"−log expected loss of the {who}"
-
 
 @dataclass(frozen=True)
 class Negative(Score):
@@ -286,6 +290,8 @@ class Negative(Score):
     """
 
     name: ClassVar[str] = "negative"
+    said: ClassVar[str] = "minus expected loss of the {who}"
+    has_zero: ClassVar[bool] = False
 
     def value(self, u: Array, before: Array) -> Array:
         return 0.0 - u
@@ -295,9 +301,6 @@ class Negative(Score):
 
     def inverse(self, value: float, before: ArrayLike | None = None) -> float:
         return -float(value)
-
-    def words(self, who: str) -> str:
-        return f"minus expected loss of the {who}"
 
 
 @dataclass(frozen=True)
@@ -321,6 +324,7 @@ class Decreasing(Score):
     ('1 / (1 + U)', 0.5)
     """
 
+    said: ClassVar[str] = "{name}, U = expected loss of the {who}"
     function: Callable[..., object]
     label: str | None = None
 
@@ -330,8 +334,7 @@ class Decreasing(Score):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        own = str(getattr(self.function, "__name__", type(self.function).__name__))
-        return self.label or ("function of U" if own == "<lambda>" else own)
+        return self.label or name_of(self.function) or "function of U"
 
     def value(self, u: Array, before: Array) -> Array:
         result = np.full(u.shape, np.nan)
@@ -370,9 +373,6 @@ class Decreasing(Score):
             named = "" if self.name == "function of U" else f" {self.name}"
             check_decreasing(self, known, f"{role} function{named}")
 
-    def words(self, who: str) -> str:
-        return f"{self.name}, U = expected loss of the {who}"
-
 
 @dataclass(frozen=True)
 class Tabulated(Score):
@@ -381,6 +381,8 @@ class Tabulated(Score):
     Between two stored values it is interpolated; outside them it is not known (NaN).
     """
 
+    said: ClassVar[str] = "{name}, U = expected loss of the {who}"
+    tabulated: ClassVar[bool] = True
     label: str
     u: tuple[float, ...] = field(repr=False)
     values: tuple[float, ...] = field(repr=False)
@@ -409,9 +411,6 @@ class Tabulated(Score):
             do = f"Give the function again, {role}=..."
             raise InputError(what, f"U from {np.nanmin(u):g} to {np.nanmax(u):g}", do)
 
-    def words(self, who: str) -> str:
-        return f"{self.name}, U = expected loss of the {who}"
-
     def _look_up(self, u: Array, values: Sequence[float]) -> Array:
         nodes, table = np.asarray(self.u), np.asarray(values)
         place = np.clip(np.searchsorted(nodes, u), 0, len(nodes) - 1)
@@ -439,12 +438,14 @@ class Column:
 
     column: str
     score: Score | None
+    relative: ClassVar[bool] = False
+    has_zero: ClassVar[bool] = True
 
     def __init__(self, column: str, score: ScoreLike | None = None) -> None:
         if not isinstance(column, str) or not column:
             raise InputError("A column is named by text", column, 'Write Column("linkage")')
         found = None if score is None else as_score(score)
-        if isinstance(found, Column) or (found is not None and found.relative):
+        if found is not None and (found.column is not None or found.relative):
             do = 'Use "reciprocal", "negative_log" or a function of your own'
             raise InputError("A column takes a function without U0", score, do)
         self.__dict__.update(column=column, score=found)
@@ -452,6 +453,10 @@ class Column:
     @property
     def name(self) -> str:
         return self.column if self.score is None else f"{self.score.name} of {self.column}"
+
+    @property
+    def as_stored(self) -> bool:
+        return self.score is None
 
     @property
     def lowest(self) -> float:
@@ -505,16 +510,14 @@ def as_score(obj: ScoreLike, columns: Sequence[str] = ()) -> Score | Column:
         if obj in columns:
             return Column(obj)
         options = [*KNOWN, *columns]
-        raise InputError(
-            f"A score must be one of {', '.join(map(repr, options))}, or a function of U", obj, suggest(obj, options)
-        )
+        do = suggest(obj, options)
+        raise InputError(f"A score must be one of {', '.join(map(repr, options))}, or a function of U", obj, do)
     if isinstance(obj, type) and issubclass(obj, Score):
         return as_score(obj.name)
     if callable(obj):
         return Decreasing(obj)
-    raise InputError(
-        f"A score must be one of {', '.join(map(repr, KNOWN))}, or a function of U", obj, "Write lambda u: 1 / (1 + u)"
-    )
+    do = "Write lambda u: 1 / (1 + u)"
+    raise InputError(f"A score must be one of {', '.join(map(repr, KNOWN))}, or a function of U", obj, do)
 
 
 def as_function(obj: ScoreLike, what: str, do: str) -> Score:

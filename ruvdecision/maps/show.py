@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..checks import suggest
 from ..errors import InputError
 from ..protocols import Array
+from .columns import parts_of
 
 if TYPE_CHECKING:
     from .rumap import RUMap
@@ -105,9 +106,8 @@ def user_columns(rumap: RUMap) -> dict[str, str]:
 
 def better(rumap: RUMap) -> dict[str, str]:
     """Which values of a measure are better, as far as the map knows; joined maps keep one list each."""
-    known = rumap.attrs.get("better", {})
-    parts = known if isinstance(known, list) else [known]
-    return {str(name): str(end) for part in parts if isinstance(part, Mapping) for name, end in part.items()}
+    parts = [part for part in parts_of(rumap.attrs.get("better")) if isinstance(part, Mapping)]
+    return {str(name): str(end) for part in parts for name, end in part.items()}
 
 
 def entry(rumap: RUMap, column: str, i: int, digits: int = 6) -> str:
@@ -169,7 +169,7 @@ class ReleaseRow:
         known = [*self.__dict__, *self.__dict__.get("columns", ()), *self.__dict__.get("parameters", ())]
         raise AttributeError(f"This release has no {name!r}. {suggest(name, known)}")
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {k: dict(v) if k in ("columns", "parameters") else v for k, v in self.__dict__.items()}
 
     def __str__(self) -> str:

@@ -29,7 +29,7 @@ from .. import masks
 from ..data.write import check_places, write_files
 from ..errors import InputError, RuvError, UnsupportedError
 from ..protocols import Array, Value
-from ..running.encoding import Json, pack, unpack
+from ..running.encoding import Json, Stored, pack, unpack
 from .columns import Entries, Labels
 from .rumap import Provenance, RUMap
 from .scores import KNOWN, Column, Score, Tabulated, as_score
@@ -73,9 +73,8 @@ def load(path: str | os.PathLike[str]) -> RUMap:
     except TypeError:
         raise InputError("A map file is named by its path", type(path).__name__, 'Write RUMap.load("map.nc")') from None
     if not target.is_file():
-        raise InputError(
-            "There is no such map file", str(target), "Check the path; maps are written by rumap.save(path)"
-        )
+        do = "Check the path; maps are written by rumap.save(path)"
+        raise InputError("There is no such map file", str(target), do)
     try:
         content = target.read_bytes()
     except OSError as error:
@@ -105,9 +104,8 @@ def from_bytes(content: bytes, name: str = "the file") -> RUMap:
     do = "Give a file that rumap.save(path) wrote"
     if not content.startswith(_HDF5):
         older = content.startswith(b"CDF")
-        raise InputError(
-            "The file is not a map", f"{name}, {'an older kind of netCDF' if older else 'no netCDF file'}", do
-        )
+        what = "The file is not a map"
+        raise InputError(what, f"{name}, {'an older kind of netCDF' if older else 'no netCDF file'}", do)
     seal = _SEAL.search(content, max(len(content) - _SEAL_LENGTH, 0))
     if seal is not None and hashlib.sha256(content[: seal.start()]).hexdigest().encode() != seal[1]:
         do = "Take a copy, or save the map again"
@@ -127,8 +125,10 @@ def from_bytes(content: bytes, name: str = "the file") -> RUMap:
                 raise TypeError("its format is not a number from 1 on")
             stored = _Reader(opened, max(_ROOM, 64 * len(content)), len(content)).read(_check_meta(meta))
         return _from_file(meta, stored)
+    except UnsupportedError:
+        raise
     except RuvError as problem:
-        if isinstance(problem, UnsupportedError) or problem.do == do:
+        if problem.do == do:
             raise
         raise InputError("The map file is damaged", f"{name}: {problem.what}", "Save the map again") from None
     except _ODD as problem:
@@ -156,13 +156,13 @@ def fingerprint(rumap: RUMap) -> str:
     parts |= {f"column {name}": rumap.columns[name] for name in sorted(rumap.columns)}
     state = hashlib.sha256(b"ruvdecision map 1")
     for name, values in parts.items():
-        texts: list[str] | list[bytes] = list(map(str, values.tolist()))
         if values.dtype.kind in "biuf":
             # One NaN and one zero: the same number must give the same bytes on every machine.
             numbers = np.where(np.isnan(values.astype(np.float64)), np.nan, values.astype(np.float64)) + 0.0
-            texts = [numbers.astype("<f8").tobytes()]
-        for content in (name, *texts):
-            raw = content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
+            contents = [numbers.astype("<f8").tobytes()]
+        else:
+            contents = [str(x).encode("utf-8", "surrogatepass") for x in values.tolist()]
+        for raw in (name.encode("utf-8", "surrogatepass"), *contents):
             # The length in front, so that no two lists of texts run together to the same bytes.
             state.update(len(raw).to_bytes(8, "little") + raw)
     return state.hexdigest()
@@ -181,7 +181,7 @@ def _contents(opened: h5py.File) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _check_meta(meta: dict[str, Any]) -> dict[str, Any]:
+def _check_meta(meta: Stored) -> Stored:
     """The table of contents, made of what it should be made of."""
     lists = {"parameters": str, "columns": str, "notes": str, "users": bool, "attrs": list}
     for name, kind in lists.items():
@@ -206,7 +206,7 @@ class _Reader:
     def __init__(self, opened: h5py.File, room: int, size: int) -> None:
         self.opened, self.room, self.block = opened, room, max(64, _ROOM // max(size, 1))
 
-    def read(self, meta: dict[str, Any]) -> dict[str, Entries]:
+    def read(self, meta: Stored) -> dict[str, Entries]:
         true = {v: k for k, v in meta["names"].items()}
         texts = {"release", "technique", "engine", *meta.get("escaped", ())}
         numbers = [
@@ -297,23 +297,28 @@ def _encode_other(value: object) -> Json:
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufU":
         return {"array": encode(value.tolist()), "dtype": value.dtype.str, "shape": list(value.shape)}
     # The very class, not one that only shares its name: it must come back as what it was.
-    if isinstance(value, masks.Mask) and getattr(masks, type(value).__name__, None) is type(value):
+    if isinstance(value, masks.Mask) and _mask_class(type(value).__name__) is type(value):
         return {"mask": type(value).__name__, "settings": [[k, encode(v)] for k, v in value.settings().items()]}
     raise TypeError(f"{type(value).__name__} cannot be stored as text")
 
 
-def _decode_other(stored: dict[str, Any]) -> Any:
+def _decode_other(stored: Stored) -> object:
     if "array" in stored:
         if not isinstance(stored["dtype"], str) or not _ARRAY.fullmatch(stored["dtype"]):
             raise TypeError("an array of an unknown kind")
         # Text is as wide as it is: a width that a file claims could be gigabytes.
         kind = str if "U" in stored["dtype"] else np.dtype(stored["dtype"])
         return np.array(decode(stored["array"]), dtype=kind).reshape(stored["shape"])
-    name = stored["mask"]
-    known = getattr(masks, name, None) if name in dir(masks) else None
-    if not (isinstance(known, type) and issubclass(known, masks.Mask)):
-        raise LookupError(name)
+    known = _mask_class(stored["mask"])
+    if known is None:
+        raise LookupError(stored["mask"])
     return known(**{k: decode(v) for k, v in stored["settings"]})
+
+
+def _mask_class(name: str) -> type[masks.Mask] | None:
+    """A class of masks that the package offers; None if there is none of that name."""
+    known = getattr(masks, name) if name in dir(masks) else None
+    return known if isinstance(known, type) and issubclass(known, masks.Mask) else None
 
 
 def _to_file(rumap: RUMap, created: bool) -> xr.Dataset:
@@ -334,7 +339,7 @@ def _to_file(rumap: RUMap, created: bool) -> xr.Dataset:
         names = {k: v if k == v else f"_{v}" for k, v in names.items()}
     dataset = dataset.rename({k: v for k, v in names.items() if k != v})
     attrs = {**rumap.attrs, **({"created": datetime.now(UTC).isoformat(timespec="seconds")} if created else {})}
-    meta: dict[str, Any] = {
+    meta: Stored = {
         "format": FORMAT,
         "names": {v: k for k, v in names.items() if k != v},
         "parameters": list(rumap.parameters),
@@ -372,7 +377,7 @@ def _holdable(text: str) -> str:
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
-def _from_file(meta: dict[str, Any], stored: dict[str, Entries]) -> RUMap:
+def _from_file(meta: Stored, stored: dict[str, Entries]) -> RUMap:
     columns = {meta["names"].get(k, k): v for k, v in stored.items() if k not in _OURS and k not in _draws_in(meta)}
 
     for name in meta.get("escaped", ()):
@@ -401,17 +406,17 @@ def _from_file(meta: dict[str, Any], stored: dict[str, Entries]) -> RUMap:
     )
 
 
-def _stored_draws(rumap: RUMap) -> tuple[dict[str, Any], list[dict[str, Json]]]:
+def _stored_draws(rumap: RUMap) -> tuple[dict[str, tuple[list[str], Entries]], list[Stored]]:
     """Kept draws as variables ``draws_0``, ``draws_1``, ... of the file, each array once, and what they are."""
-    arrays: dict[str, Any] = {}
+    arrays: dict[str, tuple[list[str], Entries]] = {}
     names: dict[int, str] = {}
-    entries: list[dict[str, Json]] = []
+    entries: list[Stored] = []
     for user, parts in rumap._draws.items():
         for label, groups in parts.items():
             if label not in rumap.releases:
                 continue
             for group, data in groups.items():
-                variables: list[Any] = []
+                variables: list[list[object]] = []
                 for name, variable in data.data_vars.items():
                     values = variable.values
                     values = values.astype(np.int8) if values.dtype == bool else values
@@ -419,22 +424,22 @@ def _stored_draws(rumap: RUMap) -> tuple[dict[str, Any], list[dict[str, Json]]]:
                     arrays[key] = ([f"{key}_{i}" for i in range(values.ndim)], values)
                     kind = "bool" if variable.dtype == bool else ""
                     variables.append([str(name), key, [str(d) for d in variable.dims], list(values.shape), kind])
-                coords: list[Any] = [[str(name), encode(c.values.tolist())] for name, c in data.coords.items()]
-                about: dict[str, Any] = {"user": user, "release": rumap.releases.index(label), "group": group}
+                coords = [[str(name), encode(c.values.tolist())] for name, c in data.coords.items()]
+                about = {"user": user, "release": rumap.releases.index(label), "group": group}
                 entries.append({**about, "variables": variables, "coords": coords, "attrs": dict(data.attrs)})
     return arrays, entries
 
 
-def _draws_in(meta: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+def _draws_in(meta: Stored) -> dict[str, tuple[int, ...]]:
     """Variables of a file that hold draws, and their shapes."""
     listed = [one for entry in meta.get("draws", ()) for one in entry["variables"]]
     return {str(key): tuple(int(size) for size in shape) for _, key, _, shape, _ in listed}
 
 
-def _read_draws(meta: dict[str, Any], stored: dict[str, Entries]) -> dict[str, dict[int, dict[str, Any]]]:
+def _read_draws(meta: Stored, stored: dict[str, Entries]) -> dict[str, dict[int, dict[str, xr.Dataset]]]:
     import xarray as xr
 
-    found: dict[str, dict[int, dict[str, Any]]] = {}
+    found: dict[str, dict[int, dict[str, xr.Dataset]]] = {}
     for entry in meta.get("draws", ()):
         arrays = {
             name: (dims, stored[key].astype(bool) if kind == "bool" else stored[key])
@@ -480,7 +485,7 @@ def _score_spec(rumap: RUMap, role: str) -> tuple[dict[str, Json], Array | None]
         return spec, np.stack([nodes, score(nodes), score.slope(nodes, np.array(np.nan))])
 
 
-def _score(spec: dict[str, Any], table: Entries | None) -> Score | Column:
+def _score(spec: Stored, table: Entries | None) -> Score | Column:
     score: Score | Column | None = as_score(spec["name"]) if "name" in spec and not spec.get("tabulated") else None
     if spec.get("tabulated"):
         if table is None:

@@ -8,7 +8,7 @@ whose law is not known says how to `apply` it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from itertools import chain
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast, overload
@@ -99,10 +99,7 @@ class Mask:
         )
 
     def __or__(self, other: Mask) -> Mask:
-        if not isinstance(other, Mask):
-            raise InputError(
-                "Only masks compose with |", type(other).__name__, "Write Noise(variance=2) | Microaggregate(groups=1)"
-            )
+        _only_masks("Only masks compose with |", [other], "Write Noise(variance=2) | Microaggregate(groups=1)")
         *before, last = self.parts
         if isinstance(last, Joint):
             # Each of several releases goes through what follows, by itself.
@@ -111,10 +108,7 @@ class Mask:
         return Chain(self.parts + other.parts)
 
     def __and__(self, other: Mask) -> Joint:
-        if not isinstance(other, Mask):
-            raise InputError(
-                "Only masks compose with &", type(other).__name__, "Write Noise(variance=2) & Round(base=5)"
-            )
+        _only_masks("Only masks compose with &", [other], "Write Noise(variance=2) & Round(base=5)")
         return Joint((self, other))
 
     def refines(self, other: Mask, belief: Any = None, *, records: int | None = None, columns: int = 1) -> bool:
@@ -293,9 +287,7 @@ class Chain(Several):
 
     def __post_init__(self) -> None:
         steps: list[Mask] = []
-        for mask in as_tuple(self.masks):
-            if not isinstance(mask, Mask):
-                raise InputError("A chain needs masks", kind_of(mask), "Write mask_a | mask_b")
+        for mask in _only_masks("A chain needs masks", as_tuple(self.masks), "Write mask_a | mask_b"):
             if steps and steps[-1].side_by_side:
                 raise InputError("Several releases can only end a chain", mask, "Write (a & b) | c, which masks each")
             steps += mask.parts
@@ -347,9 +339,7 @@ class Joint(Several):
 
     def __post_init__(self) -> None:
         found: list[Mask] = []
-        for mask in as_tuple(self.masks):
-            if not isinstance(mask, Mask):
-                raise InputError("Joint releases need masks", kind_of(mask), "Write mask_a & mask_b")
+        for mask in _only_masks("Joint releases need masks", as_tuple(self.masks), "Write mask_a & mask_b"):
             found += mask.masks if isinstance(mask, Joint) else (mask,)
         if len(found) < 2:
             raise InputError("Joint releases need at least two masks", len(found), "Write mask_a & mask_b")
@@ -438,9 +428,15 @@ class Batch(tuple[Mask, ...]):
 
 def check_mask(name: str, value: Any) -> Mask:
     """Return ``value`` if it is a mask."""
-    if not isinstance(value, Mask):
-        raise InputError(f"{name} must be a mask", kind_of(value), "Write ruv.Noise(variance=2), for example")
-    return value
+    return _only_masks(f"{name} must be a mask", [value], "Write ruv.Noise(variance=2), for example")[0]
+
+
+def _only_masks(what: str, values: Sequence[Any], do: str) -> Sequence[Mask]:
+    """The values, if all of them are masks."""
+    strange = [value for value in values if not isinstance(value, Mask)]
+    if strange:
+        raise InputError(what, kind_of(strange[0]), do)
+    return values
 
 
 def show_number(value: Any) -> str:

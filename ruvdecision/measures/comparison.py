@@ -96,9 +96,9 @@ class Findings:
 
     def __init__(self, measures: Sequence[Measure] | Measure) -> None:
         self.measures = check_measures(measures)
-        self.lenient: type[RuvError] | None = getattr(measures, "catches", None)
+        self.lenient: tuple[type[RuvError], ...] = (measures.catches,) if isinstance(measures, Panel) else ()
         self.found: list[list[list[Finding]]] = []
-        self.notes: list[str] = list(getattr(measures, "notes", ()))
+        self.notes: list[str] = list(measures.notes) if isinstance(measures, Panel) else []
 
     def describe(self) -> dict[str, Any]:
         """What a map's ``attrs`` should say: settings, no record."""
@@ -219,9 +219,7 @@ class Comparison(Findings):
                 item.uses(self.original.table)  # a misspelt name is an error, and no reason to leave a measure out
             try:
                 made, ready = prepare(item, given, self.original if self.lenient else None)
-            except RuvError as error:
-                if self.lenient is None or not isinstance(error, self.lenient):
-                    raise
+            except self.lenient as error:
                 self.notes.append(f"{item.name} was left out: {error.what}.")
                 self.measures = [m for m in self.measures if m is not item]
                 continue
@@ -263,7 +261,8 @@ class Comparison(Findings):
         starts = range(0, replicates, block)
         blocks = [(i, s, s + block) for i in range(len(masks)) for s in starts]
         tasks = [Task(f"mask {b[0]} replicates {b[1]} to {b[2] - 1}", _mask_block, b) for b in blocks]
-        made = {name: _absolute(item) for name, item in (releases or {}).items()}
+        # Paths from the root: a worker may have another working directory.
+        made = {name: _with_paths(x, lambda p: str(Path(p).resolve())) for name, x in (releases or {}).items()}
         tasks += [Task(f"release {name}", _made_elsewhere, (name, item)) for name, item in made.items()]
 
         def parts() -> dict[str, Any]:
@@ -274,7 +273,9 @@ class Comparison(Findings):
                 "replicates": replicates,
             }
             found |= {"seed": root} if masks else {}  # nothing else is random
-            return found | {"releases": {name: _content(item) for name, item in made.items()}, "key": self.key}
+            # A release is known by its data, or by the bytes of its file.
+            content = {name: _with_paths(item, file_digest) for name, item in made.items()}
+            return found | {"releases": content, "key": self.key}
 
         results, interrupted = run(
             tasks, shared=shared, executor=executor, checkpoint=checkpoint, fingerprint=parts, on_progress=on_progress
@@ -402,7 +403,7 @@ class _ComparisonWork:
     masks: Sequence[Mask]
     seeds: Sequence[np.random.SeedSequence]
     key: Hashable
-    lenient: type[RuvError] | None = None
+    lenient: tuple[type[RuvError], ...] = ()
     steady: dict[int, list[Finding]] = field(default_factory=dict)
     """Outcomes of masks that take no random number: they are measured once per worker."""
     recent: dict[int, tuple[Any, list[Finding]]] = field(default_factory=dict)
@@ -416,9 +417,7 @@ class _ComparisonWork:
         measure = getattr(prepared, "measure", None) or getattr(prepared, "func", prepared)
         try:
             return Finding.of(prepared(released), getattr(measure, "name", ""))
-        except RuvError as error:
-            if self.lenient is None or not isinstance(error, self.lenient):
-                raise
+        except self.lenient as error:
             return Finding(np.nan, np.nan, {}, refusal=error.what)
 
 
@@ -462,18 +461,11 @@ def _made_elsewhere(shared: _ComparisonWork, name: str, release: Any) -> list[li
         ]
 
 
-def _absolute(item: Any) -> Any:
-    """Paths from the root: a worker may have another working directory."""
+def _with_paths(item: Any, change: Callable[[str | Path], Any]) -> Any:
+    """A release, or its copies, with every path changed."""
     if is_copies(item):
-        return [_absolute(part) for part in item]
-    return str(Path(item).resolve()) if isinstance(item, (str, Path)) else item
-
-
-def _content(item: Any) -> Any:
-    """What a release is known by in a checkpoint: its data, or the bytes of its file."""
-    if is_copies(item):
-        return [_content(part) for part in item]
-    return file_digest(item) if isinstance(item, (str, Path)) else item
+        return [_with_paths(part, change) for part in item]
+    return change(item) if isinstance(item, (str, Path)) else item
 
 
 def _settled(frame: Frame) -> Frame:
@@ -513,9 +505,7 @@ def check_releases(releases: Any) -> dict[str, Any]:
     for name, item in named.items():
         # A missing file should not cost the work on those before it.
         with naming_release(name):
-            for part in copies_of(item):
-                if isinstance(part, (str, Path)):
-                    check_file(part)
+            _with_paths(item, check_file)
     return named
 
 

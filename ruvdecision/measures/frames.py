@@ -121,7 +121,10 @@ def refuse_lists(who: str, table: pd.DataFrame) -> None:
 
 def missing_rows(table: pd.DataFrame) -> Flags | None:
     """True for rows with a missing value; None if no column has any, which is the usual case and quick to find."""
-    if all(isinstance(d, np.dtype) and d.kind in "fiub" for d in table.dtypes.to_numpy()):
+    kinds = {d.kind if isinstance(d, np.dtype) else "" for d in table.dtypes.to_numpy()}
+    if kinds <= set("iub"):
+        return None  # whole numbers are never missing
+    if kinds <= set("fiub"):
         with np.errstate(all="ignore"):
             if np.isfinite(table.to_numpy(dtype=np.float64).sum()):
                 return None  # a missing value would have made the sum nan

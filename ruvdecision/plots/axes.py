@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InputError
-from ..maps.scores import Column, Gain, Negative, NegativeLog, RelativeGain, Score
+from ..maps.scores import Column, Score
 from ..protocols import Array
 
 LOG_FROM = 30.0
@@ -26,8 +26,6 @@ CORNER = 0.15
 """If the region of decision takes less than this share of an axis, the axis shows that region alone."""
 DECADES = 12.0
 """A logarithmic axis is no longer than this."""
-NO_RATIO = (Gain, RelativeGain, Negative, NegativeLog)
-"""Scores whose zero is a matter of convention: twice as much means nothing."""
 LARGEST = 1e200
 """What is larger is drawn at the edge."""
 
@@ -91,7 +89,7 @@ def window(
         raise InputError(f"A logarithmic {name} axis needs positive values", float(known.min()), 'Use log="auto"')
     if not asked and _share(score, np.append(known, core)):
         return Window(-0.03, 1.03)
-    wanted = log == "auto" and core.min() > 0 and not isinstance(score, NO_RATIO)
+    wanted = log == "auto" and core.min() > 0 and (score is None or score.has_zero)
     if asked or (wanted and core.max() > LOG_FROM * core.min()):
         positive = known[known > 0]
         low, high = _ends(np.log10(positive), np.log10(core[core > 0]), room)
@@ -116,9 +114,8 @@ def _ends(known: Array, core: Array, room: tuple[float, float]) -> tuple[float, 
 
 def _share(score: Score | Column | None, values: Array) -> bool:
     """Whether values are those of a measure between 0 and 1."""
-    if not isinstance(score, Column) or score.score is not None:
-        return False
-    return bool(values.min() >= 0 and 0.2 <= values.max() <= 1 + ROUNDING)
+    stored = score is not None and score.as_stored
+    return bool(stored and values.min() >= 0 and 0.2 <= values.max() <= 1 + ROUNDING)
 
 
 def decades(low: float, high: float) -> list[float]:

@@ -1,25 +1,27 @@
-"""Original and released files beside each other: histograms, a scatter plot of two columns, and pairs of columns.
+"""Original and released files beside each other: histograms, scatter plots, pairs of columns, and how tables are kept.
 
-These pictures show confidential records. They are for the agency's own eyes: nothing here goes onto a map or into a
+Pictures of records are confidential. They are for the agency's own eyes: nothing here goes onto a map or into a
 report. matplotlib is imported when something is drawn, and nothing here calls ``show()``.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import check_choice, check_integer, suggest
-from ..errors import InputError
+from ..checks import Data, as_tuple, check_choice, check_integer, suggest
+from ..errors import InputError, kind_of
 from ..masks.frame import Frame
 from ..measures import RecordLinkage
+from ..measures.base import Measured
 from ..protocols import Array
 from .axes import spans
-from .theme import bare, figure_on, look_of, plain, points
+from .theme import axes_on, bare, figure_on, look_of, plain, points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,8 +34,8 @@ MOST_PAIRS = 4
 
 
 def files(
-    original: Any,
-    released: Any,
+    original: Data,
+    released: Data,
     columns: Sequence[Hashable] | None = None,
     figure: Figure | None = None,
     *,
@@ -113,11 +115,15 @@ def files(
 
 
 def _pairs(
-    figure: Figure, both: Sequence[Array], heads: Sequence[str], names: tuple[str, str], marks: Any, most: int
+    figure: Figure,
+    both: Sequence[Array],
+    heads: Sequence[str],
+    names: tuple[str, str],
+    marks: NDArray[np.bool_] | None,
+    most: int,
 ) -> None:
-    grid: NDArray[Any] = figure.subplots(len(heads), len(heads), squeeze=False)
-    for i, j in np.ndindex(grid.shape):
-        ax: Any = grid[i, j]
+    grid = figure.subplots(len(heads), len(heads), squeeze=False)
+    for (i, j), ax in np.ndenumerate(grid):
         if i == j:
             _histogram(ax, both, i, "", names)
         else:
@@ -133,12 +139,11 @@ def _pairs(
     ends = {
         j: (min(np.nanmin(b[:, j]) for b in both), max(np.nanmax(b[:, j]) for b in both)) for j in range(len(heads))
     }
-    for i, j in np.ndindex(grid.shape):  # one column, one axis in all pictures
+    for (i, j), ax in np.ndenumerate(grid):  # one column, one axis in all pictures
         room = [0.05 * (high - low or 1.0) for low, high in (ends[j], ends[i])]
-        here: Any = grid[i, j]
-        here.set_xlim(ends[j][0] - room[0], ends[j][1] + room[0])
+        ax.set_xlim(ends[j][0] - room[0], ends[j][1] + room[0])
         if i != j:
-            here.set_ylim(ends[i][0] - room[1], ends[i][1] + room[1])
+            ax.set_ylim(ends[i][0] - room[1], ends[i][1] + room[1])
     said = f"{names[0]} below the diagonal, {names[1]} above it{_share(marks)}"
     figure.suptitle(plain(said), fontsize="medium", color=look.ink)
 
@@ -181,7 +186,7 @@ def _share(marks: NDArray[np.bool_] | None) -> str:
     return "" if marks is None else f"; rings: {int(marks.sum()):,} of {marks.size:,} records are linked rightly"
 
 
-def _linked(linked: Any, tables: Sequence[pd.DataFrame]) -> NDArray[np.bool_] | None:
+def _linked(linked: bool | ArrayLike | None, tables: Sequence[pd.DataFrame]) -> NDArray[np.bool_] | None:
     if linked is None or linked is False:
         return None
     lengths = [len(t) for t in tables]
@@ -198,13 +203,62 @@ def _linked(linked: Any, tables: Sequence[pd.DataFrame]) -> NDArray[np.bool_] | 
     return flags.astype(bool)
 
 
-def _columns(tables: Sequence[pd.DataFrame], columns: Any, most: int) -> list[Hashable]:
+def _columns(tables: Sequence[pd.DataFrame], columns: Sequence[Hashable] | None, most: int) -> list[Hashable]:
     numeric = [c for c in tables[0].columns if all(c in t and pd.api.types.is_numeric_dtype(t[c]) for t in tables)]
     if columns is None:
         return numeric[:most]
-    asked = [columns] if isinstance(columns, str) else list(columns)
+    asked = list(as_tuple(columns))
     strange = [c for c in asked if c not in numeric]
     if strange:
         do = suggest(str(strange[0]), [str(c) for c in numeric])
         raise InputError("columns must be numeric columns of both files", strange, do)
     return asked
+
+
+def tables(
+    found: Measured, of: str = "S_pMSE", ax: Axes | None = None, *, title: str | None = None, style: str | None = None
+) -> Axes:
+    """Draw a comparison of the tables of all pairs of columns, single columns on the diagonal, and return the Axes.
+
+    Parameters
+    ----------
+    found : Measured
+        What `TableUtility(way=[1, 2])` gave; of larger tables each pair shows the mean of those that it is part of.
+    of : str
+        Which comparison, as ``found.table`` names them. ``"S_pMSE"`` is about 1 for another sample of the same law.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure if not given.
+    title : str, optional
+        Written above.
+
+    Examples
+    --------
+    >>> from ruvdecision.measures import TableUtility
+    >>> x = pd.DataFrame({"sex": list("mmff"), "job": list("abab"), "age": [1, 2, 3, 4]})
+    >>> tables(TableUtility(way=[1, 2])(x, x)).get_xlabel()
+    'S_pMSE   ← better'
+    """
+    table = found.table if isinstance(found, Measured) else None
+    if table is None or "VW" not in table.columns:
+        do = "Write tables(TableUtility(way=[1, 2])(original, released))"
+        raise InputError("tables draws what TableUtility(way=...) gives", kind_of(found), do)
+    if of not in table.columns:
+        raise InputError("There is no such comparison of tables", of, suggest(str(of), list(table.columns)))
+    sets = [name.split(" x ") for name in table.index]
+    names = list(dict.fromkeys(name for chosen in sets for name in chosen))
+    total, count = np.zeros((len(names), len(names))), np.zeros((len(names), len(names)))
+    for chosen, value in zip(sets, table[of].to_numpy(dtype=np.float64), strict=True):
+        at = [names.index(name) for name in chosen]
+        for i, j in itertools.permutations(at, 2) if len(at) > 1 else [(at[0], at[0])]:
+            total[i, j] += value
+            count[i, j] += 1
+    shown = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+    with axes_on(style, ax, (1.5 + 0.6 * len(names), 1.2 + 0.55 * len(names))) as ax:
+        image = ax.imshow(shown, cmap="viridis_r", vmin=0.0)
+        ax.figure.colorbar(image, ax=ax)
+        ax.set_xticks(range(len(names)), [plain(n) for n in names], rotation=40, ha="right")
+        ax.set_yticks(range(len(names)), [plain(n) for n in names])
+        ax.set_xlabel(f"{of}   ← better")
+        if title is not None:
+            ax.set_title(plain(title))
+    return ax

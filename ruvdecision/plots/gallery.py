@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from ..checks import check_choice, check_flag, check_integer, check_list, suggest
 from ..decide import choose
-from ..decide.criteria import check_map, directions
+from ..decide.criteria import Columns, Rule, check_map, directions
 from ..decide.dominance import undominated
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
-from ..maps.show import cut
+from ..maps.show import better, cut
 from ..protocols import Array
 from .axes import spans
 from .labels import Labeller
@@ -29,6 +29,7 @@ from .map import BARS, LINES, rumap
 from .theme import MARKERS, Style, axes_on, bare, empty_plot_error, figure_of, figure_on, look_of, plain, points
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -39,7 +40,7 @@ MOST_NAMES = 14
 
 def maps(
     maps: Mapping[str, RUMap] | Sequence[RUMap],
-    max_risk: Any = None,
+    max_risk: float | Mapping[str, float] | None = None,
     figure: Figure | None = None,
     *,
     names: Sequence[str] | None = None,
@@ -221,7 +222,7 @@ def uncertainty(
 
 def frontier3(
     rumap: RUMap,
-    columns: Any = None,
+    columns: Columns | None = None,
     ax: Axes | None = None,
     *,
     names: bool = True,
@@ -260,19 +261,18 @@ def frontier3(
     """
     check_map(rumap)
     if columns is None:
-        known = rumap.attrs.get("better", {})
-        measured = [k for k in (known if isinstance(known, Mapping) else {}) if k in rumap.columns]
+        measured = [k for k in better(rumap) if k in rumap.columns]
         columns = ["risk", "utility", *measured[:1]]
-    better = directions(rumap, columns)
-    if len(better) != 3:
-        raise InputError("plots.frontier3 draws three columns", list(better), 'Write columns=["risk", "IO", "KL"]')
-    values = {k: rumap.column(k).value for k in better}
-    front = undominated(list(values.values()), list(better.values()))
+    ends = directions(rumap, columns)
+    if len(ends) != 3:
+        raise InputError("plots.frontier3 draws three columns", list(ends), 'Write columns=["risk", "IO", "KL"]')
+    values = {k: rumap.column(k).value for k in ends}
+    front = undominated(list(values.values()), list(ends.values()))
     y, x, z = values.values()
     drawn = np.isfinite(x) & np.isfinite(y) & np.isfinite(z)
     if not drawn.any():
         raise empty_plot_error("no release has all three finite", "Look at the columns of the map")
-    (down, across, colour), ends = better, better
+    down, across, colour = ends
     with axes_on(style, ax, (8.2, 5.2)) as ax:
         look = look_of(ax)
         rest, best = drawn & ~front, drawn & front
@@ -308,7 +308,7 @@ def frontier3(
 
 def _common_legend(figure: Figure, axes: Sequence[Axes]) -> None:
     """One legend for all maps. A technique may have another colour in another map: then its entry is there twice."""
-    legend_entries: dict[Any, Any] = {}
+    legend_entries: dict[tuple[str, str], tuple[Artist, str]] = {}
     for ax in axes:
         for handle, name in zip(*ax.get_legend_handles_labels(), strict=True):
             colour = getattr(handle, "get_color", lambda: "")()
@@ -332,7 +332,7 @@ def _across(count: int) -> int:
     return min(choices, key=lambda wide: (-count % wide, wide))
 
 
-def _say_chosen(ax: Axes, rumap: RUMap, name: str, max_risk: float | None, rule: Mapping[str, Any] | None) -> None:
+def _say_chosen(ax: Axes, rumap: RUMap, name: str, max_risk: float | None, rule: Rule | None) -> None:
     """A small map has no room for texts beside its points: the chosen release goes below its title."""
     for note in list(ax.texts):
         note.remove()
@@ -346,7 +346,7 @@ def _say_chosen(ax: Axes, rumap: RUMap, name: str, max_risk: float | None, rule:
     ax.set_title(f"{plain(name)}\n{plain(text)}", fontsize="small")
 
 
-def _named(maps: Any, names: Any) -> dict[str, RUMap]:
+def _named(maps: Mapping[str, RUMap] | Iterable[RUMap] | RUMap, names: Iterable[str] | None) -> dict[str, RUMap]:
     if isinstance(maps, Mapping):
         if names is not None:
             raise InputError("The maps have names already", "names beside a mapping", "Leave names out")

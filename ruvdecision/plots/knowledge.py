@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..checks import check_choice, check_number, suggest
+from ..checks import check_choice, check_number, is_flag, suggest
 from ..decide.criteria import check_map
 from ..errors import InputError
 from ..maps.rumap import RUMap
@@ -81,7 +81,7 @@ def knowledge(
     'data utility (1 / expected loss of the scientist)   better →'
     """
     check_map(rumap)
-    if not isinstance(log, bool):
+    if not is_flag(log):
         check_choice("log", log, ["auto", "x", "y"])
     if max_risk is not None:
         max_risk = check_number("max_risk", max_risk)

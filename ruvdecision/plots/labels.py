@@ -15,7 +15,6 @@ from .theme import LIGHT, Look, Style, figure_of, look_of, plain
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.text import Annotation
-    from matplotlib.transforms import Bbox
 
 
 class Labeller:
@@ -81,13 +80,10 @@ class Labeller:
                 break
         box_at = self._put(note, point, *place)
         self.boxes.append(box_at)
-        self.reserve(point, 11 * self.scale)
+        half = 11 * self.scale  # other texts keep off the point itself
+        self.boxes.append((point[0] - half, point[1] - half, point[0] + half, point[1] + half))
         centre = np.array([(box_at[0] + box_at[2]) / 2, (box_at[1] + box_at[3]) / 2])
         self.dots = np.concatenate([self.dots, np.linspace(point, centre, 40)])
-
-    def reserve(self, point: Array, half: float) -> None:
-        """Keep texts off a square around a point."""
-        self.boxes.append((point[0] - half, point[1] - half, point[0] + half, point[1] + half))
 
     def on_line(self, text: str, y: float) -> None:
         """Write a text just above or below a horizontal line, where nothing is."""
@@ -129,7 +125,9 @@ class Labeller:
         self, note: Annotation, point: Array, direction: Array, reach: float, origin: float | None = None
     ) -> tuple[float, float, float, float]:
         """Move a text so that its near edge is ``reach`` points from the point, and return its box."""
-        size = _extent(note)
+        from matplotlib.text import Text
+
+        size = Text.get_window_extent(note)  # without the arrow, whose length depends on where the text stands
         pad = 2 * 0.35 * float(note.get_fontsize()) * self.scale if note.get_bbox_patch() else 0.0
         half = (np.array([size.width, size.height]) + pad) / 2
         aside = np.sign(np.round(direction, 6)) * half * np.minimum(1.0, np.abs(direction) * 1.4142136)
@@ -202,10 +200,3 @@ def small(colour: str, look: Look) -> tuple[float, ...]:
 
 def _digits(value: float) -> int:
     return len(f"{value:.3e}".split("e")[0].replace(".", "").rstrip("0"))
-
-
-def _extent(note: Annotation) -> Bbox:
-    from matplotlib.text import Text
-
-    # Without the arrow, whose length depends on where the text stands.
-    return Text.get_window_extent(note)

@@ -5,7 +5,7 @@ matplotlib is imported when something is drawn, and nothing here calls ``show()`
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle
 from textwrap import wrap
@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..analyses.limit import Limit, limit as compute
-from ..checks import check_choice, check_flag, check_number, check_text
+from ..checks import check_choice, check_flag, check_number, check_text, is_flag
 from ..decide import Choice, choose, not_dominated
-from ..decide.criteria import check_map
+from ..decide.criteria import Rule, check_map
 from ..errors import InfeasibleError, InputError
 from ..maps.joining import worst_case
 from ..maps.rumap import RUMap
@@ -70,7 +70,7 @@ def rumap(
     log: str | bool = "auto",
     title: str | None = None,
     limit: Limit | bool | None = None,
-    rule: Mapping[str, Any] | None = None,
+    rule: Rule | None = None,
     style: str | None = None,
 ) -> Axes:
     """Draw a map and return the Axes.
@@ -122,7 +122,7 @@ def rumap(
         check_flag(name, flag, "Say whether it is drawn")
     if title is not None:
         check_text("title", title, "Leave it out, or give a title")
-    if not isinstance(log, (bool, np.bool_)):
+    if not is_flag(log):
         check_choice("log", log, ["auto", "x", "y"])
     if max_risk is not None:
         max_risk = check_number("max_risk", max_risk, infinite=True)

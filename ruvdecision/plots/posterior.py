@@ -6,16 +6,18 @@ matplotlib is imported when something is drawn, and nothing here calls ``show()`
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ..checks import Seed, as_generator, as_seed_sequence, check_flag, check_number
+from ..checks import Data, Seed, as_generator, as_seed_sequence, check_flag, check_number
 from ..errors import InputError, RuvError, kind_of
 from ..evaluate import check_masks, posterior
 from ..masks import Suppress
-from ..protocols import Array
+from ..masks.base import Mask
+from ..posteriors import Drawn
+from ..protocols import Array, Engine, Posterior
 from ..running.replication import replicate_seeds
 from ..users.user import User
 from .theme import Style, axes_on, bare, look_of, plain, points
@@ -23,6 +25,7 @@ from .theme import Style, axes_on, bare, look_of, plain, points
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Releases: TypeAlias = "Mapping[str, Data] | Sequence[Data] | Data"
 POINTS = 401
 """Points of a density."""
 MOST_ROWS = 30
@@ -30,16 +33,16 @@ MOST_ROWS = 30
 
 
 def posteriors(
-    user: Any,
-    masks: Any,
+    user: User,
+    masks: Sequence[Mask] | Mask,
     ax: Axes | None = None,
     *,
-    data: Any = None,
-    release: Any = None,
+    data: Data | None = None,
+    release: Releases | None = None,
     seed: Seed = None,
     prior: bool = True,
-    truth: Any = None,
-    engine: Any = "auto",
+    truth: float | None = None,
+    engine: Engine | str = "auto",
     style: str | None = None,
 ) -> Axes:
     """Draw a user's target before and after a release, one row per mask, and return the Axes.
@@ -131,7 +134,9 @@ def posteriors(
     return ax
 
 
-def _releases(user: Any, masks: Any, data: Any, release: Any, seed: Seed) -> tuple[list[Any], Any]:
+def _releases(
+    user: User, masks: Sequence[Mask], data: Data | None, release: Releases | None, seed: Seed
+) -> tuple[list[Data], Data | None]:
     """What is released under each mask, and the records if they are known."""
     if release is not None:
         if data is not None:
@@ -141,11 +146,12 @@ def _releases(user: Any, masks: Any, data: Any, release: Any, seed: Seed) -> tup
             if missing:
                 raise InputError("Some masks have no release", missing, "Give one for each mask, by its label")
             return [release[str(m)] for m in masks], None
-        several = isinstance(release, (list, tuple)) and len(release) == len(masks)
-        if len(masks) > 1 and not several:
+        if isinstance(release, (list, tuple)) and len(release) == len(masks):
+            return list(release), None
+        if len(masks) > 1:
             what = f"release must be {len(masks)} data sets, one per mask"
             raise InputError(what, type(release).__name__, "Give a list, or a mapping")
-        return list(release) if several else [release], None
+        return [release], None
     first, second = next(iter(replicate_seeds(as_seed_sequence(seed), 1)))[:2]
     records = user.belief.draw(as_generator(first)) if data is None else data
     # Every mask gets the same random numbers, so that posteriors differ by the masks alone.
@@ -153,7 +159,7 @@ def _releases(user: Any, masks: Any, data: Any, release: Any, seed: Seed) -> tup
     return [mask.release(records, as_generator(second)) for mask in seen], records
 
 
-def _prior(user: Any, records: Any, release: Any, engine: Any) -> Any:
+def _prior(user: User, records: Data | None, release: Any, engine: Engine | str) -> Posterior | None:
     """The law of the target when nothing is released; None where it has none, as under a flat prior."""
     nothing = Suppress()
     known = () if user.knows is None else tuple(release)[-user.knows.file_count :]
@@ -166,22 +172,21 @@ def _prior(user: Any, records: Any, release: Any, engine: Any) -> Any:
     return None
 
 
-def _shape(law: Any) -> tuple[Array, Array, str]:
+def _shape(law: Posterior) -> tuple[Array, Array, str]:
     """Places, heights and kind ("bars", "curve" or "point") of a posterior of one number."""
     if float(law.var()) <= 0:
         return np.array([float(law.mean())] * 2), np.ones(2), "point"
     if law.support is not None:
         x = np.unique(np.asarray(law.support, dtype=float))
         return x, np.exp(np.asarray(law.log_density(x), dtype=float)), "bars"
-    draws = getattr(law, "draws", None)
-    if draws is not None:
+    if isinstance(law, Drawn):
         import scipy.stats
 
-        x, y = np.unique(draws, return_counts=True)
-        if len(x) <= min(60, len(draws) // 10):
-            return x.astype(float), y / len(draws), "bars"
+        x, y = np.unique(law.draws, return_counts=True)
+        if len(x) <= min(60, len(law.draws) // 10):
+            return x.astype(float), y / len(law.draws), "bars"
         x = np.linspace(float(law.quantile(0.001)), float(law.quantile(0.999)), POINTS)
-        smooth = scipy.stats.gaussian_kde(np.asarray(draws, dtype=float), weights=getattr(law, "weights", None))
+        smooth = scipy.stats.gaussian_kde(np.asarray(law.draws, dtype=float), weights=law.weights)
         return x, smooth(x), "curve"
     low, high = (float(law.quantile(q)) for q in (0.001, 0.999))
     x = np.linspace(low, high, POINTS)
@@ -199,7 +204,7 @@ def _outline(
         ax.plot(x, base + scale * y, color=colour, lw=1.1, ls=(0, (4, 2)), zorder=2.5, label=label)
 
 
-def _estimate(ax: Axes, user: Any, law: Any, base: float) -> None:
+def _estimate(ax: Axes, user: User, law: Posterior, base: float) -> None:
     """The user's estimate as a dot, where it is a number, and U at the right."""
     look = look_of(ax)
     u = float(user.loss.uncertainty(law, user.actions).value)

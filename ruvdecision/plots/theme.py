@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from ..analyses.limit import Limit
+    from ..maps.rumap import RUMap
+
 Style = dict[str, Any]
 """Arguments of matplotlib that say how something looks."""
 # Okabe and Ito's palette without its yellow, which is too light for lines: safe for colour-blind readers.
@@ -156,7 +159,7 @@ def use_files_only() -> None:
         matplotlib.use("Agg")
 
 
-def as_png(figure: Any, dpi: float) -> bytes:
+def as_png(figure: Figure, dpi: float) -> bytes:
     """A figure as a PNG image; the figure is closed, because pyplot keeps every one alive."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=dpi, bbox_inches="tight")
@@ -165,7 +168,7 @@ def as_png(figure: Any, dpi: float) -> bytes:
     return buffer.getvalue()
 
 
-def as_vectors(figure: Any, kind: str) -> bytes:
+def as_vectors(figure: Figure, kind: str) -> bytes:
     """A figure as an "svg" or "pdf" file, in which letters stay letters."""
     import matplotlib as mpl
 
@@ -193,7 +196,7 @@ def plain_ticks(ax: Axes) -> None:
             ax.locator_params(axis=name, nbins=4)
 
 
-def name_axes(ax: Axes, scored: Any) -> None:
+def name_axes(ax: Axes, scored: RUMap | Limit) -> None:
     """Say what utility and risk are on the axes of a map, or of whatever has the same two scores."""
     ax.set_xlabel(plain(f"data utility ({scored.utility_score.words('scientist')})   better →"))
     ax.set_ylabel(plain(f"disclosure risk ({scored.risk_score.words('intruder')})   ← better"))

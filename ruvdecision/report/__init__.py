@@ -17,6 +17,7 @@ from ..analyses.record_risk import RecordRisk
 from ..analyses.sensitivity import Sensitivity
 from ..checks import check_choice, check_flag, check_number, suggest
 from ..data.write import as_place, check_places, write_files
+from ..decide.criteria import Rule
 from ..errors import InputError, kind_of
 from ..maps.rumap import RUMap
 from ..maps.storage import fingerprint
@@ -42,7 +43,7 @@ def write_report(
     sensitivity: Sensitivity | Mapping[str, Sensitivity] | None = None,
     limit: Limit | Mapping[str, Limit] | None = None,
     record_risk: RecordRisk | Mapping[str, RecordRisk] | None = None,
-    rule: Mapping[str, Any] | None = None,
+    rule: Rule | None = None,
     seed: bool = False,
     figures: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
@@ -163,7 +164,7 @@ def _document(
     title: str | None = None,
     notes: str | Sequence[str] = (),
     date: str | datetime.date | None = "today",
-    rule: Mapping[str, Any] | None = None,
+    rule: Rule | None = None,
     seed: bool = False,
     **analyses: Any,
 ) -> Document:
@@ -205,9 +206,8 @@ def _shared_out(name: str, given: Any, maps: list[Any]) -> dict[Any, Any]:
         return {maps[0]: given}
     strange = [k for k in given if k not in maps]
     if strange:
-        raise InputError(
-            f"{name} names a map that is not in the report", strange, suggest(str(strange[0]), [str(m) for m in maps])
-        )
+        do = suggest(str(strange[0]), [str(m) for m in maps])
+        raise InputError(f"{name} names a map that is not in the report", strange, do)
     return dict(given)
 
 

@@ -20,7 +20,6 @@ from .. import plots
 from ..decide import Choice, choose, explain, not_dominated
 from ..errors import InfeasibleError
 from ..maps.rumap import RUMap
-from ..maps.scores import Column
 from ..maps.show import amount, better, counted, cut, entry, evenly, number, readable, user_columns, value
 from ..maps.storage import fingerprint
 from ..plots.map import Positions
@@ -29,7 +28,7 @@ from .diagnostics import Flags, diagnostics, is_diagnostic, unreliable
 from .document import Annex, Document, Fold, Heading, Items, Paragraph, Picture, ReportBlock, Table, TableRow, Terms
 from .extras import Extras, choice_probabilities, limits, reasons, records, sensitivities
 from .methods import measure_meanings, method_notes, references
-from .picture import map_drawing
+from .picture import Draw, map_drawing
 from .users import ROLES, member_columns, users
 
 #: Rows of a table that are always seen, in the report of one map and of several; all of them are in a fold.
@@ -127,7 +126,9 @@ def compose(
     first = _decisions(parts, max_risk) if panel else _decision(parts[0])
     signers = [TableRow((who, "", "", ""), "sign") for who in ("prepared by", "reviewed by", "approved by")]
     first += [Terms(_conditions(parts)), Table("Signed", ("", "name", "date", "signature"), signers, (False,) * 4)]
-    first.append(Paragraph(f"Fingerprint of the map{'s' * panel}: sha256 {_fingerprint(maps)}", "quiet"))
+    prints = [fingerprint(rumap) for rumap in maps.values()]
+    whole = hashlib.sha256(" ".join(prints).encode()).hexdigest() if panel else prints[0]
+    first.append(Paragraph(f"Fingerprint of the map{'s' * panel}: sha256 {whole}", "quiet"))
     topics: dict[str, tuple[str, Callable[[Chapter], Sequence[ReportBlock]]]] = {
         "The users" if any(m.uncertainties for m in maps.values()) else "Risk and utility": ("users", user_blocks),
         "The releases": ("releases", _releases),
@@ -212,7 +213,7 @@ def _decisions(parts: Sequence[Chapter], max_risk: float | None) -> list[ReportB
     return blocks
 
 
-def _small_maps(parts: Sequence[Chapter], max_risk: float | None) -> Any:
+def _small_maps(parts: Sequence[Chapter], max_risk: float | None) -> Draw:
     shown = {part.name: readable(part.whole) for part in parts}
     share = len({m.risk_score for m in shown.values()}) == 1
     rule = parts[0].extras.rule
@@ -231,7 +232,7 @@ def _before_and_after(part: Chapter) -> list[ReportBlock]:
     for place, (who, role) in enumerate(zip(ROLES, ("risk", "utility"), strict=True)):
         score = rumap.axis(role).score
         on_map = value(float(rumap.column(role).value[i]), float(rumap.column(role).error[i]), 3)
-        if isinstance(score, Column):
+        if score.column is not None:
             told.append(f"{role.title()}: {score.name} {on_map}.")
         if who in rumap.uncertainties:
             pair = [rumap.typical_error(who, before=True), rumap.typical_error(who)]
@@ -262,7 +263,7 @@ def _conditions(parts: Sequence[Chapter]) -> list[tuple[str, str]]:
         pairs.append(("tried", f"{len(parts)} maps with {size}."))
     modelled = any(part.rumap.uncertainties for part in parts)
     holds = ["The users know what annex A says and no more."] * modelled
-    if any(isinstance(s, Column) for p in parts for s in (p.whole.risk_score, p.whole.utility_score)):
+    if any(s.column is not None for p in parts for s in (p.whole.risk_score, p.whole.utility_score)):
         holds.append("Measures speak of this file, and of an intruder who does what they do.")
     holds.append("The release is made once, as stated, with random numbers that nobody else can draw again.")
     if any(part.rumap.attrs.get("partial") for part in parts):
@@ -305,11 +306,6 @@ def _worst_user(part: Chapter) -> str:
     i = part.choice.position
     name = min(members, key=lambda k: np.nan_to_num(part.rumap.columns[members[k]][i], nan=np.inf))
     return f"{name} knows most after the chosen release, of {len(members)} intruders."
-
-
-def _fingerprint(maps: Mapping[str, RUMap]) -> str:
-    found = [fingerprint(rumap) for rumap in maps.values()]
-    return found[0] if len(found) == 1 else hashlib.sha256(" ".join(found).encode()).hexdigest()
 
 
 def _sentence(parts: Sequence[str]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from ..analyses.record_risk import RecordRisk
 from ..analyses.sensitivity import Sensitivity
 from ..decide import Choice, probabilities
 from ..decide.compare import explanations
+from ..decide.criteria import Rule
 from ..errors import InputError
 from ..maps.rumap import RUMap
 from ..maps.show import counted, cut, number
@@ -40,18 +40,17 @@ class Extras:
     sensitivity: Sensitivity | None = None
     limit: Limit | None = None
     record_risk: RecordRisk | None = None
-    rule: Mapping[str, Any] | None = None
+    rule: Rule | None = None
     seed: bool = False
 
     def __post_init__(self) -> None:
-        kinds: dict[str, tuple[type, str]] = {
-            "sensitivity": (Sensitivity, "Write sensitivity=ruv.sensitivity(...)"),
-            "limit": (Limit, "Write limit=ruv.limit(intruder, scientist)"),
-            "record_risk": (RecordRisk, "Write record_risk=ruv.analyses.record_risk(...)"),
-            "rule": (Mapping, 'Write rule={"confidence": 0.95}'),
+        kinds: dict[str, tuple[object, type, str]] = {
+            "sensitivity": (self.sensitivity, Sensitivity, "Write sensitivity=ruv.sensitivity(...)"),
+            "limit": (self.limit, Limit, "Write limit=ruv.limit(intruder, scientist)"),
+            "record_risk": (self.record_risk, RecordRisk, "Write record_risk=ruv.analyses.record_risk(...)"),
+            "rule": (self.rule, Mapping, 'Write rule={"confidence": 0.95}'),
         }
-        for name, (kind, do) in kinds.items():
-            given = getattr(self, name)
+        for name, (given, kind, do) in kinds.items():
             if given is not None and not isinstance(given, kind):
                 raise InputError(f"{name} must be a {kind.__name__}", type(given).__name__, do)
 

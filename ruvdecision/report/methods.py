@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import measures
+from ..maps.columns import parts_of
 from ..maps.rumap import RUMap
-from ..maps.scores import Column
 from ..maps.show import better
-from ..users.panel import Panel
 from .diagnostics import has_errors, is_diagnostic
 
 PAPERS = {
@@ -58,7 +57,7 @@ def method_notes(maps: Sequence[RUMap]) -> list[str]:
             "(Karr et al. 2006), distribution functions, clusters and propensity scores (Karr, Oganian, Reiter and "
             "Woo), record linkage (Winkler 2004). They describe one data set, whereas U speaks of what a user believes."
         )
-    if any(isinstance(u, Panel) for m in maps for u in m.users or ()):
+    if any(u.members for m in maps for u in m.users or ()):
         notes.append(
             "A panel is several users in the place of one. Of intruders the one who knows most counts, the least U, "
             "unless the study says otherwise; of scientists the mean counts."
@@ -85,9 +84,8 @@ def method_notes(maps: Sequence[RUMap]) -> list[str]:
 
 def measure_meanings(rumap: RUMap) -> list[tuple[str, str]]:
     """Each measure of a map with one sentence of what it is and where it comes from, as its class says."""
-    known = rumap.attrs.get("measures") or []
     found = []
-    for name, text in zip(better(rumap), known if isinstance(known, list) else [known], strict=False):
+    for name, text in zip(better(rumap), parts_of(rumap.attrs.get("measures") or []), strict=False):
         kind = getattr(measures, str(text).partition("(")[0], None)
         if kind is None or not kind.__doc__:
             continue
@@ -104,7 +102,7 @@ def references(maps: Sequence[RUMap]) -> list[str]:
 
 
 def _modelled(maps: Sequence[RUMap]) -> bool:
-    return any(not isinstance(score, Column) for m in maps for score in (m.risk_score, m.utility_score))
+    return any(score.column is None for m in maps for score in (m.risk_score, m.utility_score))
 
 
 def _sampled(maps: Sequence[RUMap]) -> bool:

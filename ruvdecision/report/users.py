@@ -1,24 +1,39 @@
-"""The users of a map in a report: in words, in formulas, and panels member by member."""
+"""The users of a map in a report: in words, in formulas, and panels member by member.
+
+Formulas are read from the objects: what users believe, what they want, what they pay, and the U that follows. Plain
+letters do: they need no program to be set, and they can be searched, copied and read aloud. A belief, target or loss of
+somebody else's may have a method ``formula()`` that gives its line (or lines); without one it is named in words only.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from .. import losses, targets
+from ..beliefs import FiniteBelief, NormalBelief, PyMCBelief, TableBelief
 from ..decide import Choice
 from ..maps.rumap import RUMap
-from ..maps.scores import Column
 from ..maps.show import number, value
+from ..protocols import Belief, Loss, Target
 from ..users.panel import Panel
 from ..users.user import Snooper, User
 from .document import Fold, Formula, Items, Paragraph, ReportBlock, Table, TableRow
-from .formulas import formulas
 
 ROLES = ("intruder", "scientist")
 #: Panels with more members than this are folded.
 OPEN = 12
 _MEMBER = re.compile(r"^(intruder|scientist)(\[.*\])_uncertainty$", re.DOTALL)
+LOW = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+GREEK = dict(zip(["mu", "sigma", "theta", "tau", "beta", "alpha", "lambda", "phi", "pi"], "μσθτβαλφπ", strict=True))
+#: Matrices with more rows than this are not written out.
+SMALL = 4
+#: What is said of a thing, by its kind.
+Sayings = dict[type, Callable[..., str | list[str]]]
 
 
 def users(rumap: RUMap, choice: Choice | None) -> list[ReportBlock]:
@@ -102,7 +117,7 @@ def _members(rumap: RUMap, who: str, choice: Choice | None) -> list[ReportBlock]
 def _scores(rumap: RUMap) -> list[str]:
     sentences = []
     for axis in (rumap.axis("risk"), rumap.axis("utility")):
-        if isinstance(axis.score, Column):
+        if axis.score.column is not None:
             sentences.append(f"{axis.role.title()}: the column {axis.score.name}.")
             continue
         sentences.append(f"{axis.role.title()}: {axis.score.words(axis.who)}.")
@@ -110,3 +125,248 @@ def _scores(rumap: RUMap) -> list[str]:
         if before.size == 1 and not np.isnan(before[0]):
             sentences[-1] += f" Before any release that loss is U0 = {number(float(before[0]))}."
     return sentences
+
+
+# -- formulas ------------------------------------------------------------------------------------------
+
+
+def formulas(user: User | Snooper | Panel, role: str = "intruder") -> list[str]:
+    """The lines that say what a user does; of a panel, how one U is made of its members'.
+
+    >>> from ruvdecision.users.user import User
+    >>> user = User(NormalBelief(records=10, variance=2, prior_variance=5), targets.Record(0), losses.Quadratic())
+    >>> formulas(user)[0]
+    'xᵢ | μ ~ N(μ, 2) for i = 0, …, 9; μ ~ N(0, 5)'
+    >>> formulas(user)[-1]
+    'U = min over d of E[ L(d, θ) | release ] = Var(θ | release), averaged over releases'
+    """
+    if isinstance(user, Panel):
+        return [_of_panel(user, role)]
+    belief = _lines(user.belief, "") if user.belief is not None else []
+    target, loss = _lines(user.target, user.target.describe()), _lines(user.loss, str(user.loss), _several(user))
+    found = [*belief, *(f"θ = {line}" for line in target), *(f"L(d, θ) = {line}" for line in loss)]
+    if isinstance(user, Snooper):
+        return [*found, f"U = E[ L(t(release), θ) ], where t takes {user.estimator.describe()}"]
+    return [*found, *_uncertainty(user)]
+
+
+def _uncertainty(user: User) -> list[str]:
+    among = "d" if user.actions is None else "d among the values allowed"
+    among = "d among the values of θ" if user.actions is not None and isinstance(user.estimates, str) else among
+    each, target = user.target.asks_each, cast(targets.EachRecord, user.target)
+    u = "Uᵢ" if each else "U"
+    last = []
+    if each:
+        how: str | float = target.aggregate
+        known: dict[str | float, str] = {"max": "min over i of Uᵢ", "mean": "mean over i of Uᵢ"}
+        last = [f"U = {known.get(how) or f'the quantile of the Uᵢ at level {number(1 - float(how))}'}"]
+    if user.plain:
+        closed = _by_kind(_CLOSED, user.loss, "", _several(user)) if user.actions is None else ""
+        return [f"{u} = min over {among} of E[ L(d, θ) | release ]{closed}, averaged over releases", *last]
+    over_masks = "the sum over masks λ of P(λ | release) E[ L(d, θ) | release, λ ]"
+    inner = "E[ L(d, θ) | release ]" if user.knows_mask else over_masks
+    rule = f"d*(release) = argmin over {among} of {inner}, by the user's own belief"
+    whose = "the agency's belief" if user.truth is not None else "the user's belief"
+    used = "" if user.knows_mask else " and the mask that was really used"
+    truth = [f"Truth: {line}" for line in _lines(user.truth, "")] if user.truth is not None else []
+    return [rule, *truth, f"{u} = E[ L(d*(release), θ) ] over {whose}{used}", *last]
+
+
+def _of_panel(panel: Panel, role: str) -> str:
+    how = panel.how(role)
+    unit = "" if panel.unit is None else " / Uₘ before the release" if panel.unit == "before" else " / unitₘ"
+    one = f"Uₘ{unit}"
+    if how == "worst":
+        return f"U = {'min' if role == 'intruder' else 'max'} over members m of {one}"
+    if how == "mean":
+        weights = ""
+        if panel.weights is not None:
+            shown = ", ".join(number(w, 3) for w in panel.weights[:12])
+            weights = f", w = ({shown}{', …' if len(panel.weights) > 12 else ''})"
+        return f"U = sum over members m of wₘ {one}{weights}" if weights else f"U = mean over members m of {one}"
+    return f"U = {getattr(how, '__name__', 'f')}({one} for all members m)"
+
+
+def _lines(thing: Belief | Target | Loss, otherwise: str, *several: bool) -> list[str]:
+    """What the object itself says, what is known about its kind or the nearest kind above it, or something else."""
+    own = getattr(thing, "formula", None)
+    found = own() if callable(own) else _by_kind(_FORMULAS, thing, otherwise, *several)
+    return [line for line in ([found] if isinstance(found, str) else found) if line]
+
+
+def _by_kind(table: Sayings, thing: object, otherwise: str, *several: bool) -> str | list[str]:
+    """What a table says about the kind of a thing, or about the nearest kind above it."""
+    known = next((table[kind] for kind in type(thing).__mro__ if kind in table), None)
+    return otherwise if known is None else known(thing, *several)
+
+
+def _several(user: User | Snooper) -> bool:
+    """Whether the target is a vector, as far as one can see."""
+    target = user.target
+    if target.is_a(targets.Kind.FILE):
+        return True
+    one = target.term is None and not target.ranked and not target.asks_each
+    if target.is_a(targets.Kind.PARAMETER):
+        one = target.terms[0].component is not None
+    return not one and int(getattr(user.belief, "k", 1) or 1) > 1
+
+
+# -- beliefs -------------------------------------------------------------------------------------------
+
+
+def _normal(belief: NormalBelief) -> str:
+    n, covariance = belief.records, _matrix(belief.record_covariance, "Σ")
+    index = "i = 0" if n == 1 else f"i = 0, …, {n - 1}"
+    if belief.mu_covariance is None:
+        prior = "; p(μ) constant"
+    elif not np.any(belief.mu_covariance):
+        prior = f"; μ = {_vector(belief.mu_mean)}"
+    else:
+        prior = f"; μ ~ N({_vector(belief.mu_mean)}, {_matrix(belief.mu_covariance, 'Σ₀')})"
+    return f"xᵢ | μ ~ N(μ, {covariance}) for {index}{prior}"
+
+
+def _finite(belief: FiniteBelief) -> str:
+    states = len(belief.states)
+    if belief.likelihood is None:
+        return f"P(x = vⱼ) = pⱼ for j = 1, …, {states}"
+    name = GREEK.get(belief.name, belief.name)
+    records = f"P(xᵢ = k | {name} = vⱼ) = qⱼₖ for {belief.records} records, independent"
+    return f"P({name} = vⱼ) = pⱼ for j = 1, …, {states}; {records}"
+
+
+def _table(belief: TableBelief) -> str:
+    known = [w for w, given in (("the known cells", belief.cells), ("the known margins", belief.margins)) if given]
+    agree = f" and c agrees with {' and '.join(known)}" if known else ""
+    weight = "constant" if isinstance(belief.weights, str) else "∏ Γ(cₖ + aₖ) / (Γ(aₖ) cₖ!)"
+    shape = " × ".join(map(str, belief.shape))
+    return f"p(c) ∝ {weight} over tables c of {shape} counts with sum {belief.total}{agree}"
+
+
+def _model(belief: PyMCBelief) -> list[str]:
+    # The model's own account of itself: names, laws and their arguments; constants that are arrays are not shown.
+    model = belief.built(belief.size or 2).model
+    return [" ".join(line.split()) for line in str(model.str_repr(formatting="plain")).splitlines() if line.strip()]
+
+
+# -- targets -------------------------------------------------------------------------------------------
+
+
+def _parameter(target: targets.Parameter) -> str:
+    name = GREEK.get(target.name, target.name)
+    return name if target.component is None else f"{name}{_low(target.component)}"
+
+
+def _functional(target: targets.Functional) -> str:
+    of = ", ".join(line for part in target.parts for line in _lines(part, part.describe()))
+    return f"f({of})" + (f", {target.name}" if target.name else "")
+
+
+# -- losses --------------------------------------------------------------------------------------------
+
+
+def _quadratic(loss: losses.Quadratic, several: bool) -> str:
+    weights = np.asarray(loss.weights, dtype=float)
+    if weights.ndim == 2:
+        return f"(d − θ)ᵀ W (d − θ), W = {_matrix(weights, 'W')}"
+    return _summed("({} − {})²", loss.weights, several)
+
+
+def _huber(loss: losses.Huber, several: bool) -> str:
+    delta, rest = number(loss.delta), number(loss.delta**2 / 2)
+    return _summed("h({} − {})", loss.weights, several) + f", h(e) = e²/2 if |e| ≤ {delta}, else {delta} |e| − {rest}"
+
+
+def _linex(loss: losses.Linex, several: bool) -> str:
+    a, b = number(loss.a), number(loss.b)
+    one = f"exp({a} e) − {a} e − 1"
+    one = one if loss.b == 1 and not several else f"({one})" if loss.b == 1 else f"{b} ({one})"
+    return ("Σₖ " if several else "") + f"{one}, e = {'dₖ − θₖ' if several else 'd − θ'}"
+
+
+def _zero_one(loss: losses.ZeroOne, several: bool) -> str:
+    if not np.any(np.asarray(loss.tolerance)):
+        return "1[d ≠ θ]"
+    return f"1[|d − θ| > {_vector(np.atleast_1d(loss.tolerance))}]" + (" in any component" if several else "")
+
+
+def _interval(loss: losses.IntervalScore, several: bool) -> str:
+    alpha = number(2 / (1 - loss.level), 4)
+    return _summed(f"u − l + {alpha} (l − {{1}})₊ + {alpha} ({{1}} − u)₊", loss.weights, several) + ", d = (l, u)"
+
+
+_FORMULAS: Sayings = {
+    NormalBelief: _normal,
+    FiniteBelief: _finite,
+    TableBelief: _table,
+    PyMCBelief: _model,
+    targets.Record: lambda t: f"x{_low(t.row)}",
+    targets.Records: lambda t: "(x₀, …, xₙ₋₁)",
+    targets.EachRecord: lambda t: "xᵢ, for every i" if t.rows is None else f"xᵢ, for each of {len(t.rows)} records i",
+    targets.NewRecord: lambda t: "xₙ, a record that is not in the file",
+    targets.Parameter: _parameter,
+    targets.Average: lambda t: "(x₀ + … + xₙ₋₁) / n",
+    targets.Maximum: lambda t: "max over i of xᵢ",
+    targets.Minimum: lambda t: "min over i of xᵢ",
+    targets.OrderStatistic: lambda t: f"x₍{_low(t.order)}₎",
+    targets.Percentile: lambda t: f"x₍ₖ₎, k = ⌈{number(t.p)} n⌉",
+    targets.Functional: _functional,
+    targets.Identity: lambda t: f"J, {t.describe()}",
+    losses.Quadratic: _quadratic,
+    losses.Absolute: lambda x, several: _summed("|{} − {}|", x.weights, several),
+    losses.Power: lambda x, several: _summed("|{} − {}|^" + number(x.p), x.weights, several),
+    losses.Huber: _huber,
+    losses.Pinball: lambda x, several: _summed("({1} − {0}) (" + number(x.q) + " − 1[{1} < {0}])", x.weights, several),
+    losses.Linex: _linex,
+    losses.ZeroOne: _zero_one,
+    losses.LogScore: lambda x, several: "−log d(θ), d a distribution",
+    losses.KullbackLeibler: lambda x, several: "−Σₖ θₖ log dₖ" if x.entropy else "Σₖ θₖ log(θₖ / dₖ)",
+    losses.CRPS: lambda x, several: (
+        _summed("E|T − {1}| − E|T − T′|/2", x.weights, several) + ", T and T′ drawn from d, a distribution"
+    ),
+    losses.IntervalScore: _interval,
+}
+
+
+def _variance(loss: losses.Quadratic, several: bool) -> str:
+    weights = np.asarray(loss.weights, dtype=float)
+    if weights.ndim == 0 and not several:
+        return f" = {'' if weights == 1 else number(float(weights)) + ' '}Var(θ | release)"
+    return " = tr(Cov(θ | release))" if weights.ndim == 0 and weights == 1 else " = tr(W Cov(θ | release))"
+
+
+#: What the least expected loss is, where it has a name.
+_CLOSED: Sayings = {
+    losses.Quadratic: _variance,
+    losses.ZeroOne: lambda x, several: "" if np.any(x.tolerance) else " = 1 − max over t of P(θ = t | release)",
+    losses.LogScore: lambda x, several: " = the entropy of θ given the release",
+    losses.KullbackLeibler: lambda x, several: " = the entropy of E[ θ | release ]" if x.entropy else "",
+}
+
+
+def _summed(one: str, weights: ArrayLike, several: bool) -> str:
+    """A loss of one component, weighted and summed if there are several."""
+    w = np.asarray(weights, dtype=float)
+    if w.ndim == 0:
+        scale = "" if w == 1 else f"{number(float(w))} "
+        return scale + ("Σₖ " + one.format("dₖ", "θₖ") if several else one.format("d", "θ"))
+    return f"Σₖ wₖ {one.format('dₖ', 'θₖ')}, w = {_vector(w.ravel())}"
+
+
+def _low(index: int) -> str:
+    return str(index).translate(LOW).replace("-", "₋")
+
+
+def _vector(values: ArrayLike) -> str:
+    flat = np.ravel(np.asarray(values, dtype=float)).tolist()
+    if len(flat) == 1:
+        return number(flat[0])
+    return f"({', '.join(map(number, flat))})" if len(flat) <= SMALL else f"a given vector of {len(flat)}"
+
+
+def _matrix(values: ArrayLike, name: str) -> str:
+    matrix = np.atleast_2d(np.asarray(values, dtype=float))
+    if matrix.size == 1:
+        return number(float(matrix[0, 0]))
+    rows = "; ".join(", ".join(map(number, row)) for row in matrix.tolist())
+    return f"[{rows}]" if len(matrix) <= SMALL else f"{name} as given"

@@ -25,7 +25,6 @@ import secrets
 from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -87,7 +86,7 @@ class Checkpoint:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def get(self, key: str) -> tuple[Any] | None:
+    def get(self, key: str) -> tuple[object] | None:
         """The result of a finished task in a tuple of one, or None if it is not there.
 
         A file that was damaged counts as not there: its task is done again.
@@ -214,9 +213,8 @@ def _refuse_others(directory: Path) -> None:
     own = os.geteuid() if hasattr(os, "geteuid") else None
     about = directory.stat()
     if own is not None and about.st_uid != own:
-        raise InputError(
-            f"The checkpoint {directory} belongs to another user", f"user {about.st_uid}", "Name a new one"
-        )
+        do = "Name a new one"
+        raise InputError(f"The checkpoint {directory} belongs to another user", f"user {about.st_uid}", do)
     if own is not None and about.st_mode & 0o022:
         if any(directory.iterdir()):
             got, do = "a directory that others can write to", f"Look at what is in it, then chmod 700 {directory}"

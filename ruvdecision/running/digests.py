@@ -112,10 +112,6 @@ def _trait(value: object) -> Trait:
     return Trait("object", parts=[kind, _name(value), "" if " at 0x" in shown else shown, *state])
 
 
-def _trait_of_text(value: object) -> Trait:
-    return Trait(type(value).__name__, repr(value).encode("utf-8", "surrogatepass"))
-
-
 def _trait_of_array(value: NDArray[np.generic]) -> Trait:
     array = np.asarray(value)
     kind = f"array {array.dtype.str} {array.shape}"
@@ -194,7 +190,7 @@ def _names(code: types.CodeType) -> set[str]:
 
 
 TRAITS: dict[tuple[type, ...], Callable[[Any], Trait]] = {
-    (type(None), bool, int, str): _trait_of_text,
+    (type(None), bool, int, str): lambda v: Trait(type(v).__name__, repr(v).encode("utf-8", "surrogatepass")),
     (float,): lambda v: Trait("float", np.float64(v).tobytes()),
     (bytes, bytearray): lambda v: Trait("bytes", bytes(v)),
     (np.ndarray, np.generic): _trait_of_array,

@@ -13,6 +13,8 @@ import numpy as np
 from ..errors import UnsupportedError
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+Stored = dict[str, Any]
+"""An object of JSON as it was read; what is in it is looked at before it is used."""
 
 
 def encode(value: object) -> str:
@@ -37,7 +39,7 @@ def decode(text: str) -> Any:
     return unpack(json.loads(text), _unpack_array)
 
 
-def pack(value: object, other: Callable[[Any], Json]) -> Json:
+def pack(value: object, other: Callable[[object], Json]) -> Json:
     """Turn lists, tuples and dictionaries into what JSON can hold, and what is in them by ``other``."""
     if type(value) is float:
         return value if math.isfinite(value) else {"float": repr(value)}
@@ -52,7 +54,7 @@ def pack(value: object, other: Callable[[Any], Json]) -> Json:
     return other(value)
 
 
-def unpack(stored: Any, other: Callable[[dict[str, Any]], Any]) -> Any:
+def unpack(stored: object, other: Callable[[Stored], object]) -> Any:
     """Undo `pack`; what ``other`` turned into a dictionary is read by its counterpart."""
     if isinstance(stored, list):
         return [unpack(v, other) for v in stored]
@@ -67,7 +69,7 @@ def unpack(stored: Any, other: Callable[[dict[str, Any]], Any]) -> Any:
     return other(stored)
 
 
-def _pack_array(value: Any) -> Json:
+def _pack_array(value: object) -> Json:
     if not isinstance(value, (np.ndarray, np.generic)) or value.dtype.names is not None:
         what, got = "A checkpoint cannot hold this result", f"an object of type {type(value).__name__}"
         raise UnsupportedError(what, got, "Give back numbers, text, plain arrays, lists or dictionaries")
@@ -81,7 +83,7 @@ def _pack_array(value: Any) -> Json:
     return packed | {"bytes": base64.b64encode(array.tobytes("F" if columns else "C")).decode()}
 
 
-def _unpack_array(stored: dict[str, Any]) -> Any:
+def _unpack_array(stored: Stored) -> object:
     if "dtype" not in stored:
         raise ValueError(f"{next(iter(stored), '')!r} is nothing that a checkpoint holds")
     dtype = np.dtype(stored["dtype"])

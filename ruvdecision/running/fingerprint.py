@@ -15,7 +15,6 @@ import os
 import secrets
 import sys
 from pathlib import Path
-from typing import Any
 
 from ..data.write import place_files
 from ..errors import InputError
@@ -25,7 +24,7 @@ VARIABLE = "RUVDECISION_KEY"
 SHORTEST = 16
 
 
-def fingerprint_data(data: Any, key: str | bytes | None = None, *, create: bool = False) -> str:
+def fingerprint_data(data: object, key: str | bytes | None = None, *, create: bool = False) -> str:
     """Keyed hash of a data set: same data and same key, same text. It tells nothing without the key.
 
     Parameters
@@ -57,7 +56,7 @@ def fingerprint_data(data: Any, key: str | bytes | None = None, *, create: bool 
     return f"blake2b {digest(data, short)}, key {name}"
 
 
-def fingerprint_attr(data: Any) -> dict[str, str]:
+def fingerprint_attr(data: object) -> dict[str, str]:
     """The fingerprint as an attribute of a map; nothing where there is no key."""
     found = fingerprint_data(data)
     return {"data_fingerprint": found} if found else {}
@@ -91,14 +90,11 @@ def own_key(create: bool = False) -> bytes | None:
         return None
 
 
-def _checked(key: Any) -> bytes:
+def _checked(key: object) -> bytes:
     if not isinstance(key, (str, bytes)):
         raise InputError("A key must be text or bytes", type(key).__name__, "Give a secret of at least 16 characters")
     raw = key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key
     if len(raw) < SHORTEST:
-        raise InputError(
-            f"A key must have at least {SHORTEST} characters",
-            f"{len(raw)}",
-            "A short key can be guessed; give a longer one",
-        )
+        do = "A short key can be guessed; give a longer one"
+        raise InputError(f"A key must have at least {SHORTEST} characters", f"{len(raw)}", do)
     return raw

@@ -8,7 +8,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from time import monotonic
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 
 class Stopped(BaseException):
@@ -53,8 +56,8 @@ class Bar:
         self.show = sys.stderr.isatty() if show is None else bool(show)
         self.start = monotonic()
         self._first: tuple[float, float] | None = None
-        self._bar: Any = None
-        self._task: Any = None
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
 
     def update(self, share: float, note: str = "") -> None:
         """Say which share of the work is done, from 0 to 1, and perhaps a few words, such as the current R-hat."""
@@ -80,6 +83,7 @@ class Bar:
             self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
             self._bar.start()
             self._task = self._bar.add_task(self.text, total=1.0, note="", left="")
+        assert self._task is not None
         self._bar.update(self._task, completed=share, note=note, left=left)
 
     def _left(self, share: float) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -62,10 +61,10 @@ class Watched(np.random.Generator):
         self.start = repr(bits.state)
         self.children: list[Watched] = []
 
-    def spawn(self, n_children: int) -> list[Any]:
+    def spawn(self, n_children: int) -> list[np.random.Generator]:
         found = [Watched(bits) for bits in self.bit_generator.spawn(n_children)]
         self.children += found
-        return found
+        return [*found]
 
     @property
     def used(self) -> bool:

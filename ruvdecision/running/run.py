@@ -53,8 +53,8 @@ class Task:
     """
 
     key: str
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...] = ()
+    function: Callable[..., object]
+    arguments: tuple[object, ...] = ()
 
 
 class RunResult(NamedTuple):
@@ -67,11 +67,11 @@ class RunResult(NamedTuple):
 def run(
     tasks: Sequence[Task],
     *,
-    shared: Any = None,
+    shared: object = None,
     executor: Executor | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     fingerprint: Callable[[], Mapping[str, object]] | None = None,
-    on_progress: Callable[[float], Any] | None = None,
+    on_progress: Callable[[float], object] | None = None,
 ) -> RunResult:
     """Do all tasks and give back their results in order.
 
@@ -133,11 +133,11 @@ def seed_attrs(root: np.random.SeedSequence) -> dict[str, str]:
 
 def _work(
     tasks: Sequence[Task],
-    found: Sequence[tuple[Any] | None],
-    shared: Any,
+    found: Sequence[tuple[object] | None],
+    shared: object,
     executor: Executor | None,
     kept: Checkpoint | None,
-    on_progress: Callable[[float], Any] | None,
+    on_progress: Callable[[float], object] | None,
 ) -> RunResult:
     results = [None if item is None else item[0] for item in found]
     todo = [i for i, item in enumerate(found) if item is None]
@@ -157,7 +157,7 @@ def _work(
     return RunResult(results, False)
 
 
-def _here(tasks: Sequence[Task], todo: Sequence[int], shared: Any) -> Iterator[tuple[int, Any]]:
+def _here(tasks: Sequence[Task], todo: Sequence[int], shared: object) -> Iterator[tuple[int, object]]:
     for i in todo:
         yield i, tasks[i].function(shared, *tasks[i].arguments)
 
@@ -166,8 +166,8 @@ def _here(tasks: Sequence[Task], todo: Sequence[int], shared: Any) -> Iterator[t
 
 
 def _elsewhere(
-    executor: Executor, tasks: Sequence[Task], todo: Sequence[int], shared: Any
-) -> Iterator[tuple[int, Any]]:
+    executor: Executor, tasks: Sequence[Task], todo: Sequence[int], shared: object
+) -> Iterator[tuple[int, object]]:
     """Results as workers finish them. A worker that lacks what is shared says so, and gets it with the next task."""
     token = uuid.uuid4().hex
     waiting: deque[tuple[int, bytes | None]] = deque((i, None) for i in todo)
@@ -258,7 +258,7 @@ def _of_scheduler(executor: Executor, error: BaseException) -> bool:
     return type(executor).__module__.startswith("distributed") and not on_worker
 
 
-def _finished(flying: Mapping[Future[Reply], int]) -> Iterator[tuple[int, Any]]:
+def _finished(flying: Mapping[Future[Reply], int]) -> Iterator[tuple[int, object]]:
     for future, i in flying.items():
         if future.done() and not future.cancelled() and future.exception() is None:
             result = future.result().result
@@ -283,12 +283,12 @@ class Reply(NamedTuple):
     """A worker's answer: who it is, and the result in a tuple of one, or None if it does not have what is shared."""
 
     worker: Worker
-    result: tuple[Any] | None
+    result: tuple[object] | None
 
 
-_SHARED: dict[str, Any] = {}
+_SHARED: dict[str, object] = {}
 """What runs of this process share, by their tokens. Threads find it here, and so do processes that are forked."""
-_RECEIVED: dict[str, Any] = {}
+_RECEIVED: dict[str, object] = {}
 """What this worker was sent last. It is in memory only: no file is written that could outlive a killed run."""
 _LOCK = threading.Lock()
 
@@ -311,7 +311,7 @@ def call(token: str, _number: int, cargo: bytes | None, work: bytes) -> Reply:
     return Reply(worker, (function(shared, *arguments),))
 
 
-def pack(value: Any) -> _Sealed:
+def pack(value: object) -> _Sealed:
     """Pickle ``value``, with lambdas, closures, and classes of the main module and of study files by their code."""
     import cloudpickle  # type: ignore[import-untyped]
 
@@ -321,8 +321,5 @@ def pack(value: Any) -> _Sealed:
         return _Sealed(cloudpickle.dumps(value))
     except Exception as error:  # pickling runs code of any kind and fails in any way
         kind = type(error).__name__  # its text may show what was being pickled
-    raise InputError(
-        "A part of the study cannot be sent to a worker",
-        kind,
-        "Leave executor= out, or use functions and classes that can be pickled (no open files, locks or generators)",
-    )
+    do = "Leave executor= out, or use functions and classes that can be pickled (no open files, locks or generators)"
+    raise InputError("A part of the study cannot be sent to a worker", kind, do)

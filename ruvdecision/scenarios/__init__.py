@@ -184,7 +184,10 @@ def map_curves(listed: Sequence[Curve], noise_variance: ArrayLike) -> RUMap:
         provenance=Provenance(engines, tuple(dict.fromkeys(note for c in listed for note in c.notes))),
         columns={
             **({"user": repeat(short)} if many else {}),
-            **{k: repeat([getattr(c, k) for c in listed]) for k in ("target", "knowledge", "method", "formula")},
+            "target": repeat([c.target for c in listed]),
+            "knowledge": repeat([c.knowledge for c in listed]),
+            "method": repeat([c.method for c in listed]),
+            "formula": repeat([c.formula for c in listed]),
             "utility_informed": np.concatenate([c.utility(grid, informed=True) for c in listed]),
         },
         attrs={

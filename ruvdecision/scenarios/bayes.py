@@ -6,10 +6,10 @@ snooper knows the noise variance. Uncertainty is the posterior variance of the t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,6 +20,7 @@ from ..checks import check_integer, check_number, check_vector
 from ..engines.normal.exact import Exact
 from ..errors import InputError
 from ..losses import Quadratic
+from ..masks.base import Mask
 from ..masks.noise import Noise
 from ..masks.rows import Shuffle
 from ..numerics.counts import order_statistic_cdf
@@ -49,7 +50,7 @@ def snooper(n: int, variance: float, prior: Prior, knowledge: str, *, percentile
     >>> snooper(10, 1.0, "flat", "record").target
     Record(0)
     """
-    target: Any = Parameter("mu") if percentile else NewRecord() if knowledge == "population" else Record(0)
+    target = Parameter("mu") if percentile else NewRecord() if knowledge == "population" else Record(0)
     return User(belief(n, variance, prior), target, Quadratic(), name=f"A snooper with {knowledge} knowledge")
 
 
@@ -64,7 +65,7 @@ def uncertainty(
     5.761905
     """
     grid = np.asarray(noise_variance, dtype=np.float64)
-    masks: list[Any] = [Noise(variance=float(v)) for v in grid.ravel()]
+    masks: list[Mask] = [Noise(variance=float(v)) for v in grid.ravel()]
     if knowledge == "sample" and not percentile:
         masks = [m | Shuffle() for m in masks]
     user = snooper(n, variance, prior, knowledge, percentile=percentile)
@@ -129,6 +130,8 @@ class RankPosterior:
     noise_variance: float
     prior: Prior = "flat"
     prior_mean: float = 0.0
+    event: ClassVar[tuple[int, ...]] = ()
+    support: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         y = check_vector("release", self.release)
@@ -136,8 +139,8 @@ class RankPosterior:
             raise InputError("release must hold at least one value", "none", "Give the released values")
         object.__setattr__(self, "release", y)
         object.__setattr__(self, "rank", check_integer("rank", self.rank, low=1, high=len(y)))
-        for name in ("variance", "noise_variance"):
-            object.__setattr__(self, name, check_number(name, getattr(self, name), low=0, open_low=True))
+        for name, value in (("variance", self.variance), ("noise_variance", self.noise_variance)):
+            object.__setattr__(self, name, check_number(name, value, low=0, open_low=True))
         object.__setattr__(self, "prior_mean", check_number("prior_mean", self.prior_mean))
         check_prior(self.prior)
 
@@ -210,12 +213,12 @@ class RankPosterior:
         return mean, spread
 
 
-def _gauss(function: Any, low: float, high: float) -> float:
+def _gauss(function: Callable[[Array], Array], low: float, high: float) -> float:
     nodes, weights = gauss_legendre(120)
     return float(weights @ function((low + high) / 2 + (high - low) / 2 * nodes) * (high - low) / 2)
 
 
-def check_prior(prior: Any) -> Prior:
+def check_prior(prior: Prior) -> Prior:
     """Return the prior in its one form, or list what it may be."""
     options = '"flat", "known" or ("normal", prior variance)'
     if isinstance(prior, str):

@@ -12,6 +12,7 @@ from scipy import optimize
 
 from ..checks import check_integer, check_number
 from ..errors import InfeasibleError, InputError
+from ..maps.rumap import RUMap
 from ..protocols import Array
 from .curve import Curve
 
@@ -37,7 +38,10 @@ class LeastNoise(NamedTuple):
 
 
 def crossings(
-    curves: Any, low: float | None = None, high: float | None = None, points: int | None = None
+    curves: Sequence[Curve] | Curve | RUMap,
+    low: float | None = None,
+    high: float | None = None,
+    points: int | None = None,
 ) -> list[Crossing]:
     """Every crossing of every two curves, where one kind of knowledge stops paying and the other starts.
 
@@ -77,7 +81,7 @@ def crossings(
     return found
 
 
-def optimal_noise(curve: Any, max_risk: float) -> Any:
+def optimal_noise(curve: Curve | Sequence[Curve] | RUMap, max_risk: float) -> Any:
     """The least noise variance whose risk is at most ``max_risk``: the most useful release that is allowed.
 
     Gives a `LeastNoise` for a `Curve`, and a list of them for a list of curves or a map. Zero where no noise is
@@ -160,7 +164,7 @@ def _optimum(curve: Curve, v: float) -> LeastNoise:
     )
 
 
-def _roots(a: Curve, b: Curve, grid: Any, difference: Any) -> Iterable[float]:
+def _roots(a: Curve, b: Curve, grid: Array, difference: Array) -> Iterable[float]:
     def gap(v: float) -> float:
         return float(a.uncertainty(v)) - float(b.uncertainty(v))
 
@@ -173,21 +177,15 @@ def _roots(a: Curve, b: Curve, grid: Any, difference: Any) -> Iterable[float]:
             yield float(optimize.brentq(gap, grid[i], grid[j], xtol=1e-15 * grid[j], rtol=1e-14))
 
 
-def _as_curves(curves: Any) -> list[Curve]:
-    if hasattr(curves, "attrs") and hasattr(curves, "intruder_uncertainty"):
+def _as_curves(curves: object) -> list[Curve]:
+    if isinstance(curves, RUMap):
         stored = curves.attrs.get("scenario", "")
         if not stored:
             what, do = "This map does not carry its curves", "Pass the curves: scenarios.curves(...)"
             raise InputError(what, "a map with data or with a population of its own, or not of additive_noise", do)
-        entries: list[dict[str, Any]] = json.loads(stored)
-        return [Curve(**{**entry, "prior": _as_prior(entry.get("prior", "flat"))}) for entry in entries]
+        return [Curve(**entry) for entry in json.loads(stored)]
     if isinstance(curves, Curve):
         return [curves]
     if not isinstance(curves, Sequence) or not all(isinstance(c, Curve) for c in curves):
         raise InputError("Curves are needed", curves, "Use scenarios.curves(...) or a map from additive_noise")
     return list(curves)
-
-
-def _as_prior(stored: Any) -> Any:
-    # JSON turns ("normal", 4.0) into a list.
-    return tuple(stored) if isinstance(stored, list) else stored

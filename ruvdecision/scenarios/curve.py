@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
+from scipy.stats.distributions import rv_frozen
 
-from ..checks import as_float_array, check_choice, check_finite, check_flag, check_integer, check_number, check_vector
+from ..checks import (
+    Data,
+    as_float_array,
+    check_choice,
+    check_finite,
+    check_flag,
+    check_integer,
+    check_number,
+    check_vector,
+)
 from ..errors import InputError, UnsupportedError
 from ..numerics.orderstatistics import normal_moments, percentile_rank
 from ..protocols import Array
 from . import bayes, exact, formulas
-from .populations import Masked, check_law
+from .bayes import Prior
+from .populations import Masked, check_law, is_normal
 
 TARGETS = ("typical", "value", "percentile", "maximum", "minimum")
 KNOWLEDGE = ("population", "sample", "record")
@@ -46,11 +57,11 @@ class Curve:
     rank: int | None = None
     tau: float | None = None
     mean: float | None = None
-    data: Any = field(default=None, repr=False)
-    prior: Any = "flat"
+    data: Data | None = field(default=None, repr=False)
+    prior: Prior = "flat"
     variance_known: bool = True
-    population: Any = None
-    noise: Any = None
+    population: rv_frozen | None = None
+    noise: rv_frozen | None = None
     scientist: str = "mean"
 
     def __post_init__(self) -> None:
@@ -156,7 +167,9 @@ class Curve:
         if self.scientist == "mean":
             prior = self.prior if informed and not isinstance(self.prior, str) else "flat"
             return bayes.posterior_variance_of_mean(self.n, v, grid, prior)
-        fourth = self._fourth(grid)
+        own = 3.0 if self.population is None else float(self.population.stats(moments="k")) + 3.0
+        noise = 3.0 if self.noise is None else float(self.noise.stats(moments="k")) + 3.0
+        fourth = own * v**2 + 6 * v * grid + noise * grid**2  # central moment of a released record
         return formulas.scientist_variance(self.n, fourth, v, grid)[1 if informed else 0]
 
     def utility(self, noise_variance: ArrayLike, *, informed: bool = False) -> Array:
@@ -196,7 +209,9 @@ class Curve:
         if self.data is not None:
             if not paper:
                 return exact.sample_given_data(self.data, grid)
-            return formulas.sample_average_target(n, v, grid, float(np.sum((self.data - float(self.mean or 0.0)) ** 2)))
+            return formulas.sample_average_target(
+                n, v, grid, float(np.sum((np.asarray(self.data) - float(self.mean or 0.0)) ** 2))
+            )
         rule2 = exact.sample_average_target if sample and not paper else formulas.average_target
         return rule2(n, v, grid)
 
@@ -235,38 +250,30 @@ class Curve:
             return bayes.percentile_unknown_variance(n, v, grid, float(self.p or 0.5))
         return bayes.uncertainty(n, v, grid, self.prior, self.knowledge, percentile=True)
 
-    def _fourth(self, grid: Array) -> Array:
-        """Fourth central moment of a released record."""
-        v = float(self.variance or 0.0)
-        own = 3.0 if self.population is None else float(self.population.stats(moments="k")) + 3.0
-        noise = 3.0 if self.noise is None else float(self.noise.stats(moments="k")) + 3.0
-        return np.asarray(own * v**2 + 6 * v * grid + noise * grid**2)
-
     # -- checks --------------------------------------------------------------------------------------------------
 
-    def _check_population(self, put: Any) -> None:
+    def _check_population(self, put: Callable[[str, object], None]) -> None:
         if self.noise is not None:
             check_law("noise", self.noise)
-            if _is_normal(self.noise):
+            if is_normal(self.noise):
                 put("noise", None)
         law = self.population
         if law is not None:
             check_law("population", law)
-            for name, value in (("variance", float(law.var())), ("mean", float(law.mean()))):
-                given = getattr(self, name)
+            moments = (("variance", self.variance, float(law.var())), ("mean", self.mean, float(law.mean())))
+            for name, given, value in moments:
                 if given is not None and not np.isclose(given, value, rtol=1e-9, atol=1e-12):
-                    raise InputError(
-                        f"{name} contradicts population, which has {name} {value:g}", given, f"Leave {name} out"
-                    )
+                    do = f"Leave {name} out"
+                    raise InputError(f"{name} contradicts population, which has {name} {value:g}", given, do)
                 put(name, value)
-            if _is_normal(law) and self.noise is None:
+            if is_normal(law) and self.noise is None:
                 put("population", None)
         put("variance", check_number("variance", 1.0 if self.variance is None else self.variance, low=0, open_low=True))
         put("mean", check_number("mean", 0.0 if self.mean is None else self.mean))
         if self.noise is not None and self.population is None:
             put("population", stats.norm(float(self.mean or 0.0), np.sqrt(float(self.variance or 1.0))))
 
-    def _check_target(self, put: Any) -> None:
+    def _check_target(self, put: Callable[[str, object], None]) -> None:
         extreme = self.target in ("maximum", "minimum")
         if self.target == "percentile":
             if self.p is None:
@@ -298,7 +305,7 @@ class Curve:
                 raise InputError(what, self.label, "Leave data out")
             put("data", check_vector("data", self.data, self.n))
 
-    def _check_method(self, put: Any) -> None:
+    def _check_method(self, put: Callable[[str, object], None]) -> None:
         extreme = self.target in ("maximum", "minimum")
         if self.method == "paper" and extreme and self.knowledge == "sample":
             if not self.normal:
@@ -307,26 +314,21 @@ class Curve:
             if self.n < 2:
                 what = "The paper's constants for extremes need at least two records"
                 raise InputError(what, self.n, 'Use method="exact"')
-        if self.method == "bayes":
-            put("prior", bayes.check_prior(self.prior))
-            if not self.normal:
-                what = "The Bayes snooper has a closed form for normal records and noise only"
-                raise UnsupportedError(what, str(self.population), 'Use method="exact", or a normal population')
-        elif self.scientist == "mean" and not isinstance(self.prior, str):
-            put("prior", bayes.check_prior(self.prior))  # the informed scientist's
-        else:
-            bayes.check_prior(self.prior)
+        put("prior", bayes.check_prior(self.prior))
+        if self.method == "bayes" and not self.normal:
+            what = "The Bayes snooper has a closed form for normal records and noise only"
+            raise UnsupportedError(what, str(self.population), 'Use method="exact", or a normal population')
         check_flag("variance_known", self.variance_known, "Write variance_known=False for an unknown variance")
         asked = {"method": "bayes", "target": "percentile", "knowledge": "population", "prior": "flat"}
-        if not self.variance_known and any(getattr(self, name) != value for name, value in asked.items()):
+        if not self.variance_known and any(vars(self)[name] != value for name, value in asked.items()):
             given = ", ".join(f'{name}="{value}"' for name, value in asked.items())
             raise UnsupportedError(f"variance_known=False is available for {given}", self.label, "Leave it out")
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """The arguments that differ from their defaults, without data."""
         given = {}
         for f in dataclasses.fields(self):
-            value = getattr(self, f.name)
+            value = vars(self)[f.name]
             if f.name != "data" and value is not None and (f.default is dataclasses.MISSING or value != f.default):
                 given[f.name] = list(value) if isinstance(value, tuple) else value
         return given
@@ -343,10 +345,6 @@ def check_noise(noise_variance: ArrayLike) -> Array:
 def _reciprocal(value: Array) -> Array:
     with np.errstate(divide="ignore"):
         return np.asarray(1.0 / value)
-
-
-def _is_normal(law: Any) -> bool:
-    return getattr(getattr(law, "dist", None), "name", "") == "norm"
 
 
 def _ordinal(k: int) -> str:

@@ -234,7 +234,7 @@ def _as_target(target: Any, n: int) -> BaseTarget:
     return target
 
 
-def _records(data: Any) -> Array:
+def _records(data: Data) -> Array:
     values, _ = Frame.of(data).numeric("empirical")
     if values.shape[1] != 1:
         got = f"{values.shape[1]} columns"

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import optimize, special, stats
+from scipy.stats.distributions import rv_frozen
 
 from ..checks import check_integer, check_number
 from ..errors import InputError
@@ -27,7 +28,12 @@ _INNER, _INNER_WEIGHTS = gauss_legendre(6)
 _OUTER, _OUTER_WEIGHTS = gauss_legendre(10)
 
 
-def check_law(name: str, law: Any) -> Any:
+def is_normal(law: rv_frozen) -> bool:
+    """Whether a frozen law of scipy.stats is a normal one."""
+    return getattr(getattr(law, "dist", None), "name", "") == "norm"
+
+
+def check_law(name: str, law: rv_frozen) -> rv_frozen:
     """Return a frozen continuous scipy.stats law with a finite variance."""
     if not all(hasattr(law, f) for f in ("cdf", "sf", "pdf", "ppf", "isf", "support")):
         do = "Use scipy.stats.gamma(2, scale=3), for example"
@@ -49,9 +55,9 @@ class Masked:
     0.5
     """
 
-    population: Any
+    population: rv_frozen
     noise_variance: float
-    noise: Any = None
+    noise: rv_frozen | None = None
 
     def __post_init__(self) -> None:
         check_law("population", self.population)
@@ -60,15 +66,15 @@ class Masked:
 
     # -- one released record -----------------------------------------------------------------------------
 
-    def cdf(self, y: Any) -> Array:
+    def cdf(self, y: ArrayLike) -> Array:
         """P(Y <= y)."""
         return self._released(y, upper=False)
 
-    def sf(self, y: Any) -> Array:
+    def sf(self, y: ArrayLike) -> Array:
         """P(Y > y), with its own digits in the upper tail."""
         return self._released(y, upper=True)
 
-    def pdf(self, y: Any) -> Array:
+    def pdf(self, y: ArrayLike) -> Array:
         """Density of Y."""
         flat = np.atleast_1d(np.asarray(y, dtype=np.float64)).ravel()
         if self.noise_variance == 0:
@@ -123,7 +129,7 @@ class Masked:
         x = np.where(z < 0, self.population.ppf(special.ndtr(z)), self.population.isf(special.ndtr(-z)))
         return float(weight @ self._given(n, rank, x, z))
 
-    def given_value(self, n: int, rank: int, value: Any) -> Array:
+    def given_value(self, n: int, rank: int, value: ArrayLike) -> Array:
         """E (X_(r) - Y_(r))^2 given that X_(r) has this value (or each of these).
 
         Given X_(r) = x there are r - 1 independent records below x and n - r above. Y_(r) exceeds b if at least as
@@ -184,7 +190,7 @@ class Masked:
     def _scaled(self) -> _Noise:
         return _Noise.of(self.noise, self.noise_variance)
 
-    def _released(self, y: Any, upper: bool) -> Array:
+    def _released(self, y: ArrayLike, upper: bool) -> Array:
         if self.noise_variance == 0:
             return np.asarray(self.population.sf(y) if upper else self.population.cdf(y))
         flat = np.atleast_1d(np.asarray(y, dtype=np.float64)).ravel()
@@ -250,7 +256,7 @@ class Masked:
 class _Noise:
     """A law that is centred and scaled to a variance, with the interval outside of which nothing is left."""
 
-    law: Any
+    law: rv_frozen
     centre: float
     scale: float
     unit: float
@@ -258,7 +264,7 @@ class _Noise:
     high: float
 
     @classmethod
-    def of(cls, law: Any, variance: float) -> _Noise:
+    def of(cls, law: rv_frozen, variance: float) -> _Noise:
         centre, unit = float(law.mean()), float(np.sqrt(variance))
         scale = unit / float(law.std())
         low, high = ((float(end(_TINY)) - centre) * scale for end in (law.ppf, law.isf))
@@ -266,7 +272,7 @@ class _Noise:
 
     @property
     def normal(self) -> bool:
-        return getattr(getattr(self.law, "dist", None), "name", "") == "norm"
+        return is_normal(self.law)
 
     def cdf(self, e: Array) -> Array:
         # scipy's argument checks cost more than the normal function itself.

@@ -108,7 +108,7 @@ class MaskPrior:
             raise InputError("low must be below high", (self.low, self.high), "Give the range of the noise variance")
 
     @classmethod
-    def from_law(cls, law: Any, points: int = 101) -> MaskPrior:
+    def from_law(cls, law: rv_frozen, points: int = 101) -> MaskPrior:
         """A prior on the variance from a frozen scipy distribution, by equally likely points (midpoint quantiles).
 
         >>> import scipy.stats
@@ -179,7 +179,7 @@ class MaskPrior:
         return f"its variance is log-uniform from {low} to {high}"
 
     def __repr__(self) -> str:
-        shown = [f"{n}={show_number(v)}" for n in self.__dataclass_fields__ if (v := getattr(self, n)) is not None]
+        shown = [f"{name}={show_number(value)}" for name, value in vars(self).items() if value is not None]
         return f"MaskPrior({', '.join(shown)})"
 
 

@@ -28,9 +28,8 @@ from ..protocols import Array, Belief, Loss, Value
 from ..targets import BaseTarget, Kind, is_target
 from .rules import Row
 from .settings import remade, settings_of
-from .user import Snooper, User
+from .user import LossLike, Snooper, User
 
-LossLike = Loss | Callable[[Any, Any], Any]
 ROLES = ("intruder", "scientist")
 NEAR = 4.0
 """Members within this many standard errors of the worst may be the worst."""
@@ -166,7 +165,7 @@ class Panel:
 
     @classmethod
     def vary(
-        cls, user: User | Snooper, *, options: Mapping[str, Any] | None = None, **fields: Iterable[Any] | str
+        cls, user: User | Snooper, *, options: Mapping[str, Any] | None = None, **fields: Iterable[object] | str
     ) -> Panel:
         """A class of users.
 
@@ -301,10 +300,26 @@ class Panel:
         """The same panel with every user changed."""
         return dataclasses.replace(self, members=tuple(member.replace(change) for member in self.members))
 
+    @property
+    def unit_words(self) -> str:
+        """What U is measured in."""
+        if self.unit == "before":
+            return "shares of U before the release"
+        if self.unit is not None or callable(self.combine):
+            return "a unit of its own"
+        return self.members[0].unit_words
+
+    @property
+    def error_scale(self) -> tuple[float, float] | None:
+        """Weight and power that make a typical error of U, where all members share them; else None."""
+        found = {member.error_scale for member in self.members}
+        plain = self.unit is None and not callable(self.combine)
+        return found.pop() if len(found) == 1 and plain else None
+
     def _check_units(self) -> None:
         kinds: dict[str, str] = {}
         for name, member in zip(self.names, self.members, strict=True):
-            kinds.setdefault(_unit_of(member), name)
+            kinds.setdefault(member.unit_words, name)
         if len(kinds) > 1:
             raise InputError(
                 "The members' losses are in different units, so that no U of one can be compared with one of another",
@@ -342,27 +357,6 @@ def vary_user(user: User | Snooper, **settings: Any) -> User | Snooper:
     return dataclasses.replace(user, belief=belief, **mine)
 
 
-def _unit_of(member: Role) -> str:
-    """What a member's U is measured in."""
-    if isinstance(member, Panel):
-        if member.unit == "before":
-            return "shares of U before the release"
-        if member.unit is not None or callable(member.combine):
-            return "a unit of its own"
-        return _unit_of(member.members[0])
-    return getattr(member.loss, "unit", f"the loss {type(member.loss).__name__}")
-
-
-def error_scale(role: Role) -> tuple[float, float] | None:
-    """Weight and power that make a typical error of a role's U (`BayesLoss.error_scale`); None if there is no one."""
-    if isinstance(role, Panel):
-        found = {error_scale(member) for member in role.members}
-        plain = role.unit is None and not callable(role.combine)
-        return found.pop() if len(found) == 1 and plain else None
-    scale: tuple[float, float] | None = getattr(role.loss, "error_scale", None)
-    return scale
-
-
 def _names(members: Sequence[Role], given: Sequence[str] | None) -> tuple[str, ...]:
     """One name per member: as given, the member's own, or what tells it from the others."""
     if given is not None:
@@ -386,12 +380,12 @@ def _apart(labels: list[str]) -> dict[str, list[str]]:
     return {"names": labels} if all(labels) and len(set(labels)) == len(labels) else {}
 
 
-def _loss_words(losses: Sequence[Any]) -> list[str]:
+def _loss_words(losses: Sequence[Loss]) -> list[str]:
     plain = [str(loss) for loss in losses]
     return [repr(loss) if plain.count(word) > 1 else word for loss, word in zip(losses, plain, strict=True)]
 
 
-def _belief_words(beliefs: Sequence[Any]) -> list[str]:
+def _belief_words(beliefs: Sequence[Belief]) -> list[str]:
     """What tells beliefs apart: the fields in which they differ, or their numbers."""
     if len({type(b) for b in beliefs}) == 1:
         shown = [{name: _word(value) for name, value in settings_of(b).items()} for b in beliefs]
@@ -402,6 +396,6 @@ def _belief_words(beliefs: Sequence[Any]) -> list[str]:
     return [f"belief {i + 1}" for i in range(len(beliefs))]
 
 
-def _word(value: Any) -> str:
+def _word(value: object) -> str:
     """A setting in a name: targets in words, everything else as it is written."""
     return value.describe() if is_target(value) and not settings_of(value) else show_number(value)

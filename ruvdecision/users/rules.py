@@ -11,12 +11,12 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from ..checks import as_float_array, check_finite, check_index, check_integer, check_number, suggest
+from ..checks import Data, as_float_array, check_finite, check_index, check_integer, check_number, name_of, suggest
 from ..errors import InputError, failure
 from ..masks.frame import Frame
 from ..protocols import Array
@@ -61,6 +61,8 @@ class Released:
 class Rule:
     """Base of all rules."""
 
+    said: ClassVar[str] = "a rule of their own"
+    """What is taken, in words."""
     averages: ClassVar[bool] = False
     """Whether it is the mean of what is released."""
     as_released: ClassVar[bool] = False
@@ -102,9 +104,10 @@ class Rule:
         return None if self.weights(np.ones((n, k), dtype=bool)) is None else self
 
     def describe(self) -> str:
-        raise NotImplementedError
+        """What is taken, in words."""
+        return self.said
 
-    def __call__(self, release: Any) -> Any:
+    def __call__(self, release: Data) -> float | Array:
         """The estimate from one release of any kind: a number, or a vector for several variables."""
         frame = Frame.of(release)
         found = self.of(frame.numeric(f"The rule {self}", missing=True)[0])
@@ -119,6 +122,7 @@ class Mean(Rule):
     3.0
     """
 
+    said: ClassVar[str] = "the mean of the release"
     averages: ClassVar[bool] = True
 
     def of(self, values: Array) -> Array:
@@ -132,9 +136,6 @@ class Mean(Rule):
     def weights(self, present: NDArray[np.bool_]) -> Array:
         count = present.sum(axis=0)
         return np.where(present, 1.0 / np.maximum(count, 1), 0.0)
-
-    def describe(self) -> str:
-        return "the mean of the release"
 
 
 @dataclass(frozen=True)
@@ -201,11 +202,16 @@ class Ranked(Rule):
             raise InputError("Ranked needs a target with a rank", self.target, do)
 
     def of(self, values: Array) -> Array:
-        n = values.shape[-2]
         missing = np.isnan(values)
-        if missing.any():
-            return self._of_present(values, missing)
-        return Released(values).ranked(self.rank(n))
+        if not missing.any():
+            return Released(values).ranked(self.rank(values.shape[-2]))
+        count = values.shape[-2] - missing.sum(axis=-2)
+        ranks = np.zeros(count.shape, dtype=np.int64)
+        for m in np.unique(count[count > 0]):
+            ranks[count == m] = self.rank(int(m)) - 1
+        # NaN is sorted to the end.
+        found = np.take_along_axis(np.sort(values, axis=-2), ranks[..., None, :], axis=-2)[..., 0, :]
+        return np.asarray(np.where(count > 0, found, np.nan))
 
     def rank(self, n: int) -> int:
         rank = self.target.rank(n)
@@ -214,15 +220,6 @@ class Ranked(Rule):
 
     def estimates(self, released: Released, vector: bool) -> Array:
         return released.ranked(self.rank(released.n))
-
-    def _of_present(self, values: Array, missing: NDArray[np.bool_]) -> Array:
-        count = values.shape[-2] - missing.sum(axis=-2)
-        ranks = np.zeros(count.shape, dtype=np.int64)
-        for m in np.unique(count[count > 0]):
-            ranks[count == m] = self.rank(int(m)) - 1
-        # NaN is sorted to the end.
-        found = np.take_along_axis(np.sort(values, axis=-2), ranks[..., None, :], axis=-2)[..., 0, :]
-        return np.asarray(np.where(count > 0, found, np.nan))
 
     def describe(self) -> str:
         return self.target.describe().replace("record", "released value").replace(" n)", " m) of the m released")
@@ -238,6 +235,8 @@ class Median(Rule):
     4.0
     """
 
+    said: ClassVar[str] = "the median of the release"
+
     def of(self, values: Array) -> Array:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # where nothing was released there is no median
@@ -249,9 +248,6 @@ class Median(Rule):
     def estimates(self, released: Released, vector: bool) -> Array:
         n = released.n
         return (released.ranked((n + 1) // 2) + released.ranked(n // 2 + 1)) / 2
-
-    def describe(self) -> str:
-        return "the median of the release"
 
 
 @dataclass(frozen=True)
@@ -269,6 +265,7 @@ class WeightedSum(Rule):
     2.5
     """
 
+    said: ClassVar[str] = "a weighted sum of the release"
     coefficients: Sequence[float] | Array
     offset: float = 0.0
 
@@ -297,9 +294,6 @@ class WeightedSum(Rule):
             raise InputError(what, len(self.coefficients), "Give one weight per row")
         return np.asarray(self.coefficients)
 
-    def describe(self) -> str:
-        return "a weighted sum of the release"
-
 
 @dataclass(frozen=True)
 class Custom(Rule):
@@ -309,7 +303,7 @@ class Custom(Rule):
     drawn from a belief.
     """
 
-    function: Callable[[Any], Any]
+    function: Callable[..., ArrayLike]
 
     def __post_init__(self) -> None:
         if not callable(self.function):
@@ -318,7 +312,7 @@ class Custom(Rule):
 
     as_released: ClassVar[bool] = True
 
-    def __call__(self, release: Any) -> Any:
+    def __call__(self, release: Data) -> Array:
         """The estimate as an array of numbers."""
         try:
             return np.asarray(self.function(release), dtype=np.float64)
@@ -350,8 +344,8 @@ class Custom(Rule):
         return WeightedSum(coefficients, float(offset)) if np.all(np.abs(found[n + 1 :] - linear) <= room) else None
 
     def describe(self) -> str:
-        name = str(getattr(self.function, "__name__", type(self.function).__name__))
-        return "a rule of their own" if name == "<lambda>" else f"the rule {name}"
+        name = name_of(self.function)
+        return f"the rule {name}" if name else self.said
 
 
 NAMED = {
@@ -364,7 +358,7 @@ NAMED = {
 }
 
 
-def as_rule(estimator: str | Rule | BaseTarget | Callable[[Any], Any]) -> Rule:
+def as_rule(estimator: str | Rule | BaseTarget | Callable[..., ArrayLike]) -> Rule:
     """Return a rule from a rule, a name, a target or a callable.
 
     >>> from ruvdecision.targets import Record

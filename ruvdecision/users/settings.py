@@ -13,7 +13,7 @@ from ..checks import suggest
 from ..errors import InputError
 
 
-def settings_of(thing: Any) -> dict[str, Any]:
+def settings_of(thing: object) -> dict[str, Any]:
     """Settings by name: arguments of a dataclass, entries of a mapping, members of a list by position.
 
     >>> from ruvdecision.losses import Huber
@@ -31,7 +31,7 @@ def settings_of(thing: Any) -> dict[str, Any]:
     return {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing) if f.init}
 
 
-def with_setting(thing: Any, path: Sequence[str], value: Any, whole: str) -> Any:
+def with_setting(thing: Any, path: Sequence[str], value: object, whole: str) -> Any:
     """The same thing with the setting at ``path`` replaced; nothing is edited in place. Errors name the ``whole`` path.
 
     Of a panel every member that has such a setting changes.
@@ -56,20 +56,20 @@ def with_setting(thing: Any, path: Sequence[str], value: Any, whole: str) -> Any
     else:
         what = f"{whole} names a part that {type(thing).__name__} does not have"
         raise InputError(what, head, suggest(head, [str(name) for name in known]))
-    if isinstance(thing, Mapping):
-        return known | {head: new}
-    if isinstance(thing, (list, tuple)):
-        made = [*thing[: int(head)], new, *thing[int(head) + 1 :]]
-        return made if isinstance(thing, list) else tuple(made)
     return remade(thing, {head: new})
 
 
-def remade(thing: Any, changes: Mapping[str, Any]) -> Any:
+def remade(thing: Any, changes: dict[str, Any]) -> Any:
     """The same thing with other settings; one whose settings are no fields says how (``adjusted``)."""
-    return thing.adjusted(**changes) if hasattr(thing, "adjusted") else dataclasses.replace(thing, **changes)
+    if hasattr(thing, "adjusted"):
+        return thing.adjusted(**changes)
+    if dataclasses.is_dataclass(type(thing)):
+        return dataclasses.replace(thing, **changes)
+    settings = settings_of(thing) | changes
+    return settings if isinstance(thing, Mapping) else (list if isinstance(thing, list) else tuple)(settings.values())
 
 
-def setting_at(thing: Any, path: Sequence[str]) -> Any:
+def setting_at(thing: object, path: Sequence[str]) -> Any:
     """The setting at a path; of a panel that of the first member who has it."""
     for name in path:
         while name not in settings_of(thing):
@@ -78,7 +78,7 @@ def setting_at(thing: Any, path: Sequence[str]) -> Any:
     return thing
 
 
-def has_setting(thing: Any, name: str) -> bool:
+def has_setting(thing: object, name: str) -> bool:
     """Whether a thing, or a member of a panel, has a setting of that name."""
     known = settings_of(thing)
     return name in known or any(has_setting(member, name) for member in known.get("members", ()))

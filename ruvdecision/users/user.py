@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+
+from numpy.typing import ArrayLike
 
 from ..checks import as_float_array, check_choice, check_fields, check_finite, check_flag, check_text, checked
 from ..errors import InputError, kind_of
 from ..losses import Quadratic, as_loss
+from ..losses.base import as_bayes_loss
 from ..masks.base import Mask, check_mask
+from ..protocols import Array, Belief, Loss
 from ..targets import BaseTarget, Kind, is_target
 from .mask_prior import MaskPrior, MaskPriorLike, as_mask_prior
 from .rules import Row, Rule, as_rule
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import ArrayLike
-
-    from ..protocols import Belief, Loss
-
+LossLike: TypeAlias = Loss | Callable[[Any, Any], ArrayLike]
+"""A loss, or a function of estimate and truth."""
 NAME = "Leave it out, or give a name for tables and plots"
 
 
@@ -37,8 +37,21 @@ class SingleUser:
         """Whether the belief is the agency's and the mask is known; nobody asks that of a rule."""
         return True
 
+    loss: Any
+    members: ClassVar[tuple[()]] = ()
+    """Users within this one: none."""
     knows: Mask | None = None
     """What is already known; a rule looks at the release alone."""
+
+    @property
+    def unit_words(self) -> str:
+        """What U is measured in."""
+        return str(getattr(self.loss, "unit", f"the loss {type(self.loss).__name__}"))
+
+    @property
+    def error_scale(self) -> tuple[float, float] | None:
+        """Weight and power that make a typical error of U (`BayesLoss.error_scale`); None if there is no one."""
+        return as_bayes_loss(self.loss).error_scale
 
     def replace(self, change: Callable[[Self], Self]) -> Self:
         """The user, changed."""
@@ -94,11 +107,11 @@ class User(SingleUser):
     belief: Any
     target: BaseTarget
     loss: Any
-    estimates: Any = field(default="free")
+    estimates: str | Array = "free"
     name: str | None = checked(None, check_text, do=NAME)
     truth: Any = None
     knows_mask: bool = True
-    mask_prior: Any = None
+    mask_prior: MaskPrior | None = None
     knows: Mask | None = None
 
     if TYPE_CHECKING:
@@ -108,7 +121,7 @@ class User(SingleUser):
             self,
             belief: Belief,
             target: BaseTarget,
-            loss: Loss | Callable[[Any, Any], Any],
+            loss: LossLike,
             estimates: str | ArrayLike = "free",
             name: str | None = None,
             truth: Belief | None = None,
@@ -136,7 +149,7 @@ class User(SingleUser):
         if self.truth is not None:
             _check_belief("truth must be a belief, the agency's", self.truth)
             _check_target(self.truth, self.target)
-            sizes = [_size_of(belief) for belief in (self.belief, self.truth)]
+            sizes = [size_of(belief) for belief in (self.belief, self.truth)]
             if None not in sizes and sizes[0] != sizes[1]:
                 what = "The user's belief and the truth must have the same number of records"
                 raise InputError(what, f"{sizes[0]} and {sizes[1]}", "Both are about one file: set records= alike")
@@ -159,7 +172,7 @@ class User(SingleUser):
         return self.truth is None and self.knows_mask
 
     @property
-    def actions(self) -> Any:
+    def actions(self) -> str | Array | None:
         """The allowed estimates as the losses take them: None, ``"target"`` or an array."""
         return None if isinstance(self.estimates, str) and self.estimates == "free" else self.estimates
 
@@ -229,9 +242,9 @@ class Snooper(SingleUser):
 
         def __init__(
             self,
-            estimator: str | Rule | BaseTarget | Callable[[Any], Any],
+            estimator: str | Rule | BaseTarget | Callable[..., ArrayLike],
             target: BaseTarget,
-            loss: Loss | Callable[[Any, Any], Any] = ...,
+            loss: LossLike = ...,
             belief: Belief | None = None,
             name: str | None = None,
         ) -> None: ...
@@ -266,24 +279,24 @@ class Snooper(SingleUser):
         return f"{self.name or 'The snooper'}{belief} {takes} and pays {self.loss}."
 
 
-def described(belief: Any) -> str:
+def described(belief: Belief) -> str:
     """A belief in words: its own, or its settings."""
     return str(belief.describe()) if hasattr(belief, "describe") else repr(belief)
 
 
-def _check_belief(what: str, belief: Any) -> None:
+def _check_belief(what: str, belief: object) -> None:
     if not hasattr(belief, "draw") or isinstance(belief, type):
         raise InputError(what, kind_of(belief), "Use NormalBelief, FiniteBelief, TableBelief or PyMCBelief")
 
 
-def _check_target(belief: Any, target: BaseTarget) -> None:
+def _check_target(belief: Belief, target: BaseTarget) -> None:
     check = getattr(belief, "check_target", lambda part: None)
     for part in target.apart:
         if not part.by_name:  # names are found, and looked at, where data and model meet
             check(part)
 
 
-def _size_of(belief: Belief) -> int | None:
+def size_of(belief: Belief) -> int | None:
     """How many records a belief is about, None if only the data can tell."""
     try:
         return int(belief.records)

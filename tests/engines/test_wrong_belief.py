@@ -498,7 +498,7 @@ def test_models_in_pymc_agree_with_the_normal_beliefs_that_they_are() -> None:
     np.testing.assert_allclose(each.uncertainty, plain.uncertainty, rtol=1e-5)
 
 
-# -- the engine's manners ------------------------------------------------------------------------------
+# -- the engine's as_bayes_loss ------------------------------------------------------------------------------
 
 
 def test_posterior_is_the_users_own_and_words_say_so() -> None:

@@ -466,6 +466,19 @@ def test_unconverged_and_missing_releases_are_marked() -> None:
     assert list(ring.get_xdata()) == [0.5]
 
 
+def test_joined_maps_know_the_measure_that_each_of_them_knew():
+    """They keep one list of better ends each."""
+    ends = ({"IO": "higher"}, {"IO": "higher", "KL": "lower"})
+    parts = [
+        RUMap.build(
+            labels=list(names), intruder=[3.0, 2.0], scientist=[3.0, 1.0], columns={"IO": [0.2, 0.3]}, attrs=attrs
+        )
+        for names, attrs in zip(("ab", "cd"), ({"better": known} for known in ends), strict=True)
+    ]
+    title = plots.frontier3(RUMap.concat(parts)).get_title()
+    assert title == "4 of 4 releases are on the frontier of risk, utility and IO"
+
+
 @pytest.mark.parametrize(("columns", "words"), [(["linkage", "IO"], "three columns"), (["linkage", "IO", "XX"], "XX")])
 def test_bad_columns(columns: list[str], words: str) -> None:
     with pytest.raises(InputError, match=words):

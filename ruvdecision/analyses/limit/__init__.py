@@ -20,7 +20,7 @@ from ...beliefs.table.belief import TableBelief
 from ...checks import as_float_array, check_choice, check_integer
 from ...engines.base import Problem
 from ...errors import InputError, UnsupportedError, kind_of
-from ...losses import Quadratic
+from ...losses.base import as_bayes_loss
 from ...maps.scores import Score, ScoreLike, as_function
 from ...masks.base import Mask
 from ...protocols import Array
@@ -279,7 +279,7 @@ def _solver(intruder: User, scientist: User, statistic: str, states: int | None)
         if not _same(*beliefs):
             what = "Under normal beliefs both users must hold the same one"
             raise UnsupportedError(what, do="Give both the same belief")
-        if all(isinstance(user.loss, Quadratic) and user.actions is None for user in users.values()):
+        if all(as_bayes_loss(user.loss).second_order and user.actions is None for user in users.values()):
             return normal_users(intruder, scientist, statistic)
     return file_programme(intruder, scientist, statistic, states)
 

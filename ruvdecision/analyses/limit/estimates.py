@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...losses import Absolute, Huber, KullbackLeibler, Linex, LogScore, Pinball, Power, Quadratic, ZeroOne
-from ...losses.base import BayesLoss
+from ...losses import Absolute, Huber, KullbackLeibler, Linex, LogScore, Pinball, Power, ZeroOne
+from ...losses.base import BayesLoss, as_bayes_loss
 from ...posteriors import Finite
 from ...posteriors.base import as_weight_matrix
 from ...protocols import Array, Loss
@@ -58,7 +58,7 @@ class UserOverFiles:
     @property
     def squared(self) -> bool:
         """Whether the user pays the squared error of any estimate."""
-        return isinstance(self.user.loss, Quadratic) and self.user.actions is None
+        return as_bayes_loss(self.user.loss).second_order and self.user.actions is None
 
     @property
     def lists(self) -> bool:

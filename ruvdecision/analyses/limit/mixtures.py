@@ -61,7 +61,7 @@ class Mixtures:
             return self._mechanism(columns, weights, bound * unit_s, least)
         bound, columns = -np.inf, np.concatenate([self.start, self.kept])
         for _ in range(ROUNDS):
-            cost, kept = self._scientist(columns), self._intruder(columns)
+            cost, kept = self._scientist(columns), columns @ self.square - (columns @ self.mean) ** 2
             found = solve_columns(columns, cost, self.chance, kept, goal)
             price, lam = found.eqlin.marginals, max(0.0, -float(found.ineqlin.marginals[0]))
             fresh, lowest = self._price(price, lam)
@@ -117,9 +117,6 @@ class Mixtures:
         weights = np.atleast_2d(as_weight_matrix(scientist.user.loss.weights, scientist.values.shape[1:]))
         points = points @ symmetric_root(weights / self.users.units[1])
         return self.laws @ np.sum(points**2, axis=1), self.laws @ points
-
-    def _intruder(self, columns: Array) -> Array:
-        return np.asarray(columns @ self.square - (columns @ self.mean) ** 2)
 
     def _scientist(self, columns: Array) -> Array:
         if self.moments is not None:

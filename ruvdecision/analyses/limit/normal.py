@@ -25,7 +25,7 @@ from scipy.linalg import block_diag
 from ...beliefs.normal import NormalBelief
 from ...engines.normal.forms import all_records, form_of
 from ...errors import UnsupportedError
-from ...losses import Quadratic
+from ...losses.base import as_bayes_loss
 from ...masks.base import Mask
 from ...masks.mechanism import Apart, Combine
 from ...numerics.semidefinite import parallel_sum, root, signal_noise_gains, square
@@ -273,7 +273,7 @@ def outside(first: Term, second: Term, rest: Array, covariance: Array) -> Array:
 
 def squared_weights(user: User, form: LinearForm) -> Array | None:
     """Weights of the squared error of a target, None for another loss."""
-    if not isinstance(user.loss, Quadratic):
+    if not as_bayes_loss(user.loss).second_order:
         return None
     k, size = user.belief.k, len(form.matrix)
     weights = np.asarray(user.loss.weights, dtype=np.float64)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...checks import check_number
+from ...checks import check_number, plain_value
 from ...errors import InputError
 from ...masks.base import Mask
 from ...protocols import Array
@@ -106,7 +106,6 @@ def as_families(
     family: FamilyLike | Mapping[str, FamilyLike] | Sequence[FamilyLike],
 ) -> tuple[dict[str, list[FamilyPart]], bool]:
     """Families by name, one part per combination of listed values, and whether several were given."""
-    several = isinstance(family, (Mapping, list, tuple))
     given: dict[str, FamilyLike] = {}
     if isinstance(family, Mapping):
         given = {str(k): v for k, v in family.items()}
@@ -125,7 +124,7 @@ def as_families(
             found[name] = [FamilyPart(name, lambda item=item: item)]
         else:
             found[name] = (item if isinstance(item, MaskFamily) else MaskFamily(item)).parts(name)
-    return found, several
+    return found, given.get("the family") is not family
 
 
 def _listed(name: str, given: Bounds) -> list[object] | None:
@@ -138,7 +137,7 @@ def _listed(name: str, given: Bounds) -> list[object] | None:
     values = sorted(given, key=lambda v: (str(type(v)), v)) if isinstance(given, (set, frozenset)) else list(given)
     if not values:
         raise InputError(f"{name} lists no value", given, "Write a range, (low, high), or values, {2, 3, 5}")
-    return [v.item() if isinstance(v, np.generic) else v for v in values]
+    return [plain_value(v) for v in values]
 
 
 def _range(name: str, pair: object) -> tuple[float, float]:

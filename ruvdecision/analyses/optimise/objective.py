@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from ...decide.probability import degrees_of, quantile
 from ...engines.base import Problem, plan_for
 from ...errors import InputError
-from ...evaluate import Role, Setting, evaluate
+from ...evaluate import Setting, evaluate
 from ...maps.rumap import RUMap
 from ...maps.scores import Decreasing, as_function
 from ...masks.base import Mask, show_number
 from ...protocols import Array, Solution, Value
+from ...users.panel import Role
 from ...users.user import SingleUser, Snooper, User
 from .families import FamilyPart
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from queue import SimpleQueue
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 from scipy.optimize import brentq, minimize, minimize_scalar
@@ -20,6 +20,7 @@ from ...protocols import Array
 from .families import UnitBox, search_grid
 from .objective import Candidate, Objective
 
+Found = TypeVar("Found")
 Ask = Callable[[Array], list[Candidate]]
 """Evaluates parameter vectors, many at a time."""
 EDGES = 6
@@ -35,15 +36,15 @@ def search_exactly(objective: Objective, starts: int, seed: np.random.SeedSequen
     )
 
 
-def run_in_lockstep(ask: Ask, searches: Sequence[Callable[[Ask], Any]]) -> list[Any]:
+def run_in_lockstep(ask: Ask, searches: Sequence[Callable[[Ask], Found]]) -> list[Found]:
     """Run searches side by side: what they ask for in one step is evaluated as one family of masks.
 
     Each is written as if it were alone; all wait until every one of them has asked or ended.
     """
     asked: SimpleQueue[tuple[int, Array | None]] = SimpleQueue()
-    answers: list[SimpleQueue[Any]] = [SimpleQueue() for _ in searches]
+    answers: list[SimpleQueue[list[Candidate] | BaseException]] = [SimpleQueue() for _ in searches]
 
-    def run(i: int) -> Any:
+    def run(i: int) -> Found:
         def one(values: Array) -> list[Candidate]:
             asked.put((i, values))
             answer = answers[i].get()
@@ -185,18 +186,18 @@ def _polish(objective: Objective, best: Candidate, box: UnitBox) -> list[Candida
             objective.points,
             [partial(_solve_for_threshold, required=objective.required, t=t, held=held, box=box) for t in around],
         )
-        good = [(t, p) for t, p in zip(around, solved, strict=True) if p is not None]
+        good = [p for p in solved if p is not None]
         if len(good) < len(pattern):
             break
-        found += objective.allowed_of(solved)
+        found += objective.allowed_of(good)
         x = (around[:, others] - centre[others]) / width
         terms = [np.ones(len(x)), *x.T, *(x[:, i] * x[:, j] for i, j in quadratic)]
-        fit = np.linalg.lstsq(np.stack(terms, axis=1), np.array([p.loss for p in solved]), rcond=None)[0]
+        fit = np.linalg.lstsq(np.stack(terms, axis=1), np.array([p.loss for p in good]), rcond=None)[0]
         slope, bend = fit[1 : 1 + len(others)], np.zeros((len(others), len(others)))
         for (i, j), c in zip(quadratic, fit[1 + len(others) :], strict=True):
             bend[i, j] += c
             bend[j, i] += c
-        least = around[int(np.argmin([p.loss for p in solved]))].copy()
+        least = around[int(np.argmin([p.loss for p in good]))].copy()
         if np.all(np.linalg.eigvalsh(bend) > 0):
             step = np.clip(-np.linalg.solve(bend, slope), pattern.min(), pattern.max())
             least[others] = np.clip(centre[others] + width * step, 0.0, 1.0)

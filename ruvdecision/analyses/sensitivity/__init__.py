@@ -19,11 +19,11 @@ import numpy as np
 
 from ...checks import check_flag, check_number, suggest
 from ...decide import Choice, choose
-from ...decide.criteria import check_criterion
+from ...decide.criteria import Rule, check_criterion
 from ...errors import InfeasibleError, InputError
-from ...evaluate import Role
 from ...maps.rumap import RUMap
 from ...running.progress import Bar
+from ...users.panel import Role
 from .result import Sensitivity, Variation
 from .varying import Varied, Vary, as_factors, as_study
 
@@ -42,7 +42,7 @@ def sensitivity(
     scientist: Role | None = None,
     together: bool = False,
     settings: Mapping[str, object] | None = None,
-    rule: Mapping[str, Any] | None = None,
+    rule: Rule | None = None,
     tolerance: float = 0.01,
     name: str | None = None,
     progress: bool | None = None,
@@ -142,7 +142,7 @@ def _plans(factors: Mapping[str, Varied], together: bool) -> list[dict[str, int]
     return [dict(zip(factors, place, strict=True)) for place in places]
 
 
-def _check_rule(rule: Mapping[str, Any] | None, max_risk: float | None) -> dict[str, Any]:
+def _check_rule(rule: Rule | None, max_risk: float | None) -> Rule:
     known = [n for n in inspect.signature(choose).parameters if n not in ("rumap", "max_risk")]
     if rule is not None and not isinstance(rule, Mapping):
         raise InputError("rule holds further arguments of choose", rule, 'Write rule={"confidence": 0.95}')
@@ -155,7 +155,7 @@ def _check_rule(rule: Mapping[str, Any] | None, max_risk: float | None) -> dict[
     return found
 
 
-def _decide(rumap: RUMap, max_risk: float | None, rule: Mapping[str, Any]) -> tuple[Choice | None, str]:
+def _decide(rumap: RUMap, max_risk: float | None, rule: Rule) -> tuple[Choice | None, str]:
     if max_risk is None and "by" not in rule:
         return None, ""
     try:
@@ -164,7 +164,7 @@ def _decide(rumap: RUMap, max_risk: float | None, rule: Mapping[str, Any]) -> tu
         return None, str(error)
 
 
-def _value(rumap: RUMap, choice: Choice | None, rule: Mapping[str, Any]) -> float:
+def _value(rumap: RUMap, choice: Choice | None, rule: Rule) -> float:
     """What the rule is about, at the release of a choice."""
     if choice is None or choice.release not in rumap.releases:
         return float("nan")

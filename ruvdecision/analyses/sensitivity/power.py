@@ -12,9 +12,10 @@ from ...engines import Sampling
 from ...engines.pymc.sampling import STRONGEST
 from ...engines.solving import check_user
 from ...errors import InputError
-from ...evaluate import Role, Setting, check_masks, check_setting, evaluate
+from ...evaluate import Setting, check_masks, check_setting, evaluate
 from ...maps.rumap import RUMap
 from ...masks.base import Mask
+from ...users.panel import Role
 from ...users.user import User
 from .result import Sensitivity
 

@@ -41,7 +41,7 @@ class Variation:
         """What was changed, in words."""
         return ", ".join(f"{k} = {v}" for k, v in self.settings.items()) or "base"
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "settings": dict(self.settings)}
 
 
@@ -348,7 +348,7 @@ def _median_change(a: RUMap, b: RUMap, role: str) -> float:
     shared = [r for r in a.releases if r in set(b.releases)]
     if not shared:
         return float("nan")
-    x, y = (np.asarray(getattr(m.take(shared), role)) for m in (a, b))
+    x, y = (m.take(shared).column(role).value for m in (a, b))
     good = np.isfinite(x) & np.isfinite(y) & (x != 0)
     return float(np.median((y[good] - x[good]) / np.abs(x[good]))) if good.any() else float("nan")
 

@@ -6,21 +6,25 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from ...checks import check_text, is_single, suggest
+from ...checks import check_text, is_single, plain_value, suggest
 from ...errors import InputError, kind_of
-from ...evaluate import Role, Setting, check_setting, evaluate
+from ...evaluate import Setting, check_setting, evaluate
 from ...maps.columns import number_duplicates
+from ...maps.joining import named_maps
 from ...maps.rumap import RUMap
 from ...masks.base import Mask
 from ...measure import measure
 from ...measures.battery import panel
 from ...measures.comparison import check_measures, read
+from ...users.panel import Role
 from ...users.settings import has_setting, setting_at, with_setting
 
+Options = dict[str, Any]
+"""Arguments of `evaluate` or `measure`, by name."""
 Vary = Mapping[str, Mapping[str, object] | Iterable[object]]
 """The values of every setting that is varied, with or without names of their own."""
 
@@ -54,7 +58,7 @@ def as_factors(vary: Vary) -> dict[str, Varied]:
         else:
             if is_single(given):
                 raise InputError(f"vary[{name!r}] must list values", given, f"Write [{given!r}], or more of them")
-            values = [v.item() if isinstance(v, np.generic) else v for v in given]
+            values = [plain_value(v) for v in given]
             labels = [_label(name, v, i) for i, v in enumerate(values)]
         if not values:
             raise InputError(f"vary[{name!r}] lists no value", given, "List at least one")
@@ -62,17 +66,32 @@ def as_factors(vary: Vary) -> dict[str, Varied]:
     return factors
 
 
+@runtime_checkable
+class Loaded(Protocol):
+    """A study that was loaded from its file (`studies.Study`)."""
+
+    function: Callable[..., object]
+    max_risk: float | None
+
+    def run(self, **settings: Any) -> Any: ...
+
+
 class FunctionStudy:
     """A function of keyword settings that gives a map, or a loaded study."""
 
+    max_risk: float | None = None
+
     def __init__(self, study: Any, settings: Mapping[str, object], name: str | None) -> None:
-        if not callable(study) and not (hasattr(study, "run") and hasattr(study, "function")):
+        self.settings, self.name = settings, name
+        function: Callable[..., object]
+        if isinstance(study, Loaded):
+            function, self.max_risk = study.function, study.max_risk
+            self.call: Callable[..., object] = lambda **given: study.run(**given).maps
+        elif callable(study):
+            function = self.call = study
+        else:
             what = "sensitivity needs a study, a function that gives a map, or masks"
             raise InputError(what, kind_of(study), "Write sensitivity(study, vary={...})")
-        self.settings, self.name = settings, name
-        function: Callable[..., object] = getattr(study, "function", study)
-        self.call = (lambda **given: study.run(**given).maps) if hasattr(study, "run") else function
-        self.max_risk: float | None = getattr(study, "max_risk", None)
         try:
             parameters = list(inspect.signature(function).parameters.values())
         except (TypeError, ValueError):
@@ -94,14 +113,13 @@ class FunctionStudy:
 
     def run(self, changes: Mapping[str, object]) -> RUMap:
         """The map with changed settings."""
-        found: Any = self.call(**{**self.settings, **changes})
+        found = self.call(**{**self.settings, **changes})
         if isinstance(found, RUMap):
             return found
-        if isinstance(found, (list, tuple)):
-            found = {f"map{i}": m for i, m in enumerate(found, start=1)}
-        if not isinstance(found, Mapping) or not all(isinstance(m, RUMap) for m in found.values()) or not found:
+        given = named_maps(found)
+        maps = {name: item for name, item in given.items() if isinstance(item, RUMap)}
+        if not maps or len(maps) < len(given):
             raise InputError("The study must give a map", type(found).__name__, "End it with return ruv.evaluate(...)")
-        maps: dict[str, RUMap] = {str(k): m for k, m in found.items()}
         name = next(iter(maps)) if self.name is None else self.name
         if self.name is None and len(maps) > 1:
             raise InputError("The study gives several maps", list(maps), f"Say which one: name={name!r}")
@@ -125,7 +143,7 @@ class ArgumentStudy:
         """True if the setting is an argument."""
         return name in self.arguments
 
-    def changed(self, changes: Mapping[str, object]) -> dict[str, Any]:
+    def changed(self, changes: Mapping[str, object]) -> Options:
         """The arguments with changed settings."""
         raise NotImplementedError
 
@@ -163,8 +181,8 @@ class UserStudy(ArgumentStudy):
             raise InputError("vary names something that neither user has", name, do)
         return [[who, head, *rest] for who in owners]
 
-    def changed(self, changes: Mapping[str, object]) -> dict[str, Any]:
-        now: dict[str, Any] = dict(self.given)
+    def changed(self, changes: Mapping[str, object]) -> Options:
+        now: Options = dict(self.given)
         for name, value in changes.items():
             for head, *rest in self._paths(name):
                 now[head] = with_setting(now.get(head), rest, value, name)
@@ -182,7 +200,7 @@ class MeasuredStudy(ArgumentStudy):
 
     call = staticmethod(measure)
 
-    def __init__(self, masks: Any, options: Mapping[str, Any]) -> None:
+    def __init__(self, masks: Any, options: Options) -> None:
         self.arguments = inspect.signature(measure).parameters
         strange = [name for name in options if name not in self.arguments]
         if strange:
@@ -204,7 +222,7 @@ class MeasuredStudy(ArgumentStudy):
             raise InputError("vary names something that no measure has", name, do)
         return found, rest
 
-    def changed(self, changes: Mapping[str, object]) -> dict[str, Any]:
+    def changed(self, changes: Mapping[str, object]) -> Options:
         now = dict(self.given)
         for name, value in changes.items():
             if self.takes(name):

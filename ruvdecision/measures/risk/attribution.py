@@ -206,8 +206,8 @@ class KeysLookedUp(NamedTuple):
         q, t = kinds // values, kinds % values
         one_d = np.bincount(q, weights=d_qt > 0, minlength=len(self.d)) == 1
         one_s = np.bincount(q, weights=s_qt > 0, minlength=len(self.d)) == 1
-        told = (s_qt > 0) & one_s[q]
-        right, there = np.where(told, d_qt, 0), float(self.d[self.s > 0].sum())
+        disclosed = (s_qt > 0) & one_s[q]
+        right, there = np.where(disclosed, d_qt, 0), float(self.d[self.s > 0].sum())
         positive = right[right > 0]
         by_value = np.bincount(t, weights=right)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -231,4 +231,4 @@ class KeysLookedUp(NamedTuple):
         parts = {name: 100.0 * float(share) for name, share in counted.items()}
         sizes = (float(positive.max()), float(positive.mean())) if len(positive) else (0.0, 0.0)
         parts |= dict(zip(("max_denom", "mean_denom"), sizes, strict=True))
-        return parts, told[place[:n]].astype(np.float64)
+        return parts, disclosed[place[:n]].astype(np.float64)

@@ -40,19 +40,20 @@ class _InSpace(AveragedMeasure):
     missing_choices: ClassVar[tuple[str, ...]] = ("category", "omit", "raise")
     own_missing: ClassVar[tuple[str, ...]] = ("category",)
 
-    def _places(self, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Array, Array, Array]:
+    def _places(
+        self, original: pd.DataFrame, released: pd.DataFrame, holdout: OtherFile | None, distance: str
+    ) -> tuple[Array, Array, Array]:
         """Coordinates of the original, the release and the holdout, which may be empty."""
-        mine: Any = self
         held = released.iloc[:0]
-        if mine.holdout is not None:
-            held = mine.holdout.taken(self.name, "the holdout", list(original.columns), self.missing)
+        if holdout is not None:
+            held = holdout.taken(self.name, "the holdout", list(original.columns), self.missing)
             for label in original.columns:
                 frames.refuse_mixed(self.name, original[label], held[label])
         tables = [original, released, held]
         lacking = list(dict.fromkeys(c for t in tables for c in with_missing(t)))
         original, released, held = (fill(self.missing, original, t, lacking) for t in tables)
         both = pd.concat([released, held], ignore_index=True) if len(held) else released
-        left, right, _ = Space(self.name, mine.distance, original).coordinates(None, both)
+        left, right, _ = Space(self.name, distance, original).coordinates(None, both)
         if left.shape[1] == 0:
             left, right = np.zeros((len(left), 1)), np.zeros((len(right), 1))
         return left, right[: len(released)], right[len(released) :]
@@ -102,7 +103,7 @@ class ClosestRecord(_InSpace):
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
         """Find neighbours and compare."""
-        left, points, held = self._places(state, released)
+        left, points, held = self._places(state, released, self.holdout, self.distance)
         near, parts = _two_nearest(cKDTree(left), points)
         if self.holdout is None:
             own, baseline = _distances(cKDTree(left), left)[:, -1], NEAR
@@ -164,7 +165,7 @@ class Membership(_InSpace):
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
         """Find neighbours and rank."""
-        left, points, held = self._places(state, released)
+        left, points, held = self._places(state, released, self.holdout, self.distance)
         tree = cKDTree(points)
         inside, outside = (_distances(tree, x)[:, 0] for x in (left, held))
         n, m = len(inside), len(outside)
@@ -239,7 +240,7 @@ class Linkability(_InSpace):
         """Link by each set of columns, and see whether the links meet."""
         names: Any = self.known
         split = list(state.columns[: len(names)]), list(state.columns[len(names) :])
-        sides = [self._places(state[c], released[c]) for c in split]
+        sides = [self._places(state[c], released[c], self.holdout, self.distance) for c in split]
         kinds = [np.unique(points, axis=0, return_inverse=True) for _, points, _ in sides]
         trees, at = [BoxTree.of(k[0]) for k in kinds], [k[1].reshape(-1) for k in kinds]
 

@@ -21,7 +21,7 @@ from ..base import Measured
 from ..frames import Ints
 from ..missing import KNOWN
 from ..tables import cells
-from .linkage import PerColumn, by_column, check_assigned, exchanged_shares
+from .linkage import PerColumn, by_column, check_assigned, exchanged_shares, named_columns, of_column
 from .records import PairedMeasure, RecordPairs
 
 MOST_COLUMNS = 20
@@ -174,12 +174,11 @@ class FellegiSunter(PairedMeasure):
             what = f"{self.name} counts 2^columns patterns and takes at most {MOST_COLUMNS} columns"
             raise UnsupportedError(what, original.shape[1], "Choose some with known=[...]")
         numbers = {c: frames.is_number(original[c]) for c in original.columns}
-        for value in (self.tolerance_sd, self.tolerance, self.tolerance_share):
-            for k in value if isinstance(value, Mapping) else ():
-                if not numbers.get(k, False):
-                    do = suggest(str(k), [str(c) for c, number in numbers.items() if number])
-                    raise InputError("A tolerance is for a numeric column that is compared", str(k), do)
-        for k in self.similar if isinstance(self.similar, Mapping) else ():
+        for k in named_columns(self.tolerance_sd, self.tolerance, self.tolerance_share):
+            if not numbers.get(k, False):
+                do = suggest(str(k), [str(c) for c, number in numbers.items() if number])
+                raise InputError("A tolerance is for a numeric column that is compared", str(k), do)
+        for k in named_columns(self.similar):
             if numbers.get(k, True):
                 do = suggest(str(k), [str(c) for c, number in numbers.items() if not number])
                 raise InputError("similar is for a column of text that is compared", str(k), do)
@@ -187,6 +186,9 @@ class FellegiSunter(PairedMeasure):
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
         """Count patterns, fit, link."""
+        if self.one_to_one:  # the solver settles ties by what comes first, which must not be the order of columns
+            names = sorted(state.columns, key=str)
+            state, released = state[names], released[names]
         pairs = RecordPairs.of(self.name, state, released)
         own = np.full(len(released), -1, dtype=np.int64)
         own[pairs.released] = pairs.original
@@ -245,11 +247,10 @@ class FellegiSunter(PairedMeasure):
 
     def _agreeing(self, label: Hashable, a: pd.Series, b: pd.Series) -> tuple[Ints, Ints, Ints]:
         """The same for one column."""
-        wanted = self.similar.get(label) if isinstance(self.similar, Mapping) else self.similar
+        wanted = of_column(self.similar, label)
         if wanted is not None and not frames.is_number(a):
             return _similar(self.name, a, b, wanted)
-        share = self.tolerance_share
-        share = share.get(label) if isinstance(share, Mapping) else share
+        share = of_column(self.tolerance_share, label)
         left, right, width = self._column(label, a, b, share)
         order = np.argsort(left, kind="stable")
         ranked = left[order]
@@ -277,12 +278,12 @@ class FellegiSunter(PairedMeasure):
             right[~np.isnan(right)] = frames.offsets_from_minimum(
                 self.name, b.dropna().to_frame(), there, "the release"
             )[:, 0]
-        if isinstance(self.tolerance, Mapping) and label in self.tolerance:
-            return left, right, self.tolerance[label]
-        size = self.tolerance_sd
-        size = size.get(label, 0.05) if isinstance(size, Mapping) else size or 0.0
+        width = of_column(self.tolerance, label)
+        if width is not None:
+            return left, right, width
+        size = of_column(self.tolerance_sd, label, 0.05)
         there = left[~np.isnan(left)]
-        return left, right, size * float(frames.spreads(there)) if len(there) else 0.0
+        return left, right, (size or 0.0) * float(frames.spreads(there)) if len(there) else 0.0
 
 
 def _similar(who: str, a: pd.Series, b: pd.Series, wanted: float) -> tuple[Ints, Ints, Ints]:

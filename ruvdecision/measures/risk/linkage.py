@@ -38,6 +38,17 @@ def by_column(name: str, value: PerColumn, high: float = np.inf) -> PerColumn:
     return check_number(name, value, low=0, high=high)
 
 
+def of_column(value: PerColumn, label: Hashable, default: float | None = None) -> float | None:
+    """The number of one column; the default if it has none."""
+    found = value.get(label) if isinstance(value, Mapping) else value
+    return default if found is None else float(found)
+
+
+def named_columns(*values: PerColumn) -> list[Hashable]:
+    """The columns that mappings name."""
+    return [label for value in values if isinstance(value, Mapping) for label in value]
+
+
 @dataclass(frozen=True, repr=False)
 class RecordLinkage(PairedMeasure):
     """Share of records whose nearest neighbour in the other file is their own record.
@@ -171,14 +182,19 @@ class RecordLinkage(PairedMeasure):
         found = []
         for known in self._knowledge(state):
             gapped = state.gapped(known, released) if self.missing == "pairwise" else None
-            files = state.coordinates(known, released)[:2] if gapped is None else gapped
-            ours, theirs = files[::-1] if self.link == LINKS[0] else files
-            around = ours.among(theirs) if isinstance(ours, IncompletePoints) else Surroundings.of(ours, theirs)
-            size = len(released if self.link != LINKS[0] else state.original)
-            found.append(_somebodys(around, size, around.other if self.link == LINKS[0] else around.own))
+            asks = self.follows == "released"
+            if gapped is None:
+                left, right, _ = state.coordinates(known, released)
+                around = Surroundings.of(right, left) if asks else Surroundings.of(left, right)
+            else:
+                around = gapped[1].among(gapped[0]) if asks else gapped[0].among(gapped[1])
+            size, equals = (len(state.original), around.other) if asks else (len(released), around.own)
+            found.append(_somebodys(around, size, equals))
         rates, own = np.mean([f.risk for f in found], axis=1), float(np.mean([f.error for f in found]))
         error = np.hypot(own, np.std(rates, ddof=1) / np.sqrt(len(rates))) if len(rates) > 1 else own
-        parts = {"linked": 0.0} | {k: float(np.mean([f.parts[k] for f in found])) for k in found[0].parts}
+        parts = {"linked": 0.0}
+        for name in dict.fromkeys(k for f in found for k in f.parts):  # a draw may have copies alone
+            parts[name] = float(np.mean([f.parts[name] for f in found if name in f.parts]))
         return Measured(float(rates.mean()), float(error), parts, records=np.mean([f.risk for f in found], axis=0))
 
     def links(self, original: frames.Data, released: frames.Data) -> pd.DataFrame:
@@ -221,7 +237,8 @@ class RecordLinkage(PairedMeasure):
         ours, theirs = (right, left) if self.link == LINKS[0] else (left, right)
         mine, own = (pairs.released, pairs.original) if self.link == LINKS[0] else (pairs.original, pairs.released)
         if self.one_to_one:
-            return _assigned_shares(self.name, ours, theirs, mine, own)
+            row, linked, _ = _assignment(self.name, ours, theirs)
+            return exchanged_shares(row, linked, _kinds(ours), _kinds(theirs), mine, own)
         if theirs.shape[1] == 0:
             return np.full(len(mine), 1.0 / len(theirs))  # nothing tells records apart: everybody is a tie
         grown = grow(theirs) if tree is None else tree
@@ -239,13 +256,10 @@ class RecordLinkage(PairedMeasure):
             for label in table.columns:
                 column = table[label]
                 if label in state.numbers:
-                    sd = _of(self.error_sd, label)
-                    if sd:
+                    if sd := of_column(self.error_sd, label):
                         table[label] = column.to_numpy(dtype=np.float64) + sd * rng.standard_normal(len(column))
-                else:
-                    rate = _of(self.error_rate, label)
-                    if rate:
-                        table[label] = _misreported(column, rate, rng)
+                elif rate := of_column(self.error_rate, label):
+                    table[label] = _misreported(column, rate, rng)
             yield table
 
     def _check_errors(self, state: Space) -> None:
@@ -254,7 +268,7 @@ class RecordLinkage(PairedMeasure):
             ("error_sd", self.error_sd, state.numbers, "numeric"),
             ("error_rate", self.error_rate, state.categories, "a category"),
         ):
-            strange = [k for k in value if k not in wanted] if isinstance(value, Mapping) else []
+            strange = [k for k in named_columns(value) if k not in wanted]
             if strange:
                 near = suggest(str(strange[0]), [str(c) for c in wanted])
                 do = f"It must be {kind}" if strange[0] in columns else near
@@ -307,11 +321,6 @@ def check_assigned(who: str, n: int, m: int, what: str = "distances") -> None:
         )
 
 
-def _assigned_shares(who: str, asking: Array, asked: Array, mine: frames.Ints, own: frames.Ints) -> Array:
-    row, linked, _ = _assignment(who, asking, asked)
-    return exchanged_shares(row, linked, _kinds(asking), _kinds(asked), mine, own)
-
-
 def exchanged_shares(
     row: frames.Ints,
     linked: frames.Ints,
@@ -350,7 +359,3 @@ def _misreported(column: pd.Series, rate: float, rng: np.random.Generator) -> pd
     codes = np.where(column.isna(), -1, codes)
     values = pd.Series(pd.Categorical.from_codes(codes, categories=levels.values), index=column.index)
     return values.astype(column.dtype)
-
-
-def _of(value: PerColumn, label: Hashable) -> float:
-    return float(value.get(label, 0.0) if isinstance(value, Mapping) else value or 0.0)

@@ -231,7 +231,7 @@ class IL1s(SummedMeasure, WeightedMeasure):
     Compares each record with its own masked version. Yancey, Winkler and Creecy (2002). R's sdcMicro calls this number
     ``IL1old``, and the *sum* over records and variables, which grows with the file, ``IL1s``: ``parts["sdcMicro"]``.
     ``parts["IL1"]`` is its ``IL1``: the sum of 100 |x - y| / |x|, values x = 0 left out. Missing values,
-    ``missing="pairwise"``: every entry that both files know counts.
+    ``missing="pairwise"``: each variable's mean is over the entries that both files know.
 
     Examples
     --------

@@ -209,5 +209,8 @@ def test_nobodys_rows_by_group_and_with_weights() -> None:
     assert value.parts["g=x"] == 1 and value.records[:3].tolist() == [1, 1, 1]
     weighted = RecordLinkage(known=["a"], weights="w")(original, released)
     assert float(weighted) == pytest.approx((3 + 2 * weighted.records[3]) / 5)
+    # An intruder who errs: some draws have copies alone, others none.
+    erring = RecordLinkage(known=["g"], error_rate=0.4, draws=30)(original.iloc[:3], released.iloc[:2])
+    assert 0 < erring < 1 and erring.error > 0 and 0 < erring.parts["copies"] < 1 and "nearer" in erring.parts
     with pytest.raises(InputError, match="one_to_one"):
         RecordLinkage(one_to_one=True, paired=False)
