@@ -154,6 +154,8 @@ class OnePosterior(LogPosteriors):
         return self
 
     def refinement_error(self, u: Array) -> float:
+        if not u.size:
+            return self.likelihood.refinement_error(self.core.natural(u))  # a model without parameters
         logs = self.evaluate(u[None])[0][0]
         with np.errstate(invalid="ignore"):
             # Where hardly any of the posterior is, a law narrower than the nodes does no harm.
