@@ -83,12 +83,11 @@ def grid(points: int = POINTS) -> list[Noise]:
 
 
 def draw_map(belief: PyMCBelief, data: Any, masks: Any = None, engine: Any = None, seed: int = 1) -> Any:
-    """The map: one record against the mean."""
+    """The map: one record against the mean, for one release at each level, as the loop has it."""
     intruder, scientist = User(belief, Record(0), Quadratic()), User(belief, Parameter("mu"), Quadratic())
     engine = Sampling(**SETTINGS) if engine is None else engine
-    return evaluate(
-        masks or grid(), intruder=intruder, scientist=scientist, data=data, engine=engine, seed=seed, progress=False
-    )
+    how = {"data": data, "engine": engine, "seed": seed, "replicates": 1, "progress": False}
+    return evaluate(masks or grid(), intruder=intruder, scientist=scientist, **how)
 
 
 def run(quick: bool = False) -> Iterator[Any]:
@@ -101,42 +100,37 @@ def run(quick: bool = False) -> Iterator[Any]:
     draw_map(PyMCBelief(normal), x[:3], grid(2), Sampling(draws=20, tune=20, chains=2))
     belief = PyMCBelief(normal)
     ours, rumap = timed(lambda: draw_map(belief, x))
-    error = float(np.max(rumap.risk_error / rumap.risk))
     theirs = timed_loop(normal_loop, x, rumap)
     yield "user's loop / 40-point map, normal, n = 200", ours, theirs, theirs / ours, NORMAL_GOAL
-    yield "largest relative standard error of risk on that map", ours, theirs, error, "<= 0.01"
 
     compiled: list[int] = []
     with counting(compiled):
         again, _ = timed(lambda: draw_map(belief, x[::-1].copy(), [Noise(sd=1.1 * m.sd) for m in grid()], seed=2))
     yield "first map / second map of the same family", again, ours, ours / again, ""
     yield "compilations during the second map", again, ours, float(len(compiled)), "<= 0"
-    # Five times noisier, the same draws know less: the promise of 1 % is not kept there, and the row says by how much.
-    wide, noisy = timed(lambda: draw_map(belief, x, [Noise(sd=5 * m.sd) for m in grid()]))
-    yield (
-        "largest relative standard error of risk, noise five times that",
-        wide,
-        ours,
-        float(np.max(noisy.risk_error / noisy.risk)),
-        "",
-    )
 
     fresh = PyMCBelief(normal)
     first, exact = timed(lambda: draw_map(fresh, x, engine=Quadrature()))
     later = min(timed(lambda: draw_map(fresh, x, engine=Quadrature()))[0] for _ in range(3))
     # Both engines look at the same release, so only the sampler's error lies between them.
-    far = np.abs(rumap.scientist_uncertainty - exact.scientist_uncertainty) / rumap.scientist.error
-    assert np.max(far) < 5, far
+    far = float(np.max(np.abs(rumap.risk / exact.risk - 1)))
+    yield "largest relative distance of sampled risk from quadrature", ours, first, far, "<= 0.04"
     yield "sampled map / quadrature map, both with a new belief", first, ours, ours / first, ">= 300"
     yield "sampled map / quadrature map, belief taken apart before", later, ours, ours / later, ">= 300"
 
     z = np.random.default_rng(0).lognormal(0.5, 0.7, N)
     belief = PyMCBelief(lognormal)
     ours, rumap = timed(lambda: draw_map(belief, z))
-    error = float(np.max(rumap.risk_error / rumap.risk))
     theirs = timed_loop(lognormal_loop, z, rumap, tolerance=0.25)
-    yield "user's loop / 40-point map, lognormal, n = 200", ours, theirs, theirs / ours, ">= 5"
-    yield "largest relative standard error of risk on that map", ours, theirs, error, "<= 0.01"
+    yield "user's loop / 40-point map, lognormal, n = 200", ours, theirs, theirs / ours, ">= 6"
+    one, _ = timed(lambda: draw_map(PyMCBelief(lognormal), z[:-1], grid(2)[1:]))
+    yield (
+        "first sampled map of a new model / the loop at one level",
+        one,
+        theirs / POINTS,
+        one * POINTS / theirs,
+        "<= 1.5",
+    )
 
     found = json.loads(_child("memory"))
     few, many = found["10"], found["80"]

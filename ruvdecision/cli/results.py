@@ -176,6 +176,10 @@ def check_out(options: argparse.Namespace) -> Path | None:
         return None
     if not nameable(options.out):
         raise InputError("--out must name a directory", repr(options.out), "Write --out out/, for example")
+    if options.format == "pdf":
+        from ..report.document import pdf_writer
+
+        pdf_writer()
     # A study may change the working directory, but not where its files go.
     out = Path(os.path.abspath(options.out))
     names = ("map.nc", "map.csv", "map.png", f"report.{options.format}")

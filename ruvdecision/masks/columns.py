@@ -189,6 +189,8 @@ def whole_like(values: Array, column: pd.Series) -> Any:
 
 def replace_keeping_integers(frame: Frame, values: Array, positions: Sequence[int]) -> Frame:
     """Replace columns; an integer column stays one where all its new values are whole numbers of its range."""
+    if frame.plain:
+        return frame.replace(values, positions)
     new: dict[int, Any] = {}
     for j, position in enumerate(positions):
         old, column = frame.table.iloc[:, position], values[:, j]

@@ -179,6 +179,11 @@ class Numbers(Frame):
         # Once there is a table, it is what holds: somebody may have written into it.
         return super().numbers() if "table" in self.__dict__ else self._values.copy()
 
+    def unwrap(self) -> Any:
+        if "table" in self.__dict__ or self.kind not in ("matrix", "vector"):
+            return super().unwrap()
+        return self.numbers() if self.kind == "matrix" else self.numbers()[:, 0]
+
 
 def _replaced(table: pd.DataFrame, values: Any, positions: Sequence[int]) -> pd.DataFrame:
     fresh = table.copy(deep=False)

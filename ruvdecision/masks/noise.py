@@ -160,7 +160,7 @@ class Noise(Mask):
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         values, positions = frame.numeric(type(self).__name__, self.columns, missing=True)
-        if self.share is not None:
+        if self.share is not None and np.isinf(values).any():
             refuse_missing(type(self).__name__, frame.table.iloc[:, positions], only_infinite=True)
         return frame.replace(self._noisy(values, rng), positions)
 

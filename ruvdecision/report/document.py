@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import pairwise
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UnsupportedError
@@ -187,15 +188,23 @@ class Document:
         """The document as a file of a format, "html", "md" or "pdf"; line ends are the same on every system."""
         if format != "pdf":
             return self.text(format).encode("utf-8")
-        try:
-            from weasyprint import HTML
-            from weasyprint.urls import URLFetcher
-        except (ImportError, OSError) as error:  # the package, or Pango that it draws letters with
-            do = 'Install it: pip install "ruvdecision[pdf]", and Pango where the system lacks it; or print the HTML'
-            raise UnsupportedError("A PDF needs WeasyPrint", f"{type(error).__name__}: {error}", do) from None
         # Nothing is fetched but the pixels that stand in the page itself.
-        source = HTML(string=self.text("html"), url_fetcher=URLFetcher(allowed_protocols=["data"]))
+        weasyprint = pdf_writer()
+        fetcher = weasyprint.urls.URLFetcher(allowed_protocols=["data"])
+        source = weasyprint.HTML(string=self.text("html"), url_fetcher=fetcher)
         return bytes(source.write_pdf(pdf_identifier=b"ruvdecision"))
+
+
+def pdf_writer() -> ModuleType:
+    """WeasyPrint, or an error that says how to get it; asked before long work whose report is to be a PDF."""
+    try:
+        import weasyprint
+        import weasyprint.urls
+    except (ImportError, OSError) as error:  # the package, or Pango that it draws letters with
+        do = 'Install it: pip install "ruvdecision[pdf]", and Pango where the system lacks it; or print the HTML'
+        raise UnsupportedError("A PDF needs WeasyPrint", f"{type(error).__name__}: {error}", do) from None
+    found: ModuleType = weasyprint
+    return found
 
 
 def fragment(blocks: Sequence[ReportBlock]) -> str:

@@ -141,6 +141,14 @@ def test_the_report_in_markdown_with_a_date(study: Path, tmp_path: Path) -> None
     assert "- The paper prints 42; here it is 3." in lines
 
 
+def test_a_pdf_that_cannot_be_made_is_refused_before_the_study_runs(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "weasyprint", None)
+    write(study, STUDY.replace("labels = [label]", "raise AssertionError('it ran')\n    labels = [label]"))
+    assert "WeasyPrint" in fails(capsys, "run", study, "--out", tmp_path / "out", "--format", "pdf")
+
+
 @pytest.mark.slow
 def test_a_report_is_not_written_over(study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"

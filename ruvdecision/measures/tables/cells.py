@@ -49,7 +49,8 @@ def _by_value(columns: Sequence[pd.Series]) -> tuple[Ints, int]:
         kinds = ", ".join(str(c.dtype) for c in columns)
         what = "A column must be of one kind in both files"
         raise InputError(what, f"{columns[0].name}: {kinds}", "Convert it in one of them")
-    found, unique = pd.factorize(pd.concat(values, ignore_index=True), use_na_sentinel=False)
+    together = pd.concat(values, ignore_index=True) if len(values) > 1 else values[0]
+    found, unique = pd.factorize(together, use_na_sentinel=False)
     return found, len(unique)
 
 
