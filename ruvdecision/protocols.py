@@ -165,10 +165,10 @@ class Loss(Protocol):
     def __call__(self, estimate: Any, truth: Any) -> Array:
         """Loss of an estimate (an action) when the target is ``truth``, vectorised over leading axes."""
 
-    def estimate(self, posterior: Posterior, actions: Any = None) -> Any:
+    def estimate(self, posterior: Posterior, actions: str | ArrayLike | None = None) -> Any:
         """The act with the least expected loss; ``actions`` restricts the choice to a finite set."""
 
-    def uncertainty(self, posterior: Posterior, actions: Any = None) -> Value:
+    def uncertainty(self, posterior: Posterior, actions: str | ArrayLike | None = None) -> Value:
         """That least expected loss, shape ``batch``."""
 
 

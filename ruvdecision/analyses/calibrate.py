@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -131,9 +131,9 @@ def calibrate(
     about = {"belief": described(belief), "mask": str(mask), "target": target.describe(), "engine": chosen.name}
     prints: dict[str, object] = {"user": user.describe(), "mask": repr(mask), "engine": repr(chosen), "draws": draws}
     prints["seed"] = (root.entropy, tuple(root.spawn_key))
-    places: dict[str, Any] = {"executor": executor, "checkpoint": checkpoint, "fingerprint": lambda: prints}
     with Bar(f"Calibrating on {simulations:,} simulations", progress) as bar:
-        outcome = run(tasks, shared=shared, **places, on_progress=bar.update)
+        kept = partial(run, checkpoint=checkpoint, fingerprint=lambda: prints)
+        outcome = kept(tasks, shared=shared, executor=executor, on_progress=bar.update)
     finished = [r for r in outcome.results if r is not None]
     if not finished:
         raise KeyboardInterrupt
@@ -312,7 +312,7 @@ class Calibration:
 def simulate(shared: Any, start: int, stop: int) -> dict[str, Any]:
     """Ranks of some simulations, on any machine. They depend on the seed and their number alone."""
     user, mask, engine, draws, total, root = shared
-    found: dict[str, list[Any]] = {"ranks": []}
+    found: dict[str, list[object]] = {"ranks": []}
     for r, (for_data, for_mask, for_draws) in enumerate(replicate_seeds(root, total)):
         if not start <= r < stop:
             continue

@@ -20,6 +20,8 @@ from pandas.io.common import get_handle
 
 from ..errors import InputError
 
+Settings = dict[str, Any]
+"""Arguments of pandas' reader."""
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _COMMA = r"\s*[+-]?\d*,?\d+([eE][+-]?\d+)?\s*"
 _GROUPED = r"\s*[+-]?(\d+|\d{1,3}([,.'\u00a0\u202f]\d{3})+)([.,]\d+)?\s*"
@@ -46,7 +48,7 @@ def _stripped(table: pd.DataFrame) -> pd.DataFrame:
 
 
 @functools.lru_cache(maxsize=1)
-def _plan(file: Path, size: int, *_stamp: int) -> tuple[dict[str, Any], dict[Hashable, type]]:
+def _plan(file: Path, size: int, *_stamp: int) -> tuple[Settings, dict[Hashable, type]]:
     """How to read a file in pieces. It costs a pass over the file, so the last plan is kept until the file changes."""
     settings, survey = _survey(file, size)
     return settings, {name: column.type for name, column in survey.columns.items()}
@@ -54,7 +56,7 @@ def _plan(file: Path, size: int, *_stamp: int) -> tuple[dict[str, Any], dict[Has
 
 def _survey(
     file: Path, size: int | None, sep: str | None = None, decimal: str | None = None, encoding: str | None = None
-) -> tuple[dict[str, Any], _Survey]:
+) -> tuple[Settings, _Survey]:
     settings = _settings(file, sep, encoding or "utf-8-sig") | ({} if decimal is None else {"decimal": decimal})
     survey = _Survey.of(_parse(file, settings, size))
     if (
@@ -135,7 +137,7 @@ class _Survey:
 
 
 def _parse(
-    file: Path, settings: Mapping[str, Any], size: int | None, types: Mapping[Hashable, type] | None = None
+    file: Path, settings: Settings, size: int | None, types: Mapping[Hashable, type] | None = None
 ) -> Iterator[pd.DataFrame]:
     with _strict():
         read = pd.read_csv(file, **settings, dtype=types, chunksize=size)
@@ -159,7 +161,7 @@ def _strict() -> Iterator[None]:
         yield
 
 
-def _settings(file: Path, sep: str | None, encoding: str) -> dict[str, Any]:
+def _settings(file: Path, sep: str | None, encoding: str) -> Settings:
     """How pandas should read a CSV file, from its first line."""
     names, separator = _header(file, sep, encoding)
     if _is_record(names):

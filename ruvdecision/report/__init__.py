@@ -195,7 +195,7 @@ def _document(
     return compose({str(k): m for k, m in maps.items()}, max_risk, heading, _sentences(lines), date, extras)
 
 
-def _shared_out(name: str, given: Any, maps: list[Any]) -> dict[Any, Any]:
+def _shared_out(name: str, given: object, maps: list[str]) -> dict[str, Any]:
     """What was done beside each map, by the map's name."""
     if given is None:
         return {}

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy.optimize import OptimizeResult, linprog
@@ -243,7 +242,7 @@ def solve_columns(
     return found
 
 
-def solve_programme(cost: Array, **parts: Any) -> OptimizeResult:
+def solve_programme(cost: Array, **parts: object) -> OptimizeResult:
     """The first solution that HiGHS finds, from tight tolerances, which rounding may defeat, to its usual ones."""
     for method, options in TRIES:
         found = linprog(cost, method=method, options=options, **parts)

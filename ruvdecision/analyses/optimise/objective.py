@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,8 +108,8 @@ class UserEvaluator(Evaluator):
         self.evaluations = 1
 
     def _both(self, masks: Sequence[Mask]) -> list[Solution]:
-        given: dict[str, Any] = {name: self.setting.get(name) for name in ("data", "replicates", "seed")}
-        first = Problem.of(self.users[0], masks, **given)
+        data, replicates, seed = (self.setting.get(name) for name in ("data", "replicates", "seed"))
+        first = Problem.of(self.users[0], masks, data, replicates=replicates, seed=seed)
         # What engines build of the masks is shared by users with one belief.
         problems = [first, first.of_user(self.users[1])]
         return [plan_for(engine, p).run()[0] for engine, p in zip(self.engines, problems, strict=True)]

@@ -34,7 +34,7 @@ MOST = 20_000
 
 
 def sensitivity(
-    study: Any,
+    study: object,
     vary: Vary,
     *,
     max_risk: float | None = None,
