@@ -143,6 +143,7 @@ def test_labels_types_and_memory_do_not_matter(name: str) -> None:
     compare(name, groups, GROUPS, lambda m: False)
 
 
+@pytest.mark.campaign(4, "slow")
 @pytest.mark.parametrize("name", names())
 def test_the_order_of_records_and_columns_does_not_matter(name: str) -> None:
     changes = {"rows in another order": (ROWS_TURNED, 1e-7)}

@@ -242,6 +242,7 @@ def test_functions_of_files(joint: PyMCBelief) -> None:
 # -- refusals --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_new_record_is_not_defined_by_a_joint_model(joint: PyMCBelief) -> None:
     mask = Noise(variance=1.5)
     with pytest.raises(UnsupportedError, match="a new one is not defined"):

@@ -176,6 +176,7 @@ def test_three_variables_in_closed_form(vector: PyMCBelief, mask: Mask, target: 
     agree(User(EXACT[3], target, Quadratic()), User(vector, target, Quadratic()), mask, THREE, losses, marginalization)
 
 
+@pytest.mark.slow
 def test_the_density_of_draws_in_three_dimensions(vector: PyMCBelief) -> None:
     """Entropy and boxes of raw draws are estimates with a bias of their own.
 
