@@ -20,7 +20,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 # Names under which a library is imported, where they are not its own.
 IMPORTED = {"sklearn": "scikit-learn"}
 # Comes with ArviZ 1 and does not exist for ArviZ 0; imported only where ArviZ 1 is.
-WITH_ANOTHER = {"arviz_stats", "bokeh", "tornado"}
+WITH_ANOTHER = {"arviz_stats", "bokeh", "param", "tornado"}
 
 
 def requirements() -> list[Requirement]:

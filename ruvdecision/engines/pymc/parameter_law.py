@@ -16,6 +16,8 @@ from .log_posterior import LogPosteriors
 from .nodes import LaplaceBoxes, Nodes, place_nodes
 
 DROP = 36.0
+STILL = 1e-9
+"""Of the number's size: a smaller step has lost its digits."""
 FINE, ROWS = 0.125, 0.25
 POINTS = (401, 1601)
 NEGLIGIBLE = 1e-12
@@ -94,11 +96,11 @@ def _marginal(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, fl
 
 def _curve(s: Array, x: Array, logs: Array) -> Curve | None:
     """The law of x(s) where s has this log density; None unless x rises or falls where s has any chance."""
-    inside = np.flatnonzero(logs > logs.max() - DROP)
-    part = slice(max(inside[0] - 1, 0), inside[-1] + 2)
     # Numbers of one sign may span many powers of ten, which splines follow by their logarithms only.
     sign = float(np.sign(x[0])) if np.all(x > 0) or np.all(x < 0) else 0.0
     bare = np.log(np.abs(x)) if sign else x
+    inside = np.flatnonzero((logs > logs.max() - DROP) & _moving(bare, logs, 1.0 if sign else float(np.abs(x).max())))
+    part = slice(max(inside[0] - 1, 0), inside[-1] + 2)
     place = make_interp_spline(s, bare, k=7)
     slope = place.derivative()(s) * (x if sign else 1.0)
     if not (np.all(slope[part] > 0) or np.all(slope[part] < 0)):
@@ -132,6 +134,12 @@ def _curve(s: Array, x: Array, logs: Array) -> Curve | None:
     return best
 
 
+def _moving(x: Array, logs: Array, unit: float) -> NDArray[np.bool_]:
+    """Where x still moves in floating point: at an end of its range it does not, and there is no mass to speak of."""
+    mass, moving = np.exp(logs - logs.max()), np.abs(np.gradient(x, axis=-1)) > STILL * unit
+    return moving if mass[~moving].sum() <= 10 * STILL * mass.sum() else np.ones(x.shape, dtype=bool)
+
+
 def _order(posteriors: LogPosteriors, boxes: LaplaceBoxes, values: Callable[[Array], Array]) -> list[int]:
     """Which coordinate to sum out first: the one that moves the number less."""
     steps = np.stack([boxes.modes[0], *(boxes.modes[0] + boxes.roots[0][:, i] for i in range(2))])
@@ -147,10 +155,11 @@ def _rows(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float]
     whole, logs = nodes.whole[0], nodes.logs[0]
     x = values(whole.reshape(-1, whole.shape[-1])).reshape(whole.shape[:-1])
     top = logs.max()
-    there = logs > top - DROP - 9
     # Numbers of one sign may span many powers of ten, which splines follow by their logarithms only.
     sign = np.all(x > 0) or np.all(x < 0)
-    bare = make_interp_spline(nodes.axes[1][0], np.log(np.abs(x)) if sign else x, k=7, axis=1)
+    plain = np.log(np.abs(x)) if sign else x
+    there = (logs > top - DROP - 9) & _moving(plain, logs, 1.0 if sign else float(np.abs(x).max()))
+    bare = make_interp_spline(nodes.axes[1][0], plain, k=7, axis=1)
     slope = bare.derivative()(nodes.axes[1][0]) * (x if sign else 1.0)
     if not (np.all(slope[there] > 0) or np.all(slope[there] < 0)):
         return None

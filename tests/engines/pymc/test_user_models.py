@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
+from scipy.interpolate import CubicSpline
+from scipy.optimize import brentq
 
 import ruvdecision as ruv
 from ruvdecision.engines.base import Problem, pick
@@ -463,6 +466,33 @@ def test_mass_in_two_places_is_not_overlooked():
     user = ruv.User(ruv.PyMCBelief(build), ruv.Parameter("mu"), ruv.Quadratic())
     with pytest.raises(ruv.errors.ConvergenceError, match="mass that the nodes around its mode miss"):
         ruv.Quadrature().posterior(user, ruv.Noise(sd=1.0), np.array([48.0, 58.0, 52.0]))
+
+
+@pytest.mark.parametrize(("name", "other"), [("mu", "s"), ("s", "mu")])
+def test_the_law_of_a_parameter_reaches_the_ends_of_its_prior(name, other):
+    """Where the parameter stands still in floating point its density was lost: .57101 with error 0 instead of .57143."""
+
+    def build(n):
+        with pm().Model() as model:
+            mu, s = pm().Uniform("mu", 0, 4), pm().Uniform("s", 0.5, 3)
+            pm().Normal("x", mu, s, shape=n)
+        return model
+
+    y, ends = np.array([0.2, 0.9, 1.5, 3.1]), {"mu": (0.0, 4.0), "s": (0.5, 3.0)}
+    grid = {k: np.linspace(*v, 801) for k, v in ends.items()}
+    at = dict(zip((name, other), np.meshgrid(grid[name], grid[other], indexing="ij"), strict=True))
+    likelihood = np.prod([stats.norm.pdf(v, at["mu"], np.sqrt(at["s"] ** 2 + 0.25)) for v in y], axis=0)
+    x = grid[name]
+    density = CubicSpline(grid[other], likelihood, axis=1).integrate(*ends[other])
+    density /= CubicSpline(x, density).integrate(*ends[name])
+    below, weighted = (CubicSpline(x, density * v).antiderivative() for v in (1.0, x))
+    median = brentq(lambda v: below(v) - 0.5, *ends[name])
+    absolute = weighted(x[-1]) + weighted(x[0]) - 2 * weighted(median)
+    entropy = -CubicSpline(x, density * np.log(density)).integrate(*ends[name])
+    for loss, wanted in ((ruv.Absolute(), absolute), (ruv.LogScore(), entropy)):
+        user = ruv.User(ruv.PyMCBelief(build), ruv.Parameter(name), loss)
+        law = ruv.Quadrature().posterior(user, ruv.Noise(sd=0.5), y)
+        assert float(loss.uncertainty(law).value) == pytest.approx(float(wanted), rel=1e-6)
 
 
 # -- draws without a sampler -------------------------------------------------------------------------------
