@@ -112,10 +112,13 @@ def failure(error: BaseException) -> str:
     return f"{type(error).__name__}{place}"
 
 
-def printable(error: BaseException) -> str:
+def safe_error_text(error: BaseException) -> str:
     """What may be printed of an error: ours and those about code and files with their text, others by their kind.
 
-    >>> printable(ModuleNotFoundError("No module named 'x'")), printable(ValueError("no number: 'Zebulon Quixby'"))
+    >>> (
+    ...     safe_error_text(ModuleNotFoundError("No module named 'x'")),
+    ...     safe_error_text(ValueError("no number: 'Zebulon Quixby'")),
+    ... )
     ("ModuleNotFoundError: No module named 'x'", 'ValueError')
     """
     text = _text(error) if isinstance(error, (RuvError, *ABOUT_CODE)) else ""
@@ -123,7 +126,7 @@ def printable(error: BaseException) -> str:
 
 
 def safe_traceback(error: BaseException) -> str:
-    """A traceback for a terminal or a log: where it happened, with all causes, and of each what `printable` tells."""
+    """A traceback for a terminal or a log: where it happened, with all causes, each as `safe_error_text`."""
     met, parts = set(), []
     one: BaseException | None = error
     while one is not None and id(one) not in met:
@@ -131,7 +134,7 @@ def safe_traceback(error: BaseException) -> str:
         whole = isinstance(one, (RuvError, *ABOUT_CODE)) or not _text(one)
         left_out = "" if whole else " (its text is left out: it may quote data)"
         trace = "".join(traceback.format_tb(one.__traceback__))
-        parts.append(f"Traceback (most recent call last):\n{trace}{printable(one)}{left_out}\n")
+        parts.append(f"Traceback (most recent call last):\n{trace}{safe_error_text(one)}{left_out}\n")
         one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
     return "\nwhich led to\n\n".join(reversed(parts))
 

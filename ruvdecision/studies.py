@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .checks import check_number, did_you_mean
-from .errors import InputError, RuvError, printable
+from .errors import InputError, RuvError, safe_error_text
 from .maps.joining import named_maps
 from .maps.show import cut
 from .running.progress import Stopped
@@ -191,7 +191,7 @@ def load_study(path: str | Path) -> Study:
     """
     path = Path(path)
     module = types.ModuleType(f"ruvdecision_study_{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}")
-    code = compile(_parse(path), str(path), "exec", dont_inherit=True)
+    code = compile(_parse_study_file(path), str(path), "exec", dont_inherit=True)
     module.__file__ = str(path.resolve())
     # Dataclasses and pickle look a class up by its module's name.
     sys.modules[module.__name__] = module
@@ -234,7 +234,7 @@ def find_studies(directory: str | Path = "models") -> list[Listing]:
         if path.name.startswith("_") or not path.is_file():
             continue
         try:
-            tree = _parse(path)
+            tree = _parse_study_file(path)
         except InputError as error:
             found.append(Listing(path, f"(cannot be read: {error.got or error.what})"))
             continue
@@ -297,7 +297,7 @@ def _offer(name: str, known: Mapping[str, object]) -> str:
     return f"{did_you_mean(name, list(known))} It takes {shown}".lstrip()
 
 
-def _parse(path: Path) -> ast.Module:
+def _parse_study_file(path: Path) -> ast.Module:
     if "\0" not in str(path) and path.exists() and not (path.is_file() or path.is_dir()):
         # A device may have no end, and a pipe nobody who writes to it.
         raise InputError("A study is a regular file", str(path), "Save it to a file first")
@@ -382,7 +382,7 @@ def _inside(study: Study, part: str) -> Iterator[None]:
     except BaseException as error:  # SystemExit too: a study does not end the program
         where = _line_in(error, study.path)
         # What libraries say may quote a record, and this line ends up in logs.
-        got = printable(error) + (f" (line {where})" if where else "")
+        got = safe_error_text(error) + (f" (line {where})" if where else "")
         what = f"{study.path} failed while loading" if part == "the file" else f"{part}() of {study.path} failed"
         raise RuvError(what, got, "Add --debug to see where") from error
     finally:

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 
 from .._version import __version__
-from ..errors import RuvError, printable, safe_traceback
+from ..errors import RuvError, safe_error_text, safe_traceback
 from .options import Parser, UsageError, add_explore, add_measure, add_models, add_run, complain
 
 __all__ = ["main"]
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             sys.stderr.write(safe_traceback(error))
-        return complain(f"unexpected {printable(error)}. Add --debug to see where.", code=1)
+        return complain(f"unexpected {safe_error_text(error)}. Add --debug to see where.", code=1)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -66,7 +66,7 @@ class BayesLoss:
         return f"the loss {type(self).__name__}"
 
     @property
-    def error_power(self) -> float | None:
+    def typical_error_exponent(self) -> float | None:
         """The power that makes a typical error, in the target's unit, of an expected loss; None if there is none."""
         return None
 
@@ -81,7 +81,11 @@ class BayesLoss:
         (1.0, 0.5)
         """
         weight = self.weights
-        return None if self.error_power is None or isinstance(weight, tuple) else (float(weight), self.error_power)
+        return (
+            None
+            if self.typical_error_exponent is None or isinstance(weight, tuple)
+            else (float(weight), self.typical_error_exponent)
+        )
 
     def __post_init__(self) -> None:
         check_fields(self)

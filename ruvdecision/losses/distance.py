@@ -38,7 +38,7 @@ class Quadratic(BayesLoss):
 
     words = "the squared error"
     unit = "squared units"
-    error_power = 0.5
+    typical_error_exponent = 0.5
     separable = True
     second_order = True
     measures_distance = True
@@ -85,7 +85,7 @@ class Absolute(Componentwise):
 
     words = "the absolute error"
     unit = "units"
-    error_power = 1.0
+    typical_error_exponent = 1.0
     weights: Weights = checked(1.0, check_weights)
 
     def each(self, estimate: Array, truth: Array) -> Array:
@@ -120,7 +120,7 @@ class Power(Componentwise):
         return {1.0: "units", 2.0: "squared units"}.get(float(self.p), f"units to the power {self.p:g}")
 
     @property
-    def error_power(self) -> float:
+    def typical_error_exponent(self) -> float:
         return 1.0 / self.p
 
     def each(self, estimate: Array, truth: Array) -> Array:

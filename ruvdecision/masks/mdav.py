@@ -143,7 +143,7 @@ def _build(z: Any) -> Any:
             place[rows[t]], home[rows[t]] = t, node
         _box(tree, node)
     for node in range(leaves - 1, 0, -1):
-        _union(tree, node)
+        _merge_children(tree, node)
     return tree
 
 
@@ -163,7 +163,7 @@ def _box(tree: Any, node: int) -> None:
         tree.least[node] = min(tree.least[node], tree.rows[t])
 
 
-def _union(tree: Any, node: int) -> None:
+def _merge_children(tree: Any, node: int) -> None:
     """Count, bounding box and smallest record of a node from its two children."""
     a, b = 2 * node, 2 * node + 1
     tree.alive[node] = tree.alive[a] + tree.alive[b]
@@ -190,7 +190,7 @@ def _drop(tree: Any, row: int) -> None:
     _box(tree, node)
     node //= 2
     while node > 0:
-        _union(tree, node)
+        _merge_children(tree, node)
         node //= 2
 
 
@@ -312,7 +312,7 @@ def _add(total: Any, rest: Any, x: Any, sign: float) -> None:
         total[j] = sum_
 
 
-@compiled(_select, _box, _union, _build, _drop, _square, _farthest, _nearest, _outermost, _add)
+@compiled(_select, _box, _merge_children, _build, _drop, _square, _farthest, _nearest, _outermost, _add)
 def mdav_labels(z: Any, size: int) -> Any:
     """Group number of each record by MDAV with groups of ``size``; see `mdav`.
 

@@ -393,7 +393,7 @@ class Prepared:
         weights = () if alone else columns.weights(frame, "the release", incomplete)
         value = measure.compare(state, self._taken(columns.complete(table, incomplete), lacking), *weights)
         if self.records and columns.weight is not None:
-            own = getattr(measure, "follows", "released") == "original"
+            own = getattr(measure, "per_record_file", "released") == "original"
             weights = (
                 columns.kept(self.weights, self.incomplete)
                 if own

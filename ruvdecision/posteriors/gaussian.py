@@ -165,7 +165,7 @@ class Gaussian(BasePosterior):
         if infinite.any():
             hit = np.broadcast_to(infinite.any(axis=(-2, -1)), self.batch)
             wide = lambda big: np.where(infinite, big**2, self.covariances)  # noqa: E731
-            return normal.limit(lambda big: self._checked(self.location, wide(big), self.event).expect(f), hit)
+            return normal.diffuse_limit(lambda big: self._checked(self.location, wide(big), self.event).expect(f), hit)
         lower, means = lower_root(self.covariances), []
         for z in normal.sobol_points(self.event[0], _POINTS):
             z = z.reshape((_POINTS,) + (1,) * len(self.batch) + self.event)

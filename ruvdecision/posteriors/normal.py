@@ -188,7 +188,7 @@ def expectation(f: Callable[[Array], Array], mean: Array, sd: Array, at: Array |
     """
     shape = np.broadcast_shapes(mean.shape, sd.shape)
     if np.any(np.isinf(sd)):
-        return limit(
+        return diffuse_limit(
             lambda big: expectation(f, mean, np.where(np.isinf(sd), big, sd), at), np.broadcast_to(np.isinf(sd), shape)
         )
     edges = np.broadcast_to(_PANELS.reshape((-1,) + (1,) * len(shape)), (len(_PANELS),) + shape)
@@ -229,7 +229,7 @@ def scrambled_mean(means: list[Array]) -> Value:
     return Value(np.asarray(stack.mean(axis=0)), np.asarray(stack.std(axis=0, ddof=1) / np.sqrt(len(stack))))
 
 
-def limit(evaluate: Callable[[float], Value], infinite: NDArray[np.bool_]) -> Value:
+def diffuse_limit(evaluate: Callable[[float], Value], infinite: NDArray[np.bool_]) -> Value:
     """The limit of an expectation as the infinite sds grow: itself if it settles, infinity if it grows."""
     with np.errstate(over="ignore", invalid="ignore"):
         first, second = evaluate(1e40), evaluate(1e50)

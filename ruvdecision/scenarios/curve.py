@@ -234,11 +234,11 @@ class Curve:
         masked = Masked(self.population, noise_variance, self.noise)
         order, p = self.order or 1, float(self.p or 0.5)
         if self.method == "paper":
-            return masked.asymptotic_percentile(n, p, self.tau)
+            return masked.asymptotic_percentile_mse(n, p, self.tau)
         if self.knowledge == "population":
-            return masked.population_percentile(n, p, order)
+            return masked.population_percentile_mse(n, p, order)
         if self.tau is None:
-            return masked.order_statistic(n, order)
+            return masked.order_statistic_mse(n, order)
         return float(masked.given_value(n, order, self.tau)[0])
 
     def _bayes(self, n: int, v: float, grid: Array) -> Array:

@@ -51,7 +51,7 @@ class Masked:
     Examples
     --------
     >>> masked = Masked(stats.expon(), noise_variance=0.5)
-    >>> round(float(masked.order_statistic(1, 1)), 8)  # one record: the noise alone
+    >>> round(float(masked.order_statistic_mse(1, 1)), 8)  # one record: the noise alone
     0.5
     """
 
@@ -106,13 +106,13 @@ class Masked:
 
     # -- snoopers ------------------------------------------------------------------------------------------
 
-    def asymptotic_percentile(self, n: int, p: float, target: float | None = None) -> float:
+    def asymptotic_percentile_mse(self, n: int, p: float, target: float | None = None) -> float:
         """Eq. 5 of Duncan et al. (2001), or eq. 6 for a sample percentile of value ``target``; large n."""
         place = self.quantile(p)
         target = float(self.population.ppf(p)) if target is None else target
         return float(p * (1 - p) / (n * float(self.pdf(place)) ** 2) + (place - target) ** 2)
 
-    def population_percentile(self, n: int, p: float, rank: int) -> float:
+    def population_percentile_mse(self, n: int, p: float, rank: int) -> float:
         """E (Y_(r) - xi_p)^2, exact for the n at hand."""
         rank = check_integer("rank", rank, low=1, high=check_integer("n", n, low=1))
         centre = float(self.population.ppf(p))
@@ -120,7 +120,7 @@ class Masked:
         above = _second_moment(lambda c: special.betainc(n - rank + 1, rank, self.sf(centre + c)), scale)
         return above + _second_moment(lambda c: special.betainc(rank, n - rank + 1, self.cdf(centre - c)), scale)
 
-    def order_statistic(self, n: int, rank: int) -> float:
+    def order_statistic_mse(self, n: int, rank: int) -> float:
         """E (X_(r) - Y_(r))^2, exact, from the joint law of both."""
         rank = check_integer("rank", rank, low=1, high=check_integer("n", n, low=1))
         z, weight = order_nodes(n, rank, 121)

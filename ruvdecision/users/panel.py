@@ -186,7 +186,7 @@ class Panel:
             if not lists[name]:
                 raise InputError(f"{name} must not be empty", values, f"Write {name}=[...]")
         chosen = [dict(zip(lists, choice, strict=True)) for choice in product(*lists.values())]
-        labels = [", ".join(f"{name}={_word(value)}" for name, value in each.items()) for each in chosen]
+        labels = [", ".join(f"{name}={_setting_text(value)}" for name, value in each.items()) for each in chosen]
         return cls([vary_user(user, **each) for each in chosen], **(_apart(labels) | dict(options or {})))
 
     # -- one U of many -------------------------------------------------------------------------------
@@ -388,7 +388,7 @@ def _loss_words(losses: Sequence[Loss]) -> list[str]:
 def _belief_words(beliefs: Sequence[Belief]) -> list[str]:
     """What tells beliefs apart: the fields in which they differ, or their numbers."""
     if len({type(b) for b in beliefs}) == 1:
-        shown = [{name: _word(value) for name, value in settings_of(b).items()} for b in beliefs]
+        shown = [{name: _setting_text(value) for name, value in settings_of(b).items()} for b in beliefs]
         differ = [name for name in shown[0] if len({s[name] for s in shown}) > 1]
         words = [", ".join(f"{name}={s[name]}" for name in differ) for s in shown]
         if len(set(words)) == len(words):
@@ -396,6 +396,6 @@ def _belief_words(beliefs: Sequence[Belief]) -> list[str]:
     return [f"belief {i + 1}" for i in range(len(beliefs))]
 
 
-def _word(value: object) -> str:
+def _setting_text(value: object) -> str:
     """A setting in a name: targets in words, everything else as it is written."""
     return value.describe() if is_target(value) and not settings_of(value) else show_number(value)

@@ -771,7 +771,7 @@ def test_pieces_put_entries_in_their_places() -> None:
         4,
         [
             ([2, 0], Known([7.0, 8.0])),
-            ([1], Location(NormalLaw.of([2.0])).before_value(np.array([1.0]))),
+            ([1], Location(NormalLaw.of([2.0])).likelihood_from_value(np.array([1.0]))),
             ([3], Uninformative(1)),
         ],
     )

@@ -313,7 +313,7 @@ def test_gaussian_conditioning_by_hand() -> None:
     [(1, 1, 0.5), (2, 1, 0.3), (9, 9, 0.21), (9, 4, 2.0), (200, 198, 0.21), (77, 1, 5.0), (1000, 1000, 0.01)],
 )
 def test_joint_law_by_price_agrees_with_conditioning_on_the_record(n: int, rank: int, l2: float) -> None:
-    other = Masked(stats.norm(3.0, 1.5), l2).order_statistic(n, rank)
+    other = Masked(stats.norm(3.0, 1.5), l2).order_statistic_mse(n, rank)
     assert_allclose(exact.order_statistic(n, 2.25, l2, rank), other, rtol=1e-9)
 
 
@@ -491,9 +491,9 @@ def test_normal_population_as_a_law_is_the_normal_scenario() -> None:
             rtol=1e-12,
         )
     masked = Masked(law, 0.5)
-    assert_allclose(masked.asymptotic_percentile(30, 0.9), formulas.percentile(30, 2.25, 0.5, 0.9), rtol=1e-9)
+    assert_allclose(masked.asymptotic_percentile_mse(30, 0.9), formulas.percentile(30, 2.25, 0.5, 0.9), rtol=1e-9)
     assert_allclose(
-        masked.population_percentile(30, 0.9, 27), exact.population_percentile(30, 2.25, 0.5, 0.9, 27), rtol=1e-9
+        masked.population_percentile_mse(30, 0.9, 27), exact.population_percentile(30, 2.25, 0.5, 0.9, 27), rtol=1e-9
     )
     released = stats.norm(4, np.sqrt(2.75))
     at = np.array([-6.0, 1.0, 4.0, 9.0, 16.0])
@@ -530,13 +530,13 @@ def test_released_law_is_one(law, l2: float) -> None:
 def test_no_noise_leaves_the_population() -> None:
     law = stats.gamma(2)
     masked = Masked(law, 0.0)
-    assert masked.order_statistic(10, 4) == 0
+    assert masked.order_statistic_mse(10, 4) == 0
     assert_allclose(masked.cdf([1.0, 3.0]), law.cdf([1.0, 3.0]))
     assert_allclose(masked.quantile(0.3), law.ppf(0.3))
     beta = stats.beta(9, 2)
     u = np.random.default_rng(0).random(400_000)
     sample = (law.ppf(beta.ppf(u)) - law.ppf(0.9)) ** 2
-    assert within(sample, masked.population_percentile(10, 0.9, 9))
+    assert within(sample, masked.population_percentile_mse(10, 0.9, 9))
 
 
 # scipy's own binomial law overflows at subnormal probabilities.

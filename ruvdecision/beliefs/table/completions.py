@@ -239,7 +239,7 @@ class Completions:
         return self._reduced is not None
 
     @property
-    def known(self) -> Ints:
+    def determined_cells(self) -> Ints:
         """The value of each cell that the sums pin down, -1 for the others."""
         assert self._reduced is not None
         return self._reduced[0]
@@ -282,8 +282,8 @@ class Completions:
         totals = [
             Value.exact(p.lattice.log_total) if p.lattice is not None else p.sampled.log_total() for p in self.parts
         ]
-        settled = self.known >= 0
-        constant = float(log_weight(self.known[settled], self.concentration[settled]).sum())
+        settled = self.determined_cells >= 0
+        constant = float(log_weight(self.determined_cells[settled], self.concentration[settled]).sum())
         return _add([*totals, Value.exact(constant)])
 
     def log_weight(self, tables: Ints) -> Array:
@@ -294,14 +294,14 @@ class Completions:
         """Probabilities of the values 0, 1, ... of a cell; None if its component is not exact."""
         part = next((p for p in self.parts if cell in p.cells), None)
         if part is None:  # its value is settled
-            p = np.zeros(int(self.known[cell]) + 1)
+            p = np.zeros(int(self.determined_cells[cell]) + 1)
             p[-1] = 1.0
             return p
         return part.marginal(cell) if part.lattice is not None else None
 
     def moments(self) -> tuple[Array, Array]:
         """Mean vector and covariance matrix of all cells, exact."""
-        mean = np.maximum(self.known, 0).astype(np.float64)
+        mean = np.maximum(self.determined_cells, 0).astype(np.float64)
         cov = np.zeros((len(mean), len(mean)))
         for part in self.parts:
             first, second = part.second_moments()
@@ -311,7 +311,7 @@ class Completions:
 
     def sample(self, size: int, rng: np.random.Generator) -> Ints:
         """Independent tables, shape (size, cells)."""
-        tables = np.broadcast_to(self.known, (size, len(self.known))).copy()
+        tables = np.broadcast_to(self.determined_cells, (size, len(self.determined_cells))).copy()
         for part in self.parts:
             tables[:, part.cells] = part.sample(size, rng)
         return tables
@@ -322,7 +322,7 @@ class Completions:
         rng = as_generator(self.seed, 1)
         rough = [p.weighted(rng) for p in self.parts if p.lattice is None]
         size = min((len(x) for x, _ in rough), default=self.draws)
-        tables = np.broadcast_to(self.known, (size, len(self.known))).copy()
+        tables = np.broadcast_to(self.determined_cells, (size, len(self.determined_cells))).copy()
         log_weights = np.zeros(size)
         drawn = iter(rough)
         for part in self.parts:
@@ -338,16 +338,16 @@ class Completions:
         """All completions, shape (completions, cells)."""
         lists = [p.all() for p in self.parts]
         if not lists:
-            return self.known[None].copy()
+            return self.determined_cells[None].copy()
         index = np.indices([len(x) for x in lists]).reshape(len(lists), -1)
-        tables = np.broadcast_to(self.known, (index.shape[1], len(self.known))).copy()
+        tables = np.broadcast_to(self.determined_cells, (index.shape[1], len(self.determined_cells))).copy()
         for part, values, rows in zip(self.parts, lists, index, strict=True):
             tables[:, part.cells] = values[rows]
         return tables
 
     def best(self) -> Ints:
         """A most probable table."""
-        table = self.known.copy()
+        table = self.determined_cells.copy()
         for part in self.parts:
             table[part.cells] = part.best()
         return table

@@ -142,7 +142,7 @@ class Observation:
 
     def before(self, change: Change) -> Observation:
         """What is known about x if this is known about y, which came from x by a change."""
-        return change.before_other(self)
+        return change.likelihood_from_observation(self)
 
     def __repr__(self) -> str:
         # Never the values: a release may be as confidential as the records.
@@ -162,15 +162,15 @@ class Change:
         """One change for this and a later one, or None if that has no form here."""
         return None
 
-    def before_value(self, values: NDArray[Any]) -> Observation:
+    def likelihood_from_value(self, values: NDArray[Any]) -> Observation:
         """From values of y, numbers or labels."""
         raise NotImplementedError
 
-    def before_interval(self, interval: Between) -> Observation:
+    def likelihood_from_interval(self, interval: Between) -> Observation:
         """From an interval where y lies."""
-        return self.before_other(interval)
+        return self.likelihood_from_observation(interval)
 
-    def before_other(self, later: Observation) -> Observation:
+    def likelihood_from_observation(self, later: Observation) -> Observation:
         """From anything else about y."""
         raise NotImplementedError
 

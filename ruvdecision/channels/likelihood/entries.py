@@ -61,7 +61,7 @@ class Known(Observation):
         return self.values, np.zeros(self.n)
 
     def before(self, change: Change) -> Observation:
-        return change.before_value(self.values)
+        return change.likelihood_from_value(self.values)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -96,7 +96,7 @@ class KnownLabels(Observation):
         return KnownLabels(np.asarray(self.labels)[rows])
 
     def before(self, change: Change) -> Observation:
-        return change.before_value(np.asarray(self.labels))
+        return change.likelihood_from_value(np.asarray(self.labels))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -185,7 +185,7 @@ class Between(Observation):
         return self.upper - self.lower
 
     def before(self, change: Change) -> Observation:
-        return change.before_interval(self)
+        return change.likelihood_from_interval(self)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

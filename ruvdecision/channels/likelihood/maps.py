@@ -27,12 +27,12 @@ class Map(Change):
         """g(x)."""
         raise NotImplementedError
 
-    def before_other(self, later: Observation) -> Observation:
+    def likelihood_from_observation(self, later: Observation) -> Observation:
         return Mapped(later, self)
 
     def back(self, low: Array, high: Array) -> Pair:
         """Ends of the x whose g(x) lies between two numbers, some values of g among them."""
-        return self.before_interval(Between(low, high)).ends
+        return self.likelihood_from_interval(Between(low, high)).ends
 
     def around(self, y: Array) -> Pair:
         """The nearest values of g at or below y, and at or above it."""
@@ -47,7 +47,7 @@ class Map(Change):
 class ClipMap(Map):
     """Values beyond a bound are set to it; bounds may be infinite.
 
-    >>> ClipMap(0.0, np.inf).before_value(np.array([0.0])).high
+    >>> ClipMap(0.0, np.inf).likelihood_from_value(np.array([0.0])).high
     array([0.])
     """
 
@@ -59,7 +59,7 @@ class ClipMap(Map):
         x = math.maximum(x, self.lower) if np.isfinite(self.lower) else x
         return math.minimum(x, self.upper) if np.isfinite(self.upper) else x
 
-    def before_value(self, values: NDArray[Any]) -> Observation:
+    def likelihood_from_value(self, values: NDArray[Any]) -> Observation:
         values = numbers_of(values)
         if np.any((values < self.lower) | (values > self.upper)):
             raise not_from("values beyond its bounds")
@@ -73,7 +73,7 @@ class ClipMap(Map):
             ],
         )
 
-    def before_interval(self, interval: Between) -> Observation:
+    def likelihood_from_interval(self, interval: Between) -> Observation:
         lower, upper = interval.ends
         if np.any((lower > self.upper) | (upper < self.lower)):
             raise not_from("intervals beyond its bounds")
@@ -95,7 +95,7 @@ class ClipMap(Map):
 class Multiples(Map):
     """Values go to the nearest multiple of a base, halfway ones to the even multiple.
 
-    >>> Multiples(5.0).before_value(np.array([10.0])).low
+    >>> Multiples(5.0).likelihood_from_value(np.array([10.0])).low
     array([7.5])
     """
 
@@ -108,12 +108,12 @@ class Multiples(Map):
         """Of how many bases each value is the multiple."""
         return _whole(numbers_of(values) / self.base, "values that are no multiples of its base")
 
-    def before_value(self, values: NDArray[Any]) -> Observation:
+    def likelihood_from_value(self, values: NDArray[Any]) -> Observation:
         count = self.counts(values)
         even = count % 2 == 0
         return Between((count - 0.5) * self.base, (count + 0.5) * self.base, even, even)
 
-    def before_interval(self, interval: Between) -> Observation:
+    def likelihood_from_interval(self, interval: Between) -> Observation:
         first, last = _whole_between(interval, self.base, 0.0, "intervals without a multiple of its base")
         with np.errstate(invalid="ignore"):
             return Between((first - 0.5) * self.base, (last + 0.5) * self.base, first % 2 == 0, last % 2 == 0)
@@ -129,13 +129,13 @@ class Multiples(Map):
 class RandomMultiples(Multiples):
     """Values go to the multiple of a base below or above them, at random so that they are kept in expectation."""
 
-    def before_value(self, values: NDArray[Any]) -> Observation:
+    def likelihood_from_value(self, values: NDArray[Any]) -> Observation:
         return RandomlyMapped(Known(self.counts(values) * self.base), self)
 
-    def before_interval(self, interval: Between) -> Observation:
+    def likelihood_from_interval(self, interval: Between) -> Observation:
         return RandomlyMapped(interval, self)
 
-    def before_other(self, later: Observation) -> Observation:
+    def likelihood_from_observation(self, later: Observation) -> Observation:
         return later if np.all(later.uninformative) else RandomlyMapped(later, self)
 
     def back(self, low: Array, high: Array) -> Pair:
@@ -171,7 +171,7 @@ class Widths(Map):
     def value(self, x: Values, math: Mathematics = NUMPY) -> Values:
         return (math.floor(x / self.width) + self._shift) * self.width
 
-    def before_value(self, values: NDArray[Any]) -> Observation:
+    def likelihood_from_value(self, values: NDArray[Any]) -> Observation:
         if self.label == "interval":
             try:
                 # "[20, 30)": the lower edge says which.
@@ -183,17 +183,17 @@ class Widths(Map):
         step = _whole(start, "values that name no interval of its width")
         return Between(step * self.width, (step + 1) * self.width, True, False)
 
-    def before_interval(self, interval: Between) -> Observation:
+    def likelihood_from_interval(self, interval: Between) -> Observation:
         first, last = _whole_between(interval, self.width, self._shift, "intervals without a value of its own")
         return Between(first * self.width, (last + 1) * self.width, True, np.isposinf(last))
 
-    def before_other(self, later: Observation) -> Observation:
+    def likelihood_from_observation(self, later: Observation) -> Observation:
         if self.label == "interval":
             raise UnsupportedError(
                 "The intervals of Recode(width=...) are not all known beforehand",
                 do="Give bins=[...] instead of width=",
             )
-        return super().before_other(later)
+        return super().likelihood_from_observation(later)
 
     def around(self, y: Array) -> Pair:
         step = y / self.width - self._shift
@@ -210,7 +210,7 @@ class Bins(Change):
     edges: Array
     names: Labels
 
-    def before_value(self, values: NDArray[Any]) -> Observation:
+    def likelihood_from_value(self, values: NDArray[Any]) -> Observation:
         place = {name: j for j, name in enumerate(self.names)}
         code = np.array([self._nearest(v) if place.get(v) is None else place[v] for v in values], dtype=np.int64)
         return Between(self.edges[code], self.edges[code + 1], True, code == len(self.edges) - 2)
@@ -224,7 +224,7 @@ class Bins(Change):
                 return near
         raise not_from("a value or label that no interval has")
 
-    def before_other(self, later: Observation) -> Observation:
+    def likelihood_from_observation(self, later: Observation) -> Observation:
         return Stepped(self.edges, np.stack([later.log_label(name) for name in self.names]))
 
 
@@ -280,7 +280,7 @@ class RandomlyMapped(Mapped):
 
     A known multiple makes a tent: probability 1 - |x - y| / base.
 
-    >>> tent = RandomMultiples(5.0).before_value(np.array([10.0]))
+    >>> tent = RandomMultiples(5.0).likelihood_from_value(np.array([10.0]))
     >>> np.exp(tent.log([[9.0], [10.0], [16.0]])).ravel().round(6)
     array([0.8, 1. , 0. ])
     """

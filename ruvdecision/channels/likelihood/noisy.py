@@ -93,10 +93,10 @@ class TransitionDensity(Change):
 
     # What is known before the change.
 
-    def before_value(self, values: NDArray[np.float64]) -> Observation:
+    def likelihood_from_value(self, values: NDArray[np.float64]) -> Observation:
         return NoisyValue(self, numbers_of(values))
 
-    def before_interval(self, interval: Between) -> Observation:
+    def likelihood_from_interval(self, interval: Between) -> Observation:
         below, above = np.isneginf(interval.lower), np.isposinf(interval.upper)
 
         def make(rows: Ints) -> Observation:
@@ -105,7 +105,7 @@ class TransitionDensity(Change):
         cases = [(below & ~above, make), (above & ~below, make), (~below & ~above, make)]
         return split(interval.n, [(below & above, nothing), *cases])
 
-    def before_other(self, later: Observation) -> Observation:
+    def likelihood_from_observation(self, later: Observation) -> Observation:
         if later.support is None:
             return Convolved(self, later)
         if np.all(later.uninformative):
@@ -128,7 +128,7 @@ class _Noisy(Observation):
 
     def before(self, change: Change) -> Observation:
         both = change.plus(self.kernel)
-        return change.before_other(self) if both is None else replace(self, kernel=both)
+        return change.likelihood_from_observation(self) if both is None else replace(self, kernel=both)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -24,10 +24,10 @@ class UserChange(Change):
     mask: Any
     column: Hashable
 
-    def before_value(self, values: NDArray[Any]) -> Observation:
+    def likelihood_from_value(self, values: NDArray[Any]) -> Observation:
         return UserLikelihood(self.mask, values, self.column)
 
-    def before_other(self, later: Observation) -> Observation:
+    def likelihood_from_observation(self, later: Observation) -> Observation:
         if np.all(later.uninformative):
             return later
         raise UnsupportedError(

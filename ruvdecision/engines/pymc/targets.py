@@ -73,7 +73,7 @@ class ParameterPoints:
             if found is not None:
                 return found
         if term is None or term.kind is Kind.AVERAGE:
-            return self._function(target)
+            return self._function_posterior(target)
         if term.kind is Kind.PARAMETER:
             kinds = {v.name: np.dtype(v.dtype).kind for v in (*self.compiled.free, *self.compiled.derived)}
             return self._drawn(parameter_values(self.compiled, self.values, term), kinds[term.name] in "iub")
@@ -145,7 +145,7 @@ class ParameterPoints:
         )
 
     @cached_property
-    def _moments(self) -> tuple[Array, Array]:
+    def _entry_moments(self) -> tuple[Array, Array]:
         """Mean and variance of each entry given parameters and release, ``(S, n, k)``; normal entries only."""
         n, k = self.compiled.n, self.compiled.k
         own = (a[..., None] if self.compiled.scalar else a for a in self.compiled.normal(self.theta))
@@ -220,7 +220,7 @@ class ParameterPoints:
                 mean[own], covariance[own] = self._at(own)._row_law(int(row))
             return self._averaged(Gaussian(mean, covariance))
         if self.closed:
-            mean, variance = (a[np.arange(self.count), rows] for a in self._moments)
+            mean, variance = (a[np.arange(self.count), rows] for a in self._entry_moments)
             if self.compiled.scalar:
                 return self._averaged(Gaussian.scalar(mean[:, 0], variance[:, 0]))
             return self._averaged(Gaussian(mean, variance[..., None] * np.eye(self.compiled.k)))
@@ -291,7 +291,7 @@ class ParameterPoints:
             )
         numbers = self.compiled.n * self.compiled.k
         if self.closed and self.compiled.kind == "normal" and numbers <= MOST_NUMBERS:
-            mean, variance = (a.reshape(self.count, -1) for a in self._moments)
+            mean, variance = (a.reshape(self.count, -1) for a in self._entry_moments)
             return self._averaged(Gaussian(mean, variance[..., None] * np.eye(numbers)))
         files, keep = self._files()
         return self._at(keep)._drawn(files.reshape(len(files), -1), self.compiled.discrete)
@@ -310,7 +310,7 @@ class ParameterPoints:
     def _released_order(self) -> tuple[Array, Places]:
         n, k = self.compiled.n, self.compiled.k
         if self.closed and self.compiled.kind == "normal":
-            mean, variance = self._moments
+            mean, variance = self._entry_moments
             return mean + np.sqrt(variance) * self._generator.standard_normal(mean.shape), np.arange(self.count)
         mv = self.compiled.kind == "mvnormal"
         keep = self._thin(n * k * (k if mv else COUNT_COST if self.compiled.discrete else COST))
@@ -340,7 +340,7 @@ class ParameterPoints:
         theta = {name: values[keep] for name, values in self.theta.items()}
         return replace(self, theta=theta, weights=None if self.weights is None else self.weights[keep])
 
-    def _function(self, target: BaseTarget) -> Posterior:
+    def _function_posterior(self, target: BaseTarget) -> Posterior:
         """A function of several quantities, drawn together: of the whole file where it must be."""
         files, part = None, self
         whole = target.asks(Kind.FILE) or target.asks(Kind.AVERAGE) or 2 * len(target.terms) > self.compiled.n > 4

@@ -31,7 +31,7 @@ class _KeysInBoth(AveragedMeasure):
     keys: Names = checked(None, frames.as_names)
 
     @property
-    def follows(self) -> str:
+    def per_record_file(self) -> str:
         """The records that an intruder looks for."""
         return "original"
 

@@ -159,7 +159,7 @@ class Membership(_InSpace):
     distance: str = checked("standardised", check_choice, options=DISTANCES)
 
     @property
-    def follows(self) -> str:
+    def per_record_file(self) -> str:
         """The members."""
         return "original"
 
@@ -224,7 +224,7 @@ class Linkability(_InSpace):
     distance: str = checked("standardised", check_choice, options=DISTANCES)
 
     @property
-    def follows(self) -> str:
+    def per_record_file(self) -> str:
         """The people whom both know."""
         return "original"
 

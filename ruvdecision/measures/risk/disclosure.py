@@ -49,7 +49,7 @@ class _AfterLinkage(PairedMeasure):
     distance: str = checked("standardised", check_choice, options=DISTANCES)
 
     @property
-    def follows(self) -> str:
+    def per_record_file(self) -> str:
         """The intruder's file, which has the originals."""
         return "original"
 

@@ -142,7 +142,7 @@ class RecordLinkage(PairedMeasure):
             raise InputError("one_to_one counts true pairs", "paired=False", "Leave one of them out")
 
     @property
-    def follows(self) -> str:
+    def per_record_file(self) -> str:
         """The file whose records look for neighbours."""
         return "released" if self.link == LINKS[0] else "original"
 
@@ -182,7 +182,7 @@ class RecordLinkage(PairedMeasure):
         found = []
         for known in self._knowledge(state):
             gapped = state.gapped(known, released) if self.missing == "pairwise" else None
-            asks = self.follows == "released"
+            asks = self.per_record_file == "released"
             if gapped is None:
                 left, right, _ = state.coordinates(known, released)
                 around = Surroundings.of(right, left) if asks else Surroundings.of(left, right)

@@ -75,7 +75,7 @@ class RecordMeasure(Measure):
     role: ClassVar[str] = "risk"
 
     @property
-    def follows(self) -> str:
+    def per_record_file(self) -> str:
         """Whose rows `per_record` speaks about: "released" or "original"."""
         return "released"
 
@@ -90,7 +90,7 @@ class RecordMeasure(Measure):
         records = np.asarray(found, dtype=np.float64)
         if self.missing != "omit":
             return records
-        followed = prepared.original if self.follows == "original" else prepared.used(released)
+        followed = prepared.original if self.per_record_file == "original" else prepared.used(released)
         missing = frames.missing_rows(followed)
         return records if missing is None else _placed(records, np.flatnonzero(~missing), len(followed))
 
@@ -123,9 +123,9 @@ class PairedMeasure(AveragedMeasure):
     """A measure that knows the true pairs.
 
     Files of equal length are paired by position. A release of another length is paired by its row labels, which must
-    occur in the original; where released records look for their originals (`follows`) several may have the same label,
-    as in a file with more rows than the original. `begin` and `compare` see tables whose row labels are the positions
-    in the original, so that rows left out for missing values do not break the pairs.
+    occur in the original; where released records look for their originals (`per_record_file`) several may have the
+    same label, as in a file with more rows than the original. `begin` and `compare` see tables whose row labels are the
+    positions in the original, so that rows left out for missing values do not break the pairs.
     """
 
     @property
@@ -159,7 +159,7 @@ class _Paired(Prepared):
         who, index, measure = self.measure.name, frame.table.index, self.measure
         if n == m and not index.equals(pd.RangeIndex(-m, 0)):
             return pd.RangeIndex(n)
-        several = measure.follows == "released" and not getattr(measure, "one_to_one", False)
+        several = measure.per_record_file == "released" and not getattr(measure, "one_to_one", False)
         places = self.labels.get_indexer(index) if self.labels.is_unique and (several or index.is_unique) else None
         # Labels 0 to m - 1 are what a file has that was read without a key; they say nothing about who is who.
         unkeyed = isinstance(index, pd.RangeIndex) and index.equals(pd.RangeIndex(m))

@@ -68,11 +68,11 @@ class _PropensityMeasure(WeightedMeasure):
             what = f"The statistic {self.statistic} needs a null value"
             raise InputError(what, "null='none'", 'Write null="permutation", permutations=50')
 
-    def plan(self, pooled: Array) -> Any:
+    def classifier_inputs(self, pooled: Array) -> Any:
         """What depends on the pooled records but not on which file they come from."""
         raise NotImplementedError
 
-    def scores(self, plan: Any, source: Flags, weights: Array | None = None) -> tuple[Array, int]:
+    def scores(self, inputs: Any, source: Flags, weights: Array | None = None) -> tuple[Array, int]:
         """Propensity scores, and the number of coefficients (beside the constant) behind them."""
         raise NotImplementedError
 
@@ -81,7 +81,7 @@ class _PropensityMeasure(WeightedMeasure):
         return None
 
     def encoded(self, original: pd.DataFrame, released: pd.DataFrame) -> Any:
-        """Both files together, as `plan` takes them."""
+        """Both files together, as `classifier_inputs` takes them."""
         return np.concatenate(encode(self.name, original, released)[:2])
 
     def compare(
@@ -92,12 +92,12 @@ class _PropensityMeasure(WeightedMeasure):
         often = None if own is None or weights is None else np.concatenate([w / w.mean() for w in (own, weights)])
         n, c = len(source), float(source.mean())
         with one_thread():
-            plan = self.plan(self.encoded(original, released))
-            scores, slopes = self.scores(plan, source, often)
+            inputs = self.classifier_inputs(self.encoded(original, released))
+            scores, slopes = self.scores(inputs, source, often)
             gap = np.square(np.where(np.abs(scores - c) < ROUNDED, 0.0, scores - c))
             value = float(gap.sum() if often is None else often @ gap)
             if self.null == "permutation":
-                law: tuple[float, float, float] | None = self._permuted(plan, source, often)
+                law: tuple[float, float, float] | None = self._permuted(inputs, source, often)
             else:
                 # Weights count for fewer records than there are (Kish).
                 size = n if often is None else float(often.sum() ** 2 / (often @ often))
@@ -115,13 +115,13 @@ class _PropensityMeasure(WeightedMeasure):
                 error = _over(mean_error, sd)
         return Measured(parts[self.statistic], error, parts)
 
-    def _permuted(self, plan: Any, source: Flags, often: Array | None) -> tuple[float, float, float]:
+    def _permuted(self, inputs: Any, source: Flags, often: Array | None) -> tuple[float, float, float]:
         rng = as_generator(self.seed)
         shuffled = [rng.permutation(source) for _ in range(self.permutations)]
 
         def value(labels: Flags) -> float:
             c = np.average(labels, weights=often)
-            return float(np.average((self.scores(plan, labels, often)[0] - c) ** 2, weights=often))
+            return float(np.average((self.scores(inputs, labels, often)[0] - c) ** 2, weights=often))
 
         with ThreadPoolExecutor(max_workers=2) as workers:
             values = np.array(list(workers.map(value, shuffled)))
@@ -167,11 +167,11 @@ class Propensity(_PropensityMeasure):
     reference: ClassVar[str] = f"{WOO}, eq. 2.5; Snoke et al. (2018)"
     nulls: ClassVar[tuple[str, ...]] = ("independent", "synthetic", "permutation")
 
-    def plan(self, pooled: Array) -> Array:
+    def classifier_inputs(self, pooled: Array) -> Array:
         return design_rows(pooled, self.degree)
 
-    def scores(self, plan: Array, source: Flags, weights: Array | None = None) -> tuple[Array, int]:
-        return logistic_scores(plan, source, weights)[0], len(plan) - 1
+    def scores(self, inputs: Array, source: Flags, weights: Array | None = None) -> tuple[Array, int]:
+        return logistic_scores(inputs, source, weights)[0], len(inputs) - 1
 
     def closed_null(self, slopes: int, n: float, c: float) -> tuple[float, float]:
         unit = (c * (1 - c) if self.null == "independent" else (1 - c) ** 2 * c) / n
@@ -237,15 +237,15 @@ class TreePropensity(_PropensityMeasure):
             levels.append(int(parts[-1].max()) + 1 if categories else 0)
         return np.stack(parts, axis=1), np.array(levels, dtype=np.int64)
 
-    def plan(self, pooled: Any) -> tuple[Array, Ints, Ints | None]:
+    def classifier_inputs(self, pooled: Any) -> tuple[Array, Ints, Ints | None]:
         values, levels = pooled if self.kind == "class" else (pooled, None)
         values = np.ascontiguousarray(values.T)
         return values, np.ascontiguousarray(np.argsort(values, axis=1, kind="stable")), levels
 
     def scores(
-        self, plan: tuple[Array, Ints, Ints | None], source: Flags, weights: Array | None = None
+        self, inputs: tuple[Array, Ints, Ints | None], source: Flags, weights: Array | None = None
     ) -> tuple[Array, int]:
-        values, order, levels = plan
+        values, order, levels = inputs
         limits = self.min_split, self.min_leaf, self.max_depth
         if levels is None:
             scores, leaves = tree_scores(values, order, source, self.cp, *limits, weights=weights)
@@ -293,7 +293,7 @@ class ClusteredPropensity(_PropensityMeasure):
         check_cluster_count(self.clusters, len(state[0]) + len(released))
         return super().compare(state, released, weights)
 
-    def plan(self, pooled: Array) -> list[tuple[Ints, Array]]:
+    def classifier_inputs(self, pooled: Array) -> list[tuple[Ints, Array]]:
         if self.standardise:
             # Relabelling must not change the clusters, so the scale is that of both files together.
             pooled = pool(pooled, pooled[:0], True)
@@ -302,10 +302,12 @@ class ClusteredPropensity(_PropensityMeasure):
         members = np.split(order, np.cumsum(np.bincount(labels))[:-1])
         return [(rows, design_rows(pooled[rows], self.degree)) for rows in members]
 
-    def scores(self, plan: list[tuple[Ints, Array]], source: Flags, weights: Array | None = None) -> tuple[Array, int]:
+    def scores(
+        self, inputs: list[tuple[Ints, Array]], source: Flags, weights: Array | None = None
+    ) -> tuple[Array, int]:
         scores = np.empty(len(source))
         slopes = 0
-        for rows, design in plan:
+        for rows, design in inputs:
             own = source[rows]
             slopes += len(design)
             if own.all() or not own.any():
