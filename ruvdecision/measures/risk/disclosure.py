@@ -66,7 +66,7 @@ class _AfterLinkage(PairedMeasure):
         """Scales of the known columns and the truth."""
         return Space(self.name, self.distance, original.iloc[:, :-1]), original.iloc[:, -1]
 
-    def _read(
+    def _link_and_read(
         self, state: tuple[Space, pd.Series], released: pd.DataFrame, held: pd.DataFrame | None = None
     ) -> _Reading:
         """Link the originals, or the records of a holdout, and look up the unknown column."""
@@ -119,8 +119,8 @@ class _Reading:
     def means(self) -> Array:
         """Mean released value over the links of each original; the file's mean where all of them are blank."""
         known = ~np.isnan(self.values)
-        count = self._total(np.bincount(self.places, weights=known))
-        total = self._total(np.bincount(self.places, weights=np.where(known, self.values, 0.0)))
+        count = self._sum_over_links(np.bincount(self.places, weights=known))
+        total = self._sum_over_links(np.bincount(self.places, weights=np.where(known, self.values, 0.0)))
         return np.divide(total, count, out=np.full(len(count), self.middle), where=count > 0)
 
     @property
@@ -138,9 +138,9 @@ class _Reading:
         width = int(max(self.truth.max(), self.values.max())) + 2
         wanted = self.links.points * width + np.repeat(self.mine, self.links.counts) + 1
         right = cells.counts_of(self.places * width + self.values + 1, wanted)  # a blank has code -1
-        return np.add.reduceat(right, self.links.edges[:-1]) / self._total(np.bincount(self.places))
+        return np.add.reduceat(right, self.links.edges[:-1]) / self._sum_over_links(np.bincount(self.places))
 
-    def _total(self, by_point: NDArray[Any]) -> Array:
+    def _sum_over_links(self, by_point: NDArray[Any]) -> Array:
         return np.add.reduceat(by_point[self.links.points], self.links.edges[:-1])
 
 
@@ -184,8 +184,10 @@ class AttributeDisclosure(_AfterLinkage):
 
     def compare(self, state: tuple[Space, pd.Series], released: pd.DataFrame) -> Measured:
         """Link, read, compare."""
-        read = self._read(state, released)
-        near = self.within_sd * _sd(read.truth[~np.isnan(read.truth)]) * (1 + 1e-9) if read.number else 0.0
+        read = self._link_and_read(state, released)
+        near = (
+            self.within_sd * _standard_deviation(read.truth[~np.isnan(read.truth)]) * (1 + 1e-9) if read.number else 0.0
+        )
         right = read.right(near)
         if read.number:
             chance = float((np.abs(read.middle - read.mine) <= near).mean())
@@ -195,7 +197,7 @@ class AttributeDisclosure(_AfterLinkage):
         parts, value = {"chance": chance}, float(right.mean())
         if self.holdout is not None:
             held = self.holdout.taken(self.name, "the holdout", list(released.columns), self.missing)
-            parts |= excess_over_holdout(value, float(self._read(state, released, held).right(near).mean()))
+            parts |= excess_over_holdout(value, float(self._link_and_read(state, released, held).right(near).mean()))
         return Measured(value, parts=parts, records=read.pairs.along_original(right))
 
 
@@ -237,7 +239,7 @@ class IntruderError(_AfterLinkage):
 
     def compare(self, state: tuple[Space, pd.Series], released: pd.DataFrame) -> Measured:
         """Link, read, compare."""
-        read = self._read(state, released)
+        read = self._link_and_read(state, released)
         if not read.number:
             wrong = 1.0 - read.hits()
             return Measured(
@@ -245,7 +247,7 @@ class IntruderError(_AfterLinkage):
             )
         off = np.abs(read.means() - read.mine)
         error = float(np.sqrt(np.mean(off**2)))
-        sd = _sd(read.truth[~np.isnan(read.truth)])
+        sd = _standard_deviation(read.truth[~np.isnan(read.truth)])
         if sd == 0:
             what = f"{self.name} needs an unknown column that varies"
             raise InputError(what, f"{self.unknown} is constant", "Choose another column")
@@ -426,7 +428,7 @@ class ClusteringAttack(PairedMeasure):
         return Measured(float(risk.mean()), parts=parts, records=pairs.along_released(risk))
 
 
-def _sd(values: Array) -> float:
+def _standard_deviation(values: Array) -> float:
     return float(frames.spreads(values))
 
 

@@ -70,13 +70,13 @@ class _TargetInClasses(CountedKeys):
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """The worst class."""
-        return self._worst(released, np.ones(len(released)))
+        return self._worst_class(released, np.ones(len(released)))
 
     def total(self, original: None, released: Counts, plan: None) -> Measured:
-        found = self._worst(released.rows, released.count)
+        found = self._worst_class(released.rows, released.count)
         return Measured(float(found), parts=found.parts)
 
-    def _worst(self, released: pd.DataFrame, often: Array) -> Measured:
+    def _worst_class(self, released: pd.DataFrame, often: Array) -> Measured:
         raise NotImplementedError
 
 
@@ -120,10 +120,10 @@ class LDiversity(_TargetInClasses):
     def diversity(self, original: Data, released: Data) -> Array:
         """Diversity of the class of each released record, l."""
         used = self.prepare(original).used(released)
-        found, each = self._classes(used, np.ones(len(used)))
+        found, each = self._diversity_of_classes(used, np.ones(len(used)))
         return each[found.row]
 
-    def _classes(self, released: pd.DataFrame, often: Array) -> tuple[ValuesInClasses, Array]:
+    def _diversity_of_classes(self, released: pd.DataFrame, often: Array) -> tuple[ValuesInClasses, Array]:
         (value,), _ = cells.joint_codes(released.iloc[:, -1:])
         found = ValuesInClasses.of(released.iloc[:, :-1], value, often)
         if self.kind == "distinct":
@@ -137,8 +137,8 @@ class LDiversity(_TargetInClasses):
         tail = found.size[where] - (before - before[start][where])
         return found, found._replace(where=where).total(count[start][where] < self.c * tail)
 
-    def _worst(self, released: pd.DataFrame, often: Array) -> Measured:
-        found, each = self._classes(released, often)
+    def _worst_class(self, released: pd.DataFrame, often: Array) -> Measured:
+        found, each = self._diversity_of_classes(released, often)
         top = np.maximum.reduceat(found.share, np.searchsorted(found.where, np.arange(len(found.size))))
         parts = {"combinations": float(len(each)), "mean": float(np.average(each[found.row], weights=often))}
         return Measured(float(each.min()), parts=parts, records=top[found.row])
@@ -168,7 +168,7 @@ class TCloseness(_TargetInClasses):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Li, Li and Venkatasubramanian (2007), ICDE, 106-115"
 
-    def _worst(self, released: pd.DataFrame, often: Array) -> Measured:
+    def _worst_class(self, released: pd.DataFrame, often: Array) -> Measured:
         column = released.iloc[:, -1]
         ordered = has_order(column)
         value = _ordered_codes(column) if ordered else cells.joint_codes(column.to_frame())[0][0]
