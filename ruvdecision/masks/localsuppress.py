@@ -15,7 +15,7 @@ from ..errors import InfeasibleError, InputError, RuvError
 from ..numerics.compiled import compiled
 from ..protocols import Array
 from .base import Mask
-from .columns import Ints, as_columns, blanked, category_codes
+from .columns import Ints, as_columns, category_codes, with_blanks
 from .frame import Frame
 
 MOST_KEYS = 12
@@ -113,7 +113,7 @@ class LocalSuppress(Mask):
         codes = np.stack([category_codes(frame.table.iloc[:, i])[0] for i in positions], axis=1)
         blank = suppress(codes, self.k, self.costs, rng) & (codes >= 0)
         touched = [(i, blank[:, j]) for j, i in enumerate(positions) if blank[:, j].any()]
-        return frame.put({i: blanked(frame.table.iloc[:, i], rows, frame.kind) for i, rows in touched})
+        return frame.put({i: with_blanks(frame.table.iloc[:, i], rows, frame.kind) for i, rows in touched})
 
 
 def key_matches(data: Any, keys: Any = None, *, weights: Any = None, alpha: float = 1.0) -> Any:
@@ -208,7 +208,7 @@ class _Patterns:
         sizes = np.bincount(own)
         turns = len(kinds) * len(wants)
         if turns > 100 and len(self.codes) * len(asked) < PAIRS_PER_TURN * turns:
-            return agreeing(self.codes, self.counts, asked)
+            return count_agreeing(self.codes, self.counts, asked)
         for kind in np.argsort(-sizes, kind="stable"):
             here = np.flatnonzero(own == kind)
             open_ = np.flatnonzero(found < enough) if enough is not None else np.arange(len(asked))
@@ -225,7 +225,7 @@ class _Patterns:
 
 
 @compiled()
-def agreeing(codes: Ints, counts: NDArray[Any], asked: Ints) -> NDArray[Any]:
+def count_agreeing(codes: Ints, counts: NDArray[Any], asked: Ints) -> NDArray[Any]:
     """Count the records that agree with each asked pattern, pattern by pattern."""
     found = np.zeros(len(asked), dtype=counts.dtype)
     for i in range(len(asked)):

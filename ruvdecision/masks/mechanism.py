@@ -231,7 +231,7 @@ class Combine(Mask):
         return frame.replace(out, positions)
 
     def partition(self, n: int) -> Partition | None:
-        return Partition.consecutive(n, 1)
+        return Partition.consecutive_groups(n, 1)
 
     def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
         n, k = channel.layout.n, channel.columns

@@ -146,7 +146,7 @@ def test_column_generation_agrees_with_the_whole_programme(first, second):
         values = [rng.normal(size=4), rng.normal(size=3)]
         joints = [chance[:, None] * rng.dirichlet(np.ones(len(v)), size=size) for v in values]
         study = TwoUsers(*map(UserOverFiles, (intruder, scientist), values, joints))
-        assert Mixtures.suits(study)
+        assert Mixtures.is_applicable(study)
         low, high = study.after[0], study.before[0]
         for share in (0.2, 0.6, 0.9):
             a, b = (kind(study).solve(low + share * (high - low)) for kind in (Mixtures, Programme))

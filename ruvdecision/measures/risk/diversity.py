@@ -42,7 +42,7 @@ class ValuesInClasses(NamedTuple):
         """Count the codes of a column by the rows of a table, each ``often``."""
         (row,), classes = cells.joint_codes(table)
         values = int(value.max(initial=0)) + 1
-        place, many = cells.compact(row * values + value, classes * values)
+        place, many = cells.compact_codes(row * values + value, classes * values)
         where, which = np.empty(many, dtype=np.int64), np.empty(many, dtype=np.int64)
         where[place], which[place] = row, value
         counts, size = (np.bincount(c, weights=often).astype(np.float64) for c in (place, row))

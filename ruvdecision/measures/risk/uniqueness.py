@@ -263,7 +263,7 @@ class SpecialUniques(KeyMeasure):
         """The same by one bit per set of columns and record, where those are not too many."""
         p, deep = codes.shape[1], len(worths) - 1
         # Records that share all keys are alone nowhere: one of them stands for all.
-        (joint,), _ = cells.merge([codes + 1])
+        (joint,), _ = cells.merge_codes([codes + 1])
         _, first, which, many = np.unique(joint, return_index=True, return_inverse=True, return_counts=True)
         offsets = np.cumsum([0] + [math.comb(p, k) for k in range(deep + 1)])
         if len(first) * int(offsets[-1]) > MOST_BITS:
@@ -283,13 +283,13 @@ class SpecialUniques(KeyMeasure):
         """Which records are unique on a set of columns."""
         blank = None if holes is None else holes[:, chosen].any(axis=1)
         if blank is None or not blank.any():
-            (joint,), size = cells.merge([codes[:, chosen]])
+            (joint,), size = cells.merge_codes([codes[:, chosen]])
             return np.asarray(np.bincount(joint, minlength=size)[joint] == 1)
         if self.missing == "wildcard":
             return np.asarray(key_matches(released.iloc[:, list(chosen)]) == 1)
         found = np.zeros(len(codes), dtype=bool)
         if not blank.all():
-            (joint,), size = cells.merge([codes[~blank][:, chosen]])
+            (joint,), size = cells.merge_codes([codes[~blank][:, chosen]])
             found[~blank] = np.bincount(joint, minlength=size)[joint] == 1
         return found
 
