@@ -268,8 +268,8 @@ class MicroaggregateMixed(Mask):
 
     Groups are made by MDAV (see `ruvdecision.masks.mdav`) with the distance of `embed_mixed_records`, and replaced by
     their `centres`: mean of numbers (rounded for whole ones), lower median of dates and ordered categories, commonest
-    of other categories. Time grows with the square of the number of records. Domingo-Ferrer and Torra (2005), Data Mining
-    and Knowledge Discovery 11, 195-212. Missing values are refused.
+    of other categories. Time grows with the square of the number of records. Missing values are refused.
+    Domingo-Ferrer and Torra (2005), Data Mining and Knowledge Discovery 11, 195-212.
 
     Parameters
     ----------
