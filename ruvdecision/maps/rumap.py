@@ -599,19 +599,19 @@ class RUMap:
         return self.take(keep)
 
     def with_order(self, belief: Belief | None = None) -> RUMap:
-        """The map with a column ``dominated_whatever``: a release that tells all that this one does.
+        """The map with a column ``tells_less_than``: a release that tells all that this one does.
 
         Whatever the users want, that release is more useful and riskier (Blackwell). Empty where there is none or where
         it cannot be decided. ``belief`` is the intruder's if not given.
         """
-        from ..analyses.blackwell import dominated_whatever
+        from ..analyses.blackwell import blackwell_order
 
         if self.masks is None or (belief is None and self.users is None):
             raise InputError("The order needs the map's masks and a belief", None, "Evaluate masks, or give belief=")
         if belief is None and self.users is not None:
             belief = self.users[0].users[0].belief
         return self.with_column(
-            "dominated_whatever", dominated_whatever([m for m in self.masks if m is not None], belief).column()
+            "tells_less_than", blackwell_order([m for m in self.masks if m is not None], belief).column()
         )
 
     def draws(self, release: str | int, user: str | None = None) -> Any:

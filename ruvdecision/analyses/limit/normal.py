@@ -27,7 +27,7 @@ from ...engines.normal.forms import all_records, form_of
 from ...errors import UnsupportedError
 from ...losses.base import as_bayes_loss
 from ...masks.base import Mask
-from ...masks.mechanism import Apart, Combine
+from ...masks.mechanism import Combine, SeparateRows
 from ...numerics.semidefinite import gram, parallel_sum, root, signal_noise_gains
 from ...posteriors.base import as_weight_matrix
 from ...protocols import Array
@@ -161,7 +161,7 @@ class NormalTwoUsers:
         factor = np.where(np.abs(factor) > 1e-13 * size[:, None], factor, 0.0)  # what rounding leaves is no noise
         keep = np.where(np.abs(keep) * size > 1e-13 * size[:, None], keep, 0.0)
         combine = Combine(show @ keep @ mean, show @ gram(factor) @ show.T, rows=rows)
-        return Apart(rows) | combine if rows else combine
+        return SeparateRows(rows) | combine if rows else combine
 
 
 FLAT = "Under a flat prior there is no limit to compute: U is infinite before the release"
