@@ -1,8 +1,8 @@
 """Mechanisms that look at a whole file: the best ones that `ruvdecision.limit` finds, as masks.
 
 `Mechanism` is a row-stochastic matrix from what a file of categories can be to what is released. `Combine` releases a
-few linear combinations of normal records with noise of any covariance; `SeparateRows` before it names the rows that it treats
-on their own.
+few linear combinations of normal records with noise of any covariance; `SeparateRows` before it names the rows
+that it treats on their own.
 """
 
 from __future__ import annotations
@@ -176,8 +176,8 @@ class Combine(Mask):
     """Release M b + e: b stacks the records of some ``rows`` and the mean of all others, and e ~ N(0, covariance).
 
     Each of the ``rows`` shows its own part of M b + e; every other record shows the last part, which stands for their
-    mean. Without ``rows`` b is the average of the file. In closed forms `SeparateRows` with the same rows goes before it:
-    ``SeparateRows(rows=[0]) | Combine(matrix, covariance, rows=[0])``.
+    mean. Without ``rows`` b is the average of the file. In closed forms `SeparateRows` with the same rows goes before
+    it: ``SeparateRows(rows=[0]) | Combine(matrix, covariance, rows=[0])``.
 
     Parameters
     ----------
