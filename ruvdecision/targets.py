@@ -189,11 +189,11 @@ class Names:
             do = f'Write Parameter("{name}", component=...) with one name for each of its {len(axes)} axes'
             do = do if axes else "Give dims and coords in the model, or count components from 0"
             raise InputError(f"The entries of {name} have no such name", label, do)
-        places = [_place(name, one, list(axis)) for one, axis in zip(wanted, axes, strict=True)]
+        places = [_component_position(name, one, list(axis)) for one, axis in zip(wanted, axes, strict=True)]
         return int(np.ravel_multi_index(places, [len(axis) for axis in axes]))
 
 
-def _place(name: str, label: Hashable, labels: list[Hashable]) -> int:
+def _component_position(name: str, label: Hashable, labels: list[Hashable]) -> int:
     if label in labels:
         return labels.index(label)
     if is_integer(label):
@@ -474,7 +474,7 @@ def over_points(function: Callable[..., Array], arguments: Sequence[Array], what
             do = "Let it take one argument per target and give back a number or a vector"
             raise InputError(f"The function of {what} fails", failure(error), do) from None
 
-    found = _together(function, arguments, one) if count >= 32 else None
+    found = _apply_to_all_points(function, arguments, one) if count >= 32 else None
     if found is not None:
         return found
     result = np.stack([one(i) for i in range(count)])
@@ -484,7 +484,9 @@ def over_points(function: Callable[..., Array], arguments: Sequence[Array], what
     return result
 
 
-def _together(function: Callable[..., Array], arguments: Sequence[Array], one: Callable[[int], Array]) -> Array | None:
+def _apply_to_all_points(
+    function: Callable[..., Array], arguments: Sequence[Array], one: Callable[[int], Array]
+) -> Array | None:
     """All points in one call; None if the function is not written for that."""
     count = len(arguments[0])
     try:
@@ -524,7 +526,7 @@ def _is_name(value: Any) -> bool:
     return value is not None and not is_integer(value)
 
 
-def _picked(values: Array, column: int | None) -> Array:
+def _pick_column(values: Array, column: int | None) -> Array:
     """One column of values ``(points,)`` or ``(points, k)``; all of them if none is named."""
     if column is None:
         return values
@@ -568,7 +570,7 @@ class Record(BaseTarget):
         return None if self.column is None else (self.row, self.column)
 
     def in_files(self, files: Files) -> Array:
-        return _picked(files.record(self.row), self.column)
+        return _pick_column(files.record(self.row), self.column)
 
     def linear(self, k: int, number: bool = False, widths: Mapping[str, int] | None = None) -> LinearForm:
         return LinearForm.of_term(self.terms[0], k, number).column(self.column)
@@ -589,10 +591,10 @@ class Record(BaseTarget):
         return Record(int(place(self.row)), self.column)
 
     def describe(self) -> str:
-        return ("" if self.column is None else f"{_shown(self.column)} of ") + f"record {self.row!r}"
+        return ("" if self.column is None else f"{_column_in_words(self.column)} of ") + f"record {self.row!r}"
 
 
-def _shown(column: Any) -> str:
+def _column_in_words(column: Any) -> str:
     return f"column {column}" if is_integer(column) else repr(column)
 
 
@@ -799,10 +801,10 @@ class Average(BaseTarget):
     def terms(self) -> tuple[Term, ...]:
         if self.weights is None:
             return (Term(Kind.AVERAGE),)
-        return tuple(Term(Kind.RECORD, row) for row in self._weighted)
+        return tuple(Term(Kind.RECORD, row) for row in self._weights_by_row)
 
     @property
-    def _weighted(self) -> dict[int, float]:
+    def _weights_by_row(self) -> dict[int, float]:
         return {row: weight for row, weight in enumerate(self.weights or ()) if weight > 0}
 
     def rows_in(self, n: int) -> NDArray[np.int64]:
@@ -812,14 +814,14 @@ class Average(BaseTarget):
 
     def in_files(self, files: Files) -> Array:
         if self.weights is None:
-            return _picked(files.average(), self.column)
-        total = sum(weight * files.record(row) for row, weight in self._weighted.items())
-        return _picked(np.asarray(total), self.column)
+            return _pick_column(files.average(), self.column)
+        total = sum(weight * files.record(row) for row, weight in self._weights_by_row.items())
+        return _pick_column(np.asarray(total), self.column)
 
     def linear(self, k: int, number: bool = False, widths: Mapping[str, int] | None = None) -> LinearForm:
         if self.weights is None:
             return LinearForm.of_term(self.terms[0], k, number).column(self.column)
-        return LinearForm.of_rows(self._weighted, k, number).column(self.column)
+        return LinearForm.of_rows(self._weights_by_row, k, number).column(self.column)
 
     @property
     def by_name(self) -> bool:
@@ -842,7 +844,7 @@ class Average(BaseTarget):
         return f"Average({', '.join(filter(None, said))})"
 
     def describe(self) -> str:
-        of = "" if self.column is None else f"{_shown(self.column)} of "
+        of = "" if self.column is None else f"{_column_in_words(self.column)} of "
         return f"the {'' if self.weights is None else 'weighted '}average of {of}the records in the file"
 
 
@@ -916,22 +918,22 @@ class Identity(BaseTarget):
         return not np.any(np.asarray(self.error_variance or 0.0)) and not np.any(np.asarray(self.error_sd or 0.0))
 
     @property
-    def _rows(self) -> tuple[Any, ...]:
+    def _rows_as_tuple(self) -> tuple[Any, ...]:
         return self.row if isinstance(self.row, tuple) else (self.row,)
 
     @property
     def by_name(self) -> bool:
-        return self.row != "all" and any(map(_is_name, self._rows))
+        return self.row != "all" and any(map(_is_name, self._rows_as_tuple))
 
     def named(self, names: Names) -> Identity:
-        rows = tuple(map(names.row, self._rows))
+        rows = tuple(map(names.row, self._rows_as_tuple))
         return replace(self, row=rows if isinstance(self.row, tuple) else rows[0])
 
     def rows_in(self, n: int) -> NDArray[np.int64]:
         """The respondents' rows among ``n``, each once."""
         if self.row == "all":
             return np.arange(n)
-        rows = self._rows
+        rows = self._rows_as_tuple
         return np.array(_each_once("row", [check_index("row", r, n) for r in rows]), dtype=np.int64)
 
     def columns_in(self, names: Sequence[Hashable]) -> list[int]:
@@ -1135,9 +1137,9 @@ class Functional(BaseTarget):
     def in_files(self, files: Files) -> Array:
         values = [part.in_files(files) for part in self.parts]
         stacked = np.concatenate([flat(v) for v in values], axis=1)
-        return self._applied(stacked, [flat(v).shape[1] for v in values], [v.ndim == 1 for v in values])
+        return self._apply_to_stacked(stacked, [flat(v).shape[1] for v in values], [v.ndim == 1 for v in values])
 
-    def _applied(self, stacked: Array, sizes: Sequence[int], numbers: Sequence[bool]) -> Array:
+    def _apply_to_stacked(self, stacked: Array, sizes: Sequence[int], numbers: Sequence[bool]) -> Array:
         """Of stacked values ``(points, sum(sizes))``; gives back ``(points, m)`` or ``(points,)``."""
         if not callable(self.function):
             matrix = np.atleast_2d(np.asarray(self.function, dtype=np.float64))
@@ -1178,7 +1180,7 @@ class Functional(BaseTarget):
         forms = [form for form in inner if form is not None]
         if len(forms) < len(inner):
             return None
-        found = self._probed([len(f.constant) for f in forms], [f.number for f in forms])
+        found = self._affine_form([len(f.constant) for f in forms], [f.number for f in forms])
         if found is None:
             return None
         matrix, constant, single = found
@@ -1187,7 +1189,7 @@ class Functional(BaseTarget):
             matrix = matrix @ block_diag(*(f.matrix for f in forms))
         return LinearForm(tuple(t for f in forms for t in f.terms), matrix, constant, single)
 
-    def _probed(self, sizes: Sequence[int], numbers: Sequence[bool]) -> tuple[Array, Array, bool] | None:
+    def _affine_form(self, sizes: Sequence[int], numbers: Sequence[bool]) -> tuple[Array, Array, bool] | None:
         """Matrix, constant and whether it is a number, if the function is affine; else None.
 
         A callable is probed at the origin, along each axis and at twelve random points of three sizes.
@@ -1198,10 +1200,10 @@ class Functional(BaseTarget):
         probes = np.concatenate([rng.standard_normal((4, width)) * s for s in (1e-2, 1.0, 1e3)])
         try:
             with np.errstate(all="ignore"):
-                origin, axes = (self._applied(p, sizes, numbers) for p in points)
+                origin, axes = (self._apply_to_stacked(p, sizes, numbers) for p in points)
                 if not (np.isfinite(origin).all() and np.isfinite(axes).all()):
                     return None
-                values = self._applied(probes, sizes, numbers).reshape(len(probes), -1)
+                values = self._apply_to_stacked(probes, sizes, numbers).reshape(len(probes), -1)
         except (ZeroDivisionError, FloatingPointError, ValueError, OverflowError):
             return None
         constant = np.atleast_1d(origin[0])

@@ -157,10 +157,10 @@ class Layout:
             return cls(
                 n, tuple(shapes), tuple(partitions), ints(*starts), np.array(place, dtype=np.int64), ints(*stride)
             )
-        return cls._general(partitions, distinct, n)
+        return cls._general_layout(partitions, distinct, n)
 
     @classmethod
-    def _general(cls, partitions: Sequence[Partition | None], distinct: list[Partition], n: int) -> Layout:
+    def _general_layout(cls, partitions: Sequence[Partition | None], distinct: list[Partition], n: int) -> Layout:
         from scipy.sparse import coo_matrix
         from scipy.sparse.csgraph import connected_components
 

@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that cannot show ± shows ? and not an error
     try:
-        options = _parser().parse_args(argv)
+        options = _build_parser().parse_args(argv)
         debug = getattr(options, "debug", False)
         from .commands import COMMANDS  # the rest of the package, which takes a second: only where there is work
 
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return complain(f"unexpected {safe_error_text(error)}. Add --debug to see where.", code=1)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="ruvdecision", description="Risk-utility maps for statistical disclosure limitation.")
     parser.add_argument("--version", action="version", version=f"ruvdecision {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")

@@ -87,7 +87,7 @@ class Results:
         for name, rumap in maps.items():
             table = rumap.to_dataframe().to_csv(index=False, lineterminator="\n")
             made = [as_bytes(rumap), table.encode("utf-8", "replace")]
-            made += [] if own is not None else [_picture(rumap, self.max_risk, ".png", self.rule)]
+            made += [] if own is not None else [_draw_picture(rumap, self.max_risk, ".png", self.rule)]
             files |= {out / f"{stems[name].name}.{kind}": found for kind, found in zip(kinds, made, strict=True)}
         files |= {} if own is None else {out / "map.png": own}
         report = report_files(
@@ -120,7 +120,9 @@ class Results:
 
         use_files_only()
         found = write_files(
-            {picture: _picture(rumap, self.max_risk, picture.suffix, self.rule)}, overwrite=self.options.force, do=FREE
+            {picture: _draw_picture(rumap, self.max_risk, picture.suffix, self.rule)},
+            overwrite=self.options.force,
+            do=FREE,
         )
         self.written = [*self.written, *(Path(self.options.plot) for _ in found)]
 
@@ -214,7 +216,7 @@ def _check_places(out: Path, places: Sequence[Path], options: argparse.Namespace
     check_places(places, overwrite=options.force, folders=True, do=FREE)
 
 
-def _picture(rumap: RUMap, max_risk: float | None, ending: str, rule: dict[str, Any]) -> bytes:
+def _draw_picture(rumap: RUMap, max_risk: float | None, ending: str, rule: dict[str, Any]) -> bytes:
     from ..plots.theme import as_png, as_vectors, figure_of
 
     with warnings.catch_warnings():
@@ -234,7 +236,7 @@ def _print_table(rumap: RUMap, choice: Choice | None, title: str | None, rest: s
     from rich.text import Text
 
     rumap = rumap.worst()
-    heads = _heads(rumap)
+    heads = _column_heads(rumap)
     chosen = None if choice is None else choice.position
     rows = sorted({*evenly(np.arange(len(rumap)), SHOWN).tolist(), *([] if chosen is None else [chosen])})
     grid = Table(box=SIMPLE_HEAD, pad_edge=False, title=None if title is None else Text(title), title_justify="left")
@@ -246,12 +248,12 @@ def _print_table(rumap: RUMap, choice: Choice | None, title: str | None, rest: s
     for i in rows:
         texts = ["*" if i == chosen else "", rumap.releases[i], *(entry(rumap, column, i) for column in heads)]
         grid.add_row(*map(Text, texts), style="bold" if i == chosen else None)
-    _console(sys.stdout).print(grid)
+    _rich_console(sys.stdout).print(grid)
     if len(rows) < len(rumap):
         line(f"  ... and {len(rumap) - len(rows)} more ({rest})")
 
 
-def _heads(rumap: RUMap) -> dict[str, str]:
+def _column_heads(rumap: RUMap) -> dict[str, str]:
     """The columns that a table shows, with their heads; risk and utility say which measure they are."""
     heads, shown = {f"{who}_uncertainty": f"{who} U" for who in rumap.uncertainties}, set()
     for role, score in (("risk", rumap.risk_score), ("utility", rumap.utility_score)):
@@ -263,7 +265,7 @@ def _heads(rumap: RUMap) -> dict[str, str]:
     return heads | ({"engine": "engine"} if len(set(rumap.engine)) > 1 else {})
 
 
-def _console(stream: IO[str]) -> Console:
+def _rich_console(stream: IO[str]) -> Console:
     from rich.console import Console
 
     # Not a terminal: a file or a pipe has no width, so do not fold lines for it.
@@ -287,7 +289,7 @@ def progress_line(quiet: bool) -> Iterator[Say]:
 
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     apart = {"transient": True, "redirect_stdout": False, "redirect_stderr": False}
-    with Progress(*columns, console=_console(sys.stderr), **apart) as progress:  # type: ignore[arg-type]
+    with Progress(*columns, console=_rich_console(sys.stderr), **apart) as progress:  # type: ignore[arg-type]
         task = progress.add_task("starting", total=None)
         doing = ""
 

@@ -115,14 +115,14 @@ class Pieces:
         file, kind = check_file(table)
         rows = 0
         with reading(file, kind):
-            for piece in csv_pieces(file, self.size) if kind == "CSV" else self._parquet(file):
+            for piece in csv_pieces(file, self.size) if kind == "CSV" else self._parquet_pieces(file):
                 if len(piece):
                     rows += len(piece)
                     yield piece
         if rows == 0:
             raise InputError(f"{file} has no records", "0 rows", "Give one row per respondent")
 
-    def _parquet(self, file: Path) -> Iterator[pd.DataFrame]:
+    def _parquet_pieces(self, file: Path) -> Iterator[pd.DataFrame]:
         import pyarrow
         from pyarrow.parquet import ParquetFile
 
@@ -133,8 +133,8 @@ class Pieces:
 
 def check_file(path: str | os.PathLike[str]) -> tuple[Path, str]:
     """Return the path and its kind if the file is there and has a known ending; its content is not looked at."""
-    file = _existing(path)
-    return file, _kind(file)
+    file = _existing_path(path)
+    return file, _kind_of_file(file)
 
 
 def check_csv(name: str, value: str) -> str:
@@ -187,7 +187,7 @@ def file_digest(path: str | Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def _existing(path: str | os.PathLike[str]) -> Path:
+def _existing_path(path: str | os.PathLike[str]) -> Path:
     try:
         file = Path(path)
     except TypeError:
@@ -206,7 +206,7 @@ def _existing(path: str | os.PathLike[str]) -> Path:
         raise InputError(f"{file} cannot be read", error.strerror or str(error), "Check its permissions") from None
 
 
-def _kind(file: Path) -> str:
+def _kind_of_file(file: Path) -> str:
     endings = [s.lower() for s in file.suffixes]
     packed = bool(endings) and endings[-1] in _PACKED
     if packed:

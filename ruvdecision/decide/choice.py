@@ -136,13 +136,13 @@ def choose(
         what = f"No allowed release has utility of at least {short(floor, 6)}"
         do = "Lower min_utility, raise max_risk, or add masks that keep more"
         allowed = _at_least(rumap, allowed, "utility", rumap.utility, floor, what, do)
-    allowed, left_out = _converged(rumap, allowed, (confidence is not None) if converged is None else converged)
+    allowed, left_out = _converged_only(rumap, allowed, (confidence is not None) if converged is None else converged)
     if frontier_confidence is not None:
         level = check_number("frontier_confidence", frontier_confidence, low=0, high=1, open_low=True)
         what = f"No allowed release is on the frontier with probability {level:g}"
         do, on = "Lower frontier_confidence, or use more replicates", frontier_probability(rumap, better, how)
         allowed = _at_least(rumap, allowed, "probability", on, level, what, do)
-    tiers, value = _ranked(rumap, criterion, how)
+    tiers, value = _ranking_values(rumap, criterion, how)
     known = ~np.any([np.isnan(t) for t, _ in tiers], axis=0)
     if not np.any(allowed & known):
         under = f" with risk at most {threshold:.6g}" if np.isfinite(threshold) else ""
@@ -167,9 +167,9 @@ def choose(
         rule=criterion.says(float(value[best])),
         value=float(value[best]),
         left_out=left_out,
-        order=_order(rumap, best),
-        meaning=tuple(_typical(rumap, best)),
-        worthless=_worthless(rumap, best),
+        order=_mask_in_words(rumap, best),
+        meaning=tuple(_typical_errors_in_words(rumap, best)),
+        worthless=_why_worthless(rumap, best),
     )
 
 
@@ -225,13 +225,13 @@ class Choice(ReleaseRow):
             remarks.append(f"the threshold lies within {errors} of its risk")
         if self.meets < 0.995 or (self.confidence is not None and 0 < self.meets < 1):
             demanded = "" if self.confidence is None else f" ({self.confidence:.12g} was demanded)"
-            remarks.append(f"it truly meets the threshold with probability {_chance(self.meets)}{demanded}")
+            remarks.append(f"it truly meets the threshold with probability {_chance_in_words(self.meets)}{demanded}")
         elif np.isnan(self.meets):
             remarks.append("how surely it meets the threshold is not known, because its error is not")
         if self.on_frontier == 0:
             remarks.append("another release dominates it")
         elif self.on_frontier < 0.95:
-            remarks.append(f"it is truly on the frontier with probability {_chance(self.on_frontier)}")
+            remarks.append(f"it is truly on the frontier with probability {_chance_in_words(self.on_frontier)}")
         if self.one_release:
             remarks.append("its numbers are of one release: without an error, as another draw would give others")
         if not self.converged:
@@ -262,7 +262,7 @@ class Choice(ReleaseRow):
         return f"{text}; the next best allowed is {other.release} with {where}."
 
 
-def _order(rumap: RUMap, i: int) -> str:
+def _mask_in_words(rumap: RUMap, i: int) -> str:
     """What the mask of a release does, in words."""
     mask = None if rumap.masks is None else rumap.masks[i]
     if mask is None:
@@ -274,7 +274,7 @@ def _order(rumap: RUMap, i: int) -> str:
     return in_words(mask, facts)
 
 
-def _typical(rumap: RUMap, i: int) -> Iterator[str]:
+def _typical_errors_in_words(rumap: RUMap, i: int) -> Iterator[str]:
     """How far each user's estimate is typically off, before and after; how many records are linked or found."""
     unit, records = str(rumap.attrs.get("unit", "")), rumap.attrs.get("file_records")
     for who, u in rumap.uncertainties.items():
@@ -283,7 +283,7 @@ def _typical(rumap: RUMap, i: int) -> Iterator[str]:
             text = f"The {who}'s estimate is typically off by {amount(after.value[i], unit)}"
             start = np.nan if before is None else float(before.value[i])
             if np.isfinite(start) and start > 0:
-                share = f", {_share(after.value[i] / start)} of the" if after.value[i] > 0 else "; it was"
+                share = f", {_share_in_words(after.value[i] / start)} of the" if after.value[i] > 0 else "; it was"
                 text += f"{share} {amount(start, unit)} before any release"
             yield text + "."
         elif records and str(rumap.attrs.get(who, "")).find("which row is") >= 0 and 0 <= u.value[i] <= 1:
@@ -300,12 +300,12 @@ def _typical(rumap: RUMap, i: int) -> Iterator[str]:
             yield f"{axis.role.title()} is below zero: {BELOW_ZERO[axis.score.name].format(who=axis.who)}."
 
 
-def _share(ratio: float) -> str:
+def _share_in_words(ratio: float) -> str:
     """A ratio as a percentage, where that can be read; "about all" never hides a difference."""
     return f"{100 * ratio:.3g} %" if ratio < 10 else f"{ratio:,.3g} times"
 
 
-def _worthless(rumap: RUMap, i: int) -> str:
+def _why_worthless(rumap: RUMap, i: int) -> str:
     """Why a release is of next to no use; empty if it is of use, or if nothing is known."""
     score, utility = rumap.utility_score, rumap.utility
     if score.column is not None:
@@ -315,11 +315,11 @@ def _worthless(rumap: RUMap, i: int) -> str:
         return ""
     before, after = rumap.before[1][i], rumap.scientist_uncertainty[i]
     if np.isfinite(before) and before > 0 and after >= (1 - LITTLE) * before:
-        return f"it tells the scientist almost nothing: {_share(after / before)} of the expected loss stays"
+        return f"it tells the scientist almost nothing: {_share_in_words(after / before)} of the expected loss stays"
     return ""
 
 
-def _ranked(rumap: RUMap, criterion: Criterion, errors: Errors) -> tuple[list[Tier], Array]:
+def _ranking_values(rumap: RUMap, criterion: Criterion, errors: Errors) -> tuple[list[Tier], Array]:
     """What the criterion ranks by, with rounding made into ties, and its value for every release."""
     if isinstance(criterion, ExpectedLoss):
         value = expected_loss(rumap, criterion, errors)
@@ -346,7 +346,7 @@ def _at_least(
     return kept
 
 
-def _converged(rumap: RUMap, allowed: NDArray[np.bool_], demanded: bool) -> tuple[NDArray[np.bool_], int]:
+def _converged_only(rumap: RUMap, allowed: NDArray[np.bool_], demanded: bool) -> tuple[NDArray[np.bool_], int]:
     demanded = check_flag("converged", demanded, "converged=True leaves out releases that did not converge")
     kept = allowed & rumap.converged if demanded else allowed.copy()
     if not kept.any():
@@ -362,7 +362,7 @@ def _nearest_miss(rumap: RUMap, threshold: float, confidence: float | None, chan
     what = f"No release has risk at most {short(threshold, 6)}"
     if confidence is not None and np.any(chance > 0):
         i = int(np.nanargmax(chance))
-        miss = f"with probability {_chance(chance[i])} (risk {short(rumap.risk[i], 6)})"
+        miss = f"with probability {_chance_in_words(chance[i])} (risk {short(rumap.risk[i], 6)})"
         what += f" with probability {confidence:.12g}"
         do = "Lower confidence, use more replicates, or add masks that release less"
     elif confidence is not None and np.all(np.isnan(chance) | np.isnan(rumap.risk)):
@@ -381,7 +381,7 @@ def _nearest_miss(rumap: RUMap, threshold: float, confidence: float | None, chan
     return InfeasibleError(what, f"{rumap.releases[i]} as the nearest miss, {miss}", do)
 
 
-def _chance(p: float) -> str:
+def _chance_in_words(p: float) -> str:
     """A probability that never rounds to certainty."""
     text = f"{p:.3f}".rstrip("0")
     return "above 0.999" if text == "1." and p < 1 else "below 0.001" if text == "0." and p > 0 else text.rstrip(".")

@@ -134,11 +134,11 @@ class Explanation:
             more = f" (and by {rest} other{'s' * (rest > 1)})" if rest else ""
             unsure = self.probability < 0.995
             sure = f"; with the errors of the map this holds with probability {self.probability:.3g}" if unsure else ""
-            return f"{self.release} is dominated by {self.by.release}{more}: {_changes(self.values)}{sure}."
+            return f"{self.release} is dominated by {self.by.release}{more}: {_changes_in_words(self.values)}{sure}."
         columns = listed(list(self.values))
         text = f"{self.release} is on the frontier: no other release is as good in {columns} and better somewhere."
         for name, (other, values) in (self.neighbours or {}).items():
-            text += f" The next better in {name} is {other}: {_changes(values)}."
+            text += f" The next better in {name} is {other}: {_changes_in_words(values)}."
         return text
 
 
@@ -224,7 +224,7 @@ def dominated(rumap: RUMap, *, columns: Columns | None = None, tolerance: float 
         "dominated_by": [rumap.releases[i] for i in by],
         "dominators": counts,
     }
-    table |= {f"{n}_change": _share(v[rows], v[by]) for n, v in ranked.values.items()}
+    table |= {f"{n}_change": _relative_change(v[rows], v[by]) for n, v in ranked.values.items()}
     table["probability"] = surely
     table["explanation"] = [
         str(Explanation(rumap[int(i)], rumap[int(j)], int(c), ranked.pair(int(i), int(j)), float(p)))
@@ -294,7 +294,7 @@ class _Ranked:
         """Sum of relative improvements."""
         total = np.zeros(np.broadcast_shapes(old.shape, new.shape))
         for name, values in self.values.items():
-            change = np.nan_to_num(_share(values[old], values[new]), nan=0.0, posinf=1e6, neginf=-1e6)
+            change = np.nan_to_num(_relative_change(values[old], values[new]), nan=0.0, posinf=1e6, neginf=-1e6)
             total = total + (change if self.better[name] == "higher" else -change)
         return total
 
@@ -326,7 +326,7 @@ class _Ranked:
         return found
 
 
-def _share(old: Array, new: Array) -> Array:
+def _relative_change(old: Array, new: Array) -> Array:
     """Relative change; infinite where it starts from zero, NaN between infinities."""
     with np.errstate(all="ignore"):
         change = (new - old) / np.abs(old)
@@ -334,14 +334,14 @@ def _share(old: Array, new: Array) -> Array:
         return np.asarray(np.where(new == old, 0.0, change))
 
 
-def _changes(values: Mapping[str, tuple[float, float]]) -> str:
-    return ", ".join(f"{name} {_change(old, new)}" for name, (old, new) in values.items())
+def _changes_in_words(values: Mapping[str, tuple[float, float]]) -> str:
+    return ", ".join(f"{name} {_change_in_words(old, new)}" for name, (old, new) in values.items())
 
 
-def _change(old: float, new: float) -> str:
+def _change_in_words(old: float, new: float) -> str:
     if old == new:
         return "the same"
-    share = float(_share(np.asarray(old), np.asarray(new)))
+    share = float(_relative_change(np.asarray(old), np.asarray(new)))
     # A percentage means something for positive numbers that are not far apart; otherwise both are given.
     if not np.isfinite(share) or np.isinf(new) or min(old, new) <= 0 or not -0.9 <= share <= 10:
         return f"{old:.4g} → {new:.4g}".replace("inf", "∞").replace("-", "−")

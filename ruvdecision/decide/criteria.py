@@ -156,11 +156,16 @@ class Weighted(Criterion):
         return replace(self, needs=directions(rumap, list(self.weights), "weights", ends))
 
     def tiers(self, values: Mapping[str, Array]) -> list[Tier]:
-        return [(self.value(values), 0.0), *((_turned(values[n], end), 0.0) for n, end in self.needs.items())]
+        return [
+            (self.value(values), 0.0),
+            *((_greater_is_better(values[n], end), 0.0) for n, end in self.needs.items()),
+        ]
 
     def value(self, values: Mapping[str, Array]) -> Array:
         with np.errstate(invalid="ignore"):
-            return np.asarray(sum(self.weights[n] * _turned(values[n], end) for n, end in self.needs.items()))
+            return np.asarray(
+                sum(self.weights[n] * _greater_is_better(values[n], end) for n, end in self.needs.items())
+            )
 
     def says(self, value: float) -> str:
         terms = " ".join(f"{'+' if end == 'higher' else '−'} {self.weights[n]:g} {n}" for n, end in self.needs.items())
@@ -198,7 +203,7 @@ class Lexicographic(Criterion):
         return replace(self, needs=needs)
 
     def tiers(self, values: Mapping[str, Array]) -> list[Tier]:
-        return [(_turned(values[n], end), float(self.slack.get(n, 0.0))) for n, end in self.needs.items()]
+        return [(_greater_is_better(values[n], end), float(self.slack.get(n, 0.0))) for n, end in self.needs.items()]
 
     def value(self, values: Mapping[str, Array]) -> Array:
         return values[next(iter(self.needs))]
@@ -254,23 +259,23 @@ class ExpectedLoss(Criterion):
         arrays = np.broadcast_arrays(*(np.asarray(values[n], dtype=np.float64) for n in self.arguments))
         try:
             with np.errstate(all="ignore"):  # a loss that is no number at infinite risk is NaN, and is not chosen
-                found = np.asarray(self._call(arrays), dtype=np.float64)
+                found = np.asarray(self._call_loss(arrays), dtype=np.float64)
         except (TypeError, ValueError):
             found = np.empty(())  # written for one release at a time
         if found.shape != arrays[0].shape:
             flat = zip(*(a.ravel().tolist() for a in arrays), strict=True)
-            found = np.array([self._one(x) for x in flat], dtype=np.float64).reshape(arrays[0].shape)
+            found = np.array([self._loss_of_release(x) for x in flat], dtype=np.float64).reshape(arrays[0].shape)
         return found
 
     def says(self, value: float) -> str:
         return f"expected loss {value:.4g}"
 
-    def _call(self, arguments: Sequence[Array] | Sequence[float]) -> object:
+    def _call_loss(self, arguments: Sequence[Array] | Sequence[float]) -> object:
         return self.loss(**dict(zip(self.arguments, arguments, strict=True))) if self.by_name else self.loss(*arguments)
 
-    def _one(self, arguments: Sequence[float]) -> float:
+    def _loss_of_release(self, arguments: Sequence[float]) -> float:
         try:
-            return float(as_float_array("loss", self._call(arguments)))  # type: ignore[arg-type]
+            return float(as_float_array("loss", self._call_loss(arguments)))  # type: ignore[arg-type]
         except (TypeError, ValueError) as error:
             got, do = f"{type(error).__name__}: {error}", "Write lambda risk, utility: 3 * risk - utility"
             raise InputError("loss must give a number for each release", got, do) from None
@@ -300,6 +305,6 @@ def best_positions(tiers: Sequence[Tier], allowed: NDArray[np.bool_]) -> NDArray
     return np.asarray(np.argmax(tied, axis=-1))
 
 
-def _turned(values: Array, end: str) -> Array:
+def _greater_is_better(values: Array, end: str) -> Array:
     """The values so that greater is better."""
     return values if end == "higher" else -values

@@ -90,7 +90,7 @@ def minimal(costs: Ranks) -> Marks:
     if points.shape[1] == 2:
         good = np.r_[True, points[1:, 1] < np.minimum.accumulate(points[:, 1])[:-1]]
     else:
-        good = _front(points)
+        good = _front_of_distinct(points)
     keep = np.empty(len(costs), dtype=bool)
     keep[order] = good[np.cumsum(first) - 1]
     return keep
@@ -121,19 +121,19 @@ def snapped(values: Array, tolerance: float) -> Array:
     return result
 
 
-def _front(points: Ranks) -> Marks:
+def _front_of_distinct(points: Ranks) -> Marks:
     """The front of distinct points: whoever dominates has the smaller sum, so blocks in that order decide for good."""
     good = np.zeros(len(points), dtype=bool)
     rest = np.argsort(points.sum(axis=1), kind="stable")
     while rest.size:
         block, rest = rest[:BLOCK], rest[BLOCK:]
-        best = block[~(_covered(points[block], points[block]).sum(axis=0) > 1)]  # each covers itself
+        best = block[~(_nowhere_above(points[block], points[block]).sum(axis=0) > 1)]  # each covers itself
         good[best] = True
-        rest = rest[~_covered(points[best], points[rest]).any(axis=0)]
+        rest = rest[~_nowhere_above(points[best], points[rest]).any(axis=0)]
     return good
 
 
-def _covered(a: Ranks, b: Ranks) -> Marks:
+def _nowhere_above(a: Ranks, b: Ranks) -> Marks:
     """True where a row of ``a`` (down) is nowhere above a row of ``b`` (across)."""
     found = np.ones((len(a), len(b)), dtype=bool)
     for x, y in zip(a.T, b.T, strict=True):

@@ -159,7 +159,7 @@ def meets(rumap: RUMap, threshold: float, slack: float = 0.0) -> Array:
 
 def frontier_probability(rumap: RUMap, better: Mapping[str, str], errors: Errors, tolerance: float = 1e-12) -> Array:
     """Probability that each release is truly on the frontier of these columns; NaN counts as never."""
-    return _counted(rumap, better, errors, tolerance)[0]
+    return _count_in_draws(rumap, better, errors, tolerance)[0]
 
 
 def of_release(
@@ -192,7 +192,7 @@ def of_release(
     shown = {}
     for name, end in drawn_ends.items():
         value, error = rumap.column(name)
-        shown[name] = value[known], _drawable(value, error)[known] * (1.0 if end == "lower" else -1.0)
+        shown[name] = value[known], _errors_to_draw(value, error)[known] * (1.0 if end == "lower" else -1.0)
     fits = np.asarray(candidates, dtype=bool)[known]
     degrees = degrees_of(rumap)
     j = names.index("risk") if limited else 0
@@ -227,7 +227,7 @@ def expected_loss(rumap: RUMap, criterion: ExpectedLoss, errors: Errors) -> Arra
     sharply.
     """
     values = {n: rumap.column(n).value for n in criterion.arguments}
-    scale = {n: _drawable(*rumap.column(n)) for n in criterion.arguments}
+    scale = {n: _errors_to_draw(*rumap.column(n)) for n in criterion.arguments}
     uncertain = np.any([e > 0 for e in scale.values()], axis=0)
     exact = criterion.value(values)
     if not np.any(uncertain):
@@ -293,10 +293,10 @@ def probabilities(
         table["meets"] = meets(rumap, threshold)
     if list(better.items()) == list(PLAIN.items()) and not isinstance(how.seed, np.random.Generator):
         # A seed gives both the same draws, so that one pass is enough; a Generator moves on between them.
-        table["on_frontier"], table["best"] = _counted(rumap, better, how, 1e-12, threshold)
+        table["on_frontier"], table["best"] = _count_in_draws(rumap, better, how, 1e-12, threshold)
     else:
         table["on_frontier"] = frontier_probability(rumap, better, how)
-        table["best"] = _counted(rumap, PLAIN, how, 1e-12, threshold, front=False)[1]
+        table["best"] = _count_in_draws(rumap, PLAIN, how, 1e-12, threshold, front=False)[1]
     table["converged"] = np.array(rumap.converged)
     return table
 
@@ -345,15 +345,15 @@ def _cost_columns(
     found = [_CostColumn.of(rumap, name, end) for name, end in better.items()]
     known = ~np.any([np.isnan(a.costs) for a in found], axis=0)
     costs = np.stack([snapped(a.costs[known], tolerance) for a in found])
-    return found, known, costs, np.stack([_drawable(a.costs[known], a.errors[known]) for a in found])
+    return found, known, costs, np.stack([_errors_to_draw(a.costs[known], a.errors[known]) for a in found])
 
 
-def _drawable(values: Array, errors: Array) -> Array:
+def _errors_to_draw(values: Array, errors: Array) -> Array:
     """Errors to draw with: none where a value is infinite or its error is not known."""
     return np.where(np.isfinite(values) & np.isfinite(errors), errors, 0.0)
 
 
-def _counted(
+def _count_in_draws(
     rumap: RUMap,
     better: Mapping[str, str],
     errors: Errors,
@@ -376,15 +376,15 @@ def _counted(
         if front:
             on[rows] = minimal(np.stack([ranks(c, tolerance) for c in costs], axis=1))
         if edge is not None:
-            best[rows] = _winners(costs[None], edge)
+            best[rows] = _count_winners(costs[None], edge)
         return on, best
     degrees = degrees_of(rumap)
     play = _in_play(costs, scale, degrees) if front else slice(0)
     for units in errors.units(len(costs), rows.size, degrees):
         if front:
-            on[rows[play]] += _fronts(costs[:, play] + scale[:, play] * units[:, :, play])
+            on[rows[play]] += _count_on_front(costs[:, play] + scale[:, play] * units[:, :, play])
         if edge is not None:
-            best[rows] += _winners(costs + scale * units, edge)
+            best[rows] += _count_winners(costs + scale * units, edge)
     return on / errors.draws, best / errors.draws
 
 
@@ -401,14 +401,14 @@ def _in_play(costs: Array, scale: Array, degrees: float) -> NDArray[np.intp]:
     return np.flatnonzero(play)
 
 
-def _fronts(drawn: Array) -> Array:
+def _count_on_front(drawn: Array) -> Array:
     """In how many drawn maps (draws, columns, releases) each release is on the front; less is better."""
     if drawn.shape[1] == 2:
         return np.asarray(_on_front(drawn[:, 0], drawn[:, 1]).sum(axis=0))
     return np.sum([minimal(np.stack([ranks(c, 0.0) for c in draw], axis=1)) for draw in drawn], axis=0)
 
 
-def _winners(drawn: Array, edge: float) -> Array:
+def _count_winners(drawn: Array, edge: float) -> Array:
     """In how many drawn maps each release has the least second cost of those whose first cost is at most ``edge``.
 
     Ties go to the lower first cost, ties in both to the release that is listed first.

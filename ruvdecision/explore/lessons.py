@@ -238,11 +238,11 @@ def _snoopers_beliefs(values: Values, mask: Mask, example: int) -> list[BeliefVi
         user = snooper(n, variance, prior, knowledge)
         return [belief_of("intruder", user, mask | Shuffle() if knowledge == "sample" else mask, made, example), second]
     if knowledge == "population":
-        return [_percentile(values, mask, made, example), second]
-    return [_ranked(values, mask, made, example, order), second]
+        return [_percentile_beliefs(values, mask, made, example), second]
+    return [_rank_beliefs(values, mask, made, example, order), second]
 
 
-def _percentile(values: Values, mask: Mask, made: Example, example: int) -> BeliefView:
+def _percentile_beliefs(values: Values, mask: Mask, made: Example, example: int) -> BeliefView:
     """The population percentile is the mean, moved: the population's variance is known."""
     shift = float(special.ndtri(values["p"]) * np.sqrt(values["variance"]))
     user = User(belief_behind(values["n"], values["variance"], values["prior"]), Parameter("mu"), Quadratic())
@@ -261,7 +261,7 @@ def _percentile(values: Values, mask: Mask, made: Example, example: int) -> Beli
     return BeliefView("intruder", title, (LawView(title, after, before, estimate, shift),), words)
 
 
-def _ranked(values: Values, mask: Any, made: Example, example: int, order: int) -> BeliefView:
+def _rank_beliefs(values: Values, mask: Any, made: Example, example: int, order: int) -> BeliefView:
     """A record by its rank: the largest, the smallest, or a percentile of the file."""
     n = values["n"]
     words = {n: "the largest record", 1: "the smallest record"}.get(order, f"the record of rank {order} of {n}")

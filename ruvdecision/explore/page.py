@@ -93,15 +93,15 @@ class Page:
         self.fitted = False
         self.chosen: Choice | None = None
         self.look, self.row, self._due, self._muted = "chosen", None, 0, False  # type: str, int | None, int, bool
-        self.drawing = MapDrawing(dark, self._dragged, self._tapped, 60 if static else 3000)
+        self.drawing = MapDrawing(dark, self._on_threshold_drag, self._on_release_tap, 60 if static else 3000)
         self.sheets = [BeliefDrawing(dark, 0), BeliefDrawing(dark, 2)]
         self._held = False
         self._ticks: list[PeriodicCallback] = []
         self._polls: list[PeriodicCallback] = []
-        self._widgets()
+        self._make_widgets()
         self.texts = {name: pane(margin=(0, 10)) for name in TEXTS}
         self.panes = [pn.pane.Bokeh(sheet.figure, sizing_mode="stretch_width") for sheet in self.sheets]
-        self.view = self._layout()
+        self.view = self._make_layout()
         # A browser looks on; otherwise everything is done at once.
         self._document = pn.state.curdoc if live() else None
         self._location = pn.state.location if live() else None
@@ -111,19 +111,19 @@ class Page:
 
     # -- controls ---------------------------------------------------------------------------------------
 
-    def _widgets(self) -> None:
+    def _make_widgets(self) -> None:
         states = dict(self.topic.states or {}) if self.static else {}
         self.controls: dict[str, pn.widgets.Widget] = {}
         for control in self.topic.controls:
             value = control.read(self.query[control.name]) if control.name in self.query else control.default
             self.controls[control.name] = widget(control, value, states.get(control.name))
-            self.controls[control.name].param.watch(lambda event, c=control: self._changed(c), "value")
+            self.controls[control.name].param.watch(lambda event, c=control: self._on_control_change(c), "value")
         self.shown = [c for c in self.topic.controls if not self.static or c.name in states]
         # Disabled while there is nothing to choose: a static file has one state per choice of every widget that is not.
         hidden = {"options": [], "visible": False, "disabled": True}
         wide = {"sizing_mode": "stretch_width"}
         self.maps = pn.widgets.Select(label="Map", **hidden, **wide)
-        self.maps.param.watch(lambda event: self._changed(None), "value")
+        self.maps.param.watch(lambda event: self._on_control_change(None), "value")
         said = "Largest tolerable risk (or drag the line)"
         self.threshold = pn.widgets.DiscreteSlider(label=said, options=[0.5, 1.0], **wide)
         self.threshold.param.watch(lambda event: self.due(CHOICE), "value")
@@ -131,15 +131,15 @@ class Page:
         self.example = pn.widgets.IntSlider(label=said, start=1, end=50, value=1, **wide)
         self.example.param.watch(lambda event: self.due(LOOK), "value")
         self.walk = pn.widgets.IntSlider(label="Release that you look at", start=0, end=1, **wide)
-        self.walk.param.watch(lambda event: self._tapped(event.new), "value")
-        self.play = pn.widgets.Toggle(label=f"▶ Play: {self._played()}", visible=self.topic.play is not None)
-        self.play.param.watch(self._play, "value")
+        self.walk.param.watch(lambda event: self._on_release_tap(event.new), "value")
+        self.play = pn.widgets.Toggle(label=f"▶ Play: {self._played_label()}", visible=self.topic.play is not None)
+        self.play.param.watch(self._toggle_play, "value")
         self.compute = button("Compute", lambda: self.refresh(MAP, start=True), "primary", False)
         self.stop = button("Stop", self.runner.stop, "default", False)
-        self.sample = button("Draw the sampled posteriors", self._sample, "default", False)
-        self.reset = button("Back to the start", self._reset)
-        self.to_chosen = button("The chosen release", lambda: self._looked("chosen"))
-        self.to_own = button("Your own candidate", lambda: self._looked("own"))
+        self.sample = button("Draw the sampled posteriors", self._sample_posteriors, "default", False)
+        self.reset = button("Back to the start", self._reset_controls)
+        self.to_chosen = button("The chosen release", lambda: self._look_elsewhere("chosen"))
+        self.to_own = button("Your own candidate", lambda: self._look_elsewhere("own"))
 
     @property
     def values(self) -> Values:
@@ -152,32 +152,34 @@ class Page:
             found["map."] = self.maps.value
         return found
 
-    def _changed(self, control: Slider | Pick | None) -> None:
+    def _on_control_change(self, control: Slider | Pick | None) -> None:
         if control is not None and control.looks:
             self.look = "own"
         self.due(MAP)
 
-    def _reset(self) -> None:
+    def _reset_controls(self) -> None:
         defaults = self.topic.defaults
         loose = {c.name: list(defaults[c.name]) if c.several else c.default for c in self.topic.controls}
-        self._quietly(lambda: [self.controls[name].param.update(value=value) for name, value in loose.items()])
+        self._without_callbacks(
+            lambda: [self.controls[name].param.update(value=value) for name, value in loose.items()]
+        )
         self.look, self.query = "chosen", {}
         self.example.value, self.threshold.value = 1, self._default
         self.refresh(MAP, start=False)
 
-    def _quietly(self, act: Callable[[], object]) -> None:
+    def _without_callbacks(self, act: Callable[[], object]) -> None:
         self._muted = True
         try:
             act()
         finally:
             self._muted = False
 
-    def _played(self) -> str:
+    def _played_label(self) -> str:
         return next((c.label.lower() for c in self.topic.controls if c.name == self.topic.play), "")
 
-    def _play(self, event: Event) -> None:
+    def _toggle_play(self, event: Event) -> None:
         """Move the slider by itself, round and round, until the button is pressed again."""
-        self.play.label = f"{'❚❚ Stop' if event.new else '▶ Play'}: {self._played()}"
+        self.play.label = f"{'❚❚ Stop' if event.new else '▶ Play'}: {self._played_label()}"
         if event.new:
             self._ticks.append(pn.state.add_periodic_callback(self.step, period=PACE))
         while self._ticks and not event.new:
@@ -192,19 +194,19 @@ class Page:
 
     # -- from the drawing -------------------------------------------------------------------------------
 
-    def _dragged(self, risk: float) -> None:
+    def _on_threshold_drag(self, risk: float) -> None:
         """The threshold follows the line on the map."""
         if self._muted or self.built is None:
             return
         self._held = True  # the line stays where the pointer has it
         self.threshold.value = min(self.threshold.values, key=lambda stop: abs(stop - risk))
 
-    def _tapped(self, row: int) -> None:
+    def _on_release_tap(self, row: int) -> None:
         if not self._muted and self.built is not None and row < len(self.built.rumap):
             self.row = int(row)
-            self._looked("picked")
+            self._look_elsewhere("picked")
 
-    def _looked(self, how: str) -> None:
+    def _look_elsewhere(self, how: str) -> None:
         self.look = how
         self.due(LOOK)
 
@@ -228,31 +230,31 @@ class Page:
             if job is not None and self._document is None:
                 job.ended.wait()
             if job is None or not job.ended.is_set() or job.result is None:
-                self._wait(job)
+                self._show_no_map(job)
                 return
-            self._waiting("")
+            self._show_waiting("")
             self.built = job.result
-            self._fit()
+            self._fit_controls_to_map()
         if level and self.built is not None:
             try:
-                self._draw(level, self.built)
+                self._draw_from_level(level, self.built)
             except RuvError as error:
                 self.texts["verdict"].object = banner(str(error), "warning")
         self._tell_address()
 
-    def _wait(self, job: Job[Built] | None) -> None:
+    def _show_no_map(self, job: Job[Built] | None) -> None:
         """There is no map for these settings, or not yet."""
         if job is None:
-            self._waiting("These settings have not been computed yet. Press Compute.", compute=True)
+            self._show_waiting("These settings have not been computed yet. Press Compute.", compute=True)
         elif job.ended.is_set():
-            self._waiting(job.failure, compute=job.stopped, bad=not job.stopped)
+            self._show_waiting(job.failure, compute=job.stopped, bad=not job.stopped)
         else:
-            self._poll(job)
-            self._polls.append(pn.state.add_periodic_callback(lambda: self._poll(job), period=300))
+            self._poll_job(job)
+            self._polls.append(pn.state.add_periodic_callback(lambda: self._poll_job(job), period=300))
 
-    def _poll(self, job: Job[Built]) -> None:
+    def _poll_job(self, job: Job[Built]) -> None:
         if not job.ended.is_set():
-            self._waiting(f"Computing: {job.text}", stop=True)
+            self._show_waiting(f"Computing: {job.text}", stop=True)
             return
         while self._polls:
             self._polls.pop().stop()
@@ -260,14 +262,14 @@ class Page:
             if job.result is not None:
                 self.refresh(MAP)
             else:
-                self._wait(job)
+                self._show_no_map(job)
 
-    def _waiting(self, text: str, *, compute: bool = False, stop: bool = False, bad: bool = False) -> None:
+    def _show_waiting(self, text: str, *, compute: bool = False, stop: bool = False, bad: bool = False) -> None:
         said = banner(text, "warning" if bad else "") if text else ""
         self.texts["progress"].object = f'<div role="status">{said}</div>' if text else ""
         self.compute.visible, self.stop.visible = compute, stop
 
-    def _fit(self) -> None:
+    def _fit_controls_to_map(self) -> None:
         """Fit what depends on the map: its threshold, the releases to walk through, the maps of a panel."""
         assert self.built is not None
         rumap = self.built.rumap
@@ -290,9 +292,9 @@ class Page:
                 shown = {"visible": True, "disabled": False}
                 self.maps.param.update(options=list(self.built.maps), value=self.built.maps[0], **shown)
 
-        self._quietly(fit)
+        self._without_callbacks(fit)
 
-    def _draw(self, level: int, built: Built) -> None:
+    def _draw_from_level(self, level: int, built: Built) -> None:
         rumap, max_risk = built.rumap, float(self.threshold.value)
         if level >= CHOICE:
             self.part = Chapter(self.topic.title, rumap, max_risk)
@@ -301,26 +303,26 @@ class Page:
             said = banner(self.part.sentence, self.part.kind, more)
             self.texts["verdict"].object = f'<div role="status">{said}</div>'
         if level == MAP:
-            self._quietly(lambda: self.drawing.show(rumap, max_risk, self.chosen))
+            self._without_callbacks(lambda: self.drawing.show(rumap, max_risk, self.chosen))
             self.texts["legend"].object = legend(self.drawing, self.part, built)
             lines = [f'<div class="wide">{formula}</div>' for formula in built.formulas]
             self.texts["formulas"].object = "".join(lines) + fragment(user_blocks(self.part))
         elif level == CHOICE:
-            self._quietly(lambda: self.drawing.choose(max_risk, self.chosen, move=not self._held))
+            self._without_callbacks(lambda: self.drawing.choose(max_risk, self.chosen, move=not self._held))
         self._held = False
-        self.row = self._find(built)
-        self._quietly(lambda: self.drawing.look_at(rumap, self.row))
+        self.row = self._row_looked_at(built)
+        self._without_callbacks(lambda: self.drawing.look_at(rumap, self.row))
         if self.row is not None and self.walk.value != self.row:
-            self._quietly(lambda: self.walk.param.update(value=self.row))
+            self._without_callbacks(lambda: self.walk.param.update(value=self.row))
         self.to_own.visible = built.own is not None
         self.texts["looked"].object = looked_at(built, self.row, self.look)
         if level >= CHOICE:
             meaning = () if self.chosen is None else self.chosen.meaning
             self.texts["why"].object = fragment([Items([*tried(self.part), *meaning])])
         self.texts["numbers"].object = numbers(self.part, self.row)
-        self._believe(built, slow=self.static)
+        self._show_beliefs(built, slow=self.static)
 
-    def _find(self, built: Built) -> int | None:
+    def _row_looked_at(self, built: Built) -> int | None:
         """The row that the reader looks at."""
         rumap = built.rumap
         if self.look == "own" and built.own is not None:
@@ -335,7 +337,7 @@ class Page:
 
     # -- what users believe -----------------------------------------------------------------------------
 
-    def _believed(self, built: Built, slow: bool) -> list[BeliefView]:
+    def _beliefs_of_row(self, built: Built, slow: bool) -> list[BeliefView]:
         mask = None if self.row is None or built.rumap.masks is None else built.rumap.masks[self.row]
         if built.beliefs is None or mask is None:
             return []
@@ -344,8 +346,8 @@ class Page:
         except Exception as error:
             return [BeliefView("intruder", "", words=f"No posterior can be drawn here: {error_message(error)}")]
 
-    def _believe(self, built: Built, slow: bool = False, found: list[BeliefView] | None = None) -> None:
-        found = self._believed(built, slow) if found is None else found
+    def _show_beliefs(self, built: Built, slow: bool = False, found: list[BeliefView] | None = None) -> None:
+        found = self._beliefs_of_row(built, slow) if found is None else found
         self.sample.visible = any(belief.slow for belief in found)
         self.believing.visible = bool(found)
         for k, sheet in enumerate(self.sheets):
@@ -356,11 +358,11 @@ class Page:
             said = f"<strong>The {one.who}</strong>, {safe(one.title)}. {safe(one.words)}" if one.who else ""
             self.texts[f"belief{k}"].object = f"<p>{said}</p>" if said else ""
 
-    def _sample(self) -> None:
+    def _sample_posteriors(self) -> None:
         """Sample the posteriors of the release looked at, beside the page."""
         if self.built is None:
             return
-        built, job = self.built, Job(lambda: self._believed(built, True)).beside()
+        built, job = self.built, Job(lambda: self._beliefs_of_row(built, True)).beside()
         self.sample.disabled = True
 
         def poll() -> None:
@@ -369,7 +371,7 @@ class Page:
                 return
             watch.stop()
             self.sample.disabled = False
-            self._believe(built, found=job.result or [])
+            self._show_beliefs(built, found=job.result or [])
 
         watch = pn.state.add_periodic_callback(poll, period=300)
 
@@ -411,7 +413,7 @@ class Page:
                 content = static_page(self.topic)
         return io.BytesIO(content.encode("utf-8") if isinstance(content, str) else content)
 
-    def _downloads(self) -> pn.FlexBox:
+    def _make_downloads(self) -> pn.FlexBox:
         name = self.topic.name
         files = {"csv": ("Map as CSV", f"{name}-map.csv"), "png": ("Map as PNG", f"{name}-map.png")}
         if self.topic.write is not None:
@@ -430,7 +432,7 @@ class Page:
 
     # -- the layout -------------------------------------------------------------------------------------
 
-    def _layout(self) -> pn.Column:
+    def _make_layout(self) -> pn.Column:
         text, stretch = self.texts, {"sizing_mode": "stretch_width"}
         head = f"<h1>{safe(self.topic.title)}</h1><p class='quiet'>{safe(self.topic.about)}</p>"
         questions = "".join(
@@ -462,7 +464,7 @@ class Page:
             heading("Numbers"), text["numbers"],
         ]  # fmt: skip
         if not self.static:
-            parts += [heading("Take it with you"), self._downloads()]
+            parts += [heading("Take it with you"), self._make_downloads()]
         return pn.Column(*parts, **stretch)
 
 

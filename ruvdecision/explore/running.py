@@ -44,8 +44,8 @@ class Job(Generic[Result]):
     def here(self) -> Job[Result]:
         """Do it, and keep what comes of it; nothing is raised."""
         try:
-            with host(self._hear):
-                self._hear("running")
+            with host(self._on_progress):
+                self._on_progress("running")
                 self.result = self.work()
         except Stopped:
             self.stopped = True
@@ -64,7 +64,7 @@ class Job(Generic[Result]):
         threading.Thread(target=self.here, daemon=True, name="ruvdecision-study").start()
         return self
 
-    def _hear(self, text: str) -> None:
+    def _on_progress(self, text: str) -> None:
         if self.stopped:
             raise Stopped
         self.text = text

@@ -271,15 +271,15 @@ class ZeroOne(BayesLoss):
         return np.asarray(miss.any(axis=-1) if vector else miss, dtype=np.float64)
 
     def best(self, posterior: Posterior) -> Array:
-        return posterior.mode(self._width(posterior.event))
+        return posterior.mode(self._tolerance_of_event(posterior.event))
 
     def expected(self, posterior: Posterior, estimate: ArrayLike) -> Value:
-        return posterior.outside(estimate, self._width(posterior.event))
+        return posterior.outside(estimate, self._tolerance_of_event(posterior.event))
 
     def table(self, posterior: Posterior, actions: Array) -> Array:
-        return posterior.outside(actions, self._width(posterior.event)).value
+        return posterior.outside(actions, self._tolerance_of_event(posterior.event)).value
 
-    def _width(self, event: tuple[int, ...]) -> ArrayLike:
+    def _tolerance_of_event(self, event: tuple[int, ...]) -> ArrayLike:
         # One tolerance in a list will do for a number.
         return self.tolerance if event or np.size(self.tolerance) != 1 else np.ravel(self.tolerance)[0]
 

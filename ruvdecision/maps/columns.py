@@ -129,7 +129,7 @@ def number_duplicates(labels: list[str]) -> tuple[str, ...]:
 
 def as_names(labels: Sequence[str]) -> tuple[str, ...]:
     """Check labels that a caller gave."""
-    names = tuple(map(whole_text, labels))
+    names = whole_texts(labels)
     if len(set(names)) != len(names):
         twice = [x for x, count in Counter(names).items() if count > 1]
         raise InputError("A release is listed twice", twice[:5], "Give every release its own label")
@@ -143,6 +143,12 @@ def whole_text(value: object) -> str:
     True
     """
     return _NO_LETTER.sub("\ufffd", str(value))
+
+
+def whole_texts(values: Iterable[object]) -> tuple[str, ...]:
+    """`whole_text` of each; all are looked at together, for it is seldom that one holds such a letter."""
+    texts = tuple(map(str, values))
+    return texts if _NO_LETTER.search("".join(texts)) is None else tuple(map(whole_text, texts))
 
 
 def as_value(name: str, value: Value | ArrayLike | None) -> Value | None:
@@ -196,7 +202,7 @@ def as_column(name: str, values: ArrayLike) -> Entries:
         else:
             array = np.array(["" if v is None else str(v) for v in array.ravel()])
     if array.dtype.kind == "U":
-        array = np.array([whole_text(v) for v in array.ravel().tolist()], dtype=str).reshape(array.shape)
+        array = np.array(whole_texts(array.ravel().tolist()), dtype=str).reshape(array.shape)
     if array.ndim != 1:
         raise InputError(f"Column {name} must have one entry per release", f"shape {array.shape}", "Give a flat array")
     if array.dtype.kind not in "biufU":

@@ -185,7 +185,7 @@ def why_unreliable(engine: str, *uncertainties: float) -> str:
 
 def as_text_table(rumap: RUMap) -> str:
     """Count, ranges and some releases of the frontier, as text."""
-    head, lines, rows = _summary(rumap)
+    head, lines, rows = _summary_line(rumap)
     wide = [max(len(r[j]) for r in rows) for j in range(3)]
     table = [f"  {r[0]:<{wide[0]}}  {r[1]:>{wide[1]}}  {r[2]:>{wide[2]}}" for r in rows]
     return "\n".join([head, *(f"  {line}" for line in lines), *table])
@@ -193,7 +193,7 @@ def as_text_table(rumap: RUMap) -> str:
 
 def as_html_table(rumap: RUMap) -> str:
     """The same as HTML; every text is escaped."""
-    head, lines, rows = _summary(rumap)
+    head, lines, rows = _summary_line(rumap)
     top = "".join(f"<th>{html.escape(x)}</th>" for x in rows[0])
     body = "".join("<tr>" + "".join(f"<td>{html.escape(x)}</td>" for x in r) + "</tr>" for r in rows[1:])
     text = "<br>".join(html.escape(line) for line in lines)
@@ -201,7 +201,7 @@ def as_html_table(rumap: RUMap) -> str:
     return f"<div><strong>{html.escape(head)}</strong><br>{text}{table}</div>"
 
 
-def _summary(rumap: RUMap) -> tuple[str, list[str], list[tuple[str, str, str]]]:
+def _summary_line(rumap: RUMap) -> tuple[str, list[str], list[tuple[str, str, str]]]:
     engines = ", ".join(dict.fromkeys(e for e in rumap.engine if e))
     head = f"RUMap: {counted(rumap.size, 'release')} of {counted(len(set(rumap.techniques)), 'technique')}"
     head += f" ({engines})" if engines else ""
@@ -217,7 +217,7 @@ def _summary(rumap: RUMap) -> tuple[str, list[str], list[tuple[str, str, str]]]:
         ]
         return head, [str(error)], rows
     axes = rumap.axis("risk"), rumap.axis("utility")
-    lines = [f"{a.role} {_range(rumap.column(a.role).value)}: {a.score.words(a.who)}" for a in axes]
+    lines = [f"{a.role} {_range_in_words(rumap.column(a.role).value)}: {a.score.words(a.who)}" for a in axes]
     endless = ~rumap.converged & (np.isinf(rumap.intruder_uncertainty) | np.isinf(rumap.scientist_uncertainty))
     for bad, what in ((~rumap.converged & ~endless, "did not converge"), (endless, "with a U that is not finite")):
         lines += [f"{counted(int(bad.sum()), 'release')} {what}"] if bad.any() else []
@@ -238,6 +238,6 @@ def _summary(rumap: RUMap) -> tuple[str, list[str], list[tuple[str, str, str]]]:
     return head, lines, rows
 
 
-def _range(values: Array) -> str:
+def _range_in_words(values: Array) -> str:
     known = values[~np.isnan(values)]
     return f"{short(known.min())} to {short(known.max())}" if known.size else "not known"

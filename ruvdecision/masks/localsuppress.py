@@ -167,7 +167,7 @@ def suppress(codes: Ints, k: int, costs: Array, rng: np.random.Generator) -> NDA
         if np.all(low >= k):
             break
         if len(tier) > 1:
-            plans = [(_plan(file, low, keys, k), keys) for keys in tier]
+            plans = [(_plan_blanks(file, low, keys, k), keys) for keys in tier]
             worth = [(helped / max(blanks, 1), -i) for i, ((blanks, helped, _, _), _) in enumerate(plans)]
             tier = [
                 keys for _, (_, keys) in sorted(zip(worth, plans, strict=True), key=lambda pair: pair[0], reverse=True)
@@ -177,10 +177,10 @@ def suppress(codes: Ints, k: int, costs: Array, rng: np.random.Generator) -> NDA
             low = file.matches(file.codes, enough=k)
             if np.all(low >= k):
                 break
-            _, _, pattern, amount = _plan(file, low, keys, k)
-            rows = _choose(file.row, pattern, amount, shuffled)
+            _, _, pattern, amount = _plan_blanks(file, low, keys, k)
+            rows = _records_to_blank(file.row, pattern, amount, shuffled)
             codes[np.ix_(rows, np.array(keys))] = -1
-    codes = _refill(codes, original, k, costs, shuffled)
+    codes = _refill_blanks(codes, original, k, costs, shuffled)
     file = _Patterns.of(codes)
     if np.any(file.matches(file.codes, enough=k) < k):
         do = "This is a defect of the mask: please report it"
@@ -203,7 +203,7 @@ def suppress_rare(codes: Ints, k: int, costs: Array, alpha: float) -> NDArray[np
                 rare = np.flatnonzero(file.matches_discounted(file.codes, alpha) < wanted)
                 if not len(rare):
                     return codes < 0
-                helped = [_helped(file, rare, keys, wanted, alpha) for keys in tier]
+                helped = [_patterns_helped(file, rare, keys, wanted, alpha) for keys in tier]
                 most = max(range(len(tier)), key=lambda i: file.counts[helped[i]].sum())
                 codes[np.ix_(np.isin(file.row, helped[most]), tier[most])] = -1
                 tier = [keys for keys, found in zip(tier, helped, strict=True) if len(found) and keys != tier[most]]
@@ -212,14 +212,14 @@ def suppress_rare(codes: Ints, k: int, costs: Array, alpha: float) -> NDArray[np
             codes[rows if (codes[rows] >= 0).any() else slice(None)] = -1
 
 
-def _helped(file: _Patterns, rare: Ints, keys: Sequence[int], wanted: float, alpha: float) -> Ints:
+def _patterns_helped(file: _Patterns, rare: Ints, keys: Sequence[int], wanted: float, alpha: float) -> Ints:
     """Those of the rare patterns that agree with as many records as wanted once they are blank on these keys."""
     free = rare[(file.codes[np.ix_(rare, keys)] >= 0).all(axis=1)]
     if not len(free):
         return free
     after = file.codes[free]
     after[:, keys] = -1
-    _, first, group = np.unique(_label(after), return_index=True, return_inverse=True)
+    _, first, group = np.unique(_row_numbers(after), return_index=True, return_inverse=True)
     blank = (file.codes[free] < 0).any(axis=1)
     # Those who are blanked together count in full, whatever they counted before.
     gained = np.bincount(group, weights=file.counts[free] * np.where(blank, 1.0 - alpha, 0.0))
@@ -239,7 +239,7 @@ class _Patterns:
 
     @classmethod
     def of(cls, codes: Ints) -> _Patterns:
-        label = _label(codes)
+        label = _row_numbers(codes)
         _, first, row, counts = np.unique(label, return_index=True, return_inverse=True, return_counts=True)
         return cls(codes[first], counts, row.reshape(-1))
 
@@ -249,7 +249,7 @@ class _Patterns:
         Patterns are taken by which keys are blank. Those with no blanks, or few, come first: they settle most.
         """
         found = np.zeros(len(asked), dtype=self.counts.dtype)
-        (own, kinds), (other, wants) = (_kinds(codes) for codes in (self.codes, asked))
+        (own, kinds), (other, wants) = (_keys_present(codes) for codes in (self.codes, asked))
         sizes = np.bincount(own)
         turns = len(kinds) * len(wants)
         if turns > 100 and len(self.codes) * len(asked) < PAIRS_PER_TURN * turns:
@@ -263,7 +263,7 @@ class _Patterns:
                 if not len(both):
                     found[rows] += self.counts[here].sum()
                     continue
-                label = _label(np.concatenate([self.codes[np.ix_(here, both)], asked[np.ix_(rows, both)]]))
+                label = _row_numbers(np.concatenate([self.codes[np.ix_(here, both)], asked[np.ix_(rows, both)]]))
                 total = np.bincount(label[: len(here)], weights=self.counts[here], minlength=int(label.max()) + 1)
                 found[rows] += total[label[len(here) :]].astype(found.dtype)
         return found
@@ -272,7 +272,7 @@ class _Patterns:
         """The same, where a pattern with a blank counts ``alpha`` for another one, and in full for itself."""
         blank = (self.codes < 0).any(axis=1)
         found = replace(self, counts=np.where(blank, alpha * self.counts, self.counts)).matches(asked)
-        label = _label(np.concatenate([self.codes, asked]))
+        label = _row_numbers(np.concatenate([self.codes, asked]))
         same = np.bincount(label[: len(blank)], weights=np.where(blank, self.counts, 0.0), minlength=label.max() + 1)
         return np.asarray(found + (1.0 - alpha) * same[label[len(blank) :]], dtype=np.float64)
 
@@ -294,13 +294,13 @@ def agreeing(codes: Ints, counts: NDArray[Any], asked: Ints) -> NDArray[Any]:
     return found
 
 
-def _kinds(codes: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+def _keys_present(codes: Ints) -> tuple[Ints, NDArray[np.bool_]]:
     """Which keys each pattern has: a number per pattern, and what the number means."""
     kinds, own = np.unique(codes >= 0, axis=0, return_inverse=True)
     return own.reshape(-1), kinds
 
 
-def _label(codes: Ints) -> Ints:
+def _row_numbers(codes: Ints) -> Ints:
     """One whole number per row, equal for equal rows, below the number of rows."""
     label = codes[:, 0] + 1
     size = int(label.max()) + 1
@@ -326,7 +326,7 @@ def _by_cost(d: int, costs: Array) -> Iterator[list[list[int]]]:
         yield list(tier)
 
 
-def _plan(file: _Patterns, low: Ints, keys: Sequence[int], k: int) -> tuple[int, int, Ints, Ints]:
+def _plan_blanks(file: _Patterns, low: Ints, keys: Sequence[int], k: int) -> tuple[int, int, Ints, Ints]:
     """How many records of which patterns to blank on ``keys``: blanks, records helped, patterns, amounts."""
     none = np.zeros(0, dtype=np.int64)
     # Only patterns that tell all these keys: the others belong to a smaller set.
@@ -335,7 +335,7 @@ def _plan(file: _Patterns, low: Ints, keys: Sequence[int], k: int) -> tuple[int,
         return 0, 0, none, none
     after = file.codes[free].copy()
     after[:, keys] = -1
-    group = _label(after)
+    group = _row_numbers(after)
     needy = np.bincount(group, weights=low[free] < k) > 0
     pick = needy[group]
     free, after, group = free[pick], after[pick], group[pick]
@@ -356,13 +356,13 @@ def _plan(file: _Patterns, low: Ints, keys: Sequence[int], k: int) -> tuple[int,
     counts, lack = file.counts[free], k - low[free]
     amount = np.zeros(len(free), dtype=np.int64)
     for a, b in itertools.pairwise(edges):
-        amount[a:b] = _fewest(counts[a:b], lack[a:b])
+        amount[a:b] = _fewest_blanks(counts[a:b], lack[a:b])
     used = amount > 0
     helped = int(counts[lack > 0].sum())
     return int(amount.sum()) * len(keys), helped, free[used], amount[used]
 
 
-def _fewest(counts: Ints, lack: Ints) -> Ints:
+def _fewest_blanks(counts: Ints, lack: Ints) -> Ints:
     """How many of each pattern of a group to blank, so that all of it reaches k.
 
     A pattern that lacks ``lack`` records is safe if that many *other* records of the group are blanked, or if all of
@@ -403,7 +403,7 @@ def _fewest(counts: Ints, lack: Ints) -> Ints:
     return np.where(must_help, counts, 0)
 
 
-def _refill(codes: Ints, original: Ints, k: int, costs: Array, shuffled: Ints) -> Ints:
+def _refill_blanks(codes: Ints, original: Ints, k: int, costs: Array, shuffled: Ints) -> Ints:
     """Fill blanks in again that are not needed any more, the dearest first; large files are left as they are."""
     fresh = (codes < 0) & (original >= 0)
     touched = shuffled[fresh[shuffled].any(axis=1)]
@@ -433,7 +433,7 @@ def _refill(codes: Ints, original: Ints, k: int, costs: Array, shuffled: Ints) -
     return codes
 
 
-def _choose(row: Ints, pattern: Ints, amount: Ints, shuffled: Ints) -> Ints:
+def _records_to_blank(row: Ints, pattern: Ints, amount: Ints, shuffled: Ints) -> Ints:
     """The records to blank: the first of each pattern in a random order."""
     if not len(pattern):
         return np.zeros(0, dtype=np.int64)

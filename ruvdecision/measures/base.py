@@ -365,15 +365,15 @@ class Prepared:
             if measure.release_only:
                 holes = frames.missing_rows(self.columns.of(Frame(table, "frame")))
             self.before = 0 if holes is None else int(holes.sum())
-        self.state = self._begin(self.incomplete, self.lacking)
+        self.state = self._begin_on_original(self.incomplete, self.lacking)
 
-    def _begin(self, incomplete: Flags | None, lacking: Labels) -> Any:
+    def _begin_on_original(self, incomplete: Flags | None, lacking: Labels) -> Any:
         """What the measure makes of the original, without these rows or with these columns filled in."""
-        table = self._taken(self.columns.complete(self.original, incomplete), lacking)
+        table = self._take_table(self.columns.complete(self.original, incomplete), lacking)
         weights = () if self.records else self.columns.kept(self.weights, incomplete)
         return self.measure.begin(table, *weights)
 
-    def _taken(self, table: pd.DataFrame, lacking: Labels) -> pd.DataFrame:
+    def _take_table(self, table: pd.DataFrame, lacking: Labels) -> pd.DataFrame:
         if self.columns.own or self.columns.missing not in ("category", "impute"):
             return table
         return fill(self.columns.missing, table if self.measure.release_only else self.original, table, lacking)
@@ -397,14 +397,14 @@ class Prepared:
                 incomplete = frames.either(self.incomplete, incomplete)
                 if incomplete is not None and (self.incomplete is None or bool((incomplete != self.incomplete).any())):
                     # A pair counts only when both of its rows are complete, so the original loses rows too.
-                    state = self._begin(incomplete, [])
+                    state = self._begin_on_original(incomplete, [])
         elif incomplete is not None:
             lacking = lacking + [c for c in with_missing(table) if c not in lacking]
             if columns.missing == "category" and not columns.own and len(lacking) > len(self.lacking):
-                state = self._begin(None, lacking)  # both files get the same indicators
+                state = self._begin_on_original(None, lacking)  # both files get the same indicators
         alone = self.records or self.paired or measure.matched
         weights = () if alone else columns.weights(frame, "the release", incomplete)
-        value = measure.compare(state, self._taken(columns.complete(table, incomplete), lacking), *weights)
+        value = measure.compare(state, self._take_table(columns.complete(table, incomplete), lacking), *weights)
         if self.records and columns.weight is not None:
             own = getattr(measure, "per_record_file", "released") == "original"
             weights = (
@@ -447,10 +447,10 @@ class PreparedByGroup(Prepared):
         self.columns, self.original, self.state = self.whole.columns, self.whole.original, self.whole.state
         self.groups: dict[str, tuple[pd.Index, Prepared | RuvError]] = {}
         for level, part in frame.table.groupby(self.by, sort=True, dropna=False, observed=True):
-            own = self._of(plain, level, len(part) / len(frame.table))
-            self.groups[str(level)] = part.index, _tried(own.prepared, part.drop(columns=self.drop))
+            own = self._measure_of_group(plain, level, len(part) / len(frame.table))
+            self.groups[str(level)] = part.index, _result_or_error(own.prepared, part.drop(columns=self.drop))
 
-    def _of(self, plain: Measure, level: Hashable, share: float) -> Measure:
+    def _measure_of_group(self, plain: Measure, level: Hashable, share: float) -> Measure:
         """The measure of one group: another file that it is given is parted, too, and so is a population's size."""
         given = {f.name: getattr(plain, f.name) for f in fields(plain)}
         own = {k: v.part(self.by, level) for k, v in given.items() if hasattr(v, "part")}
@@ -475,7 +475,7 @@ class PreparedByGroup(Prepared):
         for level, (labels, prepared) in self.groups.items():
             part = table[table.index.isin(labels) if paired else own == level].drop(columns=self.drop)
             part = part if paired else part.set_axis(pd.RangeIndex(-len(part), 0), axis=0)  # nobody's rows
-            found = _tried(prepared, part) if callable(prepared) else prepared
+            found = _result_or_error(prepared, part) if callable(prepared) else prepared
             measured = Measured.of(np.nan if isinstance(found, RuvError) else found)
             why = str(found) if isinstance(found, RuvError) else ""
             rows[level] = {"value": float(measured), "error": measured.error, "records": len(part), "note": why}
@@ -484,7 +484,7 @@ class PreparedByGroup(Prepared):
         return Measured(float(whole), whole.error, parts, groups, whole.records, whole.missing)
 
 
-def _tried(call: Callable[..., Any], part: pd.DataFrame) -> Any:
+def _result_or_error(call: Callable[..., Any], part: pd.DataFrame) -> Any:
     """What a call gives, or its error: a group may be too small for a measure."""
     try:
         return call(part)
@@ -502,12 +502,12 @@ def mean_or_function(name: str, value: Any) -> Any:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Keep BLAS on one thread: many small problems lose more to waiting threads than they gain."""
-    with _threads().limit(limits=1, user_api="blas"):
+    with _thread_controller().limit(limits=1, user_api="blas"):
         yield
 
 
 @cache
-def _threads() -> Any:
+def _thread_controller() -> Any:
     """The libraries' thread settings, looked up once because the search takes longer than a small problem."""
     from threadpoolctl import ThreadpoolController
 

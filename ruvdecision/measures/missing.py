@@ -98,8 +98,8 @@ def fill(choice: str, original: pd.DataFrame, table: pd.DataFrame, columns: Coll
             continue
         own, model = choice == "category", original[label]
         ordered = is_number(model) or is_time(model)
-        found[label] = _filled(
-            column, MISSING if not ordered and (own or model.isna().all()) else _usual(model, ordered)
+        found[label] = _fill_column(
+            column, MISSING if not ordered and (own or model.isna().all()) else _usual_value(model, ordered)
         )
         if own and ordered:
             found[f"{label} {MISSING}"] = column.isna().astype(np.float64)
@@ -119,7 +119,7 @@ class OmittedWarning(UserWarning):
     """``missing="omit"`` left out records that a release protects."""
 
 
-def _usual(column: pd.Series, ordered: bool) -> Any:
+def _usual_value(column: pd.Series, ordered: bool) -> Any:
     """The median of what has an order, otherwise the commonest category (the first of several); None if all miss."""
     known = column.dropna()
     if not len(known):
@@ -129,7 +129,7 @@ def _usual(column: pd.Series, ordered: bool) -> Any:
     return float(known.astype(np.float64).median()) if is_number(column) else known.median()
 
 
-def _filled(column: pd.Series, value: Any) -> pd.Series:
+def _fill_column(column: pd.Series, value: Any) -> pd.Series:
     if isinstance(value, float) and (is_number(column) or column.isna().all()):
         return column.astype(np.float64).fillna(value)
     if is_time(column) and isinstance(value, (pd.Timestamp, pd.Timedelta)):

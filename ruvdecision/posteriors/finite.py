@@ -81,7 +81,7 @@ class Finite(BasePosterior):
         return np.asarray(self.probabilities @ self.values)
 
     def var(self) -> Array:
-        return self._sum(lambda x, a: np.square(x - a), self.mean())
+        return self._sum_over_states(lambda x, a: np.square(x - a), self.mean())
 
     def cov(self) -> Array:
         k = self.event[0] if self.event else 1
@@ -98,13 +98,13 @@ class Finite(BasePosterior):
         # A cumulative sum that misses q by rounding alone has reached it.
         level = max(check_level("q", q) - 1e-13, 0.0)
         found = []
-        for x, sums in self._sorted:
+        for x, sums in self._sorted_values:
             reached = sums > level
             found.append(x[np.where(reached.any(axis=-1), np.argmax(reached, axis=-1), len(x) - 1)])
         return np.stack(found, axis=-1) if self.event else np.asarray(found[0])
 
     def cdf(self, at: ArrayLike) -> Array:
-        return self._sum(lambda x, a: (x <= a).astype(np.float64), at)
+        return self._sum_over_states(lambda x, a: (x <= a).astype(np.float64), at)
 
     def mode(self, width: ArrayLike = 0.0) -> Array:
         return most_probable(*self.distinct, check_width(width, self.event))
@@ -142,17 +142,19 @@ class Finite(BasePosterior):
         if signed or p * np.log10(max(unit, 1.0)) < 300:
             return super().power(at, p, signed=signed)
         # Powers out of reach are infinite, but not those of states that cannot be.
-        share = self._sum(lambda x, a: np.abs(x / unit - a / unit) ** p, at)
+        share = self._sum_over_states(lambda x, a: np.abs(x / unit - a / unit) ** p, at)
         with np.errstate(over="ignore", divide="ignore"):
             return Value.exact(np.exp(np.log(share) + p * np.log(unit)))
 
     def log_mgf(self, t: float, *, centred: bool = False) -> Value:
         mean = self.mean()
-        near = self._sum(lambda x, a: expm1_less(t * (x - a)), mean)
+        near = self._sum_over_states(lambda x, a: expm1_less(t * (x - a)), mean)
         # Far out the sum overflows; there the largest term is taken out first.
         top = self.quantile(1.0 if t > 0 else 0.0)
         with np.errstate(divide="ignore"):
-            far = np.log(self._sum(lambda x, a: np.exp(np.minimum(t * (x - a), 0.0)), top)) + t * (top - mean)
+            far = np.log(self._sum_over_states(lambda x, a: np.exp(np.minimum(t * (x - a), 0.0)), top)) + t * (
+                top - mean
+            )
             value = np.where(t * (top - mean) > 1.0, far, np.log1p(np.minimum(near, 10.0)))
         return Value.exact(value if centred else value + t * mean)
 
@@ -160,7 +162,7 @@ class Finite(BasePosterior):
         """Twice the integral of F (1 - F), each component apart."""
         parts = [
             2 * np.sum(sums[..., :-1] * np.maximum(1 - sums[..., :-1], 0.0) * np.diff(x), axis=-1)
-            for x, sums in self._sorted
+            for x, sums in self._sorted_values
         ]
         return Value.exact(np.stack(parts, axis=-1) if self.event else parts[0])
 
@@ -175,7 +177,7 @@ class Finite(BasePosterior):
         return merge_values(self.values, self.probabilities)
 
     @cached_property
-    def _sorted(self) -> list[tuple[Array, Array]]:
+    def _sorted_values(self) -> list[tuple[Array, Array]]:
         """Sorted values and cumulative probabilities of each component."""
         columns = [self.values] if not self.event else list(self.values.T)
         orders = [np.argsort(x, kind="stable") for x in columns]
@@ -184,9 +186,9 @@ class Finite(BasePosterior):
     def _average(
         self, g: Pairs, at: ArrayLike = 0.0, kinks: Sequence[float] = (), *, joint: bool = False, growth: Growth = LEVEL
     ) -> Value:
-        return Value.exact(self._sum(g, at, joint=joint))
+        return Value.exact(self._sum_over_states(g, at, joint=joint))
 
-    def _sum(self, g: Pairs, at: ArrayLike, *, joint: bool = False) -> Array:
+    def _sum_over_states(self, g: Pairs, at: ArrayLike, *, joint: bool = False) -> Array:
         """Sum over states of p g(x, at); ``at`` is broadcast to ``batch + event`` and may lead it with more axes."""
         at = np.asarray(at, dtype=np.float64)
         inner = len(self.batch) + len(self.event)

@@ -65,7 +65,7 @@ class Chapter:
         return self.whole.worst()
 
     @cached_property
-    def _decided(self) -> tuple[Choice | None, str]:
+    def _choice_or_reason(self) -> tuple[Choice | None, str]:
         if self.max_risk is None and "by" not in (self.extras.rule or {}):
             why = "No threshold on the risk was given, so no release is chosen; the frontier shows what can be had."
             return None, why
@@ -77,11 +77,11 @@ class Chapter:
 
     @property
     def choice(self) -> Choice | None:
-        return self._decided[0]
+        return self._choice_or_reason[0]
 
     @property
     def sentence(self) -> str:
-        return self._decided[1]
+        return self._choice_or_reason[1]
 
     @property
     def failed(self) -> bool:
@@ -123,16 +123,19 @@ def compose(
     beside = {name: (extras or {}).get(name, Extras()) for name in maps}
     rows = FEW if panel else ROWS
     parts = [Chapter(k, m, max_risk, beside[k], f"map{i}", rows) for i, (k, m) in enumerate(maps.items(), start=1)]
-    first = _decisions(parts, max_risk) if panel else _decision(parts[0])
+    first = _panel_decisions(parts, max_risk) if panel else _decision_blocks(parts[0])
     signers = [TableRow((who, "", "", ""), "sign") for who in ("prepared by", "reviewed by", "approved by")]
-    first += [Terms(_conditions(parts)), Table("Signed", ("", "name", "date", "signature"), signers, (False,) * 4)]
+    first += [
+        Terms(_condition_blocks(parts)),
+        Table("Signed", ("", "name", "date", "signature"), signers, (False,) * 4),
+    ]
     prints = [fingerprint(rumap) for rumap in maps.values()]
     whole = hashlib.sha256(" ".join(prints).encode()).hexdigest() if panel else prints[0]
     first.append(Paragraph(f"Fingerprint of the map{'s' * panel}: sha256 {whole}", "quiet"))
     topics: dict[str, tuple[str, Callable[[Chapter], Sequence[ReportBlock]]]] = {
         "The users" if any(m.uncertainties for m in maps.values()) else "Risk and utility": ("users", user_blocks),
-        "The releases": ("releases", _releases),
-        "Measures and other columns": ("measures", _measures),
+        "The releases": ("releases", _release_blocks),
+        "Measures and other columns": ("measures", _measure_blocks),
         "How sure that is": ("sure", lambda c: choice_probabilities(c.rumap, c.choice, c.order, max_risk, c.rows)),
         "What no mechanism can pass": ("limit", lambda c: limits(c.rumap, c.choice, c.extras.limit)),
         "Sensitivity": ("sensitivity", lambda c: sensitivities(c.rumap, c.extras.sensitivity, c.anchor)),
@@ -147,12 +150,12 @@ def compose(
     listed = list(maps.values())
     method = [*map(Paragraph, method_notes(listed)), Heading(3, "References", "references"), Items(references(listed))]
     annexes.append(("Method", "method", method))
-    record = {c.name: [Terms(_record(c.rumap, c.extras.seed))] for c in parts}
+    record = {c.name: [Terms(_record_of_origin(c.rumap, c.extras.seed))] for c in parts}
     annexes.append(("Record", "record", _group_by_map("record", record)))
     kept = zip(ascii_uppercase, [annex for annex in annexes if annex[2]], strict=False)
     lettered = [Annex(f"Annex {letter}. {head}", name, told) for letter, (head, name, told) in kept]
-    facts = [f"threshold on the risk: {_threshold(max_risk)}", *([date] if date else [])]
-    return Document(title, _sentence(facts), first, lettered)
+    facts = [f"threshold on the risk: {_threshold_in_words(max_risk)}", *([date] if date else [])]
+    return Document(title, _as_sentence(facts), first, lettered)
 
 
 def _group_by_map(topic: str, said: Mapping[str, Sequence[ReportBlock]]) -> list[ReportBlock]:
@@ -174,7 +177,7 @@ def _group_by_map(topic: str, said: Mapping[str, Sequence[ReportBlock]]) -> list
 # -- the first page ------------------------------------------------------------------------------------
 
 
-def _decision(part: Chapter) -> list[ReportBlock]:
+def _decision_blocks(part: Chapter) -> list[ReportBlock]:
     """The decision about one map: in words, on the map, and before and after."""
     choice = part.choice
     blocks: list[ReportBlock] = []
@@ -184,22 +187,22 @@ def _decision(part: Chapter) -> list[ReportBlock]:
         blocks.append(Paragraph(part.sentence, part.kind))
     if choice is not None and choice.worthless:
         blocks.append(Paragraph(f"Warning: {choice.worthless}.", "warning"))
-    blocks.append(_picture(part))
+    blocks.append(_map_picture(part))
     return [*blocks, *_before_and_after(part)]
 
 
-def _decisions(parts: Sequence[Chapter], max_risk: float | None) -> list[ReportBlock]:
+def _panel_decisions(parts: Sequence[Chapter], max_risk: float | None) -> list[ReportBlock]:
     """The choice in every map of a panel, and small pictures of all of them."""
     rows = []
     for part in parts:
         chosen, cells = part.choice, ["none", "", "", part.sentence if part.failed else ""]
         if chosen is not None:
             cells = [chosen.release, number(chosen.risk, 3), number(chosen.utility, 3)]
-            cells.append(" ".join([*chosen.meaning, *(_sentence([x]) for x in (chosen.worthless,) if x)]))
+            cells.append(" ".join([*chosen.meaning, *(_as_sentence([x]) for x in (chosen.worthless,) if x)]))
             if chosen.order:
-                cells[-1] = f"{_sentence([chosen.order])} {cells[-1]}".strip()
+                cells[-1] = f"{_as_sentence([chosen.order])} {cells[-1]}".strip()
         rows.append(TableRow((part.name, *cells), "doubtful" if part.kind == "warning" else ""))
-    caption = f"The choice in every map; threshold on the risk: {_threshold(max_risk)}"
+    caption = f"The choice in every map; threshold on the risk: {_threshold_in_words(max_risk)}"
     head = ("map", "chosen release", "risk", "utility", "what to do, and what that means")
     blocks: list[ReportBlock] = [Table(caption, head, rows, (False, False, True, True, False)).without_empty_end()]
     if all(part.choice is None and not part.failed for part in parts):
@@ -209,7 +212,7 @@ def _decisions(parts: Sequence[Chapter], max_risk: float | None) -> list[ReportB
         words = " ".join(f"{part.name}: {alt_text(part)}" for part in some)
         high = -(-len(some) // min(len(some), 3))
         drawing = _small_maps(some, max_risk)
-        blocks.append(Picture(drawing, _caption(some), words, f"maps{k}", (10.5, 0.8 + 2.7 * high)))
+        blocks.append(Picture(drawing, _map_caption(some), words, f"maps{k}", (10.5, 0.8 + 2.7 * high)))
     return blocks
 
 
@@ -248,7 +251,7 @@ def _before_and_after(part: Chapter) -> list[ReportBlock]:
     return [*table, *([Paragraph(" ".join(told))] if told else [])]
 
 
-def _conditions(parts: Sequence[Chapter]) -> list[tuple[str, str]]:
+def _condition_blocks(parts: Sequence[Chapter]) -> list[tuple[str, str]]:
     """What a board asks next: what was tried, who is the worst user, and under what conditions all this holds."""
     pairs = []
     if len(parts) == 1:
@@ -257,7 +260,7 @@ def _conditions(parts: Sequence[Chapter]) -> list[tuple[str, str]]:
         worst = _worst_user(part)
         pairs += [("worst user", worst)] if worst else []
         if part.choice is not None and part.choice.remarks:
-            pairs.append(("look twice", _sentence(part.choice.remarks)))
+            pairs.append(("look twice", _as_sentence(part.choice.remarks)))
     else:
         size = counted(sum(len(set(p.whole.released)) for p in parts), "release")
         pairs.append(("tried", f"{len(parts)} maps with {size}."))
@@ -308,26 +311,26 @@ def _worst_user(part: Chapter) -> str:
     return f"{name} knows most after the chosen release, of {len(members)} intruders."
 
 
-def _sentence(parts: Sequence[str]) -> str:
+def _as_sentence(parts: Sequence[str]) -> str:
     text = "; ".join(parts)
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _threshold(max_risk: float | None) -> str:
+def _threshold_in_words(max_risk: float | None) -> str:
     return "none" if max_risk is None or np.isinf(max_risk) else number(max_risk)
 
 
 # -- the picture ---------------------------------------------------------------------------------------
 
 
-def _picture(part: Chapter) -> ReportBlock:
+def _map_picture(part: Chapter) -> ReportBlock:
     if not part.drawable:
         return Paragraph("There is nothing to draw: no release has both a risk and a utility.", "warning")
     drawing = map_drawing(part.whole, part.max_risk, limit=part.extras.limit, rule=part.extras.rule)
-    return Picture(drawing, _caption([part]), alt_text(part), part.anchor)
+    return Picture(drawing, _map_caption([part]), alt_text(part), part.anchor)
 
 
-def _caption(parts: Sequence[Chapter]) -> str:
+def _map_caption(parts: Sequence[Chapter]) -> str:
     part = parts[0]
     text = "Good releases lie at the lower right. Grey band: frontier"
     text += "" if part.max_risk is None or np.isinf(part.max_risk) else "; dashed line: threshold"
@@ -369,13 +372,13 @@ def user_blocks(part: Chapter) -> list[ReportBlock]:
     return [*several, *users(part.rumap, part.choice)]
 
 
-def _releases(part: Chapter) -> list[ReportBlock]:
+def _release_blocks(part: Chapter) -> list[ReportBlock]:
     rumap, choice = part.rumap, part.choice
     columns = [*user_columns(rumap), *(["engine"] if len(set(rumap.engine)) > 1 else [])]
     blocks: list[ReportBlock] = []
     if choice is not None and not np.isnan([choice.risk, choice.utility]).any():
         blocks.append(Paragraph(str(explain(rumap, choice))))
-    blocks += _tables(part, part.order, "Releases on the frontier, in order of risk", columns)
+    blocks += _table_with_fold(part, part.order, "Releases on the frontier, in order of risk", columns)
     rest = np.flatnonzero(~part.front)
     if rest.size:
         shown = evenly(rest, REST)
@@ -389,7 +392,7 @@ def _releases(part: Chapter) -> list[ReportBlock]:
     return blocks
 
 
-def _measures(part: Chapter) -> list[ReportBlock]:
+def _measure_blocks(part: Chapter) -> list[ReportBlock]:
     """What each measure means; columns that are the same everywhere are said once; the others are tables."""
     rumap = part.rumap
     errors = {f"{k}_error" for k in rumap.columns}
@@ -400,11 +403,11 @@ def _measures(part: Chapter) -> list[ReportBlock]:
     varying = [k for k in names if k not in same]
     if varying:
         every = [*part.order.tolist(), *np.flatnonzero(~part.front).tolist()]
-        blocks += _tables(part, np.array(every, dtype=np.intp), "Measures of the releases", varying)
+        blocks += _table_with_fold(part, np.array(every, dtype=np.intp), "Measures of the releases", varying)
     return blocks
 
 
-def _tables(part: Chapter, rows: Positions, caption: str, columns: Sequence[str]) -> list[ReportBlock]:
+def _table_with_fold(part: Chapter, rows: Positions, caption: str, columns: Sequence[str]) -> list[ReportBlock]:
     """All rows; if they are many, an excerpt that is always seen and the rest of them in a fold."""
     if not rows.size:
         return []
@@ -437,9 +440,9 @@ def release_table(
     return Table(caption, head, lines, (False, *(k not in texts for k in columns), False)).without_empty_end()
 
 
-def _record(rumap: RUMap, seed: bool) -> list[tuple[str, str]]:
+def _record_of_origin(rumap: RUMap, seed: bool) -> list[tuple[str, str]]:
     """Where the numbers come from. A map's attributes are its maker's; long ones are cut."""
-    known = {str(k): _text(v) for k, v in rumap.attrs.items() if v is not None}
+    known = {str(k): _entry_text(v) for k, v in rumap.attrs.items() if v is not None}
     if rumap.attrs.get("replicates") in (0, "default"):
         known["replicates"] = "not set"
     pairs = [("fingerprint of the map", f"sha256 {fingerprint(rumap)}")]
@@ -464,5 +467,5 @@ def _seed_digest(seed: str) -> str:
     return f"kept in the map; no digest, because {why}"
 
 
-def _text(entry: object) -> str:
+def _entry_text(entry: object) -> str:
     return cut(", ".join(map(str, entry)) if isinstance(entry, (list, tuple)) else str(entry), 300)

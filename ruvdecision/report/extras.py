@@ -76,7 +76,7 @@ def choice_probabilities(
             ("is the best of those allowed", choice.best),
         ]
         said = said[1:] if np.isinf(choice.max_risk) else said
-        facts = [f"The probability that the chosen release truly {what} is {_chance(p)}." for what, p in said]
+        facts = [f"The probability that the chosen release truly {what} is {_chance_in_words(p)}." for what, p in said]
         blocks.append(Items(facts))
     if len(rumap) > MOST or not order.size:
         return blocks
@@ -85,7 +85,9 @@ def choice_probabilities(
     head = [("meets", "meets the threshold"), ("on_frontier", "is on the frontier"), ("best", "is the best allowed")]
     head = [(k, words) for k, words in head if k in table and (k != "best" or given is not None)]
     rows = [
-        TableRow((str(row["release"]), *(_chance(row[k]) for k, _ in head)), "" if row["converged"] else "doubtful")
+        TableRow(
+            (str(row["release"]), *(_chance_in_words(row[k]) for k, _ in head)), "" if row["converged"] else "doubtful"
+        )
         for _, row in table.iterrows()
     ]
     caption = f"Probabilities that a release of the frontier truly … ({len(rows)})"
@@ -228,7 +230,7 @@ def records(choice: Choice | None, max_risk: float | None, found: RecordRisk | N
     return blocks
 
 
-def _chance(p: float) -> str:
+def _chance_in_words(p: float) -> str:
     """A probability that never rounds to certainty."""
     if np.isnan(p):
         return "not known"

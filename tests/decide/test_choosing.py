@@ -22,9 +22,9 @@ from ruvdecision.decide import (
 )
 from ruvdecision.decide.criteria import ExpectedLoss, Lexicographic, Weighted, best_positions
 from ruvdecision.decide.probability import (
-    _fronts,
+    _count_on_front,
+    _count_winners,
     _in_play,
-    _winners,
     degrees_of,
     frontier_probability,
     meets,
@@ -627,7 +627,7 @@ def test_leaving_out_who_cannot_matter_changes_no_front(columns, ties):
         expected += ~beaten.any(axis=0)
     play = _in_play(costs, scale, np.inf)
     found = np.zeros(costs.shape[1])
-    found[play] = _fronts(costs[:, play] + scale[:, play] * units[:, :, play])
+    found[play] = _count_on_front(costs[:, play] + scale[:, play] * units[:, :, play])
     assert np.array_equal(found, expected)
     assert 0 < np.count_nonzero(expected) < costs.shape[1] and play.size < costs.shape[1]
 
@@ -641,7 +641,7 @@ def test_winners_of_drawn_maps_one_by_one(ties, edge):
         allowed = [(loss[i], risk[i], i) for i in range(risk.size) if risk[i] <= edge]
         if allowed:
             expected[min(allowed)[2]] += 1
-    assert np.array_equal(_winners(costs + scale * units, edge), expected)
+    assert np.array_equal(_count_winners(costs + scale * units, edge), expected)
 
 
 def test_probabilities_do_not_depend_on_how_often_the_draws_are_made():

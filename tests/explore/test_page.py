@@ -26,7 +26,7 @@ pytest.importorskip("panel", reason="the page needs panel")
 
 from ruvdecision.explore import beliefs
 from ruvdecision.explore.beliefs import RankPrior, TabulatedRankPosterior, beliefs_of, draw_example
-from ruvdecision.explore.drawing import BeliefDrawing, MapDrawing, _limits, _outline, explained
+from ruvdecision.explore.drawing import BeliefDrawing, MapDrawing, _axis_limits, _outline_of_law, explained
 from ruvdecision.explore.lessons import LESSONS, NORMAL, PRAM_LESSON, SNOOPER, TABLE, WEIGHTS
 from ruvdecision.explore.microdata import example_file, own_topic, read_upload
 from ruvdecision.explore.page import FilePage, Page, navigation, static_page, whole
@@ -186,9 +186,9 @@ def test_the_same_example_is_the_same_file() -> None:
 def test_the_drawn_area_is_one() -> None:
     built: Any = NORMAL.build(NORMAL.defaults)
     (law,) = built.beliefs(built.rumap.masks[1], 1, False)[1].laws
-    low, high = _limits([law])
+    low, high = _axis_limits([law])
     for one in (law.posterior, law.prior):
-        outline = _outline(one, law, low, high)
+        outline = _outline_of_law(one, law, low, high)
         assert outline is not None
         assert np.trapezoid(outline[1], outline[0]) == pytest.approx(float(one.cdf(high) - one.cdf(low)), abs=0.01)
 
@@ -218,7 +218,7 @@ def test_posteriors_that_were_sampled_are_seen() -> None:
     page.built = replace(page.built, beliefs=lambda mask, example, slow: laws if slow else waiting)
     page.due(1)
     assert page.sample.visible and [pane.visible for pane in page.panes] == [False, False]
-    page._believe(page.built, slow=True)
+    page._show_beliefs(page.built, slow=True)
     assert not page.sample.visible and [pane.visible for pane in page.panes] == [True, True]
     assert all(sheet.figure.visible and sheet.after.data["xs"] for sheet in page.sheets)
 

@@ -93,9 +93,9 @@ class UserOverFiles:
         Of the best ones under a law it is the slope of the (concave) uncertainty at that law, and never below the
         uncertainty elsewhere.
         """
-        return np.concatenate([self._cost(estimate) for estimate in estimates])
+        return np.concatenate([self._cost_in_each_file(estimate) for estimate in estimates])
 
-    def _cost(self, estimate: Any) -> Array:
+    def _cost_in_each_file(self, estimate: Any) -> Array:
         loss, vector = self.user.loss, self.values.ndim > 1
         if isinstance(estimate, Finite):
             if isinstance(loss, LogScore) or (not vector and not hasattr(loss, "each")):
@@ -308,7 +308,7 @@ def estimates_for(user: UserOverFiles) -> EstimateCells:
         return MeanCells(user)
     actions = user.user.actions
     one = Finite(values, np.full((1, len(values)), 1.0 / len(values)))
-    listed = _candidates(loss, values) if actions is None else loss.listed(one, actions)
+    listed = _candidate_estimates(loss, values) if actions is None else loss.listed(one, actions)
     if listed is not None and len(listed) ** user.known <= max(MOST_LISTED, len(listed)):
         costs = np.array([user.cost(estimates) for estimates in product(listed, repeat=user.known)])
         if not np.isfinite(costs).all():
@@ -321,7 +321,7 @@ def estimates_for(user: UserOverFiles) -> EstimateCells:
     return SearchedEstimates(user, laws)
 
 
-def _candidates(loss: Loss, values: Array) -> Array | None:
+def _candidate_estimates(loss: Loss, values: Array) -> Array | None:
     """Estimates among which a best one always is, or None."""
     shift = np.asarray(loss.tolerance if isinstance(loss, ZeroOne) else 0.0)
     if isinstance(loss, ZeroOne) and not np.any(shift > 0):

@@ -106,7 +106,7 @@ class Multiples(Map):
 
     def counts(self, values: NDArray[Any]) -> Array:
         """Of how many bases each value is the multiple."""
-        return _whole(numbers_of(values) / self.base, "values that are no multiples of its base")
+        return _check_whole_ratio(numbers_of(values) / self.base, "values that are no multiples of its base")
 
     def likelihood_from_value(self, values: NDArray[Any]) -> Observation:
         count = self.counts(values)
@@ -165,11 +165,11 @@ class Widths(Map):
     label: str
 
     @property
-    def _shift(self) -> float:
+    def _label_offset(self) -> float:
         return 0.5 if self.label == "midpoint" else 0.0
 
     def value(self, x: Values, math: Mathematics = NUMPY) -> Values:
-        return (math.floor(x / self.width) + self._shift) * self.width
+        return (math.floor(x / self.width) + self._label_offset) * self.width
 
     def likelihood_from_value(self, values: NDArray[Any]) -> Observation:
         if self.label == "interval":
@@ -179,12 +179,12 @@ class Widths(Map):
             except ValueError:
                 raise not_from("labels that are no intervals") from None
         else:
-            start = numbers_of(values) / self.width - self._shift
-        step = _whole(start, "values that name no interval of its width")
+            start = numbers_of(values) / self.width - self._label_offset
+        step = _check_whole_ratio(start, "values that name no interval of its width")
         return Between(step * self.width, (step + 1) * self.width, True, False)
 
     def likelihood_from_interval(self, interval: Between) -> Observation:
-        first, last = _whole_between(interval, self.width, self._shift, "intervals without a value of its own")
+        first, last = _whole_between(interval, self.width, self._label_offset, "intervals without a value of its own")
         return Between(first * self.width, (last + 1) * self.width, True, np.isposinf(last))
 
     def likelihood_from_observation(self, later: Observation) -> Observation:
@@ -196,8 +196,8 @@ class Widths(Map):
         return super().likelihood_from_observation(later)
 
     def around(self, y: Array) -> Pair:
-        step = y / self.width - self._shift
-        return (np.floor(step) + self._shift) * self.width, (np.ceil(step) + self._shift) * self.width
+        step = y / self.width - self._label_offset
+        return (np.floor(step) + self._label_offset) * self.width, (np.ceil(step) + self._label_offset) * self.width
 
     def cuts_between(self, low: Array, high: Array) -> Array:
         return grid_between(self.width, low, high, 0.0)
@@ -212,10 +212,12 @@ class Bins(Change):
 
     def likelihood_from_value(self, values: NDArray[Any]) -> Observation:
         place = {name: j for j, name in enumerate(self.names)}
-        code = np.array([self._nearest(v) if place.get(v) is None else place[v] for v in values], dtype=np.int64)
+        code = np.array(
+            [self._nearest_interval(v) if place.get(v) is None else place[v] for v in values], dtype=np.int64
+        )
         return Between(self.edges[code], self.edges[code + 1], True, code == len(self.edges) - 2)
 
-    def _nearest(self, value: Any) -> int:
+    def _nearest_interval(self, value: Any) -> int:
         """The interval that a number means: means of edges differ in the last digits after a file was written."""
         if isinstance(value, float):
             gaps = np.array([abs(name - value) if isinstance(name, float) else np.inf for name in self.names])
@@ -249,17 +251,17 @@ class Mapped(Observation):
     def take(self, rows: Rows) -> Mapped:
         return type(self)(self.later.take(rows), self.function)
 
-    def _back(self, low: Array, high: Array) -> Pair:
+    def _origin_range(self, low: Array, high: Array) -> Pair:
         """The x whose g(x) lies between these, or is the nearest to them that g can give."""
         below, above = self.function.around(middle_of(low, high))
         return self.function.back(np.minimum(low, below), np.maximum(high, above))
 
     @property
     def ends(self) -> Pair:
-        return self._back(*self.later.ends)
+        return self._origin_range(*self.later.ends)
 
     def window(self, drop: float = 40.0) -> Pair:
-        return self._back(*self.later.window(drop))
+        return self._origin_range(*self.later.window(drop))
 
     @property
     def cuts(self) -> Array:
@@ -458,7 +460,7 @@ def _near_whole(ratio: Array) -> Array:
         return np.where(near, whole, ratio)
 
 
-def _whole(ratio: Array, otherwise: str) -> Array:
+def _check_whole_ratio(ratio: Array, otherwise: str) -> Array:
     """Ratios that must be whole numbers."""
     found = _near_whole(ratio)
     if np.any(found != np.rint(found)):

@@ -110,7 +110,7 @@ def combine_observations(first: Observation, second: Observation) -> Observation
     def others(rows: Ints) -> Observation:
         a, b = first.take(rows), second.take(rows)
         if isinstance(a, Between) and isinstance(b, Between):
-            return _overlap(a, b)
+            return _intersect(a, b)
         return ProductObservation(a, b)
 
     cases = [(sure, value), (silent[0] & ~sure, second.take), (silent[1] & ~silent[0] & ~sure, first.take)]
@@ -131,7 +131,7 @@ def _both_normal(first: Observation, second: Observation) -> Bools:
     return found
 
 
-def _overlap(a: Between, b: Between) -> Observation:
+def _intersect(a: Between, b: Between) -> Observation:
     """Where both intervals are."""
     low, high = np.maximum(a.lower, b.lower), np.minimum(a.upper, b.upper)
     closed_low, closed_high = (

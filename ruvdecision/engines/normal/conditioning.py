@@ -83,7 +83,7 @@ class Conditioned:
         self.k, self.n, self.width = belief.k, belief.records, channel.width
         self.latents = self.k * (1 + len(channel.common))
         self._units = units(belief.record_covariance)
-        self.blocks = [self._solve(block) for block in channel.blocks]
+        self.blocks = [self._solve_block(block) for block in channel.blocks]
         self.revealed_noise = self._exactly_revealed_noise()
         draws = None if self.revealed_noise is None else self.revealed_noise[1]
         self.cov, self.unidentified = latent_law(
@@ -93,7 +93,7 @@ class Conditioned:
 
     # -- blocks and latents --------------------------------------------------------------------------
 
-    def _solve(self, block: Block) -> _ConditionedBlock:
+    def _solve_block(self, block: Block) -> _ConditionedBlock:
         k, record_covariance = self.k, self.belief.record_covariance
         roots = block.shape.roots
         c = len(roots)
@@ -107,7 +107,7 @@ class Conditioned:
             return _ConditionedBlock(
                 observed, nothing, q[None], start[None], np.zeros((1, self.latents, 0)), np.zeros((1, 0, self.latents))
             )
-        loading, alike = self._loading(block, mean_part, observed)
+        loading, alike = self._loading_of_latents(block, mean_part, observed)
         if block.plain and len(observed) == size and alike:
             # B is the identity: both shares of V keep their digits, however small the noise is.
             gain, complement = split = signal_noise_gains(q, block.r)
@@ -139,7 +139,7 @@ class Conditioned:
                     # What an exact release leaves to a noisy one is nothing, and not the rounding error of that.
                     gain = snap(gain, unit[:, None] / released)
         else:
-            lower = root_of_inverse(b, self._root(), r)
+            lower = root_of_inverse(b, self._root_of_record_covariance(), r)
             gain, weight = q @ through(b, lower), through(loading, lower)
         complement = snap(np.eye(size) - gain @ b, unit[:, None] / unit)
         given_latents = joseph(complement, q, gain, r)
@@ -147,7 +147,7 @@ class Conditioned:
         slope = snap(start - gain @ loading, scale)
         return _ConditionedBlock(observed, gain, given_latents, slope, weight, loading, complement, r, mean_observation)
 
-    def _loading(self, block: Block, mean_part: Array, observed: Ints) -> tuple[Array, bool]:
+    def _loading_of_latents(self, block: Block, mean_part: Array, observed: Ints) -> tuple[Array, bool]:
         """H, and whether every common draw enters as the mean does."""
         mean = block.b[:, observed, :] @ mean_part
         parts, alike = [mean], True
@@ -177,7 +177,9 @@ class Conditioned:
             views = []
             for block, solved in zip(self.channel.blocks, self.blocks, strict=True):
                 at = solved.observed
-                signal = (pick(block.b)[at].reshape(len(at), -1, k) @ self._root()).reshape(len(at), -1)
+                signal = (pick(block.b)[at].reshape(len(at), -1, k) @ self._root_of_record_covariance()).reshape(
+                    len(at), -1
+                )
                 views.append(null_rows(np.concatenate([signal, root(pick(block.r)[at[:, None], at])], axis=1)))
             told = np.concatenate([view @ pick(s.loading)[:, k:] for view, s in zip(views, self.blocks, strict=True)])
             own = covariance[member]
@@ -197,7 +199,7 @@ class Conditioned:
             found[: self.k] = self.belief.mu_mean
         return found
 
-    def _root(self) -> Array:
+    def _root_of_record_covariance(self) -> Array:
         """A root of the covariance of a record."""
         return np.asarray(np.linalg.cholesky(self.belief.record_covariance))
 
@@ -212,7 +214,7 @@ class Conditioned:
         many = matrix is not None and len(parts) > MANY and all(p.kind is Kind.RECORD and not p.index for p in parts)
         if self._exchangeable is not None and not many:
             total = self._exchangeable.covariance(
-                parts, matrix, lambda p: (*self._place(p), self._row(p)), self.contrast
+                parts, matrix, lambda p: (*self._block_and_cell(p), self._row_in_file(p)), self.contrast
             )
             return not_negative(symmetric(total))
         if matrix is not None and many:
@@ -231,7 +233,7 @@ class Conditioned:
 
     def _each_part(self, parts: Sequence[Term], matrix: Array | None) -> tuple[Array, Array]:
         """Slopes of targets, or of linear functions of them, and their covariance given the latents."""
-        t = concatenate_blocks([self._slope(p) for p in parts], axis=-2)
+        t = concatenate_blocks([self._slope_of_target(p) for p in parts], axis=-2)
         given_latents = from_blocks([[self._covariance_given_latents(a, b) for b in parts] for a in parts])
         if matrix is not None:
             t = self._combined_slopes(matrix, parts, t)
@@ -240,7 +242,7 @@ class Conditioned:
 
     def _weighted_rows(self, parts: Sequence[Term], matrix: Array) -> tuple[Array, Array]:
         """The same for linear functions of many records: those of one place go together, not pair by pair."""
-        place = np.array([self._row(p) for p in parts])
+        place = np.array([self._row_in_file(p) for p in parts])
         shape, copy, cell = (a[place] for a in self.channel.layout.rows())
         weights = matrix.reshape(len(matrix), -1, self.k).transpose(1, 0, 2)
         t, total = np.zeros((1, len(matrix), self.latents)), np.zeros((1, len(matrix), len(matrix)))
@@ -272,7 +274,7 @@ class Conditioned:
         ]
         return np.where(apart_from_mean[:, None], -exact_product(matrix, concatenate_blocks(short, axis=-2)), turned)
 
-    def _slope(self, part: Term) -> Array:
+    def _slope_of_target(self, part: Term) -> Array:
         """How a target moves with the latents given the release."""
         return np.eye(self.k, self.latents)[None] if part.outside else self._of_cells(part, lambda b: b.slope)
 
@@ -284,7 +286,7 @@ class Conditioned:
             return sum(
                 (block.shape.count * (self.averaging(block) @ of(solved)) for block, solved in pairs), np.zeros(1)
             )
-        shape, _, cell = self._place(part)
+        shape, _, cell = self._block_and_cell(part)
         return of(self.blocks[shape])[:, cell * k : cell * k + k] / self.channel.blocks[shape].shape.roots[cell]
 
     def averaging(self, block: Block) -> Array:
@@ -306,7 +308,7 @@ class Conditioned:
                 # Through the factors of ``covariance``: an average that the release determines comes out as known.
                 unit = self._units[:, None] / np.tile(self._units, len(block.shape.roots))
                 complement = snap(a @ solved.complement, float(block.shape.roots.max()) / self.n * unit)
-                root = complement.reshape(complement.shape[:2] + (-1, k)) @ self._root()
+                root = complement.reshape(complement.shape[:2] + (-1, k)) @ self._root_of_record_covariance()
                 gain = a @ solved.gain
                 square = np.einsum("...icj,...lcj->...il", root, root) + gain @ solved.noise @ np.swapaxes(gain, -1, -2)
                 total = total + block.shape.count * square
@@ -314,12 +316,12 @@ class Conditioned:
         if first.kind is Kind.RECORD and second.kind is Kind.AVERAGE:
             return np.swapaxes(self._covariance_given_latents(second, first), -1, -2)
         if second.kind is Kind.RECORD and first.kind is Kind.AVERAGE:
-            shape, _, cell = self._place(second)
+            shape, _, cell = self._block_and_cell(second)
             block, solved = self.channel.blocks[shape], self.blocks[shape]
             here = solved.covariance[:, :, cell * k : cell * k + k]
             return np.asarray(self.averaging(block) @ here / block.shape.roots[cell])
         if first.kind is Kind.RECORD and second.kind is Kind.RECORD:
-            one, two = self._place(first), self._place(second)
+            one, two = self._block_and_cell(first), self._block_and_cell(second)
             if one[:2] != two[:2]:
                 return np.zeros((1, k, k))
             block, solved = self.channel.blocks[one[0]], self.blocks[one[0]]
@@ -327,7 +329,7 @@ class Conditioned:
             size = block.shape.sizes
             out = solved.covariance[:, i * k : i * k + k, j * k : j * k + k] / np.sqrt(float(size[i]) * float(size[j]))
             if i == j and size[i] > 1:
-                same = self._row(first) == self._row(second)
+                same = self._row_in_file(first) == self._row_in_file(second)
                 out = out + (float(same) - 1.0 / size[i]) * self.contrast(one[0], i)
             return out
         return np.zeros((1, k, k))
@@ -375,13 +377,13 @@ class Conditioned:
         """Cov of a record that lies in this cell (or of a linear function of it) given the release."""
         return self.covariance([record_in(shape, cell)], matrix)
 
-    def _place(self, part: Term) -> tuple[int, int, int]:
+    def _block_and_cell(self, part: Term) -> tuple[int, int, int]:
         if part.index:
             shape, cell = part.index
             return shape, 0, cell
-        return self.channel.layout.locate(self._row(part))
+        return self.channel.layout.locate(self._row_in_file(part))
 
-    def _row(self, part: Term) -> int:
+    def _row_in_file(self, part: Term) -> int:
         return part.row % self.n
 
     # -- means, once the release is known ------------------------------------------------------------
@@ -443,7 +445,7 @@ class _Means:
             elif part.kind is Kind.AVERAGE:
                 means.append(records.mean(axis=0))
             else:
-                means.append(records[self.given._row(part)])
+                means.append(records[self.given._row_in_file(part)])
         return np.concatenate(means)
 
 

@@ -53,7 +53,7 @@ def weighted_draws(posterior: LogPosteriors, count: int, rng: np.random.Generato
     if not np.isfinite(tops).any():
         return None
     mode = modes[int(np.argmax(np.where(np.isfinite(tops), tops, -np.inf)))]
-    root = _root(heights, mode)
+    root = _root_at_mode(heights, mode)
     if root is None:
         return None
     away = np.linalg.norm(np.linalg.solve(root, (np.stack(modes) - mode).T), axis=0)
@@ -61,7 +61,7 @@ def weighted_draws(posterior: LogPosteriors, count: int, rng: np.random.Generato
         return None
     centre = mode
     for turn in range(ROUNDS):
-        u, logs = _student(centre, root, count if turn == ROUNDS - 1 else FITTED, rng)
+        u, logs = _draw_student(centre, root, count if turn == ROUNDS - 1 else FITTED, rng)
         ratio = heights(u) - logs
         if turn < ROUNDS - 1:
             share = special.softmax(np.where(np.isnan(ratio), -np.inf, ratio))
@@ -77,7 +77,7 @@ def weighted_draws(posterior: LogPosteriors, count: int, rng: np.random.Generato
     return WeightedDraws(u, weights, khat) if good else None
 
 
-def _root(heights: Heights, mode: Array) -> Array | None:
+def _root_at_mode(heights: Heights, mode: Array) -> Array | None:
     """Lower root of the covariance that the curvature at the mode says; None if it is no mode."""
     size = len(mode)
     scale = np.full(size, 1e-3)
@@ -103,7 +103,7 @@ def _root(heights: Heights, mode: Array) -> Array | None:
     return np.asarray(np.linalg.cholesky((vectors / values) @ vectors.T * np.outer(scale, scale)))
 
 
-def _student(centre: Array, root: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+def _draw_student(centre: Array, root: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """Draws from a Student-t law and their log densities."""
     z = rng.standard_normal((count, len(centre))) / np.sqrt(rng.chisquare(DEGREES, (count, 1)) / DEGREES)
     law = stats.multivariate_t(np.zeros(len(centre)), np.eye(len(centre)), df=DEGREES)

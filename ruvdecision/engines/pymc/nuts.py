@@ -100,7 +100,7 @@ class Sampler:
                         self.compiled = pm.NUTS() if not model.discrete_value_vars else None
                     self.steps[PLAIN_ACCEPT] = self.compiled
             except Exception as error:
-                raise _broken(error) from None
+                raise _sampler_error(error) from None
 
     def run(
         self, data: Mapping[str, Array], draws: int, tune: int, chains: int, seed: int, accept: float = 0.8
@@ -109,13 +109,13 @@ class Sampler:
         named = {f"{self.prefix}{k}": v for k, v in data.items()}
         with quiet():
             try:
-                trace = (self._nutpie if self.kind == "nutpie" else self._pymc)(
+                trace = (self._run_nutpie if self.kind == "nutpie" else self._run_pymc)(
                     named, draws, tune, chains, seed, accept
                 )
             except KeyboardInterrupt:
                 raise
             except Exception as error:
-                raise _broken(error) from None
+                raise _sampler_error(error) from None
         posterior = trace["posterior"]
         values = {}
         for name in self.names:
@@ -125,7 +125,9 @@ class Sampler:
         own = {k: v for k, v in stats.items() if k in ARVIZ.values() and v.shape == (chains, draws)}
         return Chains(values, int(np.sum(stats["diverging"])), chains, draws, stats=own)
 
-    def _nutpie(self, data: Mapping[str, Array], draws: int, tune: int, chains: int, seed: int, accept: float) -> Any:
+    def _run_nutpie(
+        self, data: Mapping[str, Array], draws: int, tune: int, chains: int, seed: int, accept: float
+    ) -> Any:
         import nutpie
 
         # nutpie knows the data that the density uses, and refuses the rest.
@@ -137,7 +139,7 @@ class Sampler:
             settings["target_accept"] = accept
         return nutpie.sample(ready, **settings)
 
-    def _pymc(self, data: Mapping[str, Array], draws: int, tune: int, chains: int, seed: int, accept: float) -> Any:
+    def _run_pymc(self, data: Mapping[str, Array], draws: int, tune: int, chains: int, seed: int, accept: float) -> Any:
         import pymc as pm
 
         if data:
@@ -237,7 +239,7 @@ def quiet_arviz() -> Any:
     return arviz
 
 
-def _broken(error: Exception) -> InputError:
+def _sampler_error(error: Exception) -> InputError:
     # Only the first line: what follows shows values that the graph held, and records are among them.
     first = str(error).strip().splitlines()[0][:200] if str(error).strip() else "no message"
     if "initial" in first.lower() or "logp" in first.lower() or "SamplingError" in type(error).__name__:

@@ -40,22 +40,22 @@ def law_of_value(
         return None
     if size == 1:
         nodes = place_nodes(posteriors, boxes, (FINE,))
-        return _held(_along(nodes, values), nodes, values)
+        return _with_moment_error(_law_along_one_axis(nodes, values), nodes, values)
     if place is not None:
         permuted = boxes.permuted(place)
         nodes = place_nodes(posteriors, permuted, (FINE, 0.5))
-        found = _held(_marginal(nodes, values), nodes, values)
+        found = _with_moment_error(_law_of_first_coordinate(nodes, values), nodes, values)
         if found is not None:
             return found
-    for first in _order(posteriors, boxes, values):
+    for first in _coordinate_to_sum_first(posteriors, boxes, values):
         nodes = place_nodes(posteriors, boxes.permuted(first), (ROWS, FINE))
-        mixed = _held(_rows(nodes, values), nodes, values)
+        mixed = _with_moment_error(_law_by_rows(nodes, values), nodes, values)
         if mixed is not None:
             return mixed
     return None
 
 
-def _held(
+def _with_moment_error(
     found: tuple[Curve, float] | None, nodes: Nodes, values: Callable[[Array], Array]
 ) -> tuple[Curve, float] | None:
     """The law with what its splines do to its first two moments, which the nodes have too, as part of its error."""
@@ -72,20 +72,20 @@ def _held(
     return curve, error + (gap if np.isfinite(gap) and gap > NEGLIGIBLE else 0.0)
 
 
-def _along(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float] | None:
+def _law_along_one_axis(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float] | None:
     x = values(nodes.whole[0])
-    curve = _curve(nodes.axes[0][0], x, nodes.logs[0]) if x.ndim == 1 else None
+    curve = _law_of_monotone_function(nodes.axes[0][0], x, nodes.logs[0]) if x.ndim == 1 else None
     return None if curve is None else (curve, 0.0)
 
 
-def _marginal(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float] | None:
+def _law_of_first_coordinate(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float] | None:
     """A function of the first coordinate alone: the second is summed out."""
     whole = nodes.whole[0]
     x = values(whole.reshape(-1, whole.shape[-1])).reshape(whole.shape[:-1])
     if np.max(np.abs(x - x[:, :1])) > 1e-12 * np.max(np.abs(x)):
         return None
     laws = [special.logsumexp(nodes.logs[0][:, ::step], axis=1) for step in (1, 2)]
-    curve = _curve(nodes.axes[0][0], x[:, 0], laws[0])
+    curve = _law_of_monotone_function(nodes.axes[0][0], x[:, 0], laws[0])
     # Half of the second coordinate's nodes show how well it was summed; halving the step squares the error.
     share = np.exp(laws[0] - special.logsumexp(laws[0]))
     gap = float(
@@ -94,12 +94,14 @@ def _marginal(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, fl
     return None if curve is None else (curve, gap**2 if gap**2 > 1e-13 else 0.0)
 
 
-def _curve(s: Array, x: Array, logs: Array) -> Curve | None:
+def _law_of_monotone_function(s: Array, x: Array, logs: Array) -> Curve | None:
     """The law of x(s) where s has this log density; None unless x rises or falls where s has any chance."""
     # Numbers of one sign may span many powers of ten, which splines follow by their logarithms only.
     sign = float(np.sign(x[0])) if np.all(x > 0) or np.all(x < 0) else 0.0
     bare = np.log(np.abs(x)) if sign else x
-    inside = np.flatnonzero((logs > logs.max() - DROP) & _moving(bare, logs, 1.0 if sign else float(np.abs(x).max())))
+    inside = np.flatnonzero(
+        (logs > logs.max() - DROP) & _where_not_constant(bare, logs, 1.0 if sign else float(np.abs(x).max()))
+    )
     part = slice(max(inside[0] - 1, 0), inside[-1] + 2)
     place = make_interp_spline(s, bare, k=7)
     slope = place.derivative()(s) * (x if sign else 1.0)
@@ -134,13 +136,15 @@ def _curve(s: Array, x: Array, logs: Array) -> Curve | None:
     return best
 
 
-def _moving(x: Array, logs: Array, unit: float) -> NDArray[np.bool_]:
+def _where_not_constant(x: Array, logs: Array, unit: float) -> NDArray[np.bool_]:
     """Where x still moves in floating point: at an end of its range it does not, and there is no mass to speak of."""
     mass, moving = np.exp(logs - logs.max()), np.abs(np.gradient(x, axis=-1)) > STILL * unit
     return moving if mass[~moving].sum() <= 10 * STILL * mass.sum() else np.ones(x.shape, dtype=bool)
 
 
-def _order(posteriors: LogPosteriors, boxes: LaplaceBoxes, values: Callable[[Array], Array]) -> list[int]:
+def _coordinate_to_sum_first(
+    posteriors: LogPosteriors, boxes: LaplaceBoxes, values: Callable[[Array], Array]
+) -> list[int]:
     """Which coordinate to sum out first: the one that moves the number less."""
     steps = np.stack([boxes.modes[0], *(boxes.modes[0] + boxes.roots[0][:, i] for i in range(2))])
     x = values(steps)
@@ -150,7 +154,7 @@ def _order(posteriors: LogPosteriors, boxes: LaplaceBoxes, values: Callable[[Arr
     return [0, 1] if moved[0] <= moved[1] else [1, 0]
 
 
-def _rows(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float] | None:
+def _law_by_rows(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float] | None:
     """With the first coordinate fixed the number moves one way along the second; rows are then added up."""
     whole, logs = nodes.whole[0], nodes.logs[0]
     x = values(whole.reshape(-1, whole.shape[-1])).reshape(whole.shape[:-1])
@@ -158,7 +162,7 @@ def _rows(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float]
     # Numbers of one sign may span many powers of ten, which splines follow by their logarithms only.
     sign = np.all(x > 0) or np.all(x < 0)
     plain = np.log(np.abs(x)) if sign else x
-    there = (logs > top - DROP - 9) & _moving(plain, logs, 1.0 if sign else float(np.abs(x).max()))
+    there = (logs > top - DROP - 9) & _where_not_constant(plain, logs, 1.0 if sign else float(np.abs(x).max()))
     bare = make_interp_spline(nodes.axes[1][0], plain, k=7, axis=1)
     slope = bare.derivative()(nodes.axes[1][0]) * (x if sign else 1.0)
     if not (np.all(slope[there] > 0) or np.all(slope[there] < 0)):
@@ -185,7 +189,7 @@ def _rows(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float]
         for i, (t, level) in enumerate(pieces):
             if len(t):
                 inside = (grid >= t[0]) & (grid <= t[-1])
-                table[i, inside] = _spline(t, level)(grid[inside])
+                table[i, inside] = _spline_of_distinct(t, level)(grid[inside])
         with np.errstate(divide="ignore"):
             laws = [special.logsumexp(table[::step], axis=0) for step in (1, 2)]
         part = laws[0] > laws[0].max() - DROP + 4
@@ -193,7 +197,7 @@ def _rows(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float]
         curve = _curve_through(grid[first:last], laws[0][first:last])
         if curve is None:
             continue
-        gap = _gap(laws, part)
+        gap = _total_difference(laws, part)
         if best is None or curve.error < best[0].error:
             best = curve, gap**2 if gap**2 > 1e-13 else 0.0
         if curve.error == 0:
@@ -209,7 +213,7 @@ def _curve_through(x: Array, logs: Array) -> Curve | None:
         return None
 
 
-def _spline(x: Array, values: Array) -> BSpline:
+def _spline_of_distinct(x: Array, values: Array) -> BSpline:
     """A spline through points; those too close to others to be told apart are left out where they must be."""
     try:
         return make_interp_spline(x, values, k=7)
@@ -218,7 +222,7 @@ def _spline(x: Array, values: Array) -> BSpline:
         return make_interp_spline(x[keep], values[keep], k=7)
 
 
-def _gap(laws: Sequence[Array], part: NDArray[np.bool_]) -> float:
+def _total_difference(laws: Sequence[Array], part: NDArray[np.bool_]) -> float:
     fine, coarse = (law[part] - special.logsumexp(law[part]) for law in laws)
     with np.errstate(invalid="ignore"):
         return float(np.nansum(np.exp(fine) * np.abs(np.expm1(coarse - fine))))

@@ -40,7 +40,7 @@ class _InSpace(AveragedMeasure):
     missing_choices: ClassVar[tuple[str, ...]] = ("category", "omit", "raise")
     own_missing: ClassVar[tuple[str, ...]] = ("category",)
 
-    def _places(
+    def _coordinates_of_files(
         self, original: pd.DataFrame, released: pd.DataFrame, holdout: OtherFile | None, distance: str
     ) -> tuple[Array, Array, Array]:
         """Coordinates of the original, the release and the holdout, which may be empty."""
@@ -103,10 +103,10 @@ class ClosestRecord(_InSpace):
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
         """Find neighbours and compare."""
-        left, points, held = self._places(state, released, self.holdout, self.distance)
+        left, points, held = self._coordinates_of_files(state, released, self.holdout, self.distance)
         near, parts = _two_nearest(cKDTree(left), points)
         if self.holdout is None:
-            own, baseline = _distances(cKDTree(left), left)[:, -1], NEAR
+            own, baseline = _nearest_distances(cKDTree(left), left)[:, -1], NEAR
             bound = np.quantile(own, NEAR, method="inverted_cdf") if len(left) > 1 else 0.0
             # Distances of categories are often the same: those at the bound count as far as the originals' do.
             part = (NEAR - (own < bound).mean()) / (own == bound).mean() if len(left) > 1 else 1.0
@@ -165,11 +165,11 @@ class Membership(_InSpace):
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
         """Find neighbours and rank."""
-        left, points, held = self._places(state, released, self.holdout, self.distance)
+        left, points, held = self._coordinates_of_files(state, released, self.holdout, self.distance)
         tree = cKDTree(points)
-        inside, outside = (_distances(tree, x)[:, 0] for x in (left, held))
+        inside, outside = (_nearest_distances(tree, x)[:, 0] for x in (left, held))
         n, m = len(inside), len(outside)
-        each, other = 1.0 - _below(outside, inside), _below(inside, outside)
+        each, other = 1.0 - _share_below(outside, inside), _share_below(inside, outside)
         errors = [np.var(v, ddof=1) / len(v) if len(v) > 1 else 0.0 for v in (each, other)]
         at = np.unique(np.concatenate([inside, outside]))
         hit, miss = (np.searchsorted(np.sort(x), at, side="right") / len(x) for x in (inside, outside))
@@ -240,7 +240,7 @@ class Linkability(_InSpace):
         """Link by each set of columns, and see whether the links meet."""
         names: Any = self.known
         split = list(state.columns[: len(names)]), list(state.columns[len(names) :])
-        sides = [self._places(state[c], released[c], self.holdout, self.distance) for c in split]
+        sides = [self._coordinates_of_files(state[c], released[c], self.holdout, self.distance) for c in split]
         kinds = [np.unique(points, axis=0, return_inverse=True) for _, points, _ in sides]
         trees, at = [BoxTree.of(k[0]) for k in kinds], [k[1].reshape(-1) for k in kinds]
 
@@ -266,7 +266,7 @@ class Linkability(_InSpace):
         return Measured(value, error, parts, records=each)
 
 
-def _distances(tree: cKDTree, points: Array) -> Array:
+def _nearest_distances(tree: cKDTree, points: Array) -> Array:
     """Distances to the closest and to the second closest point, the same where there is one point only."""
     found = tree.query(points, k=[1, min(2, tree.n)])[0]
     return np.asarray(found, dtype=np.float64)
@@ -274,7 +274,7 @@ def _distances(tree: cKDTree, points: Array) -> Array:
 
 def _two_nearest(tree: cKDTree, points: Array) -> tuple[Array, dict[str, float]]:
     """Distance of each point to its closest one, and the usual figures."""
-    first, second = _distances(tree, points).T
+    first, second = _nearest_distances(tree, points).T
     ratio = np.divide(first, second, out=np.ones(len(first)), where=second > 0)
     parts = {
         "DCR 5%": float(np.quantile(first, NEAR)),
@@ -285,7 +285,7 @@ def _two_nearest(tree: cKDTree, points: Array) -> tuple[Array, dict[str, float]]
     return first, parts
 
 
-def _below(sample: Array, at: Array) -> Array:
+def _share_below(sample: Array, at: Array) -> Array:
     """Share of a sample below each value, those equal to it counted half."""
     ranked = np.sort(sample)
     return (np.searchsorted(ranked, at, "left") + np.searchsorted(ranked, at, "right")) / (2.0 * len(ranked))

@@ -67,7 +67,7 @@ class Space:
             named = f"unordered categories in {', '.join(str(c) for c in unordered)}"
             do = 'Use distance="standardised", or make them ordered categoricals'
             raise UnsupportedError("Rank distance needs columns with an order", named, do)
-        self._map = self._affine()
+        self._map = self._matrix_to_coordinates()
         self._tree: BoxTree | None = None
         self._left: Array | None = None
 
@@ -97,7 +97,7 @@ class Space:
         sides: tuple[list[Array], list[Array]] = ([], [])
         extra = []
         for label in left.columns:
-            blocks, spread = self._block(label, left[label], released[label])
+            blocks, spread = self._column_coordinates(label, left[label], released[label])
             for side, block in zip(sides, blocks, strict=True):
                 side.append(block)
             extra += [spread] + [0.0] * (blocks[0].shape[1] - 1) if blocks[0].shape[1] else []
@@ -110,15 +110,19 @@ class Space:
         )
         return first, second
 
-    def _block(self, label: Hashable, left: pd.Series, right: pd.Series) -> tuple[tuple[Array, Array], float]:
+    def _column_coordinates(
+        self, label: Hashable, left: pd.Series, right: pd.Series
+    ) -> tuple[tuple[Array, Array], float]:
         """Coordinates of one column in both files, NaN where it is missing, and its variance in the original."""
         if label in self.categories and self.distance != "rank":
-            blocks = self._indicators(label, left, right)
+            blocks = self._category_coordinates(label, left, right)
             for block, column in zip(blocks, (left, right), strict=True):
                 block[column.isna().to_numpy(dtype=bool)] = np.nan
             return blocks, 1.0
-        values = [self._values(label, c, which) for c, which in ((left, "the original"), (right, "the release"))]
-        own = self._values(label, self.original[label], "the original")
+        values = [
+            self._ordered_or_missing(label, c, which) for c, which in ((left, "the original"), (right, "the release"))
+        ]
+        own = self._ordered_or_missing(label, self.original[label], "the original")
         spread = float(frames.spreads(own[~np.isnan(own)])) if np.isfinite(own).any() else 0.0
         if spread == 0:
             return (np.zeros((len(left), 0)), np.zeros((len(right), 0))), 0.0
@@ -127,7 +131,7 @@ class Space:
             return (ranks[0][:, None], ranks[1][:, None]), 1 / 12
         return (values[0][:, None] / spread, values[1][:, None] / spread), 1.0
 
-    def _values(self, label: Hashable, column: pd.Series, which: str) -> Array:
+    def _ordered_or_missing(self, label: Hashable, column: pd.Series, which: str) -> Array:
         """A column with an order as numbers, NaN where it is missing."""
         if isinstance(column.dtype, pd.CategoricalDtype):
             codes = column.cat.codes.to_numpy().astype(np.float64)
@@ -140,22 +144,22 @@ class Space:
             frames.refuse_mixed(self.who, self.original[label], released[label])
         left = self.original if known is None else known
         if self.distance == "rank":
-            return self._ranks(left), self._ranks(released), False
+            return self._rank_coordinates(left), self._rank_coordinates(released), False
         if known is None and not self.categories:
             # The coordinates of the originals are the same for every release, and so is their tree.
             if self._left is None:
-                self._left = self._numbers(left)
-            return self._left, self._numbers(released), self._left.shape[1] > 0
-        blocks = [(self._numbers(left), self._numbers(released))]
-        blocks += [self._indicators(label, left[label], released[label]) for label in self.categories]
+                self._left = self._numeric_coordinates(left)
+            return self._left, self._numeric_coordinates(released), self._left.shape[1] > 0
+        blocks = [(self._numeric_coordinates(left), self._numeric_coordinates(released))]
+        blocks += [self._category_coordinates(label, left[label], released[label]) for label in self.categories]
         both = [np.concatenate(side, axis=1) for side in zip(*blocks, strict=True)]
         return both[0], both[1], False
 
-    def _affine(self) -> Array | None:
+    def _matrix_to_coordinates(self) -> Array | None:
         """Matrix that turns numeric columns into coordinates; None for ranks."""
         if self.distance == "rank" or frames.missing_rows(self.original) is not None:
             return None  # ranks need none, and files with gaps are scaled column by column
-        values = self._floats(self.original)
+        values = self._numeric_part(self.original)
         if len(values) < 2:
             return np.zeros((values.shape[1], 0))
         # A column of equal numbers may have a standard deviation of rounding size.
@@ -178,7 +182,7 @@ class Space:
             )
         return scale @ (vectors / np.sqrt(root))
 
-    def _floats(self, table: pd.DataFrame) -> Array:
+    def _numeric_part(self, table: pd.DataFrame) -> Array:
         which = "the original" if table is self.original else "the release"
         part = np.zeros((len(table), 0))
         if self.numbers:
@@ -189,15 +193,15 @@ class Space:
             [part, *(frames.seconds(table[c], self.original[c])[:, None] for c in self.times)], axis=1
         )
 
-    def _numbers(self, table: pd.DataFrame) -> Array:
-        values, matrix = self._floats(table), self._map
+    def _numeric_coordinates(self, table: pd.DataFrame) -> Array:
+        values, matrix = self._numeric_part(table), self._map
         assert matrix is not None
         if self.distance == "standardised":
             live = np.flatnonzero(matrix.any(axis=1))
             return values[:, live] * matrix.sum(axis=1)[live]
         return values @ matrix
 
-    def _indicators(self, label: Hashable, left: pd.Series, right: pd.Series) -> tuple[Array, Array]:
+    def _category_coordinates(self, label: Hashable, left: pd.Series, right: pd.Series) -> tuple[Array, Array]:
         """One coordinate per category; a mismatch costs 2 / (1 - sum p^2), with mean 2 over two random originals."""
         column = self.original[label]
         base = frames.categories_of(column)
@@ -211,16 +215,16 @@ class Space:
         a, b = ((levels.codes(c)[:, None] == np.arange(len(levels))) * height for c in (left, right))
         return a, b
 
-    def _ranks(self, table: pd.DataFrame) -> Array:
+    def _rank_coordinates(self, table: pd.DataFrame) -> Array:
         kept = []
         for label in table.columns:
             column = self.original[label]
             if column.nunique() < 2:
                 continue
-            kept.append(rankdata(self._ordered(label, table[label])) / len(table))
+            kept.append(rankdata(self._ordered_values(label, table[label])) / len(table))
         return np.stack(kept, axis=1) if kept else np.zeros((len(table), 0))
 
-    def _ordered(self, label: Hashable, column: pd.Series) -> Array:
+    def _ordered_values(self, label: Hashable, column: pd.Series) -> Array:
         """A column with an order as numbers."""
         if label in self.times:
             return frames.seconds(column, self.original[label])

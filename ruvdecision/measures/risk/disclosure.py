@@ -73,7 +73,7 @@ class _AfterLinkage(PairedMeasure):
         """Scales of the known columns and the truth."""
         return Space(self.name, self.distance, original.iloc[:, :-1]), original.iloc[:, -1]
 
-    def _read(
+    def _link_and_read(
         self, state: tuple[Space, pd.Series], released: pd.DataFrame, held: pd.DataFrame | None = None
     ) -> _Reading:
         """Link the originals, or the records of a holdout, and look up the unknown column."""
@@ -126,8 +126,8 @@ class _Reading:
     def means(self) -> Array:
         """Mean released value over the links of each original; the file's mean where all of them are blank."""
         known = ~np.isnan(self.values)
-        count = self._total(np.bincount(self.places, weights=known))
-        total = self._total(np.bincount(self.places, weights=np.where(known, self.values, 0.0)))
+        count = self._sum_over_links(np.bincount(self.places, weights=known))
+        total = self._sum_over_links(np.bincount(self.places, weights=np.where(known, self.values, 0.0)))
         return np.divide(total, count, out=np.full(len(count), self.middle), where=count > 0)
 
     @property
@@ -145,9 +145,9 @@ class _Reading:
         width = int(max(self.truth.max(), self.values.max())) + 2
         wanted = self.links.points * width + np.repeat(self.mine, self.links.counts) + 1
         right = cells.counts_of(self.places * width + self.values + 1, wanted)  # a blank has code -1
-        return np.add.reduceat(right, self.links.edges[:-1]) / self._total(np.bincount(self.places))
+        return np.add.reduceat(right, self.links.edges[:-1]) / self._sum_over_links(np.bincount(self.places))
 
-    def _total(self, by_point: NDArray[Any]) -> Array:
+    def _sum_over_links(self, by_point: NDArray[Any]) -> Array:
         return np.add.reduceat(by_point[self.links.points], self.links.edges[:-1])
 
 
@@ -191,8 +191,10 @@ class AttributeDisclosure(_AfterLinkage):
 
     def compare(self, state: tuple[Space, pd.Series], released: pd.DataFrame) -> Measured:
         """Link, read, compare."""
-        read = self._read(state, released)
-        near = self.within_sd * _sd(read.truth[~np.isnan(read.truth)]) * (1 + 1e-9) if read.number else 0.0
+        read = self._link_and_read(state, released)
+        near = (
+            self.within_sd * _standard_deviation(read.truth[~np.isnan(read.truth)]) * (1 + 1e-9) if read.number else 0.0
+        )
         right = read.right(near)
         if read.number:
             chance = float((np.abs(read.middle - read.mine) <= near).mean())
@@ -202,7 +204,7 @@ class AttributeDisclosure(_AfterLinkage):
         parts, value = {"chance": chance}, float(right.mean())
         if self.holdout is not None:
             held = self.holdout.taken(self.name, "the holdout", list(released.columns), self.missing)
-            parts |= excess_over_holdout(value, float(self._read(state, released, held).right(near).mean()))
+            parts |= excess_over_holdout(value, float(self._link_and_read(state, released, held).right(near).mean()))
         return Measured(value, parts=parts, records=read.pairs.along_original(right))
 
 
@@ -244,7 +246,7 @@ class IntruderError(_AfterLinkage):
 
     def compare(self, state: tuple[Space, pd.Series], released: pd.DataFrame) -> Measured:
         """Link, read, compare."""
-        read = self._read(state, released)
+        read = self._link_and_read(state, released)
         if not read.number:
             wrong = 1.0 - read.hits()
             return Measured(
@@ -252,7 +254,7 @@ class IntruderError(_AfterLinkage):
             )
         off = np.abs(read.means() - read.mine)
         error = float(np.sqrt(np.mean(off**2)))
-        sd = _sd(read.truth[~np.isnan(read.truth)])
+        sd = _standard_deviation(read.truth[~np.isnan(read.truth)])
         if sd == 0:
             what = f"{self.name} needs an unknown column that varies"
             raise InputError(what, f"{self.unknown} is constant", "Choose another column")
@@ -365,8 +367,8 @@ class IntervalDisclosure(PairedMeasure):
             inside = gap < self.width_sd * far[:, None]
             lone = cKDTree(other).query(other, k=min(2, len(other)))[0].reshape(len(other), -1)[:, -1][pairs.released]
         else:
-            inside = self._inside(truth, shown, masked, values if self.spread_of == "original" else masked)
-        risk, parts = self._given_away(inside, truth, table)
+            inside = self._inside_intervals(truth, shown, masked, values if self.spread_of == "original" else masked)
+        risk, parts = self._risk_of_rows(inside, truth, table)
         for kind, counted in enumerate((risk, risk * (lone > ISOLATED)), 1) if self.outlying else ():
             weighted = float(counted.sum() * (counted @ far) * ISOLATED / len(risk))
             parts |= {f"risk{kind}": float(counted.mean()), f"wrisk{kind}": weighted}
@@ -381,17 +383,17 @@ class IntervalDisclosure(PairedMeasure):
         tree = cKDTree(points / unit)
         wide = values if self.spread_of == "original" else masked
         near = points[tree.query(masked / unit)[1]]
-        share, parts = self._given_away(self._inside(near, masked, masked, wide), near, table)
+        share, parts = self._risk_of_rows(self._inside_intervals(near, masked, masked, wide), near, table)
         usual = np.zeros(len(values))
         if len(points) > 1:
             two = tree.query(points / unit, k=2)[1]
             other = points[np.where(two[:, 0] == np.arange(len(points)), two[:, 1], two[:, 0])][kind.reshape(-1)]
-            usual, _ = self._given_away(self._inside(other, values, values, wide), other, table)
+            usual, _ = self._risk_of_rows(self._inside_intervals(other, values, values, wide), other, table)
         error = float(usual.std() / np.sqrt(len(usual)))
         found = risk_without_pairs((near == masked).all(axis=1), share, share, float(usual.mean()), error)
         return Measured(float(found.risk.mean()), found.error, parts | found.parts, records=found.risk)
 
-    def _inside(self, truth: Array, shown: Array, masked: Array, wide: Array) -> frames.Flags:
+    def _inside_intervals(self, truth: Array, shown: Array, masked: Array, wide: Array) -> frames.Flags:
         """Which true values lie in the intervals around those shown, a row of a file ``masked``.
 
         ``wide`` is the file whose standard deviations count.
@@ -410,7 +412,7 @@ class IntervalDisclosure(PairedMeasure):
             inside[:, j] = (low <= truth[:, j]) & (truth[:, j] <= high) & ~np.isnan(shown[:, j])
         return inside
 
-    def _given_away(self, inside: frames.Flags, truth: Array, table: pd.DataFrame) -> tuple[Array, dict[str, float]]:
+    def _risk_of_rows(self, inside: frames.Flags, truth: Array, table: pd.DataFrame) -> tuple[Array, dict[str, float]]:
         """What is given away of each record, and of each column."""
         known = ~np.isnan(truth)
         share = inside.sum(axis=1) / np.maximum(known.sum(axis=1), 1)
@@ -488,7 +490,7 @@ class ClusteringAttack(PairedMeasure):
         return Measured(float(risk.mean()), parts=parts, records=pairs.along_released(risk))
 
 
-def _sd(values: Array) -> float:
+def _standard_deviation(values: Array) -> float:
     return float(frames.spreads(values))
 
 

@@ -80,13 +80,13 @@ class _TargetInClasses(CountedKeys):
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """The worst class."""
-        return self._worst(released, None)
+        return self._worst_class(released, None)
 
     def total(self, original: None, released: Counts, plan: None) -> Measured:
-        found = self._worst(released.rows, released.count)
+        found = self._worst_class(released.rows, released.count)
         return Measured(float(found), parts=found.parts)
 
-    def _worst(self, released: pd.DataFrame, often: Array | None) -> Measured:
+    def _worst_class(self, released: pd.DataFrame, often: Array | None) -> Measured:
         """The worst class of rows that occur so ``often``, each once by default."""
         raise NotImplementedError
 
@@ -135,10 +135,10 @@ class LDiversity(_TargetInClasses):
     def diversity(self, original: Data, released: Data) -> Array:
         """Diversity of the class of each released record, l."""
         used = self.prepare(original).used(released)
-        found, each = self._classes(used, None)
+        found, each = self._diversity_of_classes(used, None)
         return each[found.row]
 
-    def _classes(self, released: pd.DataFrame, often: Array | None) -> tuple[ValuesInClasses, Array]:
+    def _diversity_of_classes(self, released: pd.DataFrame, often: Array | None) -> tuple[ValuesInClasses, Array]:
         codes, levels = cells.column_codes(released)
         found = ValuesInClasses.of(codes[:-1], levels[:-1], codes[-1], often)
         if self.kind == "distinct":
@@ -151,8 +151,8 @@ class LDiversity(_TargetInClasses):
         tail = found.size[where] - (before - before[start][where])
         return found, found._replace(where=where).total(count[start][where] < self.c * tail)
 
-    def _worst(self, released: pd.DataFrame, often: Array | None) -> Measured:
-        found, each = self._classes(released, often)
+    def _worst_class(self, released: pd.DataFrame, often: Array | None) -> Measured:
+        found, each = self._diversity_of_classes(released, often)
         return found.measured(each.min(), each, np.maximum.reduceat(found.share, found.start))
 
 
@@ -180,7 +180,7 @@ class TCloseness(_TargetInClasses):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Li, Li and Venkatasubramanian (2007), ICDE, 106-115"
 
-    def _worst(self, released: pd.DataFrame, often: Array | None) -> Measured:
+    def _worst_class(self, released: pd.DataFrame, often: Array | None) -> Measured:
         column, (codes, levels) = released.iloc[:, -1], cells.column_codes(released)
         ordered = has_order(column)
         value = _ordered_codes(column) if ordered else codes[-1]

@@ -53,7 +53,7 @@ class AgreementMixture:
         Bit j of a pattern's number says that column j agrees.
         """
         none = np.log2((1 - self.m) / (1 - self.u))
-        return _bits(patterns, len(self.m)) @ (np.log2(self.m / self.u) - none) + none.sum()
+        return _pattern_bits(patterns, len(self.m)) @ (np.log2(self.m / self.u) - none) + none.sum()
 
     def probabilities(self, patterns: ArrayLike) -> Array:
         """Posterior probability that a pair with each pattern is a match."""
@@ -85,11 +85,11 @@ def fit_mixture(counts: ArrayLike, *, prevalence: float, m: float = 0.9, iterati
         what = "counts must be 2^p numbers that are not negative"
         raise InputError(what, f"shape {pairs.shape}", "Count pairs per agreement pattern")
     occurring = np.flatnonzero(pairs)  # of 2^p patterns few do
-    pairs, bits = pairs[occurring], _bits(occurring, p)
+    pairs, bits = pairs[occurring], _pattern_bits(occurring, p)
     total = pairs.sum()
     fit = AgreementMixture(
         np.full(p, check_number("m", m, low=0, high=1, open_low=True, open_high=True)),
-        _inside(pairs @ bits / total),
+        _inside_unit_interval(pairs @ bits / total),
         check_number("prevalence", prevalence, low=0, high=1, open_low=True, open_high=True),
     )
     for _ in range(check_integer("iterations", iterations, low=0)):
@@ -99,8 +99,8 @@ def fit_mixture(counts: ArrayLike, *, prevalence: float, m: float = 0.9, iterati
         if share <= 0 or share >= total:
             break
         fit = AgreementMixture(
-            _inside(match @ bits / share),
-            _inside(rest @ bits / rest.sum()),
+            _inside_unit_interval(match @ bits / share),
+            _inside_unit_interval(rest @ bits / rest.sum()),
             float(np.clip(share / total, EDGE, 1 - EDGE)),
         )
     return fit
@@ -216,7 +216,7 @@ class FellegiSunter(PairedMeasure):
         if not alone:
             pairs = RecordPairs.of(self.name, state, released)
             own[pairs.released] = pairs.original
-        fit, share, best, ties = self._linked(state, released, own)
+        fit, share, best, ties = self._fit_and_link(state, released, own)
         chance = fit.probabilities(best)
         table = pd.DataFrame({"m": fit.m, "u": fit.u, "weight": np.log2(fit.m / fit.u)}, index=state.columns)
         parts = {"prevalence": fit.prevalence, "expected": float(chance.mean())}
@@ -232,7 +232,7 @@ class FellegiSunter(PairedMeasure):
 
     def _between_originals(self, original: pd.DataFrame, fit: AgreementMixture, often: Ints) -> tuple[float, float]:
         """Mean probability of the best links between different originals, and its standard error."""
-        task, n = self._agreement(original, original), len(original)
+        task, n = self._agreement_of_columns(original, original), len(original)
         weights = fit.weights(np.arange(1 << len(fit.m)))
         _, best, ties = best_links(*task, weights, np.arange(n), n, True)
         each = np.where(ties > 0, fit.probabilities(best) / np.maximum(ties, 1), 0.0)
@@ -244,14 +244,14 @@ class FellegiSunter(PairedMeasure):
         prepared = self.prepare(original)
         table = prepared.used(released)
         frames.refuse_missing(self.name, "the release", table, frames.missing_rows(table))
-        fit, _, best, _ = self._linked(prepared.state, table, np.full(len(table), -1, dtype=np.int64))
+        fit, _, best, _ = self._fit_and_link(prepared.state, table, np.full(len(table), -1, dtype=np.int64))
         return fit.probabilities(best)
 
-    def _linked(
+    def _fit_and_link(
         self, original: pd.DataFrame, released: pd.DataFrame, own: Ints
     ) -> tuple[AgreementMixture, Array, Ints, Ints]:
         """The mixture, and per released record its own original's share of the best links, their pattern and number."""
-        task, n = self._agreement(original, released), len(original)
+        task, n = self._agreement_of_columns(original, released), len(original)
         counts = pattern_counts(*task, n)
         prevalence = min(1.0 / n, 0.5)
         fit = fit_mixture(counts, prevalence=prevalence, m=self.start_m, iterations=self.iterations)
@@ -264,7 +264,7 @@ class FellegiSunter(PairedMeasure):
         check_assigned(self.name, len(released), n, "weights")
         patterns = all_patterns(*task, n)
         # Ties are many, and the solver settles them by the order of rows: let values alone give that.
-        columns = [self._column(c, original[c], released[c], None)[:2] for c in original.columns]
+        columns = [self._agreement_of_values(c, original[c], released[c], None)[:2] for c in original.columns]
         ours, theirs = (np.lexsort(side) for side in zip(*columns, strict=True))
         rows, linked = linear_sum_assignment(weights[patterns[np.ix_(theirs, ours)]], maximize=True)
         rows, linked = theirs[rows], ours[linked]
@@ -274,24 +274,24 @@ class FellegiSunter(PairedMeasure):
         best[rows] = patterns[rows, linked]
         return fit, share, best, np.ones(len(released), dtype=np.int64)
 
-    def _agreement(self, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Ints, Ints, Ints]:
+    def _agreement_of_columns(self, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Ints, Ints, Ints]:
         """Lists of originals, and per column and released record the stretch of them that agrees with it."""
         shape, members, at = (original.shape[1], len(released)), [], 0
         first, last = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.int64)
         for j, label in enumerate(original.columns):
-            listed, low, high = self._agreeing(label, original[label], released[label])
+            listed, low, high = self._agreement_of_column(label, original[label], released[label])
             members.append(listed)
             first[j], last[j] = low + at, high + at
             at += len(listed)
         return np.concatenate(members), first, last
 
-    def _agreeing(self, label: Hashable, a: pd.Series, b: pd.Series) -> tuple[Ints, Ints, Ints]:
+    def _agreement_of_column(self, label: Hashable, a: pd.Series, b: pd.Series) -> tuple[Ints, Ints, Ints]:
         """The same for one column."""
         wanted = of_column(self.similar, label)
         if wanted is not None and not frames.is_number(a):
-            return _similar(self.name, a, b, wanted)
+            return _similar_texts(self.name, a, b, wanted)
         share = of_column(self.tolerance_share, label)
-        left, right, width = self._column(label, a, b, share)
+        left, right, width = self._agreement_of_values(label, a, b, share)
         order = np.argsort(left, kind="stable")
         ranked = left[order]
         if share is not None and frames.is_number(a):
@@ -303,7 +303,9 @@ class FellegiSunter(PairedMeasure):
             room = width * 1e-9 + 1e-12 * np.abs(right) * (width > 0)
         return order, np.searchsorted(ranked, low - room, "left"), np.searchsorted(ranked, high + room, "right")
 
-    def _column(self, label: Hashable, a: pd.Series, b: pd.Series, share: float | None) -> tuple[Array, Array, float]:
+    def _agreement_of_values(
+        self, label: Hashable, a: pd.Series, b: pd.Series, share: float | None
+    ) -> tuple[Array, Array, float]:
         if b.notna().any():
             frames.refuse_mixed(self.name, a, b)
         if not frames.is_number(a):
@@ -326,7 +328,7 @@ class FellegiSunter(PairedMeasure):
         return left, right, (size or 0.0) * float(frames.spreads(there)) if len(there) else 0.0
 
 
-def _similar(who: str, a: pd.Series, b: pd.Series, wanted: float) -> tuple[Ints, Ints, Ints]:
+def _similar_texts(who: str, a: pd.Series, b: pd.Series, wanted: float) -> tuple[Ints, Ints, Ints]:
     """Originals whose text is similar to each released one: each pair of different texts is looked at once."""
     try:
         from rapidfuzz import distance, process
@@ -351,7 +353,7 @@ def _similar(who: str, a: pd.Series, b: pd.Series, wanted: float) -> tuple[Ints,
     return np.concatenate([*listed, order[:0]]), ends[released], np.where(released < 0, ends[-1], ends[released + 1])
 
 
-def _agree(members: Ints, first: Ints, last: Ints, i: int, code: Ints, touched: Ints) -> int:
+def _agreement_patterns(members: Ints, first: Ints, last: Ints, i: int, code: Ints, touched: Ints) -> int:
     """Agreement pattern of released record i with each original, and how many originals agree somewhere."""
     size = 0
     for j in range(len(first)):
@@ -364,14 +366,14 @@ def _agree(members: Ints, first: Ints, last: Ints, i: int, code: Ints, touched: 
     return size
 
 
-@compiled(_agree)
+@compiled(_agreement_patterns)
 def pattern_counts(members: Ints, first: Ints, last: Ints, n: int) -> Ints:
     """Pairs with each agreement pattern. Only pairs that agree somewhere are touched."""
     counts = np.zeros(1 << len(first), dtype=np.int64)
     code = np.zeros(n, dtype=np.int64)
     touched = np.empty(n, dtype=np.int64)
     for i in range(first.shape[1]):
-        size = _agree(members, first, last, i, code, touched)
+        size = _agreement_patterns(members, first, last, i, code, touched)
         counts[0] += n - size
         for t in range(size):
             counts[code[touched[t]]] += 1
@@ -379,17 +381,17 @@ def pattern_counts(members: Ints, first: Ints, last: Ints, n: int) -> Ints:
     return counts
 
 
-@compiled(_agree)
+@compiled(_agreement_patterns)
 def all_patterns(members: Ints, first: Ints, last: Ints, n: int) -> Ints:
     """Agreement pattern of every released record with every original."""
     patterns = np.zeros((first.shape[1], n), dtype=np.int64)
     touched = np.empty(n, dtype=np.int64)
     for i in range(first.shape[1]):
-        _agree(members, first, last, i, patterns[i], touched)
+        _agreement_patterns(members, first, last, i, patterns[i], touched)
     return patterns
 
 
-@compiled(_agree)
+@compiled(_agreement_patterns)
 def best_links(
     members: Ints, first: Ints, last: Ints, weight: Array, own: Ints, n: int, apart: bool
 ) -> tuple[Array, Ints, Ints]:
@@ -404,7 +406,7 @@ def best_links(
     pattern = np.zeros(m, dtype=np.int64)
     number = np.zeros(m, dtype=np.int64)
     for i in range(m):
-        size = _agree(members, first, last, i, code, touched)
+        size = _agreement_patterns(members, first, last, i, code, touched)
         rest = n - size
         if apart and own[i] >= 0 and code[own[i]] == 0:
             rest -= 1
@@ -427,9 +429,9 @@ def best_links(
     return share, pattern, number
 
 
-def _bits(patterns: ArrayLike, p: int) -> Array:
+def _pattern_bits(patterns: ArrayLike, p: int) -> Array:
     return ((np.asarray(patterns)[:, None] >> np.arange(p)) & 1).astype(np.float64)
 
 
-def _inside(x: Array) -> Array:
+def _inside_unit_interval(x: Array) -> Array:
     return np.clip(x, EDGE, 1 - EDGE)

@@ -131,7 +131,7 @@ class IndividualRisk(KeyMeasure):
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Count and estimate."""
         f, _, risk = self.frequencies_and_risk(released)
-        return Measured(float(risk.mean()), parts=self._parts(f, risk), records=risk)
+        return Measured(float(risk.mean()), parts=self._risk_parts(f, risk), records=risk)
 
     def frequencies_and_risk(self, used: pd.DataFrame) -> tuple[Array, Array, Array]:
         """f, F and risk of the records of a table of the keys and then the weights."""
@@ -140,7 +140,7 @@ class IndividualRisk(KeyMeasure):
         f, estimate = key_frequencies(keys, weights, wildcard=self.missing == "wildcard", alpha=self.alpha)
         return f, estimate, 1.0 / f if weights is None else individual_risk(f, estimate, self.method)
 
-    def _parts(self, f: Array, risk: Array) -> dict[str, float]:
+    def _risk_parts(self, f: Array, risk: Array) -> dict[str, float]:
         parts = {"expected": float(risk.sum()), "largest": float(risk.max())}
         parts |= {f"below {k}": float((f < k).sum()) for k in BELOW}
         return parts if self.threshold is None else parts | {"above": float((risk > self.threshold).sum())}
@@ -204,8 +204,8 @@ class HouseholdRisk(KeyMeasure):
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Put the members' risks together."""
-        f, risk, home, found = self._risks(released)
-        alone = self._individual()._parts(f, risk)
+        f, risk, home, found = self._record_and_household_risks(released)
+        alone = self._individual_measure()._risk_parts(f, risk)
         above = {} if self.threshold is None else {"above": float((found[home] > self.threshold).sum())}
         parts = (
             alone
@@ -222,26 +222,26 @@ class HouseholdRisk(KeyMeasure):
     def household_table(self, original: Data, released: Data) -> pd.DataFrame:
         """Members, largest risk of a member and risk of every household, under its number. Confidential."""
         used = self.prepare(original).used(released)
-        _, risk, home, found = self._risks(used)
+        _, risk, home, found = self._record_and_household_risks(used)
         members = pd.Series(risk).groupby(home)
         table = pd.DataFrame({"members": members.size(), "largest": members.max(), "risk": found})
-        return table.set_axis(pd.Index(pd.unique(used[self._home(used)]), name=self.household), axis=0)
+        return table.set_axis(pd.Index(pd.unique(used[self._household_column(used)]), name=self.household), axis=0)
 
-    def _individual(self) -> IndividualRisk:
+    def _individual_measure(self) -> IndividualRisk:
         shared: Any = {"method": self.method, "alpha": self.alpha, "threshold": self.threshold}
         return IndividualRisk(self.keys, self.weights, missing=self.missing, **shared)
 
-    def _home(self, used: pd.DataFrame) -> Hashable:
+    def _household_column(self, used: pd.DataFrame) -> Hashable:
         return used.columns[-1 if self.weights is None else -2]
 
-    def _risks(self, used: pd.DataFrame) -> tuple[Array, Array, frames.Ints, Array]:
+    def _record_and_household_risks(self, used: pd.DataFrame) -> tuple[Array, Array, frames.Ints, Array]:
         """F and risk of each record, its household's position and the households' risks."""
-        label = self._home(used)
+        label = self._household_column(used)
         home, _ = pd.factorize(used[label])
         if (home < 0).any():
             what = f"{self.name} needs to know the household of every record"
             raise InputError(what, f"{int((home < 0).sum())} missing in {label}", "Give each a number of its own")
-        f, _, risk = self._individual().frequencies_and_risk(used.drop(columns=[label]))
+        f, _, risk = self._individual_measure().frequencies_and_risk(used.drop(columns=[label]))
         with np.errstate(divide="ignore"):  # a sure find of a member is one of the household
             spared = np.bincount(home, weights=np.log1p(-risk))
         return f, risk, home, -np.expm1(spared)

@@ -26,7 +26,7 @@ class _InPopulation(KeyMeasure):
 
     population: Any = checked(None, OtherFile.of, required=True)
 
-    def _counts(self, released: pd.DataFrame) -> tuple[Array, Array, Array]:
+    def _counts_in_population(self, released: pd.DataFrame) -> tuple[Array, Array, Array]:
         """Released records and people who agree with each released record, and the former for each person's keys.
 
         The last is one number per person, records over people.
@@ -77,7 +77,7 @@ class KMap(_InPopulation):
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Count."""
-        f, people, _ = self._counts(released)
+        f, people, _ = self._counts_in_population(released)
         there = people > 0
         risk = np.divide(1.0, people, out=np.zeros(len(f)), where=there)
         alone = (f == 1) & there
@@ -117,7 +117,7 @@ class PopulationUniques(_InPopulation):
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Count."""
-        f, people, _ = self._counts(released)
+        f, people, _ = self._counts_in_population(released)
         both = ((f == 1) & (people == 1)).astype(np.float64)
         parts = {"sample uniques": float((f == 1).sum()), "population uniques": float(both.sum())}
         return Measured(float(both.mean()), parts=parts, records=both)
@@ -153,7 +153,7 @@ class DeltaPresence(_InPopulation):
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Count."""
-        f, people, present = self._counts(released)
+        f, people, present = self._counts_in_population(released)
         there = people > 0
         risk = np.minimum(np.divide(f, people, out=np.zeros(len(f)), where=there), 1.0)
         present = np.minimum(present, 1.0)

@@ -162,14 +162,14 @@ class RecordLinkage(PairedMeasure):
             return self._without_pairs(state, released)
         pairs = RecordPairs.of(self.name, state.original, released)
         shares = []
-        for known in self._knowledge(state):
+        for known in self._intruder_file(state):
             gapped = state.gapped(known, released) if self.missing == "pairwise" else None
             if gapped is not None:
                 shares.append(self._shares_known(*gapped, pairs))
                 continue
             left, right, fixed = state.coordinates(known, released)
             tree = state.tree if fixed and self.link == LINKS[0] and not self.one_to_one else None
-            shares.append(self._shares(left, right, pairs, tree))
+            shares.append(self._shares_of_own(left, right, pairs, tree))
         rates = np.mean(shares, axis=1)
         error = float(np.std(rates, ddof=1) / np.sqrt(len(rates))) if len(rates) > 1 else 0.0
         along = pairs.along_released if self.link == LINKS[0] else pairs.along_original
@@ -179,7 +179,7 @@ class RecordLinkage(PairedMeasure):
     def _without_pairs(self, state: Space, released: pd.DataFrame) -> Measured:
         """What links are worth where no row is known to be anybody's."""
         found = []
-        for known in self._knowledge(state):
+        for known in self._intruder_file(state):
             gapped = state.gapped(known, released) if self.missing == "pairwise" else None
             asks = self.per_record_file == "released"
             if gapped is None:
@@ -207,13 +207,13 @@ class RecordLinkage(PairedMeasure):
         state: Space = prepared.state
         table = prepared.used(released)
         frames.refuse_missing(self.name, "the release", table, frames.missing_rows(table))
-        left, right, _ = state.coordinates(next(self._knowledge(state)), table)
+        left, right, _ = state.coordinates(next(self._intruder_file(state)), table)
         # Originals may have been left out for missing values.
         places = state.original.index.to_numpy(), np.arange(len(table))
         asking, asked = (right, left) if self.link == LINKS[0] else (left, right)
         rows, linked = places[::-1] if self.link == LINKS[0] else places
         if self.one_to_one:
-            who, whom, gap = _assignment(self.name, asking, asked)
+            who, whom, gap = _one_to_one_links(self.name, asking, asked)
             return pd.DataFrame({"row": rows[who], "linked": linked[whom], "weight": 1.0, "distance": np.sqrt(gap)})
         if asking.shape[1] == 0:
             asking, asked = np.zeros((len(asking), 1)), np.zeros((len(asked), 1))
@@ -223,7 +223,7 @@ class RecordLinkage(PairedMeasure):
         return pd.DataFrame({"row": rows[row], "linked": linked[found.points], "weight": weight, "distance": distance})
 
     def _shares_known(self, left: IncompletePoints, right: IncompletePoints, pairs: RecordPairs) -> Array:
-        """As `_shares`, where some values are missing."""
+        """As `_shares_of_own`, where some values are missing."""
         if self.one_to_one:
             what = f"{self.name} has no pairwise rule for one_to_one"
             raise UnsupportedError(what, "missing values", 'Write missing="impute", or one_to_one=False')
@@ -233,20 +233,20 @@ class RecordLinkage(PairedMeasure):
         row = np.repeat(np.arange(len(mine)), links.counts)
         return np.bincount(row[links.points == own[row]], minlength=len(mine)) / links.counts
 
-    def _shares(self, left: Array, right: Array, pairs: RecordPairs, tree: BoxTree | None) -> Array:
+    def _shares_of_own(self, left: Array, right: Array, pairs: RecordPairs, tree: BoxTree | None) -> Array:
         """Share of the own record in each asking record's link, over the pairs."""
         ours, theirs = (right, left) if self.link == LINKS[0] else (left, right)
         mine, own = (pairs.released, pairs.original) if self.link == LINKS[0] else (pairs.original, pairs.released)
         if self.one_to_one:
-            row, linked, _ = _assignment(self.name, ours, theirs)
-            return exchanged_shares(row, linked, _kinds(ours), _kinds(theirs), mine, own)
+            row, linked, _ = _one_to_one_links(self.name, ours, theirs)
+            return exchanged_shares(row, linked, _distinct_rows(ours), _distinct_rows(theirs), mine, own)
         if theirs.shape[1] == 0:
             return np.full(len(mine), 1.0 / len(theirs))  # nothing tells records apart: everybody is a tie
         grown = grow(theirs) if tree is None else tree
         whole = mine is own and len(mine) == len(ours) == len(theirs)  # the usual case, which needs no copies
         return own_share(grown, ours if whole else ours[mine], theirs if whole else theirs[own])
 
-    def _knowledge(self, state: Space) -> Iterator[pd.DataFrame | None]:
+    def _intruder_file(self, state: Space) -> Iterator[pd.DataFrame | None]:
         """The intruder's file, once per draw; None where he knows the originals as they are."""
         if self.error_sd is None and self.error_rate is None:
             yield None
@@ -260,7 +260,7 @@ class RecordLinkage(PairedMeasure):
                     if sd := of_column(self.error_sd, label):
                         table[label] = column.to_numpy(dtype=np.float64) + sd * rng.standard_normal(len(column))
                 elif rate := of_column(self.error_rate, label):
-                    table[label] = _misreported(column, rate, rng)
+                    table[label] = _misreport_categories(column, rate, rng)
             yield table
 
     def _check_errors(self, state: Space) -> None:
@@ -279,7 +279,7 @@ class RecordLinkage(PairedMeasure):
                 raise InputError(what, [str(c) for c in columns], f"Leave {name} out")
 
 
-def _assignment(who: str, asking: Array, asked: Array) -> tuple[frames.Ints, frames.Ints, Array]:
+def _one_to_one_links(who: str, asking: Array, asked: Array) -> tuple[frames.Ints, frames.Ints, Array]:
     check_assigned(who, len(asking), len(asked))
     cost = cdist(asking, asked, "sqeuclidean") if asking.shape[1] else np.zeros((len(asking), len(asked)))
     who_, whom = linear_sum_assignment(cost)
@@ -322,14 +322,14 @@ def exchanged_shares(
     return found / (size_a[kinds_a[mine]] * size_b[kinds_b[own]])
 
 
-def _kinds(points: Array) -> frames.Ints:
+def _distinct_rows(points: Array) -> frames.Ints:
     """Number of the distinct row that each row equals."""
     if points.shape[1] == 0:
         return np.zeros(len(points), dtype=np.int64)
     return np.unique(points, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def _misreported(column: pd.Series, rate: float, rng: np.random.Generator) -> pd.Series:
+def _misreport_categories(column: pd.Series, rate: float, rng: np.random.Generator) -> pd.Series:
     """The column with some values exchanged for another category, each other one as likely."""
     levels = frames.categories_of(column)
     codes = levels.codes(column)

@@ -92,7 +92,7 @@ class RecordMeasure(Measure):
             return records
         followed = prepared.original if self.per_record_file == "original" else prepared.used(released)
         missing = frames.missing_rows(followed)
-        return records if missing is None else _placed(records, np.flatnonzero(~missing), len(followed))
+        return records if missing is None else _place_in_file(records, np.flatnonzero(~missing), len(followed))
 
 
 @dataclass(frozen=True, repr=False)
@@ -152,9 +152,9 @@ class _Paired(Prepared):
         self.paired = bool(getattr(measure, "paired", True))
 
     def arranged(self, frame: Frame) -> pd.DataFrame:
-        return frame.table.set_axis(self._places(frame), axis=0)
+        return frame.table.set_axis(self._positions_of_pairs(frame), axis=0)
 
-    def _places(self, frame: Frame) -> pd.Index:
+    def _positions_of_pairs(self, frame: Frame) -> pd.Index:
         n, m = len(self.labels), frame.n
         who, index, measure = self.measure.name, frame.table.index, self.measure
         if n == m and not index.equals(pd.RangeIndex(-m, 0)):
@@ -221,11 +221,11 @@ class RecordPairs:
 
     def along_original(self, risk: Array) -> Array:
         """One entry per original, NaN for those without a partner."""
-        return _placed(risk, self.original, self.rows[0])
+        return _place_in_file(risk, self.original, self.rows[0])
 
     def along_released(self, risk: Array) -> Array:
         """One entry per released record, NaN for those without a partner."""
-        return _placed(risk, self.released, self.rows[1])
+        return _place_in_file(risk, self.released, self.rows[1])
 
 
 class RiskWithoutPairs(NamedTuple):
@@ -268,7 +268,7 @@ def excess_over_holdout(value: float, baseline: float) -> dict[str, float]:
     return {"holdout": baseline, "excess": (value - baseline) / (1.0 - baseline) if baseline < 1 else 0.0}
 
 
-def _placed(values: Array, where: Ints, size: int) -> Array:
+def _place_in_file(values: Array, where: Ints, size: int) -> Array:
     records = np.full(size, np.nan)
     records[where] = values
     return records

@@ -197,9 +197,9 @@ class SpecialUniques(KeyMeasure):
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Look at all sets of columns, small ones first."""
-        found = self._search(released)
+        found = self._search_minimal_uniques(released)
         score, total = found.score, found.score.sum()
-        dis = self._dis(released, score)
+        dis = self._dis_score(released, score)
         worth = 100.0 * found.worth.sum(axis=0) / total if total else np.zeros(released.shape[1])
         parts = {f"size {k + 1}": float(count) for k, count in enumerate(found.sizes)}
         parts |= {"DIS": float(dis.sum()), "DIS largest": float(dis.max())}
@@ -210,12 +210,12 @@ class SpecialUniques(KeyMeasure):
     def dis(self, original: Data, released: Data) -> Array:
         """DIS-SUDA score of each released record: how likely a match with it is right. Confidential."""
         used = self.prepare(original).used(released)
-        return self._dis(used, self._search(used).score)
+        return self._dis_score(used, self._search_minimal_uniques(used).score)
 
     def level_contributions(self, original: Data, released: Data) -> pd.DataFrame:
         """Records, those with a minimal unique, and the contribution of each value of each column. Confidential."""
         used = self.prepare(original).used(released)
-        found, rows = self._search(used), []
+        found, rows = self._search_minimal_uniques(used), []
         for j, label in enumerate(used.columns):
             each = pd.DataFrame({"records": 1, "special": found.worth[:, j] > 0, "contribution": found.worth[:, j]})
             by_level = each.groupby(used[label].to_numpy(), dropna=False).sum()
@@ -223,7 +223,7 @@ class SpecialUniques(KeyMeasure):
             rows.append(by_level)
         return pd.concat(rows, keys=used.columns, names=["column", "level"])
 
-    def _search(self, released: pd.DataFrame) -> _SpecialUniques:
+    def _search_minimal_uniques(self, released: pd.DataFrame) -> _SpecialUniques:
         """Minimal sample uniques of every record."""
         (codes,), _ = cells.common_codes(released)
         holes = released.isna().to_numpy() if self.missing in ("wildcard", "pairwise") else None
@@ -244,7 +244,7 @@ class SpecialUniques(KeyMeasure):
             now, number = {}, 0
             each = float(worths[k])
             for chosen in itertools.combinations(range(p), k):
-                unique = self._alone(released, codes, holes, chosen)
+                unique = self._unique_on_columns(released, codes, holes, chosen)
                 now[chosen] = unique
                 minimal = unique.copy()
                 for part in itertools.combinations(chosen, k - 1):
@@ -277,7 +277,9 @@ class SpecialUniques(KeyMeasure):
         back, which = np.argsort(order), which.reshape(-1)
         return _SpecialUniques(found[0][which], found[1][which][:, back], found[2][back], found[3][1:].tolist())
 
-    def _alone(self, released: pd.DataFrame, codes: Ints, holes: Flags | None, chosen: tuple[int, ...]) -> Flags:
+    def _unique_on_columns(
+        self, released: pd.DataFrame, codes: Ints, holes: Flags | None, chosen: tuple[int, ...]
+    ) -> Flags:
         """Which records are unique on a set of columns."""
         blank = None if holes is None else holes[:, chosen].any(axis=1)
         if blank is None or not blank.any():
@@ -291,7 +293,7 @@ class SpecialUniques(KeyMeasure):
             found[~blank] = np.bincount(joint, minlength=size)[joint] == 1
         return found
 
-    def _dis(self, released: pd.DataFrame, score: Array) -> Array:
+    def _dis_score(self, released: pd.DataFrame, score: Array) -> Array:
         """DIS-SUDA, with the constants of the SUDA software."""
         wild = self.missing == "wildcard" and frames.missing_rows(released) is not None
         size = np.asarray(key_matches(released)) if wild else cells.class_sizes(released)[0]

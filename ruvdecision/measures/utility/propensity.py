@@ -102,25 +102,35 @@ class _PropensityMeasure(WeightedMeasure):
             gap = np.square(np.where(np.abs(scores - c) < ROUNDED, 0.0, scores - c))
             value = float(gap.sum() if often is None else often @ gap)
             if self.null == "permutation":
-                law: tuple[float, float, float] | None = self._permuted(inputs, source, often)
+                law: tuple[float, float, float] | None = self._permuted_null(inputs, source, often)
             else:
                 # Weights count for fewer records than there are (Kish).
                 size = n if often is None else float(often.sum() ** 2 / (often @ often))
                 closed = self.closed_null(slopes, size, c)
                 law = None if closed is None else (*closed, 0.0)
-        parts = {"U": value, "pMSE": value / n, "coefficients": float(slopes), **_separation(scores, source, often)}
+        parts = {
+            "U": value,
+            "pMSE": value / n,
+            "coefficients": float(slopes),
+            **_score_separation(scores, source, often),
+        }
         error = 0.0
         if law is not None:
             mean, sd, mean_error = law
-            parts |= {"null": mean, "null sd": sd, "ratio": _over(value / n, mean), "z": _over(value / n - mean, sd)}
+            parts |= {
+                "null": mean,
+                "null sd": sd,
+                "ratio": _ratio_or_infinite(value / n, mean),
+                "z": _ratio_or_infinite(value / n - mean, sd),
+            }
             # The null is an estimate where it comes from permutations; the error goes with whatever uses it.
             if self.statistic == "ratio":
-                error = parts["ratio"] * _over(mean_error, mean)
+                error = parts["ratio"] * _ratio_or_infinite(mean_error, mean)
             elif self.statistic == "z":
-                error = _over(mean_error, sd)
+                error = _ratio_or_infinite(mean_error, sd)
         return Measured(parts[self.statistic], error, parts)
 
-    def _permuted(self, inputs: Any, source: Flags, often: Array | None) -> tuple[float, float, float]:
+    def _permuted_null(self, inputs: Any, source: Flags, often: Array | None) -> tuple[float, float, float]:
         rng = as_generator(self.seed)
         shuffled = [rng.permutation(source) for _ in range(self.permutations)]
 
@@ -327,7 +337,7 @@ class ClusteredPropensity(_PropensityMeasure):
         return slopes * unit, float(np.sqrt(2 * slopes)) * unit
 
 
-def _separation(scores: Array, source: Flags, weights: Array | None) -> dict[str, float]:
+def _score_separation(scores: Array, source: Flags, weights: Array | None) -> dict[str, float]:
     """How far the scores tell the files apart.
 
     SPECKS, the Kolmogorov-Smirnov distance between the scores of the files; PO50, the percentage of records on the
@@ -346,7 +356,7 @@ def _separation(scores: Array, source: Flags, weights: Array | None) -> dict[str
     return {"SPECKS": kolmogorov(mine, others), "PO50": 100 * float(right) - 50, "Mann-Whitney": above}
 
 
-def _over(a: float, b: float) -> float:
+def _ratio_or_infinite(a: float, b: float) -> float:
     return a / b if b > 0 else (np.inf if a > 0 else 0.0)
 
 
@@ -370,10 +380,10 @@ def design_rows(pooled: Array, degree: int | str) -> Array:
         rows /= np.maximum(np.abs(rows).max(axis=1), 1e-300)[:, None]
     else:
         # A full polynomial spans the same functions about any origin; about the mean it keeps its digits.
-        _standardise(rows)
+        _standardise_rows(rows)
     work = _monomials(rows, degree)
     terms = work[1:]
-    size = _standardise(terms)
+    size = _standardise_rows(terms)
     alive = size > 1e-13
     if not alive.all():
         terms = terms[alive]
@@ -449,7 +459,7 @@ def _monomials(rows: Array, degree: int | str) -> Array:
     return out
 
 
-def _standardise(rows: Array) -> Array:
+def _standardise_rows(rows: Array) -> Array:
     """Centre and scale rows in place; returns the sizes they had. Rows without variation are left at zero."""
     rows -= rows.mean(axis=1)[:, None]
     # By the largest first: the squares of tiny numbers would vanish.

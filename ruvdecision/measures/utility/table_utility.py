@@ -152,20 +152,20 @@ class TableUtility(WeightedMeasure):
         """Code both files once, then count table after table."""
         original, own = state
         n, names = len(original), [str(c) for c in original.columns]
-        coded = [self._column(c, original[c], released[c]) for c in original.columns]
+        coded = [self._column_codes(c, original[c], released[c]) for c in original.columns]
         often = [None if w is None else w / w.mean() for w in (own, weights)]
         if self.way is None:
-            parts = self._table(coded, range(len(coded)), n, often)
+            parts = self._compare_table(coded, range(len(coded)), n, often)
             return Measured(parts[self.kind], parts=parts)
         found = {
-            " x ".join(names[j] for j in chosen): self._table(coded, chosen, n, often)
+            " x ".join(names[j] for j in chosen): self._compare_table(coded, chosen, n, often)
             for k in self.way
             for chosen in itertools.combinations(range(len(coded)), k)
         }
         values = {name: parts[self.kind] for name, parts in found.items()}
         return Measured(float(np.mean(list(values.values()))), parts=values, table=lambda: pd.DataFrame(found).T)
 
-    def _table(
+    def _compare_table(
         self, coded: Sequence[tuple[Ints, int]], chosen: Sequence[int], n: int, often: Sequence[Array | None]
     ) -> dict[str, float]:
         """Compare one table; only cells that occur are looked at."""
@@ -182,7 +182,7 @@ class TableUtility(WeightedMeasure):
         d, s = (np.bincount(part, weights=w, minlength=levels).astype(np.float64) for part, w in files)
         return table_measures(d, s, every)
 
-    def _column(self, label: Hashable, a: pd.Series, b: pd.Series) -> tuple[Ints, int]:
+    def _column_codes(self, label: Hashable, a: pd.Series, b: pd.Series) -> tuple[Ints, int]:
         """Codes of a column, the original's and then the release's, and the number of levels."""
         frames.refuse_mixed(self.name, a, b)
         if not (_is_cut(a) or frames.is_time(a)):
