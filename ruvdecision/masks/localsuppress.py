@@ -50,6 +50,10 @@ class LocalSuppress(Mask):
         The key variables, of any kind, at most 12; the values are compared as they are, so recode numbers first.
     importance : list or {key: number}, optional
         How much it costs to blank an entry of each key, positive; 1 where not given.
+    alpha : float
+        How much a record with a blank counts for a record with another key, as in `key_matches`. Below 1 nobody can
+        hide behind the blanks of others, so all records with a rare key are blanked, and as few entries of each as let
+        it agree with k.
 
     In a DataFrame integers become nullable ``Int64`` and booleans ``boolean`` in columns that get a blank; in an array
     they become floating point.
@@ -64,6 +68,7 @@ class LocalSuppress(Mask):
     k: int = checked(2, check_integer, low=1)
     keys: Any = checked(None, as_columns)
     importance: Any = None
+    alpha: float = checked(1.0, check_number, low=0, high=1)
 
     opaque: ClassVar[str] = "which entries are blank depends on the values of the whole file"
 
@@ -111,7 +116,12 @@ class LocalSuppress(Mask):
             what = f"No key can occur {self.k} times in {frame.n} records"
             raise InfeasibleError(what, f"k={self.k}", "Use a smaller k")
         codes = np.stack([category_codes(frame.table.iloc[:, i])[0] for i in positions], axis=1)
-        blank = suppress(codes, self.k, self.costs, rng) & (codes >= 0)
+        found = (
+            suppress(codes, self.k, self.costs, rng)
+            if self.alpha == 1
+            else suppress_rare(codes, self.k, self.costs, self.alpha)
+        )
+        blank = found & (codes >= 0)
         touched = [(i, blank[:, j]) for j, i in enumerate(positions) if blank[:, j].any()]
         return frame.put({i: with_blanks(frame.table.iloc[:, i], rows, frame.kind) for i, rows in touched})
 
@@ -144,10 +154,7 @@ def key_matches(data: Any, keys: Any = None, *, weights: Any = None, alpha: floa
         return file.matches(file.codes)[file.row]
     given = np.ones(frame.n) if weights is None else check_vector("weights", weights, frame.n)
     amount = np.bincount(file.row, weights=given, minlength=len(file.counts))
-    blank = (file.codes < 0).any(axis=1)
-    other = np.where(blank, alpha * amount, amount)
-    found = replace(file, counts=other).matches(file.codes)
-    return (found + np.where(blank, amount - other, 0.0))[file.row]
+    return replace(file, counts=amount).matches_discounted(file.codes, alpha)[file.row]
 
 
 def suppress(codes: Ints, k: int, costs: Array, rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -179,6 +186,44 @@ def suppress(codes: Ints, k: int, costs: Array, rng: np.random.Generator) -> NDA
         do = "This is a defect of the mask: please report it"
         raise RuvError(f"LocalSuppress did not reach k={k}", "a key that occurs too seldom", do)
     return codes < 0
+
+
+def suppress_rare(codes: Ints, k: int, costs: Array, alpha: float) -> NDArray[np.bool_]:
+    """The same where a record with a blank counts ``alpha`` for records with another key: rare records are blanked.
+
+    Of the sets of keys with the same cost the one that helps most records comes first. Who is blanked counts less for
+    others, so it is looked again until all reach k; what no set of keys can help is blanked as a whole.
+    """
+    codes, wanted = codes.copy(), k * (1 - 1e-12)
+    while True:
+        before = codes.copy()
+        for tier in _by_cost(codes.shape[1], costs):
+            while tier:
+                file = _Patterns.of(codes)
+                rare = np.flatnonzero(file.matches_discounted(file.codes, alpha) < wanted)
+                if not len(rare):
+                    return codes < 0
+                helped = [_patterns_helped(file, rare, keys, wanted, alpha) for keys in tier]
+                most = max(range(len(tier)), key=lambda i: file.counts[helped[i]].sum())
+                codes[np.ix_(np.isin(file.row, helped[most]), np.array(tier[most]))] = -1
+                tier = [keys for keys, found in zip(tier, helped, strict=True) if len(found) and keys != tier[most]]
+        if np.array_equal(codes, before):
+            rows = np.isin(file.row, rare)
+            codes[rows if (codes[rows] >= 0).any() else slice(None)] = -1
+
+
+def _patterns_helped(file: _Patterns, rare: Ints, keys: Sequence[int], wanted: float, alpha: float) -> Ints:
+    """Those of the rare patterns that agree with as many records as wanted once they are blank on these keys."""
+    free = rare[(file.codes[np.ix_(rare, np.array(keys))] >= 0).all(axis=1)]
+    if not len(free):
+        return free
+    after = file.codes[free]
+    after[:, keys] = -1
+    _, first, group = np.unique(_row_numbers(after), return_index=True, return_inverse=True)
+    blank = (file.codes[free] < 0).any(axis=1)
+    # Those who are blanked together count in full, whatever they counted before.
+    gained = np.bincount(group, weights=file.counts[free] * np.where(blank, 1.0 - alpha, 0.0))
+    return free[(file.matches_discounted(after[first], alpha) + gained)[group] >= wanted]
 
 
 # -- patterns of keys -------------------------------------------------------------------------------------
@@ -222,6 +267,14 @@ class _Patterns:
                 total = np.bincount(label[: len(here)], weights=self.counts[here], minlength=int(label.max()) + 1)
                 found[rows] += total[label[len(here) :]].astype(found.dtype)
         return found
+
+    def matches_discounted(self, asked: Ints, alpha: float) -> Array:
+        """The same, where a pattern with a blank counts ``alpha`` for another one, and in full for itself."""
+        blank = np.asarray((self.codes < 0).any(axis=1))
+        found = replace(self, counts=np.where(blank, alpha * self.counts, self.counts)).matches(asked)
+        label = _row_numbers(np.concatenate([self.codes, asked]))
+        same = np.bincount(label[: len(blank)], weights=np.where(blank, self.counts, 0.0), minlength=label.max() + 1)
+        return np.asarray(found + (1.0 - alpha) * same[label[len(blank) :]], dtype=np.float64)
 
 
 @compiled()

@@ -110,6 +110,9 @@ class Measure:
         True if the release alone is measured: the original only says which columns there are.
     takes_copies : bool
         True if a release is a list of imputed copies, compared all at once.
+    columns_by_name : bool
+        True if columns are taken in the order of their names, because theirs in the file would settle ties or meet
+        random numbers.
     missing_choices : tuple of str
         What ``missing`` may be, the default first; `ruvdecision.measures.missing` says what each means.
     own_missing : tuple of str
@@ -124,6 +127,7 @@ class Measure:
     matched: ClassVar[bool] = False
     release_only: ClassVar[bool] = False
     takes_copies: ClassVar[bool] = False
+    columns_by_name: ClassVar[bool] = False
     missing_choices: ClassVar[tuple[str, ...]] = FILLED
     own_missing: ClassVar[tuple[str, ...]] = ()
 
@@ -138,6 +142,13 @@ class Measure:
         object.__setattr__(self, "name", self.name or self.default_name())
         object.__setattr__(self, "missing", check_missing(self.name, self.missing, self.missing_choices))
         check_fields(self)
+
+    def refuse_unused(self, used: bool, by: str, write: str, *options: str) -> None:
+        """Raise an error for options that are not at their defaults though nothing would use them."""
+        idle = [] if used else [k for k in options if k in self.settings()]
+        if idle:
+            got = ", ".join(f"{k}={getattr(self, k)!r}" for k in idle)
+            raise InputError(f"{' and '.join(idle)} would not be used: only {by} does", got, f"Write {write} as well")
 
     # -- what a new measure defines ------------------------------------------------------------------
 
@@ -262,8 +273,8 @@ class UsedColumns:
 
     def __init__(self, measure: Measure, original: pd.DataFrame) -> None:
         self.who, self.missing, self.own = measure.name, measure.missing, measure.missing in measure.own_missing
-        self.asked = measure.missing != measure.missing_choices[0]
-        self.every = list(original.columns)
+        self.asked, self.by_name = measure.missing != measure.missing_choices[0], measure.columns_by_name
+        self.every = original.columns.tolist()
         self.weight: Hashable = None
         self.chosen: Labels | None
         if isinstance(measure, WeightedMeasure) and measure.weights is not None:
@@ -274,10 +285,11 @@ class UsedColumns:
             self.chosen = measure.uses(original)
 
     def of(self, data: Frame) -> pd.DataFrame:
-        """The used columns of a file, in the original's order."""
+        """The used columns of a file, in the original's order or by name."""
         table = frames.align_columns(self.who, self.chosen, self.every, data)
         frames.refuse_lists(self.who, table)
-        return table
+        names = list(map(str, table.columns)) if self.by_name else []
+        return table if names == sorted(names) else table.take(np.argsort(names, kind="stable"), axis=1)
 
     def weights(self, data: Frame, which: str, without: Flags | None = None) -> tuple[Array, ...]:
         """The weights of a file's rows, as one more argument or none; ``without`` are rows that are left out."""
@@ -343,10 +355,11 @@ class Prepared:
         self.measure, self.labels = measure, frame.table.index
         table = self.arranged(frame)
         self.columns = UsedColumns(measure, table)
-        self.original = self.columns.of(Frame(table.iloc[:0] if measure.release_only else table, "frame"))
+        # Of a release alone the original only says which columns there are.
+        self.original = table.iloc[:0] if measure.release_only else self.columns.of(Frame(table, "frame"))
         self.weights = self.columns.weights(Frame(table, "frame"), "the original")
         self.records = isinstance(measure, WeightedMeasure) and measure.weighs_records
-        self.incomplete = self.columns.incomplete(self.original, "the original")
+        self.incomplete = None if measure.release_only else self.columns.incomplete(self.original, "the original")
         self.lacking = [] if self.incomplete is None else with_missing(self.original)
         self.before = 0
         if measure.missing == "omit":
@@ -436,15 +449,16 @@ class PreparedByGroup(Prepared):
         self.columns, self.original, self.state = self.whole.columns, self.whole.original, self.whole.state
         self.groups: dict[str, tuple[pd.Index, Prepared | RuvError]] = {}
         for level, part in frame.table.groupby(self.by, sort=True, dropna=False, observed=True):
-            self.groups[str(level)] = (
-                part.index,
-                _result_or_error(self._measure_of_group(plain, level).prepared, part.drop(columns=self.drop)),
-            )
+            own = self._measure_of_group(plain, level, len(part) / len(frame.table))
+            self.groups[str(level)] = part.index, _result_or_error(own.prepared, part.drop(columns=self.drop))
 
-    def _measure_of_group(self, plain: Measure, level: Hashable) -> Measure:
-        """The measure of one group: another file that it is given is parted, too."""
-        files = {f.name: getattr(plain, f.name) for f in fields(plain)}
-        return replace(plain, **{k: v.part(self.by, level) for k, v in files.items() if hasattr(v, "part")})
+    def _measure_of_group(self, plain: Measure, level: Hashable, share: float) -> Measure:
+        """The measure of one group: another file that it is given is parted, too, and so is a population's size."""
+        given = {f.name: getattr(plain, f.name) for f in fields(plain)}
+        own = {k: v.part(self.by, level) for k, v in given.items() if hasattr(v, "part")}
+        if isinstance(given.get("population"), int):  # the same share of every group is in the sample
+            own["population"] = round(share * given["population"])
+        return replace(plain, **own)
 
     def used(self, released: Data) -> pd.DataFrame:
         return self.whole.used(Frame.of(released).table.drop(columns=self.drop))

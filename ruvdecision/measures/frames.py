@@ -44,7 +44,7 @@ def as_names(name: str, columns: Any) -> tuple[Hashable, ...]:
 
 def pick_columns(who: str, names: Names, table: pd.DataFrame) -> Labels:
     """The labels of the named columns (names, or positions where no column is called that); None means all."""
-    known = list(table.columns)
+    known = table.columns.tolist()
     return known if names is None else [known[place] for place in check_columns(who, as_names(who, names), known)]
 
 
@@ -90,8 +90,6 @@ def align_columns(who: str, chosen: Labels | None, every: Labels, data: Frame) -
             sizes = f"{len(every)} in the original and {table.shape[1]} in the release"
             raise InputError(f"{who} needs as many columns in both files", sizes, "Give data frames with column names")
         table = table.set_axis(every if table.shape[1] == len(every) else wanted, axis=1)
-    if list(table.columns) == wanted:
-        return table
     lost = [str(c) for c in wanted if c not in table.columns]
     extra = [str(c) for c in table.columns if c not in wanted] if chosen is None else []
     if lost or extra:
@@ -102,7 +100,8 @@ def align_columns(who: str, chosen: Labels | None, every: Labels, data: Frame) -
             "Rename or drop them, or choose the common ones with columns=[...]",
         )
     # By position, which is much quicker than by label.
-    return table.take([table.columns.get_loc(label) for label in wanted], axis=1)
+    places = [table.columns.get_loc(label) for label in wanted]
+    return table if places == list(range(table.shape[1])) else table.take(places, axis=1)
 
 
 def refuse_lists(who: str, table: pd.DataFrame) -> None:

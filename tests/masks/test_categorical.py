@@ -366,6 +366,21 @@ def test_equal_records_are_blanked_at_random_and_by_seed() -> None:
     assert LocalSuppress(k=5, keys="a").release(frame, 9).equals(LocalSuppress(k=5, keys="a").release(frame, 9))
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(0, 10**6), st.integers(6, 60), st.integers(1, 4), st.sampled_from([0.0, 0.3, 0.9]), st.integers(2, 6)
+)
+def test_blanks_that_count_less_leave_nobody_below_k(seed: int, n: int, p: int, alpha: float, k: int) -> None:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(rng.integers(0, 4, size=(n, p)).astype(float)).mask(rng.random((n, p)) < 0.1)
+    released = LocalSuppress(k=k, keys=list(frame), alpha=alpha).release(frame, 1)
+    assert key_matches(released, alpha=alpha).min() >= k * (1 - 1e-9)
+    assert ((released == frame) | released.isna()).all(axis=None)
+    rare = key_matches(frame, alpha=alpha) < k * (1 - 1e-9)
+    if not rare.any():
+        assert released.isna().sum().sum() == frame.isna().sum().sum()
+
+
 @pytest.mark.slow
 def test_a_large_file_reaches_k() -> None:
     rng = np.random.default_rng(4)

@@ -23,7 +23,14 @@ from ..utility.distance import robust_covariance
 from .coordinates import Space, distinct_points
 from .linkage import DISTANCES
 from .neighbours import BoxTree, Links, nearest
-from .records import OtherFile, PairedMeasure, RecordPairs, excess_over_holdout
+from .records import (
+    OtherFile,
+    PairedMeasure,
+    RecordPairs,
+    are_nobodys,
+    excess_over_holdout,
+    risk_without_pairs,
+)
 
 ISOLATED = 0.05
 """A released record farther than this from every other, in standard deviations, is isolated; sdcMicro's k and k2."""
@@ -265,6 +272,12 @@ class IntervalDisclosure(PairedMeasure):
     released values whose ranks are ``width_rank`` of the file below and above. Missing values, ``missing="pairwise"``:
     a value that the original lacks does not count, and a blank in the release gives nothing away.
 
+    A release with another number of rows and no row labels of the original, as a synthetic file is, has no true pairs.
+    The original nearest to a released row is then taken for its own, and what is given away that way counts as far as
+    it is more than originals give away about the nearest other original: another sample of numbers has a value near 0,
+    a file of the originals' own rows has 1. ``parts`` has the share of ``copies``, and of the other rows the share that
+    give somebody away, ``nearer``, and what another sample would, ``chance``; ``error`` is the standard error.
+
     Parameters
     ----------
     columns : list of column names, optional
@@ -277,12 +290,14 @@ class IntervalDisclosure(PairedMeasure):
         A record counts if all its columns, or any of them, lie inside; or with the share of them that do.
     spread_of : "original" or "released"
         Whose standard deviations; those of the release give sdcMicro's ``dRisk``.
+    paired : bool
+        False if rows are nobody's though the release has as many as the original, as those of a synthetic file.
     outlying : bool
         Multiply the width by the record's robust Mahalanobis distance, so that outliers, which are found more easily,
-        count as given away sooner; each file is standardised by its own mean and standard deviation. With
-        ``width_sd=0.0005, across="any"`` sdcMicro's ``dRiskRMD``, with its ``risk1``, ``risk2`` (of
-        these, records without another released one within 0.05), ``wrisk1`` and ``wrisk2`` (0.05 times the distances
-        of those records, summed, times their share) in ``parts``.
+        count as given away sooner; each file is standardised by its own mean and standard deviation. Needs true pairs.
+        With ``width_sd=0.0005, across="any"`` sdcMicro's ``dRiskRMD``, with its ``risk1``, ``risk2`` (of these, records
+        without another released one within 0.05), ``wrisk1`` and ``wrisk2`` (0.05 times the distances of those records,
+        summed, times their share) in ``parts``.
 
     Examples
     --------
@@ -304,6 +319,7 @@ class IntervalDisclosure(PairedMeasure):
     width_rank: float | None = checked(None, check_number, low=0, high=1)
     across: str = checked("all", check_choice, options=("all", "any", "mean"))
     spread_of: str = checked("original", check_choice, options=("original", "released"))
+    paired: bool = True
     outlying: bool = False
 
     def __post_init__(self) -> None:
@@ -315,6 +331,15 @@ class IntervalDisclosure(PairedMeasure):
         super().__post_init__()
         if self.outlying and self.width_rank is not None:
             raise InputError("outlying widens intervals in standard deviations", "width_rank", "Give width_sd")
+        if self.outlying and not self.paired:
+            raise InputError("outlying looks at true pairs", "paired=False", "Leave one of them out")
+        plain = self.width_rank is None and not self.outlying
+        self.refuse_unused(plain, "a width in standard deviations without outlying", "width_sd=0.05", "spread_of")
+
+    @property
+    def pairs(self) -> str:
+        """Needed for the widths of outliers."""
+        return "needed" if self.outlying else "wanted"
 
     def default_name(self) -> str:
         """SDID, or the rank version's name."""
@@ -327,13 +352,13 @@ class IntervalDisclosure(PairedMeasure):
     def compare(self, state: tuple[pd.DataFrame, Array], released: pd.DataFrame) -> Measured:
         """Count the originals inside."""
         table, values = state
-        pairs = RecordPairs.of(self.name, table, released)
         masked = _floats_with_nan(self.name, released, table)
+        if not self.paired or are_nobodys(released):
+            return self._without_pairs(table, values, masked)
+        pairs = RecordPairs.of(self.name, table, released)
         truth, shown = values[pairs.original], masked[pairs.released]
         if self.outlying and self.width_sd is not None:
-            if np.isnan(values).any() or np.isnan(masked).any():
-                what = f"{self.name} has no pairwise rule for Mahalanobis distances"
-                raise UnsupportedError(what, "missing values", 'Write missing="impute" or "omit"')
+            self._refuse_gaps(values, masked, "Mahalanobis distances")
             sides = (values, "the original"), (masked, "the release")
             own, other = (
                 (v - v.mean(axis=0)) / frames.varying_spreads(self.name, v, table.columns, which) for v, which in sides
@@ -343,29 +368,64 @@ class IntervalDisclosure(PairedMeasure):
             gap = np.abs(own[pairs.original] - other[pairs.released])
             inside = gap < self.width_sd * far[:, None]
             lone = cKDTree(other).query(other, k=min(2, len(other)))[0].reshape(len(other), -1)[:, -1][pairs.released]
-        elif self.width_sd is not None:
-            wide = values if self.spread_of == "original" else masked
-            spread = np.array([frames.spreads(v[~np.isnan(v)]) if not np.isnan(v).all() else 0.0 for v in wide.T])
-            inside = np.abs(truth - shown) <= self.width_sd * spread * (1 + 1e-9)
         else:
-            inside = np.zeros(truth.shape, dtype=bool)
-            for j in range(masked.shape[1]):
-                ranked = np.sort(masked[~np.isnan(masked[:, j]), j])
-                steps = int((self.width_rank or 0.0) * len(ranked) + 1e-9)
-                if not len(ranked):
-                    continue
-                low = ranked[np.maximum(np.searchsorted(ranked, shown[:, j], "left") - steps, 0)]
-                high = ranked[np.minimum(np.searchsorted(ranked, shown[:, j], "right") - 1 + steps, len(ranked) - 1)]
-                inside[:, j] = (low <= truth[:, j]) & (truth[:, j] <= high) & ~np.isnan(shown[:, j])
-        count = (~np.isnan(truth)).sum(axis=1)
-        share = inside.sum(axis=1) / np.maximum(count, 1)
-        risk = {"all": share == 1.0, "any": share > 0.0, "mean": share}[self.across].astype(np.float64)
-        rates = inside.sum(axis=0) / np.maximum((~np.isnan(truth)).sum(axis=0), 1)
-        parts = {str(c): float(v) for c, v in zip(table.columns, rates, strict=True)}
+            inside = self._inside_intervals(truth, shown, masked, values if self.spread_of == "original" else masked)
+        risk, parts = self._risk_of_rows(inside, truth, table)
         for kind, counted in enumerate((risk, risk * (lone > ISOLATED)), 1) if self.outlying else ():
             weighted = float(counted.sum() * (counted @ far) * ISOLATED / len(risk))
             parts |= {f"risk{kind}": float(counted.mean()), f"wrisk{kind}": weighted}
         return Measured(float(risk.mean()), parts=parts, records=pairs.along_released(risk))
+
+    def _without_pairs(self, table: pd.DataFrame, values: Array, masked: Array) -> Measured:
+        """The same for the original nearest to each released row, beyond what originals show of each other."""
+        self._refuse_gaps(values, masked, "the nearest original")
+        unit = frames.spreads(values)
+        unit = np.where(unit > 0, unit, 1.0)
+        points, kind = np.unique(values, axis=0, return_inverse=True)
+        tree = cKDTree(points / unit)
+        wide = values if self.spread_of == "original" else masked
+        near = points[tree.query(masked / unit)[1]]
+        share, parts = self._risk_of_rows(self._inside_intervals(near, masked, masked, wide), near, table)
+        usual = np.zeros(len(values))
+        if len(points) > 1:
+            two = tree.query(points / unit, k=2)[1]
+            other = points[np.where(two[:, 0] == np.arange(len(points)), two[:, 1], two[:, 0])][kind.reshape(-1)]
+            usual, _ = self._risk_of_rows(self._inside_intervals(other, values, values, wide), other, table)
+        error = float(usual.std() / np.sqrt(len(usual)))
+        found = risk_without_pairs((near == masked).all(axis=1), share, share, float(usual.mean()), error)
+        return Measured(float(found.risk.mean()), found.error, parts | found.parts, records=found.risk)
+
+    def _inside_intervals(self, truth: Array, shown: Array, masked: Array, wide: Array) -> frames.Flags:
+        """Which true values lie in the intervals around those shown, a row of a file ``masked``.
+
+        ``wide`` is the file whose standard deviations count.
+        """
+        if self.width_sd is not None:
+            spread = np.array([frames.spreads(v[~np.isnan(v)]) if not np.isnan(v).all() else 0.0 for v in wide.T])
+            return np.asarray(np.abs(truth - shown) <= self.width_sd * spread * (1 + 1e-9))
+        inside = np.zeros(truth.shape, dtype=bool)
+        for j in range(masked.shape[1]):
+            ranked = np.sort(masked[~np.isnan(masked[:, j]), j])
+            steps = int((self.width_rank or 0.0) * len(ranked) + 1e-9)
+            if not len(ranked):
+                continue
+            low = ranked[np.maximum(np.searchsorted(ranked, shown[:, j], "left") - steps, 0)]
+            high = ranked[np.minimum(np.searchsorted(ranked, shown[:, j], "right") - 1 + steps, len(ranked) - 1)]
+            inside[:, j] = (low <= truth[:, j]) & (truth[:, j] <= high) & ~np.isnan(shown[:, j])
+        return inside
+
+    def _risk_of_rows(self, inside: frames.Flags, truth: Array, table: pd.DataFrame) -> tuple[Array, dict[str, float]]:
+        """What is given away of each record, and of each column."""
+        known = ~np.isnan(truth)
+        share = inside.sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+        risk = {"all": share == 1.0, "any": share > 0.0, "mean": share}[self.across].astype(np.float64)
+        rates = inside.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+        return risk, {str(c): float(v) for c, v in zip(table.columns, rates, strict=True)}
+
+    def _refuse_gaps(self, values: Array, masked: Array, rule: str) -> None:
+        if np.isnan(values).any() or np.isnan(masked).any():
+            what = f"{self.name} has no pairwise rule for {rule}"
+            raise UnsupportedError(what, "missing values", 'Write missing="impute" or "omit"')
 
 
 @dataclass(frozen=True, repr=False)
@@ -374,7 +434,8 @@ class ClusteringAttack(PairedMeasure):
 
     The intruder standardises the known columns, clusters all records of both files and links a released record to an
     original of its cluster, any of them with the same probability. Without originals in its cluster a record is not
-    linked. With as many clusters as records, clusters are pairs more often than not. Bacher, Brand and Bender (2002).
+    linked. With as many clusters as records, clusters are pairs more often than not. Needs true pairs: of a synthetic
+    file of another length measure `RecordLinkage`. Bacher, Brand and Bender (2002).
 
     Parameters
     ----------
@@ -393,6 +454,7 @@ class ClusteringAttack(PairedMeasure):
     1.0
     """
 
+    columns_by_name: ClassVar[bool] = True
     label: ClassVar[str] = "clustering_attack"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Bacher, Brand and Bender (2002); Winkler (2004), section 4"

@@ -120,6 +120,10 @@ class IndividualRisk(KeyMeasure):
     alpha: float = checked(1.0, check_number, low=0, high=1)
     threshold: float | None = checked(None, check_number, low=0, high=1)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.refuse_unused(self.missing == "wildcard", 'missing="wildcard"', 'missing="wildcard"', "alpha")
+
     def uses(self, original: pd.DataFrame) -> frames.Labels:
         """The keys and then the weights."""
         return frames.pick_apart(self.name, original, ("keys", self.keys), ("weights", self.weights))
@@ -188,6 +192,10 @@ class HouseholdRisk(KeyMeasure):
     method: str = checked("approx", check_choice, options=METHODS)
     alpha: float = checked(1.0, check_number, low=0, high=1)
     threshold: float | None = checked(None, check_number, low=0, high=1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.refuse_unused(self.missing == "wildcard", 'missing="wildcard"', 'missing="wildcard"', "alpha")
 
     def uses(self, original: pd.DataFrame) -> frames.Labels:
         """The keys, the household and the weights."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ from ..missing import PAIRED
 from ..tables import cells
 from .coordinates import IncompletePoints, Space, grow_tree
 from .neighbours import BoxTree, Surroundings, nearest, own_share
-from .records import PairedMeasure, RecordPairs
+from .records import PairedMeasure, RecordPairs, are_nobodys, risk_without_pairs
 
 DISTANCES = ("standardised", "mahalanobis", "rank")
 LINKS = ("released to original", "original to released")
@@ -138,8 +138,7 @@ class RecordLinkage(PairedMeasure):
         if self.draws > 1 and self.error_sd is None and self.error_rate is None:
             what = "draws repeats the intruder's errors, and he makes none"
             raise InputError(what, self.draws, "Give error_sd or error_rate, or leave draws out")
-        if self.one_to_one and not self.paired:
-            raise InputError("one_to_one counts true pairs", "paired=False", "Leave one of them out")
+        check_pairs_option(self.one_to_one, self.paired)
 
     @property
     def per_record_file(self) -> str:
@@ -159,7 +158,7 @@ class RecordLinkage(PairedMeasure):
 
     def compare(self, state: Space, released: pd.DataFrame) -> Measured:
         """Link the release and count correct links."""
-        if not self.paired or (len(released) and (released.index < 0).all()):
+        if not self.paired or are_nobodys(released):
             return self._without_pairs(state, released)
         pairs = RecordPairs.of(self.name, state.original, released)
         shares = []
@@ -189,7 +188,9 @@ class RecordLinkage(PairedMeasure):
             else:
                 around = gapped[1].among(gapped[0]) if asks else gapped[0].among(gapped[1])
             size, equals = (len(state.original), around.other) if asks else (len(released), around.own)
-            found.append(_probability_of_right_link(around, size, equals))
+            copy = around.other > 0
+            chance = size / (size + len(copy) - around.own)
+            found.append(risk_without_pairs(copy, 1.0 / np.maximum(equals, 1), around.share, chance))
         rates, own = np.mean([f.risk for f in found], axis=1), float(np.mean([f.error for f in found]))
         error = np.hypot(own, np.std(rates, ddof=1) / np.sqrt(len(rates))) if len(rates) > 1 else own
         parts = {"linked": 0.0}
@@ -278,37 +279,17 @@ class RecordLinkage(PairedMeasure):
                 raise InputError(what, [str(c) for c in columns], f"Leave {name} out")
 
 
-class _Somebodys(NamedTuple):
-    risk: Array
-    error: float
-    parts: dict[str, float]
-
-
-def _probability_of_right_link(around: Surroundings, size: int, equals: frames.Ints) -> _Somebodys:
-    """Probability that each row is linked rightly, for rows whose owners nobody knows.
-
-    ``size`` is the length of the other file and ``equals`` the number of originals that a copy may be of.
-    """
-    copy = around.other > 0
-    risk = np.where(copy, 1.0 / np.maximum(equals, 1), 0.0)
-    share, rest = around.share[~copy], len(copy) - around.own[~copy]
-    parts, error = {"copies": float(copy.mean())}, 0.0
-    if len(share):
-        chance = size / (size + rest)
-        room = float(np.mean(1.0 - chance))
-        excess = max(float(np.mean(share - chance)) / room, 0.0) if room > 0 else 0.0
-        # Rows that are somebody's are among those whose nearest is of the other file.
-        risk[~copy] = excess * share / max(float(share.mean()), np.finfo(float).tiny)
-        error = float(np.std((share - chance) / room)) * np.sqrt(len(share)) / len(copy) if room > 0 else 0.0
-        parts |= {"nearer": float(share.mean()), "chance": float(chance.mean())}
-    return _Somebodys(risk, float(error), parts)
-
-
 def _one_to_one_links(who: str, asking: Array, asked: Array) -> tuple[frames.Ints, frames.Ints, Array]:
     check_assigned(who, len(asking), len(asked))
     cost = cdist(asking, asked, "sqeuclidean") if asking.shape[1] else np.zeros((len(asking), len(asked)))
     who_, whom = linear_sum_assignment(cost)
     return who_, whom, cost[who_, whom]
+
+
+def check_pairs_option(one_to_one: bool, paired: bool) -> None:
+    """Raise an error for an assignment of rows that are nobody's."""
+    if one_to_one and not paired:
+        raise InputError("one_to_one counts true pairs", "paired=False", "Leave one of them out")
 
 
 def check_assigned(who: str, n: int, m: int, what: str = "distances") -> None:

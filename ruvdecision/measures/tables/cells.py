@@ -96,12 +96,17 @@ def merge_codes(codes: Sequence[Ints]) -> tuple[list[Ints], int]:
 def merged_codes(across: NDArray[Any], levels: Sequence[int]) -> tuple[Ints, int]:
     """The same for one row per column, whose numbers run from 0 to below its ``levels``."""
     n = across.shape[1]
-    joint, cells = np.zeros(n, dtype=np.int64), 1
-    for column, many in zip(across, levels, strict=True):
+    joint, cells, first = np.zeros(n, dtype=np.int64), 1, 0
+    while first < len(levels):
+        # As many columns at once as make few cells: those are counted, which is quicker than sorting.
+        last, many = first + 1, int(levels[first])
+        while last < len(levels) and cells * many * levels[last] <= 4 * n:
+            last, many = last + 1, many * int(levels[last])
         if cells * many > 2**62:
             joint, cells = compact_codes(joint, cells)  # the product of many columns would not fit an integer
-        joint, cells = joint * many + column, cells * many
-        if cells > 4 * n:
+        steps = np.append(np.cumprod(levels[last - 1 : first : -1], dtype=np.int64)[::-1], 1)
+        joint, cells, first = joint * many + steps @ across[first:last], cells * many, last
+        if cells > 4 * n and first < len(levels):
             joint, cells = compact_codes(joint, cells)
     return compact_codes(joint, cells)
 
@@ -116,18 +121,24 @@ def compact_codes(codes: Ints, size: int) -> tuple[Ints, int]:
 
 def joint_codes(*tables: pd.DataFrame) -> tuple[list[Ints], int]:
     """One code per row, shared by the tables, and the number of different rows."""
+    joint, size = merged_codes(*column_codes(*tables))
+    return np.split(joint, np.cumsum([len(t) for t in tables])[:-1]), size
+
+
+def column_codes(*tables: pd.DataFrame) -> tuple[NDArray[Any], list[int]]:
+    """Codes of every column, one row each, for the tables one after another, and a bound of each column's codes."""
     labels = tables[0].columns
-    if len(labels) and all(isinstance(d, np.dtype) and d.kind in "ib" for t in tables for d in t.dtypes):
+    if len(labels) and all(isinstance(d, np.dtype) and d.kind in "ib" for t in tables for d in t.dtypes.to_numpy()):
         # Whole numbers that lie close together need no codes of their own.
         parts = [t.to_numpy() if t.columns is labels else t[labels].to_numpy() for t in tables]
         across = np.ascontiguousarray((parts[0] if len(parts) == 1 else np.concatenate(parts)).T)
         if across.shape[1] and across.dtype.kind == "i":
             low, high = across.min(axis=1), across.max(axis=1)
-            levels = [int(b) - int(a) + 1 for a, b in zip(low, high, strict=True)]
+            levels = [b - a + 1 for a, b in zip(low.tolist(), high.tolist(), strict=True)]
             if max(levels) <= 4 * across.shape[1] + 64:
-                joint, size = merged_codes(across.astype(np.int64, copy=False) - low[:, None], levels)
-                return np.split(joint, np.cumsum([len(t) for t in tables])[:-1]), size
-    return merge_codes(common_codes(*tables)[0])
+                return across.astype(np.int64, copy=False) - low[:, None], levels
+    codes, levels = common_codes(*tables)
+    return np.concatenate(codes).T, levels
 
 
 def frequencies(codes: Ints, cells: int, weights: Array | None = None) -> Array:

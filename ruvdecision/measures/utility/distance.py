@@ -93,6 +93,7 @@ class EnergyDistance(_StandardisedMeasure):
     projections: int | None = checked(None, check_integer, low=2)
     seed: int = checked(0, check_integer, low=0)
 
+    columns_by_name: ClassVar[bool] = True
     label: ClassVar[str] = "energy"
     reference: ClassVar[str] = "Szekely and Rizzo (2013); Baringhaus and Franz (2004)"
 
@@ -202,6 +203,7 @@ class SlicedWasserstein(_StandardisedMeasure):
     order: float = checked(2.0, check_number, low=1)
     seed: int = checked(0, check_integer, low=0)
 
+    columns_by_name: ClassVar[bool] = True
     label: ClassVar[str] = "sliced Wasserstein"
     reference: ClassVar[str] = "Rabin, Peyre, Delon and Bernot (2011)"
 

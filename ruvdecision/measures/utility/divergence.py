@@ -119,8 +119,9 @@ class _Density(WeightedMeasure):
         for points, often in ((first, own), (second, weights)):
             grid = _bin_linearly((points - low) / step, size, often)
             for axis in range(p):
-                # Outliers may stretch the grid: the kernel is then never finer than the grid.
-                scale = max(width, float(step[axis])) / step[axis]
+                # Outliers may stretch the grid: the kernel is then never finer than the grid. Sharing the mass of a
+                # point between two nodes has spread it by a variance of 1/6 (on average) already.
+                scale = np.sqrt(max(width / step[axis], 1.0) ** 2 - 1 / 6)
                 lag = np.arange(size[axis])
                 kernel = np.exp(-0.5 * ((lag[:, None] - lag) / scale) ** 2)
                 # A plain product keeps all terms positive, so far tails have their digits; a Fourier transform would
@@ -191,7 +192,7 @@ class InformationLoss(_Density):
     noise : "normal" or "uniform"
         Its law.
     cells : int
-        Cells of the histogram, over the original's range and a noise's width beyond it.
+        Cells of the histogram, over the original's range.
 
     Examples
     --------
@@ -211,6 +212,10 @@ class InformationLoss(_Density):
     label: ClassVar[str] = "information loss"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Agrawal and Aggarwal (2001), Agrawal and Srikant (2000); Winkler (2004)"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.refuse_unused(self.noise_sd is not None, "the reconstruction", "noise_sd=1.0", "noise", "cells")
 
     def begin(self, original: pd.DataFrame, weights: Array | None = None) -> _State:
         if self.noise_sd is not None and original.shape[1] != 1:

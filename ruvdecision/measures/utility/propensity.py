@@ -47,6 +47,8 @@ def _check_degree(name: str, degree: Any, options: tuple[int | str, ...]) -> int
 class _PropensityMeasure(WeightedMeasure):
     """What all propensity measures share: the numbers made of the scores, and their null values."""
 
+    columns_by_name: ClassVar[bool] = True
+
     columns: Names = checked(None, as_names)
     statistic: str = checked("pMSE", check_choice, options=STATISTICS)
     null: str = "independent"
@@ -61,14 +63,12 @@ class _PropensityMeasure(WeightedMeasure):
         object.__setattr__(self, "range", RANGES[self.statistic])
         if self.null == "permutation" and self.permutations < 2:
             raise InputError('null="permutation" needs permutations', self.permutations, "Write permutations=50")
-        if self.null != "permutation" and self.permutations:
-            what = "permutations belong to the permutation null"
-            raise InputError(what, f"null={self.null!r}", 'Write null="permutation"')
+        self.refuse_unused(self.null == "permutation", "that null", 'null="permutation"', "permutations")
         if self.statistic in ("ratio", "z") and self.null == "none":
             what = f"The statistic {self.statistic} needs a null value"
             raise InputError(what, "null='none'", 'Write null="permutation", permutations=50')
 
-    def classifier_inputs(self, pooled: Array) -> Any:
+    def classifier_inputs(self, pooled: Array, levels: Ints | None) -> Any:
         """What depends on the pooled records but not on which file they come from."""
         raise NotImplementedError
 
@@ -80,9 +80,9 @@ class _PropensityMeasure(WeightedMeasure):
         """Expectation and standard deviation of pMSE when both files are samples of one population."""
         return None
 
-    def encoded(self, original: pd.DataFrame, released: pd.DataFrame) -> Any:
-        """Both files together, as `classifier_inputs` takes them."""
-        return np.concatenate(encode(self.name, original, released)[:2])
+    def encoded(self, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Array, Ints | None]:
+        """Both files together as numbers, and how many levels each column has, 0 for a number; None if all are."""
+        return np.concatenate(encode(self.name, original, released)[:2]), None
 
     def compare(
         self, state: tuple[pd.DataFrame, Array | None], released: pd.DataFrame, weights: Array | None = None
@@ -92,7 +92,12 @@ class _PropensityMeasure(WeightedMeasure):
         often = None if own is None or weights is None else np.concatenate([w / w.mean() for w in (own, weights)])
         n, c = len(source), float(source.mean())
         with one_thread():
-            inputs = self.classifier_inputs(self.encoded(original, released))
+            pooled, levels = self.encoded(original, released)
+            if self.null == "permutation":
+                # Labels are drawn for records in the order of their values: that of the files means nothing.
+                order = np.lexsort((source, *([] if often is None else [often]), *pooled.T))
+                pooled, source, often = pooled[order], source[order], None if often is None else often[order]
+            inputs = self.classifier_inputs(pooled, levels)
             scores, slopes = self.scores(inputs, source, often)
             gap = np.square(np.where(np.abs(scores - c) < ROUNDED, 0.0, scores - c))
             value = float(gap.sum() if often is None else often @ gap)
@@ -177,7 +182,7 @@ class Propensity(_PropensityMeasure):
     reference: ClassVar[str] = f"{WOO}, eq. 2.5; Snoke et al. (2018)"
     nulls: ClassVar[tuple[str, ...]] = ("independent", "synthetic", "permutation")
 
-    def classifier_inputs(self, pooled: Array) -> Array:
+    def classifier_inputs(self, pooled: Array, levels: Ints | None) -> Array:
         return design_rows(pooled, self.degree)
 
     def scores(self, inputs: Array, source: Flags, weights: Array | None = None) -> tuple[Array, int]:
@@ -234,7 +239,7 @@ class TreePropensity(_PropensityMeasure):
     reference: ClassVar[str] = f"{WOO}, eq. 2.5; Breiman et al. (1984)"
     nulls: ClassVar[tuple[str, ...]] = ("none", "permutation")
 
-    def encoded(self, original: pd.DataFrame, released: pd.DataFrame) -> Any:
+    def encoded(self, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Array, Ints | None]:
         if self.kind == "anova":
             return super().encoded(original, released)
         parts, levels = [], []
@@ -247,9 +252,8 @@ class TreePropensity(_PropensityMeasure):
             levels.append(int(parts[-1].max()) + 1 if categories else 0)
         return np.stack(parts, axis=1), np.array(levels, dtype=np.int64)
 
-    def classifier_inputs(self, pooled: Any) -> tuple[Array, Ints, Ints | None]:
-        values, levels = pooled if self.kind == "class" else (pooled, None)
-        values = np.ascontiguousarray(values.T)
+    def classifier_inputs(self, pooled: Array, levels: Ints | None) -> tuple[Array, Ints, Ints | None]:
+        values = np.ascontiguousarray(pooled.T)
         return values, np.ascontiguousarray(np.argsort(values, axis=1, kind="stable")), levels
 
     def scores(
@@ -303,7 +307,7 @@ class ClusteredPropensity(_PropensityMeasure):
         check_cluster_count(self.clusters, len(state[0]) + len(released))
         return super().compare(state, released, weights)
 
-    def classifier_inputs(self, pooled: Array) -> list[tuple[Ints, Array]]:
+    def classifier_inputs(self, pooled: Array, levels: Ints | None) -> list[tuple[Ints, Array]]:
         if self.standardise:
             # Relabelling must not change the clusters, so the scale is that of both files together.
             pooled = pool_files(pooled, pooled[:0], True)
