@@ -95,13 +95,13 @@ def kind_of(value: object) -> str:
     return f"{article} {name}" + (f" of {len(value)}" if sized else "")  # type: ignore[arg-type]
 
 
-def failure(error: BaseException) -> str:
+def describe_failure(error: BaseException) -> str:
     """What went wrong in somebody's function: the kind of error and where, without its text, which may quote a record.
 
     >>> try:
     ...     float("Zebulon Quixby")
     ... except ValueError as error:
-    ...     failure(error).partition(" at ")[0]
+    ...     describe_failure(error).partition(" at ")[0]
     'ValueError'
     """
     trace, place = error.__traceback__, ""

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 from .checks import check_number, did_you_mean
 from .errors import InputError, RuvError, safe_error_text
 from .maps.joining import named_maps
-from .maps.show import cut
+from .maps.show import shorten_text
 from .running.progress import Stopped
 
 if TYPE_CHECKING:
@@ -295,7 +295,7 @@ def _offer_settings(name: str, known: Mapping[str, object]) -> str:
     if not known:
         return "It takes none"
     given = {n: " ".join(repr(d).split()) for n, d in known.items() if d is not inspect.Parameter.empty}
-    shown = ", ".join(f"{n}={cut(given[n], 60)}" if n in given else n for n in known)
+    shown = ", ".join(f"{n}={shorten_text(given[n], 60)}" if n in given else n for n in known)
     return f"{did_you_mean(name, list(known))} It takes {shown}".lstrip()
 
 

@@ -47,7 +47,7 @@ from .checks import (
     is_single,
     suggest,
 )
-from .errors import InputError, UnsupportedError, failure
+from .errors import InputError, UnsupportedError, describe_failure
 from .numerics.orderstatistics import percentile_rank
 from .protocols import Array
 
@@ -472,7 +472,7 @@ def over_points(function: Callable[..., Array], arguments: Sequence[Array], what
         except Exception as error:
             # Arguments and text stay out of the message: they may be, or quote, confidential records.
             do = "Let it take one argument per target and give back a number or a vector"
-            raise InputError(f"The function of {what} fails", failure(error), do) from None
+            raise InputError(f"The function of {what} fails", describe_failure(error), do) from None
 
     found = _apply_to_all_points(function, arguments, one) if count >= 32 else None
     if found is not None:

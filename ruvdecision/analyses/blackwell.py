@@ -168,7 +168,7 @@ class Order:
         return f"Order({len(self.masks)} masks: {verdict})"
 
 
-def dominated_whatever(
+def blackwell_order(
     masks: Sequence[Mask], belief: Belief | None = None, *, records: int | None = None, columns: int = 1
 ) -> Order:
     """Compare all masks of a map by what they tell, whatever the users want.
@@ -180,7 +180,7 @@ def dominated_whatever(
     Examples
     --------
     >>> from ruvdecision.masks import Noise, Release
-    >>> dominated_whatever([Release(), Noise(sd=1.0), Noise(sd=2.0)], records=3).column()
+    >>> blackwell_order([Release(), Noise(sd=1.0), Noise(sd=2.0)], records=3).column()
     ['', 'Release()', 'Noise(sd=1)']
     """
     listed = tuple(masks)

@@ -14,7 +14,7 @@ from ..checks import as_seed_sequence
 from ..engines.solving import check_user
 from ..evaluate import Setting, evaluate
 from ..maps.rumap import RUMap
-from ..maps.show import short
+from ..maps.show import few_digits
 from ..masks.base import Mask
 from ..protocols import Array
 from ..users.mask_prior import MaskPriorLike, as_mask_prior
@@ -146,7 +146,7 @@ class PublishingPrice:
 
     def __repr__(self) -> str:
         table = self.to_dataframe().drop(columns="technique")
-        return f"{self}\n{table.to_string(index=False, float_format=short)}"
+        return f"{self}\n{table.to_string(index=False, float_format=few_digits)}"
 
 
 def _difference(a: Array, b: Array) -> Array:

@@ -120,7 +120,7 @@ class PyMCBelief:
     # -- settings and names ----------------------------------------------------------------------------
 
     @property
-    def adjustable(self) -> dict[str, Any]:
+    def adjustable_settings(self) -> dict[str, Any]:
         """What can be varied by name: the builder's settings, given or by default, and size."""
         return {"size": self.size, **_builder_defaults(self.builder), **self.settings}
 
@@ -187,7 +187,7 @@ class PyMCBelief:
                 raise InputError(f"The model is for {self.size} records", n, do)
             from pymc.model.fgraph import clone_model
 
-            with quiet():
+            with without_notices():
                 return keeping_starts(self.builder, clone_model)
         try:
             model = self.builder(n, **self.settings)
@@ -291,7 +291,7 @@ class BuiltModel:
             raise InputError("The records must not be observed in the model", name, do)
         free, order = x in model.free_RVs, tuple(v.name for v in model.free_RVs)
         if free and model.rvs_to_transforms.get(x) is not None:
-            with quiet():
+            with without_notices():
                 model = keeping_starts(model, lambda m: remove_value_transforms(m, [m[name]]))
             x = model[name]
         shape = _static_shape(x)
@@ -374,7 +374,7 @@ class BuiltModel:
         return tuple(sorted(v.name or "?" for v in flat))
 
     @property
-    def improper(self) -> bool:
+    def is_improper(self) -> bool:
         """True if some prior is flat, and nothing that the model observes makes up for it."""
         return bool(self.flat) and not self.informed
 
@@ -384,7 +384,7 @@ class BuiltModel:
         return bool(self.model.observed_RVs or self.model.potentials)
 
     def _refuse_flat(self) -> None:
-        if self.improper:
+        if self.is_improper:
             raise InputError(
                 "A flat prior has no law to draw from", ", ".join(self.flat), "Give it a proper prior, or pass data="
             )
@@ -394,7 +394,7 @@ class BuiltModel:
         from pymc.pytensorf import compile as compile_forward
 
         self._refuse_flat()
-        with quiet():
+        with without_notices():
             return compile_forward([], [self.x, *self.free, *self.derived], mode=cheap_mode(), random_seed=0)
 
     @cached_property
@@ -414,7 +414,7 @@ class BuiltModel:
                 if not random([p]):
                     batched[p] = pt.alloc(p, count, *(p.shape[i] for i in range(p.ndim)))
         try:
-            with quiet():
+            with without_notices():
                 return compile_forward(
                     [count], vectorize_graph(list(self.free), batched), mode=cheap_mode(), random_seed=0
                 )
@@ -429,7 +429,7 @@ class BuiltModel:
         self._refuse_flat()
         if self._batched_prior_draws is not None:
             _reseed(self._batched_prior_draws, rng)
-            with quiet():
+            with without_notices():
                 found = self._batched_prior_draws(count)
             if all(np.shape(a) == (count, *self.shapes[v.name]) for v, a in zip(self.free, found, strict=True)):
                 return {v.name: np.asarray(a) for v, a in zip(self.free, found, strict=True)}
@@ -448,7 +448,7 @@ class BuiltModel:
         if tied and self.discrete:
             what, do = "Discrete records that something observed depends on cannot be drawn", "Sum them out"
             raise InputError(what, x, do)
-        with quiet():
+        with without_notices():
             if not tied:
                 zeros = np.zeros(self.shape, dtype=self.x.dtype)
                 model = keeping_starts(model, lambda m: pm.do(m, {x: zeros}))
@@ -489,14 +489,14 @@ class BuiltModel:
             return self.records_given(found, rng) if records is None else records, found
         function = self._forward_function
         _reseed(function, rng)
-        with quiet():
+        with without_notices():
             records, *rest = (np.asarray(a) for a in function())
         return records, {v.name: a for v, a in zip((*self.free, *self.derived), rest, strict=True)}
 
     def records_given(self, parameters: dict[str, Array], rng: np.random.Generator) -> Array:
         """Another file that these parameters give."""
         _reseed(self._records_given_parameters, rng)
-        with quiet():
+        with without_notices():
             return np.asarray(
                 self._records_given_parameters(*(np.asarray(parameters[v.name], dtype=v.dtype) for v in self.free))[0]
             )
@@ -509,7 +509,7 @@ class BuiltModel:
         inputs = [rv.type(name=rv.name) for rv in self.free]
         known = dict(zip(self.free, inputs, strict=True))
         known |= {rv: self.model.rvs_to_values[rv] for rv in self.model.observed_RVs}
-        with quiet():
+        with without_notices():
             graph = clone_replace([self.x], known)
             return compile_forward(inputs, graph, mode=cheap_mode(), random_seed=0, on_unused_input="ignore")
 
@@ -522,7 +522,7 @@ def quiet_pymc() -> ModuleType:
     return pymc
 
 
-def quiet() -> _Quiet:
+def without_notices() -> _Quiet:
     """Silence notices that PyMC and PyTensor give about themselves."""
     return _Quiet()
 

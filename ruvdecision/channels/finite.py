@@ -113,7 +113,7 @@ class Kernel:
         noise = None if self.noise is None else self.noise[order[:, None], order]
         return replace(self, outputs=tuple(tuple(o[i] for i in order) for o in self.outputs), noise=noise)
 
-    def on_a_line(self) -> tuple[Array, float, list[Ints]] | None:
+    def outputs_on_line(self) -> tuple[Array, float, list[Ints]] | None:
         """Levels of one number that tells all that the noisy columns do, its standard deviation, and the outputs apart.
 
         Outputs that differ beside the noise are told apart. None if there is no such number.

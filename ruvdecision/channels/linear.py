@@ -255,7 +255,7 @@ class LinearChannel:
     def average(self, columns: Sequence[int] | None = None) -> LinearChannel:
         """Replace every entry of the columns by the mean of its group (over the entries still in the file)."""
         partition = self.layout.partitions[self.stage]
-        if self.scrambled and partition is not None and not partition.ties_all:
+        if self.scrambled and partition is not None and not partition.is_one_group:
             raise UnsupportedError(
                 "Groups after shuffled groups have no closed form", do="Put Shuffle() first in the chain"
             )
@@ -312,7 +312,7 @@ class LinearChannel:
         if self.window is not None:
             return self.drop(label=1)
         for p in self.layout.partitions[: self.stage]:
-            if p is not None and not p.ties_all and not p.drawn:
+            if p is not None and not p.is_one_group and not p.drawn:
                 raise UnsupportedError(
                     "A random sample of rows that differ already has no closed form",
                     do="Put Subsample first in the chain",
@@ -330,7 +330,7 @@ class LinearChannel:
             return replace(self, location="unknown")
         scrambled = self.scrambled
         for p in self.layout.partitions[: self.stage]:
-            if p is None or p.ties_all or p.drawn:
+            if p is None or p.is_one_group or p.drawn:
                 continue
             if p.joins and p.sizes_alike() and not self.noisy_since_average:
                 scrambled = True

@@ -81,7 +81,7 @@ def row_classes(found: Sequence[Resolved], n: int) -> Ints | None:
     for step, _, _ in found:
         if isinstance(step, SampleRows) and step.rows is not None and step.release is not None:
             seen.add(step.release)
-        elif step.rows is not None and not step.rows.ties_all:
+        elif step.rows is not None and not step.rows.is_one_group:
             if step.release in seen:
                 return None
             columns.append(step.rows.padded(n).each())

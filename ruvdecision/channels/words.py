@@ -76,7 +76,7 @@ def _(step: AverageRows, found: Resolved) -> str:
     if step.rows is None:
         return ""
     of = "" if len(step.columns) == found.about.k else f" of {_columns_in_words(step, found)}"
-    if step.rows.ties_all:
+    if step.rows.is_one_group:
         return f"publish the average{of or ' of all records'}"
     return f"replace the values{of} in each of {len(np.unique(step.rows.each())):,} groups of records by their average"
 

@@ -66,7 +66,7 @@ def read_data(
     how = {name: check_csv(name, value) for name, value in how.items() if value is not None}
     if how and kind != "CSV":
         raise InputError(f"{', '.join(how)} are for CSV files", f"{file.name}, which is {kind}", "Leave them out")
-    with reading(file, kind, encoding):
+    with report_read_errors(file, kind, encoding):
         table = _READERS[kind](file, **how)
     if len(table) == 0 or table.shape[1] == 0:
         do = "Give one row per respondent"
@@ -114,7 +114,7 @@ class Pieces:
             return
         file, kind = check_file(table)
         rows = 0
-        with reading(file, kind):
+        with report_read_errors(file, kind):
             for piece in csv_pieces(file, self.size) if kind == "CSV" else self._parquet_pieces(file):
                 if len(piece):
                     rows += len(piece)
@@ -152,7 +152,7 @@ def check_csv(name: str, value: str) -> str:
 
 
 @contextmanager
-def reading(file: Path, kind: str, encoding: str | None = None) -> Iterator[None]:
+def report_read_errors(file: Path, kind: str, encoding: str | None = None) -> Iterator[None]:
     """Turn what goes wrong while a file is read into one clear line, which never quotes what is in it."""
     if file.stat().st_size == 0:
         raise InputError(f"{file} is empty", "0 bytes", "Check how it was written")

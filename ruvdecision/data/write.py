@@ -102,12 +102,12 @@ def as_place(path: str | os.PathLike[str]) -> Path:
         place = Path(path)
     except TypeError:
         raise InputError("A file is named by its path", type(path).__name__, 'Write "map.nc", for example') from None
-    if not nameable(place) or not place.name:
+    if not is_valid_path(place) or not place.name:
         raise InputError("This is no name for a file", repr(str(path)), 'Write "map.nc", for example')
     return place
 
 
-def nameable(path: str | os.PathLike[str]) -> bool:
+def is_valid_path(path: str | os.PathLike[str]) -> bool:
     """Whether a file or directory can have this path at all."""
     text = str(path)
     try:
@@ -264,6 +264,6 @@ def _sync_folder(folder: Path) -> None:
             os.close(opened)
 
 
-def unfinished(folder: Path) -> Iterator[Path]:
+def unfinished_files(folder: Path) -> Iterator[Path]:
     """Files that a process which was killed has left unfinished."""
     return folder.glob(f"{UNFINISHED}*")

@@ -12,12 +12,12 @@ from scipy.special import ndtr
 
 from ..checks import check_flag, check_number
 from ..errors import InputError
-from ..maps.joining import join
+from ..maps.joining import join_two_maps
 from ..maps.rumap import RUMap
 from ..maps.show import ReleaseRow
 from ..protocols import Array, Ints
 from .criteria import Columns, check_map, directions
-from .dominance import Marks, ranks, undominated
+from .dominance import Marks, ranks_with_ties, undominated
 from .probability import Errors, frontier_probability
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def frontier(
     if rumap.user_names:
         parts = [rumap.select(user=u) for u in rumap.user_names]
         parts = [frontier(part, tolerance, columns=columns, probability=probability) for part in parts]
-        return functools.reduce(lambda a, b: join(a, b, named=True), parts)
+        return functools.reduce(lambda a, b: join_two_maps(a, b, named=True), parts)
     keep = np.flatnonzero(undominated([rumap.column(n).value for n in better], list(better.values()), tolerance))
     if keep.size == 0:
         if columns is None:
@@ -135,7 +135,7 @@ class Explanation:
             unsure = self.probability < 0.995
             sure = f"; with the errors of the map this holds with probability {self.probability:.3g}" if unsure else ""
             return f"{self.release} is dominated by {self.by.release}{more}: {_changes_in_words(self.values)}{sure}."
-        columns = listed(list(self.values))
+        columns = list_in_words(list(self.values))
         text = f"{self.release} is on the frontier: no other release is as good in {columns} and better somewhere."
         for name, (other, values) in (self.neighbours or {}).items():
             text += f" The next better in {name} is {other}: {_changes_in_words(values)}."
@@ -215,10 +215,10 @@ def dominated(rumap: RUMap, *, columns: Columns | None = None, tolerance: float 
     step = max(1, BLOCK // max(1, everybody.size))
     for start in range(0, rows.size, step):
         part = rows[start : start + step]
-        counts[start : start + step] = ranked.beats(everybody, part).sum(axis=0)
-        gain = np.where(ranked.beats(front, part), ranked.gain(part[None, :], front[:, None]), -np.inf)
+        counts[start : start + step] = ranked.dominates(everybody, part).sum(axis=0)
+        gain = np.where(ranked.dominates(front, part), ranked.gain(part[None, :], front[:, None]), -np.inf)
         by[start : start + step] = front[np.argmax(gain, axis=0)]
-    surely = ranked.surely(rows, by)
+    surely = ranked.probability_as_good(rows, by)
     table: dict[str, list[str] | Array | Ints] = {
         "release": [rumap.releases[i] for i in rows],
         "dominated_by": [rumap.releases[i] for i in by],
@@ -259,7 +259,7 @@ class _Ranked:
         known = ~np.any([np.isnan(v) for v in values.values()], axis=0)
         costs = np.zeros((len(values), known.size), dtype=np.int64)
         for j, (name, column) in enumerate(values.items()):
-            costs[j, known] = ranks(column[known], tolerance) * (1 if better[name] == "lower" else -1)
+            costs[j, known] = ranks_with_ties(column[known], tolerance) * (1 if better[name] == "lower" else -1)
         front = undominated(list(values.values()), list(better.values()), tolerance)
         return cls(rumap, better, values, costs, known, front)
 
@@ -273,15 +273,15 @@ class _Ranked:
         missing = tuple(n for n, v in self.values.items() if np.isnan(v[i]))
         if missing:
             return Explanation(row, None, 0, {}, float("nan"), None, missing)
-        worse = self.known & self.beats(np.arange(self.known.size), np.array([i]))[:, 0]
+        worse = self.known & self.dominates(np.arange(self.known.size), np.array([i]))[:, 0]
         if not worse.any():
             return Explanation(row, None, 0, self.pair(i, i), 1.0, self.neighbours(i))
         front = np.flatnonzero(worse & self.front)
         by = int(front[np.argmax(self.gain(np.full(front.size, i), front))])
-        surely = float(self.surely(np.array([i]), np.array([by]))[0])
+        surely = float(self.probability_as_good(np.array([i]), np.array([by]))[0])
         return Explanation(row, self.rumap[by], int(worse.sum()), self.pair(i, by), surely)
 
-    def beats(self, who: Ints, whom: Ints) -> Marks:
+    def dominates(self, who: Ints, whom: Ints) -> Marks:
         """True where a row of ``who`` dominates a column of ``whom``."""
         weak = np.ones((who.size, whom.size), dtype=bool)
         strict = np.zeros_like(weak)
@@ -298,7 +298,7 @@ class _Ranked:
             total = total + (change if self.better[name] == "higher" else -change)
         return total
 
-    def surely(self, old: Ints, new: Ints) -> Array:
+    def probability_as_good(self, old: Ints, new: Ints) -> Array:
         """Probability that the other is truly as good in every column; errors normal and independent."""
         chance = np.ones(len(old))
         for name, end in self.better.items():
@@ -350,6 +350,6 @@ def _change_in_words(old: float, new: float) -> str:
     return f"{text} %".replace("-", "−")
 
 
-def listed(names: Sequence[str]) -> str:
+def list_in_words(names: Sequence[str]) -> str:
     """Names as a phrase: a, b and c."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..checks import as_float_array, check_choice, check_list, check_number, suggest
 from ..errors import InputError
 from ..maps.rumap import RUMap
-from ..maps.show import better
+from ..maps.show import better_end
 from ..protocols import Array
 from .dominance import BETTER
 
@@ -42,7 +42,7 @@ def directions(
     check_map(rumap)
     if columns is None:
         return dict(PLAIN)
-    known = PLAIN | better(rumap) | dict(ends or {})
+    known = PLAIN | better_end(rumap) | dict(ends or {})
     do = 'Write ["risk", "utility"], for example'
     names = [columns] if isinstance(columns, str) else check_list(word, columns, do)
     if not names:
@@ -95,7 +95,7 @@ class Criterion(ABC):
         """The criterion for this map: its columns are there, and their better ends are known."""
 
     @abstractmethod
-    def tiers(self, values: Mapping[str, Array]) -> list[Tier]:
+    def ranking_tiers(self, values: Mapping[str, Array]) -> list[Tier]:
         """What counts first, second, ...; every array is (..., releases) and greater is better."""
 
     @abstractmethod
@@ -119,7 +119,7 @@ class MostUseful(Criterion):
     def on(self, rumap: RUMap, ends: Mapping[str, str]) -> MostUseful:
         return self
 
-    def tiers(self, values: Mapping[str, Array]) -> list[Tier]:
+    def ranking_tiers(self, values: Mapping[str, Array]) -> list[Tier]:
         return [(values["utility"], 0.0), (-values["risk"], 0.0)]
 
     def value(self, values: Mapping[str, Array]) -> Array:
@@ -155,7 +155,7 @@ class Weighted(Criterion):
     def on(self, rumap: RUMap, ends: Mapping[str, str]) -> Weighted:
         return replace(self, needs=directions(rumap, list(self.weights), "weights", ends))
 
-    def tiers(self, values: Mapping[str, Array]) -> list[Tier]:
+    def ranking_tiers(self, values: Mapping[str, Array]) -> list[Tier]:
         return [
             (self.value(values), 0.0),
             *((_greater_is_better(values[n], end), 0.0) for n, end in self.needs.items()),
@@ -202,7 +202,7 @@ class Lexicographic(Criterion):
             raise InputError("slack names a column that is not in order", unknown, f"It has {', '.join(needs)}")
         return replace(self, needs=needs)
 
-    def tiers(self, values: Mapping[str, Array]) -> list[Tier]:
+    def ranking_tiers(self, values: Mapping[str, Array]) -> list[Tier]:
         return [(_greater_is_better(values[n], end), float(self.slack.get(n, 0.0))) for n, end in self.needs.items()]
 
     def value(self, values: Mapping[str, Array]) -> Array:
@@ -244,7 +244,7 @@ class ExpectedLoss(Criterion):
             for name in names:
                 check_column(rumap, name, "loss")
             # The frontier needs better ends; the loss itself does not, so columns without one are left out.
-            known = PLAIN | better(rumap) | dict(ends)
+            known = PLAIN | better_end(rumap) | dict(ends)
             by_name = all(p.kind is not inspect.Parameter.POSITIONAL_ONLY for p in needed)
             return replace(self, arguments=names, needs={n: known[n] for n in names if n in known}, by_name=by_name)
         if len(names) == 2 and not any(p.kind is inspect.Parameter.KEYWORD_ONLY for p in needed):
@@ -252,7 +252,7 @@ class ExpectedLoss(Criterion):
         what = "loss must be a function of risk and utility, or of columns by their names"
         raise InputError(what, f"arguments {names}", do)
 
-    def tiers(self, values: Mapping[str, Array]) -> list[Tier]:
+    def ranking_tiers(self, values: Mapping[str, Array]) -> list[Tier]:
         return [(-self.value(values), 0.0)]
 
     def value(self, values: Mapping[str, Array]) -> Array:

@@ -71,15 +71,15 @@ def undominated(values: Sequence[ArrayLike], better: Sequence[str], tolerance: f
     known = np.flatnonzero(~np.any([np.isnan(v) for v in criteria], axis=0))
     signs = [1 if check_choice("better", b, BETTER) == "lower" else -1 for b in better]
     if known.size:
-        costs = [sign * ranks(v[known], tolerance) for v, sign in zip(criteria, signs, strict=True)]
-        keep[known] = minimal(np.stack(costs, axis=1))
+        costs = [sign * ranks_with_ties(v[known], tolerance) for v, sign in zip(criteria, signs, strict=True)]
+        keep[known] = minimal_rows(np.stack(costs, axis=1))
     return keep
 
 
-def minimal(costs: Ranks) -> Marks:
+def minimal_rows(costs: Ranks) -> Marks:
     """Return True for every row that no other row dominates; small is good in every column and equal is a tie.
 
-    >>> minimal(np.array([[0, 1], [1, 0], [1, 1], [0, 1]])).tolist()
+    >>> minimal_rows(np.array([[0, 1], [1, 0], [1, 1], [0, 1]])).tolist()
     [True, True, False, True]
     """
     order = np.lexsort(costs.T[::-1])
@@ -96,7 +96,7 @@ def minimal(costs: Ranks) -> Marks:
     return keep
 
 
-def ranks(values: Array, tolerance: float) -> Ranks:
+def ranks_with_ties(values: Array, tolerance: float) -> Ranks:
     """Rank values, the lowest first; values closer than the tolerance to their neighbour share a rank."""
     order = np.argsort(values, kind="stable")
     v = values[order]
@@ -109,12 +109,12 @@ def ranks(values: Array, tolerance: float) -> Ranks:
     return found
 
 
-def snapped(values: Array, tolerance: float) -> Array:
+def snap_ties(values: Array, tolerance: float) -> Array:
     """The values with each tie replaced by its lowest member, so that a tie is an equality; NaN stays."""
     result = np.array(values, dtype=np.float64)
     known = np.flatnonzero(~np.isnan(result))
     if known.size:
-        place = ranks(result[known], tolerance)
+        place = ranks_with_ties(result[known], tolerance)
         lowest = np.full(place.max() + 1, np.inf)
         np.minimum.at(lowest, place, result[known])
         result[known] = lowest[place]

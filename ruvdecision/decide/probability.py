@@ -24,10 +24,10 @@ from ..errors import InputError
 from ..maps.columns import parts_of
 from ..maps.rumap import RUMap
 from ..maps.scores import Column, Score
-from ..maps.show import evenly
+from ..maps.show import evenly_spaced
 from ..protocols import Array, Value
 from .criteria import PLAIN, Columns, Criterion, ExpectedLoss, MostUseful, best_positions, check_map, directions
-from .dominance import Marks, minimal, ranks, snapped
+from .dominance import Marks, minimal_rows, ranks_with_ties, snap_ties
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,19 +130,19 @@ def quantile(confidence: float, degrees: float = np.inf) -> float:
     return float(ndtri(confidence) if np.isinf(degrees) else stdtrit(degrees, confidence))
 
 
-def cumulative(z: Array | float, degrees: float) -> Array:
+def error_cdf(z: Array | float, degrees: float) -> Array:
     """Probability that an error is at most z standard errors."""
     return np.asarray(ndtr(z) if np.isinf(degrees) else stdtr(degrees, z))
 
 
-def meets(rumap: RUMap, threshold: float, slack: float = 0.0) -> Array:
+def probability_below_threshold(rumap: RUMap, threshold: float, slack: float = 0.0) -> Array:
     """Probability that each release's risk is truly at most the threshold.
 
     One or zero where the risk is exact, NaN where it or its error is not known.
 
     >>> from ruvdecision.protocols import Value
     >>> rumap = RUMap.build(labels=["a"], intruder=Value(np.array([2.2]), np.array([0.1])), scientist=[1.0])
-    >>> round(float(meets(rumap, 0.5)[0]), 4)
+    >>> round(float(probability_below_threshold(rumap, 0.5)[0]), 4)
     0.9772
     """
     risk = rumap.risk
@@ -154,7 +154,7 @@ def meets(rumap: RUMap, threshold: float, slack: float = 0.0) -> Array:
     with np.errstate(invalid="ignore", divide="ignore"):
         z = (base.edge(threshold + slack) - base.costs) / base.errors
     # An infinite value with an infinite error says nothing.
-    return np.where(uncertain & ~np.isnan(risk), cumulative(z, degrees_of(rumap)), said)
+    return np.where(uncertain & ~np.isnan(risk), error_cdf(z, degrees_of(rumap)), said)
 
 
 def frontier_probability(rumap: RUMap, better: Mapping[str, str], errors: Errors, tolerance: float = 1e-12) -> Array:
@@ -215,7 +215,7 @@ def of_release(
         on += int(np.sum(~np.any((others <= mine).all(axis=1) & (others < mine).any(axis=1), axis=1)))
         values = {n: value + error * units[:, i] for i, (n, (value, error)) in enumerate(shown.items())}
         allowed = fits & (drawn[:, j] <= edge)
-        winner = best_positions(criterion.tiers(values), allowed)
+        winner = best_positions(criterion.ranking_tiers(values), allowed)
         best += int(np.sum((winner == at) & allowed.any(axis=1)))
     return on / errors.draws, best / errors.draws
 
@@ -290,7 +290,7 @@ def probabilities(
     how = check_errors(errors)
     table = pd.DataFrame({"release": list(rumap.releases)})
     if max_risk is not None:
-        table["meets"] = meets(rumap, threshold)
+        table["meets"] = probability_below_threshold(rumap, threshold)
     if list(better.items()) == list(PLAIN.items()) and not isinstance(how.seed, np.random.Generator):
         # A seed gives both the same draws, so that one pass is enough; a Generator moves on between them.
         table["on_frontier"], table["best"] = _count_in_draws(rumap, better, how, 1e-12, threshold)
@@ -344,7 +344,7 @@ def _cost_columns(
     """Columns, which releases have all of them, and of these the costs with ties made equal, and their errors."""
     found = [_CostColumn.of(rumap, name, end) for name, end in better.items()]
     known = ~np.any([np.isnan(a.costs) for a in found], axis=0)
-    costs = np.stack([snapped(a.costs[known], tolerance) for a in found])
+    costs = np.stack([snap_ties(a.costs[known], tolerance) for a in found])
     return found, known, costs, np.stack([_errors_to_draw(a.costs[known], a.errors[known]) for a in found])
 
 
@@ -374,7 +374,7 @@ def _count_in_draws(
     rows = np.flatnonzero(known)
     if not scale.any():
         if front:
-            on[rows] = minimal(np.stack([ranks(c, tolerance) for c in costs], axis=1))
+            on[rows] = minimal_rows(np.stack([ranks_with_ties(c, tolerance) for c in costs], axis=1))
         if edge is not None:
             best[rows] = _count_winners(costs[None], edge)
         return on, best
@@ -396,7 +396,9 @@ def _in_play(costs: Array, scale: Array, degrees: float) -> NDArray[np.intp]:
     far = quantile(1 - SURELY, degrees)
     low, high = costs - far * scale, costs + far * scale
     play = np.ones(costs.shape[1], dtype=bool)
-    for j in evenly(np.flatnonzero(minimal(np.stack([ranks(c, 0.0) for c in high], axis=1))), PIVOTS):
+    for j in evenly_spaced(
+        np.flatnonzero(minimal_rows(np.stack([ranks_with_ties(c, 0.0) for c in high], axis=1))), PIVOTS
+    ):
         play &= ~(low > high[:, [j]]).all(axis=0)
     return np.flatnonzero(play)
 
@@ -405,7 +407,7 @@ def _count_on_front(drawn: Array) -> Array:
     """In how many drawn maps (draws, columns, releases) each release is on the front; less is better."""
     if drawn.shape[1] == 2:
         return np.asarray(_on_front(drawn[:, 0], drawn[:, 1]).sum(axis=0))
-    return np.sum([minimal(np.stack([ranks(c, 0.0) for c in draw], axis=1)) for draw in drawn], axis=0)
+    return np.sum([minimal_rows(np.stack([ranks_with_ties(c, 0.0) for c in draw], axis=1)) for draw in drawn], axis=0)
 
 
 def _count_winners(drawn: Array, edge: float) -> Array:

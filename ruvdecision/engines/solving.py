@@ -110,7 +110,7 @@ def solve(
                 raise
         results += [None] * (len(pieces) - len(results))
     else:
-        tasks = [Task(f"{job}-{_piece_name(group)}", work, (job, group)) for job, group in pieces]
+        tasks = [Task(f"{job}-{_piece_name(group)}", solve_piece, (job, group)) for job, group in pieces]
         engines = [plan.choice for plan in alone]
         prints: Columns = {"masks": list(masks), "users": [u for _, u in leaves], "engines": engines}
         prints |= {"data": data, "replicates": replicates, "seed": (seed.entropy, tuple(seed.spawn_key))}
@@ -122,7 +122,7 @@ def solve(
     return _gather_results(roles, leaves, jobs, pieces, results, len(masks), [plan.planned for plan in alone])
 
 
-def work(shared: Sequence[tuple[object, Problem]], job: int, group: Sequence[int]) -> Columns:
+def solve_piece(shared: Sequence[tuple[object, Problem]], job: int, group: Sequence[int]) -> Columns:
     """One piece of work, on any machine."""
     choice, problem = shared[job]
     return _finished_solutions(plan_for(choice, problem.only(group)).run(), len(group))

@@ -19,7 +19,7 @@ from ..decide import not_dominated
 from ..decide.choice import Choice
 from ..maps.joining import worst_case
 from ..maps.rumap import RUMap
-from ..maps.show import clean, entry, number
+from ..maps.show import clean_text, entry, number
 from ..plots.axes import Window, decades, window
 from ..plots.map import all_curves, region_of, typically
 from ..plots.theme import STYLES
@@ -51,16 +51,16 @@ class Drawing:
         self.figure.update(outline_line_color=None, **paper)
         for axis in self.figure.axis:
             axis.update(
-                axis_line_color=self.grey(self.look.soft), major_tick_line_color=self.grey(self.look.soft),
+                axis_line_color=self.hex_grey(self.look.soft), major_tick_line_color=self.hex_grey(self.look.soft),
                 minor_tick_line_color=None, major_label_text_color=self.look.ink, axis_label_text_color=self.look.ink,
                 axis_label_text_font_style="normal", major_label_text_font_size="12px",
                 axis_label_text_font_size="13px",
             )  # fmt: skip
         for grid in self.figure.grid:
-            grid.grid_line_color = self.grey(self.look.grid)
+            grid.grid_line_color = self.hex_grey(self.look.grid)
 
     @staticmethod
-    def grey(colour: str) -> str:
+    def hex_grey(colour: str) -> str:
         """Matplotlib's "0.25" as a colour of a page."""
         return f"#{3 * f'{round(255 * float(colour)):02x}'}" if colour[0].isdigit() else colour
 
@@ -165,7 +165,7 @@ class MapDrawing(Drawing):
         self._set_axes(rumap, region_of(case, choice, max_risk))
         x, y = self.place("x", rumap.utility), self.place("y", rumap.risk)
         shown = ~(np.isnan(rumap.utility) | np.isnan(rumap.risk))
-        why = explained(rumap)
+        why = explain_releases(rumap)
         parts: dict[str, list[object]] = {name: [] for name in self.dots.data}
         lines: dict[str, list[object]] = {name: [] for name in self.lines.data}
         self.legend = []
@@ -189,7 +189,7 @@ class MapDrawing(Drawing):
             parts["marker"] += [shape] * few.size
             parts["size"] += [3 if rows.size > DENSE else 9] * few.size
             parts["fill"] += np.where(rumap.converged[few], 1.0, 0.0).tolist()
-            parts["label"] += [clean(rumap.releases[i]) for i in few]
+            parts["label"] += [clean_text(rumap.releases[i]) for i in few]
             parts["risk"] += [entry(rumap, "risk", int(i)) for i in few]
             parts["utility"] += [entry(rumap, "utility", int(i)) for i in few]
             parts["off"] += [f"{typically(rumap, int(i))}. " if rumap.typical_errors else "" for i in few]
@@ -239,10 +239,10 @@ class MapDrawing(Drawing):
         return {"x": self.place("x", utility).tolist(), "y": self.place("y", risk).tolist()}
 
 
-def explained(rumap: RUMap) -> list[str]:
+def explain_releases(rumap: RUMap) -> list[str]:
     """Of every release whether it is on the frontier, or which one dominates it: no riskier, and more useful.
 
-    >>> explained(RUMap.build(labels=["a", "b", "c"], intruder=[2, 2, 1], scientist=[0.5, 1, 0.25]))
+    >>> explain_releases(RUMap.build(labels=["a", "b", "c"], intruder=[2, 2, 1], scientist=[0.5, 1, 0.25]))
     ['On the frontier: nothing else is as safe and more useful.', 'Dominated by a, which is as safe and more useful.', \
 'On the frontier: nothing else is as safe and more useful.']
     """
@@ -270,7 +270,7 @@ def explained(rumap: RUMap) -> list[str]:
                 if gains[0] == "safer"
                 else f"as safe and {gains[0]}"
             )
-            found[rows[i]] = f"Dominated by {clean(rumap.releases[rows[j]])}, which is {words}."
+            found[rows[i]] = f"Dominated by {clean_text(rumap.releases[rows[j]])}, which is {words}."
     return found
 
 

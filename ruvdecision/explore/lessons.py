@@ -54,7 +54,7 @@ def run(code: str) -> Values:
     return scope
 
 
-def built(
+def lesson_builder(
     write: Callable[[Values], str],
     own: Callable[[Values, RUMap], int],
     formulas: Callable[[Values, RUMap, int], tuple[str, ...]] | None = None,
@@ -152,7 +152,7 @@ NORMAL = Topic(
         Pick("intruder_loss", "The intruder pays", OPTIONS),
         Pick("scientist_loss", "The scientist pays", OPTIONS),
     ),
-    built(normal, lambda values, rumap: 2 + GRID.index(values["noise"]), _normal_formulas),
+    lesson_builder(normal, lambda values, rumap: 2 + GRID.index(values["noise"]), _normal_formulas),
     normal,
     0.5,
     (
@@ -370,7 +370,7 @@ WEIGHTS = Topic(
         Slider("noise", "Noise variance", NOISES, 5.0, "Your own candidate: this noise, then the average.", True),
         Pick("column", "Noise on", {"1": "variable 1", "2": "variable 2"}, looks=True),
     ),
-    built(weights, lambda v, rumap: 2 + (int(v["column"]) - 1) * len(NOISES) + NOISES.index(v["noise"])),
+    lesson_builder(weights, lambda v, rumap: 2 + (int(v["column"]) - 1) * len(NOISES) + NOISES.index(v["noise"])),
     weights,
     0.12,
     (
@@ -515,7 +515,7 @@ PRAM_LESSON = Topic(
         Slider("a", "Prior of p: weight of the trait", (1, 2, 3, 4, 6), 2),
         Slider("b", "Prior of p: weight of its absence", (1, 2, 3, 4, 6, 8), 6),
     ),
-    built(pram, lambda values, rumap: STAYS.index(values["noise"]), _pram_formulas),
+    lesson_builder(pram, lambda values, rumap: STAYS.index(values["noise"]), _pram_formulas),
     pram,
     0.2,
     (

@@ -22,7 +22,7 @@ from param.parameterized import Event
 from .._version import __version__
 from ..decide.choice import Choice
 from ..errors import InputError, RuvError
-from ..maps.show import clean, counted, entry, evenly, number, user_columns
+from ..maps.show import clean_text, entry, evenly_spaced, number, plural, user_columns
 from ..plots.theme import use_files_only
 from ..report import render_report
 from ..report.content import Chapter, alt_text, release_table, tried, user_blocks
@@ -99,12 +99,12 @@ class Page:
         self._ticks: list[PeriodicCallback] = []
         self._polls: list[PeriodicCallback] = []
         self._make_widgets()
-        self.texts = {name: pane(margin=(0, 10)) for name in TEXTS}
+        self.texts = {name: html_pane(margin=(0, 10)) for name in TEXTS}
         self.panes = [pn.pane.Bokeh(sheet.figure, sizing_mode="stretch_width") for sheet in self.sheets]
         self.view = self._make_layout()
         # A browser looks on; otherwise everything is done at once.
-        self._document = pn.state.curdoc if live() else None
-        self._location = pn.state.location if live() else None
+        self._document = pn.state.curdoc if in_browser() else None
+        self._location = pn.state.location if in_browser() else None
         if self._document is not None:
             pn.state.on_session_destroyed(lambda context: self.runner.stop())
         self.refresh(MAP, start=True)
@@ -126,10 +126,10 @@ class Page:
         self.maps.param.watch(lambda event: self._on_control_change(None), "value")
         said = "Largest tolerable risk (or drag the line)"
         self.threshold = pn.widgets.DiscreteSlider(label=said, options=[0.5, 1.0], **wide)
-        self.threshold.param.watch(lambda event: self.due(CHOICE), "value")
+        self.threshold.param.watch(lambda event: self.redraw_soon(CHOICE), "value")
         said = "Example file that the posteriors are drawn for"
         self.example = pn.widgets.IntSlider(label=said, start=1, end=50, value=1, **wide)
-        self.example.param.watch(lambda event: self.due(LOOK), "value")
+        self.example.param.watch(lambda event: self.redraw_soon(LOOK), "value")
         self.walk = pn.widgets.IntSlider(label="Release that you look at", start=0, end=1, **wide)
         self.walk.param.watch(lambda event: self._on_release_tap(event.new), "value")
         self.play = pn.widgets.Toggle(label=f"▶ Play: {self._played_label()}", visible=self.topic.play is not None)
@@ -155,7 +155,7 @@ class Page:
     def _on_control_change(self, control: Slider | Pick | None) -> None:
         if control is not None and control.looks:
             self.look = "own"
-        self.due(MAP)
+        self.redraw_soon(MAP)
 
     def _reset_controls(self) -> None:
         defaults = self.topic.defaults
@@ -208,11 +208,11 @@ class Page:
 
     def _look_elsewhere(self, how: str) -> None:
         self.look = how
-        self.due(LOOK)
+        self.redraw_soon(LOOK)
 
     # -- drawing ----------------------------------------------------------------------------------------
 
-    def due(self, level: int) -> None:
+    def redraw_soon(self, level: int) -> None:
         """Draw again soon: several moves that come at once are one drawing."""
         if self._muted:
             return
@@ -277,7 +277,7 @@ class Page:
         stops, self._default = threshold_stops(worst, self.topic.threshold)
         first = not self.fitted
         if self.static:
-            stops = tuple(sorted({*evenly(np.array(stops), 6).tolist(), self._default}))
+            stops = tuple(sorted({*evenly_spaced(np.array(stops), 6).tolist(), self._default}))
         wanted = self._default if first else self.threshold.value
         if first and "max_risk" in self.query:
             wanted = Slider("", "", stops, self._default).read(self.query["max_risk"])
@@ -299,7 +299,9 @@ class Page:
         if level >= CHOICE:
             self.part = Chapter(self.topic.title, rumap, max_risk)
             self.chosen = self.part.choice
-            more = f"<br>In words: {safe(self.chosen.order)}." if self.chosen is not None and self.chosen.order else ""
+            more = (
+                f"<br>In words: {escaped(self.chosen.order)}." if self.chosen is not None and self.chosen.order else ""
+            )
             said = banner(self.part.sentence, self.part.kind, more)
             self.texts["verdict"].object = f'<div role="status">{said}</div>'
         if level == MAP:
@@ -355,7 +357,7 @@ class Page:
             sheet.show(one)
             # After the figure's own: a pane that is to be seen takes over what its figure says.
             self.panes[k].visible = bool(one.laws)
-            said = f"<strong>The {one.who}</strong>, {safe(one.title)}. {safe(one.words)}" if one.who else ""
+            said = f"<strong>The {one.who}</strong>, {escaped(one.title)}. {escaped(one.words)}" if one.who else ""
             self.texts[f"belief{k}"].object = f"<p>{said}</p>" if said else ""
 
     def _sample_posteriors(self) -> None:
@@ -434,9 +436,9 @@ class Page:
 
     def _make_layout(self) -> pn.Column:
         text, stretch = self.texts, {"sizing_mode": "stretch_width"}
-        head = f"<h1>{safe(self.topic.title)}</h1><p class='quiet'>{safe(self.topic.about)}</p>"
+        head = f"<h1>{escaped(self.topic.title)}</h1><p class='quiet'>{escaped(self.topic.about)}</p>"
         questions = "".join(
-            f"<details><summary><strong>Predict first.</strong> {safe(q)}</summary><p>{safe(a)}</p></details>"
+            f"<details><summary><strong>Predict first.</strong> {escaped(q)}</summary><p>{escaped(a)}</p></details>"
             for q, a in self.topic.questions
         )
         moved = [item for c in self.shown for item in labelled(c, self.controls[c.name])]
@@ -453,11 +455,11 @@ class Page:
         ]
         self.believing = pn.Column(
             heading("What both users believe"), *([] if self.static else [self.example, self.sample]),
-            pn.FlexBox(*sheets, **stretch), pane(f'<p class="quiet">{MARKS}</p>'), **stretch,
+            pn.FlexBox(*sheets, **stretch), html_pane(f'<p class="quiet">{MARKS}</p>'), **stretch,
         )  # fmt: skip
         looking = [] if self.static else [pn.FlexBox(self.to_chosen, self.to_own), self.walk]
         parts = [
-            pane(head), pane(questions), text["verdict"], pn.FlexBox(picture, settings, **stretch),
+            html_pane(head), html_pane(questions), text["verdict"], pn.FlexBox(picture, settings, **stretch),
             heading("The release that you look at"), *looking, text["looked"],
             self.believing,
             heading("Why this release"), text["why"], heading("Formulas and users"), text["formulas"],
@@ -480,7 +482,7 @@ def widget(control: Slider | Pick, value: Any, only: Sequence[Any] | None = None
     if isinstance(control, Slider):
         stops = control.stops if only is None else sorted({*only, control.default})
         return pn.widgets.DiscreteSlider(options={number(s, 6): s for s in stops}, value=value, **look)
-    options = {clean(words): option for option, words in control.options.items()}
+    options = {clean_text(words): option for option, words in control.options.items()}
     if not control.several:
         return pn.widgets.Select(options=options, value=value, **look)
     if only is None:
@@ -489,31 +491,31 @@ def widget(control: Slider | Pick, value: Any, only: Sequence[Any] | None = None
     return pn.widgets.Select(options=sets, value=tuple(value), **look)
 
 
-def safe(text: object) -> str:
+def escaped(text: object) -> str:
     """Text that can stand in a page."""
-    return html.escape(clean(text))
+    return html.escape(clean_text(text))
 
 
-def live() -> bool:
+def in_browser() -> bool:
     """Whether a browser looks on."""
     return pn.state.curdoc is not None and pn.state.curdoc.session_context is not None
 
 
 def labelled(control: Slider | Pick, made: pn.widgets.Widget) -> list[Viewable]:
     """A widget with what its own look leaves out: the name of a group of boxes, and the hint."""
-    name = [pane(f"<strong>{safe(control.label)}</strong>", margin=(5, 10, 0, 10))] * control.several
-    hint = [pane(f"<p class='quiet'>{safe(control.hint)}</p>", margin=(-4, 10, 4, 10))] if control.hint else []
+    name = [html_pane(f"<strong>{escaped(control.label)}</strong>", margin=(5, 10, 0, 10))] * control.several
+    hint = [html_pane(f"<p class='quiet'>{escaped(control.hint)}</p>", margin=(-4, 10, 4, 10))] if control.hint else []
     return [*name, made, *hint]
 
 
-def pane(text: str = "", **look: object) -> pn.pane.HTML:
+def html_pane(text: str = "", **look: object) -> pn.pane.HTML:
     """Some HTML in the page's own look."""
     return pn.pane.HTML(text, stylesheets=[CSS], sizing_mode="stretch_width", **look)
 
 
 def heading(text: str) -> pn.pane.HTML:
     """A heading between parts of the page."""
-    return pane(f"<h2>{text}</h2>", margin=(0, 10))
+    return html_pane(f"<h2>{text}</h2>", margin=(0, 10))
 
 
 def button(name: str, act: Callable[[], object], kind: str = "default", visible: bool = True) -> pn.widgets.Button:
@@ -525,18 +527,20 @@ def button(name: str, act: Callable[[], object], kind: str = "default", visible:
 
 def banner(text: str, kind: str = "", more: str = "") -> str:
     """A sentence that stands out."""
-    return f'<p class="banner {kind}">{safe(text)}{more}</p>'
+    return f'<p class="banner {kind}">{escaped(text)}{more}</p>'
 
 
 def legend(drawing: MapDrawing, part: Chapter, built: Built) -> str:
     """What the marks of the map are, and what the map shows for somebody who cannot see it."""
-    marks = [f'<span><b style="color:{colour}">{sign}</b> {safe(name)}</span>' for sign, colour, name in drawing.legend]
+    marks = [
+        f'<span><b style="color:{colour}">{sign}</b> {escaped(name)}</span>' for sign, colour, name in drawing.legend
+    ]
     marks += ["<span>★ chosen</span>", "<span>◯ you look at it</span>"]
     marks.append('<span><b style="background:#F0E44299">▁</b> frontier</span>')
     if part.whole.user_names:
         marks.append("<span>┈ worst case over the snoopers</span>")
-    notes = "".join(f"<li>{safe(n)}</li>" for n in (*built.notes, *(f"{r.capitalize()}." for r in drawing.remarks)))
-    words = f'<p class="hidden">{safe(alt_text(part)) if part.drawable else ""}</p>'
+    notes = "".join(f"<li>{escaped(n)}</li>" for n in (*built.notes, *(f"{r.capitalize()}." for r in drawing.remarks)))
+    words = f'<p class="hidden">{escaped(alt_text(part)) if part.drawable else ""}</p>'
     return f'{words}<p class="legend">{" ".join(marks)}</p><ul class="quiet">{notes}</ul>'
 
 
@@ -547,19 +551,19 @@ def looked_at(built: Built, row: int | None, look: str) -> str:
     how = {"own": "your own candidate", "picked": "picked by you"}.get(look, "the chosen one")
     said = f" {html.escape(built.said(row))}" if built.said else ""
     pairs = ", ".join(f"{head} {entry(built.rumap, c, row)}" for c, head in user_columns(built.rumap).items())
-    return f"<p><strong>{safe(built.rumap.releases[row])}</strong> ({how}): {html.escape(pairs)}.{said}</p>"
+    return f"<p><strong>{escaped(built.rumap.releases[row])}</strong> ({how}): {html.escape(pairs)}.{said}</p>"
 
 
 def numbers(part: Chapter, looked: int | None) -> str:
     """Some rows of the map's table, the marked ones among them."""
     rumap = part.rumap
     known = np.flatnonzero(~np.isnan(rumap.risk) & ~np.isnan(rumap.utility))
-    some = evenly(known[np.argsort(rumap.risk[known], kind="stable")], EXCERPT).tolist()
+    some = evenly_spaced(known[np.argsort(rumap.risk[known], kind="stable")], EXCERPT).tolist()
     looked = None if part.whole.user_names else looked  # of several users the table is that of the worst
     marked = [looked] if part.choice is None else [looked, part.choice.position]
     rows = np.array(sorted({*some, *(i for i in marked if i is not None)}, key=lambda i: (rumap.risk[i], i)))
-    rest = counted(len(rumap) - rows.size, "further release")
-    caption = f"{counted(rows.size, 'release')} in order of risk; {rest} in the CSV file"
+    rest = plural(len(rumap) - rows.size, "further release")
+    caption = f"{plural(rows.size, 'release')} in order of risk; {rest} in the CSV file"
     return fragment([release_table(part, rows, caption, list(user_columns(rumap)), looked)])
 
 
@@ -575,14 +579,14 @@ class FilePage:
         kinds = {"accept": ".csv,.tsv,.txt,.parquet,.dta,.sav", "label": "A file of records"}
         self.drop = pn.widgets.FileInput(sizing_mode="stretch_width", **kinds)
         self.drop.param.watch(lambda event: self.open(str(self.drop.filename or "file.csv"), event.new), "value")
-        self.said = pane()
+        self.said = html_pane()
         head = (
             "<h1>Your own file</h1><p>Choose a file of records (CSV, or what <code>ruvdecision measure</code> reads), "
             "or drop it on the button. It stays on this machine, in the memory of this program; nothing of it gets "
             "into an address or a log.</p>"
         )
         self.body = pn.Column(sizing_mode="stretch_width")
-        self.view = pn.Column(pane(head), self.drop, self.said, self.body, sizing_mode="stretch_width")
+        self.view = pn.Column(html_pane(head), self.drop, self.said, self.body, sizing_mode="stretch_width")
 
     def open(self, name: str, content: bytes) -> None:
         """Show a file."""
@@ -593,7 +597,7 @@ class FilePage:
             self.said.object = f'<div role="alert">{banner(error_message(error), "warning")}</div>'
             self.body.objects = []
             return
-        read = banner(f"{counted(len(data), 'record')} with {counted(data.shape[1], 'column')} read.")
+        read = banner(f"{plural(len(data), 'record')} with {plural(data.shape[1], 'column')} read.")
         self.said.object = f'<div role="status">{read}</div>'
         self.body.objects = [self.page.view]
 
@@ -604,12 +608,12 @@ def navigation(topics: Sequence[Topic], current: str, theme: str) -> pn.pane.HTM
 
     def link(to: str, words: str, **query: str) -> str:
         here = ' aria-current="page"' if to == current and words != switch else ""
-        return f'<a href="?{safe(urlencode({"topic": to, "theme": theme, **query}))}"{here}>{safe(words)}</a>'
+        return f'<a href="?{escaped(urlencode({"topic": to, "theme": theme, **query}))}"{here}>{escaped(words)}</a>'
 
     switch = "Light page" if theme == "dark" else "Dark page"
     items = "".join(link(name, title) for name, title in links)
     items += link(current, switch, theme="default" if theme == "dark" else "dark")
-    return pane(f'<nav aria-label="Topics">{items}</nav>')
+    return html_pane(f'<nav aria-label="Topics">{items}</nav>')
 
 
 def around(dark: bool, where: str) -> tuple[str, dict[str, object]]:
@@ -630,7 +634,7 @@ class _Template(pn.Template):  # type: ignore[misc]
             return super().server_doc(doc, title, location)
 
 
-def whole(topics: Sequence[Topic], query: Mapping[str, str], debug: bool = False) -> tuple[pn.Template, str]:
+def page_for_visit(topics: Sequence[Topic], query: Mapping[str, str], debug: bool = False) -> tuple[pn.Template, str]:
     """The page for one visit: navigation and the topic that the address names."""
     theme = "dark" if query.get("theme") == "dark" else "default"
     names = {t.name: t for t in topics}
@@ -640,7 +644,7 @@ def whole(topics: Sequence[Topic], query: Mapping[str, str], debug: bool = False
         title = "Your own file"
     else:
         topic = names.get(wanted, topics[0])
-        wanted, title = topic.name, clean(topic.title)
+        wanted, title = topic.name, clean_text(topic.title)
         inner = Page(topic, theme == "dark", query, debug=debug)
     text, variables = around(theme == "dark", "Computed on this machine by the package itself; nothing leaves it.")
     made = _Template(text, location=True)

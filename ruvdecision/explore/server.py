@@ -24,7 +24,7 @@ from tornado.web import OutputTransform
 
 from ..checks import check_integer
 from ..errors import InputError
-from .page import whole
+from .page import page_for_visit
 from .topic import Topic
 
 PORT = 8177
@@ -118,7 +118,7 @@ class Server:
     def _page_for_visit(self) -> pn.Template:
         """The page for one visit."""
         sent = {k: v[0].decode("utf-8", "replace")[:400] for k, v in (pn.state.session_args or {}).items() if v}
-        made, _ = whole(self.topics, sent, self.debug)
+        made, _ = page_for_visit(self.topics, sent, self.debug)
         return made
 
     def _listen_on_port(self, host: str, port: int | None) -> BokehServer:

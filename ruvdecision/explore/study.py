@@ -74,19 +74,19 @@ def _controls_of_study(study: Study, fixed: Mapping[str, object], said: str) -> 
             continue
         number = one_number(default)
         if is_flag(default):
-            found.append(Pick(name, label, {True: "yes", False: "no"}, bool(default), described(name, said)))
+            found.append(Pick(name, label, {True: "yes", False: "no"}, bool(default), describe_setting(name, said)))
         elif number is not None and math.isfinite(number):
             whole = is_integer(default)
             start = int(default) if whole else number
             low, high = _slider_limits(name, start, whole, ranges.get(name))
-            found.append(Slider(name, label, _slider_stops(low, high, whole), start, described(name, said)))
+            found.append(Slider(name, label, _slider_stops(low, high, whole), start, describe_setting(name, said)))
     return found
 
 
-def described(name: str, text: str) -> str:
+def describe_setting(name: str, text: str) -> str:
     """What a docstring says about a setting: its entry in a list of parameters, or the sentence that names it.
 
-    >>> described("largest", "Map figures. Noise goes up to ``largest`` times the variance.")
+    >>> describe_setting("largest", "Map figures. Noise goes up to ``largest`` times the variance.")
     'Noise goes up to largest times the variance.'
     """
     entry = re.search(rf"^ *{re.escape(name)} *:[^\n]*\n((?: +\S[^\n]*\n?)+)", text, flags=re.M)

@@ -9,11 +9,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..errors import InputError, UnsupportedError, failure
+from ..errors import InputError, UnsupportedError, describe_failure
 from ..numerics.roots import least_near
 from ..protocols import Array, Loss, Posterior
 from .base import BayesLoss
-from .search import least_vector, scan
+from .search import candidate_estimates, least_vector
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -96,7 +96,7 @@ class CustomLoss(BayesLoss):
         def risk(e: Array) -> Array:
             return self.expected(posterior, e).value
 
-        grid = scan(posterior, 17, 6.0, 25)
+        grid = candidate_estimates(posterior, 17, 6.0, 25)
         if posterior.support is not None:
             count = len(posterior.support)
             atoms = posterior.support[np.unique(np.linspace(0, count - 1, min(count, 1024)).astype(int))]
@@ -146,7 +146,7 @@ class CustomLoss(BayesLoss):
                 value = np.asarray(self.function(e, t), dtype=np.float64)
         except Exception as error:
             # Neither its text nor where it was called is told: the truth may be a confidential record.
-            raise InputError(f"{self._name_in_words()} fails", failure(error), "Check the function") from None
+            raise InputError(f"{self._name_in_words()} fails", describe_failure(error), "Check the function") from None
         if value.size != 1:
             do = "Sum over the components of a vector, along the last axis"
             raise InputError(f"{self._name_in_words()} must give one number", f"shape {value.shape}", do)

@@ -35,17 +35,17 @@ from .columns import (
     as_names,
     as_value,
     check_name,
-    frozen,
-    matches,
+    meets_condition,
     number_duplicates,
     parameter_columns,
+    read_only_copy,
     same_mask,
     technique_of,
     used,
     whole_text,
     whole_texts,
 )
-from .joining import join, worst_case
+from .joining import join_two_maps, worst_case
 from .scores import Axis, Column, Reciprocal, Score, ScoreLike, as_score
 from .show import ReleaseRow, as_html_table, as_text_table
 
@@ -251,7 +251,7 @@ class RUMap:
                 raise InputError("concat needs one name per map, each its own", names, do)
             differ = len({(str(m.attrs.get("intruder")), str(m.attrs.get("scientist"))) for m in parts}) > 1
             parts = [m.named(str(name), user=differ) for m, name in zip(parts, names, strict=True)]
-        return functools.reduce(lambda a, b: join(a, b, named=names is not None), parts)
+        return functools.reduce(lambda a, b: join_two_maps(a, b, named=names is not None), parts)
 
     def __add__(self, other: RUMap) -> RUMap:
         return RUMap.concat([self, other]) if isinstance(other, RUMap) else NotImplemented
@@ -356,7 +356,7 @@ class RUMap:
         if role not in self._score_values:
             axis = self.axis(role)
             value, error = axis.score.on(axis)
-            self._score_values[role] = Value(frozen(value), frozen(error))
+            self._score_values[role] = Value(read_only_copy(value), read_only_copy(error))
         return self._score_values[role]
 
     @property
@@ -556,7 +556,9 @@ class RUMap:
             raise InputError("A release is taken twice", rows.tolist(), "Name each position once")
 
         def cut(value: Value | None) -> Value | None:
-            return None if value is None else Value(frozen(value.value[rows]), frozen(value.error[rows]))
+            return (
+                None if value is None else Value(read_only_copy(value.value[rows]), read_only_copy(value.error[rows]))
+            )
 
         technique = self._technique if self.masks is not None or self._technique is not None else self.techniques
         return replace(
@@ -588,7 +590,7 @@ class RUMap:
         for name, wanted in conditions.items():
             if name not in table:
                 raise InputError("select names a column that is not there", name, suggest(name, list(table)))
-            here = matches(table[name], wanted, name)
+            here = meets_condition(table[name], wanted, name)
             if not np.any(keep & here):
                 got = "a function that is never true" if callable(wanted) else wanted
                 do = suggest(str(wanted), list(dict.fromkeys(map(str, table[name][keep].tolist()))))
@@ -597,19 +599,19 @@ class RUMap:
         return self.take(keep)
 
     def with_order(self, belief: Belief | None = None) -> RUMap:
-        """The map with a column ``dominated_whatever``: a release that tells all that this one does.
+        """The map with a column ``tells_less_than``: a release that tells all that this one does.
 
         Whatever the users want, that release is more useful and riskier (Blackwell). Empty where there is none or where
         it cannot be decided. ``belief`` is the intruder's if not given.
         """
-        from ..analyses.blackwell import dominated_whatever
+        from ..analyses.blackwell import blackwell_order
 
         if self.masks is None or (belief is None and self.users is None):
             raise InputError("The order needs the map's masks and a belief", None, "Evaluate masks, or give belief=")
         if belief is None and self.users is not None:
             belief = self.users[0].users[0].belief
         return self.with_column(
-            "dominated_whatever", dominated_whatever([m for m in self.masks if m is not None], belief).column()
+            "tells_less_than", blackwell_order([m for m in self.masks if m is not None], belief).column()
         )
 
     def draws(self, release: str | int, user: str | None = None) -> Any:

@@ -11,7 +11,7 @@ import pandas as pd
 from ..channels.steps import ClipTo, Cut, Drop, FileFacts, Matrix, PermuteRows, RoundTo, Step
 from ..errors import InputError
 from ..protocols import Array
-from .columns import Ints, blanked, category_codes, kind_of, replace_keeping_integers
+from .columns import Ints, category_codes, kind_of, replace_keeping_integers, with_blanks
 from .frame import Frame, real_like
 
 
@@ -58,7 +58,7 @@ def _numeric_values(frame: Frame, step: Step, who: str) -> tuple[Array, list[int
 
 def _apply_drop(frame: Frame, step: Drop, rng: np.random.Generator, who: str) -> Frame:
     blank = np.ones(frame.n, dtype=bool) if step.rows is None else step.rows.each() == 1
-    return frame.put({i: blanked(frame.table.iloc[:, i], blank, frame.kind) for i in step.columns})
+    return frame.put({i: with_blanks(frame.table.iloc[:, i], blank, frame.kind) for i in step.columns})
 
 
 def _apply_cut(frame: Frame, step: Cut, rng: np.random.Generator, who: str) -> Frame:

@@ -158,7 +158,7 @@ def standard_deviations(x: Array, ddof: int = 0) -> Array:
 # -- new values in the type of a column ------------------------------------------------------------------
 
 
-def blanked(column: pd.Series, blank: NDArray[np.bool_], kind: str) -> Any:
+def with_blanks(column: pd.Series, blank: NDArray[np.bool_], kind: str) -> Any:
     """The column with missing values in these rows.
 
     Integers become nullable ``Int64`` (or ``UInt64``) and booleans ``boolean``, so that no value loses digits; in an

@@ -15,7 +15,7 @@ from ..errors import InfeasibleError, InputError, RuvError
 from ..numerics.compiled import compiled
 from ..protocols import Array
 from .base import Mask
-from .columns import Ints, as_columns, blanked, category_codes
+from .columns import Ints, as_columns, category_codes, with_blanks
 from .frame import Frame
 
 MOST_KEYS = 12
@@ -123,7 +123,7 @@ class LocalSuppress(Mask):
         )
         blank = found & (codes >= 0)
         touched = [(i, blank[:, j]) for j, i in enumerate(positions) if blank[:, j].any()]
-        return frame.put({i: blanked(frame.table.iloc[:, i], rows, frame.kind) for i, rows in touched})
+        return frame.put({i: with_blanks(frame.table.iloc[:, i], rows, frame.kind) for i, rows in touched})
 
 
 def key_matches(data: Any, keys: Any = None, *, weights: Any = None, alpha: float = 1.0) -> Any:
@@ -205,7 +205,7 @@ def suppress_rare(codes: Ints, k: int, costs: Array, alpha: float) -> NDArray[np
                     return codes < 0
                 helped = [_patterns_helped(file, rare, keys, wanted, alpha) for keys in tier]
                 most = max(range(len(tier)), key=lambda i: file.counts[helped[i]].sum())
-                codes[np.ix_(np.isin(file.row, helped[most]), tier[most])] = -1
+                codes[np.ix_(np.isin(file.row, helped[most]), np.array(tier[most]))] = -1
                 tier = [keys for keys, found in zip(tier, helped, strict=True) if len(found) and keys != tier[most]]
         if np.array_equal(codes, before):
             rows = np.isin(file.row, rare)
@@ -214,7 +214,7 @@ def suppress_rare(codes: Ints, k: int, costs: Array, alpha: float) -> NDArray[np
 
 def _patterns_helped(file: _Patterns, rare: Ints, keys: Sequence[int], wanted: float, alpha: float) -> Ints:
     """Those of the rare patterns that agree with as many records as wanted once they are blank on these keys."""
-    free = rare[(file.codes[np.ix_(rare, keys)] >= 0).all(axis=1)]
+    free = rare[(file.codes[np.ix_(rare, np.array(keys))] >= 0).all(axis=1)]
     if not len(free):
         return free
     after = file.codes[free]
@@ -253,7 +253,7 @@ class _Patterns:
         sizes = np.bincount(own)
         turns = len(kinds) * len(wants)
         if turns > 100 and len(self.codes) * len(asked) < PAIRS_PER_TURN * turns:
-            return agreeing(self.codes, self.counts, asked)
+            return count_agreeing(self.codes, self.counts, asked)
         for kind in np.argsort(-sizes, kind="stable"):
             here = np.flatnonzero(own == kind)
             open_ = np.flatnonzero(found < enough) if enough is not None else np.arange(len(asked))
@@ -270,7 +270,7 @@ class _Patterns:
 
     def matches_discounted(self, asked: Ints, alpha: float) -> Array:
         """The same, where a pattern with a blank counts ``alpha`` for another one, and in full for itself."""
-        blank = (self.codes < 0).any(axis=1)
+        blank = np.asarray((self.codes < 0).any(axis=1))
         found = replace(self, counts=np.where(blank, alpha * self.counts, self.counts)).matches(asked)
         label = _row_numbers(np.concatenate([self.codes, asked]))
         same = np.bincount(label[: len(blank)], weights=np.where(blank, self.counts, 0.0), minlength=label.max() + 1)
@@ -278,7 +278,7 @@ class _Patterns:
 
 
 @compiled()
-def agreeing(codes: Ints, counts: NDArray[Any], asked: Ints) -> NDArray[Any]:
+def count_agreeing(codes: Ints, counts: NDArray[Any], asked: Ints) -> NDArray[Any]:
     """Count the records that agree with each asked pattern, pattern by pattern."""
     found = np.zeros(len(asked), dtype=counts.dtype)
     for i in range(len(asked)):

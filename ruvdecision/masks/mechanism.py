@@ -1,8 +1,8 @@
 """Mechanisms that look at a whole file: the best ones that `ruvdecision.limit` finds, as masks.
 
 `Mechanism` is a row-stochastic matrix from what a file of categories can be to what is released. `Combine` releases a
-few linear combinations of normal records with noise of any covariance; `Apart` before it names the rows that it treats
-on their own.
+few linear combinations of normal records with noise of any covariance; `SeparateRows` before it names the rows
+that it treats on their own.
 """
 
 from __future__ import annotations
@@ -149,10 +149,10 @@ class Mechanism(Mask):
 
 
 @dataclass(frozen=True, repr=False)
-class Apart(Mask):
+class SeparateRows(Mask):
     """Change nothing, but let the masks after it treat some rows on their own; it goes before `Combine`.
 
-    >>> Apart(rows=[0]).release([1.0, 2.0])
+    >>> SeparateRows(rows=[0]).release([1.0, 2.0])
     array([1., 2.])
     """
 
@@ -162,7 +162,7 @@ class Apart(Mask):
         given = (self.rows,) if is_single(self.rows) else check_sequence("rows", self.rows)
         rows = tuple(check_integer("rows", r, low=0) for r in given)
         if not rows or len(set(rows)) != len(rows):
-            raise InputError("rows must name at least one row, each once", list(rows), "Write Apart(rows=[0])")
+            raise InputError("rows must name at least one row, each once", list(rows), "Write SeparateRows(rows=[0])")
         object.__setattr__(self, "rows", rows)
 
     def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
@@ -176,8 +176,8 @@ class Combine(Mask):
     """Release M b + e: b stacks the records of some ``rows`` and the mean of all others, and e ~ N(0, covariance).
 
     Each of the ``rows`` shows its own part of M b + e; every other record shows the last part, which stands for their
-    mean. Without ``rows`` b is the average of the file. In closed forms `Apart` with the same rows goes before it:
-    ``Apart(rows=[0]) | Combine(matrix, covariance, rows=[0])``.
+    mean. Without ``rows`` b is the average of the file. In closed forms `SeparateRows` with the same rows goes before
+    it: ``SeparateRows(rows=[0]) | Combine(matrix, covariance, rows=[0])``.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ class Combine(Mask):
     covariance : array, shape (d, d)
         Covariance of the noise.
     rows : list of int, optional
-        Rows that are treated on their own, as in `Apart`.
+        Rows that are treated on their own, as in `SeparateRows`.
 
     Examples
     --------
@@ -231,7 +231,7 @@ class Combine(Mask):
         return frame.replace(out, positions)
 
     def partition(self, n: int) -> Partition | None:
-        return Partition.consecutive(n, 1)
+        return Partition.consecutive_groups(n, 1)
 
     def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
         n, k = channel.layout.n, channel.columns
@@ -248,7 +248,9 @@ class Combine(Mask):
         if np.any(of_cell[cell] != part):
             raise UnsupportedError(
                 f"{self.technique} must find its rows treated on their own, and all others alike",
-                do=f"Write Apart(rows={list(rows)}) | Combine(...)" if len(rows) else "Put it first in the chain",
+                do=f"Write SeparateRows(rows={list(rows)}) | Combine(...)"
+                if len(rows)
+                else "Put it first in the chain",
             )
         # A cell's coordinate is its mean times the root of its size; every cell of a part shows what the part does.
         show = (of_cell[:, None] == np.arange(parts)) * block.shape.roots[:, None]

@@ -214,7 +214,7 @@ class Microaggregate(Mask):
         """The groups of n rows, None if each is one row."""
         if self.size is None and not isinstance(self.groups, tuple):
             self.sizes(n)
-            return None if self.groups == n else Partition.consecutive(n, self.groups)
+            return None if self.groups == n else Partition.consecutive_groups(n, self.groups)
         labels = self._group_labels(n)
         return None if labels.max() + 1 == n else Partition.of(labels, joins=True)
 
@@ -266,10 +266,10 @@ def _check_column_weights(name: str, given: Any) -> dict[Hashable, float]:
 class MicroaggregateMixed(Mask):
     """Replace every record by the centre of a group of similar ones; numbers and categories together.
 
-    Groups are made by MDAV (see `ruvdecision.masks.mdav`) with the distance of `embed`, and replaced by their
-    `centres`: mean of numbers (rounded for whole ones), lower median of dates and ordered categories, commonest of
-    other categories. Time grows with the square of the number of records. Domingo-Ferrer and Torra (2005), Data Mining
-    and Knowledge Discovery 11, 195-212. Missing values are refused.
+    Groups are made by MDAV (see `ruvdecision.masks.mdav`) with the distance of `embed_mixed_records`, and replaced by
+    their `centres`: mean of numbers (rounded for whole ones), lower median of dates and ordered categories, commonest
+    of other categories. Time grows with the square of the number of records. Missing values are refused.
+    Domingo-Ferrer and Torra (2005), Data Mining and Knowledge Discovery 11, 195-212.
 
     Parameters
     ----------
@@ -311,11 +311,11 @@ class MicroaggregateMixed(Mask):
             # Positions will do, as they do for columns.
             names = [frame.columns[i] for i in check_columns("weights", list(weights), frame.columns)]
             weights = dict(zip(names, weights.values(), strict=True))
-        points = embed(frame.table.iloc[:, positions], scale=self.scale, weights=weights)
+        points = embed_mixed_records(frame.table.iloc[:, positions], scale=self.scale, weights=weights)
         return centres(frame, positions, mdav(points, self.size))
 
 
-def embed(table: pd.DataFrame, *, scale: str = "sd", weights: Mapping[Any, float] | None = None) -> Array:
+def embed_mixed_records(table: pd.DataFrame, *, scale: str = "sd", weights: Mapping[Any, float] | None = None) -> Array:
     """Return points whose squared Euclidean distances are the mixed distances of the records.
 
     d(x, y)^2 = sum over numbers and dates of w ((x - y)/s)^2 + sum over ordered categories of w ((r(x) - r(y))/s)^2
@@ -323,7 +323,7 @@ def embed(table: pd.DataFrame, *, scale: str = "sd", weights: Mapping[Any, float
     (divisor n - 1, ``scale="sd"``) or its range (``scale="range"``, Gower's), r the rank of an ordered category
     among those of its type, and w a weight, 1 unless given. A constant column adds nothing. Missing values are refused.
 
-    >>> embed(pd.DataFrame({"a": [0.0, 1.0], "c": ["x", "y"]}), scale="range").round(4)
+    >>> embed_mixed_records(pd.DataFrame({"a": [0.0, 1.0], "c": ["x", "y"]}), scale="range").round(4)
     array([[-0.5   ,  0.7071,  0.    ],
            [ 0.5   ,  0.    ,  0.7071]])
     """

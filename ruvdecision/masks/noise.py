@@ -207,7 +207,7 @@ class Noise(Mask):
             shape = (value,)
         elif isinstance(value, tuple):
             # Members may be one number per record: they go together if they tell the same records apart.
-            shape = (len(value), None if unit == "covariance" else pattern(value))
+            shape = (len(value), None if unit == "covariance" else number_equal_entries(value))
         return (type(self), unit, *shape, self.common, self.columns, *(() if self.kind == "normal" else self.law))
 
     @property
@@ -239,7 +239,7 @@ class Noise(Mask):
             if self.common:
                 what, got = "common=True goes with noise of one size for all records", f"{self.unit} for each record"
                 raise InputError(what, got, "Leave common out")
-            labels = np.array(pattern(value))
+            labels = np.array(number_equal_entries(value))
             first = np.unique(labels, return_index=True)[1]
             # One number per record is that of all columns; a table has one per column. Shape (masks, kinds, 1 or k).
             table = np.asarray(value)[first][None] if _is_table(value) else numbers[:, first, None]
@@ -440,7 +440,7 @@ def _is_table(value: Any) -> bool:
     return isinstance(value, tuple) and bool(value) and isinstance(value[0], tuple)
 
 
-def pattern(value: tuple[Any, ...]) -> tuple[int, ...]:
+def number_equal_entries(value: tuple[Any, ...]) -> tuple[int, ...]:
     """Number equal entries alike, in the order in which they come."""
     places: dict[Any, int] = {}
     return tuple(places.setdefault(v, len(places)) for v in value)

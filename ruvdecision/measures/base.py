@@ -22,7 +22,7 @@ from ..masks.frame import Frame
 from ..protocols import Array
 from . import frames
 from .frames import Data, Flags, Labels
-from .missing import FILLED, check_missing, fill, warn_omitted, with_missing
+from .missing import FILLED, check_missing, fill_missing, warn_omitted, with_missing
 
 Table: TypeAlias = pd.DataFrame | Callable[[], pd.DataFrame] | None
 
@@ -165,7 +165,7 @@ class Measure:
         for name in ("columns", "known", "keys"):  # what a measure calls its columns
             chosen = getattr(self, name, None)
             if chosen is not None:
-                return frames.pick(self.name, chosen, original)
+                return frames.pick_columns(self.name, chosen, original)
         return None
 
     def default_name(self) -> str:
@@ -278,15 +278,15 @@ class UsedColumns:
         self.weight: Hashable = None
         self.chosen: Labels | None
         if isinstance(measure, WeightedMeasure) and measure.weights is not None:
-            self.weight = frames.pick(measure.name, (measure.weights,), original)[0]
+            self.weight = frames.pick_columns(measure.name, (measure.weights,), original)[0]
             rest = original.drop(columns=[self.weight])
-            self.chosen = frames.pick(measure.name, measure.uses(rest), rest)
+            self.chosen = frames.pick_columns(measure.name, measure.uses(rest), rest)
         else:
             self.chosen = measure.uses(original)
 
     def of(self, data: Frame) -> pd.DataFrame:
         """The used columns of a file, in the original's order or by name."""
-        table = frames.align(self.who, self.chosen, self.every, data)
+        table = frames.align_columns(self.who, self.chosen, self.every, data)
         frames.refuse_lists(self.who, table)
         names = list(map(str, table.columns)) if self.by_name else []
         return table if names == sorted(names) else table.take(np.argsort(names, kind="stable"), axis=1)
@@ -296,10 +296,12 @@ class UsedColumns:
         if self.weight is None:
             return ()
         if self.weight in data.table.columns:
-            found = frames.positive(self.who, data.table[self.weight], which)
+            found = frames.positive_weights(self.who, data.table[self.weight], which)
         else:
             wanted = self.every if data.table.shape[1] == len(self.every) else [self.weight]
-            found = frames.positive(self.who, frames.align(self.who, wanted, self.every, data)[self.weight], which)
+            found = frames.positive_weights(
+                self.who, frames.align_columns(self.who, wanted, self.every, data)[self.weight], which
+            )
         return self.kept((found,), without)
 
     def kept(self, weights: tuple[Array, ...], without: Flags | None) -> tuple[Array, ...]:
@@ -376,7 +378,7 @@ class Prepared:
     def _take_table(self, table: pd.DataFrame, lacking: Labels) -> pd.DataFrame:
         if self.columns.own or self.columns.missing not in ("category", "impute"):
             return table
-        return fill(self.columns.missing, table if self.measure.release_only else self.original, table, lacking)
+        return fill_missing(self.columns.missing, table if self.measure.release_only else self.original, table, lacking)
 
     def __call__(self, released: Data) -> Measured:
         measure, columns, frame = self.measure, self.columns, Frame.of(released)
@@ -394,7 +396,7 @@ class Prepared:
         if columns.missing == "omit":
             blanked = max((0 if incomplete is None else int(incomplete.sum())) - self.before, 0)
             if measure.matched:
-                incomplete = frames.either(self.incomplete, incomplete)
+                incomplete = frames.either_flag(self.incomplete, incomplete)
                 if incomplete is not None and (self.incomplete is None or bool((incomplete != self.incomplete).any())):
                     # A pair counts only when both of its rows are complete, so the original loses rows too.
                     state = self._begin_on_original(incomplete, [])
@@ -440,7 +442,7 @@ class PreparedByGroup(Prepared):
         if measure.takes_copies:
             raise UnsupportedError(f"{measure.name} cannot be taken by groups", f"by={measure.by!r}", "Leave by= out")
         self.measure, self.labels = measure, frame.table.index
-        self.by = frames.pick(measure.name, (measure.by,), frame.table)[0]
+        self.by = frames.pick_columns(measure.name, (measure.by,), frame.table)[0]
         # A column that parts the records is not one of those that are compared, unless it is named.
         self.drop = [self.by] if plain.uses(frame.table) is None and frame.table.shape[1] > 1 else []
         self.whole = plain.prepared(frame.table.drop(columns=self.drop))
@@ -463,7 +465,7 @@ class PreparedByGroup(Prepared):
 
     def __call__(self, released: Data) -> Measured:
         table = Frame.of(released).table
-        frames.pick(self.measure.name, (self.by,), table)
+        frames.pick_columns(self.measure.name, (self.by,), table)
         whole = self.whole(table.drop(columns=self.drop))
         paired = (
             self.whole.paired and self.whole.arranged(Frame(table, "frame")).index.isin(range(len(self.labels))).all()

@@ -224,7 +224,7 @@ class _ChunkedWork:
             rows += len(a)
             for j in chosen:
                 first, second = (self.columns[j].of(Frame(piece, "frame")) for piece in (a, b))
-                missing = frames.either(
+                missing = frames.either_flag(
                     self.columns[j].left_out(first, "the original"), self.columns[j].left_out(second, "the release")
                 )
                 kept = slice(None) if missing is None else ~missing

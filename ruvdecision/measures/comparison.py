@@ -214,7 +214,7 @@ class Comparison(Findings):
         super().__init__(measures)
         self.key = key
         frame = read(data, "the original")
-        self.original = _contiguous_copy(frame if key is None else keyed(frame, key, "the original"))
+        self.original = _contiguous_copy(frame if key is None else with_keys(frame, key, "the original"))
         given = self.original.unwrap()
         self.prepared: list[Callable[[Any], float]] = []
         for item in list(self.measures):
@@ -451,7 +451,7 @@ def _mask_block(shared: _ComparisonWork, i: int, start: int, stop: int) -> list[
 
 def _made_elsewhere(shared: _ComparisonWork, name: str, release: Any) -> list[list[Finding]]:
     with naming_release(name):
-        copies = [match(shared.original, copy, shared.key) for copy in copies_of(release)]
+        copies = [match_rows(shared.original, copy, shared.key) for copy in copies_of(release)]
         # A measure of one release is averaged over the copies, as an analyst does with imputed data.
         together = {
             j: shared.ask(p, copies)
@@ -534,7 +534,7 @@ def check_key(key: Any, columns: pd.Index, which: str) -> None:
         raise InputError(f"The key is not a column of {which}", shown, suggest(shown, [str(c) for c in columns]))
 
 
-def keyed(frame: Frame, key: Any, which: str) -> Frame:
+def with_keys(frame: Frame, key: Any, which: str) -> Frame:
     """The records under their keys; the key is no variable any more."""
     if frame.kind != "frame":
         raise InputError(f"The key names a column, and {which} has no column names", frame.kind, "Give a DataFrame")
@@ -552,7 +552,7 @@ def keyed(frame: Frame, key: Any, which: str) -> Frame:
     return Frame(table.drop(columns=[key]).set_axis(pd.Index(keys.to_numpy(), name=key), axis=0), "frame")
 
 
-def match(original: Frame, item: Any, key: Any) -> Any:
+def match_rows(original: Frame, item: Any, key: Any) -> Any:
     """A release with its rows in the order of the original's, as far as anything says whose they are."""
     frame = read(item, "the release")
     if key is None:
@@ -566,7 +566,7 @@ def match(original: Frame, item: Any, key: Any) -> Any:
                     "Sort it, released.loc[original.index], or drop its labels, released.reset_index(drop=True)",
                 )
         return frame.unwrap()
-    frame = keyed(frame, key, "the release")
+    frame = with_keys(frame, key, "the release")
     ours, theirs = original.table.index, frame.table.index
     strangers = int((~theirs.isin(ours)).sum())
     if strangers:

@@ -228,7 +228,7 @@ class Counts:
 
     @classmethod
     def _merge_equal_rows(cls, table: pd.DataFrame, count: Array) -> Counts:
-        plain = table.reset_index(drop=True).apply(cells.plain) if table.shape[1] else table
+        plain = table.reset_index(drop=True).apply(cells.plain_values) if table.shape[1] else table
         if len(plain) == 0:
             return cls(plain, count)
         (codes,), _ = cells.joint_codes(plain)

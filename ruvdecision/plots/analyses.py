@@ -15,10 +15,21 @@ from ..analyses.record_risk import RecordRisk
 from ..analyses.sensitivity import Sensitivity
 from ..checks import check_integer, check_number
 from ..errors import InputError
-from ..maps.show import cut
+from ..maps.show import shorten_text
 from ..masks.base import Mask
-from .axes import spans
-from .theme import Style, axes_on, bare, check_drawn, empty_plot_error, look_of, name_axes, plain, points, threshold
+from .axes import spans_decades
+from .theme import (
+    Style,
+    axes_on,
+    check_drawn,
+    empty_plot_error,
+    hide_frame,
+    look_of,
+    name_axes,
+    plain,
+    points,
+    threshold,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,7 +90,7 @@ def record_risk(
         if not finite.any():
             raise empty_plot_error("no record has a finite risk", "Look at riskiest()")
         drawn = risk[places][finite]
-        log = spans(drawn)
+        log = spans_decades(drawn)
         if log:
             ax.set_xscale("log")
         if len(places) == 1:
@@ -101,7 +112,7 @@ def record_risk(
         ax.set_xlabel(f"risk of a record ({found.score.words('intruder')})   ← better")
         if max_risk is not None:
             threshold(ax, max_risk, upright=True)
-        bare(ax, look, "both", ("top", "right"))
+        hide_frame(ax, look, "both", ("top", "right"))
     return ax
 
 
@@ -148,7 +159,7 @@ def publishing(
         if max_risk is not None:
             threshold(ax, check_number("max_risk", max_risk))
         ax.legend(fontsize="small", frameon=False)
-        bare(ax, look, "both", ("top", "right"))
+        hide_frame(ax, look, "both", ("top", "right"))
     return ax
 
 
@@ -204,7 +215,7 @@ def _draw_histogram(ax: Axes, found: RecordRisk, place: int, by_group: bool, log
 
 def _shorten(text: str) -> str:
     """Text no longer than a legend bears."""
-    return plain(cut(text, LONGEST))
+    return plain(shorten_text(text, LONGEST))
 
 
 WORDS = {
@@ -299,7 +310,7 @@ def tornado(
         ax.set_xlabel(WORDS[of] if chosen else f"median relative change of {of} over all releases")
         verdict = f"The choice is {result.verdict}" if chosen else "No release is chosen"
         ax.set_title(verdict if title is None else plain(title))
-        bare(ax, look, "x", ("top", "right", "left"))
+        hide_frame(ax, look, "x", ("top", "right", "left"))
         ax.tick_params(axis="y", length=0)
     return ax
 

@@ -30,7 +30,7 @@ LARGEST = 1e200
 """What is larger is drawn at the edge."""
 
 
-def spans(values: Array) -> bool:
+def spans_decades(values: Array) -> bool:
     """Whether values are positive and span so much that a logarithmic axis shows them better."""
     return bool(values.min() > ROUNDING * values.max() and values.max() > LOG_FROM * values.min())
 

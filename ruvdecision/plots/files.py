@@ -20,8 +20,8 @@ from ..masks.frame import Frame
 from ..measures import RecordLinkage
 from ..measures.base import Measured
 from ..protocols import Array
-from .axes import spans
-from .theme import axes_on, bare, figure_on, look_of, plain, points
+from .axes import spans_decades
+from .theme import axes_on, figure_on, hide_frame, look_of, plain, points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -154,7 +154,7 @@ def _draw_histogram(ax: Axes, both: Sequence[Array], j: int, name: str, names: t
     every = np.concatenate(parts)
     if every.size:
         # Skewed values, such as incomes, would be one bar.
-        log = bool(spans(every)) and bool(np.ptp(every) > 0) and name != ""
+        log = bool(spans_decades(every)) and bool(np.ptp(every) > 0) and name != ""
         ends = float(every.min()), float(every.max())
         edges = np.geomspace(*ends, BINS + 1) if log else np.linspace(ends[0], ends[1] or 1.0, BINS + 1)
         edges = edges if ends[0] < ends[1] else np.array([ends[0] - 0.5, ends[0] + 0.5])
@@ -168,7 +168,7 @@ def _draw_histogram(ax: Axes, both: Sequence[Array], j: int, name: str, names: t
             ax.locator_params(axis="x", nbins=4)
     ax.set_yticks([])
     ax.set_xlabel(plain(name))
-    bare(ax, look, "x", ("top", "right", "left"))
+    hide_frame(ax, look, "x", ("top", "right", "left"))
 
 
 def _draw_scatter(
@@ -181,7 +181,7 @@ def _draw_scatter(
     if marks is not None and len(marks) == len(values):
         hit = marks[rows]
         points(ax, x[hit], y[hit], "o", 5, look.ink, mfc="none", mew=0.9, zorder=4)
-    bare(ax, look, "both", ("top", "right"))
+    hide_frame(ax, look, "both", ("top", "right"))
 
 
 def _linked_in_words(marks: NDArray[np.bool_] | None) -> str:

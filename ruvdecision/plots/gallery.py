@@ -21,12 +21,12 @@ from ..decide.criteria import Columns, Rule, check_map, directions
 from ..decide.dominance import undominated
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
-from ..maps.show import better, cut
+from ..maps.show import better_end, shorten_text
 from ..protocols import Array
-from .axes import spans
+from .axes import spans_decades
 from .labels import Labeller
 from .map import BARS, LINES, rumap
-from .theme import MARKERS, Style, axes_on, bare, empty_plot_error, figure_of, figure_on, look_of, plain, points
+from .theme import MARKERS, Style, axes_on, empty_plot_error, figure_of, figure_on, hide_frame, look_of, plain, points
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -197,7 +197,7 @@ def uncertainty(
     with axes_on(style, ax, (7.6, 4.6)) as ax:
         look = look_of(ax)
         finite = at[np.isfinite(at)]
-        if log or (log is None and spans(finite)):
+        if log or (log is None and spans_decades(finite)):
             if finite.min() <= 0:
                 raise InputError("A logarithmic axis needs positive values", float(finite.min()), "Leave log out")
             ax.set_xscale("log")
@@ -217,7 +217,7 @@ def uncertainty(
             ax.axhline(1.0, color=look.soft, lw=1.0, ls=(0, (5, 3)), zorder=1)
         ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
         ax.margins(x=0.02)
-        bare(ax, look, "both", ("top", "right"))
+        hide_frame(ax, look, "both", ("top", "right"))
         _name_ends(ax)
     return ax
 
@@ -263,7 +263,7 @@ def frontier3(
     """
     check_map(rumap)
     if columns is None:
-        measured = [k for k in better(rumap) if k in rumap.columns]
+        measured = [k for k in better_end(rumap) if k in rumap.columns]
         columns = ["risk", "utility", *measured[:1]]
     ends = directions(rumap, columns)
     if len(ends) != 3:
@@ -297,7 +297,7 @@ def frontier3(
         size = f"{int(front.sum()):,} of {len(rumap):,} releases are on the frontier of {down}, {across} and {colour}"
         size += f"; {gone} not drawn" if gone else ""
         ax.set_title(plain(size if title is None else title), fontsize="medium")
-        bare(ax, look, "both", ("top", "right"))
+        hide_frame(ax, look, "both", ("top", "right"))
         if names and 0 < best.sum() <= MOST_NAMES:
             _name_points(ax, x, y, rumap.releases, np.flatnonzero(best))
         if rest.any() or unsure.any():
@@ -430,6 +430,6 @@ def _name_points(ax: Axes, x: Array, y: Array, names: Sequence[str], rows: NDArr
     look = look_of(ax)
     count = len(ax.texts)
     for i, row in enumerate(rows):
-        labeller.beside(cut(names[row], 34), path[i : i + 1], 0, "black")
+        labeller.beside(shorten_text(names[row], 34), path[i : i + 1], 0, "black")
     for note in ax.texts[count:]:
         note.set_color(look.ink)

@@ -16,7 +16,7 @@ from ..decide.criteria import check_map
 from ..errors import InputError
 from ..maps.rumap import RUMap
 from ..protocols import Array
-from .labels import Labeller, lengths, resampled
+from .labels import Labeller, path_lengths, points_along_path
 from .map import Positions, Rows, set_axes
 from .theme import Style, axes_on, empty_plot_error, figure_of, look_of, plain, points, threshold
 
@@ -280,4 +280,4 @@ def _write_labels(
 def _path_in_pixels(ax: Axes, curve: _Curve) -> Array:
     """The drawn line in pixels, filled in so that there is a place for a name between far points."""
     corners = np.asarray(ax.transData.transform(np.column_stack([curve.x, curve.risk])))
-    return corners if len(corners) == 1 else resampled(corners, np.linspace(0, lengths(corners)[-1], 81))
+    return corners if len(corners) == 1 else points_along_path(corners, np.linspace(0, path_lengths(corners)[-1], 81))

@@ -34,13 +34,13 @@ class Labeller:
         path = self.ax.transData.transform(np.column_stack([x, y]))
         path = path[np.isfinite(path).all(axis=1)]
         if len(path) > 1:
-            self.dots = np.concatenate([self.dots, resampled(path, np.arange(0, lengths(path)[-1], 4.0))])
+            self.dots = np.concatenate([self.dots, points_along_path(path, np.arange(0, path_lengths(path)[-1], 4.0))])
 
     def beside(self, text: str, path: Array, i: int, colour: str) -> bool:
         """Write a parameter value beside point ``i`` of a curve, across its direction; False if there is no room."""
         along, across = _along_and_across(path, i, 1)
         sides = [across, -across, across + along, across - along, -across + along, -across - along]
-        note = self._new_text(text, self._to_data(path[i]), fontsize="x-small", color=small(colour, self.look))
+        note = self._new_text(text, self._to_data(path[i]), fontsize="x-small", color=text_colour(colour, self.look))
         for reach, side in product((9, 14), sides):
             if self._try_place(note, path[i], side / np.hypot(*side), reach):
                 return True
@@ -49,7 +49,7 @@ class Labeller:
 
     def along(self, text: str, path: Array, colour: str) -> bool:
         """Write a name beside a curve, near its middle if there is room; False if there is none."""
-        ink = colour if self.look is LIGHT else small(colour, self.look)
+        ink = colour if self.look is LIGHT else text_colour(colour, self.look)
         note = self._new_text(text, self._to_data(path[0]), fontsize="small", color=ink, fontweight="bold")
         for reach in (5, 9, 14):
             for share in (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9, 0.03, 0.97):
@@ -159,14 +159,14 @@ def _along_and_across(path: Array, i: int, step: int) -> tuple[Array, Array]:
     return along, np.array([-along[1], along[0]])
 
 
-def lengths(path: Array) -> Array:
+def path_lengths(path: Array) -> Array:
     """How far along a path each of its points is."""
     return np.concatenate([[0], np.cumsum(np.hypot(*np.diff(path, axis=0).T))])
 
 
-def resampled(path: Array, at: Array) -> Array:
+def points_along_path(path: Array, at: Array) -> Array:
     """The points of a path so far along it."""
-    length = lengths(path)
+    length = path_lengths(path)
     return np.column_stack([np.interp(at, length, path[:, j]) for j in (0, 1)])
 
 
@@ -176,7 +176,7 @@ def spread_along(path: ArrayLike, values: ArrayLike, most: int = 6, apart: float
     Both ends come first if the curve is long enough; neighbours are at least ``apart`` pixels from each other.
     """
     points, at = np.asarray(path, dtype=float), np.asarray(values, dtype=float)
-    length = lengths(points)
+    length = path_lengths(points)
     count = int(np.clip(length[-1] // (1.6 * apart) + 1, 1, most))
     window = 0.4 * length[-1] / (count - 1) if count > 1 else 0.4 * length[-1]
     chosen: list[int] = []
@@ -191,7 +191,7 @@ def spread_along(path: ArrayLike, values: ArrayLike, most: int = 6, apart: float
     return chosen
 
 
-def small(colour: str, look: Look) -> tuple[float, ...]:
+def text_colour(colour: str, look: Look) -> tuple[float, ...]:
     """A colour for small text, which needs more contrast with the paper than a line does."""
     from matplotlib.colors import to_rgb
 

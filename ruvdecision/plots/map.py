@@ -30,9 +30,9 @@ from .theme import (
     MARKERS,
     Style,
     axes_on,
-    bare,
     empty_plot_error,
     figure_of,
+    hide_frame,
     look_of,
     name_axes,
     plain,
@@ -186,7 +186,7 @@ def limit(limit: Limit, ax: Axes | None = None, *, style: str | None = None, **l
     with axes_on(style, ax, SIZE) as ax:
         if alone:
             name_axes(ax, limit)
-            bare(ax, look_of(ax), "both", ("top", "right"))
+            hide_frame(ax, look_of(ax), "both", ("top", "right"))
         _draw_limit(ax, x, y, **line)
     return ax
 
@@ -315,7 +315,7 @@ def set_axes(
         ax.set(**{f"{letter}lim": (found.low, found.high)})
     plain_ticks(ax)
     name_axes(ax, rumap)
-    bare(ax, look_of(ax), "both", ("top", "right"))
+    hide_frame(ax, look_of(ax), "both", ("top", "right"))
 
 
 def region_of(case: RUMap | None, chosen: Choice | None, max_risk: float | None) -> tuple[Array, Array]:

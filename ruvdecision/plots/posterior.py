@@ -20,7 +20,7 @@ from ..posteriors import Drawn
 from ..protocols import Array, Engine, Posterior
 from ..running.replication import replicate_seeds
 from ..users.user import User
-from .theme import Style, axes_on, bare, look_of, plain, points
+from .theme import Style, axes_on, hide_frame, look_of, plain, points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -129,7 +129,7 @@ def posteriors(
         ax.set_xlabel(plain(user.target.describe()))
         if outline is not None or truth is not None:
             ax.legend(loc="upper right", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
-        bare(ax, look, "x", ("top", "right", "left"))
+        hide_frame(ax, look, "x", ("top", "right", "left"))
         ax.tick_params(axis="y", length=0)
     return ax
 

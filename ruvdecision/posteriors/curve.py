@@ -16,7 +16,7 @@ from ..errors import InputError
 from ..numerics.quadrature import adaptive, gauss_legendre
 from ..numerics.roots import monotone_root
 from ..protocols import Array, Value
-from .base import BLOCK, LEVEL, BasePosterior, Growth, Pairs, as_weight_matrix, check_level, check_width, shaped
+from .base import BLOCK, LEVEL, BasePosterior, Growth, Pairs, as_shape, as_weight_matrix, check_level, check_width
 from .curvespline import Ints, Splines, cut_pieces, trim_pieces
 from .normal import expm1_less
 
@@ -205,7 +205,7 @@ class Curve(BasePosterior):
             def integrand(x: Array, i: int = i) -> Array:
                 row = np.broadcast_to(rows, x.shape).ravel()
                 logs = self.splines.single(x.ravel(), np.full(x.size, i), row) - self._log_mass[row]
-                return np.asarray(shaped(f(x), x.shape) * np.exp(logs).reshape(x.shape))
+                return np.asarray(as_shape(f(x), x.shape) * np.exp(logs).reshape(x.shape))
 
             found = adaptive(integrand, edges, relative=1e-12)
             total, error = total + found.value, error + found.error
@@ -217,13 +217,13 @@ class Curve(BasePosterior):
             return super().expect_last(f, at)
         cuts = None if at is None else np.ravel(np.asarray(at, dtype=np.float64))
         nodes, weights = self._gauss_nodes
-        values = shaped(f(nodes.ravel()), (nodes.size,)).reshape(nodes.shape) * weights
+        values = as_shape(f(nodes.ravel()), (nodes.size,)).reshape(nodes.shape) * weights
         if cuts is None or not len(cuts):
             value = values.ravel() @ self._density_at_nodes
         else:
             x, w, piece, hit = self._pieces_at(np.sort(cuts)[None], 0.0, graded=True)
             values[hit[0]] = 0.0
-            extra = shaped(f(x[0]), x.shape[1:]) * w[0]
+            extra = as_shape(f(x[0]), x.shape[1:]) * w[0]
             near = np.exp(self.splines.shared(x[0], piece[0]) - self._log_mass)
             value = values.ravel() @ self._density_at_nodes + extra @ near
         return self._value_with_error(self._in_batch_shape(value))

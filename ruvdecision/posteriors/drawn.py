@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..checks import as_float_array, check_finite, check_flag, check_integer, check_shares
 from ..errors import InputError
 from ..protocols import Array, Value
-from .base import BLOCK, LEVEL, BasePosterior, Growth, Pairs, as_weight_matrix, check_width, shaped
+from .base import BLOCK, LEVEL, BasePosterior, Growth, Pairs, as_shape, as_weight_matrix, check_width
 from .finite import Finite
 from .modes import Neighbours, climb_box
 
@@ -119,7 +119,7 @@ class Drawn(BasePosterior):
         if self.discrete or (not self.event and width.any()):
             return self._as_finite.mode(width)
         if not width.any():
-            return self._nearest_draws.peak().reshape(self.event)
+            return self._nearest_draws.densest_draw().reshape(self.event)
         # Which box is best matters to second order only, so a good one will do.
         return climb_box(self.draws, self.weights, np.broadcast_to(width, self.event))
 
@@ -135,7 +135,7 @@ class Drawn(BasePosterior):
 
     def expect(self, f: Callable[[Array], Array], at: ArrayLike | None = None) -> Value:
         """E f with its Monte Carlo standard error."""
-        return self.average(shaped(f(self.draws), self.draws.shape[:1]))
+        return self.average(as_shape(f(self.draws), self.draws.shape[:1]))
 
     def average(self, series: Array) -> Value:
         """Weighted mean of one value per draw (along the first axis), with its error."""

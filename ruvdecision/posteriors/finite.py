@@ -13,7 +13,18 @@ from scipy import special
 from ..checks import Index, as_float_array, check_finite, check_probabilities
 from ..errors import InputError
 from ..protocols import Array, Value
-from .base import BLOCK, LEVEL, BasePosterior, Growth, Pairs, as_weight_matrix, check_level, check_width, deeper, shaped
+from .base import (
+    BLOCK,
+    LEVEL,
+    BasePosterior,
+    Growth,
+    Pairs,
+    as_shape,
+    as_weight_matrix,
+    check_level,
+    check_width,
+    index_below_batch,
+)
 from .modes import merge_values, most_probable
 from .normal import expm1_less
 
@@ -70,7 +81,7 @@ class Finite(BasePosterior):
         return self.values
 
     def select(self, index: Index) -> Finite:
-        return self.of(self.values, self.probabilities[deeper(index)])
+        return self.of(self.values, self.probabilities[index_below_batch(index)])
 
     def mixed(self, weights: Array) -> Finite:
         return self.of(self.values, np.einsum("...m,...ms->...s", weights, self.probabilities))
@@ -120,13 +131,13 @@ class Finite(BasePosterior):
         """E f, the exact sum; a value of probability zero counts for nothing, even where f is infinite."""
         lead = (len(self.values),) + (1,) * len(self.batch)
         theta = np.broadcast_to(self.values.reshape(lead + self.event), (len(self.values),) + self.batch + self.event)
-        values = np.moveaxis(shaped(f(theta), theta.shape[: 1 + len(self.batch)]), 0, -1)
+        values = np.moveaxis(as_shape(f(theta), theta.shape[: 1 + len(self.batch)]), 0, -1)
         return Value.exact(np.sum(self.probabilities * np.where(self.probabilities > 0, values, 0.0), axis=-1))
 
     def expect_last(self, f: Callable[[Array], Array], at: ArrayLike | None = None) -> Value:
         if len(self.batch) > 1:
             return super().expect_last(f, at)
-        values = shaped(f(self.values), self.values.shape[:1])
+        values = as_shape(f(self.values), self.values.shape[:1])
         if np.isfinite(values).all():
             return Value.exact(self.probabilities @ values)
         return Value.exact(np.sum(self.probabilities * np.where(self.probabilities > 0, values, 0.0), axis=-1))

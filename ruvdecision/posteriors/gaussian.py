@@ -15,7 +15,7 @@ from ..errors import InputError
 from ..numerics.semidefinite import lower_root
 from ..protocols import Array, Value
 from . import normal
-from .base import BasePosterior, as_weight_matrix, check_level, check_width, shaped, trace_product
+from .base import BasePosterior, as_shape, as_weight_matrix, check_level, check_width, trace_product
 
 _POINTS = 1024
 
@@ -160,7 +160,7 @@ class Gaussian(BasePosterior):
                 kinks = np.asarray(at, dtype=np.float64)
                 kinks = kinks if kinks.ndim > len(self.batch) else kinks[None]
             mean, sd = self.mean(), np.broadcast_to(self.sd, self.batch)
-            return normal.expectation(lambda theta: shaped(f(theta), theta.shape), mean, sd, kinks)
+            return normal.expectation(lambda theta: as_shape(f(theta), theta.shape), mean, sd, kinks)
         infinite = np.isinf(self.covariances)
         if infinite.any():
             hit = np.broadcast_to(infinite.any(axis=(-2, -1)), self.batch)
@@ -173,7 +173,7 @@ class Gaussian(BasePosterior):
             z = z.reshape((_POINTS,) + (1,) * len(self.batch) + self.event)
             theta = self.location + np.einsum("...ij,...j->...i", lower, z)
             theta = np.broadcast_to(theta, (_POINTS,) + self.batch + self.event)
-            means.append(np.mean(shaped(f(theta), theta.shape[:-1]), axis=0))
+            means.append(np.mean(as_shape(f(theta), theta.shape[:-1]), axis=0))
         value = normal.scrambled_mean(means)
         point = np.broadcast_to(~np.any(self.covariances, axis=(-2, -1)), self.batch)
         return Value(value.value, np.where(point, 0.0, value.error))

@@ -13,7 +13,7 @@ from ..checks import Index, as_float_array, check_finite, check_flag, check_inte
 from ..errors import InputError
 from ..numerics.roots import monotone_root
 from ..protocols import Array, Posterior, Value
-from .base import BLOCK, BasePosterior, as_weight_matrix, check_level, check_width, deeper, trace_product
+from .base import BLOCK, BasePosterior, as_weight_matrix, check_level, check_width, index_below_batch, trace_product
 from .drawn import long_run_error, spaced_places
 from .gaussian import Gaussian
 from .modes import best_box_near, climb_box, highest_point, merge_values, most_probable
@@ -132,8 +132,8 @@ class Mixture(BasePosterior):
         if not self.batch:
             super().select(index)
             return self
-        weights = np.broadcast_to(self.weights, self.parts.batch)[deeper(index)]
-        return self._of_parts(self.parts.select(deeper(index)), weights, self.sampled, self.chains)
+        weights = np.broadcast_to(self.weights, self.parts.batch)[index_below_batch(index)]
+        return self._of_parts(self.parts.select(index_below_batch(index)), weights, self.sampled, self.chains)
 
     def mixed(self, weights: Array) -> Mixture:
         """All parts of all mixtures along the last axis, in one mixture."""

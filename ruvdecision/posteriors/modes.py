@@ -184,7 +184,7 @@ class Neighbours:
         mass = self.weights[near[:, 1:]].sum(axis=1) / (1 - np.minimum(self.weights, 0.5))
         return self._log_densities(distance, mass, self.count)[self.place]
 
-    def peak(self) -> Array:
+    def densest_draw(self) -> Array:
         """The draw of the highest density, smoothed over the square root of the number of points."""
         if self.flat:
             return self.points[np.argmax(self.weights)]

@@ -115,10 +115,10 @@ def outside(d: ArrayLike, s: ArrayLike, width: ArrayLike) -> Array:
     width = np.asarray(width, dtype=np.float64)
     safe = np.where((s > 0) & np.isfinite(s), s, 1.0)
     value = special.ndtr((-width - d) / safe) + special.ndtr((d - width) / safe)
-    return _at_zero_and_infinity(value, s, farther(d, 0.0, width).astype(np.float64), 1.0)
+    return _at_zero_and_infinity(value, s, is_farther(d, 0.0, width).astype(np.float64), 1.0)
 
 
-def farther(a: ArrayLike, b: ArrayLike, width: ArrayLike) -> NDArray[np.bool_]:
+def is_farther(a: ArrayLike, b: ArrayLike, width: ArrayLike) -> NDArray[np.bool_]:
     """Whether |a - b| > width; equal up to rounding counts as within when the width is positive."""
     a, b, width = np.asarray(a), np.asarray(b), np.asarray(width)
     slack = np.where(width > 0, 4 * np.finfo(float).eps * np.maximum(np.abs(a), np.abs(b)), 0.0)
@@ -306,12 +306,12 @@ def _outside_many(d: Array, cov: Array, width: Array) -> Value:
     values, errors = np.empty(len(d)), np.empty(len(d))
     for start in range(0, len(d), block):
         part = slice(start, start + block)
-        means = [separated(d[part], lower[part], width, uniform).mean(axis=0) for uniform in points]
+        means = [outside_by_separation(d[part], lower[part], width, uniform).mean(axis=0) for uniform in points]
         values[part], errors[part] = scrambled_mean(means)
     return Value(values.reshape(shape), errors.reshape(shape))
 
 
-def separated(d: Array, lower: Array, width: Array, uniform: Array) -> Array:
+def outside_by_separation(d: Array, lower: Array, width: Array, uniform: Array) -> Array:
     """1 - prod_j P(component j inside | components before it) of laws (laws, k) at uniform points (..., laws, k).
 
     Genz (1992). The mean over points is the chance that a normal vector with mean ``d`` and root ``lower`` leaves the

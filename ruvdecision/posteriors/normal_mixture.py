@@ -14,7 +14,7 @@ from ..numerics.quadrature import GAUSS, KRONROD, NODES, adaptive, gauss_kronrod
 from ..numerics.semidefinite import lower_root
 from ..protocols import Array, Value
 from . import normal
-from .base import BLOCK, shaped
+from .base import BLOCK, as_shape
 from .gaussian import Gaussian
 
 _REACH = 9.5
@@ -166,7 +166,7 @@ class SharedNodes:
         ``tolerance``.
         """
         half = np.full(len(self.edges) - 1, 0.5)
-        values = shaped(f(self.nodes), self.nodes.shape).reshape(-1, 21)
+        values = as_shape(f(self.nodes), self.nodes.shape).reshape(-1, 21)
         if not np.isfinite(values).all():
             return None
         average = self.average.reshape(-1, 21)
@@ -199,7 +199,7 @@ class SharedNodes:
             x = np.where(curved, origin[:, None] + reach[:, None] * u**3, u)
             stretch = np.where(curved, 3 * np.abs(reach / self.unit)[:, None] * u**2, 1.0 / self.unit)
             step = 0.5 * (stop - start)[:, None] * stretch
-            values = shaped(f(x.reshape(-1)), (x.size,)).reshape(x.shape)
+            values = as_shape(f(x.reshape(-1)), (x.size,)).reshape(x.shape)
             if not np.isfinite(values).all():
                 return None
             densities = self.unit * _normal_densities(x.reshape(-1), self.means, self.sds)
@@ -438,11 +438,11 @@ class SobolPoints:
 
     def expect(self, f: Callable[[Array], Array]) -> Value:
         """E f of each component, and the error of their weighted mean."""
-        return self._mean_with_error(shaped(f(self.theta), self.theta.shape[:1]).reshape(self.uniform.shape[:-1]))
+        return self._mean_with_error(as_shape(f(self.theta), self.theta.shape[:1]).reshape(self.uniform.shape[:-1]))
 
     def outside(self, at: Array, width: Array) -> Value:
         """P(some coordinate is farther than its width from ``at``)."""
-        return self._mean_with_error(normal.separated(self.means - at, self.roots, width, self.uniform))
+        return self._mean_with_error(normal.outside_by_separation(self.means - at, self.roots, width, self.uniform))
 
     @cached_property
     def minus_log_density(self) -> Value:

@@ -20,7 +20,18 @@ from .. import plots
 from ..decide import Choice, choose, explain, not_dominated
 from ..errors import InfeasibleError
 from ..maps.rumap import RUMap
-from ..maps.show import amount, better, counted, cut, entry, evenly, number, readable, user_columns, value
+from ..maps.show import (
+    amount,
+    better_end,
+    entry,
+    evenly_spaced,
+    number,
+    plural,
+    shorten_text,
+    user_columns,
+    value,
+    with_readable_labels,
+)
 from ..maps.storage import fingerprint
 from ..plots.map import Positions
 from ..running.fingerprint import fingerprint_data
@@ -217,7 +228,7 @@ def _panel_decisions(parts: Sequence[Chapter], max_risk: float | None) -> list[R
 
 
 def _small_maps(parts: Sequence[Chapter], max_risk: float | None) -> Draw:
-    shown = {part.name: readable(part.whole) for part in parts}
+    shown = {part.name: with_readable_labels(part.whole) for part in parts}
     share = len({m.risk_score for m in shown.values()}) == 1
     rule = parts[0].extras.rule
     options: dict[str, Any] = {"share": share, "rule": rule} if rule else {"share": share}
@@ -262,7 +273,7 @@ def _condition_blocks(parts: Sequence[Chapter]) -> list[tuple[str, str]]:
         if part.choice is not None and part.choice.remarks:
             pairs.append(("look twice", _as_sentence(part.choice.remarks)))
     else:
-        size = counted(sum(len(set(p.whole.released)) for p in parts), "release")
+        size = plural(sum(len(set(p.whole.released)) for p in parts), "release")
         pairs.append(("tried", f"{len(parts)} maps with {size}."))
     modelled = any(part.rumap.uncertainties for part in parts)
     holds = ["The users know what annex A says and no more."] * modelled
@@ -279,7 +290,7 @@ def tried(part: Chapter) -> Iterator[str]:
     rumap, choice = part.rumap, part.choice
     names = list(dict.fromkeys(rumap.techniques))
     listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-    yield f"{counted(len(rumap), 'release')} of {counted(len(names), 'technique')} ({cut(listed, 160)})."
+    yield f"{plural(len(rumap), 'release')} of {plural(len(names), 'technique')} ({shorten_text(listed, 160)})."
     if choice is not None:
         verb = ("meets" if choice.allowed == 1 else "meet") + " the threshold"
         if np.isinf(choice.max_risk) or choice.confidence is not None:
@@ -344,7 +355,7 @@ def alt_text(part: Chapter) -> str:
     rumap, order = part.rumap, part.order
     ends = {k: (float(np.nanmin(v)), float(np.nanmax(v))) for k, v in (("U", rumap.utility), ("R", rumap.risk))}
     spans = {k: f"{number(low, 3)} to {number(high, 3)}" for k, (low, high) in ends.items()}
-    words = [f"Risk-utility map of {counted(len(rumap), 'release')}."]
+    words = [f"Risk-utility map of {plural(len(rumap), 'release')}."]
     words.append(f"Utility from {spans['U']}, risk from {spans['R']}.")
     rows = [rumap[int(i)] for i in (order[[0, -1]] if order.size > 1 else order)]
     at = [f"{r.release} (risk {number(r.risk, 3)}, utility {number(r.utility, 3)})" for r in rows]
@@ -381,14 +392,14 @@ def _release_blocks(part: Chapter) -> list[ReportBlock]:
     blocks += _table_with_fold(part, part.order, "Releases on the frontier, in order of risk", columns)
     rest = np.flatnonzero(~part.front)
     if rest.size:
-        shown = evenly(rest, REST)
+        shown = evenly_spaced(rest, REST)
         more = f"; {rest.size - shown.size} more are left out evenly, the map's own table has all"
         caption = f"Releases that are not on the frontier ({shown.size}{more if shown.size < rest.size else ''})"
         table = release_table(part, shown, caption, columns)
         why = zip(table.rows, reasons(rumap, shown), strict=True)
         rows = [TableRow((*row.cells, reason), row.kind) for row, reason in why]
         table = Table(caption, (*table.head, "why not"), rows, (*table.numbers, False))
-        blocks.append(Fold(f"The other {counted(rest.size, 'release')}", [table]))
+        blocks.append(Fold(f"The other {plural(rest.size, 'release')}", [table]))
     return blocks
 
 
@@ -413,7 +424,7 @@ def _table_with_fold(part: Chapter, rows: Positions, caption: str, columns: Sequ
         return []
     if rows.size <= part.rows + 2:
         return [release_table(part, rows, f"{caption} ({rows.size})", columns)]
-    few = {*evenly(rows, part.rows).tolist(), *([] if part.choice is None else [part.choice.position])}
+    few = {*evenly_spaced(rows, part.rows).tolist(), *([] if part.choice is None else [part.choice.position])}
     excerpt = rows[np.isin(rows, list(few))]
     title = f"{caption} ({excerpt.size} of {rows.size})"
     whole = Fold(f"All {rows.size:,} of them", [release_table(part, rows, f"{caption} ({rows.size})", columns)])
@@ -434,7 +445,7 @@ def release_table(
         kind = "chosen" if i == chosen else "doubtful" if flagged[i] or not rumap.converged[i] else ""
         cells = [entry(rumap, k, i, 3) for k in columns]
         lines.append(TableRow((rumap.releases[i], *cells, ", ".join(k for k, found in marks.items() if found)), kind))
-    words = user_columns(rumap) | {name: f"{name} ({end} is better)" for name, end in better(rumap).items()}
+    words = user_columns(rumap) | {name: f"{name} ({end} is better)" for name, end in better_end(rumap).items()}
     texts = {"engine", *(k for k, v in rumap.columns.items() if v.dtype.kind not in "biuf")}
     head = ("release", *(words.get(k, k) for k in columns), "mark")
     return Table(caption, head, lines, (False, *(k not in texts for k in columns), False)).without_empty_end()
@@ -468,4 +479,4 @@ def _seed_digest(seed: str) -> str:
 
 
 def _entry_text(entry: object) -> str:
-    return cut(", ".join(map(str, entry)) if isinstance(entry, (list, tuple)) else str(entry), 300)
+    return shorten_text(", ".join(map(str, entry)) if isinstance(entry, (list, tuple)) else str(entry), 300)

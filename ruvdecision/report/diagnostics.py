@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..decide import Choice
 from ..maps.rumap import RUMap
-from ..maps.show import amount, counted, cut, number, why_unreliable
+from ..maps.show import amount, number, plural, shorten_text, why_unreliable
 from ..protocols import Array
 from .document import Items, Paragraph, ReportBlock, Table, TableRow
 
@@ -113,10 +113,10 @@ def fails_diagnostic(rumap: RUMap, name: str) -> Flags:
 def diagnostics(rumap: RUMap, choice: Choice | None) -> list[ReportBlock]:
     """Engines, errors, the releases to look at twice, and the samplers' diagnostics."""
     engines = Counter(name or "not said" for name in rumap.engine)
-    facts = ["Computed by: " + ", ".join(f"{name} ({counted(k, 'release')})" for name, k in engines.items()) + "."]
+    facts = ["Computed by: " + ", ".join(f"{name} ({plural(k, 'release')})" for name, k in engines.items()) + "."]
     inexact = int(has_errors(rumap).sum())
     if inexact:
-        some = f"{inexact:,} of {counted(len(rumap), 'release')} with a standard error (after ±)"
+        some = f"{inexact:,} of {plural(len(rumap), 'release')} with a standard error (after ±)"
         facts.append(f"{some}; the frontier does not allow for it.")
     else:
         facts.append("No number carries a standard error.")
@@ -148,7 +148,7 @@ def diagnostics(rumap: RUMap, choice: Choice | None) -> list[ReportBlock]:
         bad, mark = int(fails_diagnostic(rumap, name).sum()), ""
         if bad:
             way, limit = LIMITS[_limit_of(name) or ""]
-            mark = f"{counted(bad, 'release')} {way} {number(limit)}"
+            mark = f"{plural(bad, 'release')} {way} {number(limit)}"
         rows.append(TableRow((name, *cells, mark), "doubtful" if bad else ""))
     if rows:
         head, numbers = ("column", "smallest", "median", "largest", "mark"), (False, True, True, True, False)
@@ -159,7 +159,7 @@ def diagnostics(rumap: RUMap, choice: Choice | None) -> list[ReportBlock]:
 def _count_texts(entries: list[object]) -> str:
     """How often each text of a column occurs, the first few."""
     texts = Counter(map(str, entries))
-    shown = [f"{cut(text, 80) or 'nothing'} ({counted(k, 'release')})" for text, k in list(texts.items())[:6]]
+    shown = [f"{shorten_text(text, 80) or 'nothing'} ({plural(k, 'release')})" for text, k in list(texts.items())[:6]]
     return ", ".join(shown) + (f" and {len(texts) - 6} more" if len(texts) > 6 else "")
 
 

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UnsupportedError
-from ..maps.show import clean
+from ..maps.show import clean_text
 from .picture import draw_png, draw_svg
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ def _load_template(format: str, alone: bool = False) -> Template:
         return (
             text
             if hasattr(text, "__html__")
-            else clean(text)
+            else clean_text(text)
             if format == "html"
             else do_mark_safe(_escape_markup(text))
         )
@@ -259,7 +259,7 @@ def as_mathml(line: str) -> str:
     >>> as_mathml("x₀ = 2").partition(">")[2]
     '<msub><mi>x</mi><mrow><mn>0</mn></mrow></msub><mo class="s e">=</mo><mn>2</mn></math>'
     """
-    line = clean(line)
+    line = clean_text(line)
     found: list[str] = []
     scripts = {"sub": "", "sup": ""}
     for here, after in pairwise([*_TOKEN.finditer(line), None]):
@@ -290,7 +290,7 @@ def _mathml_sign(sign: str) -> str:
 
 def _escape_markup(text: object) -> str:
     """Escape what Markdown or HTML would read as a mark; a line end becomes a space."""
-    flat = " ".join(clean(text).split())
+    flat = " ".join(clean_text(text).split())
     flat = flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     flat = _MARKS.sub(r"\\\1", flat)
     # A sign, or a number with a point and a space, would begin a list at the start of a line.

@@ -17,7 +17,7 @@ from ..decide.compare import explanations
 from ..decide.criteria import Rule
 from ..errors import InputError
 from ..maps.rumap import RUMap
-from ..maps.show import counted, cut, number
+from ..maps.show import number, plural, shorten_text
 from ..maps.storage import fingerprint
 from ..plots.map import Positions
 from .diagnostics import has_errors
@@ -92,7 +92,7 @@ def choice_probabilities(
     ]
     caption = f"Probabilities that a release of the frontier truly … ({len(rows)})"
     whole = Table(caption, ("release", *(words for _, words in head)), rows)
-    return [*blocks, whole.folded(most, f"Probabilities of {counted(len(rows), 'release')}")]
+    return [*blocks, whole.folded(most, f"Probabilities of {plural(len(rows), 'release')}")]
 
 
 # -- the limit -----------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def limits(rumap: RUMap, choice: Choice | None, limit: Limit | None) -> list[Rep
     if facts:
         blocks.append(Items(facts))
     figures = limit.to_dataframe()[["max_risk", "utility", "reached_risk", "reached_utility", "mechanism"]]
-    rows = [TableRow((*(number(x, 3) for x in row[1:5]), cut(row[5], 80))) for row in figures.itertuples()]
+    rows = [TableRow((*(number(x, 3) for x in row[1:5]), shorten_text(row[5], 80))) for row in figures.itertuples()]
     head = ("risk at most", "utility at most", "risk reached", "utility reached", "by")
     whole = Table(f"The limit ({len(rows)} bounds)", head, rows, (False, True, True, True, False))
     return [*blocks, Fold("The limit in numbers", [whole])]
@@ -191,7 +191,7 @@ def records(choice: Choice | None, max_risk: float | None, found: RecordRisk | N
         return []
     who = re.sub(r"^The (user|snooper) ", "The intruder ", found.intruder)
     blocks: list[ReportBlock] = [
-        Paragraph(f"{counted(len(found.rows), 'record')}, each as if it were the intruder's target. {who}")
+        Paragraph(f"{plural(len(found.rows), 'record')}, each as if it were the intruder's target. {who}")
     ]
     summary = found.summary()
     quantiles = [k for k in summary if k.startswith("quantile_")]
@@ -213,7 +213,7 @@ def records(choice: Choice | None, max_risk: float | None, found: RecordRisk | N
         if finite.size:
             limit = None if max_risk is None or np.isinf(max_risk) else max_risk
             ends = f"from {number(float(finite.min()), 4)} to {number(float(finite.max()), 4)}"
-            words = f"How the risks of {counted(len(found.rows), 'record')} are distributed {which}: {ends}."
+            words = f"How the risks of {plural(len(found.rows), 'record')} are distributed {which}: {ends}."
             caption = f"How the risks of the records are distributed {which}."
 
             draw = lambda figure: plots.record_risk(found, one, figure.subplots(), max_risk=limit)  # noqa: E731

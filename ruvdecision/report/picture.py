@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import plots
 from ..maps.rumap import RUMap
-from ..maps.show import clean, readable
+from ..maps.show import clean_text, with_readable_labels
 from ..plots.map import SIZE
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def draw_svg(picture: Picture) -> str:
     # The drawing's one style rule spoke of every element, also of those outside it; these two are inherited anyway.
     root.set("style", "stroke-linejoin:round;stroke-linecap:butt")
     root.set("role", "img")
-    root.set("aria-label", clean(picture.words))
+    root.set("aria-label", clean_text(picture.words))
     return ET.tostring(root, encoding="unicode")
 
 
@@ -84,7 +84,7 @@ def draw_files(picture: Picture) -> dict[str, bytes]:
 
 def map_drawing(rumap: RUMap, max_risk: float | None, **options: Any) -> Draw:
     """What draws a map into a figure, with labels that a drawing can hold."""
-    return lambda figure: plots.rumap(readable(rumap), max_risk, figure.subplots(), **options)
+    return lambda figure: plots.rumap(with_readable_labels(rumap), max_risk, figure.subplots(), **options)
 
 
 def _draw_figure(draw: Draw, size: tuple[float, float], *kinds: str) -> dict[str, bytes]:

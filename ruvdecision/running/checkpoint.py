@@ -30,7 +30,7 @@ import numpy as np
 
 from .._version import __version__
 from ..checks import as_seed_sequence
-from ..data.write import UNFINISHED, nameable, place_files, unfinished
+from ..data.write import UNFINISHED, is_valid_path, place_files, unfinished_files
 from ..errors import InputError, RuvError
 from .digests import digest, sources
 from .encoding import decode, encode
@@ -77,7 +77,7 @@ class Checkpoint:
             stack.enter_context(_lock_directory(self.directory))
             with _report_write_errors(self.directory, self.count):
                 self.tasks.mkdir(exist_ok=True)
-                for stale in (*unfinished(self.directory), *unfinished(self.tasks)):
+                for stale in (*unfinished_files(self.directory), *unfinished_files(self.tasks)):
                     stale.unlink(missing_ok=True)
             self._compare_manifest(self.directory / "manifest.json")
             self._stack = stack.pop_all()
@@ -190,7 +190,7 @@ def as_directory(value: str | os.PathLike[str]) -> Path:
         folder = Path(value)
     except TypeError:
         raise InputError("checkpoint must be a directory", type(value).__name__, 'Write checkpoint="run/"') from None
-    if not nameable(value):
+    if not is_valid_path(value):
         raise InputError("checkpoint must be a directory", repr(str(value)), 'Write checkpoint="run/"')
     return folder
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..checks import Data, as_float_array, check_finite, check_index, check_integer, check_number, name_of, suggest
-from ..errors import InputError, failure
+from ..errors import InputError, describe_failure
 from ..masks.frame import Frame
 from ..protocols import Array
 from ..targets import BaseTarget, Kind, Maximum, Minimum, Percentile, is_target
@@ -318,7 +318,7 @@ class Custom(Rule):
             return np.asarray(self.function(release), dtype=np.float64)
         except (TypeError, ValueError, IndexError, KeyError, AttributeError, ZeroDivisionError) as error:
             what = f"{self.describe()[0].upper()}{self.describe()[1:]} fails on a release"
-            raise InputError(what, failure(error), "Check the function") from None
+            raise InputError(what, describe_failure(error), "Check the function") from None
 
     def estimates(self, released: Released, vector: bool) -> Array:
         return np.stack([np.atleast_1d(self(y[:, 0] if vector else y)).ravel() for y in released.values])

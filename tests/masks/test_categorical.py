@@ -16,7 +16,7 @@ from ruvdecision.errors import InfeasibleError, InputError
 from ruvdecision.masks.frame import Frame
 from ruvdecision.masks.localsuppress import LocalSuppress, key_matches
 from ruvdecision.masks.mdav import mdav
-from ruvdecision.masks.microaggregate import MicroaggregateMixed, centres, embed
+from ruvdecision.masks.microaggregate import MicroaggregateMixed, centres, embed_mixed_records
 from ruvdecision.masks.noise import Noise
 from ruvdecision.masks.pram import PRAM, invariant_matrix
 
@@ -450,7 +450,7 @@ def test_local_suppression_describes_itself() -> None:
 def test_embedded_points_have_the_stated_distances(scale: str) -> None:
     data = town(12).assign(o=pd.Categorical([2, 1, 3] * 4, categories=[1, 2, 3], ordered=True), flat=1.0)
     weights = {"s": 2.0, "v": 0.5}
-    z = embed(data, scale=scale, weights=weights)
+    z = embed_mixed_records(data, scale=scale, weights=weights)
     size = lambda x: np.std(x, ddof=1) if scale == "sd" else np.ptp(x)  # noqa: E731
     rank = data["o"].cat.codes.to_numpy()
     for a, b in itertools.combinations(range(12), 2):
@@ -526,10 +526,10 @@ def test_mixed_microaggregation_refuses(arguments: dict, message: str) -> None:
 
 def test_mixed_distance_refuses() -> None:
     with pytest.raises(InputError, match="missing"):
-        embed(pd.DataFrame({"a": [1.0, np.nan]}))
+        embed_mixed_records(pd.DataFrame({"a": [1.0, np.nan]}))
     with pytest.raises(InputError, match="not there"):
-        embed(pd.DataFrame({"a": [1.0, 2.0]}), weights={"b": 1})
+        embed_mixed_records(pd.DataFrame({"a": [1.0, 2.0]}), weights={"b": 1})
     with pytest.raises(InputError, match="sd"):
-        embed(pd.DataFrame({"a": [1.0, 2.0]}), scale="iqr")
+        embed_mixed_records(pd.DataFrame({"a": [1.0, 2.0]}), scale="iqr")
     with pytest.raises(InputError, match="200 categories"):
-        embed(pd.DataFrame({"a": [f"n{i}" for i in range(300)]}))
+        embed_mixed_records(pd.DataFrame({"a": [f"n{i}" for i in range(300)]}))

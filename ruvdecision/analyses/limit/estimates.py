@@ -61,7 +61,7 @@ class UserOverFiles:
         return as_bayes_loss(self.user.loss).second_order and self.user.actions is None
 
     @property
-    def lists(self) -> bool:
+    def lists_estimates(self) -> bool:
         """Whether the best estimate is always one of finitely many."""
         return self.user.actions is not None or isinstance(self.user.loss, (Absolute, Pinball, ZeroOne))
 
@@ -130,7 +130,7 @@ class EstimateCells:
     def __len__(self) -> int:
         return len(self.costs)
 
-    def cone(self, label: int) -> Array | None:
+    def conditions_on_law(self, label: int) -> Array | None:
         """Rows of conditions ``row @ law >= 0`` that an output with this label must meet, or None."""
         return None
 
@@ -155,12 +155,12 @@ class DividedCells(EstimateCells):
         """What the scientist pays at least in a cell, for every target value."""
         raise NotImplementedError
 
-    def halves(self, cell: Array, law: Array) -> tuple[Array, Array] | None:
+    def split_in_two(self, cell: Array, law: Array) -> tuple[Array, Array] | None:
         """The two parts of a cell, or None if it is too small to be cut."""
         raise NotImplementedError
 
     def split(self, label: int, law: Array) -> bool:
-        parts = self.halves(self.cells[label], law)
+        parts = self.split_in_two(self.cells[label], law)
         if parts is None:
             return False
         self.cells[label], last = parts
@@ -196,7 +196,7 @@ class MeanCells(DividedCells):
     def cost(self, cell: Array) -> Array:
         return np.asarray(np.sum(self.own * (self.points - cell[:, 0]) * (self.points - cell[:, 1]), axis=1))
 
-    def halves(self, cell: Array, law: Array) -> tuple[Array, Array] | None:
+    def split_in_two(self, cell: Array, law: Array) -> tuple[Array, Array] | None:
         mass = law @ self.own
         mean = np.where(mass > 0, law @ self.points / np.where(mass > 0, mass, 1.0), cell[:, 0])
         room = mass * (mean - cell[:, 0]) * (cell[:, 1] - mean)
@@ -230,7 +230,7 @@ class IntervalCells(DividedCells):
     def cost(self, cell: Array) -> Array:
         return np.asarray(self.user.user.loss.cost(np.clip(self.user.values, *cell), self.user.values, False))
 
-    def halves(self, cell: Array, law: Array) -> tuple[Array, Array] | None:
+    def split_in_two(self, cell: Array, law: Array) -> tuple[Array, Array] | None:
         low, high = cell
         if high - low <= 1e-9 * self.span:
             return None
@@ -259,10 +259,10 @@ class PosteriorCells(DividedCells):
     def cost(self, cell: Array) -> Array:
         return np.asarray(np.linalg.solve(cell, self.user.uncertainty(cell)), dtype=np.float64)
 
-    def cone(self, label: int) -> Array | None:
+    def conditions_on_law(self, label: int) -> Array | None:
         return np.asarray(np.linalg.inv(self.cells[label]).T, dtype=np.float64)
 
-    def halves(self, cell: Array, law: Array) -> tuple[Array, Array] | None:
+    def split_in_two(self, cell: Array, law: Array) -> tuple[Array, Array] | None:
         pairs = [(i, j) for i in range(len(cell)) for j in range(i)]
         i, j = max(pairs, key=lambda p: float(np.abs(cell[p[0]] - cell[p[1]]).max()))
         if np.abs(cell[i] - cell[j]).max() <= 1e-6:

@@ -73,7 +73,7 @@ class FileProgramme:
             what = f"The file can be {size:,} things that differ for one of the users"
             raise UnsupportedError(what, f"a limit of {most:,}", do)
         self.group, self.mask, self.about = group[place], mask, about.format(size=size)
-        suited = Mixtures if Mixtures.suits(self.users) else Programme
+        suited = Mixtures if Mixtures.is_applicable(self.users) else Programme
         self.programme: Mixtures | Programme = suited(self.users)
         self.before, self.after, self.certain = self.users.before, self.users.after, self.programme.certain
         self.method = "linear programme" if mask is not None else "linear programme on cells"

@@ -47,7 +47,7 @@ class Mixtures:
         """The scientist's uncertainty at the ends of the first intervals of every pair."""
 
     @classmethod
-    def suits(cls, users: TwoUsers) -> bool:
+    def is_applicable(cls, users: TwoUsers) -> bool:
         """Whether the intruder knows nothing and pays the squared error of a number, and every file may be for him."""
         intruder = users.intruder
         return intruder.squared and intruder.known == intruder.values.ndim == 1 and bool(np.all(intruder.chance > 0))

@@ -27,8 +27,8 @@ from ...engines.normal.forms import all_records, form_of
 from ...errors import UnsupportedError
 from ...losses.base import as_bayes_loss
 from ...masks.base import Mask
-from ...masks.mechanism import Apart, Combine
-from ...numerics.semidefinite import parallel_sum, root, signal_noise_gains, square
+from ...masks.mechanism import Combine, SeparateRows
+from ...numerics.semidefinite import gram, parallel_sum, root, signal_noise_gains
 from ...posteriors.base import as_weight_matrix
 from ...protocols import Array
 from ...targets import BaseTarget, Kind, LinearForm, Term
@@ -157,11 +157,11 @@ class NormalTwoUsers:
         show = np.kron(part[:, None] == np.arange(len(sizes)), np.eye(len(keep) // len(sizes)))
         mean = np.linalg.pinv(show)
         rows = tuple(row for rows in self.parts[:-1] for row in rows)
-        size = np.sqrt(np.diag(square(self.root)))
+        size = np.sqrt(np.diag(gram(self.root)))
         factor = np.where(np.abs(factor) > 1e-13 * size[:, None], factor, 0.0)  # what rounding leaves is no noise
         keep = np.where(np.abs(keep) * size > 1e-13 * size[:, None], keep, 0.0)
-        combine = Combine(show @ keep @ mean, show @ square(factor) @ show.T, rows=rows)
-        return Apart(rows) | combine if rows else combine
+        combine = Combine(show @ keep @ mean, show @ gram(factor) @ show.T, rows=rows)
+        return SeparateRows(rows) | combine if rows else combine
 
 
 FLAT = "Under a flat prior there is no limit to compute: U is infinite before the release"

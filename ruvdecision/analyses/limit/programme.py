@@ -120,8 +120,10 @@ class Programme:
         files = len(users.intruder.joint)
         self.columns = np.concatenate([np.eye(files), np.ones((1, files))])
         """Columns of mechanisms that were found, to mix the best mechanism from."""
-        self.rounds = 3 * FEW if users.intruder.lists else FEW
-        if (users.intruder.lists and self.labels.quick) or (users.scientist.lists and len(self.labels) <= 60):
+        self.rounds = 3 * FEW if users.intruder.lists_estimates else FEW
+        if (users.intruder.lists_estimates and self.labels.quick) or (
+            users.scientist.lists_estimates and len(self.labels) <= 60
+        ):
             self.rounds = ROUNDS
 
     def solve(self, least: float) -> BestMechanism:
@@ -198,7 +200,7 @@ class Programme:
         right = np.zeros(count + 1)
         right[count] = -goal + SLACK
         for label in range(b):
-            cone = self.labels.cone(label)
+            cone = self.labels.conditions_on_law(label)
             if cone is not None:
                 block = -(cone @ self.users.scientist.joint.T)
                 first = len(right)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ...checks import as_seed_sequence, check_choice, check_integer, check_number
-from ...decide.probability import cumulative
+from ...decide.probability import error_cdf
 from ...engines.base import Progress, part_of
 from ...errors import InfeasibleError, InputError
 from ...evaluate import Setting, check_setting
@@ -198,7 +198,7 @@ def _optimise_part(
     chance = 1.0
     if best.safety_error > 0:
         raw = best.safety + objective.margin * best.safety_error
-        chance = float(cumulative((raw - objective.required) / best.safety_error, evaluator.degrees))
+        chance = float(error_cdf((raw - objective.required) / best.safety_error, evaluator.degrees))
     return Optimum(
         mask=row.mask,
         release=row.release,

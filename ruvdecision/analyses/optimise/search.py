@@ -158,7 +158,7 @@ def search_box(objective: Objective, starts: int, seed: np.random.SeedSequence) 
     if found:
         best = min(found, key=lambda p: p.loss)
         seeds.append(np.clip(box.coordinates(best.values), 1e-3, 1 - 1e-3))
-    searches = [partial(descend, objective=objective, start=start, box=box) for start in seeds]
+    searches = [partial(descend_in_box, objective=objective, start=start, box=box) for start in seeds]
     found += itertools.chain(*run_in_lockstep(objective.points, searches))
     if found:
         found += _follow_threshold(objective, min(found, key=lambda p: p.loss), box)
@@ -219,7 +219,7 @@ def _solve_for_threshold(ask: Ask, required: float, t: Array, held: int, box: Un
     return None
 
 
-def descend(ask: Ask, objective: Objective, start: Array, box: UnitBox) -> list[Candidate]:
+def descend_in_box(ask: Ask, objective: Objective, start: Array, box: UnitBox) -> list[Candidate]:
     """Sequential quadratic programming on the unit box, with gradients from one vectorised evaluation."""
     d = len(start)
 

@@ -13,10 +13,10 @@ import pandas as pd
 
 from ...checks import check_choice
 from ...decide import Choice, not_dominated
-from ...decide.compare import listed
-from ...decide.probability import check_threshold, meets
+from ...decide.compare import list_in_words
+from ...decide.probability import check_threshold, probability_below_threshold
 from ...maps.rumap import RUMap
-from ...maps.show import ReleaseRow, counted, short
+from ...maps.show import ReleaseRow, few_digits, plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -99,8 +99,8 @@ class Sensitivity:
     @property
     def sentence(self) -> str:
         """One sentence that says whether the choice is stable, and what moves it most."""
-        effects, what = self._all_effects, listed(list(self.factors))
-        varied = f"{counted(len(effects), 'variation')} of {what}"
+        effects, what = self._all_effects, list_in_words(list(self.factors))
+        varied = f"{plural(len(effects), 'variation')} of {what}"
         if self.base.choice is None:
             if self.base.reason:
                 return f"There is no choice to be stable: {self.base.reason}"
@@ -126,16 +126,17 @@ class Sensitivity:
         """Paragraphs for a report: the verdict, what was varied, what moved, and what to beware of."""
         way = "in all combinations" if self.together else "one at a time"
         varied = "; ".join(f"{k}: {', '.join(v)} (base {self.base_values[k]})" for k, v in self.factors.items())
-        paragraphs = [self.sentence, f"{counted(len(self.variations), 'variation')}, {way}. {varied}."]
+        paragraphs = [self.sentence, f"{plural(len(self.variations), 'variation')}, {way}. {varied}."]
         if self.base.choice is not None:
             lines = []
             for of in ("risk", "utility"):
                 for row in self.effects(of).itertuples():
                     low, high = min(row.low, row.base), max(row.high, row.base)
                     if np.isfinite([low, high]).all() and high - low > 1e-9 * abs(row.base):
-                        lines.append(f"{of} {short(low)} to {short(high)} with {row.factor}")
+                        lines.append(f"{of} {few_digits(low)} to {few_digits(high)} with {row.factor}")
             if lines:
-                values = f"risk {short(self.base.choice.risk)}, utility {short(self.base.choice.utility)} at the base"
+                base = self.base.choice
+                values = f"risk {few_digits(base.risk)}, utility {few_digits(base.utility)} at the base"
                 paragraphs.append(
                     f"The chosen release, {self.base.choice.release} ({values}), has {'; '.join(lines)}; nothing else "
                     "moves it."
@@ -147,7 +148,7 @@ class Sensitivity:
         always = self.frontiers()
         kept = always[always["on_frontier"] == 1.0]
         paragraphs.append(
-            f"{counted(len(kept), 'release')} of {len(always)} {'is' if len(kept) == 1 else 'are'} on the frontier in "
+            f"{plural(len(kept), 'release')} of {len(always)} {'is' if len(kept) == 1 else 'are'} on the frontier in "
             "every variation."
         )
         unconverged = sum(not np.all(m.converged) for m in self.maps.values())
@@ -239,12 +240,12 @@ class Sensitivity:
         keep = [*self.factors, "chosen", "risk", "utility", "meets", "regret"] if self.base.choice is not None else None
         shown = table[keep or [*self.factors, "frontier", "frontier_shared", "risk_change", "utility_change"]]
         more = f"\n... {len(shown) - 12} more" if len(shown) > 12 else ""
-        return f"Sensitivity: {self.sentence}\n{shown.head(12).to_string(index=False, float_format=short)}{more}"
+        return f"Sensitivity: {self.sentence}\n{shown.head(12).to_string(index=False, float_format=few_digits)}{more}"
 
     def _repr_html_(self) -> str:
         import html
 
-        table = self.to_dataframe().to_html(index=False, float_format=short)
+        table = self.to_dataframe().to_html(index=False, float_format=few_digits)
         return f"<div><strong>{html.escape(self.sentence)}</strong>{table}</div>"
 
     # -- helpers -------------------------------------------------------------------------------------
@@ -282,7 +283,7 @@ class Sensitivity:
         confidence = self.base.choice.confidence if self.base.choice is not None else None
         if confidence is None:
             return bool(row.risk <= threshold + room)
-        return bool(row.converged and meets(v.rumap, threshold, room)[row.position] >= confidence)
+        return bool(row.converged and probability_below_threshold(v.rumap, threshold, room)[row.position] >= confidence)
 
     def _cost_of_keeping(self, best: float, kept: float) -> float:
         """What keeping the base choice costs, as a share of the best."""
@@ -299,15 +300,15 @@ class Sensitivity:
         """What is wrong with the base choice in a variation."""
         assert self.base.choice is not None
         v, e, name = self.variations[i], self._all_effects[i], self.base.choice.release
-        threshold = short(float(v.max_risk or np.inf))
+        threshold = few_digits(float(v.max_risk or np.inf))
         if np.isnan(e.risk):
             return f"{name} is not among the releases"
         if v.choice is None:
-            return f"no release is allowed ({name} has risk {short(e.risk)})"
+            return f"no release is allowed ({name} has risk {few_digits(e.risk)})"
         if not e.meets and e.over == 0:
             return f"{name} is not surely enough below the threshold {threshold}"
         if not e.meets:
-            return f"{name} has risk {short(e.risk)}, {_format_percent(e.over)} above the threshold {threshold}"
+            return f"{name} has risk {few_digits(e.risk)}, {_format_percent(e.over)} above the threshold {threshold}"
         if np.isnan(e.regret):
             return f"{v.choice.release} comes before {name}"
         return f"{name} costs {_format_percent(e.regret)} of the {self.about} against {v.choice.release}"

@@ -28,7 +28,7 @@ from ...masks.cells import PublishedTable, as_counts
 from ...posteriors import BasePosterior, Drawn, Finite
 from ...protocols import Array, Posterior, Value
 from ...targets import BaseTarget, Files, Kind
-from .completions import LARGEST_TOTAL, Completions, least
+from .completions import LARGEST_TOTAL, Completions, least_linear_value
 
 Ints = NDArray[np.int64]
 LARGEST_TABLE = 1_000_000
@@ -206,7 +206,7 @@ class TableBelief:
         found = []
         for sign in (1.0, -1.0):
             goal[flat] = sign
-            answer = least(goal, matrix, sums)
+            answer = least_linear_value(goal, matrix, sums)
             if not answer.success:
                 raise UnsupportedError(
                     "The bounds of this cell could not be found", answer.message, "Publish or know fewer margins"

@@ -84,7 +84,7 @@ class Part:
         """Whether there is any solution."""
         if self.lattice is not None:
             return self.lattice.log_total > -np.inf
-        return bool(least(np.zeros(self.matrix.shape[1]), self.matrix, self.sums).success)
+        return bool(least_linear_value(np.zeros(self.matrix.shape[1]), self.matrix, self.sums).success)
 
     @property
     def sizes(self) -> list[int]:
@@ -380,7 +380,7 @@ def _beta_binomial(total: int, a: float, b: float) -> Array:
     return np.asarray(p / p.sum())
 
 
-def least(goal: Array, matrix: Ints, sums: Ints) -> OptimizeResult:
+def least_linear_value(goal: Array, matrix: Ints, sums: Ints) -> OptimizeResult:
     """The least of ``goal @ x`` over non-negative integers with ``matrix @ x = sums``, by integer programming."""
     constraint = LinearConstraint(matrix.astype(np.float64), sums, sums)
     return milp(goal, constraints=constraint, integrality=np.ones(len(goal)), bounds=Bounds(0, np.inf))

@@ -79,7 +79,7 @@ class Observation:
     @property
     def ends(self) -> Pair:
         """Least and largest x that are possible; they may be infinite."""
-        return everywhere(self.n)
+        return unbounded_ends(self.n)
 
     @property
     def low(self) -> Array:
@@ -179,7 +179,7 @@ class Change:
         return self
 
 
-def everywhere(n: int) -> Pair:
+def unbounded_ends(n: int) -> Pair:
     """The ends of n entries of which any number is possible."""
     return np.full(n, -np.inf), np.full(n, np.inf)
 
@@ -227,7 +227,7 @@ def numbers_of(values: NDArray[Any]) -> Array:
     return values
 
 
-def not_from(what: str) -> InputError:
+def impossible_from(what: str) -> InputError:
     """The error for a release that a mask cannot have made; it never shows the values."""
     return InputError(
         "The mask cannot have made this release",

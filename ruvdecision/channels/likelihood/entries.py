@@ -190,7 +190,7 @@ class Between(Observation):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Joined(Observation):
-    """Entries of several kinds: each piece has its rows and their observation. Made by `join`."""
+    """Entries of several kinds: each piece has its rows and their observation. Made by `join_rows`."""
 
     count: int
     parts: tuple[tuple[Ints, Observation], ...]
@@ -214,7 +214,7 @@ class Joined(Observation):
             here = np.flatnonzero(place[wanted] >= 0)
             if len(here):
                 parts.append((here, part.take(place[wanted[here]])))
-        return join(len(wanted), parts)
+        return join_rows(len(wanted), parts)
 
     def log_label(self, label: Any) -> Array:
         return self._gather_parts(lambda part: part.log_label(label))[0]
@@ -274,13 +274,13 @@ class Joined(Observation):
         return next((part.support for _, part in self.parts if part.support is not None), None)
 
     def before(self, change: Change) -> Observation:
-        return join(self.n, [(rows, part.before(change.take(rows))) for rows, part in self.parts])
+        return join_rows(self.n, [(rows, part.before(change.take(rows))) for rows, part in self.parts])
 
 
-def join(n: int, parts: Sequence[tuple[Rows, Observation]]) -> Observation:
+def join_rows(n: int, parts: Sequence[tuple[Rows, Observation]]) -> Observation:
     """Observations of some rows each, put together; the rows are positions that together are 0 to n - 1, each once.
 
-    >>> join(3, [([0, 2], Known([1.0, 2.0])), ([1], Uninformative(1))]).known
+    >>> join_rows(3, [([0, 2], Known([1.0, 2.0])), ([1], Uninformative(1))]).known
     array([ 1., nan,  2.])
     """
     flat: list[tuple[Ints, Observation]] = []
@@ -303,16 +303,16 @@ def join(n: int, parts: Sequence[tuple[Rows, Observation]]) -> Observation:
     return Joined(n, tuple(merged))
 
 
-def split(n: int, cases: Sequence[tuple[Bools, Callable[[Ints], Observation]]]) -> Observation:
+def observe_by_case(n: int, cases: Sequence[tuple[Bools, Callable[[Ints], Observation]]]) -> Observation:
     """Observations made case by case, each by the booleans of its entries and a maker that gets their positions."""
     parts = []
     for chosen, make in cases:
         rows = np.flatnonzero(chosen)
         if len(rows):
             parts.append((rows, make(rows)))
-    return join(n, parts)
+    return join_rows(n, parts)
 
 
-def nothing(rows: Ints) -> Uninformative:
-    """A maker for `split`: nothing is told about these rows."""
+def nothing_observed(rows: Ints) -> Uninformative:
+    """A maker for `observe_by_case`: nothing is told about these rows."""
     return Uninformative(len(rows))

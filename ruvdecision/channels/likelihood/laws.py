@@ -14,7 +14,7 @@ from scipy import special
 
 from ...protocols import Array
 from ..steps import FactorKind, NoiseKind
-from .base import Pair, Rows, as_row, everywhere
+from .base import Pair, Rows, as_row, unbounded_ends
 from .mathematics import LOG_ROOT_2PI, NUMPY, TINY, Mathematics, Values, legendre_for, logsumexp
 
 BLOCK = 2_000_000
@@ -57,7 +57,7 @@ class EntryLaw:
     @property
     def bounds(self) -> Pair:
         """Ends of what is possible."""
-        return everywhere(self.n)
+        return unbounded_ends(self.n)
 
     def window(self, drop: float) -> Pair:
         """Least and largest value whose log density is within ``drop`` of the largest (or a little beyond)."""

@@ -13,8 +13,8 @@ from scipy import special
 from ...errors import UnsupportedError
 from ...protocols import Array
 from ..steps import TOLERANCE, Labels
-from .base import Change, Observation, Pair, Rows, middle_of, not_from, numbers_of
-from .entries import Between, Known, split
+from .base import Change, Observation, Pair, Rows, impossible_from, middle_of, numbers_of
+from .entries import Between, Known, observe_by_case
 from .mathematics import NUMPY, TINY, Mathematics, Values, logsumexp
 
 MOST_JUMPS = 2000
@@ -62,10 +62,10 @@ class ClipMap(Map):
     def likelihood_from_value(self, values: NDArray[Any]) -> Observation:
         values = numbers_of(values)
         if np.any((values < self.lower) | (values > self.upper)):
-            raise not_from("values beyond its bounds")
+            raise impossible_from("values beyond its bounds")
         below, above = values == self.lower, values == self.upper
         low, high = np.where(below, -np.inf, values), np.where(above, np.inf, values)
-        return split(
+        return observe_by_case(
             len(values),
             [
                 (~below & ~above, lambda rows: Known(values[rows])),
@@ -76,7 +76,7 @@ class ClipMap(Map):
     def likelihood_from_interval(self, interval: Between) -> Observation:
         lower, upper = interval.ends
         if np.any((lower > self.upper) | (upper < self.lower)):
-            raise not_from("intervals beyond its bounds")
+            raise impossible_from("intervals beyond its bounds")
         low_in = (lower < self.lower) | ((lower == self.lower) & interval.closed_low)
         high_in = (upper > self.upper) | ((upper == self.upper) & interval.closed_high)
         low, high = np.where(low_in, -np.inf, lower), np.where(high_in, np.inf, upper)
@@ -177,7 +177,7 @@ class Widths(Map):
                 # "[20, 30)": the lower edge says which.
                 start = np.array([float(str(v)[1:].split(",")[0]) for v in values]) / self.width
             except ValueError:
-                raise not_from("labels that are no intervals") from None
+                raise impossible_from("labels that are no intervals") from None
         else:
             start = numbers_of(values) / self.width - self._label_offset
         step = _check_whole_ratio(start, "values that name no interval of its width")
@@ -224,7 +224,7 @@ class Bins(Change):
             near = int(np.argmin(gaps))
             if int(np.sum(gaps <= 4 * gaps[near])) == 1 and gaps[near] <= TOLERANCE * abs(value):
                 return near
-        raise not_from("a value or label that no interval has")
+        raise impossible_from("a value or label that no interval has")
 
     def likelihood_from_observation(self, later: Observation) -> Observation:
         return Stepped(self.edges, np.stack([later.log_label(name) for name in self.names]))
@@ -345,7 +345,7 @@ class Stepped(Observation):
     def window(self, drop: float = 40.0) -> Pair:
         inside = (self.logs >= self.logs.max(axis=0) - drop) & (self.logs > -np.inf)
         if not inside.any(axis=0).all():
-            raise not_from("a value that no interval can give")
+            raise impossible_from("a value that no interval can give")
         first, last = inside.argmax(axis=0), len(inside) - inside[::-1].argmax(axis=0)
         return self.edges[first], self.edges[last]
 
@@ -378,7 +378,7 @@ class CategoryLikelihood(Observation):
 
     def __post_init__(self) -> None:
         if np.any(np.isneginf(self.logs).all(axis=0)):
-            raise not_from("a category that cannot come from any other")
+            raise impossible_from("a category that cannot come from any other")
 
     @classmethod
     def before_matrix(
@@ -464,7 +464,7 @@ def _check_whole_ratio(ratio: Array, otherwise: str) -> Array:
     """Ratios that must be whole numbers."""
     found = _near_whole(ratio)
     if np.any(found != np.rint(found)):
-        raise not_from(otherwise)
+        raise impossible_from(otherwise)
     return found
 
 
@@ -474,5 +474,5 @@ def _whole_between(interval: Between, unit: float, shift: float, otherwise: str)
     first = np.ceil(least) + ((least == np.ceil(least)) & ~np.asarray(interval.closed_low))
     last = np.floor(most) - ((most == np.floor(most)) & ~np.asarray(interval.closed_high))
     if np.any(first > last):
-        raise not_from(otherwise)
+        raise impossible_from(otherwise)
     return first, last

@@ -18,12 +18,12 @@ from .base import (
     Pair,
     Rows,
     even_between,
-    everywhere,
     middle_of,
     no_cuts,
     numbers_of,
+    unbounded_ends,
 )
-from .entries import Between, Uninformative, nothing, split
+from .entries import Between, Uninformative, nothing_observed, observe_by_case
 from .mathematics import LEGENDRE, LOG_ROOT_2PI, NUMPY, TINY, Mathematics, Values, legendre_for, logsumexp
 
 MOST_COST = 50_000
@@ -69,7 +69,7 @@ class TransitionDensity(Change):
 
     def ends(self, y: Array) -> Pair:
         """Least and largest x from which ``y`` can come."""
-        return everywhere(self.n)
+        return unbounded_ends(self.n)
 
     def window(self, y: Array, drop: float) -> Pair:
         """Where p(y | x) is within ``drop`` of its largest value over x, or a little more."""
@@ -103,7 +103,7 @@ class TransitionDensity(Change):
             return NoisyInterval(self.take(rows), interval.take(rows))
 
         cases = [(below & ~above, make), (above & ~below, make), (~below & ~above, make)]
-        return split(interval.n, [(below & above, nothing), *cases])
+        return observe_by_case(interval.n, [(below & above, nothing_observed), *cases])
 
     def likelihood_from_observation(self, later: Observation) -> Observation:
         if later.support is None:

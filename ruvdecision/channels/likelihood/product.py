@@ -10,12 +10,12 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...protocols import Array
 from ..steps import NORMAL, TOLERANCE
-from .base import Bools, Ints, Observation, Pair, Rows, even_between, middle_of, not_from
-from .entries import Between, Known, join, nothing, split
+from .base import Bools, Ints, Observation, Pair, Rows, even_between, impossible_from, middle_of
+from .entries import Between, Known, join_rows, nothing_observed, observe_by_case
 from .kernels import Location
 from .laws import noise_law
 from .mathematics import NUMPY, Mathematics, Values
-from .release import Averages, JointNormal, ReleaseLikelihood, compressed
+from .release import Averages, JointNormal, ReleaseLikelihood, as_one_matrix
 
 PLACES = 33
 """Where two likelihoods are looked at together to find how far they pull apart."""
@@ -97,7 +97,7 @@ def combine_observations(first: Observation, second: Observation) -> Observation
             logs = np.asarray(part.take(rows).log(x))
             near = own[rows] & (np.abs(part.known[rows] - x) <= TOLERANCE * np.maximum(np.abs(x), 1e-300))
             if np.any((logs == -np.inf) & ~near):
-                raise not_from("values that another release rules out")
+                raise impossible_from("values that another release rules out")
         return Known(x)
 
     def noisy(rows: Ints) -> Observation:
@@ -114,7 +114,7 @@ def combine_observations(first: Observation, second: Observation) -> Observation
         return ProductObservation(a, b)
 
     cases = [(sure, value), (silent[0] & ~sure, second.take), (silent[1] & ~silent[0] & ~sure, first.take)]
-    return split(first.n, [*cases, (normal, noisy), (rest, others)])
+    return observe_by_case(first.n, [*cases, (normal, noisy), (rest, others)])
 
 
 def noisy_value(centre: Array, sd: Array) -> Observation:
@@ -142,7 +142,7 @@ def _intersect(a: Between, b: Between) -> Observation:
         )
     )
     if np.any((low > high) | ((low == high) & ~(closed_low & closed_high))):
-        raise not_from("values that another release rules out")
+        raise impossible_from("values that another release rules out")
     return Between(low, high, closed_low, closed_high)
 
 
@@ -194,7 +194,7 @@ def _with_joint(found: ReleaseLikelihood, *laws: JointNormal | None) -> ReleaseL
             centre, covariance = np.full((n, k), np.nan), np.zeros((n, k, k))
             centre[open_, j], covariance[open_, j, j] = normal[0][open_], normal[1][open_]
             pieces.append((centre, covariance))
-            columns[j] = split(n, [(open_, nothing), (~open_, columns[j].take)])
+            columns[j] = observe_by_case(n, [(open_, nothing_observed), (~open_, columns[j].take)])
     precision, pushed = np.zeros((n, k, k)), np.zeros((n, k))
     for centre, covariance in pieces:
         for i in range(n):
@@ -216,7 +216,7 @@ def _with_joint(found: ReleaseLikelihood, *laws: JointNormal | None) -> ReleaseL
         if len(there):
             covariance[i][np.ix_(there, there)] = np.linalg.inv(precision[i][np.ix_(there, there)])
             centre[i, there] = covariance[i][np.ix_(there, there)] @ pushed[i, there]
-    joint = JointNormal(centre, compressed(covariance), tuple(covered))
+    joint = JointNormal(centre, as_one_matrix(covariance), tuple(covered))
     return replace(found, columns=tuple(columns), joint=joint)
 
 
@@ -292,7 +292,7 @@ def _without_known(found: ReleaseLikelihood, averages: Averages, known: Array) -
             alone = Known(spot) if sd[0] == 0 else noisy_value(spot, sd)
             own = combine_observations(columns[j].take(open_), alone)
             others = np.delete(np.arange(found.n), open_)
-            columns[j] = join(found.n, [(open_, own), (others, columns[j].take(others))])
+            columns[j] = join_rows(found.n, [(open_, own), (others, columns[j].take(others))])
             values[g, j] = np.nan
     kept = Averages.of(averages.label, values, members, error)
     return replace(found, columns=tuple(columns), averages=kept if members.any() else None)

@@ -33,13 +33,13 @@ from ..steps import (
     Step,
     resolve,
 )
-from .base import Change, Ints, Observation, not_from
-from .entries import Between, Known, Uninformative, join, nothing, split
+from .base import Change, Ints, Observation, impossible_from
+from .entries import Between, Known, Uninformative, join_rows, nothing_observed, observe_by_case
 from .kernels import Factor, HeteroscedasticNoise, Location, refuse_no_noise
 from .laws import factor_law, noise_law
 from .maps import Bins, CategoryLikelihood, ClipMap, Multiples, RandomMultiples, Widths
 from .mathematics import NUMPY, Mathematics, Values
-from .release import Averages, ReleaseLikelihood, compressed
+from .release import Averages, ReleaseLikelihood, as_one_matrix
 from .user import UserChange
 
 MEASURE = "or measure its releases with ruv.measure"
@@ -84,7 +84,7 @@ def _read_drop(observed: ReleaseLikelihood, step: Drop, mask: MaskLike) -> Relea
     rest, positions = np.setdiff1d(np.arange(observed.n), rows), list(step.columns)
     columns = list(observed.columns)
     for j in positions:
-        columns[j] = join(observed.n, [(rows, Uninformative(len(rows))), (rest, columns[j].take(rest))])
+        columns[j] = join_rows(observed.n, [(rows, Uninformative(len(rows))), (rest, columns[j].take(rest))])
     joint = observed.joint
     if joint is not None:
         centre = joint.centre.copy()
@@ -145,7 +145,7 @@ def _combined_averages(centre: Array, variance: Array, label: Ints, groups: int)
     )
     away = np.where(use, centre - value[label], 0.0)
     if np.any(sure & (np.abs(away) > TOLERANCE * np.maximum(np.abs(centre), np.finfo(float).tiny))):
-        raise not_from("different values in one group")
+        raise impossible_from("different values in one group")
     log_terms = np.where(
         use & ~sure,
         -0.5 * away**2 * precision + 0.5 * np.log(np.where(precision > 0, precision, 1.0) / (2 * np.pi)),
@@ -171,7 +171,7 @@ def _mean_of_tail(observed: ReleaseLikelihood, step: MeanOfTail, mask: MaskLike)
             raise UnsupportedError(f"{mask} with a mask after it has no likelihood here", do='Use replace="threshold"')
         tail = known > threshold if step.above else known < threshold
         if tail.sum() > 1 and not np.allclose(known[tail], known[tail][0], rtol=TOLERANCE, atol=0):
-            raise not_from("different values beyond its threshold")
+            raise impossible_from("different values beyond its threshold")
         if uninformative.any() and tail.any():
             raise UnsupportedError(
                 f"{mask} with suppressed entries does not say how many are in the tail",
@@ -182,7 +182,7 @@ def _mean_of_tail(observed: ReleaseLikelihood, step: MeanOfTail, mask: MaskLike)
         members[:, position], values[0, position] = tail, known[tail][0]
         rows, rest = np.flatnonzero(tail), np.flatnonzero(~tail)
         low, high = (threshold, np.inf) if step.above else (-np.inf, threshold)
-        columns[position] = join(
+        columns[position] = join_rows(
             n,
             [
                 (rows, Between(np.full(len(rows), low), np.full(len(rows), high), False, False)),
@@ -253,7 +253,7 @@ def _read_factor(observed: ReleaseLikelihood, step: Multiply, mask: MaskLike) ->
     def change(j: int, column: Observation) -> Observation:
         zero = column.known == 0
         factor = Factor(factor_law(step.factor, column.n))
-        return split(
+        return observe_by_case(
             column.n,
             [
                 (zero, lambda rows: Known(np.zeros(len(rows)))),
@@ -308,10 +308,10 @@ def _read_noise(observed: ReleaseLikelihood, step: AddNoise, mask: MaskLike) -> 
 
 def _where_noisy(column: Observation, size: Array, change: Callable[[Ints], Change]) -> Observation:
     """What is known before noise that some entries have not, and that wipes others out."""
-    return split(
+    return observe_by_case(
         column.n,
         [
-            (np.isinf(size), nothing),
+            (np.isinf(size), nothing_observed),
             (size == 0, column.take),
             ((size > 0) & np.isfinite(size), lambda rows: column.take(rows).before(change(rows))),
         ],
@@ -338,13 +338,13 @@ def _diagonal_covariances(sd: Array, positions: Sequence[int], chosen: list[int]
     out = np.zeros((len(sd), k, k))
     for j in chosen:
         out[:, positions[j], positions[j]] = sd[:, j] ** 2
-    return compressed(out)
+    return as_one_matrix(out)
 
 
 def _add_joint_noise(observed: ReleaseLikelihood, covariance: Array) -> ReleaseLikelihood:
     joint = observed.joint
     assert joint is not None
-    return replace(observed, joint=replace(joint, covariance=compressed(joint.covariance + covariance)))
+    return replace(observed, joint=replace(joint, covariance=as_one_matrix(joint.covariance + covariance)))
 
 
 def _read_correlated_noise(
@@ -359,7 +359,7 @@ def _read_correlated_noise(
     at = np.array(step.columns)
     whole = np.zeros((len(matrices), observed.k, observed.k))
     whole[:, at[:, None], at] = matrices
-    whole, averages = compressed(whole), observed.averages
+    whole, averages = as_one_matrix(whole), observed.averages
     if averages is not None and averages.members[:, at].any():
         informative = any(not np.all(observed.columns[p].uninformative) for p in step.columns)
         if informative or not averages.members[:, at].any(axis=0).all():

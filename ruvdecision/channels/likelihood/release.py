@@ -11,7 +11,7 @@ from ...errors import UnsupportedError
 from ...protocols import Array
 from ..steps import MaskLike
 from .base import Bools, Ints, Observation, Rows
-from .entries import Uninformative, join
+from .entries import Uninformative, join_rows
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -224,7 +224,7 @@ class ReleaseLikelihood:
             covariance[:, j, j] = np.where(there, normal[1], 0.0)
             columns[j] = Uninformative(self.n)
         covered = tuple(sorted({*new, *(old.columns if old else ())}))
-        return replace(self, columns=tuple(columns), joint=JointNormal(centre, compressed(covariance), covered))
+        return replace(self, columns=tuple(columns), joint=JointNormal(centre, as_one_matrix(covariance), covered))
 
     def refuse_uneven(self, mask: MaskLike) -> None:
         """Raise if rows were shuffled after a mask that treats them differently."""
@@ -253,7 +253,7 @@ class ReleaseLikelihood:
         if len(rows) == n and np.array_equal(rows, np.arange(n)):
             return replace(self, index=None, total=None)  # all of them, in order
         rest = np.setdiff1d(np.arange(n), rows)
-        columns = tuple(join(n, [(rows, column), (rest, Uninformative(len(rest)))]) for column in self.columns)
+        columns = tuple(join_rows(n, [(rows, column), (rest, Uninformative(len(rest)))]) for column in self.columns)
         joint = self.joint
         if joint is not None:
             centre = np.full((n, self.k), np.nan)
@@ -277,6 +277,6 @@ def _place_matrices(matrices: Array, rows: Ints, n: int) -> Array:
     return out
 
 
-def compressed(matrices: Array) -> Array:
+def as_one_matrix(matrices: Array) -> Array:
     """One matrix where all rows have the same."""
     return matrices[:1] if np.all(matrices == matrices[:1]) else matrices

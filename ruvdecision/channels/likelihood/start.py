@@ -17,7 +17,7 @@ from ...errors import InputError, kind_of
 from ...protocols import Array
 from ..steps import FileFacts, MaskLike, SampleRows, resolve
 from .base import Ints, Observation
-from .entries import Joined, Known, KnownLabels, nothing, split
+from .entries import Joined, Known, KnownLabels, nothing_observed, observe_by_case
 from .product import combine_releases
 from .reader import read
 from .release import ReleaseLikelihood
@@ -178,8 +178,8 @@ def _observe_column(column: pd.Series[Any]) -> tuple[Observation, bool]:
         listed = column.tolist()
         # Numbers and booleans in a column of objects (blanks turn columns into those) are numbers all the same.
         if named or not all(isinstance(v, NUMBERS) for v, gone in zip(listed, missing, strict=True) if not gone):
-            cases = [(missing, nothing), (~missing, lambda rows: KnownLabels([listed[i] for i in rows]))]
-            return split(len(column), cases), True
+            cases = [(missing, nothing_observed), (~missing, lambda rows: KnownLabels([listed[i] for i in rows]))]
+            return observe_by_case(len(column), cases), True
         values = np.array([np.nan if gone else float(v) for v, gone in zip(listed, missing, strict=True)])
         return _observe_column_of_numbers(values), True
     values = column.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -198,4 +198,4 @@ def _observe_column_of_numbers(values: Array) -> Observation:
     missing = np.isnan(values)
     if not missing.any():
         return Known(values)
-    return split(len(values), [(missing, nothing), (~missing, lambda rows: Known(values[rows]))])
+    return observe_by_case(len(values), [(missing, nothing_observed), (~missing, lambda rows: Known(values[rows]))])

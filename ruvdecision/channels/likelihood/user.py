@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
-from .base import Change, Ints, Observation, Pair, Rows, even_between, everywhere
+from .base import Change, Ints, Observation, Pair, Rows, even_between, unbounded_ends
 from .mathematics import NUMPY, Mathematics, Values
 
 
@@ -81,7 +81,7 @@ class UserLikelihood(Observation):
     def ends(self) -> Pair:
         method = getattr(self.mask, "likelihood_support", None)
         if method is None:
-            return everywhere(self.n)
+            return unbounded_ends(self.n)
         low, high = (
             np.array(np.broadcast_to(np.asarray(end, dtype=np.float64), (self.n,))) for end in method(self.released)
         )

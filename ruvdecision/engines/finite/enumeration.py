@@ -154,7 +154,7 @@ class Enumeration(BaseEngine):
             return self._over_samples(problem, mask, channel, codes)
         law = self._law_of_user(user, channel)
         if channel.continuous:
-            if codes is None and law.one_record and (line := channel.kernels[0].on_a_line()) is not None:
+            if codes is None and law.one_record and (line := channel.kernels[0].outputs_on_line()) is not None:
                 return _over_the_line(user, law, *line), self.name
             return self._average_over_draws(problem, law, codes), AVERAGED
         if codes is not None and channel.sampled:

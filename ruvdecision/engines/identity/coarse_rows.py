@@ -17,7 +17,7 @@ import numpy as np
 from scipy import special
 
 from ...beliefs.normal import NormalBelief
-from ...channels.likelihood import Known, KnownLabels, Observation, Uninformative, join
+from ...channels.likelihood import Known, KnownLabels, Observation, Uninformative, join_rows
 from ...channels.likelihood.laws import NoiseLaw, noise_law
 from ...channels.likelihood.maps import RandomMultiples
 from ...channels.likelihood.reader import CHANGES
@@ -128,7 +128,7 @@ class CoarseRows:
                 released = released.before(CHANGES[type(step)](step, place))
             low[here, j], high[here, j] = released.ends
             rest = np.setdiff1d(np.arange(n), here)
-            columns.append(join(n, [(here, released), (rest, Uninformative(len(rest)))]))
+            columns.append(join_rows(n, [(here, released), (rest, Uninformative(len(rest)))]))
         return IntervalRelease(values, low, high, tuple(columns))
 
     # -- weights -----------------------------------------------------------------------------------------

@@ -21,22 +21,22 @@ from numpy.typing import NDArray
 from ...beliefs.normal import NormalBelief
 from ...channels.linear import Block, LinearChannel
 from ...numerics.semidefinite import (
-    combined,
+    combined_covariance,
     concatenate_blocks,
-    divide,
     drop_spurious_covariances,
     exact_product,
     from_blocks,
-    joseph,
+    gram,
+    joseph_update,
     not_negative,
     null_rows,
     parallel_sum,
     pseudo_inverse,
+    right_divide,
     root,
     root_of_inverse,
     signal_noise_gains,
-    snap,
-    square,
+    snap_to_zero,
     sufficient_transform,
     symmetric,
     through,
@@ -113,7 +113,7 @@ class Conditioned:
             gain, complement = split = signal_noise_gains(q, block.r)
             slope = np.concatenate([complement @ mean_part] + [-gain @ mean_part] * len(block.loads), axis=-1)
             total = q + block.r
-            weight = np.tile(divide(mean_part.T[None], total), (1, self.latents // k, 1))
+            weight = np.tile(right_divide(mean_part.T[None], total), (1, self.latents // k, 1))
             given_latents, seen = parallel_sum(q, block.r, split), (loading[..., :k], total)
             return _ConditionedBlock(observed, gain, given_latents, slope, weight, loading, mean_observation=seen)
         b = block.b[:, observed, :]
@@ -128,23 +128,26 @@ class Conditioned:
         if direct or reduction is not None:
             shown, noise, loaded = b, r, loading
             if reduction is not None:
-                shown, noise, loaded = reduction @ b, square(reduction @ root(r)), reduction @ loading
+                shown, noise, loaded = reduction @ b, gram(reduction @ root(r)), reduction @ loading
             bq = shown @ q
             total = bq @ np.swapaxes(shown, -1, -2) + noise
-            gain, weight = divide(np.swapaxes(bq, -1, -2), total), divide(np.swapaxes(loaded, -1, -2), total)
+            gain, weight = (
+                right_divide(np.swapaxes(bq, -1, -2), total),
+                right_divide(np.swapaxes(loaded, -1, -2), total),
+            )
             mean_observation = (loaded[..., :k], total) if alike else None
             if reduction is not None:
                 gain, weight = gain @ reduction, weight @ reduction
                 if self.width > k:
                     # What an exact release leaves to a noisy one is nothing, and not the rounding error of that.
-                    gain = snap(gain, unit[:, None] / released)
+                    gain = snap_to_zero(gain, unit[:, None] / released)
         else:
             lower = root_of_inverse(b, self._root_of_record_covariance(), r)
             gain, weight = q @ through(b, lower), through(loading, lower)
-        complement = snap(np.eye(size) - gain @ b, unit[:, None] / unit)
-        given_latents = joseph(complement, q, gain, r)
+        complement = snap_to_zero(np.eye(size) - gain @ b, unit[:, None] / unit)
+        given_latents = joseph_update(complement, q, gain, r)
         scale = float(roots.max()) * unit[:, None] / np.tile(self._units, self.latents // k)
-        slope = snap(start - gain @ loading, scale)
+        slope = snap_to_zero(start - gain @ loading, scale)
         return _ConditionedBlock(observed, gain, given_latents, slope, weight, loading, complement, r, mean_observation)
 
     def _loading_of_latents(self, block: Block, mean_part: Array, observed: Ints) -> tuple[Array, bool]:
@@ -185,7 +188,9 @@ class Conditioned:
             own = covariance[member]
             gain = own @ told.T @ pseudo_inverse(told @ own @ told.T) if len(told) else np.zeros((len(own), 0))
             found = found or bool(np.abs(told).max(initial=0.0) > 1e-12)
-            covariance[member] = joseph(snap(np.eye(len(own)) - gain @ told), own, gain, np.zeros((len(told),) * 2))
+            covariance[member] = joseph_update(
+                snap_to_zero(np.eye(len(own)) - gain @ told), own, gain, np.zeros((len(told),) * 2)
+            )
             if not maps:
                 stops = np.cumsum([len(view) for view in views])[:-1]
                 maps = [g @ view for g, view in zip(np.split(gain, stops, axis=1), views, strict=True)]
@@ -237,7 +242,7 @@ class Conditioned:
         given_latents = from_blocks([[self._covariance_given_latents(a, b) for b in parts] for a in parts])
         if matrix is not None:
             t = self._combined_slopes(matrix, parts, t)
-            given_latents = combined(matrix, given_latents)
+            given_latents = combined_covariance(matrix, given_latents)
         return t, given_latents
 
     def _weighted_rows(self, parts: Sequence[Term], matrix: Array) -> tuple[Array, Array]:
@@ -307,7 +312,7 @@ class Conditioned:
                     continue
                 # Through the factors of ``covariance``: an average that the release determines comes out as known.
                 unit = self._units[:, None] / np.tile(self._units, len(block.shape.roots))
-                complement = snap(a @ solved.complement, float(block.shape.roots.max()) / self.n * unit)
+                complement = snap_to_zero(a @ solved.complement, float(block.shape.roots.max()) / self.n * unit)
                 root = complement.reshape(complement.shape[:2] + (-1, k)) @ self._root_of_record_covariance()
                 gain = a @ solved.gain
                 square = np.einsum("...icj,...lcj->...il", root, root) + gain @ solved.noise @ np.swapaxes(gain, -1, -2)
@@ -343,8 +348,8 @@ class Conditioned:
         if block.plain and len(observed) == self.k and block.contrasts_released[cell].all():
             return parallel_sum(record_covariance, block.rw[:, cell])
         gain, w, noise = self._contrast_gain(block, cell, observed)
-        complement = snap(np.eye(self.k) - gain @ w, self._units[:, None] / self._units)
-        return joseph(complement, record_covariance, gain, noise)
+        complement = snap_to_zero(np.eye(self.k) - gain @ w, self._units[:, None] / self._units)
+        return joseph_update(complement, record_covariance, gain, noise)
 
     def _contrast_columns(self, block: Block, cell: int) -> Ints:
         """Columns in which differences within a cell tell anything.
@@ -366,12 +371,12 @@ class Conditioned:
             reduction = sufficient_transform(w[0], noise, unit, self._units)
             shown = reduction @ w
             across = self.belief.record_covariance @ np.swapaxes(shown, -1, -2)
-            gain = divide(across, shown @ across + square(reduction @ root(noise))) @ reduction
-            return snap(gain, self._units[:, None] / unit), w, noise
+            gain = right_divide(across, shown @ across + gram(reduction @ root(noise))) @ reduction
+            return snap_to_zero(gain, self._units[:, None] / unit), w, noise
         total = w @ self.belief.record_covariance @ np.swapaxes(w, -1, -2) + noise
         across = self.belief.record_covariance @ np.swapaxes(w, -1, -2)
         regular = block.contrasts_released[cell][observed].all() and self.width == self.k
-        return divide(across, total) if regular else across @ pseudo_inverse(total), w, noise
+        return right_divide(across, total) if regular else across @ pseudo_inverse(total), w, noise
 
     def record_covariance(self, shape: int, cell: int, matrix: Array | None = None) -> Array:
         """Cov of a record that lies in this cell (or of a linear function of it) given the release."""
@@ -381,7 +386,7 @@ class Conditioned:
         if part.index:
             shape, cell = part.index
             return shape, 0, cell
-        return self.channel.layout.locate(self._row_in_file(part))
+        return self.channel.layout.cell_of_row(self._row_in_file(part))
 
     def _row_in_file(self, part: Term) -> int:
         return part.row % self.n

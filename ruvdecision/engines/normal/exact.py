@@ -49,7 +49,7 @@ from .forms import (
     places_of,
     posterior_given,
 )
-from .releases import as_records, channel_of, moved, released, rows_alike, samples_held
+from .releases import as_records, channel_of, move_target, released, rows_alike, samples_held
 from .wrong_belief import NormalMixture, NormalPair
 
 AVERAGED = "exact, averaged over releases"
@@ -166,7 +166,7 @@ class Exact(BaseEngine):
         if release is None:
             return posterior_given(user, given, None, as_generator(0))
         given, values, place = _read_release(given, mask, release)
-        return posterior_given(replace(user, target=moved(user.target, place)), given, values, as_generator(0))
+        return posterior_given(replace(user, target=move_target(user.target, place)), given, values, as_generator(0))
 
     def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[object]) -> Iterator[Evidence]:
         user, belief = problem.user, _normal_belief_of(problem.user)
@@ -174,7 +174,7 @@ class Exact(BaseEngine):
         given = Conditioned(belief, channel_of(belief, mask, data=table))
         for (_, _, for_draws), release in zip(replicate_seeds(problem.seed), releases, strict=False):
             this, values, place = _read_release(given, mask, release, table)
-            mine = replace(user, target=moved(user.target, place))
+            mine = replace(user, target=move_target(user.target, place))
             posterior = posterior_given(mine, this, values, np.random.default_rng(for_draws))
             yield Evidence(posterior, partial(_log_density_and_rank, this, values))
 
@@ -373,7 +373,11 @@ class Exact(BaseEngine):
             records = pd.DataFrame(drawn, columns=belief.columns)
             for i, (mask, single) in enumerate(zip(family, singles, strict=True)):
                 this, values, place = _read_release(single, mask, mask.release(records, for_mask), data)
-                mine = user if single.channel.location != "drawn" else replace(user, target=moved(user.target, place))
+                mine = (
+                    user
+                    if single.channel.location != "drawn"
+                    else replace(user, target=move_target(user.target, place))
+                )
                 posterior = posterior_given(mine, this, values, np.random.default_rng(for_draws))
                 result = user.loss.uncertainty(posterior, user.actions)
                 uncertainties[r, i], within[r, i] = float(result.value), float(result.error)

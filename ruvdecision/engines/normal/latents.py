@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from ...channels.linear import LinearChannel
 from ...numerics.semidefinite import (
-    combined,
-    divide,
+    combined_covariance,
     from_blocks,
     kalman_covariance,
     parallel_sum,
+    right_divide,
     signal_noise_gains,
     symmetric,
 )
@@ -106,7 +106,7 @@ def _invert_information(information: Array, scale: Array) -> tuple[Array, NDArra
     keep = np.where(unidentified, 0.0, 1.0)
     both = keep[:, :, None] * keep[:, None, :]
     eye = np.eye(information.shape[-1])
-    return symmetric(divide(eye[None], information * both + (1.0 - keep)[:, :, None] * eye)) * both, unidentified
+    return symmetric(right_divide(eye[None], information * both + (1.0 - keep)[:, :, None] * eye)) * both, unidentified
 
 
 def _observes_mean(loading: Array, shape: Any, k: int) -> bool:
@@ -242,7 +242,7 @@ class ExchangeableLaw:
                 across = of_mean @ self.split[0] @ self.average @ of_average.T
                 total = total + across + np.swapaxes(across, -1, -2)
         distances = self._distances_from_average(parts, place, contrast)
-        return np.asarray(total + (distances if matrix is None else combined(matrix, distances)))
+        return np.asarray(total + (distances if matrix is None else combined_covariance(matrix, distances)))
 
     def _distances_from_average(
         self, parts: Sequence[Term], place: Callable[[Term], Place], contrast: Callable[[int, int], Array]

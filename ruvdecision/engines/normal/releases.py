@@ -150,7 +150,7 @@ def _regroup_shuffled_rows(channel: LinearChannel, values: Array) -> Array:
     """
     groups: list[Partition] = []
     for p in channel.layout.partitions:
-        if p is not None and p.joins and not p.ties_all and not any(p.same_as(q) for q in groups):
+        if p is not None and p.joins and not p.is_one_group and not any(p.same_as(q) for q in groups):
             groups.append(p)
     if len(groups) > 1:
         what = "Rows that were averaged in several ways and then shuffled cannot be put together again"
@@ -163,6 +163,6 @@ def _regroup_shuffled_rows(channel: LinearChannel, values: Array) -> Array:
     return out
 
 
-def moved(target: BaseTarget, place: Ints) -> BaseTarget:
+def move_target(target: BaseTarget, place: Ints) -> BaseTarget:
     """The target with its records at their places in the channel's order."""
     return target if target.is_a(Kind.FILE) else target.moved(lambda row: int(place[row]))

@@ -32,7 +32,7 @@ from . import forms
 from .affine import AffineMeans, log_density, residual_law
 from .conditioning import Conditioned, record_in
 from .forms import LARGEST_JOINT, all_records, form_of, gaussian_of, mean_covariance
-from .releases import channel_of, moved, released
+from .releases import channel_of, move_target, released
 
 NEGLIGIBLE = 1e-12
 """Candidates with less than this share of the posterior weight are left out."""
@@ -231,7 +231,9 @@ class NormalMixture:
         """Posterior of the target after one release."""
         values, place = released(self.belief, self.channel, release)
         user = (
-            self.user if self.channel.location != "drawn" else replace(self.user, target=moved(self.user.target, place))
+            self.user
+            if self.channel.location != "drawn"
+            else replace(self.user, target=move_target(self.user.target, place))
         )
         if len(self.masks) == 1:
             return forms.posterior_given(user, self.families[0][1], values, rng)

@@ -69,7 +69,7 @@ class Point:
     points: ParameterPoints | None = None
     """The draws with what the release tells, where the records were integrated out."""
 
-    def light(self) -> Point:
+    def without_draws(self) -> Point:
         """The numbers without the draws."""
         return replace(self, posteriors=(), chains=None, weights=None, points=None)
 
@@ -98,7 +98,7 @@ class ReleaseDraws:
         """At every draw."""
         return self.likelihood.log_likelihood(self.chains.theta)
 
-    def reweighted(self, likelihood: MarginalLikelihood) -> ReleaseDraws:
+    def reweighted_for(self, likelihood: MarginalLikelihood) -> ReleaseDraws:
         """The draws for a neighbouring release."""
         logs = likelihood.log_likelihood(self.chains.theta) - self.log_likelihood
         with np.errstate(divide="ignore"):
@@ -203,7 +203,7 @@ class ReleaseSampler:
 
     def _is_uninformative(self, observed: ReleaseLikelihood) -> bool:
         """Whether a release tells nothing, and what is known without it can be drawn."""
-        bare = observed.joint is None and observed.averages is None and not self.compiled.improper
+        bare = observed.joint is None and observed.averages is None and not self.compiled.is_improper
         return bare and all(np.all(column.uninformative) for column in observed.columns)
 
     def _point_from_neighbour(
@@ -213,7 +213,7 @@ class ReleaseSampler:
         for anchor in anchors if self.settings.reuse else ():
             if anchor is None or type(anchor.likelihood) is not type(likelihood):
                 continue
-            near = anchor.reweighted(likelihood)
+            near = anchor.reweighted_for(likelihood)
             point = self._point_of_draws(near) if near.khat < GOOD_KHAT else None
             if point is not None and point.converged and not self._too_rough(point):
                 return point
@@ -250,7 +250,7 @@ class ReleaseSampler:
         found = weighted_draws(posterior, own.chains * own.draws, np.random.default_rng(number))
         if found is None:
             return None
-        values = self.core.natural(found.u)
+        values = self.core.on_natural_scale(found.u)
         values = {k: v.reshape(own.chains, own.draws, *v.shape[1:]) for k, v in values.items()}
         chains = Chains(values, 0, own.chains, own.draws)
         error = likelihood.refinement_error(chains.some(CHECKED))
@@ -396,7 +396,7 @@ class ReleaseSampler:
     def before(self) -> Sequence[Value]:
         """Uncertainty of every user before any release; missing where the prior is flat, or nothing settles."""
         try:
-            if not self.compiled.improper:
+            if not self.compiled.is_improper:
                 return self.prior_point.values
         except RuvError:
             pass

@@ -16,7 +16,7 @@ from scipy import special, stats
 from ...protocols import Array
 from .log_posterior import LogPosteriors
 from .nuts import smooth_weights
-from .support import climb
+from .support import climb_to_mode
 
 Heights = Callable[[Array], Array]
 PARAMETERS = 6
@@ -48,7 +48,7 @@ def weighted_draws(posterior: LogPosteriors, count: int, rng: np.random.Generato
     heights = lambda u: posterior.evaluate(u[None])[0][0]  # noqa: E731
     there = heights(points[0])
     starts = [core.initial, *points[0][np.argsort(-there)[:STARTS]]]
-    modes = [climb(heights, start) for start in starts]
+    modes = [climb_to_mode(heights, start) for start in starts]
     tops = heights(np.stack(modes))
     if not np.isfinite(tops).any():
         return None

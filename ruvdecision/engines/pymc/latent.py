@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...beliefs.pymc import CHAINS, keeping_starts, quiet
+from ...beliefs.pymc import CHAINS, keeping_starts, without_notices
 from ...channels.likelihood import ReleaseLikelihood, tensor_math
 from ...errors import UnsupportedError
 from ...posteriors import Drawn
@@ -161,7 +161,7 @@ class Latent:
             return ""
         inputs = [*compiled.free, compiled.x]
         found = compiled.forward_sample(FORWARD // 5, np.random.default_rng(20_002))
-        with quiet():
+        with without_notices():
             logs = vectorised([p.sum() for p in compiled.model.potentials], inputs)([found[v.name] for v in inputs])
         names = [p.name for p, each in zip(compiled.model.potentials, logs, strict=True) if np.isneginf(each).any()]
         return names[0] if names else ""
@@ -177,7 +177,7 @@ class Latent:
         x = model[compiled.belief.variable]
         free = x in model.free_RVs
         plain = free and not self._has_bounds and not self._exact_groups
-        with quiet(), model:
+        with without_notices(), model:
             symbols = {name: pm.Data(f"release::{name}", value) for name, value in data.items()}
             if not free and (self._has_bounds or self._exact_groups):
                 raise UnsupportedError(
@@ -191,7 +191,7 @@ class Latent:
                 pm.Deterministic(ALL, matrix)
                 return model
             pm.Potential("records::law", pt.sum(pm.logp(x, graph, warn_rvs=False)))
-        with quiet():
+        with without_notices():
             # Outside of the model's context: the new model must not become its child, with names taken already.
             found = keeping_starts(model, lambda m: pm.do(m, {x.name: graph}, make_interventions_shared=False))
             with found:
@@ -207,7 +207,7 @@ class Latent:
         each = x in self.compiled.model.free_RVs and getattr(x.owner.op, "ndim_supp", 1) == 0
         if not each:
             return SupportMap()
-        start = self.compiled.natural(self.compiled.initial[None])
+        start = self.compiled.on_natural_scale(self.compiled.initial[None])
         support_maps = find_support_maps(self.compiled, start, self.observed.columns)
         return SupportMap(
             min(support_map.low for support_map in support_maps), max(support_map.high for support_map in support_maps)

@@ -155,12 +155,12 @@ class OnePosterior(LogPosteriors):
 
     def refinement_error(self, u: Array) -> float:
         if not u.size:
-            return self.likelihood.refinement_error(self.core.natural(u))  # a model without parameters
+            return self.likelihood.refinement_error(self.core.on_natural_scale(u))  # a model without parameters
         logs = self.evaluate(u[None])[0][0]
         with np.errstate(invalid="ignore"):
             # Where hardly any of the posterior is, a law narrower than the nodes does no harm.
             weight = np.exp(np.minimum(logs - logs.max() + AWAY, 0.0))
-        return self.likelihood.refinement_error(self.core.natural(u), weight)
+        return self.likelihood.refinement_error(self.core.on_natural_scale(u), weight)
 
     def refined(self) -> OnePosterior:
         return replace(self, likelihood=self.likelihood.refined)

@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from ...beliefs.pymc import keeping_starts, quiet
-from ...channels.likelihood import Between, Observation, ReleaseLikelihood, join
+from ...beliefs.pymc import keeping_starts, without_notices
+from ...channels.likelihood import Between, Observation, ReleaseLikelihood, join_rows
 from ...channels.likelihood.product import combine_observations
 from ...protocols import Array
 from .model import CompiledModel, Theta, count_of
 from .programs import vectorised
-from .support import ORDER, RecordGrid, SupportMap, cuts_of, find_grid, informative, row_ends
+from .support import ORDER, RecordGrid, SupportMap, cuts_of, find_grid, informative_entries, row_ends
 
 if TYPE_CHECKING:
     from pymc import Model
@@ -75,12 +75,12 @@ class MarginalLikelihood:
         import pymc as pm
 
         fresh = CompiledModel.of(self.model.belief, self.model.n)
-        with quiet(), fresh.model:
+        with without_notices(), fresh.model:
             pm.Potential(
                 "release",
                 self.graph(fresh, {name: pm.Data(f"release::{name}", self.data[name]) for name in self.axes}),
             )
-        with quiet():
+        with without_notices():
             zeros = np.zeros(fresh.shape, dtype=fresh.x.dtype)
             return keeping_starts(fresh.model, lambda m: pm.do(m, {fresh.x.name: zeros}))
 
@@ -508,7 +508,7 @@ def marginal_kind(compiled: CompiledModel, observed: ReleaseLikelihood) -> type[
     if compiled.single is None or not compiled.scalar:
         return NodesMarginal
     column = observed.columns[0]
-    few = len(cuts_of(informative(column))) <= MOST_CUTS
+    few = len(cuts_of(informative_entries(column))) <= MOST_CUTS
     smooth = few and column.support is None and np.isnan(column.known).all()
     open_ends = np.isinf(column.low).all() and np.isinf(column.high).all()
     return GridMarginal if compiled.discrete or (smooth and open_ends) else NodesMarginal
@@ -528,7 +528,7 @@ def _within_support(compiled: CompiledModel, observed: ReleaseLikelihood) -> Rel
             own = (
                 combine_observations(column.take(rows), Between(ends[0][rows], ends[1][rows])) if len(rows) else column
             )
-            columns[j] = join(column.n, [(rows, own), (rest, column.take(rest))]) if len(rows) else column
+            columns[j] = join_rows(column.n, [(rows, own), (rest, column.take(rest))]) if len(rows) else column
     return replace(observed, columns=tuple(columns))
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...beliefs.pymc import BuiltModel, PyMCBelief, _reseed, cheap_mode, quiet, quiet_pymc
+from ...beliefs.pymc import BuiltModel, PyMCBelief, _reseed, cheap_mode, quiet_pymc, without_notices
 from ...protocols import Array
 from .programs import vectorised
 
@@ -38,7 +38,7 @@ class ModelValues:
     log_prior: Array
     """Log density ``(S,)`` of the parameters on the unconstrained scale, and of what the model has observed."""
     theta: dict[str, Array]
-    """The points on their natural scale, as `CompiledModel.natural`."""
+    """The points on their natural scale, as `CompiledModel.on_natural_scale`."""
     normal: tuple[Array, Array] | None
     """Mean and variance of the records, as `CompiledModel.normal`; None if they are not normal, or were not wanted."""
 
@@ -61,7 +61,7 @@ class CompiledModel(BuiltModel):
     @cached_property
     def _initial_point(self) -> dict[str, Array]:
         # PyMC compiles a function for it at every call.
-        with quiet():
+        with without_notices():
             return self.model.initial_point()
 
     @cached_property
@@ -94,14 +94,14 @@ class CompiledModel(BuiltModel):
         import pytensor.tensor as pt
 
         terms = [*(v for v in self.model.basic_RVs if v is not self.x), *self.model.potentials]
-        with quiet():
+        with without_notices():
             return self.model.logp(vars=terms, jacobian=True, sum=True) if terms else pt.constant(0.0)
 
     @cached_property
     def _log_prior_density(self) -> vectorised:
         pm = quiet_pymc()
         at = [rv.type(name=f"{rv.name}_at") for rv in self.free]
-        with quiet():
+        with without_notices():
             logs = [pm.logp(rv, value, warn_rvs=False).sum() for rv, value in zip(self.free, at, strict=True)]
         return vectorised([sum(logs[1:], logs[0])], [*self.free, *at])
 
@@ -132,7 +132,7 @@ class CompiledModel(BuiltModel):
         return self._evaluate_at(self._vectorised_at(normal, stable=False), u, normal)
 
     def _vectorised_at(self, normal: bool, stable: bool = True) -> vectorised:
-        with quiet():
+        with without_notices():
             graphs = self.model.replace_rvs_by_values([*self.free, *(self.normal_graph() if normal else ())])
         return vectorised([self._prior_graph, *graphs], self._value_variables, stable=stable)
 
@@ -150,14 +150,14 @@ class CompiledModel(BuiltModel):
             for (a, b, shape), v in zip(self.pieces, self._value_variables, strict=True)
         ]
 
-    def natural(self, u: ArrayLike) -> dict[str, Array]:
+    def on_natural_scale(self, u: ArrayLike) -> dict[str, Array]:
         """Parameter points on their natural scale; the prior, which may hold the records too, is not asked."""
         u = np.atleast_2d(np.asarray(u, dtype=np.float64))
         return self._parameters_by_name(self._natural_function(self._split_parameters(u)), len(u))
 
     @cached_property
     def _natural_function(self) -> vectorised:
-        with quiet():
+        with without_notices():
             return vectorised(self.model.replace_rvs_by_values(list(self.free)), self._value_variables)
 
     def _parameters_by_name(self, found: Sequence[Array], count: int) -> dict[str, Array]:
@@ -180,7 +180,7 @@ class CompiledModel(BuiltModel):
         found = vectorised(graphs, self.free)(theta)
         count = len(theta[0])
         u = np.concatenate([np.broadcast_to(a, (count, *np.shape(a)[1:])).reshape(count, -1) for a in found], axis=1)
-        with quiet():
+        with without_notices():
             density = vectorised([self.model.logp(vars=self.free, jacobian=True, sum=True)], self._value_variables)
         logs = np.broadcast_to(density(self._split_parameters(u))[0], (count,))
         good = np.isfinite(u).all(axis=1) & np.isfinite(logs)
@@ -244,7 +244,7 @@ class CompiledModel(BuiltModel):
     def _log_density_of(self, value: TensorVariable) -> TensorVariable:
         """Graph of the log density of the records at a value of theirs."""
         pm = quiet_pymc()
-        with quiet():
+        with without_notices():
             return _without_draws(pm.logp(_with_finite_ends(self.x), value, warn_rvs=False), self.free)
 
     def _categories_at(self, nodes: TensorVariable) -> TensorVariable:
@@ -286,7 +286,7 @@ class CompiledModel(BuiltModel):
         rows = []
         for _ in range(count):
             _reseed(self._forward_function, rng)
-            with quiet():
+            with without_notices():
                 rows.append([np.asarray(a) for a in self._forward_function()])
         return {v.name: np.stack(a) for v, a in zip((self.x, *self.free), zip(*rows, strict=True), strict=False)}
 

@@ -104,13 +104,13 @@ class NodeSolver:
             value = user.loss.uncertainty(law, user.actions)
             return Value(value.value, value.error + error * np.abs(value.value))
         # No density was to be had: coarser nodes tell the error.
-        laws = (self._point_masses(user.target, release, weights) for weights in self.nodes.weightings(release))
+        laws = (self._point_masses(user.target, release, weights) for weights in self.nodes.step_weights(release))
         return _with_step_error([user.loss.uncertainty(law, user.actions).value for law in laws])
 
     def _parameter_law(self, user: User, release: int) -> tuple[Posterior, float | None]:
         """Law of a function of the parameters and its relative error; point masses, without one, if need be."""
         target, one = user.target, self.posteriors.take([release])
-        values = lambda u: self._value_of(target, one.core.natural(u))  # noqa: E731
+        values = lambda u: self._value_of(target, one.core.on_natural_scale(u))  # noqa: E731
         try:
             found = law_of_value(one, self.boxes.take([release]), values, self._parameter_position(target))
         except InputError:
@@ -173,7 +173,10 @@ class NodeSolver:
 
     def _of_records(self, user: User, release: int) -> tuple[Value, Posterior]:
         """Uncertainty about records by averages of their laws, and the average itself."""
-        weightings = [*self.nodes.weightings(release), *(w[release] for w in _drop_light_nodes(self.nodes.weights))]
+        weightings = [
+            *self.nodes.step_weights(release),
+            *(w[release] for w in _drop_light_nodes(self.nodes.weights)),
+        ]
         laws = self._parameter_points(release).averages(user.target, weightings)
         found = [user.loss.uncertainty(law, user.actions) for law in laws]
         # Laws narrower than the distance of the nodes leave a comb, whose error falls slowly and by fits and starts.

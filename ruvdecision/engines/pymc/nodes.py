@@ -97,7 +97,7 @@ class LaplaceBoxes:
             found += [(part.tolist(), steps) for part in np.array_split(np.array(members), count)]
         return found
 
-    def permuted(self, first: int) -> LaplaceBoxes:
+    def with_first_parameter(self, first: int) -> LaplaceBoxes:
         """The same with another parameter depending on the first coordinate of z alone."""
         if first == 0:
             return self
@@ -138,7 +138,7 @@ class Nodes:
             found.append((some, weights / weights.sum(axis=1, keepdims=True)))
         return found
 
-    def weightings(self, release: int) -> list[Array]:
+    def step_weights(self, release: int) -> list[Array]:
         """Weights of all nodes for the three steps after one release, ``(S,)`` each; zero where a node is left out."""
         found = np.zeros((3, self.weights.shape[1]))
         for row, (some, weights) in zip(found, self.parts, strict=True):

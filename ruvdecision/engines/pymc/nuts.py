@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...beliefs.pymc import quiet
+from ...beliefs.pymc import without_notices
 from ...errors import InputError
 from ...protocols import Array
 
@@ -87,7 +87,7 @@ class Sampler:
         self.recent: dict[Any, Chains] = {}
         self.steps: dict[float, Any] = {}
         no_compiler_notice(kind)
-        with quiet():
+        with without_notices():
             try:
                 if kind == "nutpie":
                     import nutpie
@@ -107,7 +107,7 @@ class Sampler:
     ) -> Chains:
         """Draw from the posterior of the parameters for a release."""
         named = {f"{self.prefix}{k}": v for k, v in data.items()}
-        with quiet():
+        with without_notices():
             try:
                 trace = (self._run_nutpie if self.kind == "nutpie" else self._run_pymc)(
                     named, draws, tune, chains, seed, accept
@@ -198,7 +198,7 @@ def diagnose(chains: Chains) -> Diagnosis:
     data, half = named(numbers), chains.draws // 2
     # One chain is compared with itself: its first half with its second.
     parts = data if chains.chains > 1 else named(numbers[:, : 2 * half].reshape(2, half, -1))
-    with quiet(), np.errstate(all="ignore"):
+    with without_notices(), np.errstate(all="ignore"):
         rhat = az.rhat(parts) if half > 3 else None
         bulk, tail = (float(np.min(az.ess(data, method=method)["x"].values)) for method in ("bulk", "tail"))
     return Diagnosis(np.nan if rhat is None else float(np.max(rhat["x"].values)), bulk, tail)
@@ -216,7 +216,7 @@ def smooth_weights(logs: Array) -> tuple[Array, float]:
         # The anchor itself: constant weights have no tail to fit.
         return np.full(len(logs), 1.0 / len(logs)), -np.inf
     az = quiet_arviz()
-    with quiet(), np.errstate(all="ignore"):
+    with without_notices(), np.errstate(all="ignore"):
         if hasattr(az, "psislw"):
             smoothed, k = az.psislw(logs.copy())
         else:
@@ -234,7 +234,7 @@ def smooth_weights(logs: Array) -> tuple[Array, float]:
 
 def quiet_arviz() -> Any:
     """ArviZ, imported without the notices that it prints about its own future."""
-    with quiet():
+    with without_notices():
         import arviz
     return arviz
 

@@ -42,13 +42,13 @@ def law_of_value(
         nodes = place_nodes(posteriors, boxes, (FINE,))
         return _with_moment_error(_law_along_one_axis(nodes, values), nodes, values)
     if place is not None:
-        permuted = boxes.permuted(place)
+        permuted = boxes.with_first_parameter(place)
         nodes = place_nodes(posteriors, permuted, (FINE, 0.5))
         found = _with_moment_error(_law_of_first_coordinate(nodes, values), nodes, values)
         if found is not None:
             return found
     for first in _coordinate_to_sum_first(posteriors, boxes, values):
-        nodes = place_nodes(posteriors, boxes.permuted(first), (ROWS, FINE))
+        nodes = place_nodes(posteriors, boxes.with_first_parameter(first), (ROWS, FINE))
         mixed = _with_moment_error(_law_by_rows(nodes, values), nodes, values)
         if mixed is not None:
             return mixed

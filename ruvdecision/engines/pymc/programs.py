@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...beliefs.pymc import cheap_mode, quiet
+from ...beliefs.pymc import cheap_mode, without_notices
 from ...errors import InputError
 from ...protocols import Array
 
@@ -45,7 +45,7 @@ class vectorised:
 
         many = [pt.tensor(f"{v.name}_many", dtype=v.dtype, shape=(None, *v.type.shape)) for v in inputs]
         # Where in the code a node was made is of no use to anybody here, and takes time to find out.
-        with quiet(), pytensor.config.change_flags(traceback__limit=0, traceback__compile_limit=0):
+        with without_notices(), pytensor.config.change_flags(traceback__limit=0, traceback__compile_limit=0):
             graphs, places = _without_parameter_checks(outputs, [*inputs, *extra])
             own, rest = places[: len(many)], places[len(many) :]
             graphs = vectorize_graph(graphs, dict(zip(own, many, strict=True))) if own else graphs

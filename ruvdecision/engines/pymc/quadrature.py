@@ -235,7 +235,7 @@ class Quadrature(BaseEngine):
 
     def _fresh_before(self, compiled: CompiledModel, users: Sequence[User]) -> list[float]:
         missing = [float("nan")] * len(users)
-        if compiled.improper:
+        if compiled.is_improper:
             return missing
         uninformative = ReleaseLikelihood(tuple(Uninformative(compiled.n) for _ in range(compiled.k)))
         try:

@@ -234,7 +234,7 @@ class _Tally(Tally):
 
     def put(self, r: int, i: int, point: Point) -> None:
         self.add(r, i, point.values, point.source)
-        self.points[i].append(point.light())
+        self.points[i].append(point.without_draws())
 
     @property
     def done(self) -> NDArray[np.bool_]:

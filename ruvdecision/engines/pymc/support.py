@@ -142,7 +142,7 @@ class RecordGrid:
 
         None if that takes more than ``largest`` points.
         """
-        part = informative(column)
+        part = informative_entries(column)
         if not part.n or self.values is not None:
             return self
         a, b = part.window()
@@ -211,7 +211,7 @@ def find_grid(compiled: CompiledModel, column: Observation, place: int = 0) -> R
     middle = released_middles(column)
     sample = _parameter_sample(compiled, column, np.round(middle) if compiled.discrete else middle, place)
     cover = _possible_counts if compiled.discrete else grid_at
-    return cover(compiled, compiled.natural(sample), column, place)
+    return cover(compiled, compiled.on_natural_scale(sample), column, place)
 
 
 def grid_at(compiled: CompiledModel, theta: Theta, column: Observation, place: int = 0) -> RecordGrid:
@@ -246,7 +246,7 @@ def row_ends(compiled: CompiledModel, column: Observation, place: int = 0) -> tu
 
 
 def _row_ends(compiled: CompiledModel, centre: float, length: float, place: int) -> tuple[Array, Array] | None:
-    theta = compiled.natural(compiled.initial[None])
+    theta = compiled.on_natural_scale(compiled.initial[None])
 
     def inside(x: Array) -> NDArray[np.bool_]:
         """At numbers of each row's own, ``(K, n)``."""
@@ -299,14 +299,14 @@ def middle_of_released(column: Observation) -> tuple[float, float]:
     return centre, apart or 0.1 * abs(centre) or 1.0
 
 
-def informative(column: Observation) -> Observation:
+def informative_entries(column: Observation) -> Observation:
     """The entries of a column about which something was released."""
     return column.take(np.flatnonzero(~np.asarray(column.uninformative)))
 
 
 def released_middles(column: Observation) -> Array:
     """One value that the release makes likely, for each entry about which something was released."""
-    part = informative(column)
+    part = informative_entries(column)
     if not part.n:
         return np.empty(0)
     known = part.known
@@ -363,7 +363,7 @@ def _parameter_sample(compiled: CompiledModel, column: Observation, middle: Arra
             total = total + np.sum(np.where(np.isfinite(logs), logs, -50.0), axis=1)
         return np.where(np.isfinite(total), total, -1e300)
 
-    best = climb(heights, start)
+    best = climb_to_mode(heights, start)
     step = 1e-3 * np.maximum(1.0, np.abs(best))
     here, ends = heights(best[None])[0], heights(best + np.concatenate([np.diag(step), -np.diag(step)]))
     with np.errstate(all="ignore"):
@@ -375,7 +375,7 @@ def _parameter_sample(compiled: CompiledModel, column: Observation, middle: Arra
     return sample[good] if good.any() else best[None]
 
 
-def climb(heights: Callable[[Array], Array], start: Array) -> Array:
+def climb_to_mode(heights: Callable[[Array], Array], start: Array) -> Array:
     """A mode of a log density that takes many points at once; slopes are differences."""
     size, near = len(start), np.eye(len(start))
 
@@ -452,7 +452,7 @@ def _possible_counts(compiled: CompiledModel, theta: Theta, column: Observation,
     middle = released_middles(column)
     if not len(middle):
         return RecordGrid(SupportMap(), 0.0, 1.0, values=np.arange(2.0))
-    low, high = informative(column).window()
+    low, high = informative_entries(column).window()
     finite = np.concatenate([low[np.isfinite(low)], high[np.isfinite(high)], middle])
     ends = [np.floor(finite.min()), np.ceil(finite.max())]
     open_ends = bool(np.isneginf(low).any()), bool(np.isposinf(high).any())

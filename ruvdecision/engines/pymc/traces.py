@@ -198,7 +198,7 @@ def _predictive_draws(
     if not free or any(name not in theta for name in free):
         return found
     parts: dict[str, tuple[dict[str, Array], int]] = {}
-    if not compiled.improper:
+    if not compiled.is_improper:
         prior = {name: v[:PRIOR] for name, v in compiled.prior_draws.items()}
         every = compiled.complete(prior)
         found["prior"] = _as_dataset({name: np.asarray(every[name])[None] for name in compiled.names}, compiled)

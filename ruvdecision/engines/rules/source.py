@@ -220,11 +220,11 @@ def mean_moments(values: Array, overwrite: bool = False) -> Array:
         if not np.isnan(mean).any():
             off = np.subtract(table, mean[:, None], out=table if overwrite else None)
         else:
-            present = ~np.isnan(values).any(axis=2)
+            present = np.asarray(~np.isnan(values).any(axis=2))
             count = present.sum(axis=1)
-            present = present if k == 1 else present[..., None]
-            mean = np.where(present, table, 0.0).sum(axis=1) / (count if k == 1 else count[:, None])
-            off = np.where(present, table - mean[:, None], 0.0)
+            there = present.reshape(table.shape[:2] + (1,) * (k > 1))
+            mean = np.where(there, table, 0.0).sum(axis=1) / count.reshape((-1,) + (1,) * (k > 1))
+            off = np.where(there, table - mean[:, None], 0.0)
         square = np.einsum("rn,rn->r", off, off) if k == 1 else np.einsum("rna,rnb->rab", off, off)
         covariance = square.reshape(-1, k, k) / ((count - 1) * count)[:, None, None]
         mean = mean.reshape(-1, k)

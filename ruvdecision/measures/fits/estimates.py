@@ -18,7 +18,7 @@ from ..frames import (
     as_names,
     enough_rows,
     numeric,
-    pick,
+    pick_columns,
     refuse_constant,
     refuse_vanishing,
     weighted_quantile,
@@ -48,7 +48,7 @@ class _Estimates:
 
     def variables(self, table: pd.DataFrame) -> list[Hashable]:
         """The columns that the statistic looks at."""
-        return pick(type(self).__name__, self.columns, table)
+        return pick_columns(type(self).__name__, self.columns, table)
 
     def start(self, original: pd.DataFrame, *weights: Array) -> _Compared:
         """Estimate from the original."""

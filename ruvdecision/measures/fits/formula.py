@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from ...checks import suggest
-from ...errors import InputError, failure
+from ...errors import InputError, describe_failure
 from ...protocols import Array
 from ..frames import ColumnCategories, categories_of, is_number, vector
 
@@ -197,7 +197,7 @@ def _refuse_code(text: str, columns: int) -> None:
             elif kind == "python" and odd is None:
                 odd = _first_unsafe_part(ast.parse(sanitize_variable_names(token, {}, {}), mode="eval").body)
     except Exception as error:
-        do = f'Write it like "y ~ a + b" ({failure(error)})'
+        do = f'Write it like "y ~ a + b" ({describe_failure(error)})'
         raise InputError("The formula cannot be read", text, do) from None
     if odd is not None:
         do = f"Use columns, operators and {', '.join(TRANSFORMS)}; from Python, allow_code=True lets a formula be code"
@@ -370,7 +370,7 @@ def _formula_error(text: str, error: Exception) -> InputError:
         what = "The formula names levels, and others occur in the data"
         return InputError(what, text, "Name all levels of the category, or recode it first")
     # What formulaic says may quote values.
-    return InputError("The formula cannot be evaluated", text, f"formulaic fails with {failure(error)}")
+    return InputError("The formula cannot be evaluated", text, f"formulaic fails with {describe_failure(error)}")
 
 
 @dataclass(frozen=True)

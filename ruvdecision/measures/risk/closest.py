@@ -20,10 +20,10 @@ from ...protocols import Array
 from .. import frames
 from ..base import Measured
 from ..frames import Names
-from ..missing import fill, with_missing
+from ..missing import fill_missing, with_missing
 from ..tables import cells
 from .coordinates import Space
-from .neighbours import BoxTree, nearest, tied
+from .neighbours import BoxTree, is_tied, nearest
 from .records import AveragedMeasure, OtherFile, excess_over_holdout
 
 DISTANCES = ("standardised", "mahalanobis")
@@ -51,7 +51,7 @@ class _InSpace(AveragedMeasure):
                 frames.refuse_mixed(self.name, original[label], held[label])
         tables = [original, released, held]
         lacking = list(dict.fromkeys(c for t in tables for c in with_missing(t)))
-        original, released, held = (fill(self.missing, original, t, lacking) for t in tables)
+        original, released, held = (fill_missing(self.missing, original, t, lacking) for t in tables)
         both = pd.concat([released, held], ignore_index=True) if len(held) else released
         left, right, _ = Space(self.name, distance, original).coordinates(None, both)
         if left.shape[1] == 0:
@@ -114,7 +114,7 @@ class ClosestRecord(_InSpace):
         else:
             other, more = _two_nearest(cKDTree(held), points)
             baseline = len(left) / (len(left) + len(held))
-            closer = np.where(tied(near, other), baseline, near < other)
+            closer = np.where(is_tied(near, other), baseline, near < other)
             parts |= {f"holdout {name}": value for name, value in more.items()}
         value = float(closer.mean())
         error = float(closer.std(ddof=1) / np.sqrt(len(closer))) if len(closer) > 1 else 0.0
@@ -230,7 +230,7 @@ class Linkability(_InSpace):
 
     def uses(self, original: pd.DataFrame) -> frames.Labels:
         """The columns of the one and then of the other."""
-        known, other = (frames.pick(self.name, names, original) for names in (self.known, self.other))
+        known, other = (frames.pick_columns(self.name, names, original) for names in (self.known, self.other))
         both = [str(c) for c in known if c in other]
         if both:
             raise InputError("known and other must name different columns", ", ".join(both), "Name each column once")

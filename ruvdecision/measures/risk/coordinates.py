@@ -12,7 +12,7 @@ from scipy.stats import rankdata
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
 from .. import frames
-from .neighbours import BoxTree, Links, Surroundings, nearest_known, tied
+from .neighbours import BoxTree, Links, Surroundings, is_tied, nearest_known
 
 
 class IncompletePoints(NamedTuple):
@@ -37,9 +37,9 @@ class IncompletePoints(NamedTuple):
         first = np.zeros(len(self.points), dtype=np.int64)
         own, links = self.links(self, np.arange(len(first))), self.links(other, first)
         around = nearest_known(self.points, self.known, self.points, self.extra, first, elsewhere=True)
-        even = tied(links.distance, around.distance)
+        even = is_tied(links.distance, around.distance)
         share = np.where(even, links.counts / (links.counts + around.counts), links.distance < around.distance)
-        return Surroundings(own.counts, np.where(tied(links.distance, 0.0), links.counts, 0), share)
+        return Surroundings(own.counts, np.where(is_tied(links.distance, 0.0), links.counts, 0), share)
 
 
 class Space:
@@ -76,10 +76,10 @@ class Space:
         """The originals' tree; built once, whatever the number of releases."""
         if self._tree is None:
             assert self._left is not None
-            self._tree = grow(self._left)
+            self._tree = grow_tree(self._left)
         return self._tree
 
-    def gapped(
+    def incomplete_points(
         self, known: pd.DataFrame | None, released: pd.DataFrame
     ) -> tuple[IncompletePoints, IncompletePoints] | None:
         """Both files with their gaps; None if nothing is missing in either.
@@ -190,7 +190,7 @@ class Space:
         if not self.times:
             return part
         return np.concatenate(
-            [part, *(frames.seconds(table[c], self.original[c])[:, None] for c in self.times)], axis=1
+            [part, *(frames.seconds_since_first(table[c], self.original[c])[:, None] for c in self.times)], axis=1
         )
 
     def _numeric_coordinates(self, table: pd.DataFrame) -> Array:
@@ -227,19 +227,19 @@ class Space:
     def _ordered_values(self, label: Hashable, column: pd.Series) -> Array:
         """A column with an order as numbers."""
         if label in self.times:
-            return frames.seconds(column, self.original[label])
+            return frames.seconds_since_first(column, self.original[label])
         if isinstance(column.dtype, pd.CategoricalDtype):
             return column.cat.codes.to_numpy()
         return frames.offsets_from_minimum(self.who, column.to_frame(), self.original[[label]])[:, 0]
 
 
-def grow(points: Array) -> BoxTree:
+def grow_tree(points: Array) -> BoxTree:
     """A tree over the different points, each with its number of records."""
-    different, kinds = distinct(points)
+    different, kinds = distinct_points(points)
     return BoxTree.of(different, None if kinds is None else np.bincount(kinds).astype(np.float64))
 
 
-def distinct(points: Array) -> tuple[Array, frames.Ints | None]:
+def distinct_points(points: Array) -> tuple[Array, frames.Ints | None]:
     """The different points and which of them each record is at, where they are few; otherwise all points and None.
 
     Files of categories repeat a few points, and a search that met each record would take time n^2.

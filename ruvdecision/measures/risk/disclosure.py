@@ -20,7 +20,7 @@ from ..missing import IMPUTED, KNOWN
 from ..tables import cells
 from ..utility.cluster import METHODS, check_cluster_count, cluster_labels
 from ..utility.distance import robust_covariance
-from .coordinates import Space, distinct
+from .coordinates import Space, distinct_points
 from .linkage import DISTANCES
 from .neighbours import BoxTree, Links, nearest
 from .records import (
@@ -94,14 +94,14 @@ class _AfterLinkage(PairedMeasure):
             if column.notna().any():
                 frames.refuse_mixed(self.name, truth, column)
             a, b, _ = frames.joined_codes(truth, column)
-        gapped = space.gapped(known, released.iloc[:, :-1])
+        gapped = space.incomplete_points(known, released.iloc[:, :-1])
         if gapped is not None:
             links = gapped[0].at(pairs.original).links(gapped[1], pairs.released)
             return _Reading(a, b, np.arange(len(b)), links, pairs, number)
         left, right, _ = space.coordinates(known, released.iloc[:, :-1])
         if left.shape[1] == 0:
             left, right = np.zeros((len(left), 1)), np.zeros((len(right), 1))
-        points, places = distinct(right)
+        points, places = distinct_points(right)
         links = nearest(BoxTree.of(points), left[pairs.original])
         return _Reading(a, b, np.arange(len(b)) if places is None else places, links, pairs, number)
 
@@ -119,7 +119,7 @@ class _Reading:
     number: bool
 
     @property
-    def mine(self) -> NDArray[Any]:
+    def true_values(self) -> NDArray[Any]:
         """The true values of the linked originals."""
         return self.truth[self.pairs.original]
 
@@ -134,16 +134,18 @@ class _Reading:
     def middle(self) -> float:
         """The mean of the released values; of the true ones if all are blank."""
         known = self.values[~np.isnan(self.values)]
-        return float(known.mean() if len(known) else self.mine.mean())
+        return float(known.mean() if len(known) else self.true_values.mean())
 
     def right(self, near: float) -> Array:
         """Whether each original's value is read: a number within ``near``, or the share of links with its category."""
-        return (np.abs(self.means() - self.mine) <= near).astype(np.float64) if self.number else self.hits()
+        return (
+            (np.abs(self.means() - self.true_values) <= near).astype(np.float64) if self.number else self.share_read()
+        )
 
-    def hits(self) -> Array:
+    def share_read(self) -> Array:
         """Share of the links of each original that have its true category."""
         width = int(max(self.truth.max(), self.values.max())) + 2
-        wanted = self.links.points * width + np.repeat(self.mine, self.links.counts) + 1
+        wanted = self.links.points * width + np.repeat(self.true_values, self.links.counts) + 1
         right = cells.counts_of(self.places * width + self.values + 1, wanted)  # a blank has code -1
         return np.add.reduceat(right, self.links.edges[:-1]) / self._sum_over_links(np.bincount(self.places))
 
@@ -197,10 +199,10 @@ class AttributeDisclosure(_AfterLinkage):
         )
         right = read.right(near)
         if read.number:
-            chance = float((np.abs(read.middle - read.mine) <= near).mean())
+            chance = float((np.abs(read.middle - read.true_values) <= near).mean())
         else:
             shares = np.bincount(read.values + 1, minlength=read.truth.max() + 2) / len(read.values)
-            chance = float(shares[read.mine + 1].mean())
+            chance = float(shares[read.true_values + 1].mean())
         parts, value = {"chance": chance}, float(right.mean())
         if self.holdout is not None:
             held = self.holdout.taken(self.name, "the holdout", list(released.columns), self.missing)
@@ -248,11 +250,11 @@ class IntruderError(_AfterLinkage):
         """Link, read, compare."""
         read = self._link_and_read(state, released)
         if not read.number:
-            wrong = 1.0 - read.hits()
+            wrong = 1.0 - read.share_read()
             return Measured(
                 float(wrong.mean()), parts={"error": float(wrong.mean())}, records=read.pairs.along_original(wrong)
             )
-        off = np.abs(read.means() - read.mine)
+        off = np.abs(read.means() - read.true_values)
         error = float(np.sqrt(np.mean(off**2)))
         sd = _standard_deviation(read.truth[~np.isnan(read.truth)])
         if sd == 0:

@@ -40,7 +40,7 @@ class ValuesInClasses(NamedTuple):
     @classmethod
     def of(cls, keys: NDArray[Any], levels: Sequence[int], value: Ints, often: Array | None) -> ValuesInClasses:
         """Count the codes of a column by those of the keys, which have a row each; records count ``often``."""
-        row, classes = cells.merged(keys, levels)
+        row, classes = cells.merged_codes(keys, levels)
         values = int(value.max(initial=0)) + 1
         joint, size = row * values + value, np.bincount(row, weights=often, minlength=classes)
         if classes * values <= 16 * len(row) + 64:

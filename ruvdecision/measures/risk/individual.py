@@ -139,7 +139,7 @@ class IndividualRisk(KeyMeasure):
         codes = cells.close_numbers(np.stack(keys))
         if codes is None or (weights is not None and not (weights.min() > 0 and weights.max() < frames.LARGE)):
             return None
-        label, size = cells.merged(*codes)
+        label, size = cells.merged_codes(*codes)
         f = np.bincount(label, minlength=size).astype(np.float64)
         each = 1.0 / f
         if weights is not None:
@@ -149,7 +149,7 @@ class IndividualRisk(KeyMeasure):
 
     def frequencies_and_risk(self, used: pd.DataFrame) -> tuple[Array, Array, Array]:
         """f, F and risk of the records of a table of the keys and then the weights."""
-        weights = None if self.weights is None else frames.positive(self.name, used.iloc[:, -1])
+        weights = None if self.weights is None else frames.positive_weights(self.name, used.iloc[:, -1])
         keys = used if weights is None else used.iloc[:, :-1]
         f, estimate = key_frequencies(keys, weights, wildcard=self.missing == "wildcard", alpha=self.alpha)
         return f, estimate, 1.0 / f if weights is None else individual_risk(f, estimate, self.method)
@@ -315,7 +315,7 @@ class SkinnerElliot(KeyMeasure):
         weights = (
             np.full(n, (self.population or n) / n)
             if self.weights is None
-            else frames.positive(self.name, released.iloc[:, -1])
+            else frames.positive_weights(self.name, released.iloc[:, -1])
         )
         f, _ = key_frequencies(keys, wildcard=self.missing == "wildcard")
         unique, paired = f == 1, f == 2

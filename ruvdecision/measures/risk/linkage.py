@@ -18,7 +18,7 @@ from .. import frames
 from ..base import Measured
 from ..missing import PAIRED
 from ..tables import cells
-from .coordinates import IncompletePoints, Space, grow
+from .coordinates import IncompletePoints, Space, grow_tree
 from .neighbours import BoxTree, Surroundings, nearest, own_share
 from .records import PairedMeasure, RecordPairs, are_nobodys, risk_without_pairs
 
@@ -163,7 +163,7 @@ class RecordLinkage(PairedMeasure):
         pairs = RecordPairs.of(self.name, state.original, released)
         shares = []
         for known in self._intruder_file(state):
-            gapped = state.gapped(known, released) if self.missing == "pairwise" else None
+            gapped = state.incomplete_points(known, released) if self.missing == "pairwise" else None
             if gapped is not None:
                 shares.append(self._shares_known(*gapped, pairs))
                 continue
@@ -180,7 +180,7 @@ class RecordLinkage(PairedMeasure):
         """What links are worth where no row is known to be anybody's."""
         found = []
         for known in self._intruder_file(state):
-            gapped = state.gapped(known, released) if self.missing == "pairwise" else None
+            gapped = state.incomplete_points(known, released) if self.missing == "pairwise" else None
             asks = self.per_record_file == "released"
             if gapped is None:
                 left, right, _ = state.coordinates(known, released)
@@ -242,7 +242,7 @@ class RecordLinkage(PairedMeasure):
             return exchanged_shares(row, linked, _distinct_rows(ours), _distinct_rows(theirs), mine, own)
         if theirs.shape[1] == 0:
             return np.full(len(mine), 1.0 / len(theirs))  # nothing tells records apart: everybody is a tie
-        grown = grow(theirs) if tree is None else tree
+        grown = grow_tree(theirs) if tree is None else tree
         whole = mine is own and len(mine) == len(ours) == len(theirs)  # the usual case, which needs no copies
         return own_share(grown, ours if whole else ours[mine], theirs if whole else theirs[own])
 

@@ -85,7 +85,7 @@ class BoxTree:
         """Whether all distances may be taken at once."""
         return len(queries) * len(self.points) <= SMALL
 
-    def turns(self, queries: Array) -> Ints:
+    def query_order(self, queries: Array) -> Ints:
         """An order of the queries: that of the leaves where query i is likely near point i; memory is read in turn."""
         return self.rows if len(queries) == len(self.rows) else np.arange(len(queries))
 
@@ -127,7 +127,8 @@ def weight_inside(tree: BoxTree, queries: Array, inner: Array, outer: Array, wei
         return np.where(square.min(axis=1, initial=np.inf) < inner, 0.0, (square <= outer[:, None]) @ weight)
     none = np.zeros(0, dtype=np.int64)
     return np.asarray(
-        inside(queries, tree.turns(queries), inner, outer, none, none, tree.boxes, weight[tree.rows]), dtype=np.float64
+        weight_in_ball(queries, tree.query_order(queries), inner, outer, none, none, tree.boxes, weight[tree.rows]),
+        dtype=np.float64,
     )
 
 
@@ -159,14 +160,14 @@ def nearest(tree: BoxTree, queries: Array) -> Links:
         distance = np.sqrt(square.min(axis=1, initial=np.inf))
         close = square <= ((distance * (1.0 + ROOM) + room) ** 2)[:, None]
         return Links(np.append(0, np.cumsum(close.sum(axis=1))), np.nonzero(close)[1], distance)
-    first, ties, distance = least(queries, tree.points, tree.turns(queries), room, tree.boxes)
+    first, ties, distance = least_distances(queries, tree.points, tree.query_order(queries), room, tree.boxes)
     asked = np.flatnonzero(ties > 1)
     if len(asked) == 0:
         return Links(np.arange(len(queries) + 1), tree.rows[first], distance)
     edges = np.append(0, np.cumsum(ties[asked]))
     outer = (distance * (1.0 + ROOM) + room) ** 2
     found = np.full(edges[-1], -1, dtype=np.int64)
-    counts = inside(
+    counts = weight_in_ball(
         queries, asked, np.zeros(len(queries)), outer, edges, found, tree.boxes, np.ones(len(tree.rows))
     ).astype(np.int64)
     alone = np.flatnonzero(ties == 1)
@@ -225,7 +226,7 @@ class Surroundings(NamedTuple):
         return cls(own[at], other[at], share[at])
 
 
-def tied(a: Array, b: Array | float) -> Flags:
+def is_tied(a: Array, b: Array | float) -> Flags:
     """Where two distances differ by rounding at most."""
     return np.asarray(a == b) | np.asarray(np.abs(a - b) <= ROOM * np.maximum(a, b))
 
@@ -366,7 +367,7 @@ def _squared_distances_in_leaf(q: Array, points: Array, leaf: int, p: int, squar
 
 
 @compiled(_squared_distance_to_box, _next_leaf, _squared_distances_in_leaf, fastmath=LOOSE)
-def inside(
+def weight_in_ball(
     queries: Array, order: Ints, inner: Array, outer: Array, edges: Ints, found: Ints, tree: Boxes, weight: Array
 ) -> Array:
     """Weight of the points in the outer ball around each query of ``order``, 0 if one is in the inner ball.
@@ -405,7 +406,7 @@ def inside(
 
 
 @compiled(_squared_distance_to_box, _next_leaf, _squared_distances_in_leaf, fastmath=LOOSE)
-def least(queries: Array, guess: Array, order: Ints, room: Array, tree: Boxes) -> tuple[Ints, Ints, Array]:
+def least_distances(queries: Array, guess: Array, order: Ints, room: Array, tree: Boxes) -> tuple[Ints, Ints, Array]:
     """Least distance of each query, a point at that distance, and at most how many points share it."""
     m, p = queries.shape
     start, axis, cut, box, points = tree

@@ -173,7 +173,7 @@ class LogLinearUniques(_PopulationModel):
             shares = [np.bincount(codes[:, j], minlength=levels[j])[codes[unique, j]] / n for j in range(p)]
             mu = n * np.prod(shares, axis=0)
         else:
-            table = cells.dense(self.name, codes, levels)
+            table = cells.dense_table(self.name, codes, levels)
             kept = list(itertools.combinations(range(p), self.margins))
             fitted = fit_loglinear(table, kept, tolerance=1e-8).fitted
             mu = fitted[tuple(codes[unique].T)]

@@ -286,7 +286,7 @@ class SpecialUniques(KeyMeasure):
         """The same by one bit per set of columns and record, where those are not too many."""
         p, deep = codes.shape[1], len(worths) - 1
         # Records that share all keys are alone nowhere: one of them stands for all.
-        (joint,), size = cells.merge([codes + 1])
+        (joint,), size = cells.merge_codes([codes + 1])
         many, first = np.bincount(joint, minlength=size), np.empty(size, dtype=np.int64)
         first[joint[::-1]] = np.arange(len(joint))[::-1]
         offsets = np.cumsum([0] + [math.comb(p, k) for k in range(deep + 1)])
@@ -308,13 +308,13 @@ class SpecialUniques(KeyMeasure):
         """Which records are unique on a set of columns."""
         blank = None if holes is None else holes[:, chosen].any(axis=1)
         if blank is None or not blank.any():
-            (joint,), size = cells.merge([codes[:, chosen]])
+            (joint,), size = cells.merge_codes([codes[:, chosen]])
             return np.asarray(np.bincount(joint, minlength=size)[joint] == 1)
         if self.missing == "wildcard":
             return np.asarray(key_matches(released.iloc[:, list(chosen)]) == 1)
         found = np.zeros(len(codes), dtype=bool)
         if not blank.all():
-            (joint,), size = cells.merge([codes[~blank][:, chosen]])
+            (joint,), size = cells.merge_codes([codes[~blank][:, chosen]])
             found[~blank] = np.bincount(joint, minlength=size)[joint] == 1
         return found
 

@@ -44,7 +44,7 @@ def common_codes(*tables: pd.DataFrame) -> tuple[list[Ints], list[int]]:
 
 def _by_value(columns: Sequence[pd.Series]) -> tuple[Ints, int]:
     """Codes of the columns' values, one after another, and how many there are."""
-    values = [plain(c) for c in columns]
+    values = [plain_values(c) for c in columns]
     if len({is_text(v) for v in values if v.notna().any()}) > 1:
         kinds = ", ".join(str(c.dtype) for c in columns)
         what = "A column must be of one kind in both files"
@@ -86,30 +86,30 @@ def renumber(codes: Ints, size: int) -> tuple[Ints, int]:
     return (np.cumsum(there) - 1)[codes], int(there.sum())
 
 
-def merge(codes: Sequence[Ints]) -> tuple[list[Ints], int]:
+def merge_codes(codes: Sequence[Ints]) -> tuple[list[Ints], int]:
     """One code per row from the columns of each part: rows that agree everywhere get the same number, 0, 1, ..."""
     across = np.concatenate(codes).T
-    joint, size = merged(across, [int(column.max(initial=0)) + 1 for column in across])
+    joint, size = merged_codes(across, [int(column.max(initial=0)) + 1 for column in across])
     return np.split(joint, np.cumsum([len(c) for c in codes])[:-1]), size
 
 
-def merged(across: NDArray[Any], levels: Sequence[int]) -> tuple[Ints, int]:
+def merged_codes(across: NDArray[Any], levels: Sequence[int]) -> tuple[Ints, int]:
     """The same for one row per column, whose numbers run from 0 to below its ``levels``."""
     n = across.shape[1]
     joint, cells, first = np.zeros(n, dtype=np.int64), 1, 0
     while first < len(levels):
         # As many columns at once as make few cells: those are counted, which is quicker than sorting.
         if cells * levels[first] > 4 * n:
-            joint, cells = compact(joint, cells)
+            joint, cells = compact_codes(joint, cells)
         last, many = first + 1, int(levels[first])
         while last < len(levels) and cells * many * levels[last] <= 4 * n:
             last, many = last + 1, many * int(levels[last])
         steps = np.append(np.cumprod(levels[last - 1 : first : -1], dtype=np.int64)[::-1], 1)
         joint, cells, first = joint * many + steps @ across[first:last], cells * many, last
-    return compact(joint, cells)
+    return compact_codes(joint, cells)
 
 
-def compact(codes: Ints, size: int) -> tuple[Ints, int]:
+def compact_codes(codes: Ints, size: int) -> tuple[Ints, int]:
     """Codes below ``size`` without those that nobody has, in the same order, and how many are left."""
     if size <= 16 * len(codes) + 64:
         return renumber(codes, size)  # counting is quicker than sorting
@@ -119,7 +119,7 @@ def compact(codes: Ints, size: int) -> tuple[Ints, int]:
 
 def joint_codes(*tables: pd.DataFrame) -> tuple[list[Ints], int]:
     """One code per row, shared by the tables, and the number of different rows."""
-    joint, size = merged(*column_codes(*tables))
+    joint, size = merged_codes(*column_codes(*tables))
     return np.split(joint, np.cumsum([len(t) for t in tables])[:-1]), size
 
 
@@ -173,7 +173,7 @@ def class_sizes(table: pd.DataFrame) -> tuple[Ints, Ints]:
     return sizes[codes], sizes
 
 
-def dense(who: str, codes: Ints, levels: Sequence[int], weights: Array | None = None) -> Array:
+def dense_table(who: str, codes: Ints, levels: Sequence[int], weights: Array | None = None) -> Array:
     """The table of counts with one axis per column; with ``weights`` each row counts so often."""
     cells = int(np.prod([float(k) for k in levels]))
     if cells > MOST_CELLS:
@@ -186,7 +186,7 @@ def dense(who: str, codes: Ints, levels: Sequence[int], weights: Array | None = 
     return np.bincount(flat, weights=weights, minlength=cells).reshape(levels).astype(np.float64)
 
 
-def plain(column: pd.Series) -> pd.Series:
+def plain_values(column: pd.Series) -> pd.Series:
     """The column as its values, where it is a category."""
     return column.astype(column.cat.categories.dtype) if isinstance(column.dtype, pd.CategoricalDtype) else column
 

@@ -125,7 +125,7 @@ class _TableMeasure(_CountedMeasure):
         names = [str(c) for c in original.rows.columns]
         parts: dict[str, float] = {}
         for chosen in _choose_columns(self.name, len(names), self.way):
-            parted, size = cells.merge([c[:, chosen] for c in codes])
+            parted, size = cells.merge_codes([c[:, chosen] for c in codes])
             weights = original.count, released.count
             f, g = (cells.frequencies(c, size, w) for c, w in zip(parted, weights, strict=True))
             number, more = self._distance_of_tables(f, g)
@@ -237,7 +237,7 @@ class _Association(_CountedMeasure):
         rows = []
         for i, j in itertools.combinations(range(len(columns)), 2):
             a, b = (
-                self._association_of_table(cells.dense(self.name, c[:, [i, j]], [levels[i], levels[j]], w))
+                self._association_of_table(cells.dense_table(self.name, c[:, [i, j]], [levels[i], levels[j]], w))
                 for c, w in zip(codes, weights, strict=True)
             )
             rows.append((columns[i], columns[j], a, b, b - a))

@@ -127,7 +127,7 @@ class LogLinearLoss(WeightedMeasure):
         codes, levels = cells.common_codes(original, released)
         margins = self._margins_to_keep(original)
         counts = [None if w is None else w / w.mean() for w in (own, weights)]
-        tables = [cells.dense(self.name, c, levels, w) for c, w in zip(codes, counts, strict=True)]
+        tables = [cells.dense_table(self.name, c, levels, w) for c, w in zip(codes, counts, strict=True)]
         before, after = (fit_loglinear(t + self.smoothing, margins) for t in tables)
         f, g = before.fitted / before.fitted.sum(), after.fitted / after.fitted.sum()
         # Cells of the original alone decide; where its fit is zero the divergence has no term.
@@ -144,7 +144,7 @@ class LogLinearLoss(WeightedMeasure):
                 what = f"{self.name} cannot keep margins of {self.margins} columns"
                 raise InputError(what, f"{len(names)} columns", "Use a smaller number")
             return [list(m) for m in itertools.combinations(range(len(names)), self.margins)]
-        picked = [frames.pick(self.name, m, table) for m in self.margins]
+        picked = [frames.pick_columns(self.name, m, table) for m in self.margins]
         chosen = [[names.index(c) for c in margin] for margin in picked]
         if not chosen:
             raise InputError("margins must hold a margin", self.margins, "Use margins=1 for independence")

@@ -205,7 +205,7 @@ def _conditional_from_pairs(before: pd.Series, after: pd.Series, weights: Array 
     """P(original | released) from pairs, originals by releases, and each record's released code."""
     (a,), rows = cells.joint_codes(before.to_frame())
     (b,), columns = cells.joint_codes(after.to_frame())
-    counts = cells.dense("EntropyLoss", np.stack([a, b], axis=1), [rows, columns], weights)
+    counts = cells.dense_table("EntropyLoss", np.stack([a, b], axis=1), [rows, columns], weights)
     return counts / counts.sum(axis=0), b
 
 

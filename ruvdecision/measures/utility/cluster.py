@@ -72,7 +72,7 @@ class Cluster(WeightedMeasure):
         first, second, _ = encode(self.name, state[0], released)
         counts = self.clusters if isinstance(self.clusters, tuple) else (self.clusters,)
         source = np.arange(len(first) + len(second)) < len(first)
-        pooled = pool(first, second, self.standardise)
+        pooled = pool_files(first, second, self.standardise)
         often = np.ones(len(source))
         if weights is not None and state[1] is not None:
             often = np.concatenate([w / w.mean() for w in (state[1], weights)])
@@ -148,7 +148,7 @@ def _about_zero(points: Array) -> Array:
     return np.ldexp(middle, -int(exponent))
 
 
-def pool(first: Array, second: Array, standardise: bool) -> Array:
+def pool_files(first: Array, second: Array, standardise: bool) -> Array:
     """Both files below each other, in units of the original's standard deviations if asked."""
     pooled = np.concatenate([first, second])
     if standardise:

@@ -78,7 +78,7 @@ class GeneralUtility(WeightedMeasure):
             label: (_Number if is_number(column) or is_time(column) else _Category)(self.name, column, groups, own)
             for label, column in original.items()
         }
-        codes = [columns[c].judge(v, "the original", own)[1] for c, v in original.items()]
+        codes = [columns[c].score_column(v, "the original", own)[1] for c, v in original.items()]
         return own.size(), columns, _pair_probabilities(columns, codes, weights)
 
     def compare(
@@ -89,7 +89,7 @@ class GeneralUtility(WeightedMeasure):
     ) -> Measured:
         n, columns, before = state
         own = _Weights(weights, len(released))
-        judged = {str(c): column.judge(released[c], "the release", own) for c, column in columns.items()}
+        judged = {str(c): column.score_column(released[c], "the release", own) for c, column in columns.items()}
         rows = {name: scores for name, (scores, _) in judged.items() if scores}
         found = pd.DataFrame.from_dict(rows, orient="index")
         value = margins = float(found["score"].mean()) if rows else 1.0
@@ -129,7 +129,7 @@ class _Column:
     size: int
     """Number of groups, that of missing values included."""
 
-    def judge(self, column: pd.Series, which: str, weights: _Weights) -> tuple[dict[str, float], Ints]:
+    def score_column(self, column: pd.Series, which: str, weights: _Weights) -> tuple[dict[str, float], Ints]:
         """The scores of a column (none if the original has nothing to keep), and the group of each record."""
         raise NotImplementedError
 
@@ -165,7 +165,7 @@ class _Number(_Column):
                     if below >= FEW / 2:
                         self.tails.append((sign, (side[below - 1] + side[below]) / 2, float(share[below - 1])))
 
-    def judge(self, column: pd.Series, which: str, weights: _Weights) -> tuple[dict[str, float], Ints]:
+    def score_column(self, column: pd.Series, which: str, weights: _Weights) -> tuple[dict[str, float], Ints]:
         values = floats_with_nan(self.who, column, self.column, which)
         known = ~np.isnan(values)
         codes = np.where(known, np.searchsorted(self.cuts, values), self.size - 1)
@@ -214,7 +214,7 @@ class _Category(_Column):
     def _category_shares(self, column: pd.Series, weights: _Weights) -> Array:
         return frequencies(self._category_codes(column), self.size, weights.each)
 
-    def judge(self, column: pd.Series, which: str, weights: _Weights) -> tuple[dict[str, float], Ints]:
+    def score_column(self, column: pd.Series, which: str, weights: _Weights) -> tuple[dict[str, float], Ints]:
         codes, p, q = self._category_codes(column), self.share, self._category_shares(column, weights)
         v = 1 / self.rows + 1 / weights.size()
         lost = _share_kept(abs(p[-1] - q[-1]), p[-1], v)

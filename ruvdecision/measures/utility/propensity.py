@@ -24,7 +24,7 @@ from ..base import Measured, WeightedMeasure, one_thread
 from ..frames import Flags, Ints, Names, as_names, encode, is_number, is_time, joined_codes, refuse_mixed
 from ..kernels import grow_classes, grow_tree
 from .cdf import Law, kolmogorov
-from .cluster import check_cluster_count, linkage_cut, pool
+from .cluster import check_cluster_count, linkage_cut, pool_files
 
 STATISTICS = ("pMSE", "U", "ratio", "z", "SPECKS")
 RANGES = {"pMSE": (0.0, 0.25), "U": (0.0, np.inf), "ratio": (0.0, np.inf), "z": (-np.inf, np.inf), "SPECKS": (0.0, 1.0)}
@@ -310,7 +310,7 @@ class ClusteredPropensity(_PropensityMeasure):
     def classifier_inputs(self, pooled: Array, levels: Ints | None) -> list[tuple[Ints, Array]]:
         if self.standardise:
             # Relabelling must not change the clusters, so the scale is that of both files together.
-            pooled = pool(pooled, pooled[:0], True)
+            pooled = pool_files(pooled, pooled[:0], True)
         labels = linkage_cut(pooled, (self.clusters,))[0]
         order = np.argsort(labels, kind="stable")
         members = np.split(order, np.cumsum(np.bincount(labels))[:-1])

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ...checks import Seed, as_generator, check_integer, checked, fixed_seed
-from ...errors import InputError, UnsupportedError, failure
+from ...errors import InputError, UnsupportedError, describe_failure
 from ...protocols import Array
 from .. import frames
 from ..base import Measured, WeightedMeasure, one_thread
@@ -97,7 +97,9 @@ class TrainOnRelease(WeightedMeasure):
             used = list(original.columns) if weights is None else [*original.columns, self.weights]
             held = self.holdout.taken(self.name, "the holdout", used, self.missing)
             tables.append(held[original.columns])
-            often.append(None if weights is None else frames.positive(self.name, held[self.weights], "the holdout"))
+            often.append(
+                None if weights is None else frames.positive_weights(self.name, held[self.weights], "the holdout")
+            )
         there = [t.iloc[:, -1].notna().to_numpy(dtype=bool) for t in tables]
         whole = [t[k] for t, k in zip(tables, there, strict=True)]
         w = [np.ones(k.sum()) if v is None else v[k] / v[k].mean() for v, k in zip(often, there, strict=True)]
@@ -172,7 +174,9 @@ class TrainOnRelease(WeightedMeasure):
             return made.fit(x, y, **{last: weights})
         except (TypeError, ValueError) as error:
             what = f"{self.name} cannot give the model the weights of records"
-            raise UnsupportedError(what, failure(error), 'Use estimator="boosting", or leave weights= out') from None
+            raise UnsupportedError(
+                what, describe_failure(error), 'Use estimator="boosting", or leave weights= out'
+            ) from None
 
     def _cross_validated(self, x: Array, y: Array, weights: Array | None, classes: ColumnCategories | None) -> Array:
         """What models trained on the other folds say at each record."""
@@ -238,7 +242,7 @@ def _fill_with_mean(who: str, columns: Sequence[pd.Series]) -> list[Array]:
     """A column of numbers or times, with the mean where it is missing and an indicator of that."""
     first = columns[0]
     values: list[NDArray[Any]] = [
-        frames.seconds(c, first) if frames.is_time(c) else c.to_numpy(dtype=np.float64, na_value=np.nan)
+        frames.seconds_since_first(c, first) if frames.is_time(c) else c.to_numpy(dtype=np.float64, na_value=np.nan)
         for c in columns
     ]
     if any(np.isinf(v).any() or np.nanmax(np.abs(v), initial=0.0) >= frames.LARGE for v in values):

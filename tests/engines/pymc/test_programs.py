@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ruvdecision.beliefs.pymc import PyMCBelief, cheap_mode, quiet, quiet_pymc
+from ruvdecision.beliefs.pymc import PyMCBelief, cheap_mode, quiet_pymc, without_notices
 from ruvdecision.channels.likelihood import observe
 from ruvdecision.engines.pymc.data import observed_in
 from ruvdecision.engines.pymc.model import compiled_model
@@ -67,7 +67,7 @@ def whole(outputs: Any, inputs: Any) -> Any:
     from pytensor.graph.replace import vectorize_graph
 
     many = [pt.tensor(f"{v.name}_many", dtype=v.dtype, shape=(None, *v.type.shape)) for v in inputs]
-    with quiet():
+    with without_notices():
         graphs, places = _without_parameter_checks(outputs, inputs)
         graphs = vectorize_graph(graphs, dict(zip(places, many, strict=True)))
         return pytensor.function(many, graphs, mode=cheap_mode(), on_unused_input="ignore")
@@ -95,7 +95,7 @@ def test_all_at_once_is_one_after_the_other(build: Any) -> None:
     at = compiled.at(u)
     prior = vectorised([compiled._prior_graph], compiled._value_variables)(compiled._split_parameters(u))[0]
     np.testing.assert_allclose(at.log_prior, prior, rtol=1e-13)
-    theta = compiled.natural(u)
+    theta = compiled.on_natural_scale(u)
     for name, values in theta.items():
         np.testing.assert_allclose(at.theta[name], values, rtol=1e-14)
     assert (at.normal is None) == (build is gamma)
