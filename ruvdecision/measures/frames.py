@@ -347,7 +347,9 @@ class ColumnCategories:
             own, known = column.cat.codes.to_numpy(), column.cat.categories.astype(object)
             places = self.index.get_indexer(known) if len(known) else np.zeros(0, dtype=np.intp)
             return np.append(places, -1)[own]
-        return np.asarray(self.index.get_indexer(pd.Index(column.astype(object), dtype=object)))
+        own, found = pd.factorize(column)  # each value is looked up once
+        places = self.index.get_indexer(pd.Index(found.astype(object), dtype=object))
+        return np.append(places, -1)[own]
 
     def plus(self, column: pd.Series) -> ColumnCategories:
         """These and the ones that only ``column`` has, which come last."""
@@ -361,7 +363,7 @@ def categories_of(column: pd.Series) -> ColumnCategories:
     if isinstance(column.dtype, pd.CategoricalDtype):
         present = np.unique(column.cat.codes.to_numpy())
         return ColumnCategories([column.cat.categories[c] for c in present if c >= 0])
-    found = list(pd.unique(column.dropna().astype(object)))
+    found = list(column.dropna().unique().astype(object))
     try:
         return ColumnCategories(sorted(found))
     except TypeError:

@@ -42,11 +42,15 @@ class ValuesInClasses(NamedTuple):
         """Count the codes of a column by those of the keys, which have a row each; records count ``often``."""
         row, classes = cells.merged_codes(keys, levels)
         values = int(value.max(initial=0)) + 1
-        place, many = cells.compact_codes(row * values + value, classes * values)
-        where, which = np.empty(many, dtype=np.int64), np.empty(many, dtype=np.int64)
-        where[place], which[place] = row, value
-        counts, size = (np.bincount(c, weights=often).astype(np.float64) for c in (place, row))
-        return cls(row, where, which, counts, size)
+        joint, size = row * values + value, np.bincount(row, weights=often, minlength=classes)
+        if classes * values <= 16 * len(row) + 64:
+            dense = np.bincount(joint, weights=often, minlength=classes * values)
+            there = np.flatnonzero(dense)
+            counts = dense[there]
+        else:
+            there, place = np.unique(joint, return_inverse=True)
+            counts = np.bincount(place.reshape(-1), weights=often)
+        return cls(row, there // values, there % values, counts.astype(np.float64), size.astype(np.float64))
 
     @property
     def start(self) -> Ints:
@@ -132,14 +136,19 @@ class LDiversity(_TargetInClasses):
         super().__post_init__()
         self.refuse_unused(self.kind == "recursive", "recursive diversity", 'kind="recursive"', "c")
 
+    def of_plain_columns(self, columns: Sequence[NDArray[Any]]) -> Measured | None:
+        found = cells.close_numbers(np.stack(columns))
+        return None if found is None else self._worst_diversity(*found, None)
+
     def diversity(self, original: Data, released: Data) -> Array:
         """Diversity of the class of each released record, l."""
         used = self.prepare(original).used(released)
-        found, each = self._diversity_of_classes(used, None)
+        found, each = self._diversity_of_classes(*cells.column_codes(used), None)
         return each[found.row]
 
-    def _diversity_of_classes(self, released: pd.DataFrame, often: Array | None) -> tuple[ValuesInClasses, Array]:
-        codes, levels = cells.column_codes(released)
+    def _diversity_of_classes(
+        self, codes: NDArray[Any], levels: Sequence[int], often: Array | None
+    ) -> tuple[ValuesInClasses, Array]:
         found = ValuesInClasses.of(codes[:-1], levels[:-1], codes[-1], often)
         if self.kind == "distinct":
             return found, np.bincount(found.where, minlength=len(found.size)).astype(np.float64)
@@ -152,7 +161,10 @@ class LDiversity(_TargetInClasses):
         return found, found._replace(where=where).total(count[start][where] < self.c * tail)
 
     def _worst_class(self, released: pd.DataFrame, often: Array | None) -> Measured:
-        found, each = self._diversity_of_classes(released, often)
+        return self._worst_diversity(*cells.column_codes(released), often)
+
+    def _worst_diversity(self, codes: NDArray[Any], levels: Sequence[int], often: Array | None) -> Measured:
+        found, each = self._diversity_of_classes(codes, levels, often)
         return found.measured(each.min(), each, np.maximum.reduceat(found.share, found.start))
 
 

@@ -6,12 +6,13 @@ one in F. The agency sees the f records of the sample and their weights, and est
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.special import hyp2f1
 
 from ...checks import check_choice, check_integer, check_number, checked
@@ -132,6 +133,19 @@ class IndividualRisk(KeyMeasure):
         """Count and estimate."""
         f, _, risk = self.frequencies_and_risk(released)
         return Measured(float(risk.mean()), parts=self._risk_parts(f, risk), records=risk)
+
+    def of_plain_columns(self, columns: Sequence[NDArray[Any]]) -> Measured | None:
+        keys, weights = (columns, None) if self.weights is None else (columns[:-1], columns[-1])
+        codes = cells.close_numbers(np.stack(keys))
+        if codes is None or (weights is not None and not (weights.min() > 0 and weights.max() < frames.LARGE)):
+            return None
+        label, size = cells.merged_codes(*codes)
+        f = np.bincount(label, minlength=size).astype(np.float64)
+        each = 1.0 / f
+        if weights is not None:
+            each = individual_risk(f, np.bincount(label, weights=weights, minlength=size), self.method)
+        risk = each[label]
+        return Measured(float(risk.mean()), parts=self._risk_parts(f[label], risk), records=risk)
 
     def frequencies_and_risk(self, used: pd.DataFrame) -> tuple[Array, Array, Array]:
         """f, F and risk of the records of a table of the keys and then the weights."""

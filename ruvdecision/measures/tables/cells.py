@@ -99,15 +99,13 @@ def merged_codes(across: NDArray[Any], levels: Sequence[int]) -> tuple[Ints, int
     joint, cells, first = np.zeros(n, dtype=np.int64), 1, 0
     while first < len(levels):
         # As many columns at once as make few cells: those are counted, which is quicker than sorting.
+        if cells * levels[first] > 4 * n:
+            joint, cells = compact_codes(joint, cells)
         last, many = first + 1, int(levels[first])
         while last < len(levels) and cells * many * levels[last] <= 4 * n:
             last, many = last + 1, many * int(levels[last])
-        if cells * many > 2**62:
-            joint, cells = compact_codes(joint, cells)  # the product of many columns would not fit an integer
         steps = np.append(np.cumprod(levels[last - 1 : first : -1], dtype=np.int64)[::-1], 1)
         joint, cells, first = joint * many + steps @ across[first:last], cells * many, last
-        if cells > 4 * n and first < len(levels):
-            joint, cells = compact_codes(joint, cells)
     return compact_codes(joint, cells)
 
 
@@ -131,14 +129,21 @@ def column_codes(*tables: pd.DataFrame) -> tuple[NDArray[Any], list[int]]:
     if len(labels) and all(isinstance(d, np.dtype) and d.kind in "ib" for t in tables for d in t.dtypes.to_numpy()):
         # Whole numbers that lie close together need no codes of their own.
         parts = [t.to_numpy() if t.columns is labels else t[labels].to_numpy() for t in tables]
-        across = np.ascontiguousarray((parts[0] if len(parts) == 1 else np.concatenate(parts)).T)
-        if across.shape[1] and across.dtype.kind == "i":
-            low, high = across.min(axis=1), across.max(axis=1)
-            levels = [b - a + 1 for a, b in zip(low.tolist(), high.tolist(), strict=True)]
-            if max(levels) <= 4 * across.shape[1] + 64:
-                return across.astype(np.int64, copy=False) - low[:, None], levels
+        found = close_numbers(np.ascontiguousarray((parts[0] if len(parts) == 1 else np.concatenate(parts)).T))
+        if found is not None:
+            return found
     codes, levels = common_codes(*tables)
     return np.concatenate(codes).T, levels
+
+
+def close_numbers(across: NDArray[Any]) -> tuple[Ints, list[int]] | None:
+    """The same for rows of whole numbers that lie close together in each; None for others."""
+    if not across.shape[1] or across.dtype.kind != "i":
+        return None
+    low, high = across.min(axis=1), across.max(axis=1)
+    levels = [b - a + 1 for a, b in zip(low.tolist(), high.tolist(), strict=True)]
+    few = max(levels) <= 4 * across.shape[1] + 64
+    return (across.astype(np.int64, copy=False) - low[:, None], levels) if few else None
 
 
 def frequencies(codes: Ints, cells: int, weights: Array | None = None) -> Array:
