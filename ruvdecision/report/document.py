@@ -103,9 +103,10 @@ class Table(ReportBlock):
             parts = [line[j].partition(" ± ") for line in cells]
             tails = [(len(value.rpartition(".")[2]) + 1) * ("." in value) for value, _, _ in parts]
             errors = [len(sign + error) for _, sign, error in parts]
+            longest_tail, longest_error = max(tails, default=0), max(errors, default=0)
             for line, (value, sign, error), tail, size in zip(cells, parts, tails, errors, strict=True):
-                wide = "\u2007" * (max(tails) - tail) if "e" not in value and value[-1:].isdigit() else ""
-                line[j] = value + wide + sign + error + "\u2007" * (max(errors) - size)
+                wide = "\u2007" * (longest_tail - tail) if "e" not in value and value[-1:].isdigit() else ""
+                line[j] = value + wide + sign + error + "\u2007" * (longest_error - size)
         return [TableRow(line, row.kind) for line, row in zip(cells, self.rows, strict=True)]
 
     def without_empty_end(self) -> Table:
