@@ -343,7 +343,7 @@ class BaseTarget:
         """Whether it depends on a quantity of this kind."""
         return any(t.kind is kind for t in self.terms)
 
-    def only(self, *kinds: Kind) -> bool:
+    def asks_only(self, *kinds: Kind) -> bool:
         """Whether it depends on quantities of these kinds alone."""
         return all(t.kind in kinds for t in self.terms)
 

@@ -109,14 +109,14 @@ def worth(
     root = as_seed_sequence(seed)
     words = what or f"{mask} rather than {poorer}"
     count = replicates or (20 if isinstance(user, Snooper) else 10) * BLOCKS
-    first = plan.again(min(count, max(2, -(-count // BLOCKS))), root).run()[0]
+    first = plan.with_other_seed(min(count, max(2, -(-count // BLOCKS))), root).run()[0]
     name = first.words(len(pair))[0]
     if not np.any(first.error) and not first.averaged:
         u = first.uncertainty
         return Worth(float(u[1] - u[0]), 0.0, float(u[1]), float(u[0]), float(first.before), words, name)
     blocks = [root.spawn(1)[0] for _ in range(BLOCKS)] if count >= 2 * BLOCKS else [root]
     size = max(1, round(count / len(blocks)))
-    found = [plan.again(size, s).run()[0] for s in blocks]
+    found = [plan.with_other_seed(size, s).run()[0] for s in blocks]
     table = np.array([f.uncertainty for f in found])
     gains = table[:, 1] - table[:, 0]
     # Too few to pair: as if they were independent, which is not too small.

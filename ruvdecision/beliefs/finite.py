@@ -302,7 +302,7 @@ class FiniteBelief:
             self._check_term(term, target)
         if not target.verbatim and (
             (self.states.labelled and target.asks(Kind.PARAMETER))
-            or (self.levels.labelled and not target.only(Kind.PARAMETER))
+            or (self.levels.labelled and not target.asks_only(Kind.PARAMETER))
         ):
             raise InputError(
                 "A function needs numbers, and these values are labels", target.describe(), "Give the values as numbers"

@@ -86,10 +86,10 @@ class Kernel:
     @property
     def uninformative(self) -> bool:
         """Whether the release tells nothing about the record."""
-        return self.blank or (self.noise is None and bool(np.all(self.matrix == self.matrix[:1])))
+        return self.releases_nothing or (self.noise is None and bool(np.all(self.matrix == self.matrix[:1])))
 
     @property
-    def blank(self) -> bool:
+    def releases_nothing(self) -> bool:
         """Whether nothing at all is released of the record."""
         return all(v is None for output in self.outputs for v in output)
 
@@ -143,7 +143,7 @@ class Kernel:
             matrix[:, place[output]] += self.matrix[:, column]
         return replace(self, matrix=matrix, outputs=tuple(distinct))
 
-    def hide(self, columns: Sequence[int]) -> Kernel:
+    def hide_columns(self, columns: Sequence[int]) -> Kernel:
         """Release nothing of these columns."""
         outputs = tuple(tuple(None if i in columns else v for i, v in enumerate(o)) for o in self.outputs)
         noise = self.noise
@@ -170,7 +170,7 @@ class Kernel:
 
     def with_noise(self, covariance: Array) -> Kernel:
         """Add Gaussian noise."""
-        if self.blank:
+        if self.releases_nothing:
             return self
         width = len(self.outputs[0])
         noisy = np.flatnonzero(np.diag(covariance) > 0)
@@ -179,11 +179,11 @@ class Kernel:
                 "Noise needs numbers, and the records are labels", do="Use Stochastic for categories"
             )
         endless = [i for i in range(width) if np.isinf(covariance[i, i])]
-        kernel = self.hide(endless) if endless else self
+        kernel = self.hide_columns(endless) if endless else self
         finite = np.where(np.isinf(covariance), 0.0, covariance)
         finite[endless, :] = 0.0
         finite[:, endless] = 0.0
-        if not finite.any() or kernel.blank:
+        if not finite.any() or kernel.releases_nothing:
             return kernel
         return replace(kernel, noise=finite if kernel.noise is None else kernel.noise + finite)
 
@@ -305,7 +305,7 @@ class FiniteChannel:
     def uninformative(cls, belief: FiniteRecords) -> FiniteChannel:
         """The channel that releases nothing."""
         names = [_hashable_record(v) for v in belief.levels.names]
-        kernel = Kernel(np.eye(len(names)), tuple(names)).hide(range(len(names[0])))
+        kernel = Kernel(np.eye(len(names)), tuple(names)).hide_columns(range(len(names[0])))
         return cls((kernel,), np.zeros(belief.records, dtype=np.int64), belief.records)
 
     def copied(self, step: Copy) -> FiniteChannel:
@@ -464,7 +464,9 @@ class FiniteChannel:
 
 def _read_drop(channel: FiniteChannel, step: Drop | SampleRows, mask: MaskLike) -> FiniteChannel:
     hides = step.rows is None
-    return channel.split(step, mask, lambda kernel, label: kernel.hide(step.columns) if hides or label == 1 else kernel)
+    return channel.split(
+        step, mask, lambda kernel, label: kernel.hide_columns(step.columns) if hides or label == 1 else kernel
+    )
 
 
 def _read_noise(channel: FiniteChannel, step: AddNoise, mask: MaskLike) -> FiniteChannel:

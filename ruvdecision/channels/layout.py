@@ -60,7 +60,7 @@ class Partition:
         """True if all rows form one group."""
         return self.joins and (self.even == 1 or (self.even is None and len(np.unique(self.labels)) == 1))
 
-    def runs(self) -> tuple[Ints, Ints]:
+    def run_starts(self) -> tuple[Ints, Ints]:
         """First rows and labels of the runs."""
         if self.even is None:
             return self.starts, self.labels
@@ -70,21 +70,21 @@ class Partition:
 
     def each(self) -> Ints:
         """The label of every row."""
-        starts, labels = self.runs()
+        starts, labels = self.run_starts()
         return np.repeat(labels, np.diff(np.append(starts, self.n)))
 
-    def padded(self, n: int) -> Partition:
+    def padded_to(self, n: int) -> Partition:
         """The same partition of the first rows of a longer file; the rest are marked as gone."""
         if n == self.n:
             return self
-        starts, labels = self.runs()
+        starts, labels = self.run_starts()
         return Partition(n, np.append(starts, self.n), np.append(labels, -1), self.joins, self.drawn)
 
     def sizes_alike(self) -> bool:
         """True if all groups have the same number of rows."""
         if self.even is not None:
             return self.n % self.even == 0
-        starts, labels = self.runs()
+        starts, labels = self.run_starts()
         lengths = np.diff(np.append(starts, self.n))
         totals = np.bincount(labels - labels.min(), weights=lengths)
         return len(np.unique(totals[totals > 0])) == 1
@@ -164,7 +164,7 @@ class Layout:
         from scipy.sparse import coo_matrix
         from scipy.sparse.csgraph import connected_components
 
-        runs = [p.runs() for p in distinct]
+        runs = [p.run_starts() for p in distinct]
         starts = np.unique(np.concatenate([s for s, _ in runs]))
         table = np.stack([labels[np.searchsorted(s, starts, side="right") - 1] for s, labels in runs])
         lengths = np.diff(np.append(starts, n))

@@ -441,7 +441,7 @@ WHOLE = (OwnLaw, SampleRows, PermuteRows)
 def _check_linear(step: Step, mask: MaskLike) -> None:
     """Raise if a step is not linear in the records plus normal noise."""
     why = step.not_linear
-    if why is not None or type(step) not in LINEAR or (isinstance(step, OwnLaw) and not step.says("linear")):
+    if why is not None or type(step) not in LINEAR or (isinstance(step, OwnLaw) and not step.has_method("linear")):
         reason = f": {why}" if why else ""
         raise UnsupportedError(f"{mask} has no linear-Gaussian channel{reason}", do=step.do or MEASURE)
 

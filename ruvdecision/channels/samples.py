@@ -41,7 +41,7 @@ def partitions_of(found: Sequence[Resolved], n: int, samples: Samples | None = N
         if step.release is None:
             if again:
                 held[None] = np.arange(step.kept)
-            out.append(None if step.rows is None else step.rows.padded(n))
+            out.append(None if step.rows is None else step.rows.padded_to(n))
             continue
         if (own is not None and (again or isinstance(step, Copy))) or (again and None in held):
             raise UnsupportedError(
@@ -51,7 +51,7 @@ def partitions_of(found: Sequence[Resolved], n: int, samples: Samples | None = N
             held[step.release] = np.arange(step.kept) if samples is None else samples[step.release]
             out.append(_partition_of_sample(np.zeros(step.kept, dtype=np.int64), held[step.release], n, rest=1))
         elif step.rows is None or own is None:
-            out.append(None if step.rows is None else step.rows.padded(n))
+            out.append(None if step.rows is None else step.rows.padded_to(n))
         else:
             out.append(_partition_of_sample(step.rows.each(), own, n, rest=-1, joins=step.rows.joins))
     return out
@@ -84,7 +84,7 @@ def row_classes(found: Sequence[Resolved], n: int) -> Ints | None:
         elif step.rows is not None and not step.rows.is_one_group:
             if step.release in seen:
                 return None
-            columns.append(step.rows.padded(n).each())
+            columns.append(step.rows.padded_to(n).each())
     return np.unique(np.stack(columns), axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 

@@ -87,17 +87,17 @@ class Step:
         return None
 
     @property
-    def fixed(self) -> bool:
+    def is_deterministic(self) -> bool:
         """Whether the same values come out every time, in whatever order."""
         return False
 
     @property
-    def named(self) -> bool:
+    def releases_names(self) -> bool:
         """Whether what is released are names and not numbers."""
         return False
 
     @property
-    def more(self) -> int:
+    def added_columns(self) -> int:
         """How many columns it adds."""
         return 0
 
@@ -191,7 +191,7 @@ class Copy(Step):
     times: int
 
     @property
-    def more(self) -> int:
+    def added_columns(self) -> int:
         return len(self.columns) * (self.times - 1)
 
     def order_of(self, width: int) -> Ints:
@@ -358,7 +358,7 @@ class Entrywise(Step):
     """A step of each entry by itself: `transitions` gives what may come out for a value, with probabilities."""
 
     @property
-    def fixed(self) -> bool:
+    def is_deterministic(self) -> bool:
         return True
 
     def transitions(self, value: Hashable, place: int) -> Transitions:
@@ -411,7 +411,7 @@ class RoundTo(_Numeric):
     random: bool = False
 
     @property
-    def fixed(self) -> bool:
+    def is_deterministic(self) -> bool:
         return not self.random
 
     def transitions(self, value: Hashable, place: int) -> Transitions:
@@ -463,18 +463,18 @@ class Cut(Entrywise):
     label: str | Labels = "interval"
 
     @property
-    def named(self) -> bool:
+    def releases_names(self) -> bool:
         """Whether what is released are names and not numbers."""
         return not isinstance(self.label, str) or self.label == "interval"
 
     def transitions(self, value: Hashable, place: int) -> Transitions:
         code, edges = self.codes(np.array([as_number(value)]), "of the belief")
-        return [(self.called(edges)[int(code[0])], 1.0)]
+        return [(self.interval_names(edges)[int(code[0])], 1.0)]
 
     def outputs(self, old: Labels | None) -> Labels | None:
-        if not self.named:
+        if not self.releases_names:
             return None
-        return () if self.edges is None else self.called(np.asarray(self.edges))
+        return () if self.edges is None else self.interval_names(np.asarray(self.edges))
 
     def codes(self, column: Array, name: Hashable) -> tuple[Ints, Array]:
         """The interval of every number, 0 where it is missing, and the edges of the intervals."""
@@ -514,7 +514,7 @@ class Cut(Entrywise):
             (first + np.arange(count + 1)) * self.width, dtype=np.float64
         )
 
-    def called(self, edges: Array) -> Labels:
+    def interval_names(self, edges: Array) -> Labels:
         """What the intervals between edges are called."""
         if not isinstance(self.label, str):
             return self.label
@@ -596,7 +596,7 @@ class OwnLaw(Step):
     mask: Any
     numbers: Array
 
-    def says(self, method: str) -> bool:
+    def has_method(self, method: str) -> bool:
         """Whether the mask has this one of the two methods."""
         return hasattr(self.mask, method)
 

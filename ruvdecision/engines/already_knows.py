@@ -56,26 +56,26 @@ class AlreadyKnows(Rewrite):
         return self.inner.always_cut
 
     @property
-    def planned(self) -> bool:  # type: ignore[override]
-        return self.inner.planned
+    def draws_files(self) -> bool:  # type: ignore[override]
+        return self.inner.draws_files
 
     @property
     def pieces(self) -> list[list[int]]:
         return self.inner.pieces
 
-    def again(self, replicates: int | None, seed: Root) -> Plan:
+    def with_other_seed(self, replicates: int | None, seed: Root) -> Plan:
         problem = replace(self.problem, replicates=replicates, seed=seed)
-        return replace(self, problem=problem, inner=self.inner.again(replicates, seed))
+        return replace(self, problem=problem, inner=self.inner.with_other_seed(replicates, seed))
 
-    def together(self, users: Sequence[Any]) -> Plan:
-        inner = self.inner.together([replace(user, knows=None) for user in users])
+    def solved_together(self, users: Sequence[Any]) -> Plan:
+        inner = self.inner.solved_together([replace(user, knows=None) for user in users])
         return replace(self, problem=replace(self.problem, users=tuple(users)), inner=inner)
 
     def run(
         self, piece: Piece = None, on_progress: Progress = no_progress, interruptible: bool = False
     ) -> list[Solution]:
         start = replace(self.inner.problem, masks=Batch([_with_known_release(NOTHING, self.problem)]), cache={})
-        before = plan_for(self.asked, start.of_user(start.user)).together(start.users).run()
+        before = plan_for(self.asked, start.of_user(start.user)).solved_together(start.users).run()
         after = self.inner.run(piece, on_progress, interruptible)
         return [
             a._replace(before=float(b.uncertainty[0]), before_error=float(b.error[0]))

@@ -128,13 +128,13 @@ class Problem:
         """The same for another user."""
         return resolve_names(replace(self, users=(user,)))
 
-    def only(self, places: Sequence[int]) -> Problem:
+    def for_masks(self, places: Sequence[int]) -> Problem:
         """The same for some of the masks."""
         if len(places) == len(self.masks):
             return self
         return replace(self, masks=Batch(self.masks[i] for i in places), cache={})
 
-    def once(self, engine: object, belief: Belief | Batch, build: Callable[[], Any]) -> Any:
+    def build_once(self, engine: object, belief: Belief | Batch, build: Callable[[], Any]) -> Any:
         """What an engine builds for a belief, or anybody of the masks, built once."""
         key = (engine, id(belief))
         if key not in self.cache:
@@ -227,15 +227,15 @@ class Plan:
         return self.engine.always_cut
 
     @property
-    def planned(self) -> bool:
+    def draws_files(self) -> bool:
         """Whether files are drawn from the belief where there are no data, each with posteriors of its own."""
-        return self.engine.planned
+        return self.engine.draws_files
 
-    def again(self, replicates: int | None, seed: Root) -> Plan:
+    def with_other_seed(self, replicates: int | None, seed: Root) -> Plan:
         """The same with other random numbers."""
         return replace(self, problem=replace(self.problem, replicates=replicates, seed=seed))
 
-    def together(self, users: Sequence[Any]) -> Plan:
+    def solved_together(self, users: Sequence[Any]) -> Plan:
         """The same for users with the same belief, whom the engine solves together."""
         return replace(self, problem=replace(self.problem, users=tuple(users)))
 
@@ -243,7 +243,7 @@ class Plan:
         self, piece: Piece = None, on_progress: Progress = no_progress, interruptible: bool = False
     ) -> list[Solution]:
         """One solution per user for the masks of a piece; all masks if none is named."""
-        problem = self.problem if piece is None else self.problem.only(piece)
+        problem = self.problem if piece is None else self.problem.for_masks(piece)
         return self.solve(replace(problem, progress=on_progress, interruptible=interruptible))
 
     def solve(self, problem: Problem) -> list[Solution]:
@@ -285,7 +285,7 @@ class Rewrite(Plan):
     def every_row(self, problem: Problem, rows: Ints) -> Solution | None:
         return None
 
-    shares = always_cut = planned = False  # type: ignore[assignment]
+    shares = always_cut = draws_files = False  # type: ignore[assignment]
 
 
 class BaseEngine:
@@ -305,7 +305,7 @@ class BaseEngine:
     """Whether pieces are solved one by one wherever they are solved."""
     normal: ClassVar[bool] = False
     """Whether beliefs and releases are normal."""
-    planned: ClassVar[bool] = False
+    draws_files: ClassVar[bool] = False
     """Whether files are drawn from the belief where there are no data, for each of which a posterior is computed."""
 
     def __init_subclass__(cls, **options: Any) -> None:

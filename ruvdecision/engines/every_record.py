@@ -86,7 +86,7 @@ def every_record(choice: object, problem: Problem, rows: Ints) -> Each:
     before, names, averaged = np.full(len(rows), np.nan), [""] * count, False
     families = problem.masks.families
     for done, family in enumerate(families):
-        part = replace(problem.only(family.positions), progress=part_of(problem.progress, done, len(families)))
+        part = replace(problem.for_masks(family.positions), progress=part_of(problem.progress, done, len(families)))
         plan = plan_for(choice, part.of_user(aim_at(user, int(rows[0]))))
         found: Solution | Each = plan.every_row(part, rows) or _by_kind(choice, plan, part, rows)
         value[family.positions], error[family.positions] = found.uncertainty, found.error
@@ -102,7 +102,7 @@ def _by_kind(choice: object, plan: Plan, problem: Problem, rows: Ints) -> Each:
     labels, first, which = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
     users = [aim_at(problem.user, int(rows[start])) for start in first]
     # One set of draws answers for all records where the engine can do that.
-    found = list(plan.together(users).run(on_progress=problem.progress)) if plan.shares else []
+    found = list(plan.solved_together(users).run(on_progress=problem.progress)) if plan.shares else []
     while len(found) < len(users):
         found += plan_for(choice, problem.of_user(users[len(found)])).run()
         problem.progress(len(found) / len(labels))

@@ -142,7 +142,7 @@ def _masks_by_position(problem: Problem, names: Names) -> Batch:
     masks = problem.masks
     if not any(leaf.by_label for mask in masks for leaf in mask.leaves):
         return masks
-    found: Batch = problem.once("labels", masks, lambda: Batch(_mask_by_position(mask, names) for mask in masks))
+    found: Batch = problem.build_once("labels", masks, lambda: Batch(_mask_by_position(mask, names) for mask in masks))
     return found
 
 
@@ -210,7 +210,7 @@ def _without_gaps(problem: Problem, n: int | None) -> Problem:
     if user.knows is not None:
         user = replace(user, knows=_mask_after_loss(lost, user.knows))
     # Users share the masks, by which engines know what they built.
-    found = problem.once("gaps", masks, lambda: Batch(_mask_after_loss(lost, mask) for mask in masks))
+    found = problem.build_once("gaps", masks, lambda: Batch(_mask_after_loss(lost, mask) for mask in masks))
     return replace(problem, users=(user,), masks=found)
 
 

@@ -91,7 +91,7 @@ def solve(
     problem = Problem((), masks, data, replicates, seed)
     alone = [plan_for(engine, problem.of_user(user)) for _, user in leaves]
     jobs = _jobs_sharing_draws(alone)
-    plans = [alone[job[0]].together([alone[i].problem.user for i in job]) for job in jobs]
+    plans = [alone[job[0]].solved_together([alone[i].problem.user for i in job]) for job in jobs]
     apart = executor is not None or checkpoint is not None
     cut = [plan.pieces if apart or plan.always_cut else [list(range(len(masks)))] for plan in plans]
     pieces = [(j, group) for j, groups in enumerate(cut) for group in groups]
@@ -119,13 +119,13 @@ def solve(
         results = run(tasks, shared=shared, **places, on_progress=on_progress).results
         if not any(r is not None for r in results):
             raise KeyboardInterrupt
-    return _gather_results(roles, leaves, jobs, pieces, results, len(masks), [plan.planned for plan in alone])
+    return _gather_results(roles, leaves, jobs, pieces, results, len(masks), [plan.draws_files for plan in alone])
 
 
 def solve_piece(shared: Sequence[tuple[object, Problem]], job: int, group: Sequence[int]) -> Columns:
     """One piece of work, on any machine."""
     choice, problem = shared[job]
-    return _finished_solutions(plan_for(choice, problem.only(group)).run(), len(group))
+    return _finished_solutions(plan_for(choice, problem.for_masks(group)).run(), len(group))
 
 
 def _finished_solutions(solutions: Sequence[Solution], count: int) -> Columns:

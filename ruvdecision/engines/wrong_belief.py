@@ -116,7 +116,7 @@ class WrongBelief(Rewrite):
         """Loss over drawn releases with its error, and the loss that the user expects."""
         problem, user = self.problem, self.own.problem.user
         count = problem.count
-        if problem.replicates is None and (self.own.engine.planned or self.engine.planned):
+        if problem.replicates is None and (self.own.engine.draws_files or self.engine.draws_files):
             count = SAMPLED  # every release is a run of a sampler
         wide = None
         if isinstance(self.own, UnknownMask) and problem.data is None and len(self.own.mixture(mask).masks) > 1:
@@ -161,7 +161,7 @@ class WrongBelief(Rewrite):
         data, loss, actions = self.problem.data, users[0].loss, users[0].actions
         try:
             nothing = None
-            if self.own.engine.planned or self.engine.planned:
+            if self.own.engine.draws_files or self.engine.draws_files:
                 # A sampler wants to see a release, be it one that tells nothing.
                 rows = users[1].belief.draw(np.random.default_rng(0)) if data is None else data
                 nothing = NOTHING.release(_with_row_numbers(rows, users[1].belief), 0)

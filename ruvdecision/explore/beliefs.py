@@ -83,7 +83,7 @@ def belief_of(
     mu, records = made
     try:
         plan = plan_for("auto", Problem.of(user, [mask]))
-        if plan.engine.planned and not slow:
+        if plan.engine.draws_files and not slow:
             return BeliefView(who, title, words="This posterior is sampled, which takes a while.", slow=True)
         # One seed whatever the mask: common random numbers; a release has none that the file was drawn with.
         posterior = plan.posterior(mask, mask.release(records, example))

@@ -68,8 +68,8 @@ def _apply_cut(frame: Frame, step: Cut, rng: np.random.Generator, who: str) -> F
     for i, column in zip(positions, values.T, strict=True):
         old, known = frame.table.iloc[:, i], ~np.isnan(column)
         code, edges = step.codes(column, old.name)
-        called = step.called(edges)
-        if step.named:
+        called = step.interval_names(edges)
+        if step.releases_names:
             names = pd.Index(list(called))
             new[i] = pd.Categorical.from_codes(np.where(known, code, -1), categories=names, ordered=True)
         else:

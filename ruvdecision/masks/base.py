@@ -368,7 +368,7 @@ class Joint(Several):
             stop = start + len(mask.numbers)
             inner = resolve(mask, about, numbers[:, start:stop])
             found += [Resolved(f.step.on_copy(first, about.k), f.mask, f.about) for f in inner]
-            start, first = stop, first + about.k + sum(f.step.more for f in inner)
+            start, first = stop, first + about.k + sum(f.step.added_columns for f in inner)
         return found
 
     def publish(self, table: Any) -> Any:

@@ -179,7 +179,10 @@ class Curve(BasePosterior):
         for side in ("right", "left"):
             place = np.clip(np.searchsorted(left, x, side=side) - 1, 0, len(left) - 1)  # type: ignore[call-overload]
             inside = np.flatnonzero((x >= left[place]) & (x <= right[place]))
-            values = self.splines.single(x[inside], piece[place[inside]], row[inside]) - self._log_mass[row[inside]]
+            values = (
+                self.splines.log_density_of_row(x[inside], piece[place[inside]], row[inside])
+                - self._log_mass[row[inside]]
+            )
             out[inside] = np.maximum(out[inside], values)
         return np.asarray(out.reshape(shape))
 
@@ -204,7 +207,7 @@ class Curve(BasePosterior):
 
             def integrand(x: Array, i: int = i) -> Array:
                 row = np.broadcast_to(rows, x.shape).ravel()
-                logs = self.splines.single(x.ravel(), np.full(x.size, i), row) - self._log_mass[row]
+                logs = self.splines.log_density_of_row(x.ravel(), np.full(x.size, i), row) - self._log_mass[row]
                 return np.asarray(as_shape(f(x), x.shape) * np.exp(logs).reshape(x.shape))
 
             found = adaptive(integrand, edges, relative=1e-12)
@@ -224,7 +227,7 @@ class Curve(BasePosterior):
             x, w, piece, hit = self._pieces_at(np.sort(cuts)[None], 0.0, graded=True)
             values[hit[0]] = 0.0
             extra = as_shape(f(x[0]), x.shape[1:]) * w[0]
-            near = np.exp(self.splines.shared(x[0], piece[0]) - self._log_mass)
+            near = np.exp(self.splines.log_density_of_all(x[0], piece[0]) - self._log_mass)
             value = values.ravel() @ self._density_at_nodes + extra @ near
         return self._value_with_error(self._in_batch_shape(value))
 
@@ -305,7 +308,7 @@ class Curve(BasePosterior):
     @cached_property
     def _raw_density(self) -> tuple[Array, Array]:
         nodes, weights = self._gauss_nodes
-        logs = self.splines.shared(nodes.ravel(), np.repeat(self.splines.edges[2], nodes.shape[1]))
+        logs = self.splines.log_density_of_all(nodes.ravel(), np.repeat(self.splines.edges[2], nodes.shape[1]))
         density = np.exp(np.minimum(logs, 50.0))
         mass = weights.ravel() @ density
         return np.asarray(density / mass), np.log(mass)
@@ -393,12 +396,14 @@ class Curve(BasePosterior):
             np.put_along_axis(table, hit[:, :, None], 0.0, axis=1)
             flat = table.reshape(len(a), -1)
             if row is None:
-                logs = self.splines.shared(x.ravel(), piece.ravel()) - self._log_mass
+                logs = self.splines.log_density_of_all(x.ravel(), piece.ravel()) - self._log_mass
                 near = np.einsum("ae,aer->ar", extra, np.exp(logs).reshape(*x.shape, -1))
                 found.append(flat @ self._density_at_nodes + near)
             else:
                 mine = row[start : start + step]
-                logs = self.splines.single(x.ravel(), piece.ravel(), np.repeat(mine, x.shape[1])).reshape(x.shape)
+                logs = self.splines.log_density_of_row(x.ravel(), piece.ravel(), np.repeat(mine, x.shape[1])).reshape(
+                    x.shape
+                )
                 near = np.sum(extra * np.exp(logs - self._log_mass[mine][:, None]), axis=1)
                 found.append(np.einsum("an,na->a", flat, self._density_at_nodes[:, mine]) + near)
         return np.concatenate(found).reshape(lead + self.batch)
@@ -458,7 +463,9 @@ class Curve(BasePosterior):
 
         def gap(x: Array) -> Array:
             inside = low[:, None] + (x - low)[:, None] * z
-            logs = self.splines.single(inside.ravel(), np.repeat(piece[place], len(z)), np.repeat(row, len(z)))
+            logs = self.splines.log_density_of_row(
+                inside.ravel(), np.repeat(piece[place], len(z)), np.repeat(row, len(z))
+            )
             part = np.exp(logs.reshape(inside.shape) - self._log_mass[row][:, None]) @ w * (x - low)
             return np.asarray(base + part - level * total)
 

@@ -88,7 +88,7 @@ class Splines:
             off += np.max(parts, axis=0)
         return np.asarray(off / total)
 
-    def shared(self, x: Array, piece: Ints) -> Array:
+    def log_density_of_all(self, x: Array, piece: Ints) -> Array:
         """Log densities of all rows at the points ``x`` of the given pieces, ``(points, rows)``."""
         out = np.empty((len(x), self.rows))
         for i, fit in enumerate(self.fits):
@@ -97,7 +97,7 @@ class Splines:
                 out[mine] = _spline_basis(fit, x[mine], self.grids[i]) @ fit.c
         return np.minimum(out, _MOST)
 
-    def single(self, x: Array, piece: Ints, row: Ints) -> Array:
+    def log_density_of_row(self, x: Array, piece: Ints, row: Ints) -> Array:
         """Log density of one row at each point, ``(points,)``."""
         out = np.empty(len(x))
         for i, fit in enumerate(self.fits):

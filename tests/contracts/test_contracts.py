@@ -154,7 +154,7 @@ def test_engine(engine):
         assert np.all(whole.before >= whole.uncertainty - 1e-12)
         for piece in plan.pieces:
             np.testing.assert_array_equal(plan.run(piece)[0].uncertainty, whole.uncertainty[piece])
-            fresh = engine.plan(problem.only(piece))
+            fresh = engine.plan(problem.for_masks(piece))
             np.testing.assert_array_equal(fresh.run()[0].uncertainty, whole.uncertainty[piece])
 
 

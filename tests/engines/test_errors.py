@@ -32,7 +32,7 @@ def solved(user: Any, mask: Any, **options: Any) -> Estimate:
     plan = plan_for(engine, Problem.of(user, [mask], options.pop("data", None)))
 
     def ask(seed: int) -> tuple[float, float]:
-        found = plan.again(options.get("replicates"), np.random.SeedSequence(seed)).run()[0]
+        found = plan.with_other_seed(options.get("replicates"), np.random.SeedSequence(seed)).run()[0]
         return float(found.uncertainty[0]), float(found.error[0])
 
     return ask

@@ -56,7 +56,7 @@ class UserOverFiles:
         return np.asarray(self.joint.sum(axis=1))
 
     @property
-    def squared(self) -> bool:
+    def is_squared_loss(self) -> bool:
         """Whether the user pays the squared error of any estimate."""
         return as_bayes_loss(self.user.loss).second_order and self.user.actions is None
 
@@ -304,7 +304,7 @@ def estimates_for(user: UserOverFiles) -> EstimateCells:
     loss, values = user.user.loss, user.values
     laws = user.joint[user.chance > 0]
     laws = laws / laws.sum(axis=1, keepdims=True)
-    if user.squared:
+    if user.is_squared_loss:
         return MeanCells(user)
     actions = user.user.actions
     one = Finite(values, np.full((1, len(values)), 1.0 / len(values)))

@@ -50,7 +50,11 @@ class Mixtures:
     def is_applicable(cls, users: TwoUsers) -> bool:
         """Whether the intruder knows nothing and pays the squared error of a number, and every file may be for him."""
         intruder = users.intruder
-        return intruder.squared and intruder.known == intruder.values.ndim == 1 and bool(np.all(intruder.chance > 0))
+        return (
+            intruder.is_squared_loss
+            and intruder.known == intruder.values.ndim == 1
+            and bool(np.all(intruder.chance > 0))
+        )
 
     def solve(self, least: float) -> BestMechanism:
         """The best mechanism whose intruder keeps an uncertainty of at least ``least``."""
@@ -107,7 +111,7 @@ class Mixtures:
         """The scientist's E|t|^2 and E t of every file, if she pays the squared error by the same chances."""
         scientist = self.users.scientist
         if (
-            not scientist.squared
+            not scientist.is_squared_loss
             or scientist.known > 1
             or not np.allclose(self.laws.sum(axis=1), 1.0, rtol=0, atol=1e-12)
         ):

@@ -133,7 +133,7 @@ def optimise(
                     best.append(_optimise_part(Objective(part, numbers, confidence), how, root, watch))
                 except _Missed as error:
                     missed.append(error)
-            numbers.finish()
+            numbers.check_whole_search()
             nearest = min(missed, key=lambda m: m.least, default=None)
             if not best and not many and nearest is not None:
                 raise InfeasibleError(nearest.what, nearest.got, nearest.do)
@@ -245,7 +245,7 @@ def _error_of_optimum(objective: Objective, best: Candidate, root: np.random.See
         end = objective.best(search_exactly(objective, 1, root))
         ends.append((np.inf,) * len(objective.names) if end is None else end.values)
     objective.required, objective.coarse = required, coarse
-    return objective.moved(ends)
+    return objective.half_distance(ends)
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class Evaluator:
     def utility_of(self, loss: float) -> float:
         raise NotImplementedError
 
-    def finish(self) -> None:
+    def check_whole_search(self) -> None:
         """Refuse what only the whole search can show to be wrong."""
 
 
@@ -133,7 +133,7 @@ class UserEvaluator(Evaluator):
     def utility_of(self, loss: float) -> float:
         return float(self.scores[1](loss, self.before[1]))
 
-    def finish(self) -> None:
+    def check_whole_search(self) -> None:
         # A function need not fall outside of the uncertainties that the family can give.
         for score, met, before, role in zip(self.scores, self.range, self.before, ("risk", "utility"), strict=True):
             if isinstance(score, Decreasing):
@@ -257,7 +257,7 @@ class Objective:
         """The most useful of the points that are allowed, or None."""
         return min(self.allowed_of(points), key=lambda p: (p.loss, -p.safety), default=None)
 
-    def moved(self, ends: Sequence[Sequence[float] | Array]) -> dict[str, float]:
+    def half_distance(self, ends: Sequence[Sequence[float] | Array]) -> dict[str, float]:
         """Half the way from one optimum to another, by parameter."""
         return {
             n: float(abs(b - a) / 2) if np.isfinite(a) and np.isfinite(b) else np.inf

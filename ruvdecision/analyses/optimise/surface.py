@@ -89,7 +89,7 @@ def search_surface(
         """Half the way that the optimum goes when the intruder's side errs by one standard error to either side."""
         error = max(chosen.safety_error, surfaces.rough)
         ends = [_best_point_of_surfaces(surfaces, objective.required + side * error, d, rng, at) for side in (-1, 1)]
-        return objective.moved([box.values(end) for end in ends])
+        return objective.half_distance([box.values(end) for end in ends])
 
     at = _space_filling_points(d, min(most // 2 + 1, 8 + 6 * d), rng)
     points = evaluate(at)

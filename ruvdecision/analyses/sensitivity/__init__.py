@@ -106,7 +106,7 @@ def sensitivity(
     work = as_study(study, {"intruder": intruder, "scientist": scientist}, settings, options, name)
     max_risk = work.max_risk if max_risk is None else max_risk
     factors = as_factors(vary)
-    threshold_varies = "max_risk" in factors and not work.takes("max_risk")
+    threshold_varies = "max_risk" in factors and not work.has_setting("max_risk")
     if threshold_varies and max_risk is None:
         raise InputError("max_risk is varied", "no base value", "Give max_risk=, too")
     rule = _check_rule(rule, max_risk)

@@ -100,7 +100,7 @@ class FunctionStudy:
         self.defaults = {p.name: p.default for p in parameters if p.kind in plain}
         self.open = not parameters or any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
 
-    def takes(self, name: str) -> bool:
+    def has_setting(self, name: str) -> bool:
         """True if the setting is one of its own."""
         return name in self.defaults
 
@@ -139,21 +139,21 @@ class ArgumentStudy:
     call: Callable[..., RUMap]
     arguments: Collection[str]
 
-    def takes(self, name: str) -> bool:
+    def has_setting(self, name: str) -> bool:
         """True if the setting is an argument."""
         return name in self.arguments
 
-    def changed(self, changes: Mapping[str, object]) -> Options:
+    def with_changes(self, changes: Mapping[str, object]) -> Options:
         """The arguments with changed settings."""
         raise NotImplementedError
 
     def check(self, changes: Mapping[str, object]) -> None:
         """Refuse changes that cannot be made, before any work."""
-        self.changed(changes)
+        self.with_changes(changes)
 
     def run(self, changes: Mapping[str, object]) -> RUMap:
         """The map with changed settings."""
-        return self.call(**self.changed(changes))
+        return self.call(**self.with_changes(changes))
 
 
 class UserStudy(ArgumentStudy):
@@ -181,7 +181,7 @@ class UserStudy(ArgumentStudy):
             raise InputError("vary names something that neither user has", name, do)
         return [[who, head, *rest] for who in owners]
 
-    def changed(self, changes: Mapping[str, object]) -> Options:
+    def with_changes(self, changes: Mapping[str, object]) -> Options:
         now: Options = dict(self.given)
         for name, value in changes.items():
             for head, *rest in self._setting_paths(name):
@@ -222,10 +222,10 @@ class MeasuredStudy(ArgumentStudy):
             raise InputError("vary names something that no measure has", name, do)
         return found, rest
 
-    def changed(self, changes: Mapping[str, object]) -> Options:
+    def with_changes(self, changes: Mapping[str, object]) -> Options:
         now = dict(self.given)
         for name, value in changes.items():
-            if self.takes(name):
+            if self.has_setting(name):
                 now[name] = value
                 continue
             places, setting = self._measures_with_setting(name)
@@ -236,7 +236,7 @@ class MeasuredStudy(ArgumentStudy):
 
     def base(self, name: str) -> object:
         """The base value of a setting."""
-        if self.takes(name):
+        if self.has_setting(name):
             return self.given.get(name, inspect.signature(measure).parameters[name].default)
         places, setting = self._measures_with_setting(name)
         return getattr(self.measures[places[0]], setting)

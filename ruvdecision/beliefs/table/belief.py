@@ -151,7 +151,7 @@ class TableBelief:
         for term in target.terms:
             if term.kind is Kind.CELL:
                 self._flat_index(term.index)
-        if target.ranked or not target.only(Kind.CELL, Kind.FILE):
+        if target.ranked or not target.asks_only(Kind.CELL, Kind.FILE):
             raise InputError(
                 "A table has cells", target, "Use Cell((0, 1)), Records() for the whole table, or a Functional of cells"
             )
@@ -258,7 +258,7 @@ class TableBelief:
         self.check_target(target)
         if target.verbatim and target.asks(Kind.CELL):
             return self.cell(target.terms[0].index)
-        listed = self.listed()
+        listed = self.listed_tables()
         if listed is not None:
             tables, chances = listed
             return Finite(tables if target.verbatim else self.values_of(target, tables), chances)
@@ -266,7 +266,7 @@ class TableBelief:
             return TablePosterior(self.system, [self._cell_posterior(i) for i in range(prod(self.shape))], self.seed)
         if self.system.exact:
             return Drawn(self.values_of(target, self.system.sample(DRAWN, as_generator(self.seed, 2))), discrete=True)
-        tables, weights = self.system.weighted
+        tables, weights = self.system.weighted_draws
         return Drawn(self.values_of(target, tables), weights, discrete=True)
 
     def values_of(self, target: BaseTarget, tables: Ints) -> Array:
@@ -303,7 +303,7 @@ class TableBelief:
                 sums.append(int(margin[index]))
         return np.stack(rows), np.array(sums, dtype=np.int64)
 
-    def listed(self) -> tuple[Ints, Array] | None:
+    def listed_tables(self) -> tuple[Ints, Array] | None:
         """All tables with their probabilities, if they are few enough."""
         if not self.system.exact or float(self.system.log_count().value) > np.log(LISTED) + 1e-9:
             return None
@@ -317,7 +317,7 @@ class TableBelief:
         if marginal is not None:
             possible = np.flatnonzero(marginal)
             return Finite(possible.astype(np.float64), marginal[possible] / marginal[possible].sum())
-        tables, weights = self.system.weighted
+        tables, weights = self.system.weighted_draws
         return Drawn(tables[:, flat].astype(np.float64), weights, discrete=True)
 
     def _flat_index(self, index: Any) -> int:
@@ -498,7 +498,7 @@ class TablePosterior(BasePosterior):
     def _drawn_tables(self) -> Drawn:
         if self.completions.exact:
             return Drawn(self.completions.sample(DRAWN, as_generator(self.seed, 3)), discrete=True)
-        return Drawn(*self.completions.weighted, discrete=True)
+        return Drawn(*self.completions.weighted_draws, discrete=True)
 
     def _ask_each_cell(self, question: Callable[[Posterior, Array], Value], at: ArrayLike) -> Value:
         at = np.asarray(at, dtype=np.float64)

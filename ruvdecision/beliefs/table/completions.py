@@ -58,14 +58,14 @@ class Part:
         return [int(c) for group in self.groups for c in group]
 
     @property
-    def merged(self) -> Array:
+    def merged_concentration(self) -> Array:
         """The concentration of each unknown: the sum over its cells."""
         return np.array([self.concentration[g].sum() for g in self.groups])
 
     @cached_property
     def lattice(self) -> Lattice | None:
         """The exact counter, or None if it would need too many steps."""
-        lattice = Lattice(self.matrix, self.sums, self.merged, self.limit)
+        lattice = Lattice(self.matrix, self.sums, self.merged_concentration, self.limit)
         try:
             _ = lattice.layers
         except TooManyStates:
@@ -73,11 +73,11 @@ class Part:
         return lattice
 
     @cached_property
-    def sampled(self) -> ImportanceSample:
+    def importance_sampler(self) -> ImportanceSample:
         """The approximate counter."""
         # The pilot has a stream of its own, so that the choice of the order leaves the estimates unbiased.
-        order = pilot_order(self.matrix, self.sums, self.merged, self.seed + 7919)
-        return ImportanceSample(self.matrix, self.sums, self.merged, order, self.draws, self.seed)
+        order = pilot_order(self.matrix, self.sums, self.merged_concentration, self.seed + 7919)
+        return ImportanceSample(self.matrix, self.sums, self.merged_concentration, order, self.draws, self.seed)
 
     @property
     def feasible(self) -> bool:
@@ -93,7 +93,7 @@ class Part:
     def log_count(self) -> Value:
         if self.lattice is not None:
             return Value.exact(self.lattice.log_count(np.asarray(self.sizes)))
-        return self.sampled.log_total(np.asarray(self.sizes, dtype=np.float64))
+        return self.importance_sampler.log_total(np.asarray(self.sizes, dtype=np.float64))
 
     def marginal(self, cell: int) -> Array:
         """Probabilities of the values 0, 1, ... of one cell, exact."""
@@ -120,10 +120,10 @@ class Part:
                     surprise += float(p @ log_weight(np.arange(len(p)), float(self.concentration[cell])))
             return Value.exact(self.lattice.log_total - surprise)
         # Draws of merged totals say all about the totals; the entropy inside a total is averaged exactly.
-        inside = np.zeros(len(self.sampled.values))
+        inside = np.zeros(len(self.importance_sampler.values))
         for unknown, group in enumerate(self.groups):
-            inside += _expected_log_weight(self.sampled.values[:, unknown], self.concentration[group])
-        return self.sampled.entropy(inside)
+            inside += _expected_log_weight(self.importance_sampler.values[:, unknown], self.concentration[group])
+        return self.importance_sampler.entropy(inside)
 
     def second_moments(self) -> tuple[Array, Array]:
         """Means and E x_i x_j of the cells, in the order of `cells`, exact."""
@@ -133,7 +133,7 @@ class Part:
         second = self.lattice.products()
         which = np.repeat(np.arange(len(self.groups)), self.sizes)
         a = self.concentration[self.cells]
-        whole = self.merged[which]
+        whole = self.merged_concentration[which]
         share = a / whole
         mean = share * first[which]
         products = np.outer(share, share) * second[np.ix_(which, which)]
@@ -151,14 +151,14 @@ class Part:
         if self.lattice is not None:
             totals = self.lattice.sample(size, rng)
         else:
-            log_ratio = self.sampled.log_importance()
+            log_ratio = self.importance_sampler.log_importance()
             weight = np.exp(log_ratio - log_ratio.max())
-            totals = self.sampled.values[rng.choice(len(weight), size=size, p=weight / weight.sum())]
+            totals = self.importance_sampler.values[rng.choice(len(weight), size=size, p=weight / weight.sum())]
         return self._split_group_totals(totals, rng)
 
-    def weighted(self, rng: np.random.Generator) -> tuple[Ints, Array]:
+    def weighted_draws(self, rng: np.random.Generator) -> tuple[Ints, Array]:
         """The importance sample with merged totals shared out, and its log weights."""
-        return self._split_group_totals(self.sampled.values, rng), self.sampled.log_importance()
+        return self._split_group_totals(self.importance_sampler.values, rng), self.importance_sampler.log_importance()
 
     def all(self) -> Ints:
         """All values of the cells, shape (solutions, cells)."""
@@ -256,7 +256,7 @@ class Completions:
     @property
     def effective_draws(self) -> float:
         """Effective number of importance draws, the least over the parts; infinite where counting is exact."""
-        return min((p.sampled.effective_draws for p in self.parts if p.lattice is None), default=np.inf)
+        return min((p.importance_sampler.effective_draws for p in self.parts if p.lattice is None), default=np.inf)
 
     def count(self) -> int | Value:
         if self.exact:
@@ -280,7 +280,8 @@ class Completions:
     def log_total(self) -> Value:
         """Log of the summed weight of all completions."""
         totals = [
-            Value.exact(p.lattice.log_total) if p.lattice is not None else p.sampled.log_total() for p in self.parts
+            Value.exact(p.lattice.log_total) if p.lattice is not None else p.importance_sampler.log_total()
+            for p in self.parts
         ]
         settled = self.determined_cells >= 0
         constant = float(log_weight(self.determined_cells[settled], self.concentration[settled]).sum())
@@ -317,10 +318,10 @@ class Completions:
         return tables
 
     @cached_property
-    def weighted(self) -> tuple[Ints, Array]:
+    def weighted_draws(self) -> tuple[Ints, Array]:
         """Weighted draws of whole tables and their weights, the largest being one, for systems that are not exact."""
         rng = as_generator(self.seed, 1)
-        rough = [p.weighted(rng) for p in self.parts if p.lattice is None]
+        rough = [p.weighted_draws(rng) for p in self.parts if p.lattice is None]
         size = min((len(x) for x, _ in rough), default=self.draws)
         tables = np.broadcast_to(self.determined_cells, (size, len(self.determined_cells))).copy()
         log_weights = np.zeros(size)

@@ -69,7 +69,7 @@ def _refuse_unknown_law(step: Step, mask: MaskLike) -> None:
     """Raise if the law of a step is not known entry by entry."""
     if isinstance(step, Opaque):
         raise UnsupportedError(f"{mask} has no likelihood: {step.why}", do=step.do or KNOWN)
-    if type(step) not in LIKELIHOOD or (isinstance(step, OwnLaw) and not step.says("log_likelihood")):
+    if type(step) not in LIKELIHOOD or (isinstance(step, OwnLaw) and not step.has_method("log_likelihood")):
         raise UnsupportedError(f"{mask} has no likelihood: it does not say how likely a released value is", do=KNOWN)
 
 
@@ -213,7 +213,7 @@ CHANGES: dict[type[Step], Callable[[Any, int], Change]] = {
     Cut: lambda step, place: (
         Widths(step.width, str(step.label))
         if step.edges is None
-        else Bins(np.asarray(step.edges), step.called(np.asarray(step.edges)))
+        else Bins(np.asarray(step.edges), step.interval_names(np.asarray(step.edges)))
     ),
 }
 """What each step of one entry by itself does to the column at a place of the step's columns."""

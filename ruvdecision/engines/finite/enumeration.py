@@ -179,7 +179,7 @@ class Enumeration(BaseEngine):
         """Average over who is in the samples of single releases."""
         user, belief, n = problem.user, problem.user.belief, len(channel.kinds)
         followed = range(n) if codes is not None else user.target.rows_in(n).tolist()
-        if codes is None and user.target.only(Kind.AVERAGE):
+        if codes is None and user.target.asks_only(Kind.AVERAGE):
             followed = []
         cases, complete = sample_cases(channel.open_samples, n, followed, problem.count, problem.seed)
         scale = sample_covariance(belief, problem.data)

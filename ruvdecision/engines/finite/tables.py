@@ -73,7 +73,7 @@ class TableProblem:
             published_by(belief, mask)
         before = self._uncertainty_of_belief(belief)
         counts = None if data is None else self._check_counts(data)
-        listed = belief.listed() if data is None else None
+        listed = belief.listed_tables() if data is None else None
         values: list[Value] = []
         names: list[str] = []
         effective: list[float] = []

@@ -116,7 +116,7 @@ class _Averages(Files):
 def target_table(belief: FiniteBelief, target: BaseTarget, limit: int) -> TargetTable | AverageTable:
     """Find what a target depends on; refuse if that is too much."""
     n, size = belief.records, len(belief.levels)
-    if target.only(Kind.AVERAGE) and n > 1:
+    if target.asks_only(Kind.AVERAGE) and n > 1:
         if comb(n + size - 1, size - 1) > limit or (n + 1) ** (size - 1) * len(belief.states) > limit:
             what = f"The average of {n} records with {size} outcomes has too many values for enumeration"
             do = "Use Enumeration(limit=...) with a larger limit, fewer outcomes or fewer records"

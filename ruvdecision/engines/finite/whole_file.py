@@ -146,7 +146,7 @@ class WholeFile(BaseEngine):
         }
         if not joints:
             return Refusal("WholeFile needs a mask that looks at the whole file", "Use engine='auto'", Missing.USER)
-        rest = problem.only([i for i, mask in enumerate(problem.masks) if id(mask) not in joints])
+        rest = problem.for_masks([i for i, mask in enumerate(problem.masks) if id(mask) not in joints])
         inner = Enumeration().plan(rest) if rest.masks else None
         return inner if isinstance(inner, Refusal) else _Built(joints, inner)
 
@@ -158,7 +158,7 @@ class WholeFile(BaseEngine):
         if rest:
             assert built.rest is not None
             # The channels of the rest are those that were built, whichever of the masks these are.
-            part = replace(built.rest, problem=problem.only(rest)).run(on_progress=problem.progress)[0]
+            part = replace(built.rest, problem=problem.for_masks(rest)).run(on_progress=problem.progress)[0]
             value[rest], error[rest] = part.uncertainty, part.error
             for i, name in zip(rest, part.engine, strict=True):
                 names[i] = name

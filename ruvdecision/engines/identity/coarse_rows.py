@@ -93,8 +93,8 @@ class CoarseRows:
                     laws[j] = noise_law(step.kind, np.sqrt([variance])) if variance > 0 else None
             elif type(step) in CHANGES:
                 for place, j in enumerate(step.columns):
-                    named = any(s.named for s, _ in steps[j])
-                    if laws[j] is not None or named or (steps[j] and not step.fixed):
+                    named = any(s.releases_names for s, _ in steps[j])
+                    if laws[j] is not None or named or (steps[j] and not step.is_deterministic):
                         _no_more(part, [j])
                     change = CHANGES[type(step)](step, place)
                     if isinstance(change, RandomMultiples):
@@ -114,7 +114,7 @@ class CoarseRows:
         values, low, high = np.full((3, n, k), np.nan)
         columns = []
         for j, steps in enumerate(self.steps):
-            if steps and steps[-1][0].named:
+            if steps and steps[-1][0].releases_names:
                 column = frame.table.iloc[:, j]
                 here = np.flatnonzero(column.notna().to_numpy())
                 released: Observation = KnownLabels(column.iloc[here].tolist())

@@ -162,7 +162,7 @@ class _Rows:
 
     def deterministic(self, mask: Mask) -> bool:
         """Whether a mask releases the same rows, in whatever order, every time."""
-        return all(found.step.fixed for found in resolve(mask, self.about))
+        return all(found.step.is_deterministic for found in resolve(mask, self.about))
 
     def given(self) -> Records:
         """What the intruder knows, as the target says: one row per respondent."""

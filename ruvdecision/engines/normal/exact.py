@@ -124,7 +124,7 @@ class Exact(BaseEngine):
         if user.target.ranked:
             what = "Exact needs a target that is linear in the records; Ranks has order statistics"
             return Refusal(what, "Use engine='auto'", Missing.USER)
-        built: _Built = problem.once(Exact, user.belief, partial(_Built.of, user.belief, problem))
+        built: _Built = problem.build_once(Exact, user.belief, partial(_Built.of, user.belief, problem))
         return built
 
     def pieces(self, problem: Problem) -> list[list[int]]:

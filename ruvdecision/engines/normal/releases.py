@@ -155,7 +155,7 @@ def _regroup_shuffled_rows(channel: LinearChannel, values: Array) -> Array:
     if len(groups) > 1:
         what = "Rows that were averaged in several ways and then shuffled cannot be put together again"
         raise UnsupportedError(what, do="Put Shuffle() first in the chain")
-    starts, labels = groups[0].runs()
+    starts, labels = groups[0].run_starts()
     places = np.argsort(np.repeat(labels, np.diff(np.append(starts, len(values)))), kind="stable")
     averaged = ~channel.blocks[0].contrasts_released[0]
     out = np.empty_like(values)

@@ -90,7 +90,7 @@ class ReleaseDraws:
     @classmethod
     def of(cls, likelihood: MarginalLikelihood, chains: Chains) -> ReleaseDraws:
         """Draws of the release itself, with how far its own nodes may be off at some of them."""
-        error = likelihood.refinement_error(chains.some(CHECKED)) if chains.values else 0.0
+        error = likelihood.refinement_error(chains.evenly_thinned(CHECKED)) if chains.values else 0.0
         return cls(likelihood, chains, diagnose(chains), error=error)
 
     @cached_property
@@ -121,7 +121,7 @@ class ReleaseDraws:
         old, observed = self.likelihood.grids, self.likelihood.observed
         if compiled.discrete:
             return tuple(grid.refined() for grid in old)
-        some = self.chains.some(CHECKED)
+        some = self.chains.evenly_thinned(CHECKED)
         fresh = (grid_at(compiled, some, column, j) for j, column in enumerate(observed.columns))
         return tuple(replace(new, count=2 * o.count, fine=2 * o.fine) for new, o in zip(fresh, old, strict=True))
 
@@ -253,7 +253,7 @@ class ReleaseSampler:
         values = self.core.on_natural_scale(found.u)
         values = {k: v.reshape(own.chains, own.draws, *v.shape[1:]) for k, v in values.items()}
         chains = Chains(values, 0, own.chains, own.draws)
-        error = likelihood.refinement_error(chains.some(CHECKED))
+        error = likelihood.refinement_error(chains.evenly_thinned(CHECKED))
         independent = Diagnosis(1.0, float(chains.count), float(chains.count))
         return ReleaseDraws(likelihood, chains, independent, found.weights, found.khat, "importance sampled", error)
 

@@ -56,7 +56,7 @@ class NodeSolver:
     def uncertainty(self, user: User) -> Value:
         """Of a user after each release, with the error that coarser subsets of the nodes show."""
         target = user.target
-        if target.only(Kind.PARAMETER):
+        if target.asks_only(Kind.PARAMETER):
             if not _second_order(user):
                 return self._ask_each_release(lambda i: self._of_parameters(user, i))
             values = self._values_at_nodes(target)
@@ -75,7 +75,7 @@ class NodeSolver:
 
     def law(self, user: User) -> tuple[Posterior, float]:
         """Posterior of the user's target after the only release, and its relative error by the parameter nodes."""
-        if user.target.only(Kind.PARAMETER):
+        if user.target.asks_only(Kind.PARAMETER):
             law, share = self._parameter_law(user, 0)
             return law, share or 0.0
         if self._normal_numbers is None or self._moments_given_nodes(self._normal_numbers, user.target) is None:
@@ -258,7 +258,11 @@ def settled_law(posteriors: LogPosteriors, user: User, tolerance: float) -> Post
             break
         _refuse_single_node(nodes)
         law, error = NodeSolver(posteriors, boxes, nodes).law(user)
-        if error <= max(tolerance, ROUGH) or user.target.only(Kind.PARAMETER) or _exceeds_budget(posteriors, nodes):
+        if (
+            error <= max(tolerance, ROUGH)
+            or user.target.asks_only(Kind.PARAMETER)
+            or _exceeds_budget(posteriors, nodes)
+        ):
             break
     error += node_error if node_error > NEGLIGIBLE else 0.0
     # What is left of the error goes with the law; the law of point masses and normal parts has no place for it.

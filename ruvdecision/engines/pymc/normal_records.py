@@ -49,7 +49,7 @@ class NormalRecords:
 
     def moments(self, target: BaseTarget) -> tuple[Array, Array] | None:
         """Mean and variance ``(L, S)`` of a linear target given the parameters; None if it is not linear."""
-        form = target.linear(1, True, self.widths) if target.only(*LINEAR) else None
+        form = target.linear(1, True, self.widths) if target.asks_only(*LINEAR) else None
         if form is None or not form.number:
             return None
         weights, n = form.matrix[0], self.centre.shape[1]

@@ -45,7 +45,7 @@ class Chains:
         """The draws laid chain after chain, ``(chains * draws,) + shape``."""
         return {k: v.reshape((-1, *v.shape[2:])) for k, v in self.values.items()}
 
-    def some(self, count: int) -> dict[str, Array]:
+    def evenly_thinned(self, count: int) -> dict[str, Array]:
         """So many of the draws, evenly from all chains."""
         places = np.linspace(0, self.count - 1, count).astype(int)
         return {k: v[places] for k, v in self.theta.items()}

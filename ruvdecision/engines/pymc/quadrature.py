@@ -75,7 +75,7 @@ class Quadrature(BaseEngine):
     tolerance: float = 1e-9
     fallback: bool = False
     name = "quadrature"
-    shares = always_cut = planned = True
+    shares = always_cut = draws_files = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tolerance", check_number("tolerance", self.tolerance, low=0, open_low=True))
@@ -307,9 +307,9 @@ def _refuses_target(compiled: CompiledModel, target: BaseTarget) -> Refusal | No
     """None if the target has a law without drawing; otherwise why not and what can."""
     numbers = compiled.kind == "normal" and compiled.scalar
     what = None
-    if target.only(Kind.PARAMETER):
+    if target.asks_only(Kind.PARAMETER):
         return None
-    if target.ranked or not (target.only(*LINEAR) or target.is_a(Kind.FILE)):
+    if target.ranked or not (target.asks_only(*LINEAR) or target.is_a(Kind.FILE)):
         what = f"Quadrature does not have the target {target.describe()}"
     elif target.is_a(Kind.AVERAGE) and not numbers:
         what = "Quadrature has the average of normal records only"

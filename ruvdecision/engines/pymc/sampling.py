@@ -99,7 +99,7 @@ class Sampling(BaseEngine):
     prior_power: float = 1.0
     likelihood_power: float = 1.0
     name = "sampling"
-    shares = always_cut = planned = True
+    shares = always_cut = draws_files = True
 
     def __post_init__(self) -> None:
         for option, low in (("draws", 10), ("tune", 10), ("chains", 1), ("max_draws", 10)):

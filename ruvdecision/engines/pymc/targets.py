@@ -119,9 +119,9 @@ class ParameterPoints:
 
     def _normal_law(self, target: BaseTarget, density: bool) -> Posterior | None:
         """The law of a linear function of normal numbers, or None."""
-        if not (self.compiled.scalar and self.closed) or target.only(Kind.PARAMETER):
+        if not (self.compiled.scalar and self.closed) or target.asks_only(Kind.PARAMETER):
             return None
-        if self.observed.shuffled and not target.only(Kind.PARAMETER, Kind.NEW):
+        if self.observed.shuffled and not target.asks_only(Kind.PARAMETER, Kind.NEW):
             return None
         moments = self._normal_numbers.moments(target)
         if moments is None:

@@ -46,7 +46,7 @@ class _InSpace(AveragedMeasure):
         """Coordinates of the original, the release and the holdout, which may be empty."""
         held = released.iloc[:0]
         if holdout is not None:
-            held = holdout.taken(self.name, "the holdout", list(original.columns), self.missing)
+            held = holdout.with_missing_handled(self.name, "the holdout", list(original.columns), self.missing)
             for label in original.columns:
                 frames.refuse_mixed(self.name, original[label], held[label])
         tables = [original, released, held]

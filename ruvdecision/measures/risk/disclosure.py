@@ -128,15 +128,15 @@ class _Reading:
         known = ~np.isnan(self.values)
         count = self._sum_over_links(np.bincount(self.places, weights=known))
         total = self._sum_over_links(np.bincount(self.places, weights=np.where(known, self.values, 0.0)))
-        return np.divide(total, count, out=np.full(len(count), self.middle), where=count > 0)
+        return np.divide(total, count, out=np.full(len(count), self.mean_value), where=count > 0)
 
     @property
-    def middle(self) -> float:
+    def mean_value(self) -> float:
         """The mean of the released values; of the true ones if all are blank."""
         known = self.values[~np.isnan(self.values)]
         return float(known.mean() if len(known) else self.true_values.mean())
 
-    def right(self, near: float) -> Array:
+    def read_rightly(self, near: float) -> Array:
         """Whether each original's value is read: a number within ``near``, or the share of links with its category."""
         return (
             (np.abs(self.means() - self.true_values) <= near).astype(np.float64) if self.number else self.share_read()
@@ -197,16 +197,18 @@ class AttributeDisclosure(_AfterLinkage):
         near = (
             self.within_sd * _standard_deviation(read.truth[~np.isnan(read.truth)]) * (1 + 1e-9) if read.number else 0.0
         )
-        right = read.right(near)
+        right = read.read_rightly(near)
         if read.number:
-            chance = float((np.abs(read.middle - read.true_values) <= near).mean())
+            chance = float((np.abs(read.mean_value - read.true_values) <= near).mean())
         else:
             shares = np.bincount(read.values + 1, minlength=read.truth.max() + 2) / len(read.values)
             chance = float(shares[read.true_values + 1].mean())
         parts, value = {"chance": chance}, float(right.mean())
         if self.holdout is not None:
-            held = self.holdout.taken(self.name, "the holdout", list(released.columns), self.missing)
-            parts |= excess_over_holdout(value, float(self._link_and_read(state, released, held).right(near).mean()))
+            held = self.holdout.with_missing_handled(self.name, "the holdout", list(released.columns), self.missing)
+            parts |= excess_over_holdout(
+                value, float(self._link_and_read(state, released, held).read_rightly(near).mean())
+            )
         return Measured(value, parts=parts, records=read.pairs.along_original(right))
 
 

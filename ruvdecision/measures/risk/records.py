@@ -52,7 +52,7 @@ class OtherFile:
         own = table[column].astype(str) == str(level)
         return OtherFile(Frame(table[own] if own.any() else table, self.frame.kind))
 
-    def taken(self, who: str, name: str, columns: frames.Labels, missing: str) -> pd.DataFrame:
+    def with_missing_handled(self, who: str, name: str, columns: frames.Labels, missing: str) -> pd.DataFrame:
         """The same with missing values refused, or rows with one left out, where the measure does so."""
         table = self.table(who, name, columns)
         incomplete = frames.missing_rows(table)

@@ -95,7 +95,7 @@ class TrainOnRelease(WeightedMeasure):
         tables, often = [original, released], [own, weights]
         if self.holdout is not None:
             used = list(original.columns) if weights is None else [*original.columns, self.weights]
-            held = self.holdout.taken(self.name, "the holdout", used, self.missing)
+            held = self.holdout.with_missing_handled(self.name, "the holdout", used, self.missing)
             tables.append(held[original.columns])
             often.append(
                 None if weights is None else frames.positive_weights(self.name, held[self.weights], "the holdout")
