@@ -398,7 +398,7 @@ class BaseTarget:
 
     @property
     def has_names(self) -> bool:
-        """Whether rows, columns or entries are named, and `named` must find them first."""
+        """Whether rows, columns or entries are named, and `with_positions` must find them first."""
         return False
 
     def with_positions(self, names: Names) -> BaseTarget:

@@ -33,7 +33,7 @@ class Observation:
     """What a release tells about one column: p(released | x) for each of n entries, as a function of one number x.
 
     Immutable. The likelihood is normalised in the *released* value: a density where that value is continuous, a
-    probability where it has a point mass. `before` gives what is known one step further back.
+    probability where it has a point mass. `pulled_back` gives what is known one step further back.
     """
 
     @property
