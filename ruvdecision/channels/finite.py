@@ -580,11 +580,11 @@ def record_covariance(belief: FiniteRecords) -> Array:
     return np.asarray((gap * belief.marginal[:, None]).T @ gap)
 
 
-def _hashable_record(value: Any) -> Output:
+def _hashable_record(value: object) -> Output:
     return tuple(_hashable_entry(v) for v in value) if isinstance(value, tuple) else (_hashable_entry(value),)
 
 
-def _hashable_entry(value: Any) -> Any:
+def _hashable_entry(value: object) -> Any:
     """A hashable entry: numbers as floats, missing as None."""
     if value is None:
         return None

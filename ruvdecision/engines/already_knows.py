@@ -12,6 +12,7 @@ from typing import Any
 from ..masks.base import Batch, Joint, Mask
 from ..masks.rows import NOTHING
 from ..protocols import Ints, Posterior, Root, Solution
+from ..users.user import User
 from .base import Evidence, Missing, Piece, Plan, Problem, Progress, Refusal, Rewrite, no_progress, plan_for
 
 
@@ -67,7 +68,7 @@ class AlreadyKnows(Rewrite):
         problem = replace(self.problem, replicates=replicates, seed=seed)
         return replace(self, problem=problem, inner=self.inner.with_other_seed(replicates, seed))
 
-    def solved_together(self, users: Sequence[Any]) -> Plan:
+    def solved_together(self, users: Sequence[User]) -> Plan:
         inner = self.inner.solved_together([replace(user, knows=None) for user in users])
         return replace(self, problem=replace(self.problem, users=tuple(users)), inner=inner)
 

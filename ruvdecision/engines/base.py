@@ -235,7 +235,7 @@ class Plan:
         """The same with other random numbers."""
         return replace(self, problem=replace(self.problem, replicates=replicates, seed=seed))
 
-    def solved_together(self, users: Sequence[Any]) -> Plan:
+    def solved_together(self, users: Sequence[User]) -> Plan:
         """The same for users with the same belief, whom the engine solves together."""
         return replace(self, problem=replace(self.problem, users=tuple(users)))
 

@@ -217,7 +217,7 @@ class Bins(Change):
         )
         return Between(self.edges[code], self.edges[code + 1], True, code == len(self.edges) - 2)
 
-    def _nearest_interval(self, value: Any) -> int:
+    def _nearest_interval(self, value: object) -> int:
         """The interval that a number means: means of edges differ in the last digits after a file was written."""
         if isinstance(value, float):
             gaps = np.array([abs(name - value) if isinstance(name, float) else np.inf for name in self.names])

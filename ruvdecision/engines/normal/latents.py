@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ...channels.layout import BlockShape
 from ...channels.linear import LinearChannel
 from ...numerics.semidefinite import (
     combined_covariance,
@@ -75,7 +76,7 @@ def latent_law(
     return symmetric(from_blocks(cov)), known
 
 
-def _covariance_after_blocks(prior: Array, solved: Any, shape: Any, k: int) -> Array:
+def _covariance_after_blocks(prior: Array, solved: Any, shape: BlockShape, k: int) -> Array:
     """Covariance of the sum after the blocks of one shape."""
     if solved.mean_observation is None:
         information = shape.count * (solved.weight[..., :k, :] @ solved.loading[..., :k])

@@ -119,7 +119,7 @@ class Source:
             return DrawnRecords(np.stack(drawn).reshape(len(seeds), self.n, self.k))
         records, new = np.empty((len(seeds), self.n, self.k)), np.empty((len(seeds), self.k))
         root = symmetric_root(belief.record_covariance)
-        # Under a flat prior the loss does not depend on the mean (`SnooperWork._check_flat` sees to it), so any mean will do.
+        # Under a flat prior the loss does not depend on the mean, as `SnooperWork` checks, so any mean will do.
         prior = np.zeros((self.k, self.k)) if belief.mu_covariance is None else symmetric_root(belief.mu_covariance)
         means = np.empty((len(seeds), self.k))
         for i, (for_data, _, for_new) in enumerate(seeds):
