@@ -269,7 +269,8 @@ class SkinnerElliot(KeyMeasure):
     the share who are in it. Estimated from the sample alone, without a model of the cells, by n1 / (n1 + sum (w - 1))
     with n1 uniques and the sum over the records that share their keys with exactly one other; for a sampling fraction
     pi that is pi n1 / (pi n1 + 2 (1 - pi) n2) with n2 pairs. Assumes a Bernoulli sample. The error takes the numbers
-    of uniques and of pairs as Poisson counts. `per_record` gives theta to uniques and 0 to others.
+    of uniques and of pairs as Poisson counts. `per_record` gives theta to uniques and 0 to others. A ratio of counts:
+    blanks that make triples of pairs raise it.
 
     Parameters
     ----------
