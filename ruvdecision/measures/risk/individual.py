@@ -143,7 +143,8 @@ class IndividualRisk(KeyMeasure):
         f = np.bincount(label, minlength=size).astype(np.float64)
         each = 1.0 / f
         if weights is not None:
-            each = individual_risk(f, np.bincount(label, weights=weights, minlength=size), self.method)
+            estimate = np.bincount(label, weights=weights, minlength=size).astype(np.float64)
+            each = individual_risk(f, estimate, self.method)
         risk = each[label]
         return Measured(float(risk.mean()), parts=self._risk_parts(f[label], risk), records=risk)
 
