@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from ...errors import ConvergenceError, InputError, UnsupportedError
+from ...losses import Quadratic
 from ...posteriors import Curve, Gaussian, Mixture
 from ...protocols import Array, Loss, Posterior, Value
 from ...targets import BaseTarget, Files, Kind
@@ -57,12 +59,14 @@ class NodeSolver:
         """Of a user after each release, with the error that coarser subsets of the nodes show."""
         target = user.target
         if target.only(Kind.PARAMETER):
-            if not _second_order(user):
-                return self._each(lambda i: self._of_parameters(user, i))
             values = self._values(target)
-            return _with_step_error(
+            if not _second_order(user):
+                heavy = self._heavy(values)
+                return self._each(lambda i: self._of_parameters(user, i, values[i], bool(heavy[i])))
+            found = _with_step_error(
                 [_quadratic(user.loss, values[:, some], weights) for some, weights in self.nodes.parts]
             )
+            return _with_tail_mass(found, *(_quadratic(user.loss, values, w) for w in _cut(self.nodes.weights)))
         moments = None if self._numbers is None else self._moments(self._numbers, target)
         if moments is None:
             return self._each(lambda i: self._of_records(user, i)[0])
@@ -98,14 +102,32 @@ class NodeSolver:
     def _by_release(self, values: Array) -> Array:
         return values.reshape(*self.nodes.weights.shape, *values.shape[1:])
 
-    def _of_parameters(self, user: User, release: int) -> Value:
-        law, error = self._parameter_law(user, release)
-        if error is not None:
-            value = user.loss.uncertainty(law, user.actions)
-            return Value(value.value, value.error + error * np.abs(value.value))
-        # No density was to be had: coarser nodes tell the error.
-        laws = (self._point_masses(user.target, release, weights) for weights in self.nodes.weightings(release))
-        return _with_step_error([user.loss.uncertainty(law, user.actions).value for law in laws])
+    def _of_parameters(self, user: User, release: int, values: Array, heavy: bool) -> Value:
+        """Of one user after one release, from the target's values at the nodes."""
+        law, share = self._parameter_law(user, release)
+        ask = lambda own: user.loss.uncertainty(own, user.actions)  # noqa: E731
+        found = Value(np.array(np.nan), np.array(np.inf))
+        if share is not None:
+            value, error = ask(law)
+            found = Value(value, error + share * np.abs(value))
+        if _needs_density(user.loss):
+            return found
+        masses = lambda weights: ask(_point_masses(values, weights)).value  # noqa: E731
+        if share is None or share > ROUGH:
+            # No density was to be had, or a poor one: coarser nodes tell the error.
+            by_nodes = _with_step_error([masses(weights) for weights in self.nodes.weightings(release)])
+            found = by_nodes if by_nodes.error < found.error else found
+        if not heavy:
+            return found
+        own = self.nodes.weights[release]
+        whole, *parts = (masses(weights) for weights in (own, *_cut(own)))
+        return _with_tail_mass(found, *(found.value - whole + part for part in parts))
+
+    def _heavy(self, values: Array) -> NDArray[np.bool_]:
+        """Whether the variance of a function of the parameters grows with the range of the nodes, ``(L,)``."""
+        weights = self.nodes.weights
+        whole, inner = (_quadratic(Quadratic(), values, w) for w in (weights, _cut(weights)[0]))
+        return np.asarray(whole - inner > GROWING * whole)
 
     def _parameter_law(self, user: User, release: int) -> tuple[Posterior, float | None]:
         """Law of a function of the parameters and its relative error; point masses, without one, if need be."""
@@ -123,13 +145,7 @@ class NodeSolver:
                 "throughout",
                 do="Use another loss, or engine=ruv.Sampling()",
             )
-        return self._point_masses(target, release, self.nodes.weights[release]), None
-
-    def _point_masses(self, target: BaseTarget, release: int, weights: Array) -> Posterior:
-        values, keep = self._values(target)[release], weights > 0
-        if values.ndim == 1:
-            return Mixture(Gaussian.scalar(values[keep], 0.0), weights[keep])
-        return Mixture(Gaussian(values[keep], np.zeros((values.shape[1],) * 2)), weights[keep])
+        return _point_masses(self._values(target)[release], self.nodes.weights[release]), None
 
     def _place(self, target: BaseTarget) -> int | None:
         """Which unconstrained number the target is a function of, if it is one parameter that is a number."""
@@ -339,6 +355,13 @@ def _find_boxes(posteriors: LogPosteriors, starts: Array | None = None) -> Lapla
 
 
 # -- helpers -------------------------------------------------------------------------------------------
+
+
+def _point_masses(values: Array, weights: Array) -> Posterior:
+    keep = weights > 0
+    if values.ndim == 1:
+        return Mixture(Gaussian.scalar(values[keep], 0.0), weights[keep])
+    return Mixture(Gaussian(values[keep], np.zeros((values.shape[1],) * 2)), weights[keep])
 
 
 def _second_order(user: User) -> bool:
