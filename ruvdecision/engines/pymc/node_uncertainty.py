@@ -19,7 +19,7 @@ from ...users.user import User
 from .log_posterior import LogPosteriors
 from .nodes import LaplaceBoxes, Nodes, find_boxes, find_modes, place_nodes
 from .normal_records import NormalRecords, mixture_curve
-from .parameter_law import law_of_value
+from .parameter_law import law_of_value, masses_of_value
 from .targets import ParameterPoints, finite_values, parameter_values, widths_of
 
 NEGLIGIBLE = 1e-13
@@ -80,8 +80,8 @@ class NodeSolver:
     def law(self, user: User) -> tuple[Posterior, float]:
         """Posterior of the user's target after the only release, and its relative error by the parameter nodes."""
         if user.target.only(Kind.PARAMETER):
-            law, share = self._parameter_law(user, 0)
-            return law, share or 0.0
+            laws, share = self._parameter_laws(user, 0)
+            return laws[0], share or 0.0
         if self._numbers is None or self._moments(self._numbers, user.target) is None:
             (value, error), law = self._of_records(user, 0)
         else:
@@ -104,23 +104,17 @@ class NodeSolver:
 
     def _of_parameters(self, user: User, release: int, values: Array, heavy: bool) -> Value:
         """Of one user after one release, from the target's values at the nodes."""
-        law, share = self._parameter_law(user, release)
+        laws, share = self._parameter_laws(user, release)
         ask = lambda own: user.loss.uncertainty(own, user.actions)  # noqa: E731
-        found = Value(np.array(np.nan), np.array(np.inf))
-        if share is not None:
-            value, error = ask(law)
+        if share is None:
+            found = _with_step_error([ask(law).value for law in laws], caution=10.0)
+        else:
+            value, error = ask(laws[0])
             found = Value(value, error + share * np.abs(value))
-        if _needs_density(user.loss):
-            return found
-        masses = lambda weights: ask(_point_masses(values, weights)).value  # noqa: E731
-        if share is None or share > ROUGH:
-            # No density was to be had, or a poor one: coarser nodes tell the error.
-            by_nodes = _with_step_error([masses(weights) for weights in self.nodes.weightings(release)])
-            found = by_nodes if by_nodes.error < found.error else found
-        if not heavy:
+        if _needs_density(user.loss) or not heavy:
             return found
         own = self.nodes.weights[release]
-        whole, *parts = (masses(weights) for weights in (own, *_cut(own)))
+        whole, *parts = (ask(_point_masses(values, weights)).value for weights in (own, *_cut(own)))
         return _with_tail_mass(found, *(found.value - whole + part for part in parts))
 
     def _heavy(self, values: Array) -> NDArray[np.bool_]:
@@ -129,23 +123,27 @@ class NodeSolver:
         whole, inner = (_quadratic(Quadratic(), values, w) for w in (weights, _cut(weights)[0]))
         return np.asarray(whole - inner > GROWING * whole)
 
-    def _parameter_law(self, user: User, release: int) -> tuple[Posterior, float | None]:
-        """Law of a function of the parameters and its relative error; point masses, without one, if need be."""
-        target, one = user.target, self.posteriors.take([release])
+    def _parameter_laws(self, user: User, release: int) -> tuple[list[Posterior], float | None]:
+        """Law of a function of the parameters and its relative error; else point masses, and coarser ones."""
+        target, one, boxes = user.target, self.posteriors.take([release]), self.boxes.take([release])
         values = lambda u: self._value_of(target, one.core.natural(u))  # noqa: E731
+        dense = _needs_density(user.loss)
         try:
-            found = law_of_value(one, self.boxes.take([release]), values, self._place(target))
+            found = law_of_value(one, boxes, values, self._place(target))
+            if found is not None and (dense or found[1] + np.max(found[0].error) <= ROUGH):
+                return [found[0]], found[1]
+            if boxes.size and not dense:
+                return [_point_masses(*masses) for masses in masses_of_value(one, boxes, values)], None
         except InputError:
-            found = None  # too wide for a fine grid: the nodes will do
-        if found is not None:
-            return found
-        if _needs_density(user.loss):
+            pass  # too wide for a fine grid: the nodes will do
+        if dense:
             raise UnsupportedError(
                 f"Quadrature has no density of {target.describe()}: it does not rise or fall with the parameters "
                 "throughout",
                 do="Use another loss, or engine=ruv.Sampling()",
             )
-        return _point_masses(self._values(target)[release], self.nodes.weights[release]), None
+        own = self._values(target)[release]
+        return [_point_masses(own, weights) for weights in self.nodes.weightings(release)], None
 
     def _place(self, target: BaseTarget) -> int | None:
         """Which unconstrained number the target is a function of, if it is one parameter that is a number."""

@@ -32,6 +32,8 @@ LAYOUTS = (
 """Points of a law, whether by their logarithms, and how they crowd at its ends: which suits is not known before."""
 FINER = 8
 """Points of a line for one of the grid, in between which cubics will do."""
+DENSER = {1: 64, 2: 6}
+"""Point masses for each node along an axis, by the number of parameters."""
 UNSETTLED = 0.01
 """Error of a law that is none."""
 ENOUGH = 1e-8
@@ -72,6 +74,32 @@ def law_of_value(
         if best is not None and _total(best) <= ENOUGH:
             break
     return best
+
+
+def masses_of_value(
+    posteriors: LogPosteriors, boxes: LaplaceBoxes, values: Callable[[Array], Array]
+) -> list[tuple[Array, Array]]:
+    """Point masses that stand for the law of any function of the parameters: fine ones, every other, every fourth.
+
+    The log posterior is smooth, and a spline through its nodes gives it at many more places; two parameters are taken
+    along diagonals, which the levels of most functions cross.
+    """
+    size = boxes.size
+    frame = boxes if size == 1 else _diagonals(posteriors, boxes, values)
+    nodes = place_nodes(posteriors, frame, (FINE,) * size)
+    logs = np.maximum(nodes.logs[0] - nodes.logs.max(), -2 * DROP)
+    fine = [np.linspace(axis[0, 0], axis[0, -1], DENSER[size] * (axis.shape[1] - 1) + 1) for axis in nodes.axes]
+    u = nodes.whole[0]
+    for i, (axis, places) in enumerate(zip(nodes.axes, fine, strict=True)):
+        logs, u = (make_interp_spline(axis[0], a, k=5, axis=i)(places) for a in (logs, u))
+        logs, u = (np.moveaxis(a, 0, i) if a.shape[i] != len(places) else a for a in (logs, u))
+    found = []
+    for step in (1, 2, 4):
+        some = (slice(None, None, step),) * size
+        there = logs[some] > -DROP
+        mass = np.exp(logs[some][there])
+        found.append((values(u[some][there]), mass / mass.sum()))
+    return found
 
 
 def _held(
@@ -170,20 +198,28 @@ def _frames(posteriors: LogPosteriors, boxes: LaplaceBoxes, values: Callable[[Ar
     every line, and leaves towards the ends of the parameters, where their density vanishes: the sum over lines has no
     ends of its own, however the priors are bounded. Then each parameter with the other one fixed.
     """
-    mode, covariance = boxes.modes[0], (boxes.roots @ np.swapaxes(boxes.roots, 1, 2))[0]
-    sd = np.sqrt(np.diag(covariance))
-    x = values(np.stack([mode, mode + [sd[0], 0], mode + [0, sd[1]]]))
-    if x.ndim != 1:
+    if values(boxes.modes).ndim != 1:
         return
-    moved = x[1:] - x[0]
-    sd = np.where(moved < 0, -sd, sd)
-    # The principal axes of a correlation are the diagonals.
+    yield _diagonals(posteriors, boxes, values)
+    moved = np.abs(_moved(boxes, values))
+    yield from (boxes.permuted(i) for i in ((0, 1) if moved[0] <= moved[1] else (1, 0)))
+
+
+def _moved(boxes: LaplaceBoxes, values: Callable[[Array], Array]) -> Array:
+    """How far a standard deviation of each parameter moves the number, or the first of several."""
+    sd = np.sqrt(np.square(boxes.roots[0]).sum(axis=1))
+    x = values(np.concatenate([boxes.modes, boxes.modes + np.diag(sd)])).reshape(3, -1)[:, 0]
+    return np.asarray(x[1:] - x[0])
+
+
+def _diagonals(posteriors: LogPosteriors, boxes: LaplaceBoxes, values: Callable[[Array], Array]) -> LaplaceBoxes:
+    """A box along the diagonals, which are the principal axes of a correlation; the second moves the number up."""
+    covariance = boxes.roots[0] @ boxes.roots[0].T
+    sd = np.where(_moved(boxes, values) < 0, -1, 1) * np.sqrt(np.diag(covariance))
     correlation = covariance[0, 1] / (sd[0] * sd[1])
     across, along = np.sqrt((1 - correlation) / 2), np.sqrt((1 + correlation) / 2)
     roots = sd[:, None] * np.array([[across, along], [-across, along]])
-    yield with_ends(posteriors, LaplaceBoxes(boxes.modes, roots[None], boxes.low, boxes.high))
-    first = int(abs(moved[0]) > abs(moved[1]))
-    yield from (boxes.permuted(i) for i in (first, 1 - first))
+    return with_ends(posteriors, LaplaceBoxes(boxes.modes, roots[None], boxes.low, boxes.high))
 
 
 def _rows(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float] | None:
@@ -201,10 +237,10 @@ def _rows(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float]
         return None
     rows = []
     for i in range(len(x)):
+        # Where it stands still in between, at a corner of the parameters, there is no mass to speak of.
         mine = np.flatnonzero(there[i])
-        if len(mine) >= 8:
-            part = slice(mine[0], mine[-1] + 1)
-            rows.append((i, _along_line(s[part], bare[i, part], logs[i, part])))
+        parts = (part for part in np.split(mine, np.flatnonzero(np.diff(mine) > 1) + 1) if len(part) >= 8)
+        rows += [(i, _along_line(s[part], bare[i, part], logs[i, part])) for part in parts]
     ends = np.array([min(row.x[0] for _, row in rows), max(row.x[-1] for _, row in rows)])
     u = whole.reshape(-1, 2)
     corners = values(np.stack(np.meshgrid(*zip(u.min(axis=0), u.max(axis=0), strict=True)), axis=-1).reshape(-1, 2))
@@ -216,7 +252,7 @@ def _rows(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float]
         wanted, table = np.log(np.abs(grid)) if sign else grid, np.full((len(x), len(grid)), -np.inf)
         for i, row in rows:
             inside = (wanted >= row.x[0]) & (wanted <= row.x[-1])
-            table[i, inside] = row(wanted[inside])
+            table[i, inside] = np.logaddexp(table[i, inside], row(wanted[inside]))
         table -= wanted if sign else 0.0
         with np.errstate(divide="ignore"):
             quarters = [special.logsumexp(table[i::4], axis=0) for i in range(4)]
@@ -239,7 +275,11 @@ def _along_line(s: Array, x: Array, logs: Array) -> CubicHermiteSpline:
         at, level, rise = place(fine), height(fine) - np.log(np.abs(slope)), (height(fine, 1) - bend / slope) / slope
     at, level, rise = at[order], level[order], rise[order]
     good = np.isfinite(level) & np.isfinite(rise) & (np.diff(np.maximum.accumulate(at), prepend=-np.inf) > 0)
-    return CubicHermiteSpline(at[good], level[good], rise[good])
+    at, level, rise = at[good], level[good], rise[good]
+    # Far out, where the grid is coarse, a number that stands nearly still would make the cubics swing.
+    steep = np.abs(np.diff(level) / np.diff(at))
+    most = 3 * np.maximum(np.append(steep, steep[-1:]), np.insert(steep, 0, steep[:1]))
+    return CubicHermiteSpline(at, level, np.clip(rise, -most, most))
 
 
 def _edges(ends: Array, corners: Array) -> Array:
