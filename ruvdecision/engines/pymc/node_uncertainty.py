@@ -54,6 +54,8 @@ class NodeSolver:
     posteriors: LogPosteriors
     boxes: LaplaceBoxes
     nodes: Nodes
+    tolerance: float = 0.0
+    """Relative error that is good enough."""
 
     def uncertainty(self, user: User) -> Value:
         """Of a user after each release, with the error that coarser subsets of the nodes show."""
@@ -188,7 +190,7 @@ class NodeSolver:
     def _of_records(self, user: User, release: int) -> tuple[Value, Posterior]:
         """Uncertainty about records by averages of their laws, and the average itself."""
         weightings = [*self.nodes.weightings(release), *(w[release] for w in _cut(self.nodes.weights))]
-        laws = self._points(release).averages(user.target, weightings)
+        laws = self._points(release).averages(user.target, weightings, self.tolerance / 10)
         found = [user.loss.uncertainty(law, user.actions) for law in laws]
         # Laws narrower than the distance of the nodes leave a comb, whose error falls slowly and by fits and starts.
         value = _with_step_error([f.value for f in found[:3]], caution=10.0)
@@ -229,6 +231,7 @@ class Settled:
         dear = bool(posteriors.support_maps)
         tolerance, halvings = (max(tolerance, ROUGH), FEW_HALVINGS) if dear else (tolerance, HALVINGS)
         for todo, steps in boxes.sorted(dear):
+            reached = 0.0
             for halving in range(halvings):
                 some, part = posteriors.take(todo), boxes.take(todo)
                 try:
@@ -239,9 +242,17 @@ class Settled:
                     break  # finer would be too many: the remaining error stays in the map
                 _refuse_single_node(nodes)
                 used[todo] = nodes.weights.shape[1]
-                solver = NodeSolver(some, part, nodes)
+                solver, before = NodeSolver(some, part, nodes, max(tolerance, reached / 8)), answers
                 answers = [_better(a, todo, solver.uncertainty(user)) for a, user in zip(answers, users, strict=True)]
-                todo = [i for i in todo if any(a.error[i] > tolerance * abs(a.value[i]) for a in answers)]
+                # Finer nodes are worth it as long as they help: a record's own law may leave an error too.
+                worth = [
+                    (a.error > tolerance * np.abs(a.value)) & (a.error < b.error / 2)
+                    for a, b in zip(answers, before, strict=True)
+                ]
+                todo = [i for i in todo if any(own[i] for own in worth)]
+                reached = max(
+                    (float(a.error[i] / max(abs(a.value[i]), 1e-300)) for a in answers for i in todo), default=0
+                )
                 if not todo or not boxes.size or _exceeds_budget(posteriors, nodes):
                     break
         share = np.where(node_error > NEGLIGIBLE, node_error, 0.0)
