@@ -25,6 +25,7 @@ html_theme = "furo"
 html_title = "ruvdecision"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["focus.js"]
 html_math_renderer = "mathml"
 html_copy_source = False
 language = "en"

@@ -95,13 +95,13 @@ def kind_of(value: object) -> str:
     return f"{article} {name}" + (f" of {len(value)}" if sized else "")  # type: ignore[arg-type]
 
 
-def failure(error: BaseException) -> str:
+def describe_failure(error: BaseException) -> str:
     """What went wrong in somebody's function: the kind of error and where, without its text, which may quote a record.
 
     >>> try:
     ...     float("Zebulon Quixby")
     ... except ValueError as error:
-    ...     failure(error).partition(" at ")[0]
+    ...     describe_failure(error).partition(" at ")[0]
     'ValueError'
     """
     trace, place = error.__traceback__, ""
@@ -121,7 +121,7 @@ def safe_error_text(error: BaseException) -> str:
     ... )
     ("ModuleNotFoundError: No module named 'x'", 'ValueError')
     """
-    text = _text(error) if isinstance(error, (RuvError, *ABOUT_CODE)) else ""
+    text = _one_line_text(error) if isinstance(error, (RuvError, *ABOUT_CODE)) else ""
     return type(error).__name__ + (f": {text}" if text else "")
 
 
@@ -131,7 +131,7 @@ def safe_traceback(error: BaseException) -> str:
     one: BaseException | None = error
     while one is not None and id(one) not in met:
         met.add(id(one))
-        whole = isinstance(one, (RuvError, *ABOUT_CODE)) or not _text(one)
+        whole = isinstance(one, (RuvError, *ABOUT_CODE)) or not _one_line_text(one)
         left_out = "" if whole else " (its text is left out: it may quote data)"
         trace = "".join(traceback.format_tb(one.__traceback__))
         parts.append(f"Traceback (most recent call last):\n{trace}{safe_error_text(one)}{left_out}\n")
@@ -139,7 +139,7 @@ def safe_traceback(error: BaseException) -> str:
     return "\nwhich led to\n\n".join(reversed(parts))
 
 
-def _text(error: BaseException) -> str:
+def _one_line_text(error: BaseException) -> str:
     try:
         return " ".join(str(error).split())
     except Exception:  # a class of somebody's own that cannot say what it is

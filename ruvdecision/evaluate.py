@@ -184,7 +184,7 @@ def evaluate(
             "data": "given" if data is not None else "none",
             **({} if data is None else fingerprint_attr(data)),
             **_file_facts(roles[0].leaves[0][1].belief),
-            **_unit(data),
+            **_common_unit(data),
             **{role.name: role.describe() for role in roles},
             **{f"{role.name}_error_scale": list(s) for role in roles if (s := role.user.error_scale) is not None},
             **({"partial": "yes"} if stopped else {}),
@@ -200,7 +200,7 @@ def _file_facts(belief: Belief | None) -> dict[str, object]:
     return found | ({"file_columns": [str(name) for name in names]} if names else {})
 
 
-def _unit(data: object) -> dict[str, str]:
+def _common_unit(data: object) -> dict[str, str]:
     """The unit of the data, where all columns carry the same one in ``data.attrs["units"]``."""
     units = getattr(data, "attrs", {}).get("units", {})
     found = {str(units.get(c, "")) for c in getattr(data, "columns", ())} if isinstance(units, dict) else {str(units)}

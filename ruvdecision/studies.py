@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 from .checks import check_number, did_you_mean
 from .errors import InputError, RuvError, safe_error_text
 from .maps.joining import named_maps
-from .maps.show import cut
+from .maps.show import shorten_text
 from .running.progress import Stopped
 
 if TYPE_CHECKING:
@@ -83,13 +83,13 @@ class Outcome:
 
     def notes(self) -> list[str]:
         """The lines that the study has to say about its result; they are computed once."""
-        return list(self._lines)
+        return list(self._note_lines)
 
     @cached_property
-    def _lines(self) -> list[str]:
+    def _note_lines(self) -> list[str]:
         if self.study.notes_function is None:
             return []
-        with _inside(self.study, "notes"):
+        with _run_study_code(self.study, "notes"):
             lines = self.study.notes_function(self.result)
             if lines is None:
                 return []
@@ -100,7 +100,7 @@ class Outcome:
         function = self.study.figure_function
         if function is None:
             return None
-        with _inside(self.study, "figure"):
+        with _run_study_code(self.study, "figure"):
             takes = inspect.signature(function).parameters
             figure = function(self.result, max_risk=max_risk) if "max_risk" in takes else function(self.result)
             if not hasattr(figure, "savefig"):
@@ -115,7 +115,7 @@ class Outcome:
         figure = self.figure(max_risk)
         if figure is None:
             return None
-        with _inside(self.study, "figure"):
+        with _run_study_code(self.study, "figure"):
             return as_png(figure, dpi=150)
 
 
@@ -132,21 +132,23 @@ class Study(Listing):
     def settings(self) -> dict[str, Any]:
         """The names that ``study`` takes, with their defaults; a name without one has `inspect.Parameter.empty`."""
         plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        return {name: p.default for name, p in self._takes.items() if p.kind in plain and name not in RUNNING}
+        return {
+            name: p.default for name, p in self._function_parameters.items() if p.kind in plain and name not in RUNNING
+        }
 
     @property
-    def _takes(self) -> Mapping[str, inspect.Parameter]:
+    def _function_parameters(self) -> Mapping[str, inspect.Parameter]:
         return inspect.signature(self.function).parameters
 
     def check(self, settings: Mapping[str, object]) -> dict[str, object]:
         """Return ``settings`` if ``study`` takes them; the error lists the names and their defaults."""
         known = self.settings
-        open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in self._takes.values())
+        open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in self._function_parameters.values())
         for name, value in settings.items():
             if name not in known:
                 if open_ended:
                     continue
-                raise InputError(f"{self.name} has no setting of that name", name, _offer(name, known))
+                raise InputError(f"{self.name} has no setting of that name", name, _offer_settings(name, known))
             _check_kind(name, value, known[name])
         missing = [k for k, default in known.items() if default is inspect.Parameter.empty and k not in settings]
         if missing:
@@ -160,15 +162,15 @@ class Study(Listing):
         settings = self.check(settings)
         given = {"executor": executor, "checkpoint": checkpoint}
         running = {name: value for name, value in given.items() if value is not None}
-        lacking = sorted(running.keys() - self._takes.keys())
+        lacking = sorted(running.keys() - self._function_parameters.keys())
         if lacking:
             do = f"Write def study(..., {lacking[0]}=None) in it, and hand {lacking[0]} to evaluate or measure"
             raise InputError(f"{self.name} takes no {' and no '.join(lacking)}", do=do)
-        with _inside(self, "study"):
+        with _run_study_code(self, "study"):
             result = self.function(**settings, **running)
         # A panel may come as an iterator; keep what it gives, because notes and figure see it again.
         if isinstance(result, Iterator):
-            with _inside(self, "study"):
+            with _run_study_code(self, "study"):
                 result = list(result)
         return Outcome(self, result, _name_maps(self, result))
 
@@ -196,7 +198,7 @@ def load_study(path: str | Path) -> Study:
     # Dataclasses and pickle look a class up by its module's name.
     sys.modules[module.__name__] = module
     study = Study(path, "", lambda: None)
-    with _inside(study, "the file"):
+    with _run_study_code(study, "the file"):
         exec(code, module.__dict__)
     found = vars(module)
     function = found.get("study")
@@ -289,11 +291,11 @@ def _check_kind(name: str, value: object, default: object) -> None:
         raise InputError(f"{name} must be text", value, f"Its default is {default!r}")
 
 
-def _offer(name: str, known: Mapping[str, object]) -> str:
+def _offer_settings(name: str, known: Mapping[str, object]) -> str:
     if not known:
         return "It takes none"
     given = {n: " ".join(repr(d).split()) for n, d in known.items() if d is not inspect.Parameter.empty}
-    shown = ", ".join(f"{n}={cut(given[n], 60)}" if n in given else n for n in known)
+    shown = ", ".join(f"{n}={shorten_text(given[n], 60)}" if n in given else n for n in known)
     return f"{did_you_mean(name, list(known))} It takes {shown}".lstrip()
 
 
@@ -366,7 +368,7 @@ def file_name(name: str) -> str:
 
 
 @contextmanager
-def _inside(study: Study, part: str) -> Iterator[None]:
+def _run_study_code(study: Study, part: str) -> Iterator[None]:
     """Run code of a study: modules beside it can be imported, and what it raises becomes one line."""
     folder = str(study.path.resolve().parent)
     sys.path.insert(0, folder)

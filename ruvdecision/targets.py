@@ -47,7 +47,7 @@ from .checks import (
     is_single,
     suggest,
 )
-from .errors import InputError, UnsupportedError, failure
+from .errors import InputError, UnsupportedError, describe_failure
 from .numerics.orderstatistics import percentile_rank
 from .protocols import Array
 
@@ -189,11 +189,11 @@ class Names:
             do = f'Write Parameter("{name}", component=...) with one name for each of its {len(axes)} axes'
             do = do if axes else "Give dims and coords in the model, or count components from 0"
             raise InputError(f"The entries of {name} have no such name", label, do)
-        places = [_place(name, one, list(axis)) for one, axis in zip(wanted, axes, strict=True)]
+        places = [_component_position(name, one, list(axis)) for one, axis in zip(wanted, axes, strict=True)]
         return int(np.ravel_multi_index(places, [len(axis) for axis in axes]))
 
 
-def _place(name: str, label: Hashable, labels: list[Hashable]) -> int:
+def _component_position(name: str, label: Hashable, labels: list[Hashable]) -> int:
     if label in labels:
         return labels.index(label)
     if is_integer(label):
@@ -387,7 +387,7 @@ class BaseTarget:
         return None
 
     @property
-    def apart(self) -> tuple[BaseTarget, ...]:
+    def single_targets(self) -> tuple[BaseTarget, ...]:
         """The single targets that it stands for: itself, or some of the records that are meant."""
         return (self,)
 
@@ -397,15 +397,15 @@ class BaseTarget:
         return None
 
     @property
-    def by_name(self) -> bool:
+    def has_names(self) -> bool:
         """Whether rows, columns or entries are named, and `named` must find them first."""
         return False
 
-    def named(self, names: Names) -> BaseTarget:
+    def with_positions(self, names: Names) -> BaseTarget:
         """The same target by positions."""
         return self
 
-    def moved(self, place: Callable[[int], int]) -> BaseTarget:
+    def with_rows_moved(self, place: Callable[[int], int]) -> BaseTarget:
         """The same target of records that stand elsewhere: record i in row ``place(i)``."""
         return _Moved(self, place) if self.asks(Kind.RECORD) else self
 
@@ -413,7 +413,7 @@ class BaseTarget:
         """The same question about the respondent of another row; None if it is not about one respondent."""
         if len({t.row for t in self.terms if t.kind is Kind.RECORD}) != 1:
             return None
-        return self.moved(lambda _: row)
+        return self.with_rows_moved(lambda _: row)
 
 
 NEW = "new record"
@@ -472,9 +472,9 @@ def over_points(function: Callable[..., Array], arguments: Sequence[Array], what
         except Exception as error:
             # Arguments and text stay out of the message: they may be, or quote, confidential records.
             do = "Let it take one argument per target and give back a number or a vector"
-            raise InputError(f"The function of {what} fails", failure(error), do) from None
+            raise InputError(f"The function of {what} fails", describe_failure(error), do) from None
 
-    found = _together(function, arguments, one) if count >= 32 else None
+    found = _apply_to_all_points(function, arguments, one) if count >= 32 else None
     if found is not None:
         return found
     result = np.stack([one(i) for i in range(count)])
@@ -484,7 +484,9 @@ def over_points(function: Callable[..., Array], arguments: Sequence[Array], what
     return result
 
 
-def _together(function: Callable[..., Array], arguments: Sequence[Array], one: Callable[[int], Array]) -> Array | None:
+def _apply_to_all_points(
+    function: Callable[..., Array], arguments: Sequence[Array], one: Callable[[int], Array]
+) -> Array | None:
     """All points in one call; None if the function is not written for that."""
     count = len(arguments[0])
     try:
@@ -524,7 +526,7 @@ def _is_name(value: Any) -> bool:
     return value is not None and not is_integer(value)
 
 
-def _picked(values: Array, column: int | None) -> Array:
+def _pick_column(values: Array, column: int | None) -> Array:
     """One column of values ``(points,)`` or ``(points, k)``; all of them if none is named."""
     if column is None:
         return values
@@ -568,16 +570,16 @@ class Record(BaseTarget):
         return None if self.column is None else (self.row, self.column)
 
     def in_files(self, files: Files) -> Array:
-        return _picked(files.record(self.row), self.column)
+        return _pick_column(files.record(self.row), self.column)
 
     def linear(self, k: int, number: bool = False, widths: Mapping[str, int] | None = None) -> LinearForm:
         return LinearForm.of_term(self.terms[0], k, number).column(self.column)
 
     @property
-    def by_name(self) -> bool:
+    def has_names(self) -> bool:
         return _is_name(self.row) or _is_name(self.column)
 
-    def named(self, names: Names) -> Record:
+    def with_positions(self, names: Names) -> Record:
         # The only column there is, is the record.
         column = None if self.column is None or len(names.columns) == 1 else self.column
         if self.column is not None and (column is None or _is_name(column)):
@@ -585,14 +587,14 @@ class Record(BaseTarget):
             column = None if column is None else found
         return Record(names.row(self.row), column)
 
-    def moved(self, place: Callable[[int], int]) -> Record:
+    def with_rows_moved(self, place: Callable[[int], int]) -> Record:
         return Record(int(place(self.row)), self.column)
 
     def describe(self) -> str:
-        return ("" if self.column is None else f"{_shown(self.column)} of ") + f"record {self.row!r}"
+        return ("" if self.column is None else f"{_column_in_words(self.column)} of ") + f"record {self.row!r}"
 
 
-def _shown(column: Any) -> str:
+def _column_in_words(column: Any) -> str:
     return f"column {column}" if is_integer(column) else repr(column)
 
 
@@ -659,10 +661,10 @@ class EachRecord(BaseTarget):
     asks_each = True
 
     @property
-    def by_name(self) -> bool:
+    def has_names(self) -> bool:
         return any(map(_is_name, self.rows or ()))
 
-    def named(self, names: Names) -> EachRecord:
+    def with_positions(self, names: Names) -> EachRecord:
         return self if self.rows is None else replace(self, rows=tuple(map(names.row, self.rows)))
 
     def rows_in(self, n: int) -> NDArray[np.int64]:
@@ -689,7 +691,7 @@ class EachRecord(BaseTarget):
         return count - rank
 
     @property
-    def apart(self) -> tuple[BaseTarget, ...]:
+    def single_targets(self) -> tuple[BaseTarget, ...]:
         return tuple(Record(row) for row in self.rows or (0,))
 
     def aimed_at(self, row: int) -> Record:
@@ -735,11 +737,11 @@ class Parameter(BaseTarget):
         return f"Parameter({self.name!r}" + ("" if self.component is None else f", component={self.component!r}") + ")"
 
     @property
-    def by_name(self) -> bool:
+    def has_names(self) -> bool:
         return _is_name(self.component)
 
-    def named(self, names: Names) -> Parameter:
-        return Parameter(self.name, names.entry(self.name, self.component)) if self.by_name else self
+    def with_positions(self, names: Names) -> Parameter:
+        return Parameter(self.name, names.entry(self.name, self.component)) if self.has_names else self
 
     @property
     def term(self) -> Term:
@@ -799,10 +801,10 @@ class Average(BaseTarget):
     def terms(self) -> tuple[Term, ...]:
         if self.weights is None:
             return (Term(Kind.AVERAGE),)
-        return tuple(Term(Kind.RECORD, row) for row in self._weighted)
+        return tuple(Term(Kind.RECORD, row) for row in self._weights_by_row)
 
     @property
-    def _weighted(self) -> dict[int, float]:
+    def _weights_by_row(self) -> dict[int, float]:
         return {row: weight for row, weight in enumerate(self.weights or ()) if weight > 0}
 
     def rows_in(self, n: int) -> NDArray[np.int64]:
@@ -812,20 +814,20 @@ class Average(BaseTarget):
 
     def in_files(self, files: Files) -> Array:
         if self.weights is None:
-            return _picked(files.average(), self.column)
-        total = sum(weight * files.record(row) for row, weight in self._weighted.items())
-        return _picked(np.asarray(total), self.column)
+            return _pick_column(files.average(), self.column)
+        total = sum(weight * files.record(row) for row, weight in self._weights_by_row.items())
+        return _pick_column(np.asarray(total), self.column)
 
     def linear(self, k: int, number: bool = False, widths: Mapping[str, int] | None = None) -> LinearForm:
         if self.weights is None:
             return LinearForm.of_term(self.terms[0], k, number).column(self.column)
-        return LinearForm.of_rows(self._weighted, k, number).column(self.column)
+        return LinearForm.of_rows(self._weights_by_row, k, number).column(self.column)
 
     @property
-    def by_name(self) -> bool:
+    def has_names(self) -> bool:
         return self.labels is not None or _is_name(self.column)
 
-    def named(self, names: Names) -> Average:
+    def with_positions(self, names: Names) -> Average:
         weights, column = self.weights, None if self.column is None else names.column(self.column)
         if self.labels is not None and names.rows is not None and weights is not None:
             own, given = dict(zip(self.labels, weights, strict=True)), list(names.rows)
@@ -842,7 +844,7 @@ class Average(BaseTarget):
         return f"Average({', '.join(filter(None, said))})"
 
     def describe(self) -> str:
-        of = "" if self.column is None else f"{_shown(self.column)} of "
+        of = "" if self.column is None else f"{_column_in_words(self.column)} of "
         return f"the {'' if self.weights is None else 'weighted '}average of {of}the records in the file"
 
 
@@ -916,22 +918,22 @@ class Identity(BaseTarget):
         return not np.any(np.asarray(self.error_variance or 0.0)) and not np.any(np.asarray(self.error_sd or 0.0))
 
     @property
-    def _rows(self) -> tuple[Any, ...]:
+    def _rows_as_tuple(self) -> tuple[Any, ...]:
         return self.row if isinstance(self.row, tuple) else (self.row,)
 
     @property
-    def by_name(self) -> bool:
-        return self.row != "all" and any(map(_is_name, self._rows))
+    def has_names(self) -> bool:
+        return self.row != "all" and any(map(_is_name, self._rows_as_tuple))
 
-    def named(self, names: Names) -> Identity:
-        rows = tuple(map(names.row, self._rows))
+    def with_positions(self, names: Names) -> Identity:
+        rows = tuple(map(names.row, self._rows_as_tuple))
         return replace(self, row=rows if isinstance(self.row, tuple) else rows[0])
 
     def rows_in(self, n: int) -> NDArray[np.int64]:
         """The respondents' rows among ``n``, each once."""
         if self.row == "all":
             return np.arange(n)
-        rows = self._rows
+        rows = self._rows_as_tuple
         return np.array(_each_once("row", [check_index("row", r, n) for r in rows]), dtype=np.int64)
 
     def columns_in(self, names: Sequence[Hashable]) -> list[int]:
@@ -1135,9 +1137,9 @@ class Functional(BaseTarget):
     def in_files(self, files: Files) -> Array:
         values = [part.in_files(files) for part in self.parts]
         stacked = np.concatenate([flat(v) for v in values], axis=1)
-        return self._applied(stacked, [flat(v).shape[1] for v in values], [v.ndim == 1 for v in values])
+        return self._apply_to_stacked(stacked, [flat(v).shape[1] for v in values], [v.ndim == 1 for v in values])
 
-    def _applied(self, stacked: Array, sizes: Sequence[int], numbers: Sequence[bool]) -> Array:
+    def _apply_to_stacked(self, stacked: Array, sizes: Sequence[int], numbers: Sequence[bool]) -> Array:
         """Of stacked values ``(points, sum(sizes))``; gives back ``(points, m)`` or ``(points,)``."""
         if not callable(self.function):
             matrix = np.atleast_2d(np.asarray(self.function, dtype=np.float64))
@@ -1159,15 +1161,15 @@ class Functional(BaseTarget):
     def terms(self) -> tuple[Term, ...]:
         return tuple(term for part in self.parts for term in part.terms)
 
-    def moved(self, place: Callable[[int], int]) -> Functional:
-        return Functional(self.function, [part.moved(place) for part in self.parts], self.name)
+    def with_rows_moved(self, place: Callable[[int], int]) -> Functional:
+        return Functional(self.function, [part.with_rows_moved(place) for part in self.parts], self.name)
 
     @property
-    def by_name(self) -> bool:
-        return any(part.by_name for part in self.parts)
+    def has_names(self) -> bool:
+        return any(part.has_names for part in self.parts)
 
-    def named(self, names: Names) -> Functional:
-        return Functional(self.function, [part.named(names) for part in self.parts], self.name)
+    def with_positions(self, names: Names) -> Functional:
+        return Functional(self.function, [part.with_positions(names) for part in self.parts], self.name)
 
     def rows_in(self, n: int) -> NDArray[np.int64]:
         found = [part.rows_in(n) for part in self.parts]
@@ -1178,7 +1180,7 @@ class Functional(BaseTarget):
         forms = [form for form in inner if form is not None]
         if len(forms) < len(inner):
             return None
-        found = self._probed([len(f.constant) for f in forms], [f.number for f in forms])
+        found = self._affine_form([len(f.constant) for f in forms], [f.number for f in forms])
         if found is None:
             return None
         matrix, constant, single = found
@@ -1187,7 +1189,7 @@ class Functional(BaseTarget):
             matrix = matrix @ block_diag(*(f.matrix for f in forms))
         return LinearForm(tuple(t for f in forms for t in f.terms), matrix, constant, single)
 
-    def _probed(self, sizes: Sequence[int], numbers: Sequence[bool]) -> tuple[Array, Array, bool] | None:
+    def _affine_form(self, sizes: Sequence[int], numbers: Sequence[bool]) -> tuple[Array, Array, bool] | None:
         """Matrix, constant and whether it is a number, if the function is affine; else None.
 
         A callable is probed at the origin, along each axis and at twelve random points of three sizes.
@@ -1198,10 +1200,10 @@ class Functional(BaseTarget):
         probes = np.concatenate([rng.standard_normal((4, width)) * s for s in (1e-2, 1.0, 1e3)])
         try:
             with np.errstate(all="ignore"):
-                origin, axes = (self._applied(p, sizes, numbers) for p in points)
+                origin, axes = (self._apply_to_stacked(p, sizes, numbers) for p in points)
                 if not (np.isfinite(origin).all() and np.isfinite(axes).all()):
                     return None
-                values = self._applied(probes, sizes, numbers).reshape(len(probes), -1)
+                values = self._apply_to_stacked(probes, sizes, numbers).reshape(len(probes), -1)
         except (ZeroDivisionError, FloatingPointError, ValueError, OverflowError):
             return None
         constant = np.atleast_1d(origin[0])

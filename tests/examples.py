@@ -79,7 +79,7 @@ MASKS = {
     "DataShuffle": ruv.DataShuffle(columns=[0]),
     "MicroaggregateMixed": ruv.masks.MicroaggregateMixed(size=2),
     "Mechanism": ruv.masks.Mechanism(np.ones((7, 1)), outputs=[0.5], outcomes=[0, 1], records=6),
-    "Apart": ruv.masks.Apart(rows=[0]),
+    "SeparateRows": ruv.masks.SeparateRows(rows=[0]),
     "Combine": ruv.masks.Combine([[1.0]], [[0.5]]),
 }
 BELIEFS = {

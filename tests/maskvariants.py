@@ -162,7 +162,7 @@ OPTIONS: dict[str, list[masks.Mask]] = {
     ],
     "DataShuffle": [ruv.DataShuffle(columns=[0], given=[1]), ruv.DataShuffle(columns=[0, 1])],
     "Combine": [ruv.masks.Combine(np.eye(6), np.eye(6), rows=[0]), ruv.masks.Combine(np.eye(3), np.zeros((3, 3)))],
-    "Apart": [ruv.masks.Apart(rows=[0, 1])],
+    "SeparateRows": [ruv.masks.SeparateRows(rows=[0, 1])],
     "Mechanism": [],
     "Release": [],
     "Chain": [

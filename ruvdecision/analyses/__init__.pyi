@@ -1,6 +1,6 @@
 from .blackwell import (
     Order as Order,
-    dominated_whatever as dominated_whatever,
+    blackwell_order as blackwell_order,
     garbling as garbling,
     refines as refines,
 )

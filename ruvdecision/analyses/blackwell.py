@@ -67,7 +67,7 @@ def refines(a: Mask, b: Mask, belief: Belief | None = None, *, records: int | No
         raise InputError("Give a belief or the number of records", "both", "Leave records out")
     if is_integer(belief):
         records, belief = int(belief), None
-    if _follows(a, b):
+    if _refines_trivially(a, b):
         return True
     if belief is None and records is not None:
         size = check_integer("columns", columns, low=1)
@@ -81,10 +81,10 @@ def refines(a: Mask, b: Mask, belief: Belief | None = None, *, records: int | No
     problem: RuvError | None = None
     for stop in range(len(steps), 0, -1):
         part = steps[0] if stop == 1 else Chain(steps[:stop])
-        if stop < len(steps) and not _forgets(steps[stop]):
+        if stop < len(steps) and not _reads_release_only(steps[stop]):
             continue
         try:
-            answer = _decide(a, part, belief)
+            answer = _decide_refinement(a, part, belief)
         except UnsupportedError as error:
             # A shorter part of the chain may have a law that decides it; the first reason is given if none has.
             problem = problem or error
@@ -139,14 +139,14 @@ class Order:
     @property
     def by(self) -> tuple[tuple[int, ...], ...]:
         """For every mask, the positions of the masks that tell more: all that it does, and not the other way round."""
-        return self._where((self.table == 1) & (self.table.T == 0))
+        return self._marked_positions((self.table == 1) & (self.table.T == 0))
 
     @property
     def alike(self) -> tuple[tuple[int, ...], ...]:
         """For every mask, the positions of the others that tell exactly the same."""
-        return self._where((self.table == 1) & (self.table.T == 1))
+        return self._marked_positions((self.table == 1) & (self.table.T == 1))
 
-    def _where(self, marked: NDArray[np.bool_]) -> tuple[tuple[int, ...], ...]:
+    def _marked_positions(self, marked: NDArray[np.bool_]) -> tuple[tuple[int, ...], ...]:
         """The positions of the others that are marked, for every column."""
         others = marked & ~np.eye(len(self.masks), dtype=bool)
         return tuple(tuple(np.flatnonzero(column).tolist()) for column in others.T)
@@ -168,7 +168,7 @@ class Order:
         return f"Order({len(self.masks)} masks: {verdict})"
 
 
-def dominated_whatever(
+def blackwell_order(
     masks: Sequence[Mask], belief: Belief | None = None, *, records: int | None = None, columns: int = 1
 ) -> Order:
     """Compare all masks of a map by what they tell, whatever the users want.
@@ -180,7 +180,7 @@ def dominated_whatever(
     Examples
     --------
     >>> from ruvdecision.masks import Noise, Release
-    >>> dominated_whatever([Release(), Noise(sd=1.0), Noise(sd=2.0)], records=3).column()
+    >>> blackwell_order([Release(), Noise(sd=1.0), Noise(sd=2.0)], records=3).column()
     ['', 'Release()', 'Noise(sd=1)']
     """
     listed = tuple(masks)
@@ -197,7 +197,7 @@ def dominated_whatever(
 # -- chains ----------------------------------------------------------------------------------------------
 
 
-def _follows(a: Mask, b: Mask) -> bool:
+def _refines_trivially(a: Mask, b: Mask) -> bool:
     """Whether b goes on from a's release, or tells nothing, or a tells all."""
     first, second = _plain_steps(a), _plain_steps(b)
     if not first or any(isinstance(s, Suppress) and s.columns is None and s.rows is None for s in second):
@@ -206,14 +206,14 @@ def _follows(a: Mask, b: Mask) -> bool:
         x.family == y.family and x.numbers == y.numbers for x, y in zip(first, second, strict=False)
     ):
         return False
-    return len(second) == len(first) or _forgets(second[len(first)])
+    return len(second) == len(first) or _reads_release_only(second[len(first)])
 
 
 def _plain_steps(mask: Mask) -> list[Mask]:
     return [s for s in mask.parts if s != UNMASKED]
 
 
-def _forgets(step: Mask) -> bool:
+def _reads_release_only(step: Mask) -> bool:
     """Whether a step of a chain looks at nothing but the release before it."""
     return type(step).follow is Mask.follow
 
@@ -221,16 +221,16 @@ def _forgets(step: Mask) -> bool:
 # -- channels --------------------------------------------------------------------------------------------
 
 
-def _decide(a: Mask, b: Mask, belief: Belief | None) -> bool:
+def _decide_refinement(a: Mask, b: Mask, belief: Belief | None) -> bool:
     if isinstance(belief, NormalBelief):
-        return _linear(a, b, belief)
+        return _compare_linear_channels(a, b, belief)
     if isinstance(belief, FiniteBelief):
-        return _finite(a, b, belief)
+        return _compare_finite_channels(a, b, belief)
     what = f"Releases are compared for normal and finite beliefs, not for a {type(belief).__name__}"
     raise UnsupportedError(what, do="Give records= and columns=")
 
 
-def _linear(a: Mask, b: Mask, belief: NormalBelief) -> bool:
+def _compare_linear_channels(a: Mask, b: Mask, belief: NormalBelief) -> bool:
     """Compare A x + N(0, R): exact observations of b must follow from those of a, and a must know more about the rest.
 
     The information about x is A' R^-1 A; where R is singular some combinations of x are released exactly. On the x that
@@ -240,8 +240,8 @@ def _linear(a: Mask, b: Mask, belief: NormalBelief) -> bool:
     if belief.records * belief.k > LARGEST:
         what = f"A file of {belief.records * belief.k:,} entries is too large to compare channels entry by entry"
         raise UnsupportedError(what, f"a limit of {LARGEST}", "Compare the masks on a smaller file")
-    exact_a, known_a = _information(_channel(a, belief))
-    exact_b, known_b = _information(_channel(b, belief))
+    exact_a, known_a = _exact_rows_and_information(_known_linear_channel(a, belief))
+    exact_b, known_b = _exact_rows_and_information(_known_linear_channel(b, belief))
     size = known_a.shape[0]
     open_ = _null_space(exact_a, size)
     if exact_b.size and np.abs(exact_b @ open_).max(initial=0.0) > SAME:
@@ -253,7 +253,7 @@ def _linear(a: Mask, b: Mask, belief: NormalBelief) -> bool:
     return bool(np.linalg.eigvalsh((gap + gap.T) / 2)[0] >= -SAME * scale)
 
 
-def _channel(mask: Mask, belief: NormalBelief) -> tuple[Array, Array]:
+def _known_linear_channel(mask: Mask, belief: NormalBelief) -> tuple[Array, Array]:
     channel: LinearChannel = channel_of(belief, mask)
     if channel.location != "known" or channel.open_samples:
         what = f"{mask} moves or drops rows at random, which is no linear channel"
@@ -261,7 +261,7 @@ def _channel(mask: Mask, belief: NormalBelief) -> tuple[Array, Array]:
     return channel.dense()
 
 
-def _information(channel: tuple[Array, Array]) -> tuple[Array, Array]:
+def _exact_rows_and_information(channel: tuple[Array, Array]) -> tuple[Array, Array]:
     """Orthonormal rows of what is released exactly, and the information about the rest."""
     a, r = channel
     values, vectors = np.linalg.eigh((r + r.T) / 2)
@@ -284,10 +284,10 @@ def _null_space(rows: Array, size: int) -> Array:
     return np.asarray(v[int(np.sum(s > 1e-10)) :].T)
 
 
-def _finite(a: Mask, b: Mask, belief: FiniteBelief) -> bool:
+def _compare_finite_channels(a: Mask, b: Mask, belief: FiniteBelief) -> bool:
     whole = [m for m in (file_matrix(belief, a), file_matrix(belief, b)) if m is not None]
     if whole:
-        return _whole(whole, belief)
+        return _compare_file_mechanisms(whole, belief)
     first, second = FiniteChannel.of(belief, a), FiniteChannel.of(belief, b)
     for channel, mask in ((first, a), (second, b)):
         if not channel.ordered or channel.sampled or channel.open_samples:
@@ -297,7 +297,7 @@ def _finite(a: Mask, b: Mask, belief: FiniteBelief) -> bool:
     pairs = {(int(i), int(j)) for i, j in zip(first.kinds, second.kinds, strict=True)}
     undecided = False
     for i, j in pairs:
-        answer = _kernel(first.kernels[i], second.kernels[j], live)
+        answer = _kernel_refines(first.kernels[i], second.kernels[j], live)
         if answer is False:
             return False
         undecided = undecided or answer is None
@@ -307,7 +307,7 @@ def _finite(a: Mask, b: Mask, belief: FiniteBelief) -> bool:
     return True
 
 
-def _kernel(first: Kernel, second: Kernel, live: NDArray[np.bool_]) -> bool | None:
+def _kernel_refines(first: Kernel, second: Kernel, live: NDArray[np.bool_]) -> bool | None:
     """Whether one record's release refines another's; None if it cannot be decided."""
     if second.uninformative:
         return True
@@ -329,7 +329,7 @@ def _kernel(first: Kernel, second: Kernel, live: NDArray[np.bool_]) -> bool | No
     return None
 
 
-def _whole(masks: Sequence[FileMatrix], belief: FiniteBelief) -> bool:
+def _compare_file_mechanisms(masks: Sequence[FileMatrix], belief: FiniteBelief) -> bool:
     """Compare mechanisms of the whole file, written as matrices over the same list of files."""
     if len(masks) < 2:
         what = "A mechanism of the whole file is compared with another one only"

@@ -209,12 +209,15 @@ class Calibration:
     def verdict(self) -> str:
         """What the ranks say, in words."""
         if self.passed:
-            words = f"Calibrated, as far as {self.simulations} simulations can tell (p = {_p(self.p_value)})."
+            words = (
+                f"Calibrated, as far as {self.simulations} simulations can tell (p = {_format_p_value(self.p_value)})."
+            )
         else:
             worst = int(np.argmin(self.p_values))
             which = "" if self.components == 1 else f", component {worst}"
             whose = f"the posterior of {self.about.get('target', 'the target')}{which}"
-            words = f"Not calibrated (p = {_p(self.p_value)}): {whose} {_fault(self.ranks[:, worst], self.draws)}. "
+            how = _describe_unevenness(self.ranks[:, worst], self.draws)
+            words = f"Not calibrated (p = {_format_p_value(self.p_value)}): {whose} {how}. "
             words += "The model, the mask's likelihood or the sampler is wrong."
         if self.unreliable:
             words += f" In {self.unreliable} simulations the sampler had trouble: draw more, "
@@ -297,7 +300,7 @@ class Calibration:
         verdict = "calibrated" if self.passed else "not calibrated"
         ax.set(xlabel=f"rank of the truth among {self.draws} posterior draws", title=verdict)
         ax.set_title(what.replace("$", r"\$"), fontsize=9, loc="left")
-        ax.set_title(f"{verdict}, p = {_p(self.p_value)}", fontsize=9, loc="right")
+        ax.set_title(f"{verdict}, p = {_format_p_value(self.p_value)}", fontsize=9, loc="right")
         ax.legend(loc="upper center", frameon=False, fontsize=8)
         return ax
 
@@ -316,8 +319,8 @@ def simulate(shared: Any, start: int, stop: int) -> dict[str, Any]:
     for r, (for_data, for_mask, for_draws) in enumerate(replicate_seeds(root, total)):
         if not start <= r < stop:
             continue
-        made = _make(user.belief, user.target, np.random.default_rng(for_data))
-        truth = np.atleast_1d(_truth(user.target, made))
+        made = _draw_data_set(user.belief, user.target, np.random.default_rng(for_data))
+        truth = np.atleast_1d(_true_target(user.target, made))
         release = mask.release(made.table, for_mask)
         for_sampler, for_ranks = for_draws.spawn(2)
         rng = np.random.default_rng(for_ranks)
@@ -329,11 +332,11 @@ def simulate(shared: Any, start: int, stop: int) -> dict[str, Any]:
                 found.setdefault(name, []).append(value)
         else:
             posterior = engine.posterior(user, mask, release)
-        found["ranks"].append(_rank(truth, posterior.spaced(draws, rng).reshape(draws, -1), rng))
+        found["ranks"].append(_rank_among_draws(truth, posterior.thinned_sample(draws, rng).reshape(draws, -1), rng))
     return {name: np.asarray(values) for name, values in found.items()}
 
 
-def _rank(truth: Array, values: Array, rng: np.random.Generator) -> Ints:
+def _rank_among_draws(truth: Array, values: Array, rng: np.random.Generator) -> Ints:
     # Numbers that differ by rounding alone are ties: a record that is released as it is has one value only.
     room = 1e-11 * np.maximum(np.abs(truth), np.abs(values).max(axis=0))
     below, equal = np.sum(values < truth - room, axis=0), np.sum(np.abs(values - truth) <= room, axis=0)
@@ -351,7 +354,7 @@ class _Made(NamedTuple):
     new: Array | None = None
 
 
-def _make(belief: Any, target: BaseTarget, rng: np.random.Generator) -> _Made:
+def _draw_data_set(belief: Any, target: BaseTarget, rng: np.random.Generator) -> _Made:
     if isinstance(belief, TableBelief):
         counts = belief.draw(rng)
         return _Made(counts, np.asarray(counts, dtype=np.float64), {})
@@ -385,7 +388,7 @@ def _make(belief: Any, target: BaseTarget, rng: np.random.Generator) -> _Made:
     return _Made(pd.DataFrame(records, columns=names), np.asarray(records, dtype=np.float64), parameters)
 
 
-def _truth(target: BaseTarget, made: _Made) -> Array:
+def _true_target(target: BaseTarget, made: _Made) -> Array:
     """The target in a data set that was drawn, a number or a vector."""
     known = {name: np.asarray(value, dtype=np.float64)[None] for name, value in made.parameters.items()}
     new = None if made.new is None else np.asarray(made.new, dtype=np.float64)[None]
@@ -396,7 +399,7 @@ def _truth(target: BaseTarget, made: _Made) -> Array:
 # -- how even ranks are ------------------------------------------------------------------------------------
 
 
-def _fault(ranks: Ints, draws: int) -> str:
+def _describe_unevenness(ranks: Ints, draws: int) -> str:
     """In which way ranks are not even."""
     u, size = (ranks + 0.5) / (draws + 1) - 0.5, len(ranks)
     shift, excess = u.mean() * np.sqrt(12 * size), (np.mean(u**2) - 1 / 12) * np.sqrt(180 * size)
@@ -417,11 +420,11 @@ def uniformity_p_value(counts: tuple[int, ...]) -> float:
     """
     size, draws = sum(counts), len(counts) - 1
     count = np.cumsum(counts)[:-1]
-    low, high = _tails(size, draws)
+    low, high = _rank_count_tails(size, draws)
     rows = np.arange(draws)
     depth = float(np.minimum(low[rows, count], high[rows, count]).min())
     # What lies as deep as this is outside; rounding must not take it in.
-    return float(np.clip(1.0 - _inside(size, draws, depth * (1 + 1e-9)), 0.0, 1.0))
+    return float(np.clip(1.0 - _probability_within_limits(size, draws, depth * (1 + 1e-9)), 0.0, 1.0))
 
 
 @cache
@@ -430,12 +433,14 @@ def bands(size: int, draws: int, alpha: float) -> tuple[Array, Array]:
     outer, inner = 0.0, alpha
     for _ in range(50):
         middle = (outer + inner) / 2
-        outer, inner = (middle, inner) if _inside(size, draws, middle) >= 1 - alpha else (outer, middle)
-    return _limits(size, draws, outer)
+        outer, inner = (
+            (middle, inner) if _probability_within_limits(size, draws, middle) >= 1 - alpha else (outer, middle)
+        )
+    return _rank_count_limits(size, draws, outer)
 
 
 @cache
-def _tails(size: int, draws: int) -> tuple[Array, Array]:
+def _rank_count_tails(size: int, draws: int) -> tuple[Array, Array]:
     """P(X <= c) and P(X >= c) of the number of ranks below i = 1, ..., draws, for c = 0, ..., size."""
     share = (np.arange(1, draws + 1) / (draws + 1))[:, None]
     count = np.arange(size + 1)[None]
@@ -444,14 +449,14 @@ def _tails(size: int, draws: int) -> tuple[Array, Array]:
     return low, high
 
 
-def _limits(size: int, draws: int, depth: float) -> tuple[Array, Array]:
-    low, high = _tails(size, draws)
+def _rank_count_limits(size: int, draws: int, depth: float) -> tuple[Array, Array]:
+    low, high = _rank_count_tails(size, draws)
     return (low > depth).argmax(axis=1), size - (high > depth)[:, ::-1].argmax(axis=1)
 
 
-def _inside(size: int, draws: int, depth: float) -> float:
+def _probability_within_limits(size: int, draws: int, depth: float) -> float:
     """Probability that no count lies in a tail of at most ``depth``: the counts are a Markov chain."""
-    low, high = _limits(size, draws, depth)
+    low, high = _rank_count_limits(size, draws, depth)
     if (low > high).any():
         return 0.0
     log_factorial = special.gammaln(np.arange(size + 1) + 1.0)
@@ -468,5 +473,5 @@ def _inside(size: int, draws: int, depth: float) -> float:
     return float(chance.sum())
 
 
-def _p(value: float) -> str:
+def _format_p_value(value: float) -> str:
     return "below 0.0001" if value < 1e-4 else f"{value:.2g}"

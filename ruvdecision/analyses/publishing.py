@@ -14,7 +14,7 @@ from ..checks import as_seed_sequence
 from ..engines.solving import check_user
 from ..evaluate import Setting, evaluate
 from ..maps.rumap import RUMap
-from ..maps.show import short
+from ..maps.show import few_digits
 from ..masks.base import Mask
 from ..protocols import Array
 from ..users.mask_prior import MaskPriorLike, as_mask_prior
@@ -99,12 +99,12 @@ class PublishingPrice:
     @property
     def risk_price(self) -> Array:
         """How much more risk there is if the numbers are published."""
-        return np.asarray(_less(self.published.risk, self.unpublished.risk))
+        return np.asarray(_difference(self.published.risk, self.unpublished.risk))
 
     @property
     def utility_gain(self) -> Array:
         """How much more utility there is if the numbers are published."""
-        return np.asarray(_less(self.published.utility, self.unpublished.utility))
+        return np.asarray(_difference(self.published.utility, self.unpublished.utility))
 
     def to_dataframe(self) -> pd.DataFrame:
         """One row per release: risk and utility of both, the differences and their standard errors.
@@ -116,7 +116,7 @@ class PublishingPrice:
         for word, gap in (("risk", "risk_price"), ("utility", "utility_gain")):
             both = [m.column(word) for m in (self.published, self.unpublished)]
             columns |= {f"{word}_published": both[0].value, f"{word}_unpublished": both[1].value}
-            columns |= {gap: _less(both[0].value, both[1].value), f"{gap}_error": both[0].error + both[1].error}
+            columns |= {gap: _difference(both[0].value, both[1].value), f"{gap}_error": both[0].error + both[1].error}
         return pd.DataFrame(columns)
 
     @property
@@ -146,10 +146,10 @@ class PublishingPrice:
 
     def __repr__(self) -> str:
         table = self.to_dataframe().drop(columns="technique")
-        return f"{self}\n{table.to_string(index=False, float_format=short)}"
+        return f"{self}\n{table.to_string(index=False, float_format=few_digits)}"
 
 
-def _less(a: Array, b: Array) -> Array:
+def _difference(a: Array, b: Array) -> Array:
     """The difference, zero where both are the same infinity."""
     with np.errstate(invalid="ignore"):
         return np.where(a == b, 0.0, a - b)

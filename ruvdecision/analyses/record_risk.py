@@ -95,8 +95,8 @@ def record_risk(
     size = sizes[0]
     if len(set(sizes)) > 1:
         raise InputError("All members of the panel must be about the same records", sizes, "Set records= alike")
-    chosen = rows_of(Problem.of(users[0], candidates, data).user, data) if rows is None else _rows(rows, size)
-    labels = None if groups is None else _groups(groups, size)[chosen]
+    chosen = rows_of(Problem.of(users[0], candidates, data).user, data) if rows is None else _check_rows(rows, size)
+    labels = None if groups is None else _check_groups(groups, size)[chosen]
     root = as_seed_sequence(seed)
     found: list[Each] = []
     with Bar(f"Judging {len(chosen):,} records under {len(candidates):,} releases", progress) as bar:
@@ -105,7 +105,7 @@ def record_risk(
             watched = replace(problem, progress=part_of(lambda share, *_: bar.update(share), i, len(users)))
             found.append(every_record(engine, watched, chosen))
     values = iter([(Value(f.uncertainty, f.error), f.before) for f in found])
-    value, before = _merged(intruder, values)
+    value, before = _merge_members(intruder, values)
     engines = [" / ".join(dict.fromkeys(f.engine[j] for f in found)) for j in range(len(candidates))]
     score.check(value.value.ravel(), np.broadcast_to(before, value.value.shape).ravel(), "risk")
     return RecordRisk(
@@ -164,7 +164,7 @@ class RecordRisk:
     def riskiest(self, count: int = 10, release: str | int | Mask = 0) -> pd.DataFrame:
         """The records with the largest risk under one release, by position and never by value."""
         count = check_integer("count", count, low=1)
-        i = self._place(release)
+        i = self._release_position(release)
         order = np.argsort(-self.risk[i], kind="stable")[:count]
         found = {"row": self.rows[order], "risk": self.risk[i, order], "risk_error": self.risk_error[i, order]}
         found["uncertainty"] = self.uncertainty[i, order]
@@ -179,7 +179,7 @@ class RecordRisk:
         rows = []
         for i, label in enumerate(self.releases):
             for group in pd.unique(pd.Series(self.groups)):
-                mine = self.risk[i, _equal(self.groups, group)]
+                mine = self.risk[i, _equal_labels(self.groups, group)]
                 row = {"release": label, "group": group, "records": len(mine), "mean": mine.mean()}
                 row |= {f"quantile_{q:g}": float(np.quantile(mine, q, method="inverted_cdf")) for q in (0.5, 0.95)}
                 rows.append(row | {"max": mine.max()})
@@ -213,7 +213,7 @@ class RecordRisk:
 
         return plots.record_risk(self, release, ax, by_group=by_group, max_risk=max_risk)
 
-    def _place(self, release: str | int | Mask) -> int:
+    def _release_position(self, release: str | int | Mask) -> int:
         """Position of a release, by position, label or mask."""
         if isinstance(release, (Mask, str)):
             label = str(release)
@@ -230,11 +230,11 @@ class RecordRisk:
         return f"Risk of {len(self.rows):,} records under {len(self.masks):,} releases\n{table}"
 
 
-def _merged(user: Role, values: Iterator[tuple[Value, Array]]) -> tuple[Value, Array]:
+def _merge_members(user: Role, values: Iterator[tuple[Value, Array]]) -> tuple[Value, Array]:
     """A user's values, or a panel's from its members', record by record."""
     if not isinstance(user, Panel):
         return next(values)
-    parts = [_merged(member, values) for member in user.members]
+    parts = [_merge_members(member, values) for member in user.members]
     before = np.array([user.merge_before([float(b[j]) for _, b in parts]) for j in range(len(parts[0][1]))])
     if user.unit == "before":
         # Every record has its own U before the release.
@@ -243,7 +243,7 @@ def _merged(user: Role, values: Iterator[tuple[Value, Array]]) -> tuple[Value, A
     return user.merge([v for v, _ in parts]), before
 
 
-def _rows(rows: Sequence[int], size: int) -> NDArray[np.int64]:
+def _check_rows(rows: Sequence[int], size: int) -> NDArray[np.int64]:
     do = "Leave rows out for all records"
     listed = check_list("rows", rows, do)
     strange = sum(
@@ -261,7 +261,7 @@ def _rows(rows: Sequence[int], size: int) -> NDArray[np.int64]:
     return found
 
 
-def _groups(groups: ArrayLike, size: int) -> NDArray[np.generic]:
+def _check_groups(groups: ArrayLike, size: int) -> NDArray[np.generic]:
     do = "Give a label for every record of the file"
     labels = check_list("groups", groups, do)
     if len(labels) != size or not all(map(is_label, labels)):
@@ -271,5 +271,5 @@ def _groups(groups: ArrayLike, size: int) -> NDArray[np.generic]:
     return array
 
 
-def _equal(labels: NDArray[np.generic], one: object) -> NDArray[np.bool_]:
+def _equal_labels(labels: NDArray[np.generic], one: object) -> NDArray[np.bool_]:
     return pd.isna(pd.Series(labels)).to_numpy() if pd.isna(one) else np.asarray(labels == one, dtype=bool)

@@ -91,7 +91,7 @@ class FiniteValues:
         """Entries of one value."""
         return 1 if self.numbers.ndim == 1 else self.numbers.shape[1]
 
-    def _known(self) -> str:
+    def _offer_names(self) -> str:
         # The value itself stays out of messages: it may be a confidential record.
         names = [str(n) for n in self.names]
         return f"Choose from {', '.join(names[:12])}" + (f" and {len(names) - 12} more" if len(names) > 12 else "")
@@ -123,10 +123,12 @@ class FiniteValues:
                     key = tuple(float(e) for e in entry) if isinstance(key, tuple) else float(key)
                 except (TypeError, ValueError):
                     raise InputError(
-                        f"{what} must be made of the belief's values", f"row {row}", self._known()
+                        f"{what} must be made of the belief's values", f"row {row}", self._offer_names()
                     ) from None
             if key not in place:
-                raise InputError(f"{what} holds a value that the belief does not know", f"row {row}", self._known())
+                raise InputError(
+                    f"{what} holds a value that the belief does not know", f"row {row}", self._offer_names()
+                )
             found[row] = place[key]
         return found
 
@@ -228,8 +230,8 @@ class FiniteBelief:
             return np.eye(len(self.states))
         size = (len(self.states), len(self.levels))
         if callable(self.likelihood):
-            values = [_plain(self.states, i) for i in range(size[0])]
-            outcomes = [_plain(self.levels, i) for i in range(size[1])]
+            values = [_value_for_function(self.states, i) for i in range(size[0])]
+            outcomes = [_value_for_function(self.levels, i) for i in range(size[1])]
             try:
                 matrix = as_float_array("likelihood", [[self.likelihood(o, v) for o in outcomes] for v in values])
             except RuvError:
@@ -340,6 +342,6 @@ class FiniteBelief:
         return target.verbatim and (self.states if target.asks(Kind.PARAMETER) else self.levels).labelled
 
 
-def _plain(levels: FiniteValues, place: int) -> Any:
+def _value_for_function(levels: FiniteValues, place: int) -> Any:
     """A value as a user's function gets it."""
     return levels.names[place] if levels.labelled or levels.numbers.ndim == 1 else levels.numbers[place]

@@ -90,11 +90,11 @@ class NormalBelief:
             "mu_mean",
             np.full(k, check_number("prior_mean", mean)) if is_single(mean) else check_vector("prior_mean", mean, k),
         )
-        put("mu_covariance", self._prior(k))
+        put("mu_covariance", self._read_prior(k))
         if self.columns is not None:
             put("columns", check_names("columns", self.columns, k))
 
-    def _prior(self, k: int) -> Array | None:
+    def _read_prior(self, k: int) -> Array | None:
         given = [n for n in ("prior_variance", "prior_covariance", "prior") if getattr(self, n) is not None]
         if len(given) != 1:
             raise InputError(
@@ -163,7 +163,7 @@ class NormalBelief:
     def describe(self) -> str:
         """A phrase for reports."""
         size = "one variable" if self.k == 1 else f"{self.k} variables"
-        centre = f"mean {_digits(self.mu_mean)}" if self.k <= 4 else "a given mean"
+        centre = f"mean {_format_vector(self.mu_mean)}" if self.k <= 4 else "a given mean"
         prior = "an unknown mean (flat prior)"
         if self.mu_covariance is not None:
             certain = f"a known mean ({centre.removeprefix('mean ')})"
@@ -202,8 +202,10 @@ def _covariance_words(matrix: Array) -> str:
     """A covariance in words; a large one would hide the sentence that it stands in."""
     if len(matrix) == 1:
         return f"variance {matrix[0, 0]:.6g}"
-    return f"covariance [{', '.join(_digits(row) for row in matrix)}]" if len(matrix) <= 4 else "a given covariance"
+    return (
+        f"covariance [{', '.join(_format_vector(row) for row in matrix)}]" if len(matrix) <= 4 else "a given covariance"
+    )
 
 
-def _digits(vector: Array) -> str:
+def _format_vector(vector: Array) -> str:
     return f"{vector[0]:.6g}" if len(vector) == 1 else f"[{', '.join(f'{v:.6g}' for v in vector)}]"

@@ -120,9 +120,9 @@ class PyMCBelief:
     # -- settings and names ----------------------------------------------------------------------------
 
     @property
-    def adjustable(self) -> dict[str, Any]:
+    def adjustable_settings(self) -> dict[str, Any]:
         """What can be varied by name: the builder's settings, given or by default, and size."""
-        return {"size": self.size, **_defaults(self.builder), **self.settings}
+        return {"size": self.size, **_builder_defaults(self.builder), **self.settings}
 
     def adjusted(self, **changes: Any) -> PyMCBelief:
         """The same belief with other settings."""
@@ -139,10 +139,10 @@ class PyMCBelief:
 
     def entry_names(self, name: str, n: int | None = None) -> Sequence[Sequence[Hashable]]:
         """Names of the entries of a parameter along its axes: the model's coords, positions where it has none."""
-        return (self._some if n is None else self.built(self.size or n)).labels(name)
+        return (self._any_built_model if n is None else self.built(self.size or n)).labels(name)
 
     @property
-    def _built(self) -> dict[int, BuiltModel]:
+    def _models_by_size(self) -> dict[int, BuiltModel]:
         # Not a field: what was built is no part of what is believed.
         return self.__dict__.setdefault("_models", {})  # type: ignore[no-any-return]
 
@@ -160,23 +160,23 @@ class PyMCBelief:
     @property
     def parameters(self) -> tuple[str, ...]:
         """Names of the parameters that a target may ask for."""
-        return tuple(self._some.names)
+        return tuple(self._any_built_model.names)
 
     @property
-    def _some(self) -> BuiltModel:
+    def _any_built_model(self) -> BuiltModel:
         """The model for some number of records.
 
         What it is in words does not depend on that, and building takes time.
         """
-        return self.built(self.size or max(self._built, default=2))
+        return self.built(self.size or max(self._models_by_size, default=2))
 
     def built(self, n: int) -> BuiltModel:
         """The model for ``n`` records, built once and looked at."""
-        if n not in self._built:
-            if len(self._built) >= 8:
-                self._built.pop(next(iter(self._built)))
-            self._built[n] = BuiltModel.of(self, n)
-        return self._built[n]
+        if n not in self._models_by_size:
+            if len(self._models_by_size) >= 8:
+                self._models_by_size.pop(next(iter(self._models_by_size)))
+            self._models_by_size[n] = BuiltModel.of(self, n)
+        return self._models_by_size[n]
 
     def build(self, n: int) -> Model:
         """Call the builder and check what it gives back."""
@@ -187,7 +187,7 @@ class PyMCBelief:
                 raise InputError(f"The model is for {self.size} records", n, do)
             from pymc.model.fgraph import clone_model
 
-            with quiet():
+            with without_notices():
                 return keeping_starts(self.builder, clone_model)
         try:
             model = self.builder(n, **self.settings)
@@ -234,7 +234,7 @@ class PyMCBelief:
 
     def describe(self) -> str:
         """What is believed, in words."""
-        return self.name or self._some.describe()
+        return self.name or self._any_built_model.describe()
 
     def __getstate__(self) -> dict[str, Any]:
         # Compiled functions stay in the process that made them.
@@ -291,10 +291,10 @@ class BuiltModel:
             raise InputError("The records must not be observed in the model", name, do)
         free, order = x in model.free_RVs, tuple(v.name for v in model.free_RVs)
         if free and model.rvs_to_transforms.get(x) is not None:
-            with quiet():
+            with without_notices():
                 model = keeping_starts(model, lambda m: remove_value_transforms(m, [m[name]]))
             x = model[name]
-        shape = _shape(x)
+        shape = _static_shape(x)
         if len(shape) not in (1, 2) or shape[0] != n:
             raise InputError(
                 f"The variable {name!r} must hold {n} records, one per row",
@@ -303,7 +303,7 @@ class BuiltModel:
             )
         if free:
             _check_lengths(x, shape)
-        kind = _kind(model, x, shape) if free else "joint"
+        kind = _kind_of_records(model, x, shape) if free else "joint"
         return cls(belief, n, model, x, shape, kind, np.dtype(x.dtype).kind in "iub", order)
 
     # -- words and sizes -----------------------------------------------------------------------------
@@ -338,7 +338,7 @@ class BuiltModel:
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of each named quantity."""
-        return {v.name: _shape(v) for v in (*self.free, *self.derived)}
+        return {v.name: _static_shape(v) for v in (*self.free, *self.derived)}
 
     def labels(self, name: str) -> tuple[tuple[Hashable, ...], ...]:
         """Names of the entries of a variable along its axes: the model's coords, or positions."""
@@ -354,7 +354,7 @@ class BuiltModel:
 
     def describe(self) -> str:
         """The model in words: what the records are given the parameters, and the parameters' names."""
-        law = _law(self.x) if self.x in self.model.free_RVs else "made from other variables"
+        law = _law_in_words(self.x) if self.x in self.model.free_RVs else "made from other variables"
         names = ", ".join(v.name for v in self.free)
         return f"the records to be {law}" + (f" with {names} unknown" if names else "")
 
@@ -374,7 +374,7 @@ class BuiltModel:
         return tuple(sorted(v.name or "?" for v in flat))
 
     @property
-    def improper(self) -> bool:
+    def is_improper(self) -> bool:
         """True if some prior is flat, and nothing that the model observes makes up for it."""
         return bool(self.flat) and not self.informed
 
@@ -384,21 +384,21 @@ class BuiltModel:
         return bool(self.model.observed_RVs or self.model.potentials)
 
     def _refuse_flat(self) -> None:
-        if self.improper:
+        if self.is_improper:
             raise InputError(
                 "A flat prior has no law to draw from", ", ".join(self.flat), "Give it a proper prior, or pass data="
             )
 
     @cached_property
-    def _forward(self) -> Function:
+    def _forward_function(self) -> Function:
         from pymc.pytensorf import compile as compile_forward
 
         self._refuse_flat()
-        with quiet():
+        with without_notices():
             return compile_forward([], [self.x, *self.free, *self.derived], mode=cheap_mode(), random_seed=0)
 
     @cached_property
-    def _priors(self) -> Function | None:
+    def _batched_prior_draws(self) -> Function | None:
         """Many draws of the parameters in one call, or None where the graph cannot be batched."""
         import pytensor.tensor as pt
         from pymc.pytensorf import compile as compile_forward
@@ -414,7 +414,7 @@ class BuiltModel:
                 if not random([p]):
                     batched[p] = pt.alloc(p, count, *(p.shape[i] for i in range(p.ndim)))
         try:
-            with quiet():
+            with without_notices():
                 return compile_forward(
                     [count], vectorize_graph(list(self.free), batched), mode=cheap_mode(), random_seed=0
                 )
@@ -427,10 +427,10 @@ class BuiltModel:
         Fewer where that is slow.
         """
         self._refuse_flat()
-        if self._priors is not None:
-            _reseed(self._priors, rng)
-            with quiet():
-                found = self._priors(count)
+        if self._batched_prior_draws is not None:
+            _reseed(self._batched_prior_draws, rng)
+            with without_notices():
+                found = self._batched_prior_draws(count)
             if all(np.shape(a) == (count, *self.shapes[v.name]) for v, a in zip(self.free, found, strict=True)):
                 return {v.name: np.asarray(a) for v, a in zip(self.free, found, strict=True)}
         # One call per draw is slow: a tenth will do.
@@ -448,7 +448,7 @@ class BuiltModel:
         if tied and self.discrete:
             what, do = "Discrete records that something observed depends on cannot be drawn", "Sum them out"
             raise InputError(what, x, do)
-        with quiet():
+        with without_notices():
             if not tied:
                 zeros = np.zeros(self.shape, dtype=self.x.dtype)
                 model = keeping_starts(model, lambda m: pm.do(m, {x: zeros}))
@@ -477,37 +477,39 @@ class BuiltModel:
     def prior_draws(self) -> dict[str, Array]:
         """Draws of the free parameters before any release, the same whoever asks: given what the model observes."""
         if self.informed:
-            return {v.name: _flat(self.known[v.name]) for v in self.free}
+            return {v.name: _flatten_chains(self.known[v.name]) for v in self.free}
         return self.prior(20_000, np.random.default_rng(20_000))
 
     def draw(self, rng: np.random.Generator) -> tuple[Array, dict[str, Array]]:
         """Parameters as they are believed before any release and records from them: ``(records, parameters)``."""
         if self.informed:
             place = int(rng.integers(CHAINS * DRAWS))
-            found = {name: _flat(values)[place] for name, values in self.known.items()}
+            found = {name: _flatten_chains(values)[place] for name, values in self.known.items()}
             records = found.pop(self.belief.variable, None)
             return self.records_given(found, rng) if records is None else records, found
-        function = self._forward
+        function = self._forward_function
         _reseed(function, rng)
-        with quiet():
+        with without_notices():
             records, *rest = (np.asarray(a) for a in function())
         return records, {v.name: a for v, a in zip((*self.free, *self.derived), rest, strict=True)}
 
     def records_given(self, parameters: dict[str, Array], rng: np.random.Generator) -> Array:
         """Another file that these parameters give."""
-        _reseed(self._given, rng)
-        with quiet():
-            return np.asarray(self._given(*(np.asarray(parameters[v.name], dtype=v.dtype) for v in self.free))[0])
+        _reseed(self._records_given_parameters, rng)
+        with without_notices():
+            return np.asarray(
+                self._records_given_parameters(*(np.asarray(parameters[v.name], dtype=v.dtype) for v in self.free))[0]
+            )
 
     @cached_property
-    def _given(self) -> Function:
+    def _records_given_parameters(self) -> Function:
         from pymc.pytensorf import compile as compile_forward
         from pytensor.graph.replace import clone_replace
 
         inputs = [rv.type(name=rv.name) for rv in self.free]
         known = dict(zip(self.free, inputs, strict=True))
         known |= {rv: self.model.rvs_to_values[rv] for rv in self.model.observed_RVs}
-        with quiet():
+        with without_notices():
             graph = clone_replace([self.x], known)
             return compile_forward(inputs, graph, mode=cheap_mode(), random_seed=0, on_unused_input="ignore")
 
@@ -520,7 +522,7 @@ def quiet_pymc() -> ModuleType:
     return pymc
 
 
-def quiet() -> _Quiet:
+def without_notices() -> _Quiet:
     """Silence notices that PyMC and PyTensor give about themselves."""
     return _Quiet()
 
@@ -576,7 +578,7 @@ def _size_of(model: Any, records: str, size: int | None, settings: Mapping[str, 
         raise InputError(
             "The model has no variable for the records", got, "Name it with PyMCBelief(model, records=...)"
         )
-    found = (*_shape(model[records]), 0)[0]
+    found = (*_static_shape(model[records]), 0)[0]
     if size not in (None, found):
         raise InputError(f"The model is for {found} records", f"size={size}", "Leave out size=")
     return found
@@ -595,7 +597,7 @@ def _check_settings(builder: Callable[..., Any], settings: Mapping[str, Any]) ->
                 raise InputError("The builder has no such setting", name, do)
 
 
-def _defaults(builder: Any) -> dict[str, Any]:
+def _builder_defaults(builder: Any) -> dict[str, Any]:
     """Settings of a builder that have defaults."""
     try:
         known = list(inspect.signature(builder).parameters.values())[1:]
@@ -604,7 +606,7 @@ def _defaults(builder: Any) -> dict[str, Any]:
     return {p.name: p.default for p in known if p.default is not p.empty}
 
 
-def _flat(values: Array) -> Array:
+def _flatten_chains(values: Array) -> Array:
     """Draws of all chains in a row."""
     return values.reshape(-1, *values.shape[2:])
 
@@ -623,7 +625,7 @@ def _reseed(function: Function, rng: np.random.Generator) -> None:
     reseed_rngs(holders, int(rng.integers(2**63)))
 
 
-def _shape(variable: TensorVariable) -> tuple[int, ...]:
+def _static_shape(variable: TensorVariable) -> tuple[int, ...]:
     known = variable.type.shape
     return tuple(int(s) for s in (known if None not in known else variable.shape.eval(mode=cheap_mode())))
 
@@ -645,7 +647,7 @@ def _check_lengths(x: TensorVariable, shape: tuple[int, ...]) -> None:
                 )
 
 
-def _kind(model: Model, x: TensorVariable, shape: tuple[int, ...]) -> str:
+def _kind_of_records(model: Model, x: TensorVariable, shape: tuple[int, ...]) -> str:
     from pytensor.graph.traversal import ancestors
 
     others = [v for v in (*model.basic_RVs, *model.potentials) if v is not x]
@@ -659,7 +661,7 @@ def _kind(model: Model, x: TensorVariable, shape: tuple[int, ...]) -> str:
     return "joint"
 
 
-def _law(x: TensorVariable) -> str:
+def _law_in_words(x: TensorVariable) -> str:
     words = type(x.owner.op).__name__.removesuffix("RV")
     return {"MvNormal": "multivariate normal", "LogNormal": "lognormal", "Normal": "normal"}.get(
         words, f"of the law {words}"

@@ -35,7 +35,7 @@ class FileMatrix(Step):
 
     def index(self, codes: Ints, counts: Ints) -> Ints:
         """Number of every file, from the outcomes of the followed rows (a column each) and the counts of the others."""
-        place = self._place
+        place = self._position_of_counts
         followed = np.zeros(len(counts), dtype=np.int64)
         for column in np.asarray(codes).reshape(len(counts), -1).T:
             followed = followed * self.outcomes + column
@@ -48,7 +48,7 @@ class FileMatrix(Step):
         return int(self.index(codes[list(self.followed)][None], counts[None])[0])
 
     @cached_property
-    def _place(self) -> dict[tuple[int, ...], int]:
+    def _position_of_counts(self) -> dict[tuple[int, ...], int]:
         listed = compositions(self.records - len(self.followed), self.outcomes).tolist()
         return {tuple(c): i for i, c in enumerate(listed)}
 

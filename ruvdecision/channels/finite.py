@@ -113,7 +113,7 @@ class Kernel:
         noise = None if self.noise is None else self.noise[order[:, None], order]
         return replace(self, outputs=tuple(tuple(o[i] for i in order) for o in self.outputs), noise=noise)
 
-    def on_a_line(self) -> tuple[Array, float, list[Ints]] | None:
+    def outputs_on_line(self) -> tuple[Array, float, list[Ints]] | None:
         """Levels of one number that tells all that the noisy columns do, its standard deviation, and the outputs apart.
 
         Outputs that differ beside the noise are told apart. None if there is no such number.
@@ -189,7 +189,7 @@ class Kernel:
 
     def log_evidence(self, released: Sequence[Any]) -> Array:
         """Log chance (or density, up to a constant) of one released record for every outcome."""
-        key = tuple(_plain(v) for v in released)
+        key = tuple(_hashable_entry(v) for v in released)
         if self.noise is None:
             found = self.matrix[:, self.outputs.index(key)] if key in self.outputs else np.zeros(0)
             with np.errstate(divide="ignore"):
@@ -265,7 +265,7 @@ class FiniteChannel:
         ``covariance`` is the records', for noise that is a share of it; the belief's if not given. ``samples`` are the
         rows that samples of single releases hold, where there are several.
         """
-        n, names = belief.records, [_tuple(v) for v in belief.levels.names]
+        n, names = belief.records, [_hashable_record(v) for v in belief.levels.names]
         channel = cls((Kernel(np.eye(len(names)), tuple(names)),), np.zeros(n, dtype=np.int64), n)
         found = resolve(mask, cls.about(belief, covariance))
         for (step, part, _), rows in zip(found, partitions_of(found, n, samples), strict=True):
@@ -296,7 +296,7 @@ class FiniteChannel:
         """What a finite belief knows of the file beforehand."""
         if covariance is None and not belief.levels.labelled:
             covariance = record_covariance(belief)
-        names = [_tuple(v) for v in belief.levels.names]
+        names = [_hashable_record(v) for v in belief.levels.names]
         levels = tuple(tuple(dict.fromkeys(column)) for column in zip(*names, strict=True))
         columns = getattr(belief, "columns", None) or range(len(names[0]))
         return FileFacts(belief.records, tuple(columns), covariance, levels)
@@ -304,7 +304,7 @@ class FiniteChannel:
     @classmethod
     def uninformative(cls, belief: FiniteRecords) -> FiniteChannel:
         """The channel that releases nothing."""
-        names = [_tuple(v) for v in belief.levels.names]
+        names = [_hashable_record(v) for v in belief.levels.names]
         kernel = Kernel(np.eye(len(names)), tuple(names)).hide(range(len(names[0])))
         return cls((kernel,), np.zeros(belief.records, dtype=np.int64), belief.records)
 
@@ -450,7 +450,7 @@ class FiniteChannel:
 
     def _kind_of(self, entry: Sequence[Any]) -> int:
         """Which kernel a record without a name went through: suppressed rows show by their missing values."""
-        hidden = tuple(_plain(v) is None for v in entry)
+        hidden = tuple(_hashable_entry(v) is None for v in entry)
         fits = [i for i, k in enumerate(self.kernels) if any(tuple(v is None for v in o) == hidden for o in k.outputs)]
         if len(fits) != 1:
             raise UnsupportedError(
@@ -462,12 +462,12 @@ class FiniteChannel:
 # -- reading steps -----------------------------------------------------------------------------------------
 
 
-def _drop(channel: FiniteChannel, step: Drop | SampleRows, mask: MaskLike) -> FiniteChannel:
+def _read_drop(channel: FiniteChannel, step: Drop | SampleRows, mask: MaskLike) -> FiniteChannel:
     hides = step.rows is None
     return channel.split(step, mask, lambda kernel, label: kernel.hide(step.columns) if hides or label == 1 else kernel)
 
 
-def _noise(channel: FiniteChannel, step: AddNoise, mask: MaskLike) -> FiniteChannel:
+def _read_noise(channel: FiniteChannel, step: AddNoise, mask: MaskLike) -> FiniteChannel:
     if step.not_linear is not None:
         raise UnsupportedError(f"Enumeration cannot invert {mask}: {step.not_linear}", do="Use plain normal noise")
     if step.common and len(channel.kinds) > 1:
@@ -482,7 +482,7 @@ def _noise(channel: FiniteChannel, step: AddNoise, mask: MaskLike) -> FiniteChan
     return channel.split(step, mask, change)
 
 
-def _entries(channel: FiniteChannel, step: Entrywise, mask: MaskLike) -> FiniteChannel:
+def _read_entries(channel: FiniteChannel, step: Entrywise, mask: MaskLike) -> FiniteChannel:
     """Each entry of an output by itself; entries that are not released stay so."""
 
     def change(kernel: Kernel, label: int) -> Kernel:
@@ -495,7 +495,7 @@ def _entries(channel: FiniteChannel, step: Entrywise, mask: MaskLike) -> FiniteC
                 key = (column, output[column])
                 if output[column] is not None:
                     if key not in known:
-                        known[key] = [(_plain(v), p) for v, p in step.transitions(output[column], place)]
+                        known[key] = [(_hashable_entry(v), p) for v, p in step.transitions(output[column], place)]
                     options[column] = known[key]
             if len(kernel.outputs) * np.prod([float(len(o)) for o in options]) > LARGEST:
                 raise UnsupportedError(
@@ -508,10 +508,10 @@ def _entries(channel: FiniteChannel, step: Entrywise, mask: MaskLike) -> FiniteC
     return channel.split(step, mask, change)
 
 
-def _records(channel: FiniteChannel, step: Matrix, mask: MaskLike) -> FiniteChannel:
+def _read_record_matrix(channel: FiniteChannel, step: Matrix, mask: MaskLike) -> FiniteChannel:
     """A matrix of whole records; where it does not name them they are those that may go in, in their order."""
     if not step.whole:
-        return _entries(channel, step, mask)
+        return _read_entries(channel, step, mask)
 
     def change(kernel: Kernel, label: int) -> Kernel:
         width = len(kernel.outputs[0])
@@ -520,8 +520,8 @@ def _records(channel: FiniteChannel, step: Matrix, mask: MaskLike) -> FiniteChan
         open_ = list(dict.fromkeys(o[at] for o in kernel.outputs if any(v is not None for v in o[at])))
         if not open_:
             return kernel
-        place = {_tuple(v): i for i, v in enumerate(step.inputs or open_)}
-        released = [_tuple(v) for v in step.released or open_]
+        place = {_hashable_record(v): i for i, v in enumerate(step.inputs or open_)}
+        released = [_hashable_record(v) for v in step.released or open_]
         if len(place) != len(step.matrix):
             raise InputError(
                 f"{mask.technique} must have one row per category, {len(place)} here",
@@ -556,15 +556,15 @@ def _refuse_noise(kernel: Kernel, mask: MaskLike, columns: Sequence[int]) -> Non
 
 
 FINITE: dict[type[Step], Callable[[FiniteChannel, Any, Any], FiniteChannel]] = {
-    Drop: _drop,
-    AddNoise: _noise,
-    ClipTo: _entries,
-    RoundTo: _entries,
-    Cut: _entries,
-    Matrix: _records,
+    Drop: _read_drop,
+    AddNoise: _read_noise,
+    ClipTo: _read_entries,
+    RoundTo: _read_entries,
+    Cut: _read_entries,
+    Matrix: _read_record_matrix,
     Copy: lambda channel, step, mask: channel.copied(step),
     SampleRows: lambda channel, step, mask: (
-        replace(channel, kept=step.kept) if step.release is None else _drop(channel, step, mask)
+        replace(channel, kept=step.kept) if step.release is None else _read_drop(channel, step, mask)
     ),
     PermuteRows: lambda channel, step, mask: replace(channel, ordered=False),
 }
@@ -578,11 +578,11 @@ def record_covariance(belief: FiniteRecords) -> Array:
     return np.asarray((gap * belief.marginal[:, None]).T @ gap)
 
 
-def _tuple(value: Any) -> Output:
-    return tuple(_plain(v) for v in value) if isinstance(value, tuple) else (_plain(value),)
+def _hashable_record(value: Any) -> Output:
+    return tuple(_hashable_entry(v) for v in value) if isinstance(value, tuple) else (_hashable_entry(value),)
 
 
-def _plain(value: Any) -> Any:
+def _hashable_entry(value: Any) -> Any:
     """A hashable entry: numbers as floats, missing as None."""
     if value is None:
         return None

@@ -37,7 +37,7 @@ class Partition:
     """The number of groups, if they are consecutive runs made as evenly as possible."""
 
     @classmethod
-    def consecutive(cls, n: int, groups: int) -> Partition:
+    def consecutive_groups(cls, n: int, groups: int) -> Partition:
         """Consecutive groups of sizes as equal as possible; the first ``n % groups`` have one row more."""
         empty = np.zeros(0, dtype=np.int64)
         return cls(n, empty, empty, joins=True, even=groups)
@@ -56,7 +56,7 @@ class Partition:
         return cls(n, starts, np.arange(len(starts), dtype=np.int64), joins=False, drawn=True)
 
     @property
-    def ties_all(self) -> bool:
+    def is_one_group(self) -> bool:
         """True if all rows form one group."""
         return self.joins and (self.even == 1 or (self.even is None and len(np.unique(self.labels)) == 1))
 
@@ -157,10 +157,10 @@ class Layout:
             return cls(
                 n, tuple(shapes), tuple(partitions), ints(*starts), np.array(place, dtype=np.int64), ints(*stride)
             )
-        return cls._general(partitions, distinct, n)
+        return cls._general_layout(partitions, distinct, n)
 
     @classmethod
-    def _general(cls, partitions: Sequence[Partition | None], distinct: list[Partition], n: int) -> Layout:
+    def _general_layout(cls, partitions: Sequence[Partition | None], distinct: list[Partition], n: int) -> Layout:
         from scipy.sparse import coo_matrix
         from scipy.sparse.csgraph import connected_components
 
@@ -225,7 +225,7 @@ class Layout:
             place[mine, 1] += np.concatenate([[0], np.cumsum(lengths[mine])[:-1]]).astype(np.int64)
         return cls(n, tuple(found), tuple(partitions), starts, place, single[inverse].astype(np.int64))
 
-    def locate(self, row: int) -> tuple[int, int, int]:
+    def cell_of_row(self, row: int) -> tuple[int, int, int]:
         """Shape, copy and cell of a row."""
         run = int(np.searchsorted(self.starts, row, side="right")) - 1
         shape, copy, cell = (int(v) for v in self.place[run])
@@ -257,7 +257,7 @@ class Layout:
         """
         sizes = [int(p.starts[1]) for p in self.partitions if p is not None and p.drawn]
         if not sizes:
-            return [(1.0, *self.locate(record)[::2])]
+            return [(1.0, *self.cell_of_row(record)[::2])]
         kept = min(sizes)
         inside = self.starts < kept
         share = np.diff(np.append(self.starts, self.n)) / self.n

@@ -179,7 +179,7 @@ class LinearChannel:
         """Positions of the columns that the step is about, where it names none."""
         return tuple(range(self.width)) if self.window is None else self.window
 
-    def _at(self, columns: Sequence[int] | None) -> tuple[int, ...]:
+    def _column_positions(self, columns: Sequence[int] | None) -> tuple[int, ...]:
         """Positions of columns; of all that the step is about if none are named."""
         if columns is None:
             return self.own_columns
@@ -199,7 +199,7 @@ class LinearChannel:
                 "Noise after shuffled groups hides which rows belong together, which has no closed form",
                 do="Put Shuffle() before Microaggregate, or the noise before both",
             )
-        chosen = self._at(columns)
+        chosen = self._column_positions(columns)
         if chosen != tuple(range(self.width)):
             at, part = np.array(chosen, dtype=np.int64), covariance
             covariance = np.zeros((*part.shape[:-2], self.width, self.width))
@@ -230,9 +230,9 @@ class LinearChannel:
                 keep = np.where(wiped, 0.0, 1.0)
                 many = np.tile(keep, (1, c))
                 b = b * many[:, :, None]
-                r = r * many[:, :, None] * many[:, None, :] + _diagonal(1.0 - many)
+                r = r * many[:, :, None] * many[:, None, :] + _diagonal_matrices(1.0 - many)
                 w = w * keep[:, None, :, None]
-                rw = rw * (keep[:, :, None] * keep[:, None, :])[:, None] + _diagonal(1.0 - keep)[:, None]
+                rw = rw * (keep[:, :, None] * keep[:, None, :])[:, None] + _diagonal_matrices(1.0 - keep)[:, None]
                 loads = tuple(load * many[:, :, None] for load in loads)
                 plain = False
             blocks.append(replace(block, b=b, r=r, w=w, rw=rw, loads=loads, plain=plain))
@@ -255,12 +255,12 @@ class LinearChannel:
     def average(self, columns: Sequence[int] | None = None) -> LinearChannel:
         """Replace every entry of the columns by the mean of its group (over the entries still in the file)."""
         partition = self.layout.partitions[self.stage]
-        if self.scrambled and partition is not None and not partition.ties_all:
+        if self.scrambled and partition is not None and not partition.is_one_group:
             raise UnsupportedError(
                 "Groups after shuffled groups have no closed form", do="Put Shuffle() first in the chain"
             )
         k = self.width
-        chosen = np.isin(np.arange(k), self._at(columns))
+        chosen = np.isin(np.arange(k), self._column_positions(columns))
         blocks = []
         for block in self.blocks:
             labels, sizes = block.shape.labels[self.stage], block.shape.sizes
@@ -268,7 +268,9 @@ class LinearChannel:
             contrasts_released = block.contrasts_released & ~gone
             if len(sizes) == 1:
                 # One cell: its mean stays as it is, only the differences within it go.
-                blocks.append(replace(block, contrasts_released=contrasts_released, rw=_without(block.rw, gone)))
+                blocks.append(
+                    replace(block, contrasts_released=contrasts_released, rw=_zero_rows_and_columns(block.rw, gone))
+                )
                 continue
             c = len(sizes)
             operator = np.zeros((c, k, c, k))
@@ -285,7 +287,7 @@ class LinearChannel:
             blocks.append(
                 replace(
                     block,
-                    rw=_without(block.rw, gone),
+                    rw=_zero_rows_and_columns(block.rw, gone),
                     b=e @ block.b,
                     r=e @ block.r @ e.T,
                     contrasts_released=contrasts_released,
@@ -301,7 +303,7 @@ class LinearChannel:
         for block in self.blocks:
             released = block.released.copy()
             rows = np.ones(len(released), dtype=bool) if label is None else block.shape.labels[self.stage] == label
-            released[np.flatnonzero(rows)[:, None], np.array(self._at(columns), dtype=np.int64)] = False
+            released[np.flatnonzero(rows)[:, None], np.array(self._column_positions(columns), dtype=np.int64)] = False
             blocks.append(replace(block, released=released))
         return replace(self, blocks=tuple(blocks))
 
@@ -310,7 +312,7 @@ class LinearChannel:
         if self.window is not None:
             return self.drop(label=1)
         for p in self.layout.partitions[: self.stage]:
-            if p is not None and not p.ties_all and not p.drawn:
+            if p is not None and not p.is_one_group and not p.drawn:
                 raise UnsupportedError(
                     "A random sample of rows that differ already has no closed form",
                     do="Put Subsample first in the chain",
@@ -328,7 +330,7 @@ class LinearChannel:
             return replace(self, location="unknown")
         scrambled = self.scrambled
         for p in self.layout.partitions[: self.stage]:
-            if p is None or p.ties_all or p.drawn:
+            if p is None or p.is_one_group or p.drawn:
                 continue
             if p.joins and p.sizes_alike() and not self.noisy_since_average:
                 scrambled = True
@@ -419,12 +421,12 @@ def _on_diagonal(covariances: Array, c: int) -> Array:
     return full.reshape(len(covariances), c * k, c * k)
 
 
-def _diagonal(values: Array) -> Array:
+def _diagonal_matrices(values: Array) -> Array:
     """Diagonal matrices from the last axis."""
     return values[..., None] * np.eye(values.shape[-1])
 
 
-def _without(covariance: Array, gone: NDArray[np.bool_]) -> Array:
+def _zero_rows_and_columns(covariance: Array, gone: NDArray[np.bool_]) -> Array:
     """Zero the rows and columns of entries that were averaged away; shape (..., cells, columns, columns)."""
     keep = np.where(gone, 0.0, 1.0)
     return covariance * keep[:, :, None] * keep[:, None, :]
@@ -444,7 +446,7 @@ def _check_linear(step: Step, mask: MaskLike) -> None:
         raise UnsupportedError(f"{mask} has no linear-Gaussian channel{reason}", do=step.do or MEASURE)
 
 
-def _noise(channel: LinearChannel, step: AddNoise, mask: MaskLike) -> LinearChannel:
+def _read_noise(channel: LinearChannel, step: AddNoise, mask: MaskLike) -> LinearChannel:
     endless = np.isinf(np.diagonal(step.covariance, axis1=-2, axis2=-1))
     if np.any(endless != endless[:, :1]):
         raise UnsupportedError(
@@ -456,7 +458,7 @@ def _noise(channel: LinearChannel, step: AddNoise, mask: MaskLike) -> LinearChan
 
 LINEAR: dict[type[Step], Callable[[LinearChannel, Any, Any], LinearChannel]] = {
     Drop: lambda channel, step, mask: channel.drop(step.columns, label=None if step.rows is None else 1),
-    AddNoise: _noise,
+    AddNoise: _read_noise,
     Copy: lambda channel, step, mask: channel.copy(step),
     AverageRows: lambda channel, step, mask: channel if step.rows is None else channel.average(step.columns),
     SampleRows: lambda channel, step, mask: channel if step.rows is None else channel.keep_sample(),

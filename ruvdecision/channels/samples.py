@@ -49,15 +49,15 @@ def partitions_of(found: Sequence[Resolved], n: int, samples: Samples | None = N
             )
         if again:
             held[step.release] = np.arange(step.kept) if samples is None else samples[step.release]
-            out.append(_placed(np.zeros(step.kept, dtype=np.int64), held[step.release], n, rest=1))
+            out.append(_partition_of_sample(np.zeros(step.kept, dtype=np.int64), held[step.release], n, rest=1))
         elif step.rows is None or own is None:
             out.append(None if step.rows is None else step.rows.padded(n))
         else:
-            out.append(_placed(step.rows.each(), own, n, rest=-1, joins=step.rows.joins))
+            out.append(_partition_of_sample(step.rows.each(), own, n, rest=-1, joins=step.rows.joins))
     return out
 
 
-def _placed(labels: Ints, rows: Ints, n: int, rest: int, joins: bool = False) -> Partition:
+def _partition_of_sample(labels: Ints, rows: Ints, n: int, rest: int, joins: bool = False) -> Partition:
     every = np.full(n, rest, dtype=np.int64)
     every[rows] = labels
     return Partition.of(every, joins=joins)
@@ -81,7 +81,7 @@ def row_classes(found: Sequence[Resolved], n: int) -> Ints | None:
     for step, _, _ in found:
         if isinstance(step, SampleRows) and step.rows is not None and step.release is not None:
             seen.add(step.release)
-        elif step.rows is not None and not step.rows.ties_all:
+        elif step.rows is not None and not step.rows.is_one_group:
             if step.release in seen:
                 return None
             columns.append(step.rows.padded(n).each())
@@ -105,7 +105,7 @@ def sample_cases(
     groups = [np.flatnonzero(classes == c) for c in np.unique(classes)]
     cases: list[tuple[float, Samples]] = [(1.0, {})]
     for release, kept in sizes.items():
-        own = _choices(groups, kept, MOST // len(cases))
+        own = _group_counts_in_sample(groups, kept, MOST // len(cases))
         if own is None:
             break
         cases = [(w * p, {**s, release: rows}) for w, s in cases for p, rows in own]
@@ -120,7 +120,7 @@ def sample_cases(
     return [(1.0 / count, samples) for samples in drawn], False
 
 
-def _choices(groups: Sequence[Ints], kept: int, most: int) -> list[tuple[float, Ints]] | None:
+def _group_counts_in_sample(groups: Sequence[Ints], kept: int, most: int) -> list[tuple[float, Ints]] | None:
     """How many of each group a sample may hold, with the chance and the first rows of each; None if too many ways."""
     total = comb(sum(map(len, groups)), kept)
     ways: list[tuple[int, list[Ints]]] = [(1, [])]

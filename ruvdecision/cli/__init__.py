@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from .._version import __version__
 from ..errors import RuvError, safe_error_text, safe_traceback
-from .options import Parser, UsageError, add_explore, add_measure, add_models, add_run, complain
+from .options import Parser, UsageError, add_explore, add_measure, add_models, add_run, print_error
 
 __all__ = ["main"]
 
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that cannot show ± shows ? and not an error
     try:
-        options = _parser().parse_args(argv)
+        options = _build_parser().parse_args(argv)
         debug = getattr(options, "debug", False)
         from .commands import COMMANDS  # the rest of the package, which takes a second: only where there is work
 
@@ -43,15 +43,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as ended:
         return int(ended.code or 0)  # --help and --version have printed what was asked for
     except UsageError as error:
-        return complain(str(error))
+        return print_error(str(error))
     except RuvError as error:
         if debug:
             sys.stderr.write(safe_traceback(error))
-        return complain(in_options(str(error)) if options.command == "measure" else str(error))
+        return print_error(in_options(str(error)) if options.command == "measure" else str(error))
     except KeyboardInterrupt as error:
         if debug:
             sys.stderr.write(safe_traceback(error))
-        return complain("interrupted", code=130)
+        return print_error("interrupted", code=130)
     except BrokenPipeError:
         # The reader (head, less) has gone.
         _close_output()
@@ -61,16 +61,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stderr.write(safe_traceback(error))
         _close_output()
         where = "" if error.filename is None else f" ({os.fsdecode(error.filename)})"
-        return complain(
+        return print_error(
             f"the system says: {error.strerror or error}{where}. Check space and permissions; --debug shows where."
         )
     except Exception as error:
         if debug:
             sys.stderr.write(safe_traceback(error))
-        return complain(f"unexpected {safe_error_text(error)}. Add --debug to see where.", code=1)
+        return print_error(f"unexpected {safe_error_text(error)}. Add --debug to see where.", code=1)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="ruvdecision", description="Risk-utility maps for statistical disclosure limitation.")
     parser.add_argument("--version", action="version", version=f"ruvdecision {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")

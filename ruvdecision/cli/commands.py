@@ -11,7 +11,7 @@ from ..running.progress import host
 from ..studies import file_name, find_studies, load_study, parse_settings
 from .measure import measure
 from .options import executor_of
-from .results import Results, check_out, line, progress_line
+from .results import Results, check_out, print_line, progress_line
 
 
 def run(options: argparse.Namespace) -> int:
@@ -40,7 +40,7 @@ def explore(options: argparse.Namespace) -> int:
         do = "Name the file: ruvdecision explore models/FILE.py"
         raise InputError("--set is for a study file", ", ".join(options.set), do)
     if options.export is not None:
-        line(f"wrote {page.export_lesson(options.export, f'{file_name(options.export)}.html')}")
+        print_line(f"wrote {page.export_lesson(options.export, f'{file_name(options.export)}.html')}")
         return 0
     where = {"host": options.host, "port": options.port, "browser": not options.no_browser}
     page.explore(options.file, settings=parse_settings(options.set), debug=options.debug, **where)
@@ -55,7 +55,7 @@ def models(options: argparse.Namespace) -> int:
         raise InputError(f"There are no studies in {options.directory}", do=do)
     width = max(len(listing.name) for listing in found)
     for listing in found:
-        line(f"{listing.name:<{width}}  {listing.description}")
+        print_line(f"{listing.name:<{width}}  {listing.description}")
     return 0
 
 

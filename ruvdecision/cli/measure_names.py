@@ -57,7 +57,7 @@ def spell_measures(
     for option, given in (("measures", texts), ("model", models)):
         if any(not text.strip(" ,") for text in given):
             raise InputError(f"--{option} is empty", ", ".join(map(repr, given)), "Write it out, or leave it out")
-    words = [word for text in texts for word in _split(text)]
+    words = [word for text in texts for word in _split_at_commas(text)]
     if not words and models:
         words = ["linkage", "IO", "EO"]
     model = models[0] if len(models) == 1 else list(models)
@@ -67,9 +67,9 @@ def spell_measures(
     made: list[Any]
     if not words or (len(words) == 1 and words[0] in BATTERIES):
         name = words[0] if words else None
-        made = panel(name, rows, lambda kind: _make(kind.__name__, settings, common))
+        made = panel(name, rows, lambda kind: _make_measure(kind.__name__, settings, common))
     else:
-        made = [_make(word, settings, common) for word in words]
+        made = [_make_measure(word, settings, common) for word in words]
     taken = {f.name for item in made for f in dataclasses.fields(item)}
     for option, names in {"known": {"known", "keys"}, "model": {"model"}, "columns": {"columns"}}.items():
         if offered[option] and not taken & names:
@@ -101,14 +101,14 @@ def split_names(texts: Sequence[str]) -> list[str]:
     return [name for group in names for name in group]
 
 
-def _make(word: str, offered: Mapping[str, Any], common: Mapping[str, str]) -> Any:
+def _make_measure(word: str, offered: Mapping[str, Any], common: Mapping[str, str]) -> Any:
     match = re.fullmatch(r"\s*([^()]+?)\s*(?:\((.*)\)\s*)?", word, flags=re.DOTALL)
     if match is None:
         raise InputError(
             "A measure is spelled as a name, or a name with arguments", word, "Write IO, or Cluster(clusters=50)"
         )
-    kind = _find(match[1])
-    settings = _arguments(kind, match[2] or "")
+    kind = _find_measure(match[1])
+    settings = _read_arguments(kind, match[2] or "")
     fields = [f.name for f in dataclasses.fields(kind)]
     extra = {k: v for k, v in offered.items() if k in fields and k not in settings}
     strange = [k for k in common if k not in fields]
@@ -118,21 +118,23 @@ def _make(word: str, offered: Mapping[str, Any], common: Mapping[str, str]) -> A
     return kind(**settings, **extra, **{k: v for k, v in common.items() if k not in settings})
 
 
-def _find(name: str) -> Any:
+def _find_measure(name: str) -> Any:
     every = known_measures()
-    plain = {_plain(label): c for label, c in every.items()} | {_plain(c.__name__): c for c in every.values()}
-    if _plain(name) not in plain:
+    plain = {_plain_spelling(label): c for label, c in every.items()} | {
+        _plain_spelling(c.__name__): c for c in every.values()
+    }
+    if _plain_spelling(name) not in plain:
         raise InputError(
             "There is no such measure", name, suggest(name, [*every, *(c.__name__ for c in every.values())])
         )
-    return plain[_plain(name)]
+    return plain[_plain_spelling(name)]
 
 
-def _plain(name: str) -> str:
+def _plain_spelling(name: str) -> str:
     return re.sub(r"[\s_-]", "", name).lower()
 
 
-def _arguments(kind: Any, text: str) -> dict[str, Any]:
+def _read_arguments(kind: Any, text: str) -> dict[str, Any]:
     """Arguments by name, as Python literals; nothing is run."""
     try:
         with warnings.catch_warnings():
@@ -169,7 +171,7 @@ def _arguments(kind: Any, text: str) -> dict[str, Any]:
     return dict(zip(places, given, strict=False)) | settings
 
 
-def _split(text: str) -> list[str]:
+def _split_at_commas(text: str) -> list[str]:
     """Cut at commas that stand outside brackets and quotes."""
     words, depth, quote, start = [], 0, "", 0
     for i, letter in enumerate(text):

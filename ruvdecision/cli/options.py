@@ -35,7 +35,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see {self.prog} --help)")
 
 
-def complain(message: str, code: int = 2) -> int:
+def print_error(message: str, code: int = 2) -> int:
     """Say what is wrong in one line on stderr, and give back the exit code."""
     try:
         sys.stderr.write("ruvdecision: error: " + " ".join(message.split()) + "\n")

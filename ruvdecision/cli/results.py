@@ -14,16 +14,16 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..data.write import check_places, nameable, write_files
+from ..data.write import check_places, is_valid_path, write_files
 from ..decide import Choice
 from ..errors import InfeasibleError, InputError, RuvError
 from ..maps.rumap import RUMap
 from ..maps.scores import Column
-from ..maps.show import better, entry, evenly, readable
+from ..maps.show import better_end, entry, evenly_spaced, with_readable_labels
 from ..maps.storage import as_bytes
 from ..running.progress import host
 from ..studies import Outcome, file_name
-from .options import complain
+from .options import print_error
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -87,7 +87,7 @@ class Results:
         for name, rumap in maps.items():
             table = rumap.to_dataframe().to_csv(index=False, lineterminator="\n")
             made = [as_bytes(rumap), table.encode("utf-8", "replace")]
-            made += [] if own is not None else [_picture(rumap, self.max_risk, ".png", self.rule)]
+            made += [] if own is not None else [_draw_picture(rumap, self.max_risk, ".png", self.rule)]
             files |= {out / f"{stems[name].name}.{kind}": found for kind, found in zip(kinds, made, strict=True)}
         files |= {} if own is None else {out / "map.png": own}
         report = report_files(
@@ -113,14 +113,16 @@ class Results:
         if picture is None:
             from ..plots.theme import show_windows
 
-            readable(rumap).plot(max_risk=self.max_risk, rule=self.rule)
+            with_readable_labels(rumap).plot(max_risk=self.max_risk, rule=self.rule)
             show_windows()
             return
         from ..plots.theme import use_files_only
 
         use_files_only()
         found = write_files(
-            {picture: _picture(rumap, self.max_risk, picture.suffix, self.rule)}, overwrite=self.options.force, do=FREE
+            {picture: _draw_picture(rumap, self.max_risk, picture.suffix, self.rule)},
+            overwrite=self.options.force,
+            do=FREE,
         )
         self.written = [*self.written, *(Path(self.options.plot) for _ in found)]
 
@@ -138,22 +140,22 @@ class Results:
         """
         panel, quiet = self.outcome.panel, self.options.quiet
         if not quiet:
-            line(self.outcome.study.description)
+            print_line(self.outcome.study.description)
         for name, rumap in self.outcome.maps.items():
             choice = self.choices.get(name)
             if not quiet:
                 rest = "all are in the CSV file" if self.written else "--out DIR writes all of them to a CSV file"
                 _print_table(rumap, choice, name if panel else None, rest)
             if choice is not None:
-                line(f"{name}: {choice}" if panel else str(choice))
+                print_line(f"{name}: {choice}" if panel else str(choice))
                 if not quiet:
                     for text in ([f"In words: {choice.order}."] if choice.order else []) + list(choice.meaning):
-                        line(f"  {text}")
+                        print_line(f"  {text}")
         if not quiet:
             unasked = ["No threshold was given: add --max-risk T to choose a release."] * (self.max_risk is None)
             wrote = ["Wrote " + ", ".join(map(str, self.written))] if self.written else []
             for text in (*unasked, *notes, *wrote):
-                line(text)
+                print_line(text)
         sys.stdout.flush()
         if self.misses:
             name, first = next(iter(self.misses.items()))
@@ -161,7 +163,7 @@ class Results:
             also = f" (and {others} more of the {size} maps)" if others else ""
             raise InfeasibleError(f"{name}{also}: {first.what}", first.got, first.do) if panel else first
         if any(rumap.attrs.get("partial") for rumap in self.outcome.maps.values()):
-            return complain("interrupted: the map has the releases that were finished", code=130)
+            return print_error("interrupted: the map has the releases that were finished", code=130)
         return 0
 
 
@@ -174,7 +176,7 @@ def check_out(options: argparse.Namespace) -> Path | None:
         if options.figures:
             raise InputError("--figures needs a directory", "no --out", "Add --out DIR")
         return None
-    if not nameable(options.out):
+    if not is_valid_path(options.out):
         raise InputError("--out must name a directory", repr(options.out), "Write --out out/, for example")
     if options.format == "pdf":
         from ..report.document import pdf_writer
@@ -214,13 +216,13 @@ def _check_places(out: Path, places: Sequence[Path], options: argparse.Namespace
     check_places(places, overwrite=options.force, folders=True, do=FREE)
 
 
-def _picture(rumap: RUMap, max_risk: float | None, ending: str, rule: dict[str, Any]) -> bytes:
+def _draw_picture(rumap: RUMap, max_risk: float | None, ending: str, rule: dict[str, Any]) -> bytes:
     from ..plots.theme import as_png, as_vectors, figure_of
 
     with warnings.catch_warnings():
         # A letter that the font lacks is drawn as a box; the table and the report have it.
         warnings.filterwarnings("ignore", message=r"(?s)Glyph .* missing from")
-        figure = figure_of(readable(rumap).plot(max_risk=max_risk, rule=rule))
+        figure = figure_of(with_readable_labels(rumap).plot(max_risk=max_risk, rule=rule))
         return as_png(figure, 150) if ending.lower() == ".png" else as_vectors(figure, ending[1:].lower())
 
 
@@ -234,9 +236,9 @@ def _print_table(rumap: RUMap, choice: Choice | None, title: str | None, rest: s
     from rich.text import Text
 
     rumap = rumap.worst()
-    heads = _heads(rumap)
+    heads = _column_heads(rumap)
     chosen = None if choice is None else choice.position
-    rows = sorted({*evenly(np.arange(len(rumap)), SHOWN).tolist(), *([] if chosen is None else [chosen])})
+    rows = sorted({*evenly_spaced(np.arange(len(rumap)), SHOWN).tolist(), *([] if chosen is None else [chosen])})
     grid = Table(box=SIMPLE_HEAD, pad_edge=False, title=None if title is None else Text(title), title_justify="left")
     grid.add_column("")
     grid.add_column("release", overflow="fold")
@@ -246,31 +248,31 @@ def _print_table(rumap: RUMap, choice: Choice | None, title: str | None, rest: s
     for i in rows:
         texts = ["*" if i == chosen else "", rumap.releases[i], *(entry(rumap, column, i) for column in heads)]
         grid.add_row(*map(Text, texts), style="bold" if i == chosen else None)
-    _console(sys.stdout).print(grid)
+    _rich_console(sys.stdout).print(grid)
     if len(rows) < len(rumap):
-        line(f"  ... and {len(rumap) - len(rows)} more ({rest})")
+        print_line(f"  ... and {len(rumap) - len(rows)} more ({rest})")
 
 
-def _heads(rumap: RUMap) -> dict[str, str]:
+def _column_heads(rumap: RUMap) -> dict[str, str]:
     """The columns that a table shows, with their heads; risk and utility say which measure they are."""
     heads, shown = {f"{who}_uncertainty": f"{who} U" for who in rumap.uncertainties}, set()
     for role, score in (("risk", rumap.risk_score), ("utility", rumap.utility_score)):
         heads[role] = f"{role} ({score.name})" if isinstance(score, Column) else role
         if isinstance(score, Column) and score.score is None:
             shown.add(score.column)
-    heads |= {name: name for name in better(rumap) if name in rumap.columns and name not in shown}
+    heads |= {name: name for name in better_end(rumap) if name in rumap.columns and name not in shown}
     heads |= {"worst_user": "worst user"} if "worst_user" in rumap.columns else {}
     return heads | ({"engine": "engine"} if len(set(rumap.engine)) > 1 else {})
 
 
-def _console(stream: IO[str]) -> Console:
+def _rich_console(stream: IO[str]) -> Console:
     from rich.console import Console
 
     # Not a terminal: a file or a pipe has no width, so do not fold lines for it.
     return Console(file=stream, highlight=False, soft_wrap=False, width=None if stream.isatty() else 240)
 
 
-def line(text: str) -> None:
+def print_line(text: str) -> None:
     """Print a line of text as it is."""
     # Plain print, not rich: labels may hold brackets, and a sentence should not be folded when it is piped.
     sys.stdout.write(text + "\n")
@@ -287,7 +289,7 @@ def progress_line(quiet: bool) -> Iterator[Say]:
 
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     apart = {"transient": True, "redirect_stdout": False, "redirect_stderr": False}
-    with Progress(*columns, console=_console(sys.stderr), **apart) as progress:  # type: ignore[arg-type]
+    with Progress(*columns, console=_rich_console(sys.stderr), **apart) as progress:  # type: ignore[arg-type]
         task = progress.add_task("starting", total=None)
         doing = ""
 

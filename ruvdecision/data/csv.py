@@ -32,40 +32,40 @@ def read_csv(
     file: Path, sep: str | None = None, decimal: str | None = None, encoding: str | None = None
 ) -> pd.DataFrame:
     """All of a CSV file; what is not given is recognised."""
-    return _stripped(_survey(file, None, sep, decimal, encoding)[1].last)
+    return _strip_column_names(_survey_file(file, None, sep, decimal, encoding)[1].last)
 
 
 def csv_pieces(file: Path, size: int) -> Iterator[pd.DataFrame]:
     """A CSV file in pieces of ``size`` records, with one type per column: some pieces of text may look like numbers."""
     status = file.stat()
-    settings, types = _plan(file.resolve(), size, status.st_size, status.st_mtime_ns)
-    return map(_stripped, _parse(file, settings, size, types))
+    settings, types = _plan_reading(file.resolve(), size, status.st_size, status.st_mtime_ns)
+    return map(_strip_column_names, _parse_pieces(file, settings, size, types))
 
 
-def _stripped(table: pd.DataFrame) -> pd.DataFrame:
+def _strip_column_names(table: pd.DataFrame) -> pd.DataFrame:
     # A name such as " age" would never be found by somebody who types "age".
     return table.rename(columns=lambda c: c.strip() if isinstance(c, str) else c)
 
 
 @functools.lru_cache(maxsize=1)
-def _plan(file: Path, size: int, *_stamp: int) -> tuple[Settings, dict[Hashable, type]]:
+def _plan_reading(file: Path, size: int, *_stamp: int) -> tuple[Settings, dict[Hashable, type]]:
     """How to read a file in pieces. It costs a pass over the file, so the last plan is kept until the file changes."""
-    settings, survey = _survey(file, size)
+    settings, survey = _survey_file(file, size)
     return settings, {name: column.type for name, column in survey.columns.items()}
 
 
-def _survey(
+def _survey_file(
     file: Path, size: int | None, sep: str | None = None, decimal: str | None = None, encoding: str | None = None
 ) -> tuple[Settings, _Survey]:
-    settings = _settings(file, sep, encoding or "utf-8-sig") | ({} if decimal is None else {"decimal": decimal})
-    survey = _Survey.of(_parse(file, settings, size))
+    settings = _pandas_settings(file, sep, encoding or "utf-8-sig") | ({} if decimal is None else {"decimal": decimal})
+    survey = _Survey.of(_parse_pieces(file, settings, size))
     if (
         decimal is None
         and settings["sep"] == ";"
         and any(column.has_text and column.commas for column in survey.columns.values())
     ):
         settings["decimal"] = ","
-        survey = _Survey.of(_parse(file, settings, size))
+        survey = _Survey.of(_parse_pieces(file, settings, size))
     grouped = [str(name) for name, column in survey.columns.items() if column.numbers and column.grouped]
     if grouped:
         what = f"A column of {file} holds numbers with separators of thousands"
@@ -136,17 +136,17 @@ class _Survey:
         return found
 
 
-def _parse(
+def _parse_pieces(
     file: Path, settings: Settings, size: int | None, types: Mapping[Hashable, type] | None = None
 ) -> Iterator[pd.DataFrame]:
-    with _strict():
+    with _strict_pandas():
         read = pd.read_csv(file, **settings, dtype=types, chunksize=size)
     if size is None:
         yield read
         return
     with read:
         while True:
-            with _strict():  # not while the caller has the piece
+            with _strict_pandas():  # not while the caller has the piece
                 piece = next(read, None)
             if piece is None:
                 return
@@ -154,16 +154,16 @@ def _parse(
 
 
 @contextmanager
-def _strict() -> Iterator[None]:
+def _strict_pandas() -> Iterator[None]:
     """Let pandas fail where it would drop entries of long rows and only warn of it."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)
         yield
 
 
-def _settings(file: Path, sep: str | None, encoding: str) -> Settings:
+def _pandas_settings(file: Path, sep: str | None, encoding: str) -> Settings:
     """How pandas should read a CSV file, from its first line."""
-    names, separator = _header(file, sep, encoding)
+    names, separator = _read_header(file, sep, encoding)
     if _is_record(names):
         do = "Write the names of its columns in the first line"
         raise InputError(f"The first line of {file} holds numbers", "no names of columns", do)
@@ -192,9 +192,9 @@ def _is_record(names: Sequence[str]) -> bool:
     return bool(whole) and len(whole) == len(given) and any(int(a) >= int(b) for a, b in itertools.pairwise(whole))
 
 
-def _header(file: Path, sep: str | None, encoding: str) -> tuple[list[str], str]:
+def _read_header(file: Path, sep: str | None, encoding: str) -> tuple[list[str], str]:
     """The names in the first line, and the separator: as given, or the one that occurs most often there."""
-    with _opened(file, encoding) as lines:
+    with _open_text(file, encoding) as lines:
         line = next((line for line in iter(lines.readline, "") if line.strip()), "")
         if "\0" in line:
             raise InputError(f"{file} is not a text file", "NUL bytes", "Save it as UTF-8")
@@ -210,7 +210,7 @@ def _header(file: Path, sep: str | None, encoding: str) -> tuple[list[str], str]
 
 
 @contextmanager
-def _opened(file: Path, encoding: str) -> Iterator[IO[str]]:
+def _open_text(file: Path, encoding: str) -> Iterator[IO[str]]:
     with get_handle(file, "r", encoding=encoding, compression="infer") as opened:
         yield opened.handle  # type: ignore[misc]
 
@@ -221,7 +221,7 @@ def _check_rows(file: Path, separator: str, encoding: str, long: bool) -> None:
     ``long`` rows are refused too.
     """
     short = []
-    with _opened(file, encoding) as lines:
+    with _open_text(file, encoding) as lines:
         rows = csv.reader(lines, delimiter=separator)
         try:
             names = next((row for row in rows if "".join(row).strip()), [])

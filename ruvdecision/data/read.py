@@ -66,7 +66,7 @@ def read_data(
     how = {name: check_csv(name, value) for name, value in how.items() if value is not None}
     if how and kind != "CSV":
         raise InputError(f"{', '.join(how)} are for CSV files", f"{file.name}, which is {kind}", "Leave them out")
-    with reading(file, kind, encoding):
+    with report_read_errors(file, kind, encoding):
         table = _READERS[kind](file, **how)
     if len(table) == 0 or table.shape[1] == 0:
         do = "Give one row per respondent"
@@ -114,15 +114,15 @@ class Pieces:
             return
         file, kind = check_file(table)
         rows = 0
-        with reading(file, kind):
-            for piece in csv_pieces(file, self.size) if kind == "CSV" else self._parquet(file):
+        with report_read_errors(file, kind):
+            for piece in csv_pieces(file, self.size) if kind == "CSV" else self._parquet_pieces(file):
                 if len(piece):
                     rows += len(piece)
                     yield piece
         if rows == 0:
             raise InputError(f"{file} has no records", "0 rows", "Give one row per respondent")
 
-    def _parquet(self, file: Path) -> Iterator[pd.DataFrame]:
+    def _parquet_pieces(self, file: Path) -> Iterator[pd.DataFrame]:
         import pyarrow
         from pyarrow.parquet import ParquetFile
 
@@ -133,8 +133,8 @@ class Pieces:
 
 def check_file(path: str | os.PathLike[str]) -> tuple[Path, str]:
     """Return the path and its kind if the file is there and has a known ending; its content is not looked at."""
-    file = _existing(path)
-    return file, _kind(file)
+    file = _existing_path(path)
+    return file, _kind_of_file(file)
 
 
 def check_csv(name: str, value: str) -> str:
@@ -152,7 +152,7 @@ def check_csv(name: str, value: str) -> str:
 
 
 @contextmanager
-def reading(file: Path, kind: str, encoding: str | None = None) -> Iterator[None]:
+def report_read_errors(file: Path, kind: str, encoding: str | None = None) -> Iterator[None]:
     """Turn what goes wrong while a file is read into one clear line, which never quotes what is in it."""
     if file.stat().st_size == 0:
         raise InputError(f"{file} is empty", "0 bytes", "Check how it was written")
@@ -187,7 +187,7 @@ def file_digest(path: str | Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def _existing(path: str | os.PathLike[str]) -> Path:
+def _existing_path(path: str | os.PathLike[str]) -> Path:
     try:
         file = Path(path)
     except TypeError:
@@ -206,7 +206,7 @@ def _existing(path: str | os.PathLike[str]) -> Path:
         raise InputError(f"{file} cannot be read", error.strerror or str(error), "Check its permissions") from None
 
 
-def _kind(file: Path) -> str:
+def _kind_of_file(file: Path) -> str:
     endings = [s.lower() for s in file.suffixes]
     packed = bool(endings) and endings[-1] in _PACKED
     if packed:

@@ -75,14 +75,14 @@ def check_places(
     """Refuse, before any work is done, places that are taken or cannot be written to."""
     taken = []
     for place in map(as_place, places):
-        folder = _nearest(place.parent) if folders else place.parent
+        folder = _nearest_existing_folder(place.parent) if folders else place.parent
         if not folder.is_dir():
             what = f"{folder} is not a directory" if os.path.lexists(folder) else f"There is no directory {folder}"
             raise InputError(what, str(place), "Name another place")
         if not os.access(folder, os.W_OK | os.X_OK):
             do = "Name another place, or change its permissions"
             raise InputError(f"The directory {folder} cannot be written to", str(place), do)
-        found = _status(place)
+        found = _file_status(place)
         if found is None:
             continue
         if stat.S_ISDIR(found.st_mode):
@@ -102,12 +102,12 @@ def as_place(path: str | os.PathLike[str]) -> Path:
         place = Path(path)
     except TypeError:
         raise InputError("A file is named by its path", type(path).__name__, 'Write "map.nc", for example') from None
-    if not nameable(place) or not place.name:
+    if not is_valid_path(place) or not place.name:
         raise InputError("This is no name for a file", repr(str(path)), 'Write "map.nc", for example')
     return place
 
 
-def nameable(path: str | os.PathLike[str]) -> bool:
+def is_valid_path(path: str | os.PathLike[str]) -> bool:
     """Whether a file or directory can have this path at all."""
     text = str(path)
     try:
@@ -140,21 +140,21 @@ def place_files(
             _make_folders(place.parent, made)
         parts = {place: place.parent / f"{UNFINISHED}{uuid.uuid4().hex}" for place in places}
         for place, part in parts.items():
-            tidy.callback(_remove, part)
-            _fill(part, places[place], 0o600 if private else 0o666)
+            tidy.callback(_remove_file, part)
+            _write_new_file(part, places[place], 0o600 if private else 0o666)
         for place, part in parts.items():
             if not overwrite:
-                undo.callback(_remove, place, only=os.stat(part))
-                _claim(part, place)
+                undo.callback(_remove_file, place, only=os.stat(part))
+                _name_finished_file(part, place)
                 continue
-            old = _status(place)
+            old = _file_status(place)
             if old is not None:
                 os.chmod(part, stat.S_IMODE(old.st_mode))
             if len(parts) > 1:
                 spare = None if old is None else part.with_name(f"{UNFINISHED}{uuid.uuid4().hex}")
                 if spare is not None:
-                    tidy.callback(_remove, spare)
-                    _copy(place, spare)
+                    tidy.callback(_remove_file, spare)
+                    _link_or_copy(place, spare)
                 undo.callback(_put_back, place, spare, os.stat(part))
             os.replace(part, place)
         if durable:
@@ -167,14 +167,14 @@ def place_files(
 # -- single steps --------------------------------------------------------------------------------------
 
 
-def _fill(part: Path, content: bytes, mode: int) -> None:
+def _write_new_file(part: Path, content: bytes, mode: int) -> None:
     with open(part, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as opened:
         opened.write(content)
         opened.flush()
         os.fsync(opened.fileno())
 
 
-def _claim(part: Path, place: Path) -> None:
+def _name_finished_file(part: Path, place: Path) -> None:
     """Give a finished file its name, unless the name is taken."""
     try:
         os.link(part, place)
@@ -191,7 +191,7 @@ def _claim(part: Path, place: Path) -> None:
             raise
 
 
-def _copy(place: Path, spare: Path) -> None:
+def _link_or_copy(place: Path, spare: Path) -> None:
     try:
         os.link(place, spare)
     except OSError:
@@ -200,27 +200,27 @@ def _copy(place: Path, spare: Path) -> None:
 
 def _put_back(place: Path, spare: Path | None, ours: os.stat_result) -> None:
     if spare is None:
-        _remove(place, only=ours)
-    elif _is(place, ours):
+        _remove_file(place, only=ours)
+    elif _is_same_file(place, ours):
         with contextlib.suppress(OSError):
             os.replace(spare, place)
 
 
-def _remove(place: Path, only: os.stat_result | None = None) -> None:
+def _remove_file(place: Path, only: os.stat_result | None = None) -> None:
     """Delete a file; with ``only`` not if it is another one by now."""
-    if only is None or _is(place, only):
+    if only is None or _is_same_file(place, only):
         with contextlib.suppress(OSError):
             place.unlink()
 
 
-def _is(place: Path, file: os.stat_result) -> bool:
+def _is_same_file(place: Path, file: os.stat_result) -> bool:
     try:
         return os.path.samestat(os.lstat(place), file)
     except OSError:
         return False
 
 
-def _status(place: Path) -> os.stat_result | None:
+def _file_status(place: Path) -> os.stat_result | None:
     """What is at a place, None if nothing is; for a link what it points to, or the link itself if that is not there."""
     try:
         return os.stat(place)
@@ -234,7 +234,7 @@ def _status(place: Path) -> os.stat_result | None:
         return None
 
 
-def _nearest(folder: Path) -> Path:
+def _nearest_existing_folder(folder: Path) -> Path:
     """The directory, or the nearest one above it that is there."""
     while not os.path.lexists(folder) and folder != folder.parent:
         folder = folder.parent
@@ -264,6 +264,6 @@ def _sync_folder(folder: Path) -> None:
             os.close(opened)
 
 
-def unfinished(folder: Path) -> Iterator[Path]:
+def unfinished_files(folder: Path) -> Iterator[Path]:
     """Files that a process which was killed has left unfinished."""
     return folder.glob(f"{UNFINISHED}*")

@@ -13,7 +13,7 @@ from ..channels.words import in_words
 from ..checks import check_flag, check_number
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
-from ..maps.show import ReleaseRow, amount, short, why_unreliable
+from ..maps.show import ReleaseRow, amount, few_digits, why_unreliable
 from ..protocols import Array
 from .criteria import (
     PLAIN,
@@ -26,8 +26,16 @@ from .criteria import (
     check_map,
     directions,
 )
-from .dominance import snapped
-from .probability import Errors, check_errors, check_threshold, expected_loss, frontier_probability, meets, of_release
+from .dominance import snap_ties
+from .probability import (
+    Errors,
+    check_errors,
+    check_threshold,
+    expected_loss,
+    frontier_probability,
+    of_release,
+    probability_below_threshold,
+)
 
 LITTLE = 0.05
 """A release that leaves less than this share of what could be gained is of next to no use."""
@@ -122,7 +130,7 @@ def choose(
     allowed = np.ones(rumap.size, dtype=bool)
     chance = np.ones(rumap.size)
     if max_risk is not None:
-        chance = meets(rumap, threshold, room)
+        chance = probability_below_threshold(rumap, threshold, room)
         allowed = rumap.risk <= threshold + room  # NaN is never allowed
         if confidence is not None:
             confidence = check_number("confidence", confidence, low=0, high=1, open_low=True)
@@ -133,16 +141,16 @@ def choose(
         raise _nearest_miss(rumap, threshold, confidence, chance)
     if min_utility is not None:
         floor = check_number("min_utility", min_utility, infinite=True)
-        what = f"No allowed release has utility of at least {short(floor, 6)}"
+        what = f"No allowed release has utility of at least {few_digits(floor, 6)}"
         do = "Lower min_utility, raise max_risk, or add masks that keep more"
         allowed = _at_least(rumap, allowed, "utility", rumap.utility, floor, what, do)
-    allowed, left_out = _converged(rumap, allowed, (confidence is not None) if converged is None else converged)
+    allowed, left_out = _converged_only(rumap, allowed, (confidence is not None) if converged is None else converged)
     if frontier_confidence is not None:
         level = check_number("frontier_confidence", frontier_confidence, low=0, high=1, open_low=True)
         what = f"No allowed release is on the frontier with probability {level:g}"
         do, on = "Lower frontier_confidence, or use more replicates", frontier_probability(rumap, better, how)
         allowed = _at_least(rumap, allowed, "probability", on, level, what, do)
-    tiers, value = _ranked(rumap, criterion, how)
+    tiers, value = _ranking_values(rumap, criterion, how)
     known = ~np.any([np.isnan(t) for t, _ in tiers], axis=0)
     if not np.any(allowed & known):
         under = f" with risk at most {threshold:.6g}" if np.isfinite(threshold) else ""
@@ -167,9 +175,9 @@ def choose(
         rule=criterion.says(float(value[best])),
         value=float(value[best]),
         left_out=left_out,
-        order=_order(rumap, best),
-        meaning=tuple(_typical(rumap, best)),
-        worthless=_worthless(rumap, best),
+        order=_mask_in_words(rumap, best),
+        meaning=tuple(_typical_errors_in_words(rumap, best)),
+        worthless=_why_worthless(rumap, best),
     )
 
 
@@ -221,17 +229,17 @@ class Choice(ReleaseRow):
         if self.worthless:
             remarks.append(self.worthless)
         if self.within_error:
-            errors = f"two standard errors ({short(self.risk_error)} each)"
+            errors = f"two standard errors ({few_digits(self.risk_error)} each)"
             remarks.append(f"the threshold lies within {errors} of its risk")
         if self.meets < 0.995 or (self.confidence is not None and 0 < self.meets < 1):
             demanded = "" if self.confidence is None else f" ({self.confidence:.12g} was demanded)"
-            remarks.append(f"it truly meets the threshold with probability {_chance(self.meets)}{demanded}")
+            remarks.append(f"it truly meets the threshold with probability {_chance_in_words(self.meets)}{demanded}")
         elif np.isnan(self.meets):
             remarks.append("how surely it meets the threshold is not known, because its error is not")
         if self.on_frontier == 0:
             remarks.append("another release dominates it")
         elif self.on_frontier < 0.95:
-            remarks.append(f"it is truly on the frontier with probability {_chance(self.on_frontier)}")
+            remarks.append(f"it is truly on the frontier with probability {_chance_in_words(self.on_frontier)}")
         if self.one_release:
             remarks.append("its numbers are of one release: without an error, as another draw would give others")
         if not self.converged:
@@ -248,9 +256,9 @@ class Choice(ReleaseRow):
 
     def __str__(self) -> str:
         def with_error(value: float, error: float) -> str:
-            return short(value) + (f" ± {short(error, 2)}" if error > 0 else "")
+            return few_digits(value) + (f" ± {few_digits(error, 2)}" if error > 0 else "")
 
-        threshold = "no threshold" if np.isinf(self.max_risk) else f"threshold {short(self.max_risk)}"
+        threshold = "no threshold" if np.isinf(self.max_risk) else f"threshold {few_digits(self.max_risk)}"
         risk, utility = with_error(self.risk, self.risk_error), with_error(self.utility, self.utility_error)
         text = f"Release {self.release}: risk {risk} ({threshold}), utility {utility}"
         text += f", {self.rule}" if self.rule else ""
@@ -258,11 +266,11 @@ class Choice(ReleaseRow):
         if self.next_best is None:
             return text + "; nothing else is allowed."
         other = self.next_best
-        where = f"risk {short(other.risk)}, utility {short(other.utility)}"
+        where = f"risk {few_digits(other.risk)}, utility {few_digits(other.utility)}"
         return f"{text}; the next best allowed is {other.release} with {where}."
 
 
-def _order(rumap: RUMap, i: int) -> str:
+def _mask_in_words(rumap: RUMap, i: int) -> str:
     """What the mask of a release does, in words."""
     mask = None if rumap.masks is None else rumap.masks[i]
     if mask is None:
@@ -274,7 +282,7 @@ def _order(rumap: RUMap, i: int) -> str:
     return in_words(mask, facts)
 
 
-def _typical(rumap: RUMap, i: int) -> Iterator[str]:
+def _typical_errors_in_words(rumap: RUMap, i: int) -> Iterator[str]:
     """How far each user's estimate is typically off, before and after; how many records are linked or found."""
     unit, records = str(rumap.attrs.get("unit", "")), rumap.attrs.get("file_records")
     for who, u in rumap.uncertainties.items():
@@ -283,7 +291,7 @@ def _typical(rumap: RUMap, i: int) -> Iterator[str]:
             text = f"The {who}'s estimate is typically off by {amount(after.value[i], unit)}"
             start = np.nan if before is None else float(before.value[i])
             if np.isfinite(start) and start > 0:
-                share = f", {_share(after.value[i] / start)} of the" if after.value[i] > 0 else "; it was"
+                share = f", {_share_in_words(after.value[i] / start)} of the" if after.value[i] > 0 else "; it was"
                 text += f"{share} {amount(start, unit)} before any release"
             yield text + "."
         elif records and str(rumap.attrs.get(who, "")).find("which row is") >= 0 and 0 <= u.value[i] <= 1:
@@ -300,26 +308,27 @@ def _typical(rumap: RUMap, i: int) -> Iterator[str]:
             yield f"{axis.role.title()} is below zero: {BELOW_ZERO[axis.score.name].format(who=axis.who)}."
 
 
-def _share(ratio: float) -> str:
+def _share_in_words(ratio: float) -> str:
     """A ratio as a percentage, where that can be read; "about all" never hides a difference."""
     return f"{100 * ratio:.3g} %" if ratio < 10 else f"{ratio:,.3g} times"
 
 
-def _worthless(rumap: RUMap, i: int) -> str:
+def _why_worthless(rumap: RUMap, i: int) -> str:
     """Why a release is of next to no use; empty if it is of use, or if nothing is known."""
     score, utility = rumap.utility_score, rumap.utility
     if score.column is not None:
         known = utility[np.isfinite(utility)]
         if score.as_stored and known.size and known.min() >= 0 and known.max() <= 1 and utility[i] < LITTLE:
-            return f"almost nothing of its use is left: {score.name} is {short(utility[i], 2)} on a scale from 0 to 1"
+            left = few_digits(utility[i], 2)
+            return f"almost nothing of its use is left: {score.name} is {left} on a scale from 0 to 1"
         return ""
     before, after = rumap.before[1][i], rumap.scientist_uncertainty[i]
     if np.isfinite(before) and before > 0 and after >= (1 - LITTLE) * before:
-        return f"it tells the scientist almost nothing: {_share(after / before)} of the expected loss stays"
+        return f"it tells the scientist almost nothing: {_share_in_words(after / before)} of the expected loss stays"
     return ""
 
 
-def _ranked(rumap: RUMap, criterion: Criterion, errors: Errors) -> tuple[list[Tier], Array]:
+def _ranking_values(rumap: RUMap, criterion: Criterion, errors: Errors) -> tuple[list[Tier], Array]:
     """What the criterion ranks by, with rounding made into ties, and its value for every release."""
     if isinstance(criterion, ExpectedLoss):
         value = expected_loss(rumap, criterion, errors)
@@ -330,8 +339,8 @@ def _ranked(rumap: RUMap, criterion: Criterion, errors: Errors) -> tuple[list[Ti
                 tiers.append((np.nan_to_num(column, nan=-np.inf), 0.0))
     else:
         values = {n: rumap.column(n).value for n in criterion.needs}
-        tiers, value = criterion.tiers(values), criterion.value(values)
-    return [(snapped(t, 1e-12), slack) for t, slack in tiers], value
+        tiers, value = criterion.ranking_tiers(values), criterion.value(values)
+    return [(snap_ties(t, 1e-12), slack) for t, slack in tiers], value
 
 
 def _at_least(
@@ -341,12 +350,12 @@ def _at_least(
     kept = allowed & (values >= least)
     if not kept.any():
         i = int(np.flatnonzero(allowed)[np.argmax(np.nan_to_num(values[allowed], nan=-np.inf))])
-        miss = f"{rumap.releases[i]} as the nearest miss, with {name} {short(values[i], 6)}"
+        miss = f"{rumap.releases[i]} as the nearest miss, with {name} {few_digits(values[i], 6)}"
         raise InfeasibleError(what, miss, do)
     return kept
 
 
-def _converged(rumap: RUMap, allowed: NDArray[np.bool_], demanded: bool) -> tuple[NDArray[np.bool_], int]:
+def _converged_only(rumap: RUMap, allowed: NDArray[np.bool_], demanded: bool) -> tuple[NDArray[np.bool_], int]:
     demanded = check_flag("converged", demanded, "converged=True leaves out releases that did not converge")
     kept = allowed & rumap.converged if demanded else allowed.copy()
     if not kept.any():
@@ -359,10 +368,10 @@ def _nearest_miss(rumap: RUMap, threshold: float, confidence: float | None, chan
     missing = "NaN for all of them"
     if np.all(np.isnan(rumap.risk)):
         return InfeasibleError("No release has a risk", missing, "Look at the column risk")
-    what = f"No release has risk at most {short(threshold, 6)}"
+    what = f"No release has risk at most {few_digits(threshold, 6)}"
     if confidence is not None and np.any(chance > 0):
         i = int(np.nanargmax(chance))
-        miss = f"with probability {_chance(chance[i])} (risk {short(rumap.risk[i], 6)})"
+        miss = f"with probability {_chance_in_words(chance[i])} (risk {few_digits(rumap.risk[i], 6)})"
         what += f" with probability {confidence:.12g}"
         do = "Lower confidence, use more replicates, or add masks that release less"
     elif confidence is not None and np.all(np.isnan(chance) | np.isnan(rumap.risk)):
@@ -374,14 +383,14 @@ def _nearest_miss(rumap: RUMap, threshold: float, confidence: float | None, chan
         share = f", {100 * (ratio - 1):.3g} %"
         if ratio > 2:
             share = f", {ratio:,.3g} times the threshold" if np.isfinite(ratio) else ""
-        miss = f"with risk {short(rumap.risk[i], 6)} ({short(over, 3)} above{share})"
+        miss = f"with risk {few_digits(rumap.risk[i], 6)} ({few_digits(over, 3)} above{share})"
         do = "Raise max_risk, or add masks that release less, such as Suppress()"
         if "Suppress()" in (rumap.releases[i], "" if rumap.masks is None else str(rumap.masks[i])):
             do = "Raise max_risk: nothing releases less than Suppress(), so what the users know beforehand is too much"
     return InfeasibleError(what, f"{rumap.releases[i]} as the nearest miss, {miss}", do)
 
 
-def _chance(p: float) -> str:
+def _chance_in_words(p: float) -> str:
     """A probability that never rounds to certainty."""
     text = f"{p:.3f}".rstrip("0")
     return "above 0.999" if text == "1." and p < 1 else "below 0.001" if text == "0." and p > 0 else text.rstrip(".")

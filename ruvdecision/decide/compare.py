@@ -12,12 +12,12 @@ from scipy.special import ndtr
 
 from ..checks import check_flag, check_number
 from ..errors import InputError
-from ..maps.joining import join
+from ..maps.joining import join_two_maps
 from ..maps.rumap import RUMap
 from ..maps.show import ReleaseRow
 from ..protocols import Array, Ints
 from .criteria import Columns, check_map, directions
-from .dominance import Marks, ranks, undominated
+from .dominance import Marks, ranks_with_ties, undominated
 from .probability import Errors, frontier_probability
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def frontier(
     if rumap.user_names:
         parts = [rumap.select(user=u) for u in rumap.user_names]
         parts = [frontier(part, tolerance, columns=columns, probability=probability) for part in parts]
-        return functools.reduce(lambda a, b: join(a, b, named=True), parts)
+        return functools.reduce(lambda a, b: join_two_maps(a, b, named=True), parts)
     keep = np.flatnonzero(undominated([rumap.column(n).value for n in better], list(better.values()), tolerance))
     if keep.size == 0:
         if columns is None:
@@ -134,11 +134,11 @@ class Explanation:
             more = f" (and by {rest} other{'s' * (rest > 1)})" if rest else ""
             unsure = self.probability < 0.995
             sure = f"; with the errors of the map this holds with probability {self.probability:.3g}" if unsure else ""
-            return f"{self.release} is dominated by {self.by.release}{more}: {_changes(self.values)}{sure}."
-        columns = listed(list(self.values))
+            return f"{self.release} is dominated by {self.by.release}{more}: {_changes_in_words(self.values)}{sure}."
+        columns = list_in_words(list(self.values))
         text = f"{self.release} is on the frontier: no other release is as good in {columns} and better somewhere."
         for name, (other, values) in (self.neighbours or {}).items():
-            text += f" The next better in {name} is {other}: {_changes(values)}."
+            text += f" The next better in {name} is {other}: {_changes_in_words(values)}."
         return text
 
 
@@ -215,16 +215,16 @@ def dominated(rumap: RUMap, *, columns: Columns | None = None, tolerance: float 
     step = max(1, BLOCK // max(1, everybody.size))
     for start in range(0, rows.size, step):
         part = rows[start : start + step]
-        counts[start : start + step] = ranked.beats(everybody, part).sum(axis=0)
-        gain = np.where(ranked.beats(front, part), ranked.gain(part[None, :], front[:, None]), -np.inf)
+        counts[start : start + step] = ranked.dominates(everybody, part).sum(axis=0)
+        gain = np.where(ranked.dominates(front, part), ranked.gain(part[None, :], front[:, None]), -np.inf)
         by[start : start + step] = front[np.argmax(gain, axis=0)]
-    surely = ranked.surely(rows, by)
+    surely = ranked.probability_as_good(rows, by)
     table: dict[str, list[str] | Array | Ints] = {
         "release": [rumap.releases[i] for i in rows],
         "dominated_by": [rumap.releases[i] for i in by],
         "dominators": counts,
     }
-    table |= {f"{n}_change": _share(v[rows], v[by]) for n, v in ranked.values.items()}
+    table |= {f"{n}_change": _relative_change(v[rows], v[by]) for n, v in ranked.values.items()}
     table["probability"] = surely
     table["explanation"] = [
         str(Explanation(rumap[int(i)], rumap[int(j)], int(c), ranked.pair(int(i), int(j)), float(p)))
@@ -259,7 +259,7 @@ class _Ranked:
         known = ~np.any([np.isnan(v) for v in values.values()], axis=0)
         costs = np.zeros((len(values), known.size), dtype=np.int64)
         for j, (name, column) in enumerate(values.items()):
-            costs[j, known] = ranks(column[known], tolerance) * (1 if better[name] == "lower" else -1)
+            costs[j, known] = ranks_with_ties(column[known], tolerance) * (1 if better[name] == "lower" else -1)
         front = undominated(list(values.values()), list(better.values()), tolerance)
         return cls(rumap, better, values, costs, known, front)
 
@@ -273,15 +273,15 @@ class _Ranked:
         missing = tuple(n for n, v in self.values.items() if np.isnan(v[i]))
         if missing:
             return Explanation(row, None, 0, {}, float("nan"), None, missing)
-        worse = self.known & self.beats(np.arange(self.known.size), np.array([i]))[:, 0]
+        worse = self.known & self.dominates(np.arange(self.known.size), np.array([i]))[:, 0]
         if not worse.any():
             return Explanation(row, None, 0, self.pair(i, i), 1.0, self.neighbours(i))
         front = np.flatnonzero(worse & self.front)
         by = int(front[np.argmax(self.gain(np.full(front.size, i), front))])
-        surely = float(self.surely(np.array([i]), np.array([by]))[0])
+        surely = float(self.probability_as_good(np.array([i]), np.array([by]))[0])
         return Explanation(row, self.rumap[by], int(worse.sum()), self.pair(i, by), surely)
 
-    def beats(self, who: Ints, whom: Ints) -> Marks:
+    def dominates(self, who: Ints, whom: Ints) -> Marks:
         """True where a row of ``who`` dominates a column of ``whom``."""
         weak = np.ones((who.size, whom.size), dtype=bool)
         strict = np.zeros_like(weak)
@@ -294,11 +294,11 @@ class _Ranked:
         """Sum of relative improvements."""
         total = np.zeros(np.broadcast_shapes(old.shape, new.shape))
         for name, values in self.values.items():
-            change = np.nan_to_num(_share(values[old], values[new]), nan=0.0, posinf=1e6, neginf=-1e6)
+            change = np.nan_to_num(_relative_change(values[old], values[new]), nan=0.0, posinf=1e6, neginf=-1e6)
             total = total + (change if self.better[name] == "higher" else -change)
         return total
 
-    def surely(self, old: Ints, new: Ints) -> Array:
+    def probability_as_good(self, old: Ints, new: Ints) -> Array:
         """Probability that the other is truly as good in every column; errors normal and independent."""
         chance = np.ones(len(old))
         for name, end in self.better.items():
@@ -326,7 +326,7 @@ class _Ranked:
         return found
 
 
-def _share(old: Array, new: Array) -> Array:
+def _relative_change(old: Array, new: Array) -> Array:
     """Relative change; infinite where it starts from zero, NaN between infinities."""
     with np.errstate(all="ignore"):
         change = (new - old) / np.abs(old)
@@ -334,14 +334,14 @@ def _share(old: Array, new: Array) -> Array:
         return np.asarray(np.where(new == old, 0.0, change))
 
 
-def _changes(values: Mapping[str, tuple[float, float]]) -> str:
-    return ", ".join(f"{name} {_change(old, new)}" for name, (old, new) in values.items())
+def _changes_in_words(values: Mapping[str, tuple[float, float]]) -> str:
+    return ", ".join(f"{name} {_change_in_words(old, new)}" for name, (old, new) in values.items())
 
 
-def _change(old: float, new: float) -> str:
+def _change_in_words(old: float, new: float) -> str:
     if old == new:
         return "the same"
-    share = float(_share(np.asarray(old), np.asarray(new)))
+    share = float(_relative_change(np.asarray(old), np.asarray(new)))
     # A percentage means something for positive numbers that are not far apart; otherwise both are given.
     if not np.isfinite(share) or np.isinf(new) or min(old, new) <= 0 or not -0.9 <= share <= 10:
         return f"{old:.4g} → {new:.4g}".replace("inf", "∞").replace("-", "−")
@@ -350,6 +350,6 @@ def _change(old: float, new: float) -> str:
     return f"{text} %".replace("-", "−")
 
 
-def listed(names: Sequence[str]) -> str:
+def list_in_words(names: Sequence[str]) -> str:
     """Names as a phrase: a, b and c."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

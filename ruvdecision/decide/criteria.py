@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..checks import as_float_array, check_choice, check_list, check_number, suggest
 from ..errors import InputError
 from ..maps.rumap import RUMap
-from ..maps.show import better
+from ..maps.show import better_end
 from ..protocols import Array
 from .dominance import BETTER
 
@@ -42,7 +42,7 @@ def directions(
     check_map(rumap)
     if columns is None:
         return dict(PLAIN)
-    known = PLAIN | better(rumap) | dict(ends or {})
+    known = PLAIN | better_end(rumap) | dict(ends or {})
     do = 'Write ["risk", "utility"], for example'
     names = [columns] if isinstance(columns, str) else check_list(word, columns, do)
     if not names:
@@ -95,7 +95,7 @@ class Criterion(ABC):
         """The criterion for this map: its columns are there, and their better ends are known."""
 
     @abstractmethod
-    def tiers(self, values: Mapping[str, Array]) -> list[Tier]:
+    def ranking_tiers(self, values: Mapping[str, Array]) -> list[Tier]:
         """What counts first, second, ...; every array is (..., releases) and greater is better."""
 
     @abstractmethod
@@ -119,7 +119,7 @@ class MostUseful(Criterion):
     def on(self, rumap: RUMap, ends: Mapping[str, str]) -> MostUseful:
         return self
 
-    def tiers(self, values: Mapping[str, Array]) -> list[Tier]:
+    def ranking_tiers(self, values: Mapping[str, Array]) -> list[Tier]:
         return [(values["utility"], 0.0), (-values["risk"], 0.0)]
 
     def value(self, values: Mapping[str, Array]) -> Array:
@@ -155,12 +155,17 @@ class Weighted(Criterion):
     def on(self, rumap: RUMap, ends: Mapping[str, str]) -> Weighted:
         return replace(self, needs=directions(rumap, list(self.weights), "weights", ends))
 
-    def tiers(self, values: Mapping[str, Array]) -> list[Tier]:
-        return [(self.value(values), 0.0), *((_turned(values[n], end), 0.0) for n, end in self.needs.items())]
+    def ranking_tiers(self, values: Mapping[str, Array]) -> list[Tier]:
+        return [
+            (self.value(values), 0.0),
+            *((_greater_is_better(values[n], end), 0.0) for n, end in self.needs.items()),
+        ]
 
     def value(self, values: Mapping[str, Array]) -> Array:
         with np.errstate(invalid="ignore"):
-            return np.asarray(sum(self.weights[n] * _turned(values[n], end) for n, end in self.needs.items()))
+            return np.asarray(
+                sum(self.weights[n] * _greater_is_better(values[n], end) for n, end in self.needs.items())
+            )
 
     def says(self, value: float) -> str:
         terms = " ".join(f"{'+' if end == 'higher' else '−'} {self.weights[n]:g} {n}" for n, end in self.needs.items())
@@ -197,8 +202,8 @@ class Lexicographic(Criterion):
             raise InputError("slack names a column that is not in order", unknown, f"It has {', '.join(needs)}")
         return replace(self, needs=needs)
 
-    def tiers(self, values: Mapping[str, Array]) -> list[Tier]:
-        return [(_turned(values[n], end), float(self.slack.get(n, 0.0))) for n, end in self.needs.items()]
+    def ranking_tiers(self, values: Mapping[str, Array]) -> list[Tier]:
+        return [(_greater_is_better(values[n], end), float(self.slack.get(n, 0.0))) for n, end in self.needs.items()]
 
     def value(self, values: Mapping[str, Array]) -> Array:
         return values[next(iter(self.needs))]
@@ -239,7 +244,7 @@ class ExpectedLoss(Criterion):
             for name in names:
                 check_column(rumap, name, "loss")
             # The frontier needs better ends; the loss itself does not, so columns without one are left out.
-            known = PLAIN | better(rumap) | dict(ends)
+            known = PLAIN | better_end(rumap) | dict(ends)
             by_name = all(p.kind is not inspect.Parameter.POSITIONAL_ONLY for p in needed)
             return replace(self, arguments=names, needs={n: known[n] for n in names if n in known}, by_name=by_name)
         if len(names) == 2 and not any(p.kind is inspect.Parameter.KEYWORD_ONLY for p in needed):
@@ -247,30 +252,30 @@ class ExpectedLoss(Criterion):
         what = "loss must be a function of risk and utility, or of columns by their names"
         raise InputError(what, f"arguments {names}", do)
 
-    def tiers(self, values: Mapping[str, Array]) -> list[Tier]:
+    def ranking_tiers(self, values: Mapping[str, Array]) -> list[Tier]:
         return [(-self.value(values), 0.0)]
 
     def value(self, values: Mapping[str, Array]) -> Array:
         arrays = np.broadcast_arrays(*(np.asarray(values[n], dtype=np.float64) for n in self.arguments))
         try:
             with np.errstate(all="ignore"):  # a loss that is no number at infinite risk is NaN, and is not chosen
-                found = np.asarray(self._call(arrays), dtype=np.float64)
+                found = np.asarray(self._call_loss(arrays), dtype=np.float64)
         except (TypeError, ValueError):
             found = np.empty(())  # written for one release at a time
         if found.shape != arrays[0].shape:
             flat = zip(*(a.ravel().tolist() for a in arrays), strict=True)
-            found = np.array([self._one(x) for x in flat], dtype=np.float64).reshape(arrays[0].shape)
+            found = np.array([self._loss_of_release(x) for x in flat], dtype=np.float64).reshape(arrays[0].shape)
         return found
 
     def says(self, value: float) -> str:
         return f"expected loss {value:.4g}"
 
-    def _call(self, arguments: Sequence[Array] | Sequence[float]) -> object:
+    def _call_loss(self, arguments: Sequence[Array] | Sequence[float]) -> object:
         return self.loss(**dict(zip(self.arguments, arguments, strict=True))) if self.by_name else self.loss(*arguments)
 
-    def _one(self, arguments: Sequence[float]) -> float:
+    def _loss_of_release(self, arguments: Sequence[float]) -> float:
         try:
-            return float(as_float_array("loss", self._call(arguments)))  # type: ignore[arg-type]
+            return float(as_float_array("loss", self._call_loss(arguments)))  # type: ignore[arg-type]
         except (TypeError, ValueError) as error:
             got, do = f"{type(error).__name__}: {error}", "Write lambda risk, utility: 3 * risk - utility"
             raise InputError("loss must give a number for each release", got, do) from None
@@ -300,6 +305,6 @@ def best_positions(tiers: Sequence[Tier], allowed: NDArray[np.bool_]) -> NDArray
     return np.asarray(np.argmax(tied, axis=-1))
 
 
-def _turned(values: Array, end: str) -> Array:
+def _greater_is_better(values: Array, end: str) -> Array:
     """The values so that greater is better."""
     return values if end == "higher" else -values

@@ -71,15 +71,15 @@ def undominated(values: Sequence[ArrayLike], better: Sequence[str], tolerance: f
     known = np.flatnonzero(~np.any([np.isnan(v) for v in criteria], axis=0))
     signs = [1 if check_choice("better", b, BETTER) == "lower" else -1 for b in better]
     if known.size:
-        costs = [sign * ranks(v[known], tolerance) for v, sign in zip(criteria, signs, strict=True)]
-        keep[known] = minimal(np.stack(costs, axis=1))
+        costs = [sign * ranks_with_ties(v[known], tolerance) for v, sign in zip(criteria, signs, strict=True)]
+        keep[known] = minimal_rows(np.stack(costs, axis=1))
     return keep
 
 
-def minimal(costs: Ranks) -> Marks:
+def minimal_rows(costs: Ranks) -> Marks:
     """Return True for every row that no other row dominates; small is good in every column and equal is a tie.
 
-    >>> minimal(np.array([[0, 1], [1, 0], [1, 1], [0, 1]])).tolist()
+    >>> minimal_rows(np.array([[0, 1], [1, 0], [1, 1], [0, 1]])).tolist()
     [True, True, False, True]
     """
     order = np.lexsort(costs.T[::-1])
@@ -90,13 +90,13 @@ def minimal(costs: Ranks) -> Marks:
     if points.shape[1] == 2:
         good = np.r_[True, points[1:, 1] < np.minimum.accumulate(points[:, 1])[:-1]]
     else:
-        good = _front(points)
+        good = _front_of_distinct(points)
     keep = np.empty(len(costs), dtype=bool)
     keep[order] = good[np.cumsum(first) - 1]
     return keep
 
 
-def ranks(values: Array, tolerance: float) -> Ranks:
+def ranks_with_ties(values: Array, tolerance: float) -> Ranks:
     """Rank values, the lowest first; values closer than the tolerance to their neighbour share a rank."""
     order = np.argsort(values, kind="stable")
     v = values[order]
@@ -109,31 +109,31 @@ def ranks(values: Array, tolerance: float) -> Ranks:
     return found
 
 
-def snapped(values: Array, tolerance: float) -> Array:
+def snap_ties(values: Array, tolerance: float) -> Array:
     """The values with each tie replaced by its lowest member, so that a tie is an equality; NaN stays."""
     result = np.array(values, dtype=np.float64)
     known = np.flatnonzero(~np.isnan(result))
     if known.size:
-        place = ranks(result[known], tolerance)
+        place = ranks_with_ties(result[known], tolerance)
         lowest = np.full(place.max() + 1, np.inf)
         np.minimum.at(lowest, place, result[known])
         result[known] = lowest[place]
     return result
 
 
-def _front(points: Ranks) -> Marks:
+def _front_of_distinct(points: Ranks) -> Marks:
     """The front of distinct points: whoever dominates has the smaller sum, so blocks in that order decide for good."""
     good = np.zeros(len(points), dtype=bool)
     rest = np.argsort(points.sum(axis=1), kind="stable")
     while rest.size:
         block, rest = rest[:BLOCK], rest[BLOCK:]
-        best = block[~(_covered(points[block], points[block]).sum(axis=0) > 1)]  # each covers itself
+        best = block[~(_nowhere_above(points[block], points[block]).sum(axis=0) > 1)]  # each covers itself
         good[best] = True
-        rest = rest[~_covered(points[best], points[rest]).any(axis=0)]
+        rest = rest[~_nowhere_above(points[best], points[rest]).any(axis=0)]
     return good
 
 
-def _covered(a: Ranks, b: Ranks) -> Marks:
+def _nowhere_above(a: Ranks, b: Ranks) -> Marks:
     """True where a row of ``a`` (down) is nowhere above a row of ``b`` (across)."""
     found = np.ones((len(a), len(b)), dtype=bool)
     for x, y in zip(a.T, b.T, strict=True):

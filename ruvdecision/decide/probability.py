@@ -24,10 +24,10 @@ from ..errors import InputError
 from ..maps.columns import parts_of
 from ..maps.rumap import RUMap
 from ..maps.scores import Column, Score
-from ..maps.show import evenly
+from ..maps.show import evenly_spaced
 from ..protocols import Array, Value
 from .criteria import PLAIN, Columns, Criterion, ExpectedLoss, MostUseful, best_positions, check_map, directions
-from .dominance import Marks, minimal, ranks, snapped
+from .dominance import Marks, minimal_rows, ranks_with_ties, snap_ties
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,19 +130,19 @@ def quantile(confidence: float, degrees: float = np.inf) -> float:
     return float(ndtri(confidence) if np.isinf(degrees) else stdtrit(degrees, confidence))
 
 
-def cumulative(z: Array | float, degrees: float) -> Array:
+def error_cdf(z: Array | float, degrees: float) -> Array:
     """Probability that an error is at most z standard errors."""
     return np.asarray(ndtr(z) if np.isinf(degrees) else stdtr(degrees, z))
 
 
-def meets(rumap: RUMap, threshold: float, slack: float = 0.0) -> Array:
+def probability_below_threshold(rumap: RUMap, threshold: float, slack: float = 0.0) -> Array:
     """Probability that each release's risk is truly at most the threshold.
 
     One or zero where the risk is exact, NaN where it or its error is not known.
 
     >>> from ruvdecision.protocols import Value
     >>> rumap = RUMap.build(labels=["a"], intruder=Value(np.array([2.2]), np.array([0.1])), scientist=[1.0])
-    >>> round(float(meets(rumap, 0.5)[0]), 4)
+    >>> round(float(probability_below_threshold(rumap, 0.5)[0]), 4)
     0.9772
     """
     risk = rumap.risk
@@ -154,12 +154,12 @@ def meets(rumap: RUMap, threshold: float, slack: float = 0.0) -> Array:
     with np.errstate(invalid="ignore", divide="ignore"):
         z = (base.edge(threshold + slack) - base.costs) / base.errors
     # An infinite value with an infinite error says nothing.
-    return np.where(uncertain & ~np.isnan(risk), cumulative(z, degrees_of(rumap)), said)
+    return np.where(uncertain & ~np.isnan(risk), error_cdf(z, degrees_of(rumap)), said)
 
 
 def frontier_probability(rumap: RUMap, better: Mapping[str, str], errors: Errors, tolerance: float = 1e-12) -> Array:
     """Probability that each release is truly on the frontier of these columns; NaN counts as never."""
-    return _counted(rumap, better, errors, tolerance)[0]
+    return _count_in_draws(rumap, better, errors, tolerance)[0]
 
 
 def of_release(
@@ -192,7 +192,7 @@ def of_release(
     shown = {}
     for name, end in drawn_ends.items():
         value, error = rumap.column(name)
-        shown[name] = value[known], _drawable(value, error)[known] * (1.0 if end == "lower" else -1.0)
+        shown[name] = value[known], _errors_to_draw(value, error)[known] * (1.0 if end == "lower" else -1.0)
     fits = np.asarray(candidates, dtype=bool)[known]
     degrees = degrees_of(rumap)
     j = names.index("risk") if limited else 0
@@ -215,7 +215,7 @@ def of_release(
         on += int(np.sum(~np.any((others <= mine).all(axis=1) & (others < mine).any(axis=1), axis=1)))
         values = {n: value + error * units[:, i] for i, (n, (value, error)) in enumerate(shown.items())}
         allowed = fits & (drawn[:, j] <= edge)
-        winner = best_positions(criterion.tiers(values), allowed)
+        winner = best_positions(criterion.ranking_tiers(values), allowed)
         best += int(np.sum((winner == at) & allowed.any(axis=1)))
     return on / errors.draws, best / errors.draws
 
@@ -227,7 +227,7 @@ def expected_loss(rumap: RUMap, criterion: ExpectedLoss, errors: Errors) -> Arra
     sharply.
     """
     values = {n: rumap.column(n).value for n in criterion.arguments}
-    scale = {n: _drawable(*rumap.column(n)) for n in criterion.arguments}
+    scale = {n: _errors_to_draw(*rumap.column(n)) for n in criterion.arguments}
     uncertain = np.any([e > 0 for e in scale.values()], axis=0)
     exact = criterion.value(values)
     if not np.any(uncertain):
@@ -290,13 +290,13 @@ def probabilities(
     how = check_errors(errors)
     table = pd.DataFrame({"release": list(rumap.releases)})
     if max_risk is not None:
-        table["meets"] = meets(rumap, threshold)
+        table["meets"] = probability_below_threshold(rumap, threshold)
     if list(better.items()) == list(PLAIN.items()) and not isinstance(how.seed, np.random.Generator):
         # A seed gives both the same draws, so that one pass is enough; a Generator moves on between them.
-        table["on_frontier"], table["best"] = _counted(rumap, better, how, 1e-12, threshold)
+        table["on_frontier"], table["best"] = _count_in_draws(rumap, better, how, 1e-12, threshold)
     else:
         table["on_frontier"] = frontier_probability(rumap, better, how)
-        table["best"] = _counted(rumap, PLAIN, how, 1e-12, threshold, front=False)[1]
+        table["best"] = _count_in_draws(rumap, PLAIN, how, 1e-12, threshold, front=False)[1]
     table["converged"] = np.array(rumap.converged)
     return table
 
@@ -344,16 +344,16 @@ def _cost_columns(
     """Columns, which releases have all of them, and of these the costs with ties made equal, and their errors."""
     found = [_CostColumn.of(rumap, name, end) for name, end in better.items()]
     known = ~np.any([np.isnan(a.costs) for a in found], axis=0)
-    costs = np.stack([snapped(a.costs[known], tolerance) for a in found])
-    return found, known, costs, np.stack([_drawable(a.costs[known], a.errors[known]) for a in found])
+    costs = np.stack([snap_ties(a.costs[known], tolerance) for a in found])
+    return found, known, costs, np.stack([_errors_to_draw(a.costs[known], a.errors[known]) for a in found])
 
 
-def _drawable(values: Array, errors: Array) -> Array:
+def _errors_to_draw(values: Array, errors: Array) -> Array:
     """Errors to draw with: none where a value is infinite or its error is not known."""
     return np.where(np.isfinite(values) & np.isfinite(errors), errors, 0.0)
 
 
-def _counted(
+def _count_in_draws(
     rumap: RUMap,
     better: Mapping[str, str],
     errors: Errors,
@@ -374,17 +374,17 @@ def _counted(
     rows = np.flatnonzero(known)
     if not scale.any():
         if front:
-            on[rows] = minimal(np.stack([ranks(c, tolerance) for c in costs], axis=1))
+            on[rows] = minimal_rows(np.stack([ranks_with_ties(c, tolerance) for c in costs], axis=1))
         if edge is not None:
-            best[rows] = _winners(costs[None], edge)
+            best[rows] = _count_winners(costs[None], edge)
         return on, best
     degrees = degrees_of(rumap)
     play = _in_play(costs, scale, degrees) if front else slice(0)
     for units in errors.units(len(costs), rows.size, degrees):
         if front:
-            on[rows[play]] += _fronts(costs[:, play] + scale[:, play] * units[:, :, play])
+            on[rows[play]] += _count_on_front(costs[:, play] + scale[:, play] * units[:, :, play])
         if edge is not None:
-            best[rows] += _winners(costs + scale * units, edge)
+            best[rows] += _count_winners(costs + scale * units, edge)
     return on / errors.draws, best / errors.draws
 
 
@@ -396,19 +396,21 @@ def _in_play(costs: Array, scale: Array, degrees: float) -> NDArray[np.intp]:
     far = quantile(1 - SURELY, degrees)
     low, high = costs - far * scale, costs + far * scale
     play = np.ones(costs.shape[1], dtype=bool)
-    for j in evenly(np.flatnonzero(minimal(np.stack([ranks(c, 0.0) for c in high], axis=1))), PIVOTS):
+    for j in evenly_spaced(
+        np.flatnonzero(minimal_rows(np.stack([ranks_with_ties(c, 0.0) for c in high], axis=1))), PIVOTS
+    ):
         play &= ~(low > high[:, [j]]).all(axis=0)
     return np.flatnonzero(play)
 
 
-def _fronts(drawn: Array) -> Array:
+def _count_on_front(drawn: Array) -> Array:
     """In how many drawn maps (draws, columns, releases) each release is on the front; less is better."""
     if drawn.shape[1] == 2:
         return np.asarray(_on_front(drawn[:, 0], drawn[:, 1]).sum(axis=0))
-    return np.sum([minimal(np.stack([ranks(c, 0.0) for c in draw], axis=1)) for draw in drawn], axis=0)
+    return np.sum([minimal_rows(np.stack([ranks_with_ties(c, 0.0) for c in draw], axis=1)) for draw in drawn], axis=0)
 
 
-def _winners(drawn: Array, edge: float) -> Array:
+def _count_winners(drawn: Array, edge: float) -> Array:
     """In how many drawn maps each release has the least second cost of those whose first cost is at most ``edge``.
 
     Ties go to the lower first cost, ties in both to the release that is listed first.

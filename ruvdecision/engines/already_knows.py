@@ -40,7 +40,7 @@ class AlreadyKnows(Rewrite):
         if problem.user.target.asks_row:
             what = "Which row is whose is not available for a user who already knows something of the records"
             return Refusal(what, "Leave out knows=, or ask for Record(j)", Missing.TARGET)
-        inner = plan_for(choice, _rewrite(problem))
+        inner = plan_for(choice, _without_knowledge(problem))
         return cls(inner.engine, problem, asked=choice, inner=inner)
 
     @property
@@ -74,7 +74,7 @@ class AlreadyKnows(Rewrite):
     def run(
         self, piece: Piece = None, on_progress: Progress = no_progress, interruptible: bool = False
     ) -> list[Solution]:
-        start = replace(self.inner.problem, masks=Batch([_with(NOTHING, self.problem)]), cache={})
+        start = replace(self.inner.problem, masks=Batch([_with_known_release(NOTHING, self.problem)]), cache={})
         before = plan_for(self.asked, start.of_user(start.user)).together(start.users).run()
         after = self.inner.run(piece, on_progress, interruptible)
         return [
@@ -83,10 +83,10 @@ class AlreadyKnows(Rewrite):
         ]
 
     def posterior(self, mask: Mask, release: object = None) -> Posterior:
-        return self.inner.posterior(_with(mask, self.problem), release)
+        return self.inner.posterior(_with_known_release(mask, self.problem), release)
 
     def posteriors(self, mask: Mask, releases: Iterable[object]) -> Iterator[Evidence]:
-        return self.inner.posteriors(_with(mask, self.problem), releases)
+        return self.inner.posteriors(_with_known_release(mask, self.problem), releases)
 
     def row_kinds(self, problem: Problem, rows: Ints) -> Ints:
         return self.inner.row_kinds(self.inner.problem, rows)
@@ -97,10 +97,12 @@ def join_known_release(user: Any, mask: Mask) -> tuple[Any, Mask]:
     return (user, mask) if user.knows is None else (replace(user, knows=None), Informed((mask, user.knows)))
 
 
-def _with(mask: Mask, problem: Problem) -> Mask:
+def _with_known_release(mask: Mask, problem: Problem) -> Mask:
     return join_known_release(problem.user, mask)[1]
 
 
-def _rewrite(problem: Problem) -> Problem:
+def _without_knowledge(problem: Problem) -> Problem:
     users = tuple(replace(user, knows=None) for user in problem.users)
-    return replace(problem, users=users, masks=Batch(_with(mask, problem) for mask in problem.masks), cache={})
+    return replace(
+        problem, users=users, masks=Batch(_with_known_release(mask, problem) for mask in problem.masks), cache={}
+    )

@@ -154,18 +154,18 @@ class Evidence:
     """Log density, and the dimension of the space on which it is one; computed when asked for."""
 
     @cached_property
-    def _found(self) -> tuple[float, float]:
+    def _density_found(self) -> tuple[float, float]:
         return self.density()
 
     @property
     def log(self) -> float:
         """Log density of the release."""
-        return self._found[0]
+        return self._density_found[0]
 
     @property
     def dimension(self) -> float:
         """Dimension of the space on which it is a density."""
-        return self._found[1]
+        return self._density_found[1]
 
 
 class MaskMixture(Protocol):
@@ -467,14 +467,14 @@ def plan_for(choice: object, problem: Problem) -> Plan:
 
     Otherwise an error that says why each of those that come near has none.
     """
-    asked = _asked(choice)
+    asked = _engine_asked_for(choice)
     found = rewritten("auto" if asked is None else asked, problem)
     if found is not None:
         if isinstance(found, Refusal):
             raise found.error()
         return found
     refusals: list[Refusal] = []
-    for engine in _candidates(asked, question_of(problem.user)):
+    for engine in _engines_to_ask(asked, question_of(problem.user)):
         found = engine._own_plan(problem)
         if not isinstance(found, Refusal):
             return found
@@ -498,12 +498,12 @@ def rewritten(choice: object, problem: Problem) -> Plan | Refusal | None:
     else:
         return None
     try:
-        return _class(place).of(choice, problem)  # type: ignore[no-any-return, attr-defined]
+        return _load_engine_class(place).of(choice, problem)  # type: ignore[no-any-return, attr-defined]
     except UnsupportedError as error:
         return Refusal.of(error)
 
 
-def _candidates(asked: BaseEngine | None, question: Question) -> Iterator[BaseEngine]:
+def _engines_to_ask(asked: BaseEngine | None, question: Question) -> Iterator[BaseEngine]:
     """The engines to ask, in their order."""
     if asked is not None and asked.answers is question:
         yield asked
@@ -511,10 +511,10 @@ def _candidates(asked: BaseEngine | None, question: Question) -> Iterator[BaseEn
     else:
         places = ORDER[question]
     for place in places:
-        yield _class(place).where(asked)
+        yield _load_engine_class(place).where(asked)
 
 
-def _asked(choice: object) -> BaseEngine | None:
+def _engine_asked_for(choice: object) -> BaseEngine | None:
     """The engine that is asked for, None for "auto"."""
     if isinstance(choice, type):
         raise InputError("engine must be an object", f"the class {choice.__name__}", f"Write {choice.__name__}()")
@@ -527,9 +527,9 @@ def _asked(choice: object) -> BaseEngine | None:
     if choice not in NAMES:
         names = ", ".join(map(repr, NAMES))
         raise InputError(f"engine must be 'auto', {names} or an engine", choice, "Leave it at 'auto'")
-    return _class(NAMES[choice])()
+    return _load_engine_class(NAMES[choice])()
 
 
-def _class(place: Place) -> type[BaseEngine]:
+def _load_engine_class(place: Place) -> type[BaseEngine]:
     found: type[BaseEngine] = getattr(import_module(f"{__package__}.{place[0]}"), place[1])
     return found

@@ -40,10 +40,10 @@ def resolve_names(problem: Problem) -> Problem:
     belief = user.belief
     if isinstance(belief, TableBelief):
         return problem
-    files: list[Any] = _released(problem.release) if problem.data is None else [problem.data]
+    files: list[Any] = _released_files(problem.release) if problem.data is None else [problem.data]
     tables = [file for file in files if isinstance(file, (pd.DataFrame, pd.Series))]
     n = max((len(file) for file in files if _is_file(file)), default=None)
-    if tables or user.target.by_name or _named(user):
+    if tables or user.target.has_names or _knows_by_label(user):
         names = columns_of(belief, n)
         if names is None:
             names = next((list(t.columns) for t in tables if isinstance(t, pd.DataFrame)), [])
@@ -53,12 +53,12 @@ def resolve_names(problem: Problem) -> Problem:
         user = _by_position(user, found)
         release = problem.release
         if release is not None and tables:
-            ordered = tuple(_numbered(in_order(one, names, "The release"), problem) for one in files)
+            ordered = tuple(_number_rows(in_order(one, names, "The release"), problem) for one in files)
             release = ordered if isinstance(release, tuple) else ordered[0]
         problem = replace(
             problem,
             users=(user,),
-            masks=_placed(problem, found),
+            masks=_masks_by_position(problem, found),
             data=in_order(problem.data, names, "data"),
             release=release,
         )
@@ -104,15 +104,17 @@ def in_order(data: object, names: Sequence[Hashable], what: str) -> Any:
     return data[wanted]
 
 
-def _numbered(release: object, problem: Problem) -> Any:
+def _number_rows(release: object, problem: Problem) -> Any:
     """A release of all rows under their numbers; the labels of a sample tell whose rows it holds, and stay."""
     if not isinstance(release, (pd.DataFrame, pd.Series)) or pd.api.types.is_integer_dtype(release.index.dtype):
         return release
-    sampled = any(isinstance(f.step, SampleRows) for f in _steps(problem.masks[0], len(release), np.ndim(release)))
+    sampled = any(
+        isinstance(f.step, SampleRows) for f in _steps_or_none(problem.masks[0], len(release), np.ndim(release))
+    )
     return release if sampled else release.reset_index(drop=True)
 
 
-def _steps(mask: Mask, n: int, width: int) -> list[Resolved]:
+def _steps_or_none(mask: Mask, n: int, width: int) -> list[Resolved]:
     try:
         return resolve(mask, FileFacts(n, tuple(range(width))))
     except (UnsupportedError, InputError):
@@ -125,31 +127,31 @@ def _check_alike(names: Sequence[Hashable], other: Sequence[Hashable] | None) ->
         raise InputError(what, f"{list(names)} and {list(other)}", "Both are about one file: set columns= alike")
 
 
-def _named(user: User | Snooper) -> bool:
+def _knows_by_label(user: User | Snooper) -> bool:
     return user.knows is not None and any(leaf.by_label for leaf in user.knows.leaves)
 
 
 def _by_position(user: User | Snooper, names: Names) -> User | Snooper:
-    changes: dict[str, Any] = {"target": user.target.named(names)} if user.target.by_name else {}
-    if _named(user):
-        changes["knows"] = _at(user.knows, names)
+    changes: dict[str, Any] = {"target": user.target.with_positions(names)} if user.target.has_names else {}
+    if _knows_by_label(user):
+        changes["knows"] = _mask_by_position(user.knows, names)
     return replace(user, **changes) if changes else user
 
 
-def _placed(problem: Problem, names: Names) -> Batch:
+def _masks_by_position(problem: Problem, names: Names) -> Batch:
     masks = problem.masks
     if not any(leaf.by_label for mask in masks for leaf in mask.leaves):
         return masks
-    found: Batch = problem.once("labels", masks, lambda: Batch(_at(mask, names) for mask in masks))
+    found: Batch = problem.once("labels", masks, lambda: Batch(_mask_by_position(mask, names) for mask in masks))
     return found
 
 
-def _at(mask: Any, names: Names) -> Mask:
+def _mask_by_position(mask: Any, names: Names) -> Mask:
     found: Mask = mask.of_leaves(iter([leaf.at(names.row) if leaf.by_label else leaf for leaf in mask.leaves]))
     return found
 
 
-def _released(release: object) -> list[Any]:
+def _released_files(release: object) -> list[Any]:
     """The files of a release: none, one, or several side by side."""
     if release is None:
         return []
@@ -196,27 +198,27 @@ def _without_gaps(problem: Problem, n: int | None) -> Problem:
             lost = masks[0].lost if masks and isinstance(masks[0], _Incomplete) else None
             if lost is None or user.knows is None or isinstance(user.knows, _Incomplete):
                 return problem
-            return replace(problem, users=(replace(user, knows=_after(lost, user.knows)),))
-        problem = replace(problem, data=_filled(user.belief, frame, gaps))
+            return replace(problem, users=(replace(user, knows=_mask_after_loss(lost, user.knows)),))
+        problem = replace(problem, data=_fill_gaps(user.belief, frame, gaps))
     elif problem.release is not None and n is not None:
-        gaps = _unexplained(masks[0], [Frame.of(file) for file in _released(problem.release)], user)
+        gaps = _unexplained_gaps(masks[0], [Frame.of(file) for file in _released_files(problem.release)], user)
         if gaps is None or not gaps.any():
             return problem
     else:
         return problem
     lost = reduce(or_, (_Lost([j], np.flatnonzero(gap).tolist()) for j, gap in enumerate(gaps.T) if gap.any()))
     if user.knows is not None:
-        user = replace(user, knows=_after(lost, user.knows))
+        user = replace(user, knows=_mask_after_loss(lost, user.knows))
     # Users share the masks, by which engines know what they built.
-    found = problem.once("gaps", masks, lambda: Batch(_after(lost, mask) for mask in masks))
+    found = problem.once("gaps", masks, lambda: Batch(_mask_after_loss(lost, mask) for mask in masks))
     return replace(problem, users=(user,), masks=found)
 
 
-def _after(lost: Mask, mask: Mask) -> _Incomplete:
+def _mask_after_loss(lost: Mask, mask: Mask) -> _Incomplete:
     return _Incomplete((lost, mask), called=repr(mask), lost=lost)
 
 
-def _filled(belief: Any, frame: Frame, gaps: Bools) -> Any:
+def _fill_gaps(belief: Any, frame: Frame, gaps: Bools) -> Any:
     """The data with some value in every gap. None of them is released, and none is looked at."""
     table = frame.table.copy()
     if isinstance(belief, FiniteBelief):
@@ -238,7 +240,7 @@ def _filled(belief: Any, frame: Frame, gaps: Bools) -> Any:
     return replace(frame, table=table).unwrap()
 
 
-def _unexplained(mask: Mask, files: list[Frame], user: User) -> Bools | None:
+def _unexplained_gaps(mask: Mask, files: list[Frame], user: User) -> Bools | None:
     """Which entries are missing from a release although the mask would not drop them."""
     every = [file.table.isna().to_numpy() for file in files]
     shape, names = every[0].shape, tuple(files[0].columns)
@@ -251,7 +253,7 @@ def _unexplained(mask: Mask, files: list[Frame], user: User) -> Bools | None:
         if any(isinstance(step, SampleRows) for step in steps) or any(e.shape != shape for e in every):
             return None  # whose rows they are is told by labels
         whole = pd.DataFrame(np.arange(float(np.prod(shape))).reshape(shape), columns=pd.Index(names))
-        dropped = [frame.isna().to_numpy() for frame in _released(asked.release(whole, 0))]
+        dropped = [frame.isna().to_numpy() for frame in _released_files(asked.release(whole, 0))]
     except (UnsupportedError, InputError, NotImplementedError):
         return None  # what is wrong with mask or release is said by who reads them
     gaps = np.any([e & ~d for e, d in zip(every, dropped, strict=False)], axis=0)

@@ -56,7 +56,7 @@ class Role:
     @property
     def leaves(self) -> Leaves:
         """Every single user, with the name of its columns."""
-        return list(_leaves(self.name, self.user))
+        return list(_single_users(self.name, self.user))
 
 
 def check_user(name: str, user: object) -> Role:
@@ -90,7 +90,7 @@ def solve(
     leaves = [leaf for role in roles for leaf in role.leaves]
     problem = Problem((), masks, data, replicates, seed)
     alone = [plan_for(engine, problem.of_user(user)) for _, user in leaves]
-    jobs = _jobs(alone)
+    jobs = _jobs_sharing_draws(alone)
     plans = [alone[job[0]].together([alone[i].problem.user for i in job]) for job in jobs]
     apart = executor is not None or checkpoint is not None
     cut = [plan.pieces if apart or plan.always_cut else [list(range(len(masks)))] for plan in plans]
@@ -102,7 +102,7 @@ def solve(
         try:
             for i, (job, group) in enumerate(pieces):
                 watch = part_of(on_progress, i, len(pieces))
-                results.append(_done(plans[job].run(group, watch, interruptible=True), len(group)))
+                results.append(_finished_solutions(plans[job].run(group, watch, interruptible=True), len(group)))
                 if results[-1]["unfinished"]:
                     break
         except KeyboardInterrupt:
@@ -110,7 +110,7 @@ def solve(
                 raise
         results += [None] * (len(pieces) - len(results))
     else:
-        tasks = [Task(f"{job}-{_piece_name(group)}", work, (job, group)) for job, group in pieces]
+        tasks = [Task(f"{job}-{_piece_name(group)}", solve_piece, (job, group)) for job, group in pieces]
         engines = [plan.choice for plan in alone]
         prints: Columns = {"masks": list(masks), "users": [u for _, u in leaves], "engines": engines}
         prints |= {"data": data, "replicates": replicates, "seed": (seed.entropy, tuple(seed.spawn_key))}
@@ -119,22 +119,25 @@ def solve(
         results = run(tasks, shared=shared, **places, on_progress=on_progress).results
         if not any(r is not None for r in results):
             raise KeyboardInterrupt
-    return _gather(roles, leaves, jobs, pieces, results, len(masks), [plan.planned for plan in alone])
+    return _gather_results(roles, leaves, jobs, pieces, results, len(masks), [plan.planned for plan in alone])
 
 
-def work(shared: Sequence[tuple[object, Problem]], job: int, group: Sequence[int]) -> Columns:
+def solve_piece(shared: Sequence[tuple[object, Problem]], job: int, group: Sequence[int]) -> Columns:
     """One piece of work, on any machine."""
     choice, problem = shared[job]
-    return _done(plan_for(choice, problem.only(group)).run(), len(group))
+    return _finished_solutions(plan_for(choice, problem.only(group)).run(), len(group))
 
 
-def _done(solutions: Sequence[Solution], count: int) -> Columns:
+def _finished_solutions(solutions: Sequence[Solution], count: int) -> Columns:
     """Solutions as plain arrays, and the masks that were not finished."""
     missing = np.any([s.diagnostics.get("unfinished", np.zeros(count, dtype=bool)) for s in solutions], axis=0)
-    return {"solutions": [_plain(s, count) for s in solutions], "unfinished": np.flatnonzero(missing).tolist()}
+    return {
+        "solutions": [_solution_arrays(s, count) for s in solutions],
+        "unfinished": np.flatnonzero(missing).tolist(),
+    }
 
 
-def _plain(solution: Solution, count: int) -> Columns:
+def _solution_arrays(solution: Solution, count: int) -> Columns:
     return {
         "uncertainty": np.broadcast_to(np.asarray(solution.uncertainty, dtype=np.float64), (count,)),
         "error": np.broadcast_to(np.asarray(solution.error, dtype=np.float64), (count,)),
@@ -149,14 +152,14 @@ def _plain(solution: Solution, count: int) -> Columns:
 # -- cutting ---------------------------------------------------------------------------------------------
 
 
-def _leaves(name: str, user: Any) -> Leaves:
+def _single_users(name: str, user: Any) -> Leaves:
     if not isinstance(user, Panel):
         return [(name, user)]
     members = zip(user.names, user.members, strict=True)
-    return [leaf for label, member in members for leaf in _leaves(f"{name}[{label}]", member)]
+    return [leaf for label, member in members for leaf in _single_users(f"{name}[{label}]", member)]
 
 
-def _jobs(plans: Sequence[Plan]) -> list[list[int]]:
+def _jobs_sharing_draws(plans: Sequence[Plan]) -> list[list[int]]:
     """Users who share their posterior draws are solved together: one belief, one engine that can."""
     found: dict[object, list[int]] = {}
     for i, plan in enumerate(plans):
@@ -171,7 +174,7 @@ def _piece_name(group: Sequence[int]) -> str:
 # -- gathering -------------------------------------------------------------------------------------------
 
 
-def _gather(
+def _gather_results(
     roles: Sequence[Role],
     leaves: Sequence[tuple[str, Any]],
     jobs: list[list[int]],
@@ -218,20 +221,22 @@ def _gather(
     for role in roles:
         found: Columns = {}
         mine = [index[name] for name, _ in role.leaves]
-        total, start = _merged(role.name, role.name, role.user, index, value[:, rows], error[:, rows], before, found)
+        total, start = _merge_members(
+            role.name, role.name, role.user, index, value[:, rows], error[:, rows], before, found
+        )
         # Few different ones come again and again: each is put together once.
         keys = list(zip(*(words[i] for i in mine), strict=True))
         joined = {key: " / ".join(dict.fromkeys(key)) for key in set(keys)}
         texts = [joined[keys[r]] for r in rows.tolist()]
         for name, _ in role.leaves:
             found |= {
-                f"{name}_{key}": _column([column[r] for r in rows]) for key, column in columns[index[name]].items()
+                f"{name}_{key}": _as_column([column[r] for r in rows]) for key, column in columns[index[name]].items()
             }
         solved.append(Solved(total, start, texts, found, any(planned[i] for i in mine)))
     return solved, rows, kept
 
 
-def _merged(
+def _merge_members(
     role: str, name: str, user: Any, index: dict[str, int], value: Array, error: Array, before: Array, columns: Columns
 ) -> tuple[Value, float]:
     """The uncertainty of a user, or of a panel from its members'; members' curves become columns."""
@@ -240,14 +245,14 @@ def _merged(
     parts, starts = [], []
     for label, member in zip(user.names, user.members, strict=True):
         own = f"{name}[{label}]"
-        part, start = _merged(role, own, member, index, value, error, before, columns)
+        part, start = _merge_members(role, own, member, index, value, error, before, columns)
         columns |= {f"{own}_uncertainty": part.value, f"{own}_error": part.error}
         parts.append(part)
         starts.append(start)
     return user.merge(parts, role, before=starts), user.merge_before(starts, role)
 
 
-def _column(entries: list[Any]) -> Any:
+def _as_column(entries: list[Any]) -> Any:
     if any(isinstance(e, str) for e in entries):
         return ["" if e is None else str(e) for e in entries]
     return np.array([np.nan if e is None else e for e in entries])

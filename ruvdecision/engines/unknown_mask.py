@@ -36,14 +36,14 @@ class UnknownMask(Rewrite):
         return found
 
     @cached_property
-    def _mixtures(self) -> dict[int, MaskMixture]:
+    def _mixtures_by_release(self) -> dict[int, MaskMixture]:
         return {}
 
     def mixture(self, mask: Mask) -> MaskMixture:
         """Posteriors over what one mask may have been, built once."""
-        if id(mask) not in self._mixtures:
-            self._mixtures[id(mask)] = self.engine.unknown_mask(self.problem, mask)
-        return self._mixtures[id(mask)]
+        if id(mask) not in self._mixtures_by_release:
+            self._mixtures_by_release[id(mask)] = self.engine.unknown_mask(self.problem, mask)
+        return self._mixtures_by_release[id(mask)]
 
     def posterior(self, mask: Mask, release: object = None) -> Posterior:
         if release is None:

@@ -94,7 +94,7 @@ class WrongBelief(Rewrite):
             part = part_of(problem.progress, done, len(judged.remaining))
             (value[i], error[i]), believed[i] = self.drawn(masks[i], part)
             names[i] = f"{self.engine.name}, averaged over releases"
-        before = self._before() if judged.before is None else judged.before
+        before = self._loss_before() if judged.before is None else judged.before
         words = names[0] if len(set(names)) == 1 else names
         averaged = judged.averaged or bool(judged.remaining)
         return [Solution(value, error, before, words, {"believed": believed}, averaged=averaged)]
@@ -123,7 +123,7 @@ class WrongBelief(Rewrite):
             wide = DefensiveMixture.of(mask, self.agency)
             count = count if wide is None else max(count, MISLED)
         costs, within, believed, logs = np.zeros((4, count))
-        first, second = itertools.tee(self._releases(mask, count, wide))
+        first, second = itertools.tee(self._draw_releases(mask, count, wide))
         pairs = zip(self.own.posteriors(mask, first), self.agency.posteriors(mask, second), strict=True)
         for r, (mine, right) in enumerate(pairs):
             estimate = user.loss.estimate(mine.posterior, user.actions)
@@ -133,7 +133,7 @@ class WrongBelief(Rewrite):
             on_progress((r + 1) / count)
         if wide is not None:
             weights = wide.weights(logs)
-            return _ratio(weights, costs), float(_ratio(weights, believed).value)
+            return _weighted_mean(weights, costs), float(_weighted_mean(weights, believed).value)
         error = replicate_error(costs) if count > 1 else within[0] if self._is_deterministic(mask) else np.nan
         return Value(costs.mean(), np.asarray(error)), float(believed.mean())
 
@@ -141,19 +141,21 @@ class WrongBelief(Rewrite):
         """Whether another release of the data would be the same."""
         rng = Watched(np.random.PCG64(0))
         if self.problem.data is not None:
-            mask.release(_numbered(self.problem.data, self.agency.problem.user.belief), rng)
+            mask.release(_with_row_numbers(self.problem.data, self.agency.problem.user.belief), rng)
         return self.problem.data is not None and not rng.used
 
-    def _releases(self, mask: Mask, count: int, wide: DefensiveMixture | None) -> Iterator[Any]:
+    def _draw_releases(self, mask: Mask, count: int, wide: DefensiveMixture | None) -> Iterator[Any]:
         """Releases of the data, or of files drawn from the agency's belief."""
         belief, data = self.agency.problem.user.belief, self.problem.data
         for r, (for_data, for_mask, _) in enumerate(replicate_seeds(self.problem.seed, count)):
             records = belief.draw(np.random.default_rng(for_data)) if data is None else data
             # A frame keeps the row numbers, which tell who is in a sample; a table of counts has no rows.
-            found = mask.release(records if isinstance(belief, TableBelief) else _numbered(records, belief), for_mask)
+            found = mask.release(
+                records if isinstance(belief, TableBelief) else _with_row_numbers(records, belief), for_mask
+            )
             yield found if wide is None else wide.release(r, found, for_mask)
 
-    def _before(self) -> float:
+    def _loss_before(self) -> float:
         """Expected loss before any release."""
         users = (replace(self.own.problem.user, knows_mask=True, mask_prior=None), self.agency.problem.user)
         data, loss, actions = self.problem.data, users[0].loss, users[0].actions
@@ -162,7 +164,7 @@ class WrongBelief(Rewrite):
             if self.own.engine.planned or self.engine.planned:
                 # A sampler wants to see a release, be it one that tells nothing.
                 rows = users[1].belief.draw(np.random.default_rng(0)) if data is None else data
-                nothing = NOTHING.release(_numbered(rows, users[1].belief), 0)
+                nothing = NOTHING.release(_with_row_numbers(rows, users[1].belief), 0)
             own, right = (
                 plan_for(self.asked, Problem.of(u, [NOTHING], data)).posterior(NOTHING, nothing) for u in users
             )
@@ -216,7 +218,7 @@ class DefensiveMixture:
             return None
         mean = np.broadcast_to(belief.mu_mean, (belief.records, belief.k))
         # Noise of which the data themselves tell the size is not normal.
-        some = [_files(mask.release(_numbered(f * (mean + 1.0), belief), 0)) for f in (0, 1, 2)]
+        some = [_files_of_release(mask.release(_with_row_numbers(f * (mean + 1.0), belief), 0)) for f in (0, 1, 2)]
         if not all(np.allclose(a + c, 2 * b, equal_nan=True) for a, b, c in zip(*some, strict=True)):
             return None
         found = next(iter(agency.posteriors(mask, [cls(mask, belief, 0.0, 1.0).centre(0)])))
@@ -230,8 +232,10 @@ class DefensiveMixture:
     def centre(self, seed: Any) -> Any:
         """What the mask releases of records at their mean, without its noise."""
         mean = np.broadcast_to(self.belief.mu_mean, (self.belief.records, self.belief.k))
-        there, noise = (self.mask.release(_numbered(x, self.belief), seed) for x in (mean, np.zeros(mean.shape)))
-        return _each(lambda a, b: a - b, there, noise)
+        there, noise = (
+            self.mask.release(_with_row_numbers(x, self.belief), seed) for x in (mean, np.zeros(mean.shape))
+        )
+        return _for_each_file(lambda a, b: a - b, there, noise)
 
     def release(self, r: int, plain: Any, seed: Any) -> Any:
         """The r-th release, from one that the mask made with this seed."""
@@ -239,8 +243,11 @@ class DefensiveMixture:
         if factor == 1:
             return plain
         # A sample holds other rows every time.
-        same = all(a.index.equals(b.index) for a, b in zip(_files(plain), _files(self._centre), strict=True))
-        return _each(lambda a, b: a + factor * (b - a), self._centre if same else self.centre(seed), plain)
+        same = all(
+            a.index.equals(b.index)
+            for a, b in zip(_files_of_release(plain), _files_of_release(self._centre), strict=True)
+        )
+        return _for_each_file(lambda a, b: a + factor * (b - a), self._centre if same else self.centre(seed), plain)
 
     @cached_property
     def _centre(self) -> Any:
@@ -252,25 +259,25 @@ class DefensiveMixture:
         return 1 / np.mean([np.exp(0.5 * square * (1 - f**-2)) / f**self.dimension for f in self.factors], axis=0)
 
 
-def _files(release: Any) -> tuple[pd.DataFrame, ...]:
+def _files_of_release(release: Any) -> tuple[pd.DataFrame, ...]:
     """The files of a release, of which masks joined by ``&`` make several."""
     return release if isinstance(release, tuple) else (release,)
 
 
-def _each(function: Callable[..., pd.DataFrame], *releases: Any) -> Any:
+def _for_each_file(function: Callable[..., pd.DataFrame], *releases: Any) -> Any:
     """A function of the files of releases, file by file."""
-    found = tuple(pd.DataFrame(function(*parts)) for parts in zip(*map(_files, releases), strict=True))
+    found = tuple(pd.DataFrame(function(*parts)) for parts in zip(*map(_files_of_release, releases), strict=True))
     return found if isinstance(releases[0], tuple) else found[0]
 
 
-def _ratio(weights: Array, values: Array) -> Value:
+def _weighted_mean(weights: Array, values: Array) -> Value:
     """Weighted mean with the error of a ratio."""
     mean = weights @ values / weights.sum()
     error = np.sqrt(np.sum((weights * (values - mean)) ** 2) * len(values) / (len(values) - 1)) / weights.sum()
     return Value(np.asarray(mean), np.asarray(error))
 
 
-def _numbered(records: Any, belief: Any) -> pd.DataFrame:
+def _with_row_numbers(records: Any, belief: Any) -> pd.DataFrame:
     """Records whose index numbers their rows, under the belief's names."""
     if isinstance(records, (pd.Series, pd.DataFrame)):
         return pd.DataFrame(records.reset_index(drop=True))

@@ -98,15 +98,15 @@ def belief_of(
     except RuvError:
         prior = None  # the picture does without it
     truth = true_value(user.target, mu, records)
-    words = f"In this example the best estimate is {_list(estimate)}"
-    words += "" if truth is None else f" and the truth {_list(truth)}"
+    words = f"In this example the best estimate is {_first_numbers(estimate)}"
+    words += "" if truth is None else f" and the truth {_first_numbers(truth)}"
     words += f"; the expected loss of that estimate is {number(after, 4)}."
     if prior is not None and not np.all(np.isfinite(prior.var())):
         prior, words = None, f"{words} {FLAT}"
-    return BeliefView(who, title, _laws(user.target, prior, posterior, estimate, truth), words)
+    return BeliefView(who, title, _laws_of_target(user.target, prior, posterior, estimate, truth), words)
 
 
-def _laws(
+def _laws_of_target(
     target: BaseTarget, prior: Posterior | None, posterior: Posterior, estimate: Array, truth: Array | None
 ) -> tuple[LawView, ...]:
     """The laws of a target: one for a number, one per component for a vector."""
@@ -193,5 +193,5 @@ class TabulatedRankPosterior(RankPosterior):
         return np.where(at < low, 0.0, np.where(at > high, 1.0, inside(np.clip(at, low, high))))
 
 
-def _list(values: Array) -> str:
+def _first_numbers(values: Array) -> str:
     return ", ".join(number(float(v), 4) for v in np.ravel(values)[:MOST_COMPONENTS])

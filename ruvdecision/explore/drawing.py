@@ -19,7 +19,7 @@ from ..decide import not_dominated
 from ..decide.choice import Choice
 from ..maps.joining import worst_case
 from ..maps.rumap import RUMap
-from ..maps.show import clean, entry, number
+from ..maps.show import clean_text, entry, number
 from ..plots.axes import Window, decades, window
 from ..plots.map import all_curves, region_of, typically
 from ..plots.theme import STYLES
@@ -51,16 +51,16 @@ class Drawing:
         self.figure.update(outline_line_color=None, **paper)
         for axis in self.figure.axis:
             axis.update(
-                axis_line_color=self.grey(self.look.soft), major_tick_line_color=self.grey(self.look.soft),
+                axis_line_color=self.hex_grey(self.look.soft), major_tick_line_color=self.hex_grey(self.look.soft),
                 minor_tick_line_color=None, major_label_text_color=self.look.ink, axis_label_text_color=self.look.ink,
                 axis_label_text_font_style="normal", major_label_text_font_size="12px",
                 axis_label_text_font_size="13px",
             )  # fmt: skip
         for grid in self.figure.grid:
-            grid.grid_line_color = self.grey(self.look.grid)
+            grid.grid_line_color = self.hex_grey(self.look.grid)
 
     @staticmethod
-    def grey(colour: str) -> str:
+    def hex_grey(colour: str) -> str:
         """Matplotlib's "0.25" as a colour of a page."""
         return f"#{3 * f'{round(255 * float(colour)):02x}'}" if colour[0].isdigit() else colour
 
@@ -114,12 +114,12 @@ class MapDrawing(Drawing):
         f.add_layout(self.rule)
         f.add_layout(self.grip)
         f.add_tools(HoverTool(renderers=[dots], tooltips=TIP, attachment="below"), TapTool(renderers=[dots]))
-        self.dots.selected.on_change("indices", self._selected)
+        self.dots.selected.on_change("indices", self._on_selection)
         self._tapped = tapped
         self.legend: list[tuple[str, str, str]] = []
         self.remarks: list[str] = []
 
-    def _selected(self, name: str, old: object, new: list[int]) -> None:
+    def _on_selection(self, name: str, old: object, new: list[int]) -> None:
         if new:
             self._tapped(int(self.dots.data["row"][new[0]]))
 
@@ -139,7 +139,7 @@ class MapDrawing(Drawing):
         """The value at a place."""
         return float(10**place if self.windows[axis].log else place)
 
-    def _axes(self, rumap: RUMap, region: tuple[Array, Array]) -> None:
+    def _set_axes(self, rumap: RUMap, region: tuple[Array, Array]) -> None:
         shown = ~(np.isnan(rumap.risk) | np.isnan(rumap.utility))
         f = self.figure
         across = ("x", rumap.utility, region[0], rumap.utility_score, f.x_range, f.xaxis[0])
@@ -162,10 +162,10 @@ class MapDrawing(Drawing):
     def show(self, rumap: RUMap, max_risk: float, choice: Choice | None) -> None:
         """Draw a map anew."""
         case = worst_case(rumap)
-        self._axes(rumap, region_of(case, choice, max_risk))
+        self._set_axes(rumap, region_of(case, choice, max_risk))
         x, y = self.place("x", rumap.utility), self.place("y", rumap.risk)
         shown = ~(np.isnan(rumap.utility) | np.isnan(rumap.risk))
-        why = explained(rumap)
+        why = explain_releases(rumap)
         parts: dict[str, list[object]] = {name: [] for name in self.dots.data}
         lines: dict[str, list[object]] = {name: [] for name in self.lines.data}
         self.legend = []
@@ -189,14 +189,14 @@ class MapDrawing(Drawing):
             parts["marker"] += [shape] * few.size
             parts["size"] += [3 if rows.size > DENSE else 9] * few.size
             parts["fill"] += np.where(rumap.converged[few], 1.0, 0.0).tolist()
-            parts["label"] += [clean(rumap.releases[i]) for i in few]
+            parts["label"] += [clean_text(rumap.releases[i]) for i in few]
             parts["risk"] += [entry(rumap, "risk", int(i)) for i in few]
             parts["utility"] += [entry(rumap, "utility", int(i)) for i in few]
             parts["off"] += [f"{typically(rumap, int(i))}. " if rumap.typical_errors else "" for i in few]
             parts["why"] += [why[i] for i in few]
         self.dots.selected.indices = []
         self.dots.data, self.lines.data = parts, lines
-        self._frontier(rumap, case)
+        self._frontier_source(rumap, case)
         sides = (("x", rumap.utility), ("y", rumap.risk))
         outside = int(sum(self.windows[axis].outside(values[shown]).sum() for axis, values in sides))
         endless = int((np.isinf(rumap.risk) | np.isinf(rumap.utility)).sum())
@@ -208,39 +208,41 @@ class MapDrawing(Drawing):
         ]
         self.choose(max_risk, choice)
 
-    def _frontier(self, rumap: RUMap, case: RUMap | None) -> None:
+    def _frontier_source(self, rumap: RUMap, case: RUMap | None) -> None:
         """The frontier, of the worst case where there are several users; the worst case itself is a dotted line."""
-        self.front.data, self.worst.data = self._at([], []), self._at([], [])
+        self.front.data, self.worst.data = self._point_source([], []), self._point_source([], [])
         if case is None:
             return
         order = np.argsort(case.utility, kind="stable")
         x, y = case.utility[order], case.risk[order]
         on = not_dominated(y, x) & np.isfinite(x) & np.isfinite(y)
-        self.front.data = self._at(x[on], y[on])
+        self.front.data = self._point_source(x[on], y[on])
         if rumap.user_names:
-            self.worst.data = self._at(x, y)
+            self.worst.data = self._point_source(x, y)
 
     def choose(self, max_risk: float, choice: Choice | None, move: bool = True) -> None:
         """Move the threshold and the star."""
         at = float(self.place("y", max_risk))
         if move and np.isfinite(at) and at != self.grip.location:
             self.grip.location = self.rule.location = at
-        self.star.data = self._at([], []) if choice is None else self._at([choice.utility], [choice.risk])
+        self.star.data = (
+            self._point_source([], []) if choice is None else self._point_source([choice.utility], [choice.risk])
+        )
 
     def look_at(self, rumap: RUMap, row: int | None) -> None:
         """Put the ring around the release that the reader looks at."""
         rows = np.array([] if row is None else [row], dtype=int)
         rows = rows[~np.isnan(rumap.utility[rows] + rumap.risk[rows])]
-        self.ring.data = self._at(rumap.utility[rows], rumap.risk[rows])
+        self.ring.data = self._point_source(rumap.utility[rows], rumap.risk[rows])
 
-    def _at(self, utility: ArrayLike, risk: ArrayLike) -> dict[str, list[float]]:
+    def _point_source(self, utility: ArrayLike, risk: ArrayLike) -> dict[str, list[float]]:
         return {"x": self.place("x", utility).tolist(), "y": self.place("y", risk).tolist()}
 
 
-def explained(rumap: RUMap) -> list[str]:
+def explain_releases(rumap: RUMap) -> list[str]:
     """Of every release whether it is on the frontier, or which one dominates it: no riskier, and more useful.
 
-    >>> explained(RUMap.build(labels=["a", "b", "c"], intruder=[2, 2, 1], scientist=[0.5, 1, 0.25]))
+    >>> explain_releases(RUMap.build(labels=["a", "b", "c"], intruder=[2, 2, 1], scientist=[0.5, 1, 0.25]))
     ['On the frontier: nothing else is as safe and more useful.', 'Dominated by a, which is as safe and more useful.', \
 'On the frontier: nothing else is as safe and more useful.']
     """
@@ -268,7 +270,7 @@ def explained(rumap: RUMap) -> list[str]:
                 if gains[0] == "safer"
                 else f"as safe and {gains[0]}"
             )
-            found[rows[i]] = f"Dominated by {clean(rumap.releases[rows[j]])}, which is {words}."
+            found[rows[i]] = f"Dominated by {clean_text(rumap.releases[rows[j]])}, which is {words}."
     return found
 
 
@@ -298,8 +300,10 @@ class BeliefDrawing(Drawing):
         self.figure.visible = bool(laws)
         if not laws:
             return
-        low, high = _limits(laws)
-        shapes = [(_outline(law.posterior, law, low, high), _outline(law.prior, law, low, high)) for law in laws]
+        low, high = _axis_limits(laws)
+        shapes = [
+            (_outline_of_law(law.posterior, law, low, high), _outline_of_law(law.prior, law, low, high)) for law in laws
+        ]
         top = max([float(np.max(after[1])) for after, _ in shapes if after is not None] or [1.0]) * 1.08 or 1.0
         sheets: dict[str, list[tuple[object, object, str]]] = {"after": [], "before": [], "ticks": [], "truth": []}
 
@@ -321,14 +325,14 @@ class BeliefDrawing(Drawing):
         self.figure.xaxis[0].axis_label = belief.title + names
 
 
-def _limits(laws: Sequence[LawView]) -> tuple[float, float]:
+def _axis_limits(laws: Sequence[LawView]) -> tuple[float, float]:
     """Room for the posterior, for its estimate and the truth, and for the prior as far as it is not much wider."""
     ends = []
     for law in laws:
-        low, high = _span(law.posterior, law) or (math.nan, math.nan)
+        low, high = _span_of_law(law.posterior, law) or (math.nan, math.nan)
         if math.isnan(low) and law.estimate is not None:
             low, high = law.estimate - 1e-9, law.estimate + 1e-9
-        prior = _span(law.prior, law)
+        prior = _span_of_law(law.prior, law)
         if prior is not None:
             middle = (low + high) / 2
             # A known answer has no width: then the prior alone says how wide the sheet is.
@@ -342,7 +346,7 @@ def _limits(laws: Sequence[LawView]) -> tuple[float, float]:
     return low - 0.03 * (high - low), high + 0.03 * (high - low)
 
 
-def _span(law: Drawable | None, of: LawView) -> tuple[float, float] | None:
+def _span_of_law(law: Drawable | None, of: LawView) -> tuple[float, float] | None:
     if law is None:
         return None
     mean, var = (float(np.ravel(v)[of.component or 0]) for v in (law.mean(), law.var()))
@@ -351,9 +355,9 @@ def _span(law: Drawable | None, of: LawView) -> tuple[float, float] | None:
     return mean - REACH * math.sqrt(var), mean + REACH * math.sqrt(var)
 
 
-def _outline(law: Drawable | None, of: LawView, low: float, high: float) -> tuple[Array, Array] | None:
+def _outline_of_law(law: Drawable | None, of: LawView, low: float, high: float) -> tuple[Array, Array] | None:
     """Places and heights of a law; None for one without a density here (a flat prior, a known value)."""
-    span = _span(law, of)
+    span = _span_of_law(law, of)
     if law is None or span is None or span[1] - span[0] <= 1e-9 * (high - low):
         return None
     drawn = isinstance(law, Drawn)
@@ -365,17 +369,17 @@ def _outline(law: Drawable | None, of: LawView, low: float, high: float) -> tupl
     if support is not None and len(support) <= 60 and not drawn:
         at = np.unique(np.asarray(support if of.component is None else support[:, of.component], dtype=float))
         half = 0.3 * float(np.min(np.diff(at))) if at.size > 1 else 0.01 * (high - low)
-        mass = _cdf(law, of, at + 1e-9 * half) - _cdf(law, of, at - 1e-9 * half)
+        mass = _component_cdf(law, of, at + 1e-9 * half) - _component_cdf(law, of, at - 1e-9 * half)
         # Each bar up, across and down again.
         corners = at[:, None] + half * np.array([-1, -1, 1, 1])
         return corners.ravel(), (mass[:, None] * np.array([0.0, 1.0, 1.0, 0.0])).ravel()
-    height = np.maximum(np.diff(_cdf(law, of, edges)) / np.diff(edges), 0.0)
+    height = np.maximum(np.diff(_component_cdf(law, of, edges)) / np.diff(edges), 0.0)
     if drawn:
         return np.repeat(edges, 2)[1:-1], np.repeat(height, 2)
     return (edges[1:] + edges[:-1]) / 2, height
 
 
-def _cdf(law: Drawable, of: LawView, at: Array) -> Array:
+def _component_cdf(law: Drawable, of: LawView, at: Array) -> Array:
     if of.component is None:
         return np.asarray(law.cdf(np.asarray(at, dtype=float)))
     return np.asarray(law.cdf(np.repeat(np.asarray(at, dtype=float)[:, None], law.event[0], axis=1)))[:, of.component]

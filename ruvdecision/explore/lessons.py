@@ -54,7 +54,7 @@ def run(code: str) -> Values:
     return scope
 
 
-def built(
+def lesson_builder(
     write: Callable[[Values], str],
     own: Callable[[Values, RUMap], int],
     formulas: Callable[[Values, RUMap, int], tuple[str, ...]] | None = None,
@@ -152,7 +152,7 @@ NORMAL = Topic(
         Pick("intruder_loss", "The intruder pays", OPTIONS),
         Pick("scientist_loss", "The scientist pays", OPTIONS),
     ),
-    built(normal, lambda values, rumap: 2 + GRID.index(values["noise"]), _normal_formulas),
+    lesson_builder(normal, lambda values, rumap: 2 + GRID.index(values["noise"]), _normal_formulas),
     normal,
     0.5,
     (
@@ -238,11 +238,11 @@ def _snoopers_beliefs(values: Values, mask: Mask, example: int) -> list[BeliefVi
         user = snooper(n, variance, prior, knowledge)
         return [belief_of("intruder", user, mask | Shuffle() if knowledge == "sample" else mask, made, example), second]
     if knowledge == "population":
-        return [_percentile(values, mask, made, example), second]
-    return [_ranked(values, mask, made, example, order), second]
+        return [_percentile_beliefs(values, mask, made, example), second]
+    return [_rank_beliefs(values, mask, made, example, order), second]
 
 
-def _percentile(values: Values, mask: Mask, made: Example, example: int) -> BeliefView:
+def _percentile_beliefs(values: Values, mask: Mask, made: Example, example: int) -> BeliefView:
     """The population percentile is the mean, moved: the population's variance is known."""
     shift = float(special.ndtri(values["p"]) * np.sqrt(values["variance"]))
     user = User(belief_behind(values["n"], values["variance"], values["prior"]), Parameter("mu"), Quadratic())
@@ -261,7 +261,7 @@ def _percentile(values: Values, mask: Mask, made: Example, example: int) -> Beli
     return BeliefView("intruder", title, (LawView(title, after, before, estimate, shift),), words)
 
 
-def _ranked(values: Values, mask: Any, made: Example, example: int, order: int) -> BeliefView:
+def _rank_beliefs(values: Values, mask: Any, made: Example, example: int, order: int) -> BeliefView:
     """A record by its rank: the largest, the smallest, or a percentile of the file."""
     n = values["n"]
     words = {n: "the largest record", 1: "the smallest record"}.get(order, f"the record of rank {order} of {n}")
@@ -370,7 +370,7 @@ WEIGHTS = Topic(
         Slider("noise", "Noise variance", NOISES, 5.0, "Your own candidate: this noise, then the average.", True),
         Pick("column", "Noise on", {"1": "variable 1", "2": "variable 2"}, looks=True),
     ),
-    built(weights, lambda v, rumap: 2 + (int(v["column"]) - 1) * len(NOISES) + NOISES.index(v["noise"])),
+    lesson_builder(weights, lambda v, rumap: 2 + (int(v["column"]) - 1) * len(NOISES) + NOISES.index(v["noise"])),
     weights,
     0.12,
     (
@@ -515,7 +515,7 @@ PRAM_LESSON = Topic(
         Slider("a", "Prior of p: weight of the trait", (1, 2, 3, 4, 6), 2),
         Slider("b", "Prior of p: weight of its absence", (1, 2, 3, 4, 6, 8), 6),
     ),
-    built(pram, lambda values, rumap: STAYS.index(values["noise"]), _pram_formulas),
+    lesson_builder(pram, lambda values, rumap: STAYS.index(values["noise"]), _pram_formulas),
     pram,
     0.2,
     (

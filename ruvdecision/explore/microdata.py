@@ -137,7 +137,7 @@ def file_topic(data: pd.DataFrame, **words: object) -> Topic:
 
     def write(values: Values) -> str:
         asked = tuple(values["known"]), values["target"], values["risk"], values["utility"]
-        masks = "".join(f"    ruv.{mask(t, s)},\n" for t, s in _points(values))
+        masks = "".join(f"    ruv.{mask(t, s)},\n" for t, s in _releases_to_draw(values))
         measures = "".join(f"    ruv.measures.{m!r},\n" for m in wanted(*asked))
         where = "example_file()" if words["name"] != "file" else 'ruv.data.read.read_data("FILE.csv")'
         return f"""import ruvdecision as ruv
@@ -159,7 +159,7 @@ rumap = ruv.RUMap.concat(ruv.measure(data, [mask], seed=1, **how) for mask in ma
             raise InputError("The intruder knows the target already", str(target), "Untick it, or take another target")
         if values["utility"] == "IO" and target not in numbers:
             raise InputError("A regression needs a number as its target", str(target), "Take another target or utility")
-        points, mine = _points(values), (values["mine"], values[values["mine"]])
+        points, mine = _releases_to_draw(values), (values["mine"], values[values["mine"]])
         parts, failed = {}, []
         for point in points:
             try:
@@ -235,7 +235,7 @@ def example_topic() -> Topic:
     )
 
 
-def _points(values: Values) -> list[tuple[str, float]]:
+def _releases_to_draw(values: Values) -> list[tuple[str, float]]:
     """Technique and strength of every release: the curves that are ticked, and the reader's own one."""
     mine = values["mine"]
     curves = {t: {*SLIDERS[t][3], values[t]} if t == mine else {*SLIDERS[t][3]} for t in values["masks"]}

@@ -22,7 +22,7 @@ from param.parameterized import Event
 from .._version import __version__
 from ..decide.choice import Choice
 from ..errors import InputError, RuvError
-from ..maps.show import clean, counted, entry, evenly, number, user_columns
+from ..maps.show import clean_text, entry, evenly_spaced, number, plural, user_columns
 from ..plots.theme import use_files_only
 from ..report import render_report
 from ..report.content import Chapter, alt_text, release_table, tried, user_blocks
@@ -93,53 +93,53 @@ class Page:
         self.fitted = False
         self.chosen: Choice | None = None
         self.look, self.row, self._due, self._muted = "chosen", None, 0, False  # type: str, int | None, int, bool
-        self.drawing = MapDrawing(dark, self._dragged, self._tapped, 60 if static else 3000)
+        self.drawing = MapDrawing(dark, self._on_threshold_drag, self._on_release_tap, 60 if static else 3000)
         self.sheets = [BeliefDrawing(dark, 0), BeliefDrawing(dark, 2)]
         self._held = False
         self._ticks: list[PeriodicCallback] = []
         self._polls: list[PeriodicCallback] = []
-        self._widgets()
-        self.texts = {name: pane(margin=(0, 10)) for name in TEXTS}
+        self._make_widgets()
+        self.texts = {name: html_pane(margin=(0, 10)) for name in TEXTS}
         self.panes = [pn.pane.Bokeh(sheet.figure, sizing_mode="stretch_width") for sheet in self.sheets]
-        self.view = self._layout()
+        self.view = self._make_layout()
         # A browser looks on; otherwise everything is done at once.
-        self._document = pn.state.curdoc if live() else None
-        self._location = pn.state.location if live() else None
+        self._document = pn.state.curdoc if in_browser() else None
+        self._location = pn.state.location if in_browser() else None
         if self._document is not None:
             pn.state.on_session_destroyed(lambda context: self.runner.stop())
         self.refresh(MAP, start=True)
 
     # -- controls ---------------------------------------------------------------------------------------
 
-    def _widgets(self) -> None:
+    def _make_widgets(self) -> None:
         states = dict(self.topic.states or {}) if self.static else {}
         self.controls: dict[str, pn.widgets.Widget] = {}
         for control in self.topic.controls:
             value = control.read(self.query[control.name]) if control.name in self.query else control.default
             self.controls[control.name] = widget(control, value, states.get(control.name))
-            self.controls[control.name].param.watch(lambda event, c=control: self._changed(c), "value")
+            self.controls[control.name].param.watch(lambda event, c=control: self._on_control_change(c), "value")
         self.shown = [c for c in self.topic.controls if not self.static or c.name in states]
         # Disabled while there is nothing to choose: a static file has one state per choice of every widget that is not.
         hidden = {"options": [], "visible": False, "disabled": True}
         wide = {"sizing_mode": "stretch_width"}
         self.maps = pn.widgets.Select(label="Map", **hidden, **wide)
-        self.maps.param.watch(lambda event: self._changed(None), "value")
+        self.maps.param.watch(lambda event: self._on_control_change(None), "value")
         said = "Largest tolerable risk (or drag the line)"
         self.threshold = pn.widgets.DiscreteSlider(label=said, options=[0.5, 1.0], **wide)
-        self.threshold.param.watch(lambda event: self.due(CHOICE), "value")
+        self.threshold.param.watch(lambda event: self.redraw_soon(CHOICE), "value")
         said = "Example file that the posteriors are drawn for"
         self.example = pn.widgets.IntSlider(label=said, start=1, end=50, value=1, **wide)
-        self.example.param.watch(lambda event: self.due(LOOK), "value")
+        self.example.param.watch(lambda event: self.redraw_soon(LOOK), "value")
         self.walk = pn.widgets.IntSlider(label="Release that you look at", start=0, end=1, **wide)
-        self.walk.param.watch(lambda event: self._tapped(event.new), "value")
-        self.play = pn.widgets.Toggle(label=f"▶ Play: {self._played()}", visible=self.topic.play is not None)
-        self.play.param.watch(self._play, "value")
+        self.walk.param.watch(lambda event: self._on_release_tap(event.new), "value")
+        self.play = pn.widgets.Toggle(label=f"▶ Play: {self._played_label()}", visible=self.topic.play is not None)
+        self.play.param.watch(self._toggle_play, "value")
         self.compute = button("Compute", lambda: self.refresh(MAP, start=True), "primary", False)
         self.stop = button("Stop", self.runner.stop, "default", False)
-        self.sample = button("Draw the sampled posteriors", self._sample, "default", False)
-        self.reset = button("Back to the start", self._reset)
-        self.to_chosen = button("The chosen release", lambda: self._looked("chosen"))
-        self.to_own = button("Your own candidate", lambda: self._looked("own"))
+        self.sample = button("Draw the sampled posteriors", self._sample_posteriors, "default", False)
+        self.reset = button("Back to the start", self._reset_controls)
+        self.to_chosen = button("The chosen release", lambda: self._look_elsewhere("chosen"))
+        self.to_own = button("Your own candidate", lambda: self._look_elsewhere("own"))
 
     @property
     def values(self) -> Values:
@@ -152,32 +152,34 @@ class Page:
             found["map."] = self.maps.value
         return found
 
-    def _changed(self, control: Slider | Pick | None) -> None:
+    def _on_control_change(self, control: Slider | Pick | None) -> None:
         if control is not None and control.looks:
             self.look = "own"
-        self.due(MAP)
+        self.redraw_soon(MAP)
 
-    def _reset(self) -> None:
+    def _reset_controls(self) -> None:
         defaults = self.topic.defaults
         loose = {c.name: list(defaults[c.name]) if c.several else c.default for c in self.topic.controls}
-        self._quietly(lambda: [self.controls[name].param.update(value=value) for name, value in loose.items()])
+        self._without_callbacks(
+            lambda: [self.controls[name].param.update(value=value) for name, value in loose.items()]
+        )
         self.look, self.query = "chosen", {}
         self.example.value, self.threshold.value = 1, self._default
         self.refresh(MAP, start=False)
 
-    def _quietly(self, act: Callable[[], object]) -> None:
+    def _without_callbacks(self, act: Callable[[], object]) -> None:
         self._muted = True
         try:
             act()
         finally:
             self._muted = False
 
-    def _played(self) -> str:
+    def _played_label(self) -> str:
         return next((c.label.lower() for c in self.topic.controls if c.name == self.topic.play), "")
 
-    def _play(self, event: Event) -> None:
+    def _toggle_play(self, event: Event) -> None:
         """Move the slider by itself, round and round, until the button is pressed again."""
-        self.play.label = f"{'❚❚ Stop' if event.new else '▶ Play'}: {self._played()}"
+        self.play.label = f"{'❚❚ Stop' if event.new else '▶ Play'}: {self._played_label()}"
         if event.new:
             self._ticks.append(pn.state.add_periodic_callback(self.step, period=PACE))
         while self._ticks and not event.new:
@@ -192,25 +194,25 @@ class Page:
 
     # -- from the drawing -------------------------------------------------------------------------------
 
-    def _dragged(self, risk: float) -> None:
+    def _on_threshold_drag(self, risk: float) -> None:
         """The threshold follows the line on the map."""
         if self._muted or self.built is None:
             return
         self._held = True  # the line stays where the pointer has it
         self.threshold.value = min(self.threshold.values, key=lambda stop: abs(stop - risk))
 
-    def _tapped(self, row: int) -> None:
+    def _on_release_tap(self, row: int) -> None:
         if not self._muted and self.built is not None and row < len(self.built.rumap):
             self.row = int(row)
-            self._looked("picked")
+            self._look_elsewhere("picked")
 
-    def _looked(self, how: str) -> None:
+    def _look_elsewhere(self, how: str) -> None:
         self.look = how
-        self.due(LOOK)
+        self.redraw_soon(LOOK)
 
     # -- drawing ----------------------------------------------------------------------------------------
 
-    def due(self, level: int) -> None:
+    def redraw_soon(self, level: int) -> None:
         """Draw again soon: several moves that come at once are one drawing."""
         if self._muted:
             return
@@ -228,31 +230,31 @@ class Page:
             if job is not None and self._document is None:
                 job.ended.wait()
             if job is None or not job.ended.is_set() or job.result is None:
-                self._wait(job)
+                self._show_no_map(job)
                 return
-            self._waiting("")
+            self._show_waiting("")
             self.built = job.result
-            self._fit()
+            self._fit_controls_to_map()
         if level and self.built is not None:
             try:
-                self._draw(level, self.built)
+                self._draw_from_level(level, self.built)
             except RuvError as error:
                 self.texts["verdict"].object = banner(str(error), "warning")
         self._tell_address()
 
-    def _wait(self, job: Job[Built] | None) -> None:
+    def _show_no_map(self, job: Job[Built] | None) -> None:
         """There is no map for these settings, or not yet."""
         if job is None:
-            self._waiting("These settings have not been computed yet. Press Compute.", compute=True)
+            self._show_waiting("These settings have not been computed yet. Press Compute.", compute=True)
         elif job.ended.is_set():
-            self._waiting(job.failure, compute=job.stopped, bad=not job.stopped)
+            self._show_waiting(job.failure, compute=job.stopped, bad=not job.stopped)
         else:
-            self._poll(job)
-            self._polls.append(pn.state.add_periodic_callback(lambda: self._poll(job), period=300))
+            self._poll_job(job)
+            self._polls.append(pn.state.add_periodic_callback(lambda: self._poll_job(job), period=300))
 
-    def _poll(self, job: Job[Built]) -> None:
+    def _poll_job(self, job: Job[Built]) -> None:
         if not job.ended.is_set():
-            self._waiting(f"Computing: {job.text}", stop=True)
+            self._show_waiting(f"Computing: {job.text}", stop=True)
             return
         while self._polls:
             self._polls.pop().stop()
@@ -260,14 +262,14 @@ class Page:
             if job.result is not None:
                 self.refresh(MAP)
             else:
-                self._wait(job)
+                self._show_no_map(job)
 
-    def _waiting(self, text: str, *, compute: bool = False, stop: bool = False, bad: bool = False) -> None:
+    def _show_waiting(self, text: str, *, compute: bool = False, stop: bool = False, bad: bool = False) -> None:
         said = banner(text, "warning" if bad else "") if text else ""
         self.texts["progress"].object = f'<div role="status">{said}</div>' if text else ""
         self.compute.visible, self.stop.visible = compute, stop
 
-    def _fit(self) -> None:
+    def _fit_controls_to_map(self) -> None:
         """Fit what depends on the map: its threshold, the releases to walk through, the maps of a panel."""
         assert self.built is not None
         rumap = self.built.rumap
@@ -275,7 +277,7 @@ class Page:
         stops, self._default = threshold_stops(worst, self.topic.threshold)
         first = not self.fitted
         if self.static:
-            stops = tuple(sorted({*evenly(np.array(stops), 6).tolist(), self._default}))
+            stops = tuple(sorted({*evenly_spaced(np.array(stops), 6).tolist(), self._default}))
         wanted = self._default if first else self.threshold.value
         if first and "max_risk" in self.query:
             wanted = Slider("", "", stops, self._default).read(self.query["max_risk"])
@@ -290,37 +292,39 @@ class Page:
                 shown = {"visible": True, "disabled": False}
                 self.maps.param.update(options=list(self.built.maps), value=self.built.maps[0], **shown)
 
-        self._quietly(fit)
+        self._without_callbacks(fit)
 
-    def _draw(self, level: int, built: Built) -> None:
+    def _draw_from_level(self, level: int, built: Built) -> None:
         rumap, max_risk = built.rumap, float(self.threshold.value)
         if level >= CHOICE:
             self.part = Chapter(self.topic.title, rumap, max_risk)
             self.chosen = self.part.choice
-            more = f"<br>In words: {safe(self.chosen.order)}." if self.chosen is not None and self.chosen.order else ""
+            more = (
+                f"<br>In words: {escaped(self.chosen.order)}." if self.chosen is not None and self.chosen.order else ""
+            )
             said = banner(self.part.sentence, self.part.kind, more)
             self.texts["verdict"].object = f'<div role="status">{said}</div>'
         if level == MAP:
-            self._quietly(lambda: self.drawing.show(rumap, max_risk, self.chosen))
+            self._without_callbacks(lambda: self.drawing.show(rumap, max_risk, self.chosen))
             self.texts["legend"].object = legend(self.drawing, self.part, built)
             lines = [f'<div class="wide">{formula}</div>' for formula in built.formulas]
             self.texts["formulas"].object = "".join(lines) + fragment(user_blocks(self.part))
         elif level == CHOICE:
-            self._quietly(lambda: self.drawing.choose(max_risk, self.chosen, move=not self._held))
+            self._without_callbacks(lambda: self.drawing.choose(max_risk, self.chosen, move=not self._held))
         self._held = False
-        self.row = self._find(built)
-        self._quietly(lambda: self.drawing.look_at(rumap, self.row))
+        self.row = self._row_looked_at(built)
+        self._without_callbacks(lambda: self.drawing.look_at(rumap, self.row))
         if self.row is not None and self.walk.value != self.row:
-            self._quietly(lambda: self.walk.param.update(value=self.row))
+            self._without_callbacks(lambda: self.walk.param.update(value=self.row))
         self.to_own.visible = built.own is not None
         self.texts["looked"].object = looked_at(built, self.row, self.look)
         if level >= CHOICE:
             meaning = () if self.chosen is None else self.chosen.meaning
             self.texts["why"].object = fragment([Items([*tried(self.part), *meaning])])
         self.texts["numbers"].object = numbers(self.part, self.row)
-        self._believe(built, slow=self.static)
+        self._show_beliefs(built, slow=self.static)
 
-    def _find(self, built: Built) -> int | None:
+    def _row_looked_at(self, built: Built) -> int | None:
         """The row that the reader looks at."""
         rumap = built.rumap
         if self.look == "own" and built.own is not None:
@@ -335,7 +339,7 @@ class Page:
 
     # -- what users believe -----------------------------------------------------------------------------
 
-    def _believed(self, built: Built, slow: bool) -> list[BeliefView]:
+    def _beliefs_of_row(self, built: Built, slow: bool) -> list[BeliefView]:
         mask = None if self.row is None or built.rumap.masks is None else built.rumap.masks[self.row]
         if built.beliefs is None or mask is None:
             return []
@@ -344,8 +348,8 @@ class Page:
         except Exception as error:
             return [BeliefView("intruder", "", words=f"No posterior can be drawn here: {error_message(error)}")]
 
-    def _believe(self, built: Built, slow: bool = False, found: list[BeliefView] | None = None) -> None:
-        found = self._believed(built, slow) if found is None else found
+    def _show_beliefs(self, built: Built, slow: bool = False, found: list[BeliefView] | None = None) -> None:
+        found = self._beliefs_of_row(built, slow) if found is None else found
         self.sample.visible = any(belief.slow for belief in found)
         self.believing.visible = bool(found)
         for k, sheet in enumerate(self.sheets):
@@ -353,14 +357,14 @@ class Page:
             sheet.show(one)
             # After the figure's own: a pane that is to be seen takes over what its figure says.
             self.panes[k].visible = bool(one.laws)
-            said = f"<strong>The {one.who}</strong>, {safe(one.title)}. {safe(one.words)}" if one.who else ""
+            said = f"<strong>The {one.who}</strong>, {escaped(one.title)}. {escaped(one.words)}" if one.who else ""
             self.texts[f"belief{k}"].object = f"<p>{said}</p>" if said else ""
 
-    def _sample(self) -> None:
+    def _sample_posteriors(self) -> None:
         """Sample the posteriors of the release looked at, beside the page."""
         if self.built is None:
             return
-        built, job = self.built, Job(lambda: self._believed(built, True)).beside()
+        built, job = self.built, Job(lambda: self._beliefs_of_row(built, True)).run_in_thread()
         self.sample.disabled = True
 
         def poll() -> None:
@@ -369,7 +373,7 @@ class Page:
                 return
             watch.stop()
             self.sample.disabled = False
-            self._believe(built, found=job.result or [])
+            self._show_beliefs(built, found=job.result or [])
 
         watch = pn.state.add_periodic_callback(poll, period=300)
 
@@ -411,7 +415,7 @@ class Page:
                 content = static_page(self.topic)
         return io.BytesIO(content.encode("utf-8") if isinstance(content, str) else content)
 
-    def _downloads(self) -> pn.FlexBox:
+    def _make_downloads(self) -> pn.FlexBox:
         name = self.topic.name
         files = {"csv": ("Map as CSV", f"{name}-map.csv"), "png": ("Map as PNG", f"{name}-map.png")}
         if self.topic.write is not None:
@@ -430,11 +434,11 @@ class Page:
 
     # -- the layout -------------------------------------------------------------------------------------
 
-    def _layout(self) -> pn.Column:
+    def _make_layout(self) -> pn.Column:
         text, stretch = self.texts, {"sizing_mode": "stretch_width"}
-        head = f"<h1>{safe(self.topic.title)}</h1><p class='quiet'>{safe(self.topic.about)}</p>"
+        head = f"<h1>{escaped(self.topic.title)}</h1><p class='quiet'>{escaped(self.topic.about)}</p>"
         questions = "".join(
-            f"<details><summary><strong>Predict first.</strong> {safe(q)}</summary><p>{safe(a)}</p></details>"
+            f"<details><summary><strong>Predict first.</strong> {escaped(q)}</summary><p>{escaped(a)}</p></details>"
             for q, a in self.topic.questions
         )
         moved = [item for c in self.shown for item in labelled(c, self.controls[c.name])]
@@ -451,18 +455,18 @@ class Page:
         ]
         self.believing = pn.Column(
             heading("What both users believe"), *([] if self.static else [self.example, self.sample]),
-            pn.FlexBox(*sheets, **stretch), pane(f'<p class="quiet">{MARKS}</p>'), **stretch,
+            pn.FlexBox(*sheets, **stretch), html_pane(f'<p class="quiet">{MARKS}</p>'), **stretch,
         )  # fmt: skip
         looking = [] if self.static else [pn.FlexBox(self.to_chosen, self.to_own), self.walk]
         parts = [
-            pane(head), pane(questions), text["verdict"], pn.FlexBox(picture, settings, **stretch),
+            html_pane(head), html_pane(questions), text["verdict"], pn.FlexBox(picture, settings, **stretch),
             heading("The release that you look at"), *looking, text["looked"],
             self.believing,
             heading("Why this release"), text["why"], heading("Formulas and users"), text["formulas"],
             heading("Numbers"), text["numbers"],
         ]  # fmt: skip
         if not self.static:
-            parts += [heading("Take it with you"), self._downloads()]
+            parts += [heading("Take it with you"), self._make_downloads()]
         return pn.Column(*parts, **stretch)
 
 
@@ -478,7 +482,7 @@ def widget(control: Slider | Pick, value: Any, only: Sequence[Any] | None = None
     if isinstance(control, Slider):
         stops = control.stops if only is None else sorted({*only, control.default})
         return pn.widgets.DiscreteSlider(options={number(s, 6): s for s in stops}, value=value, **look)
-    options = {clean(words): option for option, words in control.options.items()}
+    options = {clean_text(words): option for option, words in control.options.items()}
     if not control.several:
         return pn.widgets.Select(options=options, value=value, **look)
     if only is None:
@@ -487,31 +491,31 @@ def widget(control: Slider | Pick, value: Any, only: Sequence[Any] | None = None
     return pn.widgets.Select(options=sets, value=tuple(value), **look)
 
 
-def safe(text: object) -> str:
+def escaped(text: object) -> str:
     """Text that can stand in a page."""
-    return html.escape(clean(text))
+    return html.escape(clean_text(text))
 
 
-def live() -> bool:
+def in_browser() -> bool:
     """Whether a browser looks on."""
     return pn.state.curdoc is not None and pn.state.curdoc.session_context is not None
 
 
 def labelled(control: Slider | Pick, made: pn.widgets.Widget) -> list[Viewable]:
     """A widget with what its own look leaves out: the name of a group of boxes, and the hint."""
-    name = [pane(f"<strong>{safe(control.label)}</strong>", margin=(5, 10, 0, 10))] * control.several
-    hint = [pane(f"<p class='quiet'>{safe(control.hint)}</p>", margin=(-4, 10, 4, 10))] if control.hint else []
+    name = [html_pane(f"<strong>{escaped(control.label)}</strong>", margin=(5, 10, 0, 10))] * control.several
+    hint = [html_pane(f"<p class='quiet'>{escaped(control.hint)}</p>", margin=(-4, 10, 4, 10))] if control.hint else []
     return [*name, made, *hint]
 
 
-def pane(text: str = "", **look: object) -> pn.pane.HTML:
+def html_pane(text: str = "", **look: object) -> pn.pane.HTML:
     """Some HTML in the page's own look."""
     return pn.pane.HTML(text, stylesheets=[CSS], sizing_mode="stretch_width", **look)
 
 
 def heading(text: str) -> pn.pane.HTML:
     """A heading between parts of the page."""
-    return pane(f"<h2>{text}</h2>", margin=(0, 10))
+    return html_pane(f"<h2>{text}</h2>", margin=(0, 10))
 
 
 def button(name: str, act: Callable[[], object], kind: str = "default", visible: bool = True) -> pn.widgets.Button:
@@ -523,18 +527,20 @@ def button(name: str, act: Callable[[], object], kind: str = "default", visible:
 
 def banner(text: str, kind: str = "", more: str = "") -> str:
     """A sentence that stands out."""
-    return f'<p class="banner {kind}">{safe(text)}{more}</p>'
+    return f'<p class="banner {kind}">{escaped(text)}{more}</p>'
 
 
 def legend(drawing: MapDrawing, part: Chapter, built: Built) -> str:
     """What the marks of the map are, and what the map shows for somebody who cannot see it."""
-    marks = [f'<span><b style="color:{colour}">{sign}</b> {safe(name)}</span>' for sign, colour, name in drawing.legend]
+    marks = [
+        f'<span><b style="color:{colour}">{sign}</b> {escaped(name)}</span>' for sign, colour, name in drawing.legend
+    ]
     marks += ["<span>★ chosen</span>", "<span>◯ you look at it</span>"]
     marks.append('<span><b style="background:#F0E44299">▁</b> frontier</span>')
     if part.whole.user_names:
         marks.append("<span>┈ worst case over the snoopers</span>")
-    notes = "".join(f"<li>{safe(n)}</li>" for n in (*built.notes, *(f"{r.capitalize()}." for r in drawing.remarks)))
-    words = f'<p class="hidden">{safe(alt_text(part)) if part.drawable else ""}</p>'
+    notes = "".join(f"<li>{escaped(n)}</li>" for n in (*built.notes, *(f"{r.capitalize()}." for r in drawing.remarks)))
+    words = f'<p class="hidden">{escaped(alt_text(part)) if part.drawable else ""}</p>'
     return f'{words}<p class="legend">{" ".join(marks)}</p><ul class="quiet">{notes}</ul>'
 
 
@@ -545,19 +551,19 @@ def looked_at(built: Built, row: int | None, look: str) -> str:
     how = {"own": "your own candidate", "picked": "picked by you"}.get(look, "the chosen one")
     said = f" {html.escape(built.said(row))}" if built.said else ""
     pairs = ", ".join(f"{head} {entry(built.rumap, c, row)}" for c, head in user_columns(built.rumap).items())
-    return f"<p><strong>{safe(built.rumap.releases[row])}</strong> ({how}): {html.escape(pairs)}.{said}</p>"
+    return f"<p><strong>{escaped(built.rumap.releases[row])}</strong> ({how}): {html.escape(pairs)}.{said}</p>"
 
 
 def numbers(part: Chapter, looked: int | None) -> str:
     """Some rows of the map's table, the marked ones among them."""
     rumap = part.rumap
     known = np.flatnonzero(~np.isnan(rumap.risk) & ~np.isnan(rumap.utility))
-    some = evenly(known[np.argsort(rumap.risk[known], kind="stable")], EXCERPT).tolist()
+    some = evenly_spaced(known[np.argsort(rumap.risk[known], kind="stable")], EXCERPT).tolist()
     looked = None if part.whole.user_names else looked  # of several users the table is that of the worst
     marked = [looked] if part.choice is None else [looked, part.choice.position]
     rows = np.array(sorted({*some, *(i for i in marked if i is not None)}, key=lambda i: (rumap.risk[i], i)))
-    rest = counted(len(rumap) - rows.size, "further release")
-    caption = f"{counted(rows.size, 'release')} in order of risk; {rest} in the CSV file"
+    rest = plural(len(rumap) - rows.size, "further release")
+    caption = f"{plural(rows.size, 'release')} in order of risk; {rest} in the CSV file"
     return fragment([release_table(part, rows, caption, list(user_columns(rumap)), looked)])
 
 
@@ -573,14 +579,14 @@ class FilePage:
         kinds = {"accept": ".csv,.tsv,.txt,.parquet,.dta,.sav", "label": "A file of records"}
         self.drop = pn.widgets.FileInput(sizing_mode="stretch_width", **kinds)
         self.drop.param.watch(lambda event: self.open(str(self.drop.filename or "file.csv"), event.new), "value")
-        self.said = pane()
+        self.said = html_pane()
         head = (
             "<h1>Your own file</h1><p>Choose a file of records (CSV, or what <code>ruvdecision measure</code> reads), "
             "or drop it on the button. It stays on this machine, in the memory of this program; nothing of it gets "
             "into an address or a log.</p>"
         )
         self.body = pn.Column(sizing_mode="stretch_width")
-        self.view = pn.Column(pane(head), self.drop, self.said, self.body, sizing_mode="stretch_width")
+        self.view = pn.Column(html_pane(head), self.drop, self.said, self.body, sizing_mode="stretch_width")
 
     def open(self, name: str, content: bytes) -> None:
         """Show a file."""
@@ -591,7 +597,7 @@ class FilePage:
             self.said.object = f'<div role="alert">{banner(error_message(error), "warning")}</div>'
             self.body.objects = []
             return
-        read = banner(f"{counted(len(data), 'record')} with {counted(data.shape[1], 'column')} read.")
+        read = banner(f"{plural(len(data), 'record')} with {plural(data.shape[1], 'column')} read.")
         self.said.object = f'<div role="status">{read}</div>'
         self.body.objects = [self.page.view]
 
@@ -602,12 +608,12 @@ def navigation(topics: Sequence[Topic], current: str, theme: str) -> pn.pane.HTM
 
     def link(to: str, words: str, **query: str) -> str:
         here = ' aria-current="page"' if to == current and words != switch else ""
-        return f'<a href="?{safe(urlencode({"topic": to, "theme": theme, **query}))}"{here}>{safe(words)}</a>'
+        return f'<a href="?{escaped(urlencode({"topic": to, "theme": theme, **query}))}"{here}>{escaped(words)}</a>'
 
     switch = "Light page" if theme == "dark" else "Dark page"
     items = "".join(link(name, title) for name, title in links)
     items += link(current, switch, theme="default" if theme == "dark" else "dark")
-    return pane(f'<nav aria-label="Topics">{items}</nav>')
+    return html_pane(f'<nav aria-label="Topics">{items}</nav>')
 
 
 def around(dark: bool, where: str) -> tuple[str, dict[str, object]]:
@@ -628,7 +634,7 @@ class _Template(pn.Template):  # type: ignore[misc]
             return super().server_doc(doc, title, location)
 
 
-def whole(topics: Sequence[Topic], query: Mapping[str, str], debug: bool = False) -> tuple[pn.Template, str]:
+def page_for_visit(topics: Sequence[Topic], query: Mapping[str, str], debug: bool = False) -> tuple[pn.Template, str]:
     """The page for one visit: navigation and the topic that the address names."""
     theme = "dark" if query.get("theme") == "dark" else "default"
     names = {t.name: t for t in topics}
@@ -638,7 +644,7 @@ def whole(topics: Sequence[Topic], query: Mapping[str, str], debug: bool = False
         title = "Your own file"
     else:
         topic = names.get(wanted, topics[0])
-        wanted, title = topic.name, clean(topic.title)
+        wanted, title = topic.name, clean_text(topic.title)
         inner = Page(topic, theme == "dark", query, debug=debug)
     text, variables = around(theme == "dark", "Computed on this machine by the package itself; nothing leaves it.")
     made = _Template(text, location=True)

@@ -24,7 +24,7 @@ from tornado.web import OutputTransform
 
 from ..checks import check_integer
 from ..errors import InputError
-from .page import whole
+from .page import page_for_visit
 from .topic import Topic
 
 PORT = 8177
@@ -86,7 +86,7 @@ class Server:
         self._loop = IOLoop(make_current=False)
         # In a thread of its own: Bokeh and Tornado take the loop that runs here, in a notebook, for the server's.
         with ThreadPoolExecutor(1) as alone:
-            self._server = alone.submit(self._listen, host, port).result()
+            self._server = alone.submit(self._listen_on_port, host, port).result()
         self.port = int(self._server.port)
 
     @property
@@ -115,13 +115,13 @@ class Server:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _visit(self) -> pn.Template:
+    def _page_for_visit(self) -> pn.Template:
         """The page for one visit."""
         sent = {k: v[0].decode("utf-8", "replace")[:400] for k, v in (pn.state.session_args or {}).items() if v}
-        made, _ = whole(self.topics, sent, self.debug)
+        made, _ = page_for_visit(self.topics, sent, self.debug)
         return made
 
-    def _listen(self, host: str, port: int | None) -> BokehServer:
+    def _listen_on_port(self, host: str, port: int | None) -> BokehServer:
         if port is not None:
             port = check_integer("port", port, low=0, high=65535)
         tries = range(PORT, PORT + TRIES) if port is None else [port]
@@ -131,7 +131,7 @@ class Server:
                 # The origin that may open a connection has a port in it, so that it must be known beforehand.
                 number = _free_port(host, wanted)
                 made = get_server(
-                    {"/": self._visit}, port=number, address=host, loop=self._loop, show=False, start=False,
+                    {"/": self._page_for_visit}, port=number, address=host, loop=self._loop, show=False, start=False,
                     verbose=False,
                     websocket_origin=[f"{name}:{number}" for name in {host, "127.0.0.1", "localhost"} if name],
                     title="ruvdecision", prefix=self.token, websocket_max_message_size=LARGEST,

@@ -30,7 +30,7 @@ def study_topic(study: Study, fixed: Mapping[str, object] | None = None) -> Topi
     """A loaded study as a topic of the page; ``fixed`` settings are not moved."""
     given = study.check(fixed or {})
     said = inspect.cleandoc(study.function.__doc__ or "")
-    controls = tuple(_controls(study, given, said))
+    controls = tuple(_controls_of_study(study, given, said))
     outcomes: dict[str, Outcome] = {}
 
     def settings(values: Values) -> Values:
@@ -63,7 +63,7 @@ def study_topic(study: Study, fixed: Mapping[str, object] | None = None) -> Topi
     return Topic("study", study.description, about, controls, build, write, study.max_risk, quick=None)
 
 
-def _controls(study: Study, fixed: Mapping[str, object], said: str) -> list[Control]:
+def _controls_of_study(study: Study, fixed: Mapping[str, object], said: str) -> list[Control]:
     ranges = getattr(study.function, "__globals__", {}).get("RANGES", {})
     if not isinstance(ranges, Mapping):
         raise InputError("RANGES of a study must be a mapping", type(ranges).__name__, 'Write RANGES = {"n": (2, 100)}')
@@ -74,19 +74,19 @@ def _controls(study: Study, fixed: Mapping[str, object], said: str) -> list[Cont
             continue
         number = one_number(default)
         if is_flag(default):
-            found.append(Pick(name, label, {True: "yes", False: "no"}, bool(default), described(name, said)))
+            found.append(Pick(name, label, {True: "yes", False: "no"}, bool(default), describe_setting(name, said)))
         elif number is not None and math.isfinite(number):
             whole = is_integer(default)
             start = int(default) if whole else number
-            low, high = _limits(name, start, whole, ranges.get(name))
-            found.append(Slider(name, label, _stops(low, high, whole), start, described(name, said)))
+            low, high = _slider_limits(name, start, whole, ranges.get(name))
+            found.append(Slider(name, label, _slider_stops(low, high, whole), start, describe_setting(name, said)))
     return found
 
 
-def described(name: str, text: str) -> str:
+def describe_setting(name: str, text: str) -> str:
     """What a docstring says about a setting: its entry in a list of parameters, or the sentence that names it.
 
-    >>> described("largest", "Map figures. Noise goes up to ``largest`` times the variance.")
+    >>> describe_setting("largest", "Map figures. Noise goes up to ``largest`` times the variance.")
     'Noise goes up to largest times the variance.'
     """
     entry = re.search(rf"^ *{re.escape(name)} *:[^\n]*\n((?: +\S[^\n]*\n?)+)", text, flags=re.M)
@@ -95,7 +95,7 @@ def described(name: str, text: str) -> str:
     return "" if entry is None else " ".join(entry[1].replace("``", "").split())
 
 
-def _limits(name: str, default: float, whole: bool, given: Iterable[float] | None) -> tuple[float, float]:
+def _slider_limits(name: str, default: float, whole: bool, given: Iterable[float] | None) -> tuple[float, float]:
     """The study's own limits, or a guess: a tenth to ten times the default."""
     if given is not None:
         do = f'Write RANGES = {{"{name}": (1, 100)}}'
@@ -117,7 +117,7 @@ def _limits(name: str, default: float, whole: bool, given: Iterable[float] | Non
     return (default / 10, default * 10) if default > 0 else (default * 10, -default * 10)
 
 
-def _stops(low: float, high: float, whole: bool) -> list[float]:
+def _slider_stops(low: float, high: float, whole: bool) -> list[float]:
     """Equal ratios for wide positive ranges, equal steps otherwise."""
     if whole and high - low <= 200:
         return list(range(math.ceil(low), math.floor(high) + 1))

@@ -268,29 +268,29 @@ def mathml(*parts: str) -> str:
     >>> mathml("U", "=", fraction("1", "2"))
     '<math display="block"><mi>U</mi><mo>=</mo><mfrac><mn>1</mn><mn>2</mn></mfrac></math>'
     """
-    return f'<math display="block">{"".join(map(_token, parts))}</math>'
+    return f'<math display="block">{"".join(map(_mathml_token, parts))}</math>'
 
 
 def fraction(a: str | Sequence[str], b: str | Sequence[str]) -> str:
     """A fraction."""
-    return f"<mfrac>{_group(a)}{_group(b)}</mfrac>"
+    return f"<mfrac>{_mathml_group(a)}{_mathml_group(b)}</mfrac>"
 
 
 def power(a: str | Sequence[str], b: str) -> str:
     """A power; several parts get parentheses."""
-    return f"<msup>{_group(a if isinstance(a, str) else ['(', *a, ')'])}{_group(b)}</msup>"
+    return f"<msup>{_mathml_group(a if isinstance(a, str) else ['(', *a, ')'])}{_mathml_group(b)}</msup>"
 
 
 def subscript(a: str, b: str) -> str:
     """A name with an index."""
-    return f"<msub>{_group(a)}{_group(b)}</msub>"
+    return f"<msub>{_mathml_group(a)}{_mathml_group(b)}</msub>"
 
 
-def _group(parts: str | Sequence[str]) -> str:
-    return _token(parts) if isinstance(parts, str) else f"<mrow>{''.join(map(_token, parts))}</mrow>"
+def _mathml_group(parts: str | Sequence[str]) -> str:
+    return _mathml_token(parts) if isinstance(parts, str) else f"<mrow>{''.join(map(_mathml_token, parts))}</mrow>"
 
 
-def _token(part: str) -> str:
+def _mathml_token(part: str) -> str:
     if part.startswith("<"):
         return part
     kind = "mn" if part[:1].isdigit() or (part[:1] == "−" and len(part) > 1) else "mi" if part.isalpha() else "mo"

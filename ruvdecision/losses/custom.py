@@ -9,11 +9,11 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..errors import InputError, UnsupportedError, failure
+from ..errors import InputError, UnsupportedError, describe_failure
 from ..numerics.roots import least_near
 from ..protocols import Array, Loss, Posterior
 from .base import BayesLoss
-from .search import least_vector, scan
+from .search import candidate_estimates, least_vector
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -65,9 +65,9 @@ class CustomLoss(BayesLoss):
         full = np.broadcast_shapes(estimate.shape, truth.shape)
         shape = full[:-1] if vector else full
         wide_e, wide_t = np.broadcast_to(estimate, full), np.broadcast_to(truth, full)
-        values = self._whole(estimate, truth, wide_e, wide_t, shape)
+        values = self._loss_of_arrays(estimate, truth, wide_e, wide_t, shape)
         if values is None:
-            values = np.array([self._one(wide_e[i], wide_t[i]) for i in np.ndindex(shape)]).reshape(shape)
+            values = np.array([self._loss_of_one_pair(wide_e[i], wide_t[i]) for i in np.ndindex(shape)]).reshape(shape)
         if values.size and values.min() >= 0 and values.max() < np.inf:
             return values
         # Huge arguments stand for an infinite variance; there a loss may overflow.
@@ -76,27 +76,27 @@ class CustomLoss(BayesLoss):
         if not finite.all():
             got = f"{int(np.sum(~finite))} of {np.size(finite)} that are not"
             do = "Let the function give a number for every estimate and truth"
-            raise InputError(f"{self._named()} must be finite", got, do)
+            raise InputError(f"{self._name_in_words()} must be finite", got, do)
         if (values < 0).any():
             got = f"{int(np.sum(values < 0))} of {np.size(values)} below 0"
             do = "Add a constant so that a perfect estimate costs at least 0"
-            raise InputError(f"{self._named()} must not be negative", got, do)
+            raise InputError(f"{self._name_in_words()} must not be negative", got, do)
         return values
 
     def best(self, posterior: Posterior) -> Array:
         if not posterior.event:
-            return self._number(posterior)
+            return self._best_number(posterior)
         found = []
         for index in np.ndindex(posterior.batch):
             one = posterior.select(index)
             found.append(least_vector(one, lambda e: float(self.expected(one, e).value)))  # noqa: B023
         return np.stack(found).reshape(posterior.batch + posterior.event)
 
-    def _number(self, posterior: Posterior) -> Array:
+    def _best_number(self, posterior: Posterior) -> Array:
         def risk(e: Array) -> Array:
             return self.expected(posterior, e).value
 
-        grid = scan(posterior, 17, 6.0, 25)
+        grid = candidate_estimates(posterior, 17, 6.0, 25)
         if posterior.support is not None:
             count = len(posterior.support)
             atoms = posterior.support[np.unique(np.linspace(0, count - 1, min(count, 1024)).astype(int))]
@@ -112,14 +112,14 @@ class CustomLoss(BayesLoss):
             if turn == 59:
                 what = "The expected loss falls for ever, so there is no best estimate"
                 do = "Use a loss that grows with the error, or list the allowed estimates"
-                raise UnsupportedError(what, self._named(), do)
+                raise UnsupportedError(what, self._name_in_words(), do)
             span = grid[-1] - grid[0] + (grid[-1] == grid[0])
             ends = np.where(low, grid[0] - span, grid[0]), np.where(high, grid[-1] + span, grid[-1])
             grid = np.concatenate([ends[0][None], grid, ends[1][None]])
             values = np.concatenate([risk(ends[0])[None], values, risk(ends[1])[None]])
         return least_near(risk, grid, values, tries=2, rounds=38)[0]
 
-    def _whole(
+    def _loss_of_arrays(
         self, estimate: Array, truth: Array, wide_e: Array, wide_t: Array, shape: tuple[int, ...]
     ) -> Array | None:
         """The function of whole arrays, or None if it does not work on them (as a look at three points shows)."""
@@ -134,25 +134,25 @@ class CustomLoss(BayesLoss):
         if values.size > 1:
             for flat in {0, values.size // 2, values.size - 1}:
                 index = np.unravel_index(flat, shape)
-                alone = self._one(wide_e[index], wide_t[index])
+                alone = self._loss_of_one_pair(wide_e[index], wide_t[index])
                 if not np.isclose(alone, values[index], rtol=1e-9, atol=1e-300, equal_nan=True):
                     return None
         return values
 
-    def _one(self, estimate: Array, truth: Array) -> float:
+    def _loss_of_one_pair(self, estimate: Array, truth: Array) -> float:
         e, t = (estimate, truth) if np.ndim(truth) else (float(estimate), float(truth))
         try:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 value = np.asarray(self.function(e, t), dtype=np.float64)
         except Exception as error:
             # Neither its text nor where it was called is told: the truth may be a confidential record.
-            raise InputError(f"{self._named()} fails", failure(error), "Check the function") from None
+            raise InputError(f"{self._name_in_words()} fails", describe_failure(error), "Check the function") from None
         if value.size != 1:
             do = "Sum over the components of a vector, along the last axis"
-            raise InputError(f"{self._named()} must give one number", f"shape {value.shape}", do)
+            raise InputError(f"{self._name_in_words()} must give one number", f"shape {value.shape}", do)
         return float(value.reshape(()))
 
-    def _named(self) -> str:
+    def _name_in_words(self) -> str:
         return f"The loss {self._title()}" if self._title() else "The loss"
 
     def _title(self) -> str:
@@ -174,7 +174,7 @@ def as_loss(loss: object) -> Loss:
     """
     if isinstance(loss, type):
         raise InputError("A loss must be an object", f"the class {loss.__name__}", f"Write {loss.__name__}(...)")
-    if isinstance(loss, Loss):
+    if isinstance(loss, (BayesLoss, Loss)):  # the protocol is slow to ask
         return loss
     if callable(loss):
         return cast(Loss, CustomLoss(loss))

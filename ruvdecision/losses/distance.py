@@ -12,7 +12,7 @@ from scipy import special
 from ..checks import as_float_array, check_number, checked
 from ..errors import InputError
 from ..posteriors.base import as_weight_matrix
-from ..posteriors.normal import farther
+from ..posteriors.normal import is_farther
 from ..protocols import Array, Posterior, Value
 from .base import BayesLoss, Componentwise, Weights, check_weights, show
 from .search import convex_point, least_point
@@ -267,19 +267,19 @@ class ZeroOne(BayesLoss):
         return super().__call__(estimate, truth, vector=np.ndim(self.tolerance) > 0 if vector is None else vector)
 
     def cost(self, estimate: ArrayLike, truth: ArrayLike, vector: bool) -> Array:
-        miss = farther(estimate, truth, np.asarray(self.tolerance))
+        miss = is_farther(estimate, truth, np.asarray(self.tolerance))
         return np.asarray(miss.any(axis=-1) if vector else miss, dtype=np.float64)
 
     def best(self, posterior: Posterior) -> Array:
-        return posterior.mode(self._width(posterior.event))
+        return posterior.mode(self._tolerance_of_event(posterior.event))
 
     def expected(self, posterior: Posterior, estimate: ArrayLike) -> Value:
-        return posterior.outside(estimate, self._width(posterior.event))
+        return posterior.outside(estimate, self._tolerance_of_event(posterior.event))
 
     def table(self, posterior: Posterior, actions: Array) -> Array:
-        return posterior.outside(actions, self._width(posterior.event)).value
+        return posterior.outside(actions, self._tolerance_of_event(posterior.event)).value
 
-    def _width(self, event: tuple[int, ...]) -> ArrayLike:
+    def _tolerance_of_event(self, event: tuple[int, ...]) -> ArrayLike:
         # One tolerance in a list will do for a number.
         return self.tolerance if event or np.size(self.tolerance) != 1 else np.ravel(self.tolerance)[0]
 

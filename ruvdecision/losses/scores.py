@@ -91,7 +91,7 @@ class KullbackLeibler(BayesLoss):
         return self.cost(as_float_array("estimate", estimate), as_float_array("truth", truth), True)
 
     def cost(self, estimate: ArrayLike, truth: ArrayLike, vector: bool) -> Array:
-        estimate, truth = _distributions(estimate, "The estimate"), _distributions(truth, "The target")
+        estimate, truth = _check_distributions(estimate, "The estimate"), _check_distributions(truth, "The target")
         if self.entropy:
             with np.errstate(divide="ignore", invalid="ignore"):
                 terms = np.where(truth > 0, -truth * np.log(estimate), 0.0)
@@ -99,20 +99,20 @@ class KullbackLeibler(BayesLoss):
         return np.asarray(np.sum(special.rel_entr(truth, estimate), axis=-1))
 
     def best(self, posterior: Posterior) -> Posterior | Array:
-        return posterior if _labels(posterior) else posterior.mean()
+        return posterior if _is_plain_label(posterior) else posterior.mean()
 
     def free(self, posterior: Posterior) -> Value:
-        if _labels(posterior):
+        if _is_plain_label(posterior):
             return posterior.entropy()
         return self.expected(posterior, posterior.mean())
 
     def expected(self, posterior: Posterior, estimate: ArrayLike) -> Value:
-        if _labels(posterior):
+        if _is_plain_label(posterior):
             return LogScore().expected(posterior, estimate)
         return super().expected(posterior, estimate)
 
     def table(self, posterior: Posterior, actions: Array) -> Array:
-        return LogScore().table(posterior, actions) if _labels(posterior) else super().table(posterior, actions)
+        return LogScore().table(posterior, actions) if _is_plain_label(posterior) else super().table(posterior, actions)
 
     def phrase(self) -> str:
         return "the Kullback-Leibler loss" if self.entropy else "the Kullback-Leibler divergence"
@@ -219,9 +219,9 @@ class IntervalScore(Componentwise):
         return np.stack(pair, axis=-1)
 
 
-def _distributions(values: ArrayLike, who: str) -> Array:
+def _check_distributions(values: ArrayLike, who: str) -> Array:
     array = np.asarray(values, dtype=np.float64)
-    if not _simplex(array):
+    if not _is_distribution(array):
         raise UnsupportedError(
             f"{who} of KullbackLeibler must be a distribution over a finite set",
             f"values of shape {array.shape} that are not probabilities" if array.ndim else "a number",
@@ -230,15 +230,15 @@ def _distributions(values: ArrayLike, who: str) -> Array:
     return array
 
 
-def _simplex(array: Array) -> bool:
+def _is_distribution(array: Array) -> bool:
     return bool(array.ndim and (array >= -1e-12).all() and np.all(np.abs(array.sum(axis=-1) - 1) <= 1e-9))
 
 
-def _labels(posterior: Posterior) -> bool:
+def _is_plain_label(posterior: Posterior) -> bool:
     """Whether the target is a plain value of a finite set, rather than a distribution."""
     support = posterior.support
     if support is not None:
-        return not posterior.event or not _simplex(support)
+        return not posterior.event or not _is_distribution(support)
     if not posterior.event:
         what = "KullbackLeibler needs targets that are distributions or values of a finite set"
         raise UnsupportedError(what, "numbers on a continuum", "Use LogScore() for numbers")

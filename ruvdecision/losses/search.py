@@ -33,7 +33,7 @@ def convex_point(posterior: Posterior, slope: Callable[[Array], Array], flat: fl
     return np.where(var == 0, mean, root)
 
 
-def scan(posterior: Posterior, levels: int, width: float, points: int) -> Array:
+def candidate_estimates(posterior: Posterior, levels: int, width: float, points: int) -> Array:
     """Candidates for an estimate, ascending along the first axis: quantiles and an even grid about the mean."""
     mean, var = np.asarray(posterior.mean()), posterior.var()
     sd = np.sqrt(np.where(np.isfinite(var), var, 1.0))
@@ -51,7 +51,7 @@ def least_point(
     A scan of quantiles and of an even grid finds the valleys; the two deepest are searched by golden section. With
     ``atoms`` the values of a finite target, where a risk may have its cusps, are candidates too.
     """
-    grid = scan(posterior, levels, 4.0, 33)
+    grid = candidate_estimates(posterior, levels, 4.0, 33)
     best, least = least_near(risk, grid, np.stack([risk(row) for row in grid]), tries=2, rounds=rounds)
     support = posterior.support
     if not atoms or support is None:

@@ -51,7 +51,7 @@ class Labels:
 _NO_LETTER = re.compile("[\0\ud800-\udfff]")
 
 
-def stack(a: Mapping[str, Entries], b: Mapping[str, Entries], n: int, m: int) -> dict[str, Entries]:
+def stack_columns(a: Mapping[str, Entries], b: Mapping[str, Entries], n: int, m: int) -> dict[str, Entries]:
     """Stack columns; a column that one map lacks is NaN there, or empty text."""
     stacked = {}
     for name in {**a, **b}:
@@ -60,7 +60,7 @@ def stack(a: Mapping[str, Entries], b: Mapping[str, Entries], n: int, m: int) ->
             both: list[Entries] = [np.full(size, "") if v is None else as_text(v.tolist()) for v, size in parts]
         else:
             both = [np.full(size, np.nan) if v is None else v for v, size in parts]
-        stacked[name] = frozen(np.concatenate(both))
+        stacked[name] = read_only_copy(np.concatenate(both))
     return stacked
 
 
@@ -86,7 +86,7 @@ def parameter_columns(masks: Sequence[Mask | None], taken: set[str]) -> dict[str
         else:
             array = as_text(["" if v is None else v for v in entries])
         # A mask of somebody's own may call a parameter "risk".
-        columns[f"mask_{name}" if name in taken else str(name)] = frozen(array)
+        columns[f"mask_{name}" if name in taken else str(name)] = read_only_copy(array)
     return columns
 
 
@@ -108,7 +108,7 @@ def same_mask(a: Mask | None, b: Mask | None) -> bool:
     return all(getattr(a, name, None) == getattr(b, name, None) for name in ("family", "numbers"))
 
 
-def number_duplicates(labels: list[str]) -> tuple[str, ...]:
+def number_duplicates(labels: Sequence[str]) -> tuple[str, ...]:
     """Number the labels that occur more than once."""
     if len(set(labels)) == len(labels):
         return tuple(labels)
@@ -129,7 +129,7 @@ def number_duplicates(labels: list[str]) -> tuple[str, ...]:
 
 def as_names(labels: Sequence[str]) -> tuple[str, ...]:
     """Check labels that a caller gave."""
-    names = tuple(map(whole_text, labels))
+    names = whole_texts(labels)
     if len(set(names)) != len(names):
         twice = [x for x, count in Counter(names).items() if count > 1]
         raise InputError("A release is listed twice", twice[:5], "Give every release its own label")
@@ -145,6 +145,12 @@ def whole_text(value: object) -> str:
     return _NO_LETTER.sub("\ufffd", str(value))
 
 
+def whole_texts(values: Iterable[object]) -> tuple[str, ...]:
+    """`whole_text` of each; all are looked at together, for it is seldom that one holds such a letter."""
+    texts = tuple(map(str, values))
+    return texts if _NO_LETTER.search("".join(texts)) is None else tuple(map(whole_text, texts))
+
+
 def as_value(name: str, value: Value | ArrayLike | None) -> Value | None:
     """Check a user's uncertainties and their errors."""
     if value is None:
@@ -158,7 +164,7 @@ def as_value(name: str, value: Value | ArrayLike | None) -> Value | None:
         raise InputError(f"{name} must have one error per release", f"shapes {u.shape} and {error.shape}", do)
     if error.size and np.fmin.reduce(error, axis=None) < 0:
         raise InputError(f"{name} has a negative error", float(np.nanmin(error)), "A standard error is at least zero")
-    return Value(frozen(u), frozen(np.broadcast_to(error, u.shape)))
+    return Value(read_only_copy(u), read_only_copy(np.broadcast_to(error, u.shape)))
 
 
 def as_before(before: Sequence[ArrayLike | None] | None, size: int) -> tuple[Array, Array]:
@@ -173,7 +179,7 @@ def as_before(before: Sequence[ArrayLike | None] | None, size: int) -> tuple[Arr
         if array.ndim and array.shape != (size,):
             what = f"U0 of the {name} must be one number, or one per release"
             raise InputError(what, f"shape {array.shape}", "Give a number")
-        found.append(frozen(np.broadcast_to(array, (size,))))
+        found.append(read_only_copy(np.broadcast_to(array, (size,))))
     return found[0], found[1]
 
 
@@ -196,22 +202,22 @@ def as_column(name: str, values: ArrayLike) -> Entries:
         else:
             array = np.array(["" if v is None else str(v) for v in array.ravel()])
     if array.dtype.kind == "U":
-        array = np.array([whole_text(v) for v in array.ravel().tolist()], dtype=str).reshape(array.shape)
+        array = np.array(whole_texts(array.ravel().tolist()), dtype=str).reshape(array.shape)
     if array.ndim != 1:
         raise InputError(f"Column {name} must have one entry per release", f"shape {array.shape}", "Give a flat array")
     if array.dtype.kind not in "biufU":
         raise InputError(f"Column {name} must hold numbers or text", f"dtype {array.dtype}", "Convert it first")
-    return frozen(array)
+    return read_only_copy(array)
 
 
-def frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
+def read_only_copy(array: NDArray[Scalar]) -> NDArray[Scalar]:
     """Copy an array and lock it: maps share their arrays."""
     array = np.array(array)
     array.setflags(write=False)
     return array
 
 
-def matches(values: Entries, wanted: Condition, name: str) -> NDArray[np.bool_]:
+def meets_condition(values: Entries, wanted: Condition, name: str) -> NDArray[np.bool_]:
     """Tell which entries meet a condition of `RUMap.select`."""
     if callable(wanted):
         return np.asarray([bool(wanted(v)) for v in values.tolist()])

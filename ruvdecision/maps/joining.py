@@ -11,13 +11,13 @@ import numpy as np
 
 from ..errors import InputError
 from ..protocols import Value
-from .columns import frozen, parts_of, stack
+from .columns import parts_of, read_only_copy, stack_columns
 
 if TYPE_CHECKING:
     from .rumap import RUMap
 
 
-def join(a: RUMap, b: RUMap, named: bool) -> RUMap:
+def join_two_maps(a: RUMap, b: RUMap, named: bool) -> RUMap:
     """Put map ``b`` below map ``a``; ``named`` says that prefixes tell different users apart."""
     for role in ("risk", "utility"):
         ours, theirs = a.axis(role), b.axis(role)
@@ -41,7 +41,7 @@ def join(a: RUMap, b: RUMap, named: bool) -> RUMap:
     def glue(x: Value | None, y: Value | None) -> Value | None:
         if x is None or y is None:
             return None
-        return Value(*(frozen(np.concatenate(pair)) for pair in zip(x, y, strict=True)))
+        return Value(*(read_only_copy(np.concatenate(pair)) for pair in zip(x, y, strict=True)))
 
     masks = None
     if a.masks is not None or b.masks is not None:
@@ -54,13 +54,13 @@ def join(a: RUMap, b: RUMap, named: bool) -> RUMap:
         scientist=glue(a.scientist, b.scientist),
         before=(np.concatenate([a.before[0], b.before[0]]), np.concatenate([a.before[1], b.before[1]])),
         masks=masks,
-        columns=MappingProxyType(stack(a.columns, b.columns, a.size, b.size)),
+        columns=MappingProxyType(stack_columns(a.columns, b.columns, a.size, b.size)),
         attrs=MappingProxyType(attrs),
         notes=tuple(dict.fromkeys(a.notes + b.notes)),
         _engine=a.engine + b.engine,
         _labels=a.releases + b.releases,
         _technique=a.techniques + b.techniques,
-        _parameters=stack(a.parameters, b.parameters, a.size, b.size),
+        _parameters=stack_columns(a.parameters, b.parameters, a.size, b.size),
     )
 
 

@@ -35,16 +35,17 @@ from .columns import (
     as_names,
     as_value,
     check_name,
-    frozen,
-    matches,
+    meets_condition,
     number_duplicates,
     parameter_columns,
+    read_only_copy,
     same_mask,
     technique_of,
     used,
     whole_text,
+    whole_texts,
 )
-from .joining import join, worst_case
+from .joining import join_two_maps, worst_case
 from .scores import Axis, Column, Reciprocal, Score, ScoreLike, as_score
 from .show import ReleaseRow, as_html_table, as_text_table
 
@@ -188,12 +189,12 @@ class RUMap:
             as_score(utility, tuple(extra)),
             None if masks is None else tuple(masks),
             MappingProxyType(extra),
-            MappingProxyType({**_versions(), **(attrs or {})}),
+            MappingProxyType({**_software_versions(), **(attrs or {})}),
             tuple(made.notes),
             made.users,
-            _texts(made.engine, size),
+            _texts_per_release(made.engine, size),
             None if called.names is None else as_names(called.names),
-            None if called.technique is None else _texts(called.technique, size),
+            None if called.technique is None else _texts_per_release(called.technique, size),
             given,
         )
         if made.draws:
@@ -250,7 +251,7 @@ class RUMap:
                 raise InputError("concat needs one name per map, each its own", names, do)
             differ = len({(str(m.attrs.get("intruder")), str(m.attrs.get("scientist"))) for m in parts}) > 1
             parts = [m.named(str(name), user=differ) for m, name in zip(parts, names, strict=True)]
-        return functools.reduce(lambda a, b: join(a, b, named=names is not None), parts)
+        return functools.reduce(lambda a, b: join_two_maps(a, b, named=names is not None), parts)
 
     def __add__(self, other: RUMap) -> RUMap:
         return RUMap.concat([self, other]) if isinstance(other, RUMap) else NotImplemented
@@ -263,7 +264,7 @@ class RUMap:
         attrs = {k: f"{name}: {v}" if k in ("intruder", "scientist") else v for k, v in self.attrs.items()}
         columns = dict(self.columns)
         if user:
-            columns["user"] = np.array([f"{name}: {u}" if u else name for u in self._user])
+            columns["user"] = np.array([f"{name}: {u}" if u else name for u in self._user_of_entries])
         return replace(
             self,
             attrs=MappingProxyType(attrs),
@@ -276,14 +277,14 @@ class RUMap:
     # -- several users -------------------------------------------------------------------------------
 
     @property
-    def _user(self) -> list[str]:
+    def _user_of_entries(self) -> list[str]:
         """Whose uncertainty each entry is; empty texts in a map of one pair of users."""
         return [str(u) for u in self.columns["user"]] if "user" in self.columns else [""] * self.size
 
     @property
     def user_names(self) -> tuple[str, ...]:
         """The users, states of knowledge or methods that look at the same releases; none if there is one of them."""
-        found = tuple(dict.fromkeys(self._user)) if "user" in self.columns else ()
+        found = tuple(dict.fromkeys(self._user_of_entries)) if "user" in self.columns else ()
         return found if len(found) > 1 else ()
 
     @cached_property
@@ -291,7 +292,7 @@ class RUMap:
         """What is released, without the name of the user who looks at it; `releases` in a map of one user."""
         if not self.user_names:
             return self.releases
-        return tuple(_without(u, text) for u, text in zip(self._user, self.releases, strict=True))
+        return tuple(_without_user_name(u, text) for u, text in zip(self._user_of_entries, self.releases, strict=True))
 
     def worst(self) -> RUMap:
         """The map of the worst case: of every release the largest risk and the least utility over the users.
@@ -319,9 +320,7 @@ class RUMap:
     @cached_property
     def releases(self) -> tuple[str, ...]:
         """Label of every release; masks whose texts coincide are numbered ``#2``, ``#3``."""
-        return (
-            self._labels if self._labels is not None else number_duplicates([whole_text(m) for m in self.masks or ()])
-        )
+        return self._labels if self._labels is not None else number_duplicates(whole_texts(self.masks or ()))
 
     @cached_property
     def techniques(self) -> tuple[str, ...]:
@@ -357,7 +356,7 @@ class RUMap:
         if role not in self._score_values:
             axis = self.axis(role)
             value, error = axis.score.on(axis)
-            self._score_values[role] = Value(frozen(value), frozen(error))
+            self._score_values[role] = Value(read_only_copy(value), read_only_copy(error))
         return self._score_values[role]
 
     @property
@@ -456,8 +455,10 @@ class RUMap:
         import pandas as pd
         import xarray as xr
 
-        places = pd.MultiIndex.from_arrays([self._user, self.released], names=["user", "release"])
-        technique = [_without(u, text) for u, text in zip(self._user, self.techniques, strict=True)]
+        places = pd.MultiIndex.from_arrays([self._user_of_entries, self.released], names=["user", "release"])
+        technique = [
+            _without_user_name(u, text) for u, text in zip(self._user_of_entries, self.techniques, strict=True)
+        ]
         long = self.long_dataset.drop_vars(["release", "user"]).assign_coords(technique=("release", technique))
         long = long.rename({"release": "entry"})
         names = list(dict.fromkeys(self.released))
@@ -474,7 +475,7 @@ class RUMap:
         """The map as a Dataset with one entry per release and user, as it is kept in files."""
         import xarray as xr
 
-        table = {k: ("release", np.array(v)) for k, v in self._table.items()}
+        table = {k: ("release", np.array(v)) for k, v in self._all_columns.items()}
         attrs = {**self.attrs, "risk_function": self.risk_score.name, "utility_function": self.utility_score.name}
         return xr.Dataset(table, attrs=attrs).set_coords(["release", "technique", *self.parameters])
 
@@ -486,11 +487,11 @@ class RUMap:
         import pandas as pd
 
         texts = {"release": list(self.releases), "technique": list(self.techniques), "engine": list(self.engine)}
-        table = {k: texts[k] if k in texts else np.array(v) for k, v in self._table.items()}
+        table = {k: texts[k] if k in texts else np.array(v) for k, v in self._all_columns.items()}
         return pd.DataFrame(table | {k: v.value for k, v in self.typical_errors.items()})
 
     @property
-    def _table(self) -> dict[str, Entries]:
+    def _all_columns(self) -> dict[str, Entries]:
         """Every column of the table, in its order."""
         users = self.uncertainties
         return {
@@ -510,7 +511,7 @@ class RUMap:
         return self.size
 
     def __iter__(self) -> Iterator[ReleaseRow]:
-        return (self._row(i) for i in range(self.size))
+        return (self._release_row(i) for i in range(self.size))
 
     @overload
     def __getitem__(self, key: str | int | np.integer) -> ReleaseRow: ...
@@ -519,13 +520,13 @@ class RUMap:
     def __getitem__(self, key: Any) -> ReleaseRow | RUMap:
         """A `ReleaseRow` by position or label; a smaller map by a slice, positions or a boolean array."""
         if isinstance(key, str):
-            if key not in self._positions:
+            if key not in self._positions_by_label:
                 raise InputError("No release has this label", key, suggest(key, self.releases))
-            return self._row(self._positions[key])
+            return self._release_row(self._positions_by_label[key])
         if isinstance(key, slice):
             return self.take(np.arange(self.size)[key])
         if is_single(key):
-            return self._row(check_index("position", key, self.size))
+            return self._release_row(check_index("position", key, self.size))
         return self.take(key)
 
     def take(self, rows: ArrayLike) -> RUMap:
@@ -555,7 +556,9 @@ class RUMap:
             raise InputError("A release is taken twice", rows.tolist(), "Name each position once")
 
         def cut(value: Value | None) -> Value | None:
-            return None if value is None else Value(frozen(value.value[rows]), frozen(value.error[rows]))
+            return (
+                None if value is None else Value(read_only_copy(value.value[rows]), read_only_copy(value.error[rows]))
+            )
 
         technique = self._technique if self.masks is not None or self._technique is not None else self.techniques
         return replace(
@@ -582,12 +585,12 @@ class RUMap:
         """
         if technique is not None:
             conditions = {"technique": technique, **conditions}
-        table = self._table
+        table = self._all_columns
         keep = np.ones(self.size, dtype=bool)
         for name, wanted in conditions.items():
             if name not in table:
                 raise InputError("select names a column that is not there", name, suggest(name, list(table)))
-            here = matches(table[name], wanted, name)
+            here = meets_condition(table[name], wanted, name)
             if not np.any(keep & here):
                 got = "a function that is never true" if callable(wanted) else wanted
                 do = suggest(str(wanted), list(dict.fromkeys(map(str, table[name][keep].tolist()))))
@@ -596,19 +599,19 @@ class RUMap:
         return self.take(keep)
 
     def with_order(self, belief: Belief | None = None) -> RUMap:
-        """The map with a column ``dominated_whatever``: a release that tells all that this one does.
+        """The map with a column ``tells_less_than``: a release that tells all that this one does.
 
         Whatever the users want, that release is more useful and riskier (Blackwell). Empty where there is none or where
         it cannot be decided. ``belief`` is the intruder's if not given.
         """
-        from ..analyses.blackwell import dominated_whatever
+        from ..analyses.blackwell import blackwell_order
 
         if self.masks is None or (belief is None and self.users is None):
             raise InputError("The order needs the map's masks and a belief", None, "Evaluate masks, or give belief=")
         if belief is None and self.users is not None:
             belief = self.users[0].users[0].belief
         return self.with_column(
-            "dominated_whatever", dominated_whatever([m for m in self.masks if m is not None], belief).column()
+            "tells_less_than", blackwell_order([m for m in self.masks if m is not None], belief).column()
         )
 
     def draws(self, release: str | int, user: str | None = None) -> Any:
@@ -722,7 +725,7 @@ class RUMap:
     # -- helpers -------------------------------------------------------------------------------------
 
     @cached_property
-    def _positions(self) -> dict[str, int]:
+    def _positions_by_label(self) -> dict[str, int]:
         return {label: i for i, label in enumerate(self.releases)}
 
     def _refuse_duplicates(self) -> None:
@@ -745,7 +748,7 @@ class RUMap:
                 raise InputError("A release is listed twice", label, "List every mask once")
             listed.setdefault(label, []).append(mask)
 
-    def _row(self, i: int) -> ReleaseRow:
+    def _release_row(self, i: int) -> ReleaseRow:
         parameters = {k: v[i].item() for k, v in self.parameters.items()}
         applies = {k: v for k, v in parameters.items() if v == v and v != ""}
         errors = [0.0 if v is None else float(v.error[i]) for v in (self.intruder, self.scientist)]
@@ -778,20 +781,20 @@ class RUMap:
         self.__dict__.update({k: MappingProxyType(v) if k in ("columns", "attrs") else v for k, v in state.items()})
 
 
-def _texts(given: str | Sequence[str], size: int) -> tuple[str, ...]:
+def _texts_per_release(given: str | Sequence[str], size: int) -> tuple[str, ...]:
     """One text per release; a single one is that of all."""
-    return (whole_text(given),) * size if isinstance(given, str) else tuple(map(whole_text, given))
+    return (whole_text(given),) * size if isinstance(given, str) else whole_texts(given)
 
 
 @functools.cache
-def _versions() -> Mapping[str, str]:
+def _software_versions() -> Mapping[str, str]:
     import scipy
 
     found = {"ruvdecision": __version__, "numpy": np.__version__, "scipy": scipy.__version__}
     return MappingProxyType(found | {"python": platform.python_version()})
 
 
-def _without(user: str, text: str) -> str:
+def _without_user_name(user: str, text: str) -> str:
     """A label without the user's name in front."""
     return text.replace(f"{user}: ", "", 1) if user else text
 

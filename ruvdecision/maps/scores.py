@@ -73,7 +73,9 @@ class Score:
     def __call__(self, u: ArrayLike, before: ArrayLike | None = None) -> Array:
         """Return f(U). Zero and infinite U have their limits; NaN stays NaN."""
         with np.errstate(all="ignore"):
-            return np.asarray(self.value(as_float_array("uncertainty", u), self._reference(before)), dtype=np.float64)
+            return np.asarray(
+                self.value(as_float_array("uncertainty", u), self._required_before(before)), dtype=np.float64
+            )
 
     def error(self, u: ArrayLike, u_error: ArrayLike, before: ArrayLike | None = None) -> Array:
         """Return the standard error of f(U) by the delta method, |f'(U)| times the error of U.
@@ -84,7 +86,7 @@ class Score:
         if not np.any(u_error):
             return np.zeros(u.shape)
         with np.errstate(all="ignore"):
-            slope = np.abs(self.slope(u, self._reference(before)))
+            slope = np.abs(self.slope(u, self._required_before(before)))
             return np.where(u_error == 0, 0.0, slope * u_error)
 
     def value(self, u: Array, before: Array) -> Array:
@@ -106,7 +108,7 @@ class Score:
     def check(self, u: Array, before: ArrayLike | None, role: str) -> None:
         """Raise an `InputError` if the score does not decrease on these U; ``role`` is 'risk' or 'utility'."""
         if self.relative:
-            reference = np.asarray(self._reference(before))
+            reference = np.asarray(self._required_before(before))
             if not np.all(np.isfinite(reference)):
                 what = f'{role}="{self.name}" needs a finite uncertainty before the release'
                 do = f'Give the user a proper prior, or use {role}="reciprocal"'
@@ -143,7 +145,7 @@ class Score:
             error = np.hypot(self.error(*axis.value, before), start * self.slope_before(u, before))
         return Value(self(u, before), np.where(u == before, 0.0, error))  # U0 against itself, whatever that is
 
-    def _reference(self, before: ArrayLike | None) -> Array:
+    def _required_before(self, before: ArrayLike | None) -> Array:
         if self.relative and before is None:
             do = "Give before=, the uncertainty before any release"
             raise InputError(f"The {self.name} compares with U0", "no U0", do)
@@ -209,11 +211,11 @@ class RelativeGain(Score):
         return u / before**2
 
     def inverse(self, value: float, before: ArrayLike | None = None) -> float:
-        return _single(self._reference(before)) * (1.0 - value)
+        return _single_reference(self._required_before(before)) * (1.0 - value)
 
     def check(self, u: Array, before: ArrayLike | None, role: str) -> None:
         super().check(u, before, role)
-        lowest = float(np.min(self._reference(before)))
+        lowest = float(np.min(self._required_before(before)))
         if lowest <= 0:
             what = f'{role}="{self.name}" divides by the uncertainty before the release, which must be positive'
             do = f'Use {role}="gain"' if lowest < 0 else "The user knows the target already: choose another target"
@@ -246,10 +248,10 @@ class Gain(Score):
         return np.ones_like(u)
 
     def inverse(self, value: float, before: ArrayLike | None = None) -> float:
-        return float(_single(self._reference(before)) - value)
+        return float(_single_reference(self._required_before(before)) - value)
 
     def scale(self, before: ArrayLike | None = None) -> float:
-        return float(np.max(np.abs(self._reference(before))))
+        return float(np.max(np.abs(self._required_before(before))))
 
 
 @dataclass(frozen=True)
@@ -528,7 +530,7 @@ def as_function(obj: ScoreLike, what: str, do: str) -> Score:
     return score
 
 
-def _single(reference: Array) -> float:
+def _single_reference(reference: Array) -> float:
     values = np.unique(reference)
     if values.size != 1:
         do = "Take the releases of one user at a time"

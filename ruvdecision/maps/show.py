@@ -65,35 +65,35 @@ def amount(x: float, unit: str = "", digits: int = 3) -> str:
     return unit + text if unit in ("$", "€", "£", "¥") else f"{text} {unit}".rstrip()
 
 
-def counted(size: int, what: str) -> str:
+def plural(size: int, what: str) -> str:
     """A number of things.
 
-    >>> counted(1, "release"), counted(4000, "release")
+    >>> plural(1, "release"), plural(4000, "release")
     ('1 release', '4,000 releases')
     """
     return f"{size:,} {what}" + "s" * (size != 1)
 
 
-def short(x: float, digits: int = 4) -> str:
+def few_digits(x: float, digits: int = 4) -> str:
     """Four digits, the way a summary shows a number."""
     return f"{x:.{digits}g}".replace("inf", "∞")
 
 
-def cut(text: str, most: int) -> str:
+def shorten_text(text: str, most: int) -> str:
     """Text that is no longer than so many letters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def clean(text: object) -> str:
+def clean_text(text: object) -> str:
     r"""Replace what is not readable text by U+FFFD; tabs and line ends stay.
 
-    >>> clean("a\x00b") == "a\ufffdb"
+    >>> clean_text("a\x00b") == "a\ufffdb"
     True
     """
     return _NOT_TEXT.sub("\ufffd", str(text))
 
 
-def evenly(rows: NDArray[Kind], most: int) -> NDArray[Kind]:
+def evenly_spaced(rows: NDArray[Kind], most: int) -> NDArray[Kind]:
     """At most so many of the rows, at even distances, with both ends."""
     return rows if rows.size <= most else rows[np.unique(np.linspace(0, rows.size - 1, most).round().astype(int))]
 
@@ -104,7 +104,7 @@ def user_columns(rumap: RUMap) -> dict[str, str]:
     return heads | {name: f"{name.partition('_')[0]} off by ({rumap.attrs['unit']})" for name in rumap.typical_errors}
 
 
-def better(rumap: RUMap) -> dict[str, str]:
+def better_end(rumap: RUMap) -> dict[str, str]:
     """Which values of a measure are better, as far as the map knows; joined maps keep one list each."""
     parts = [part for part in parts_of(rumap.attrs.get("better")) if isinstance(part, Mapping)]
     return {str(name): str(end) for part in parts for name, end in part.items()}
@@ -125,16 +125,20 @@ def entry(rumap: RUMap, column: str, i: int, digits: int = 6) -> str:
     return value(float(found[i]), 0.0 if error is None or error.dtype.kind not in "biuf" else float(error[i]), digits)
 
 
-def readable(rumap: RUMap) -> RUMap:
+def with_readable_labels(rumap: RUMap) -> RUMap:
     """The same map with labels that a drawing can hold."""
     texts = {"_labels": rumap.releases, "_technique": rumap.techniques}
-    changed: dict[str, Any] = {name: tuple(map(clean, texts[name])) for name in texts}
+    changed: dict[str, Any] = {name: tuple(map(clean_text, texts[name])) for name in texts}
     changed = {name: found for name, found in changed.items() if found != texts[name]}
-    words = {k: np.array([clean(x) for x in v.tolist()]) for k, v in rumap.parameters.items() if v.dtype.kind in "US"}
-    if any(clean(k) != k for k in rumap.parameters) or any((v != rumap.parameters[k]).any() for k, v in words.items()):
-        changed["_parameters"] = {clean(k): words.get(k, v) for k, v in rumap.parameters.items()}
+    words = {
+        k: np.array([clean_text(x) for x in v.tolist()]) for k, v in rumap.parameters.items() if v.dtype.kind in "US"
+    }
+    if any(clean_text(k) != k for k in rumap.parameters) or any(
+        (v != rumap.parameters[k]).any() for k, v in words.items()
+    ):
+        changed["_parameters"] = {clean_text(k): words.get(k, v) for k, v in rumap.parameters.items()}
     if changed and "user" in rumap.columns:
-        changed["columns"] = {**rumap.columns, "user": np.array([clean(str(u)) for u in rumap.columns["user"]])}
+        changed["columns"] = {**rumap.columns, "user": np.array([clean_text(str(u)) for u in rumap.columns["user"]])}
     return replace(rumap, **changed) if changed else rumap
 
 
@@ -173,7 +177,7 @@ class ReleaseRow:
         return {k: dict(v) if k in ("columns", "parameters") else v for k, v in self.__dict__.items()}
 
     def __str__(self) -> str:
-        return f"{self.release}: risk {short(self.risk)}, utility {short(self.utility)}"
+        return f"{self.release}: risk {few_digits(self.risk)}, utility {few_digits(self.utility)}"
 
 
 def why_unreliable(engine: str, *uncertainties: float) -> str:
@@ -185,7 +189,7 @@ def why_unreliable(engine: str, *uncertainties: float) -> str:
 
 def as_text_table(rumap: RUMap) -> str:
     """Count, ranges and some releases of the frontier, as text."""
-    head, lines, rows = _summary(rumap)
+    head, lines, rows = _summary_line(rumap)
     wide = [max(len(r[j]) for r in rows) for j in range(3)]
     table = [f"  {r[0]:<{wide[0]}}  {r[1]:>{wide[1]}}  {r[2]:>{wide[2]}}" for r in rows]
     return "\n".join([head, *(f"  {line}" for line in lines), *table])
@@ -193,7 +197,7 @@ def as_text_table(rumap: RUMap) -> str:
 
 def as_html_table(rumap: RUMap) -> str:
     """The same as HTML; every text is escaped."""
-    head, lines, rows = _summary(rumap)
+    head, lines, rows = _summary_line(rumap)
     top = "".join(f"<th>{html.escape(x)}</th>" for x in rows[0])
     body = "".join("<tr>" + "".join(f"<td>{html.escape(x)}</td>" for x in r) + "</tr>" for r in rows[1:])
     text = "<br>".join(html.escape(line) for line in lines)
@@ -201,9 +205,9 @@ def as_html_table(rumap: RUMap) -> str:
     return f"<div><strong>{html.escape(head)}</strong><br>{text}{table}</div>"
 
 
-def _summary(rumap: RUMap) -> tuple[str, list[str], list[tuple[str, str, str]]]:
+def _summary_line(rumap: RUMap) -> tuple[str, list[str], list[tuple[str, str, str]]]:
     engines = ", ".join(dict.fromkeys(e for e in rumap.engine if e))
-    head = f"RUMap: {counted(rumap.size, 'release')} of {counted(len(set(rumap.techniques)), 'technique')}"
+    head = f"RUMap: {plural(rumap.size, 'release')} of {plural(len(set(rumap.techniques)), 'technique')}"
     head += f" ({engines})" if engines else ""
     try:
         rumap.risk, rumap.utility  # noqa: B018
@@ -212,32 +216,30 @@ def _summary(rumap: RUMap) -> tuple[str, list[str], list[tuple[str, str, str]]]:
         some = range(min(rumap.size, 8))
         rows = [("release", "intruder's U", "scientist's U")]
         rows += [
-            (rumap.releases[i], short(rumap.intruder_uncertainty[i]), short(rumap.scientist_uncertainty[i]))
+            (rumap.releases[i], few_digits(rumap.intruder_uncertainty[i]), few_digits(rumap.scientist_uncertainty[i]))
             for i in some
         ]
         return head, [str(error)], rows
     axes = rumap.axis("risk"), rumap.axis("utility")
-    lines = [f"{a.role} {_range(rumap.column(a.role).value)}: {a.score.words(a.who)}" for a in axes]
+    lines = [f"{a.role} {_range_in_words(rumap.column(a.role).value)}: {a.score.words(a.who)}" for a in axes]
     endless = ~rumap.converged & (np.isinf(rumap.intruder_uncertainty) | np.isinf(rumap.scientist_uncertainty))
     for bad, what in ((~rumap.converged & ~endless, "did not converge"), (endless, "with a U that is not finite")):
-        lines += [f"{counted(int(bad.sum()), 'release')} {what}"] if bad.any() else []
+        lines += [f"{plural(int(bad.sum()), 'release')} {what}"] if bad.any() else []
     alone = int(np.sum(rumap.one_release))
-    lines += [f"one release behind each of {counted(alone, 'point')}: no error, another draw gives another"] * (
+    lines += [f"one release behind each of {plural(alone, 'point')}: no error, another draw gives another"] * (
         alone > 0
     )
     lines += rumap.notes
     known = bool(np.any(~np.isnan(rumap.risk) & ~np.isnan(rumap.utility)))
     best = rumap.frontier() if known else rumap
-    shown = evenly(np.arange(best.size), 8)
+    shown = evenly_spaced(np.arange(best.size), 8)
     part = ", some of them" if len(shown) < best.size else ""
-    lines.append(
-        f"frontier: {counted(best.size, 'release')}{part}" if known else "no release has both risk and utility"
-    )
+    lines.append(f"frontier: {plural(best.size, 'release')}{part}" if known else "no release has both risk and utility")
     rows = [("release", "risk", "utility")]
-    rows += [(best.releases[i], short(best.risk[i]), short(best.utility[i])) for i in shown]
+    rows += [(best.releases[i], few_digits(best.risk[i]), few_digits(best.utility[i])) for i in shown]
     return head, lines, rows
 
 
-def _range(values: Array) -> str:
+def _range_in_words(values: Array) -> str:
     known = values[~np.isnan(values)]
-    return f"{short(known.min())} to {short(known.max())}" if known.size else "not known"
+    return f"{few_digits(known.min())} to {few_digits(known.max())}" if known.size else "not known"

@@ -113,7 +113,7 @@ def from_bytes(content: bytes, name: str = "the file") -> RUMap:
     try:
         # Not through xarray, which warns about files of others and looks at more than a map needs.
         with h5py.File(io.BytesIO(content), "r") as opened:
-            described = _contents(opened)
+            described = _table_of_contents(opened)
             if described is None:
                 raise InputError("The file is not a map of ruvdecision", name, do)
             meta = json.loads(described)
@@ -134,7 +134,7 @@ def from_bytes(content: bytes, name: str = "the file") -> RUMap:
     except _ODD as problem:
         if isinstance(problem, (OSError, RuntimeError)) and not isinstance(problem, RecursionError):
             raise InputError("The file is not a map", f"{name}: {type(problem).__name__}", do) from problem
-        got = f"{name}: {type(problem).__name__} {_clip(problem)}"
+        got = f"{name}: {type(problem).__name__} {_shorten(problem)}"
         raise InputError("The map file is damaged", got, "Save the map again") from None
 
 
@@ -168,7 +168,7 @@ def fingerprint(rumap: RUMap) -> str:
     return state.hexdigest()
 
 
-def _contents(opened: h5py.File) -> str | None:
+def _table_of_contents(opened: h5py.File) -> str | None:
     """The table of contents, one text; None if there is none."""
     import h5py
 
@@ -216,21 +216,21 @@ class _Reader:
             for end in ("uncertainty", "error")
         ]
         listed = dict.fromkeys([*("release", "technique", "engine"), *numbers, *meta["parameters"], *meta["columns"]])
-        n = self._dataset(true.get("release", "release")).size
+        n = self._checked_dataset(true.get("release", "release")).size
         kinds = {k: "O" if k in texts else "biuf" if k in numbers else "biufO" for k in listed}
-        found = {(at := true.get(k, k)): self._variable(at, (n,), kinds[k]) for k in listed}
-        found["before"] = self._variable("before", (2, n), "f")
+        found = {(at := true.get(k, k)): self._read_variable(at, (n,), kinds[k]) for k in listed}
+        found["before"] = self._read_variable("before", (2, n), "f")
         if meta["masks"]:
-            found["mask_spec"] = self._variable("mask_spec", (n,), "O")
+            found["mask_spec"] = self._read_variable("mask_spec", (n,), "O")
         for role in ("risk", "utility"):
             if meta[role].get("tabulated") and (name := f"score_{role}") in self.opened:
-                nodes = self._dataset(name).size // 3
-                found[name] = self._variable(name, (3, min(nodes, n)), "f")
+                nodes = self._checked_dataset(name).size // 3
+                found[name] = self._read_variable(name, (3, min(nodes, n)), "f")
         for name, shape in _draws_in(meta).items():
-            found[name] = self._variable(name, shape, "biuf")
+            found[name] = self._read_variable(name, shape, "biuf")
         return found
 
-    def _dataset(self, name: str) -> h5py.Dataset:
+    def _checked_dataset(self, name: str) -> h5py.Dataset:
         import h5py
 
         if not isinstance(self.opened.get(name, getlink=True), h5py.HardLink) or "/" in name:
@@ -245,16 +245,16 @@ class _Reader:
             raise LookupError(f"{name!r} is packed in a way that is not known")
         return variable
 
-    def _variable(self, name: str, shape: tuple[int, ...], kinds: str) -> Entries:
+    def _read_variable(self, name: str, shape: tuple[int, ...], kinds: str) -> Entries:
         """A variable as it was before xarray wrote it."""
         import h5py
 
-        variable = self._dataset(name)
+        variable = self._checked_dataset(name)
         text = h5py.check_string_dtype(variable.dtype) is not None
         kind = "O" if text else variable.dtype.kind
         if variable.shape != shape or kind not in kinds or (kind == "O") != text:
             raise TypeError(f"{name!r} is not of the kind and length that it should have")
-        self._take(variable.size * variable.dtype.itemsize, name)
+        self._take_memory(variable.size * variable.dtype.itemsize, name)
         if not text:
             values = np.asarray(variable[()])
             return values.astype(bool) if _is_bool(variable) else values
@@ -264,12 +264,12 @@ class _Reader:
             entries[part] = variable.asstr()[part]
             lengths = [len(x) for x in entries[part]]
             longest = max([longest, *lengths])
-            self._take(sum(lengths), name)
+            self._take_memory(sum(lengths), name)
         if 4 * longest * len(entries) > self.room:  # numpy gives every entry the room of the longest
             raise MemoryError(f"{name!r} is too large")
         return entries
 
-    def _take(self, size: int, name: str) -> None:
+    def _take_memory(self, size: int, name: str) -> None:
         self.room -= size
         if self.room < 0:
             raise MemoryError(f"{name!r} is too large for a file of this size")
@@ -329,7 +329,7 @@ def _to_file(rumap: RUMap, created: bool) -> xr.Dataset:
             specs.append(json.dumps(encode(mask)))
         except TypeError as problem:
             specs.append("")
-            notes.append(f"The mask {_clip(mask)} was not stored: {problem}")
+            notes.append(f"The mask {_shorten(mask)} was not stored: {problem}")
     # netCDF forbids some names, a slash for one, and a few are ours; the true names are kept, too.
     names = {
         str(k): str(k) if _SAFE.fullmatch(str(k)) and str(k) not in _OURS else f"column_{i}"
@@ -345,7 +345,7 @@ def _to_file(rumap: RUMap, created: bool) -> xr.Dataset:
         "parameters": list(rumap.parameters),
         "columns": list(rumap.columns),
         "notes": list(dict.fromkeys(notes)),
-        "attrs": [[k, _attr(v)] for k, v in attrs.items()],
+        "attrs": [[k, _encode_attr(v)] for k, v in attrs.items()],
         "users": [rumap.intruder is not None, rumap.scientist is not None],
         "masks": rumap.masks is not None,
     }
@@ -360,20 +360,22 @@ def _to_file(rumap: RUMap, created: bool) -> xr.Dataset:
         dataset["mask_spec"] = ("release", np.array(specs, dtype=str))
     # For readers of other programs; what counts is in the JSON.
     readable = {
-        _holdable(str(k)): v if isinstance(v, float) or (isinstance(v, int) and abs(v) < 2**62) else _holdable(str(v))
+        _storable_text(str(k)): v
+        if isinstance(v, float) or (isinstance(v, int) and abs(v) < 2**62)
+        else _storable_text(str(v))
         for k, v in attrs.items()
         if v is not None and k
     }
     dataset.attrs = {
         **readable,
-        "risk_function": _holdable(rumap.risk_score.name),
-        "utility_function": _holdable(rumap.utility_score.name),
+        "risk_function": _storable_text(rumap.risk_score.name),
+        "utility_function": _storable_text(rumap.utility_score.name),
         "ruvdecision_map": json.dumps(meta),
     }
     return dataset
 
 
-def _holdable(text: str) -> str:
+def _storable_text(text: str) -> str:
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
@@ -387,20 +389,22 @@ def _from_file(meta: Stored, stored: dict[str, Entries]) -> RUMap:
         return [str(x) for x in columns[name].tolist()]
 
     notes, specs = list(meta["notes"]), stored["mask_spec"].tolist() if meta["masks"] else []
-    found = [_mask(label, spec, notes) for label, spec in zip(text("release"), specs, strict=bool(specs))]
+    found = [_read_mask(label, spec, notes) for label, spec in zip(text("release"), specs, strict=bool(specs))]
     users = [
         Value(columns[f"{who}_uncertainty"].astype(float), columns[f"{who}_error"].astype(float)) if there else None
         for who, there in zip(("intruder", "scientist"), meta["users"], strict=True)
     ]
     return RUMap.build(
         masks=found if meta["masks"] else None,
-        labels=Labels(text("release"), text("technique"), {k: _typed(columns[k]) for k in meta["parameters"]}),
+        labels=Labels(
+            text("release"), text("technique"), {k: _as_numbers_or_text(columns[k]) for k in meta["parameters"]}
+        ),
         intruder=users[0],
         scientist=users[1],
         before=(stored["before"][0], stored["before"][1]),
-        risk=_score(meta["risk"], stored.get("score_risk")),
-        utility=_score(meta["utility"], stored.get("score_utility")),
-        columns={k: _typed(columns[k]) for k in meta["columns"]},
+        risk=_read_score(meta["risk"], stored.get("score_risk")),
+        utility=_read_score(meta["utility"], stored.get("score_utility")),
+        columns={k: _as_numbers_or_text(columns[k]) for k in meta["columns"]},
         attrs={k: decode(v) for k, v in meta["attrs"]},
         provenance=Provenance(text("engine"), notes, draws=_read_draws(meta, stored)),
     )
@@ -451,7 +455,7 @@ def _read_draws(meta: Stored, stored: dict[str, Entries]) -> dict[str, dict[int,
     return found
 
 
-def _mask(label: str, spec: str, notes: list[str]) -> masks.Mask | None:
+def _read_mask(label: str, spec: str, notes: list[str]) -> masks.Mask | None:
     if not spec:
         return None
     try:
@@ -460,7 +464,7 @@ def _mask(label: str, spec: str, notes: list[str]) -> masks.Mask | None:
             raise TypeError("it is no mask")
         return mask
     except (RuvError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError, MemoryError) as problem:
-        notes.append(f"The mask {_clip(label)} was not restored: {type(problem).__name__} {_clip(problem)}")
+        notes.append(f"The mask {_shorten(label)} was not restored: {type(problem).__name__} {_shorten(problem)}")
         return None
 
 
@@ -485,7 +489,7 @@ def _score_spec(rumap: RUMap, role: str) -> tuple[dict[str, Json], Array | None]
         return spec, np.stack([nodes, score(nodes), score.slope(nodes, np.array(np.nan))])
 
 
-def _score(spec: Stored, table: Entries | None) -> Score | Column:
+def _read_score(spec: Stored, table: Entries | None) -> Score | Column:
     score: Score | Column | None = as_score(spec["name"]) if "name" in spec and not spec.get("tabulated") else None
     if spec.get("tabulated"):
         if table is None:
@@ -498,17 +502,17 @@ def _score(spec: Stored, table: Entries | None) -> Score | Column:
     return score
 
 
-def _attr(value: object) -> Json:
+def _encode_attr(value: object) -> Json:
     try:
         return encode(value)
     except TypeError:
         return str(value)
 
 
-def _typed(array: Entries) -> Entries:
+def _as_numbers_or_text(array: Entries) -> Entries:
     return array if array.dtype.kind in "biuf" else np.array([str(x) for x in array.tolist()])
 
 
-def _clip(value: object) -> str:
+def _shorten(value: object) -> str:
     text = str(value)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -5,7 +5,7 @@ from .cells import SuppressCells as SuppressCells
 from .coarsen import Bottomcode as Bottomcode, Clip as Clip, Round as Round, Topcode as Topcode
 from .exchange import DataShuffle as DataShuffle, RankSwap as RankSwap, Resample as Resample, Swap as Swap
 from .localsuppress import LocalSuppress as LocalSuppress
-from .mechanism import Apart as Apart, Combine as Combine, Mechanism as Mechanism
+from .mechanism import Combine as Combine, Mechanism as Mechanism, SeparateRows as SeparateRows
 from .microaggregate import Microaggregate as Microaggregate, MicroaggregateMixed as MicroaggregateMixed
 from .multiplicative import MultiplicativeNoise as MultiplicativeNoise
 from .noise import MomentNoise as MomentNoise, Noise as Noise, ResidualNoise as ResidualNoise

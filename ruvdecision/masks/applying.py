@@ -11,7 +11,7 @@ import pandas as pd
 from ..channels.steps import ClipTo, Cut, Drop, FileFacts, Matrix, PermuteRows, RoundTo, Step
 from ..errors import InputError
 from ..protocols import Array
-from .columns import Ints, blanked, category_codes, kind_of, replace_keeping_integers
+from .columns import Ints, category_codes, kind_of, replace_keeping_integers, with_blanks
 from .frame import Frame, real_like
 
 
@@ -38,32 +38,32 @@ def apply_step(step: Step, frame: Frame, rng: np.random.Generator, who: str) -> 
         # The index keeps its labels in their old order: it is the records that move.
         table = pd.DataFrame(frame.table.iloc[order]).set_axis(frame.table.index, axis=0)
         return Frame(table, frame.kind, frame.dtype), order
-    return APPLY.get(type(step), _numbers)(frame, step, rng, who), None
+    return APPLY.get(type(step), _apply_to_numbers)(frame, step, rng, who), None
 
 
-def _numbers(frame: Frame, step: Step, rng: np.random.Generator, who: str) -> Frame:
-    values, positions = _values(frame, step, who)
+def _apply_to_numbers(frame: Frame, step: Step, rng: np.random.Generator, who: str) -> Frame:
+    values, positions = _numeric_values(frame, step, who)
     return frame.replace(step.apply(values, rng), positions)
 
 
 def _whole_numbers(frame: Frame, step: Step, rng: np.random.Generator, who: str) -> Frame:
-    values, positions = _values(frame, step, who)
+    values, positions = _numeric_values(frame, step, who)
     return replace_keeping_integers(frame, step.apply(values, rng), positions)
 
 
-def _values(frame: Frame, step: Step, who: str) -> tuple[Array, list[int]]:
+def _numeric_values(frame: Frame, step: Step, who: str) -> tuple[Array, list[int]]:
     every = step.columns == tuple(range(len(frame.columns)))
     return frame.numeric(who, None if every else [frame.columns[i] for i in step.columns], missing=True)
 
 
-def _drop(frame: Frame, step: Drop, rng: np.random.Generator, who: str) -> Frame:
+def _apply_drop(frame: Frame, step: Drop, rng: np.random.Generator, who: str) -> Frame:
     blank = np.ones(frame.n, dtype=bool) if step.rows is None else step.rows.each() == 1
-    return frame.put({i: blanked(frame.table.iloc[:, i], blank, frame.kind) for i in step.columns})
+    return frame.put({i: with_blanks(frame.table.iloc[:, i], blank, frame.kind) for i in step.columns})
 
 
-def _cut(frame: Frame, step: Cut, rng: np.random.Generator, who: str) -> Frame:
+def _apply_cut(frame: Frame, step: Cut, rng: np.random.Generator, who: str) -> Frame:
     """Numbers as intervals: ordered categories, or numbers in the type of the old column."""
-    values, positions = _values(frame, step, who)
+    values, positions = _numeric_values(frame, step, who)
     new: dict[int, Any] = {}
     for i, column in zip(positions, values.T, strict=True):
         old, known = frame.table.iloc[:, i], ~np.isnan(column)
@@ -77,7 +77,7 @@ def _cut(frame: Frame, step: Cut, rng: np.random.Generator, who: str) -> Frame:
     return frame.put(new)
 
 
-def _matrix(frame: Frame, step: Matrix, rng: np.random.Generator, who: str) -> Frame:
+def _apply_matrix(frame: Frame, step: Matrix, rng: np.random.Generator, who: str) -> Frame:
     """Categories drawn from their rows."""
     new = {}
     released = np.empty(len(step.released), dtype=object)
@@ -105,10 +105,10 @@ def draw_categories(probabilities: Array, u: Array) -> Ints:
 
 
 APPLY: dict[type[Step], Callable[[Frame, Any, np.random.Generator, str], Frame]] = {
-    Drop: _drop,
+    Drop: _apply_drop,
     ClipTo: _whole_numbers,
     RoundTo: _whole_numbers,
-    Cut: _cut,
-    Matrix: _matrix,
+    Cut: _apply_cut,
+    Matrix: _apply_matrix,
 }
 """How steps keep the types of columns; the others give real numbers."""

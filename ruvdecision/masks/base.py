@@ -163,9 +163,9 @@ class Mask:
     def settings(self) -> dict[str, Any]:
         """The arguments that differ from their defaults, as they were given."""
         given, kind = {}, cast("Any", type(self))
-        for name, default in _defaults(kind):
+        for name, default in _argument_defaults(kind):
             value = getattr(self, name)
-            if value is not default and not _same(value, default):
+            if value is not default and not _equals_default(value, default):
                 given[name] = value
         return given
 
@@ -188,7 +188,7 @@ class Mask:
     @cached_property
     def family(self) -> Hashable:
         """Masks of one family differ in `numbers` only, and are evaluated together in one vectorised go."""
-        return (type(self), *(_freeze(getattr(self, f.name)) for f in dataclasses.fields(self)))
+        return (type(self), *(_as_hashable(getattr(self, f.name)) for f in dataclasses.fields(self)))
 
     @property
     def numbers(self) -> tuple[float, ...]:
@@ -233,7 +233,7 @@ class Several(Mask):
 
     @property
     def technique(self) -> str:
-        return f" {self.sign} ".join(self._shown(m, m.technique) for m in self.masks)
+        return f" {self.sign} ".join(self._in_brackets(m, m.technique) for m in self.masks)
 
     def settings(self) -> dict[str, Any]:
         return {"masks": self.masks}
@@ -251,7 +251,7 @@ class Several(Mask):
         return merged
 
     def __repr__(self) -> str:
-        return f" {self.sign} ".join(self._shown(m, repr(m)) for m in self.masks)
+        return f" {self.sign} ".join(self._in_brackets(m, repr(m)) for m in self.masks)
 
     @property
     def leaves(self) -> tuple[Mask, ...]:
@@ -260,7 +260,7 @@ class Several(Mask):
     def of_leaves(self, leaves: Iterator[Mask]) -> Mask:
         return dataclasses.replace(self, masks=tuple(m.of_leaves(leaves) for m in self.masks))
 
-    def _shown(self, mask: Mask, text: str) -> str:
+    def _in_brackets(self, mask: Mask, text: str) -> str:
         """A mask inside the others: what is put together by another sign stands in brackets."""
         return f"({text})" if isinstance(mask, Several) else text
 
@@ -459,25 +459,25 @@ def show_number(value: Any) -> str:
 
 
 @cache
-def _defaults(kind: type[Mask]) -> tuple[tuple[str, Any], ...]:
+def _argument_defaults(kind: type[Mask]) -> tuple[tuple[str, Any], ...]:
     """Names of a mask's arguments with their defaults; a map of many masks asks once for each kind."""
     return tuple((field.name, field.default) for field in dataclasses.fields(kind))
 
 
-def _same(value: Any, default: Any) -> bool:
+def _equals_default(value: Any, default: Any) -> bool:
     if isinstance(value, np.ndarray) or isinstance(default, np.ndarray):
         return False
     return type(value) is type(default) and bool(value == default)
 
 
-def _freeze(value: Any) -> Hashable:
+def _as_hashable(value: Any) -> Hashable:
     if isinstance(value, np.ndarray):
         return (value.shape, value.dtype.str, np.asarray(value).tobytes())
     if isinstance(value, (list, tuple)):
-        return tuple(_freeze(v) for v in value)
+        return tuple(_as_hashable(v) for v in value)
     if isinstance(value, dict):
         # Mappings are equal in whatever order they were written.
-        return frozenset((k, _freeze(v)) for k, v in value.items())
+        return frozenset((k, _as_hashable(v)) for k, v in value.items())
     try:
         hash(value)
     except TypeError:

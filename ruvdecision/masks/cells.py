@@ -88,7 +88,7 @@ class SuppressCells(Mask):
                     'cells must be "all" or a list of positions', self.cells, "Write cells=[(0, 1), (1, 1)]"
                 )
         else:
-            cells = tuple(_positions("cells", c) for c in check_sequence("cells", self.cells))
+            cells = tuple(_as_positions("cells", c) for c in check_sequence("cells", self.cells))
             if not cells:
                 raise InputError("cells must name at least one cell", [], "Use Release() to publish the whole table")
             if len(set(cells)) != len(cells):
@@ -98,7 +98,7 @@ class SuppressCells(Mask):
             object.__setattr__(self, "margins", bool(self.margins))
         else:
             object.__setattr__(
-                self, "margins", tuple(_positions("margins", m) for m in check_sequence("margins", self.margins))
+                self, "margins", tuple(_as_positions("margins", m) for m in check_sequence("margins", self.margins))
             )
 
     def release(self, data: Any, rng: Seed = None) -> Any:
@@ -226,7 +226,7 @@ def margin_of(counts: Array, axes: Axes) -> Array:
     return np.asarray(counts.sum(axis=tuple(a for a in range(counts.ndim) if a not in axes)))
 
 
-def _positions(name: str, value: Any) -> Axes:
+def _as_positions(name: str, value: Any) -> Axes:
     if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_)):
         return (int(value),)
     return tuple(check_integer(name, v) for v in check_sequence(name, value))

@@ -16,7 +16,7 @@ from .columns import as_columns, as_numbers, per_column, replace_keeping_integer
 from .frame import Frame
 
 
-def _bound(name: str, value: Any) -> Any:
+def _check_bound(name: str, value: Any) -> Any:
     return as_numbers(name, value, "a number or one number per column", f"Write {name}=0", infinite=True)
 
 
@@ -35,8 +35,8 @@ class Clip(Mask):
     array([ 0,  2, 30])
     """
 
-    lower: Any = checked(None, _bound)
-    upper: Any = checked(None, _bound)
+    lower: Any = checked(None, _check_bound)
+    upper: Any = checked(None, _check_bound)
     columns: Columns = checked(None, as_columns)
 
     def __post_init__(self) -> None:

@@ -158,7 +158,7 @@ def standard_deviations(x: Array, ddof: int = 0) -> Array:
 # -- new values in the type of a column ------------------------------------------------------------------
 
 
-def blanked(column: pd.Series, blank: NDArray[np.bool_], kind: str) -> Any:
+def with_blanks(column: pd.Series, blank: NDArray[np.bool_], kind: str) -> Any:
     """The column with missing values in these rows.
 
     Integers become nullable ``Int64`` (or ``UInt64``) and booleans ``boolean``, so that no value loses digits; in an
@@ -195,7 +195,11 @@ def replace_keeping_integers(frame: Frame, values: Array, positions: Sequence[in
     for j, position in enumerate(positions):
         old, column = frame.table.iloc[:, position], values[:, j]
         known = column[~np.isnan(column)]
-        if pd.api.types.is_integer_dtype(old.dtype) and np.all(known == np.rint(known)) and _fits(known, old.dtype):
+        if (
+            pd.api.types.is_integer_dtype(old.dtype)
+            and np.all(known == np.rint(known))
+            and _fits_integer_type(known, old.dtype)
+        ):
             complete = len(known) == len(column)
             new[position] = (
                 column.astype(np.int64).astype(old.dtype)
@@ -207,7 +211,7 @@ def replace_keeping_integers(frame: Frame, values: Array, positions: Sequence[in
     return frame.put(new)
 
 
-def _fits(whole: Array, dtype: Any) -> bool:
+def _fits_integer_type(whole: Array, dtype: Any) -> bool:
     """Whether whole numbers lie in the range of an integer type, and are small enough to be known to the last digit."""
     limits = np.iinfo(_integer_type(dtype))
     return bool(np.all((np.abs(whole) < 2.0**53) & (whole >= float(limits.min)) & (whole <= float(limits.max))))

@@ -74,13 +74,13 @@ class Swap(Mask):
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         positions = frame.positions(self.columns)
         source = np.arange(frame.n)
-        for rows in self._classes(frame, positions):
+        for rows in self._partner_classes(frame, positions):
             pairs = min(int(np.floor(self.rate * len(rows) / 2 + 0.5)), len(rows) // 2)
             chosen = rng.permutation(rows)[: 2 * pairs]
             source[chosen[:pairs]], source[chosen[pairs:]] = chosen[pairs:], chosen[:pairs]
         return frame.moved(dict.fromkeys(positions, source))
 
-    def _classes(self, frame: Frame, positions: list[int]) -> list[Ints]:
+    def _partner_classes(self, frame: Frame, positions: list[int]) -> list[Ints]:
         """Rows that may be partners of each other."""
         rows = np.arange(frame.n)
         if self.where is not None:
@@ -310,7 +310,7 @@ class DataShuffle(Mask):
         for j, rows in enumerate(there):
             if len(rows):
                 x[rows, j] = normal_scores(ranked[j])
-        u = _directions(frame.table.iloc[:, given])
+        u = _regression_basis(frame.table.iloc[:, given])
         fitted = u @ (u.T @ x)
         df = n - u.shape[1]
         if df < 1:
@@ -326,7 +326,7 @@ class DataShuffle(Mask):
         return frame.moved(sources)
 
 
-def _directions(part: pd.DataFrame) -> Array:
+def _regression_basis(part: pd.DataFrame) -> Array:
     """Orthonormal basis of what the regression may use: the intercept, scores, and indicators of categories."""
     blocks = [np.ones((len(part), 1))]
     for name in part.columns:

@@ -37,11 +37,11 @@ class Frame:
             if not data.columns.is_unique:
                 twice = data.columns[data.columns.duplicated()].unique().tolist()
                 raise InputError("Column names must be unique", twice, "Rename the columns that share a name")
-            frame = cls(_native(data), "frame")
+            frame = cls(_native_byte_order(data), "frame")
         elif isinstance(data, pd.Series):
-            frame = cls(_native(data.to_frame()), "series", data.name)
+            frame = cls(_native_byte_order(data.to_frame()), "series", data.name)
         else:
-            array = _array(data)
+            array = _as_plain_array(data)
             table = pd.DataFrame(
                 array if array.ndim == 2 else array[:, None], dtype=object if array.dtype == object else None
             )
@@ -119,7 +119,7 @@ class Frame:
         new = np.asarray(values)
         if self.plain and new.dtype == np.float64 and list(positions) == list(range(self.labels.shape[1])):
             return Numbers.under(self, new)
-        return replace(self, table=_replaced(self.table, new, positions))
+        return replace(self, table=_replace_columns(self.table, new, positions))
 
     def put(self, columns: Mapping[int, Any]) -> Frame:
         """Return a new frame with the columns at these positions replaced, each by an array of its own type."""
@@ -173,7 +173,7 @@ class Numbers(Frame):
 
     @cached_property
     def table(self) -> pd.DataFrame:  # type: ignore[override]
-        return _replaced(self._labels, self._values, range(self._values.shape[1]))
+        return _replace_columns(self._labels, self._values, range(self._values.shape[1]))
 
     def numbers(self) -> Array:
         # Once there is a table, it is what holds: somebody may have written into it.
@@ -185,14 +185,14 @@ class Numbers(Frame):
         return self.numbers() if self.kind == "matrix" else self.numbers()[:, 0]
 
 
-def _replaced(table: pd.DataFrame, values: Any, positions: Sequence[int]) -> pd.DataFrame:
+def _replace_columns(table: pd.DataFrame, values: Any, positions: Sequence[int]) -> pd.DataFrame:
     fresh = table.copy(deep=False)
     for j, position in enumerate(positions):
         fresh.isetitem(position, real_like(values[:, j], table.iloc[:, position]))
     return fresh
 
 
-def _array(data: Any) -> np.ndarray[Any, Any]:
+def _as_plain_array(data: Any) -> np.ndarray[Any, Any]:
     """Data as an array of one or two dimensions, in this machine's byte order, with masked entries missing."""
     try:
         array = np.asarray(data)
@@ -214,7 +214,7 @@ def _array(data: Any) -> np.ndarray[Any, Any]:
     return array
 
 
-def _native(table: pd.DataFrame) -> pd.DataFrame:
+def _native_byte_order(table: pd.DataFrame) -> pd.DataFrame:
     """The table with its numbers in this machine's byte order; the same one if they are so already."""
     foreign = [i for i, t in enumerate(table.dtypes) if isinstance(t, np.dtype) and not t.isnative]
     if not foreign:

@@ -15,7 +15,7 @@ from ..errors import InfeasibleError, InputError, RuvError
 from ..numerics.compiled import compiled
 from ..protocols import Array
 from .base import Mask
-from .columns import Ints, as_columns, blanked, category_codes
+from .columns import Ints, as_columns, category_codes, with_blanks
 from .frame import Frame
 
 MOST_KEYS = 12
@@ -50,6 +50,10 @@ class LocalSuppress(Mask):
         The key variables, of any kind, at most 12; the values are compared as they are, so recode numbers first.
     importance : list or {key: number}, optional
         How much it costs to blank an entry of each key, positive; 1 where not given.
+    alpha : float
+        How much a record with a blank counts for a record with another key, as in `key_matches`. Below 1 nobody can
+        hide behind the blanks of others, so all records with a rare key are blanked, and as few entries of each as let
+        it agree with k.
 
     In a DataFrame integers become nullable ``Int64`` and booleans ``boolean`` in columns that get a blank; in an array
     they become floating point.
@@ -64,6 +68,7 @@ class LocalSuppress(Mask):
     k: int = checked(2, check_integer, low=1)
     keys: Any = checked(None, as_columns)
     importance: Any = None
+    alpha: float = checked(1.0, check_number, low=0, high=1)
 
     opaque: ClassVar[str] = "which entries are blank depends on the values of the whole file"
 
@@ -111,9 +116,14 @@ class LocalSuppress(Mask):
             what = f"No key can occur {self.k} times in {frame.n} records"
             raise InfeasibleError(what, f"k={self.k}", "Use a smaller k")
         codes = np.stack([category_codes(frame.table.iloc[:, i])[0] for i in positions], axis=1)
-        blank = suppress(codes, self.k, self.costs, rng) & (codes >= 0)
+        found = (
+            suppress(codes, self.k, self.costs, rng)
+            if self.alpha == 1
+            else suppress_rare(codes, self.k, self.costs, self.alpha)
+        )
+        blank = found & (codes >= 0)
         touched = [(i, blank[:, j]) for j, i in enumerate(positions) if blank[:, j].any()]
-        return frame.put({i: blanked(frame.table.iloc[:, i], rows, frame.kind) for i, rows in touched})
+        return frame.put({i: with_blanks(frame.table.iloc[:, i], rows, frame.kind) for i, rows in touched})
 
 
 def key_matches(data: Any, keys: Any = None, *, weights: Any = None, alpha: float = 1.0) -> Any:
@@ -144,10 +154,7 @@ def key_matches(data: Any, keys: Any = None, *, weights: Any = None, alpha: floa
         return file.matches(file.codes)[file.row]
     given = np.ones(frame.n) if weights is None else check_vector("weights", weights, frame.n)
     amount = np.bincount(file.row, weights=given, minlength=len(file.counts))
-    blank = (file.codes < 0).any(axis=1)
-    other = np.where(blank, alpha * amount, amount)
-    found = replace(file, counts=other).matches(file.codes)
-    return (found + np.where(blank, amount - other, 0.0))[file.row]
+    return replace(file, counts=amount).matches_discounted(file.codes, alpha)[file.row]
 
 
 def suppress(codes: Ints, k: int, costs: Array, rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -160,7 +167,7 @@ def suppress(codes: Ints, k: int, costs: Array, rng: np.random.Generator) -> NDA
         if np.all(low >= k):
             break
         if len(tier) > 1:
-            plans = [(_plan(file, low, keys, k), keys) for keys in tier]
+            plans = [(_plan_blanks(file, low, keys, k), keys) for keys in tier]
             worth = [(helped / max(blanks, 1), -i) for i, ((blanks, helped, _, _), _) in enumerate(plans)]
             tier = [
                 keys for _, (_, keys) in sorted(zip(worth, plans, strict=True), key=lambda pair: pair[0], reverse=True)
@@ -170,15 +177,53 @@ def suppress(codes: Ints, k: int, costs: Array, rng: np.random.Generator) -> NDA
             low = file.matches(file.codes, enough=k)
             if np.all(low >= k):
                 break
-            _, _, pattern, amount = _plan(file, low, keys, k)
-            rows = _choose(file.row, pattern, amount, shuffled)
+            _, _, pattern, amount = _plan_blanks(file, low, keys, k)
+            rows = _records_to_blank(file.row, pattern, amount, shuffled)
             codes[np.ix_(rows, np.array(keys))] = -1
-    codes = _refill(codes, original, k, costs, shuffled)
+    codes = _refill_blanks(codes, original, k, costs, shuffled)
     file = _Patterns.of(codes)
     if np.any(file.matches(file.codes, enough=k) < k):
         do = "This is a defect of the mask: please report it"
         raise RuvError(f"LocalSuppress did not reach k={k}", "a key that occurs too seldom", do)
     return codes < 0
+
+
+def suppress_rare(codes: Ints, k: int, costs: Array, alpha: float) -> NDArray[np.bool_]:
+    """The same where a record with a blank counts ``alpha`` for records with another key: rare records are blanked.
+
+    Of the sets of keys with the same cost the one that helps most records comes first. Who is blanked counts less for
+    others, so it is looked again until all reach k; what no set of keys can help is blanked as a whole.
+    """
+    codes, wanted = codes.copy(), k * (1 - 1e-12)
+    while True:
+        before = codes.copy()
+        for tier in _by_cost(codes.shape[1], costs):
+            while tier:
+                file = _Patterns.of(codes)
+                rare = np.flatnonzero(file.matches_discounted(file.codes, alpha) < wanted)
+                if not len(rare):
+                    return codes < 0
+                helped = [_patterns_helped(file, rare, keys, wanted, alpha) for keys in tier]
+                most = max(range(len(tier)), key=lambda i: file.counts[helped[i]].sum())
+                codes[np.ix_(np.isin(file.row, helped[most]), np.array(tier[most]))] = -1
+                tier = [keys for keys, found in zip(tier, helped, strict=True) if len(found) and keys != tier[most]]
+        if np.array_equal(codes, before):
+            rows = np.isin(file.row, rare)
+            codes[rows if (codes[rows] >= 0).any() else slice(None)] = -1
+
+
+def _patterns_helped(file: _Patterns, rare: Ints, keys: Sequence[int], wanted: float, alpha: float) -> Ints:
+    """Those of the rare patterns that agree with as many records as wanted once they are blank on these keys."""
+    free = rare[(file.codes[np.ix_(rare, np.array(keys))] >= 0).all(axis=1)]
+    if not len(free):
+        return free
+    after = file.codes[free]
+    after[:, keys] = -1
+    _, first, group = np.unique(_row_numbers(after), return_index=True, return_inverse=True)
+    blank = (file.codes[free] < 0).any(axis=1)
+    # Those who are blanked together count in full, whatever they counted before.
+    gained = np.bincount(group, weights=file.counts[free] * np.where(blank, 1.0 - alpha, 0.0))
+    return free[(file.matches_discounted(after[first], alpha) + gained)[group] >= wanted]
 
 
 # -- patterns of keys -------------------------------------------------------------------------------------
@@ -194,7 +239,7 @@ class _Patterns:
 
     @classmethod
     def of(cls, codes: Ints) -> _Patterns:
-        label = _label(codes)
+        label = _row_numbers(codes)
         _, first, row, counts = np.unique(label, return_index=True, return_inverse=True, return_counts=True)
         return cls(codes[first], counts, row.reshape(-1))
 
@@ -204,11 +249,11 @@ class _Patterns:
         Patterns are taken by which keys are blank. Those with no blanks, or few, come first: they settle most.
         """
         found = np.zeros(len(asked), dtype=self.counts.dtype)
-        (own, kinds), (other, wants) = (_kinds(codes) for codes in (self.codes, asked))
+        (own, kinds), (other, wants) = (_keys_present(codes) for codes in (self.codes, asked))
         sizes = np.bincount(own)
         turns = len(kinds) * len(wants)
         if turns > 100 and len(self.codes) * len(asked) < PAIRS_PER_TURN * turns:
-            return agreeing(self.codes, self.counts, asked)
+            return count_agreeing(self.codes, self.counts, asked)
         for kind in np.argsort(-sizes, kind="stable"):
             here = np.flatnonzero(own == kind)
             open_ = np.flatnonzero(found < enough) if enough is not None else np.arange(len(asked))
@@ -218,14 +263,22 @@ class _Patterns:
                 if not len(both):
                     found[rows] += self.counts[here].sum()
                     continue
-                label = _label(np.concatenate([self.codes[np.ix_(here, both)], asked[np.ix_(rows, both)]]))
+                label = _row_numbers(np.concatenate([self.codes[np.ix_(here, both)], asked[np.ix_(rows, both)]]))
                 total = np.bincount(label[: len(here)], weights=self.counts[here], minlength=int(label.max()) + 1)
                 found[rows] += total[label[len(here) :]].astype(found.dtype)
         return found
 
+    def matches_discounted(self, asked: Ints, alpha: float) -> Array:
+        """The same, where a pattern with a blank counts ``alpha`` for another one, and in full for itself."""
+        blank = np.asarray((self.codes < 0).any(axis=1))
+        found = replace(self, counts=np.where(blank, alpha * self.counts, self.counts)).matches(asked)
+        label = _row_numbers(np.concatenate([self.codes, asked]))
+        same = np.bincount(label[: len(blank)], weights=np.where(blank, self.counts, 0.0), minlength=label.max() + 1)
+        return np.asarray(found + (1.0 - alpha) * same[label[len(blank) :]], dtype=np.float64)
+
 
 @compiled()
-def agreeing(codes: Ints, counts: NDArray[Any], asked: Ints) -> NDArray[Any]:
+def count_agreeing(codes: Ints, counts: NDArray[Any], asked: Ints) -> NDArray[Any]:
     """Count the records that agree with each asked pattern, pattern by pattern."""
     found = np.zeros(len(asked), dtype=counts.dtype)
     for i in range(len(asked)):
@@ -241,13 +294,13 @@ def agreeing(codes: Ints, counts: NDArray[Any], asked: Ints) -> NDArray[Any]:
     return found
 
 
-def _kinds(codes: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+def _keys_present(codes: Ints) -> tuple[Ints, NDArray[np.bool_]]:
     """Which keys each pattern has: a number per pattern, and what the number means."""
     kinds, own = np.unique(codes >= 0, axis=0, return_inverse=True)
     return own.reshape(-1), kinds
 
 
-def _label(codes: Ints) -> Ints:
+def _row_numbers(codes: Ints) -> Ints:
     """One whole number per row, equal for equal rows, below the number of rows."""
     label = codes[:, 0] + 1
     size = int(label.max()) + 1
@@ -273,7 +326,7 @@ def _by_cost(d: int, costs: Array) -> Iterator[list[list[int]]]:
         yield list(tier)
 
 
-def _plan(file: _Patterns, low: Ints, keys: Sequence[int], k: int) -> tuple[int, int, Ints, Ints]:
+def _plan_blanks(file: _Patterns, low: Ints, keys: Sequence[int], k: int) -> tuple[int, int, Ints, Ints]:
     """How many records of which patterns to blank on ``keys``: blanks, records helped, patterns, amounts."""
     none = np.zeros(0, dtype=np.int64)
     # Only patterns that tell all these keys: the others belong to a smaller set.
@@ -282,7 +335,7 @@ def _plan(file: _Patterns, low: Ints, keys: Sequence[int], k: int) -> tuple[int,
         return 0, 0, none, none
     after = file.codes[free].copy()
     after[:, keys] = -1
-    group = _label(after)
+    group = _row_numbers(after)
     needy = np.bincount(group, weights=low[free] < k) > 0
     pick = needy[group]
     free, after, group = free[pick], after[pick], group[pick]
@@ -303,13 +356,13 @@ def _plan(file: _Patterns, low: Ints, keys: Sequence[int], k: int) -> tuple[int,
     counts, lack = file.counts[free], k - low[free]
     amount = np.zeros(len(free), dtype=np.int64)
     for a, b in itertools.pairwise(edges):
-        amount[a:b] = _fewest(counts[a:b], lack[a:b])
+        amount[a:b] = _fewest_blanks(counts[a:b], lack[a:b])
     used = amount > 0
     helped = int(counts[lack > 0].sum())
     return int(amount.sum()) * len(keys), helped, free[used], amount[used]
 
 
-def _fewest(counts: Ints, lack: Ints) -> Ints:
+def _fewest_blanks(counts: Ints, lack: Ints) -> Ints:
     """How many of each pattern of a group to blank, so that all of it reaches k.
 
     A pattern that lacks ``lack`` records is safe if that many *other* records of the group are blanked, or if all of
@@ -350,7 +403,7 @@ def _fewest(counts: Ints, lack: Ints) -> Ints:
     return np.where(must_help, counts, 0)
 
 
-def _refill(codes: Ints, original: Ints, k: int, costs: Array, shuffled: Ints) -> Ints:
+def _refill_blanks(codes: Ints, original: Ints, k: int, costs: Array, shuffled: Ints) -> Ints:
     """Fill blanks in again that are not needed any more, the dearest first; large files are left as they are."""
     fresh = (codes < 0) & (original >= 0)
     touched = shuffled[fresh[shuffled].any(axis=1)]
@@ -380,7 +433,7 @@ def _refill(codes: Ints, original: Ints, k: int, costs: Array, shuffled: Ints) -
     return codes
 
 
-def _choose(row: Ints, pattern: Ints, amount: Ints, shuffled: Ints) -> Ints:
+def _records_to_blank(row: Ints, pattern: Ints, amount: Ints, shuffled: Ints) -> Ints:
     """The records to blank: the first of each pattern in a random order."""
     if not len(pattern):
         return np.zeros(0, dtype=np.int64)

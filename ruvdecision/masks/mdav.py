@@ -87,7 +87,7 @@ class _Tree(NamedTuple):
     """Bounding box and smallest record of each node."""
 
 
-def _select(z: Any, rows: Any, a: int, b: int, middle: int, j: int) -> None:
+def _partition_rows(z: Any, rows: Any, a: int, b: int, middle: int, j: int) -> None:
     """Reorder rows[a:b] so that column j is at most z[rows[middle], j] before the middle and at least that after it."""
     low, high = a, b - 1
     while low < high:
@@ -111,7 +111,7 @@ def _select(z: Any, rows: Any, a: int, b: int, middle: int, j: int) -> None:
             return
 
 
-def _build(z: Any) -> Any:
+def _build_tree(z: Any) -> Any:
     n, p = z.shape
     depth = 0
     while n > LEAF << depth:
@@ -132,7 +132,7 @@ def _build(z: Any) -> Any:
             if greatest - least > width:
                 widest, width = j, greatest - least
         half = m // 2
-        _select(z, rows, a, a + m, a + half, widest)
+        _partition_rows(z, rows, a, a + m, a + half, widest)
         first[2 * node], alive[2 * node] = a, half
         first[2 * node + 1], alive[2 * node + 1] = a + half, m - half
     place, home = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
@@ -141,13 +141,13 @@ def _build(z: Any) -> Any:
     for node in range(leaves, 2 * leaves):
         for t in range(first[node], first[node] + alive[node]):
             place[rows[t]], home[rows[t]] = t, node
-        _box(tree, node)
+        _fit_leaf_box(tree, node)
     for node in range(leaves - 1, 0, -1):
         _merge_children(tree, node)
     return tree
 
 
-def _box(tree: Any, node: int) -> None:
+def _fit_leaf_box(tree: Any, node: int) -> None:
     """Bounding box and smallest record of a leaf."""
     a, b = tree.first[node], tree.first[node] + tree.alive[node]
     if a == b:
@@ -177,7 +177,7 @@ def _merge_children(tree: Any, node: int) -> None:
     tree.least[node] = min(tree.least[a], tree.least[b])
 
 
-def _drop(tree: Any, row: int) -> None:
+def _drop_record(tree: Any, row: int) -> None:
     """Take a record out of its leaf and shrink the boxes above it."""
     node = tree.home[row]
     t, last = tree.place[row], tree.first[node] + tree.alive[node] - 1
@@ -187,14 +187,14 @@ def _drop(tree: Any, row: int) -> None:
         tree.rows[t], tree.rows[last] = other, row
         tree.place[other], tree.place[row] = t, last
     tree.alive[node] -= 1
-    _box(tree, node)
+    _fit_leaf_box(tree, node)
     node //= 2
     while node > 0:
         _merge_children(tree, node)
         node //= 2
 
 
-def _square(tree: Any, t: int, q: Any) -> float:
+def _squared_distance(tree: Any, t: int, q: Any) -> float:
     """Squared distance of the record at a place, rounded so that rounding errors do not decide."""
     d = 0.0
     for j in range(len(q)):
@@ -203,7 +203,7 @@ def _square(tree: Any, t: int, q: Any) -> float:
     return c - (c - d)
 
 
-def _farthest(tree: Any, q: Any, stack: Any, bound: Any) -> int:
+def _farthest_record(tree: Any, q: Any, stack: Any, bound: Any) -> int:
     """Record farthest from q; of equals the one with the smallest number."""
     best, row = -1.0, -1
     stack[0], bound[0], depth = 1, np.inf, 1
@@ -214,7 +214,7 @@ def _farthest(tree: Any, q: Any, stack: Any, bound: Any) -> int:
             continue
         if 2 * node >= len(tree.first):
             for t in range(tree.first[node], tree.first[node] + tree.alive[node]):
-                d = _square(tree, t, q)
+                d = _squared_distance(tree, t, q)
                 if d > best or (d == best and tree.rows[t] < row):
                     best, row = d, tree.rows[t]
             continue
@@ -235,7 +235,7 @@ def _farthest(tree: Any, q: Any, stack: Any, bound: Any) -> int:
     return row
 
 
-def _nearest(tree: Any, q: Any, stack: Any, bound: Any, best_d: Any, best_row: Any) -> None:
+def _nearest_records(tree: Any, q: Any, stack: Any, bound: Any, best_d: Any, best_row: Any) -> None:
     """The records nearest to q, into best_row as a heap with the worst on top; of equals those with small numbers."""
     size = len(best_d)
     best_d[:], best_row[:] = np.inf, np.iinfo(np.int64).max
@@ -248,7 +248,7 @@ def _nearest(tree: Any, q: Any, stack: Any, bound: Any, best_d: Any, best_row: A
             continue
         if 2 * node >= len(tree.first):
             for t in range(tree.first[node], tree.first[node] + tree.alive[node]):
-                d, row = _square(tree, t, q), tree.rows[t]
+                d, row = _squared_distance(tree, t, q), tree.rows[t]
                 if d > best_d[0] or (d == best_d[0] and row > best_row[0]):
                     continue
                 i = 0
@@ -283,7 +283,9 @@ def _nearest(tree: Any, q: Any, stack: Any, bound: Any, best_d: Any, best_row: A
             depth += 1
 
 
-def _outermost(tree: Any, labels: Any, queue: Any, head: int, radius: Any, centre: Any, moved: float) -> Any:
+def _record_farthest_from_centre(
+    tree: Any, labels: Any, queue: Any, head: int, radius: Any, centre: Any, moved: float
+) -> Any:
     """Record farthest from the centre, and how many records were looked at.
 
     The queue is in falling order of distance from an earlier centre. No distance has grown by more than it moved.
@@ -296,13 +298,13 @@ def _outermost(tree: Any, labels: Any, queue: Any, head: int, radius: Any, centr
         if reach * reach * (1.0 + ROOM) < best:
             break
         if labels[i] < 0:
-            d = _square(tree, tree.place[i], centre)
+            d = _squared_distance(tree, tree.place[i], centre)
             if d > best or (d == best and i < row):
                 best, row = d, i
     return row, t - head
 
 
-def _add(total: Any, rest: Any, x: Any, sign: float) -> None:
+def _add_in_double_precision(total: Any, rest: Any, x: Any, sign: float) -> None:
     """Add a record to a sum in twice the working precision: it must not drift as records leave."""
     for j in range(len(total)):
         y = sign * x[j]
@@ -312,7 +314,18 @@ def _add(total: Any, rest: Any, x: Any, sign: float) -> None:
         total[j] = sum_
 
 
-@compiled(_select, _box, _merge_children, _build, _drop, _square, _farthest, _nearest, _outermost, _add)
+@compiled(
+    _partition_rows,
+    _fit_leaf_box,
+    _merge_children,
+    _build_tree,
+    _drop_record,
+    _squared_distance,
+    _farthest_record,
+    _nearest_records,
+    _record_farthest_from_centre,
+    _add_in_double_precision,
+)
 def mdav_labels(z: Any, size: int) -> Any:
     """Group number of each record by MDAV with groups of ``size``; see `mdav`.
 
@@ -321,10 +334,10 @@ def mdav_labels(z: Any, size: int) -> Any:
     """
     n, p = z.shape
     labels = np.full(n, -1, dtype=np.int64)
-    tree = _build(z)
+    tree = _build_tree(z)
     total, rest = np.zeros(p), np.zeros(p)
     for i in range(n):
-        _add(total, rest, z[i], 1.0)
+        _add_in_double_precision(total, rest, z[i], 1.0)
     best_d, best_row = np.empty(size), np.empty(size, dtype=np.int64)
     stack, bound = np.empty(128, dtype=np.int64), np.empty(128)
     anchor, radius, queue = np.zeros(p), np.zeros(n), np.arange(n)
@@ -340,17 +353,19 @@ def mdav_labels(z: Any, size: int) -> Any:
             queue = queue[np.argsort(-radius[queue])]
         while labels[queue[head]] >= 0:
             head += 1
-        r, steps = _outermost(tree, labels, queue, head, radius, centre, np.sqrt(((centre - anchor) ** 2).sum()))
+        r, steps = _record_farthest_from_centre(
+            tree, labels, queue, head, radius, centre, np.sqrt(((centre - anchor) ** 2).sum())
+        )
         work += steps
         pair = left >= 3 * size
-        s = _farthest(tree, z[r], stack, bound) if pair else r
+        s = _farthest_record(tree, z[r], stack, bound) if pair else r
         for turn in range(2 if pair else 1):
-            _nearest(tree, z[r if turn == 0 else s], stack, bound, best_d, best_row)
+            _nearest_records(tree, z[r if turn == 0 else s], stack, bound, best_d, best_row)
             for t in range(size):
                 row = best_row[t]
                 labels[row] = group
-                _add(total, rest, z[row], -1.0)
-                _drop(tree, row)
+                _add_in_double_precision(total, rest, z[row], -1.0)
+                _drop_record(tree, row)
             group += 1
             left -= size
     labels[labels < 0] = group

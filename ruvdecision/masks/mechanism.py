@@ -1,8 +1,8 @@
 """Mechanisms that look at a whole file: the best ones that `ruvdecision.limit` finds, as masks.
 
 `Mechanism` is a row-stochastic matrix from what a file of categories can be to what is released. `Combine` releases a
-few linear combinations of normal records with noise of any covariance; `Apart` before it names the rows that it treats
-on their own.
+few linear combinations of normal records with noise of any covariance; `SeparateRows` before it names the rows
+that it treats on their own.
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ class Mechanism(Mask):
     def __post_init__(self) -> None:
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
         put("records", check_integer("records", self.records, low=1))
-        put("rows", _once([check_index("rows", r, self.records) for r in check_sequence("rows", self.rows)]))
+        put(
+            "rows",
+            _refuse_repeated_rows([check_index("rows", r, self.records) for r in check_sequence("rows", self.rows)]),
+        )
         put("outcomes", tuple(plain_label(v) for v in check_sequence("outcomes", self.outcomes)))
         if len(set(self.outcomes)) != len(self.outcomes) or not self.outcomes:
             raise InputError("outcomes must be different from each other", len(self.outcomes), "Name each outcome once")
@@ -112,10 +115,10 @@ class Mechanism(Mask):
             raise InputError(
                 f"This mechanism takes files of {self.records} records", frame.n, "Make one for files of that size"
             )
-        place = {_key(v): i for i, v in enumerate(self.outcomes)}
+        place = {_record_key(v): i for i, v in enumerate(self.outcomes)}
         codes = np.empty(frame.n, dtype=np.int64)
         for i, entry in enumerate(frame.table.itertuples(index=False, name=None)):
-            code = None if any(pd.isna(e) for e in entry) else place.get(_key(entry))
+            code = None if any(pd.isna(e) for e in entry) else place.get(_record_key(entry))
             if code is None:
                 raise InputError(
                     "The file holds a record that the mechanism has no row for",
@@ -123,19 +126,19 @@ class Mechanism(Mask):
                     "Use records that are among the belief's outcomes",
                 )
             codes[i] = code
-        running = np.cumsum(self._step.matrix[self._step.index_of(codes)])
+        running = np.cumsum(self._file_matrix.matrix[self._file_matrix.index_of(codes)])
         drawn = min(int(np.searchsorted(running, rng.random() * running[-1], side="right")), len(running) - 1)
         width = frame.table.shape[1]
-        keys = [_key(v) for v in self.outputs]
+        keys = [_record_key(v) for v in self.outputs]
         fits = all(len(k) == width and all(isinstance(e, float) for e in k) for k in keys)
         shown = keys[drawn] if fits else (float(drawn),) * width
         return frame.put({j: np.full(frame.n, shown[j]) for j in range(width)})
 
     def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
-        return [self._step]
+        return [self._file_matrix]
 
     @cached_property
-    def _step(self) -> FileMatrix:
+    def _file_matrix(self) -> FileMatrix:
         return FileMatrix(
             matrix=np.array(self.matrix),
             outputs=self.outputs,
@@ -146,10 +149,10 @@ class Mechanism(Mask):
 
 
 @dataclass(frozen=True, repr=False)
-class Apart(Mask):
+class SeparateRows(Mask):
     """Change nothing, but let the masks after it treat some rows on their own; it goes before `Combine`.
 
-    >>> Apart(rows=[0]).release([1.0, 2.0])
+    >>> SeparateRows(rows=[0]).release([1.0, 2.0])
     array([1., 2.])
     """
 
@@ -159,7 +162,7 @@ class Apart(Mask):
         given = (self.rows,) if is_single(self.rows) else check_sequence("rows", self.rows)
         rows = tuple(check_integer("rows", r, low=0) for r in given)
         if not rows or len(set(rows)) != len(rows):
-            raise InputError("rows must name at least one row, each once", list(rows), "Write Apart(rows=[0])")
+            raise InputError("rows must name at least one row, each once", list(rows), "Write SeparateRows(rows=[0])")
         object.__setattr__(self, "rows", rows)
 
     def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
@@ -173,8 +176,8 @@ class Combine(Mask):
     """Release M b + e: b stacks the records of some ``rows`` and the mean of all others, and e ~ N(0, covariance).
 
     Each of the ``rows`` shows its own part of M b + e; every other record shows the last part, which stands for their
-    mean. Without ``rows`` b is the average of the file. In closed forms `Apart` with the same rows goes before it:
-    ``Apart(rows=[0]) | Combine(matrix, covariance, rows=[0])``.
+    mean. Without ``rows`` b is the average of the file. In closed forms `SeparateRows` with the same rows goes before
+    it: ``SeparateRows(rows=[0]) | Combine(matrix, covariance, rows=[0])``.
 
     Parameters
     ----------
@@ -184,7 +187,7 @@ class Combine(Mask):
     covariance : array, shape (d, d)
         Covariance of the noise.
     rows : list of int, optional
-        Rows that are treated on their own, as in `Apart`.
+        Rows that are treated on their own, as in `SeparateRows`.
 
     Examples
     --------
@@ -205,7 +208,7 @@ class Combine(Mask):
                 "Give one row and one column per entry of b",
             )
         covariance = check_covariance("covariance", self.covariance, len(matrix))
-        rows = _once([check_integer("rows", r, low=0) for r in check_sequence("rows", self.rows)])
+        rows = _refuse_repeated_rows([check_integer("rows", r, low=0) for r in check_sequence("rows", self.rows)])
         for name, value in (("matrix", matrix), ("covariance", covariance)):
             object.__setattr__(self, name, tuple(map(tuple, value.tolist())))
         object.__setattr__(self, "rows", rows)
@@ -213,7 +216,7 @@ class Combine(Mask):
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         values, positions = frame.numeric("Combine")
         n, k = values.shape
-        rows, parts = self._parts(n, k)
+        rows, parts = self._row_parts(n, k)
         rest = np.setdiff1d(np.arange(n), rows)
         b = np.concatenate(
             [values[rows].reshape(-1), values[rest].mean(axis=0)] if len(rest) else [values[rows].reshape(-1)]
@@ -228,11 +231,11 @@ class Combine(Mask):
         return frame.replace(out, positions)
 
     def partition(self, n: int) -> Partition | None:
-        return Partition.consecutive(n, 1)
+        return Partition.consecutive_groups(n, 1)
 
     def linear(self, channel: LinearChannel, numbers: Array) -> LinearChannel:
         n, k = channel.layout.n, channel.columns
-        rows, parts = self._parts(n, k)
+        rows, parts = self._row_parts(n, k)
         block, own = channel.blocks[0], np.array(channel.own_columns)
         if channel.location != "known" or len(channel.blocks) != 1 or not block.released[:, own].all():
             raise UnsupportedError(
@@ -245,7 +248,9 @@ class Combine(Mask):
         if np.any(of_cell[cell] != part):
             raise UnsupportedError(
                 f"{self.technique} must find its rows treated on their own, and all others alike",
-                do=f"Write Apart(rows={list(rows)}) | Combine(...)" if len(rows) else "Put it first in the chain",
+                do=f"Write SeparateRows(rows={list(rows)}) | Combine(...)"
+                if len(rows)
+                else "Put it first in the chain",
             )
         # A cell's coordinate is its mean times the root of its size; every cell of a part shows what the part does.
         show = (of_cell[:, None] == np.arange(parts)) * block.shape.roots[:, None]
@@ -265,7 +270,7 @@ class Combine(Mask):
         )
         return replace(channel, blocks=(changed,), noisy_since_average=False)
 
-    def _parts(self, n: int, k: int) -> tuple[Ints, int]:
+    def _row_parts(self, n: int, k: int) -> tuple[Ints, int]:
         rows = np.array([check_index("rows", r, n) for r in self.rows], dtype=np.int64)
         parts = len(rows) + (len(rows) < n)
         if len(self.matrix) != parts * k:
@@ -277,13 +282,13 @@ class Combine(Mask):
         return rows, parts
 
 
-def _once(rows: list[int]) -> tuple[int, ...]:
+def _refuse_repeated_rows(rows: list[int]) -> tuple[int, ...]:
     if len(set(rows)) != len(rows):
         raise InputError("rows names a row twice", rows, "Name each row once")
     return tuple(rows)
 
 
-def _key(value: Any) -> tuple[Any, ...]:
+def _record_key(value: Any) -> tuple[Any, ...]:
     """A record as a key: numbers as floats, one entry per column."""
     entries = value if isinstance(value, tuple) else (value,)
     return tuple(

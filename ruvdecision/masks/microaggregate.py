@@ -158,7 +158,7 @@ class Microaggregate(Mask):
         return sizes
 
     @property
-    def _averages(self) -> bool:
+    def _has_fixed_groups(self) -> bool:
         """Whether groups do not depend on the values and means stand for them."""
         return self.order == "rows" and self.within is None and self.centre == "mean"
 
@@ -188,11 +188,11 @@ class Microaggregate(Mask):
         values = np.asfortranarray(values)  # all work is column by column
         out = np.full_like(values, np.nan)
         k = values.shape[1]
-        width, least = 1 if self.order == "each" else self.block or k, 1 if self._averages else self.size or 2
+        width, least = 1 if self.order == "each" else self.block or k, 1 if self._has_fixed_groups else self.size or 2
         for start in range(0, k, width):
             part, inner = values[:, start : start + width], classes
             found, holes = part, np.isnan(part)
-            if holes.any() and not self._averages:
+            if holes.any() and not self._has_fixed_groups:
                 if self.order == "each":
                     inner = [rows for rows in (r[~holes[r, 0]] for r in classes) if len(rows) >= least]
                 else:
@@ -200,25 +200,25 @@ class Microaggregate(Mask):
                     mean = np.where(holes, 0.0, part).sum(axis=0) / np.maximum(there, 1)
                     found = np.where(holes, mean, part)
             if inner:
-                order, starts = self._find(found, inner)
-                _centres(part, order, starts, self.centre, least, out[:, start : start + width])
+                order, starts = self._find_groups(found, inner)
+                _write_centres(part, order, starts, self.centre, least, out[:, start : start + width])
         return frame.replace(out, positions)
 
     def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
-        if not self._averages:
+        if not self._has_fixed_groups:
             why = "groups are found by the records' values" if self.centre == "mean" else "medians are no averages"
             return [Opaque(why=why, do=FIXED)]
-        return [AverageRows(columns=about.positions(self.columns), rows=self._groups(about.n))]
+        return [AverageRows(columns=about.positions(self.columns), rows=self._partition_of_rows(about.n))]
 
-    def _groups(self, n: int) -> Partition | None:
+    def _partition_of_rows(self, n: int) -> Partition | None:
         """The groups of n rows, None if each is one row."""
         if self.size is None and not isinstance(self.groups, tuple):
             self.sizes(n)
-            return None if self.groups == n else Partition.consecutive(n, self.groups)
-        labels = self._labels(n)
+            return None if self.groups == n else Partition.consecutive_groups(n, self.groups)
+        labels = self._group_labels(n)
         return None if labels.max() + 1 == n else Partition.of(labels, joins=True)
 
-    def _labels(self, n: int) -> Any:
+    def _group_labels(self, n: int) -> Any:
         if isinstance(self.groups, tuple):
             if len(self.groups) != n:
                 raise InputError(
@@ -230,13 +230,13 @@ class Microaggregate(Mask):
         sizes = self.sizes(n)
         return np.repeat(np.arange(len(sizes)), sizes)
 
-    def _find(self, values: Array, classes: list[Ints]) -> tuple[Ints, Ints]:
+    def _find_groups(self, values: Array, classes: list[Ints]) -> tuple[Ints, Ints]:
         """Rows put group by group, and where each group starts."""
         if isinstance(self.groups, tuple):
-            labels = self._labels(len(values))
+            labels = self._group_labels(len(values))
             order = stable_order(labels)
             return order, np.concatenate([[0], np.cumsum(np.bincount(labels))[:-1]])
-        score = _score(values, self.order, self.standardise)
+        score = _sorting_score(values, self.order, self.standardise)
         orders, starts, before = [], [], 0
         for rows in classes:
             inner = score if score is None or len(rows) == len(values) else score[rows]
@@ -256,7 +256,7 @@ class Microaggregate(Mask):
         return np.concatenate(orders), np.concatenate(starts).astype(np.int64)
 
 
-def _weights(name: str, given: Any) -> dict[Hashable, float]:
+def _check_column_weights(name: str, given: Any) -> dict[Hashable, float]:
     if not isinstance(given, Mapping):
         raise InputError(f"{name} must be a mapping from column to number", given, f'Write {name}={{"age": 2}}')
     return {c: check_number(f"{name}[{c!r}]", w, low=0) for c, w in given.items()}
@@ -266,10 +266,10 @@ def _weights(name: str, given: Any) -> dict[Hashable, float]:
 class MicroaggregateMixed(Mask):
     """Replace every record by the centre of a group of similar ones; numbers and categories together.
 
-    Groups are made by MDAV (see `ruvdecision.masks.mdav`) with the distance of `embed`, and replaced by their
-    `centres`: mean of numbers (rounded for whole ones), lower median of dates and ordered categories, commonest of
-    other categories. Time grows with the square of the number of records. Domingo-Ferrer and Torra (2005), Data Mining
-    and Knowledge Discovery 11, 195-212. Missing values are refused.
+    Groups are made by MDAV (see `ruvdecision.masks.mdav`) with the distance of `embed_mixed_records`, and replaced by
+    their `centres`: mean of numbers (rounded for whole ones), lower median of dates and ordered categories, commonest
+    of other categories. Time grows with the square of the number of records. Missing values are refused.
+    Domingo-Ferrer and Torra (2005), Data Mining and Knowledge Discovery 11, 195-212.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ class MicroaggregateMixed(Mask):
     size: int
     columns: Columns = checked(None, as_columns)
     scale: str = checked("sd", check_choice, options=("sd", "range"))
-    weights: Any = checked(None, _weights)
+    weights: Any = checked(None, _check_column_weights)
 
     opaque: ClassVar[str] = "groups are found by the records' values"
 
@@ -311,11 +311,11 @@ class MicroaggregateMixed(Mask):
             # Positions will do, as they do for columns.
             names = [frame.columns[i] for i in check_columns("weights", list(weights), frame.columns)]
             weights = dict(zip(names, weights.values(), strict=True))
-        points = embed(frame.table.iloc[:, positions], scale=self.scale, weights=weights)
+        points = embed_mixed_records(frame.table.iloc[:, positions], scale=self.scale, weights=weights)
         return centres(frame, positions, mdav(points, self.size))
 
 
-def embed(table: pd.DataFrame, *, scale: str = "sd", weights: Mapping[Any, float] | None = None) -> Array:
+def embed_mixed_records(table: pd.DataFrame, *, scale: str = "sd", weights: Mapping[Any, float] | None = None) -> Array:
     """Return points whose squared Euclidean distances are the mixed distances of the records.
 
     d(x, y)^2 = sum over numbers and dates of w ((x - y)/s)^2 + sum over ordered categories of w ((r(x) - r(y))/s)^2
@@ -323,7 +323,7 @@ def embed(table: pd.DataFrame, *, scale: str = "sd", weights: Mapping[Any, float
     (divisor n - 1, ``scale="sd"``) or its range (``scale="range"``, Gower's), r the rank of an ordered category
     among those of its type, and w a weight, 1 unless given. A constant column adds nothing. Missing values are refused.
 
-    >>> embed(pd.DataFrame({"a": [0.0, 1.0], "c": ["x", "y"]}), scale="range").round(4)
+    >>> embed_mixed_records(pd.DataFrame({"a": [0.0, 1.0], "c": ["x", "y"]}), scale="range").round(4)
     array([[-0.5   ,  0.7071,  0.    ],
            [ 0.5   ,  0.    ,  0.7071]])
     """
@@ -336,7 +336,7 @@ def embed(table: pd.DataFrame, *, scale: str = "sd", weights: Mapping[Any, float
     for name in table.columns:
         column = table[name]
         root = np.sqrt(check_number(f"weights[{name!r}]", (weights or {}).get(name, 1.0), low=0))
-        numbers = _numbers(column)
+        numbers = _values_on_line(column)
         if numbers is None:
             codes, levels = few_categories("A mixed distance", column, "Recode it into fewer, or leave it out")
             # Two different indicators are sqrt(2) apart.
@@ -359,7 +359,7 @@ def centres(frame: Frame, positions: list[int], labels: Ints) -> Frame:
     new: dict[int, Any] = {}
     for i in positions:
         column = frame.table.iloc[:, i]
-        numbers = _numbers(column)
+        numbers = _values_on_line(column)
         if numbers is not None and kind_of(column) == "number":
             new[i] = whole_like((np.bincount(group, weights=numbers) / size)[group], column)
             continue
@@ -367,12 +367,12 @@ def centres(frame: Frame, positions: list[int], labels: Ints) -> Frame:
             order = np.lexsort((np.arange(len(group)), numbers, group))
             middle = order[np.concatenate([[0], np.cumsum(size)[:-1]]) + (size - 1) // 2]
         else:
-            middle = _commonest(group, category_codes(column)[0])
+            middle = _rows_of_commonest(group, category_codes(column)[0])
         new[i] = column.array.take(middle[group])
     return frame.put(new)
 
 
-def _commonest(group: Ints, codes: Ints) -> Ints:
+def _rows_of_commonest(group: Ints, codes: Ints) -> Ints:
     """A row of each group that holds its commonest category."""
     pair, first, count = np.unique(group * (int(codes.max()) + 1) + codes, return_index=True, return_counts=True)
     owner = pair // (int(codes.max()) + 1)
@@ -380,12 +380,12 @@ def _commonest(group: Ints, codes: Ints) -> Ints:
     return first[best[np.unique(owner[best], return_index=True)[1]]]
 
 
-def _numbers(column: pd.Series) -> Array | None:
+def _values_on_line(column: pd.Series) -> Array | None:
     """Values on a line, or None for booleans and categories without an order."""
     return ordered_values(column).astype(np.float64) if has_order(column) and kind_of(column) != "boolean" else None
 
 
-def _score(values: Array, by: str, standardise: bool) -> Array | None:
+def _sorting_score(values: Array, by: str, standardise: bool) -> Array | None:
     """What records are sorted by, the points for MDAV, or None for the order of the file."""
     if by == "rows":
         return None
@@ -426,7 +426,7 @@ def _z_scores(values: Array) -> Array:
     return out
 
 
-def _centres(values: Array, order: Ints, starts: Ints, centre: str, least: int, out: Array) -> None:
+def _write_centres(values: Array, order: Ints, starts: Ints, centre: str, least: int, out: Array) -> None:
     """Write the mean or median of each group into ``out``, in file order; of what is there, if that is enough."""
     sizes = np.diff(np.append(starts, len(order)))
     group = np.repeat(np.arange(len(starts)), sizes)

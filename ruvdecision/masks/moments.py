@@ -27,21 +27,21 @@ def correlate_like(z: Array, x: Array, share: float = 1.0) -> Array:
     # do.
     if sd.max() <= APART * unit[sd > 0].min():
         unit = np.full(len(sd), 2.0 ** np.floor(np.log2(sd.max())))
-    z = correlate(z, share * sample_covariance((x - _means(x)) / unit))
+    z = correlate(z, share * sample_covariance((x - _column_means(x)) / unit))
     z *= unit
     return z
 
 
 def sample_covariance(values: Array) -> Array:
     """Sample covariance of the columns, divisor n - 1."""
-    mean, total = _means(values), np.zeros((values.shape[1], values.shape[1]))
+    mean, total = _column_means(values), np.zeros((values.shape[1], values.shape[1]))
     for start in range(0, len(values), ROWS):
         centred = np.subtract(values[start : start + ROWS], mean, order="C")
         total += centred.T @ centred
     return np.asarray(total / (len(values) - 1))
 
 
-def _means(values: Array) -> Array:
+def _column_means(values: Array) -> Array:
     """Means of the columns, by blocks of one layout: numpy's own differ between layouts, and a release must not."""
     blocks = range(0, len(values), ROWS)
     return np.sum([np.ascontiguousarray(values[start : start + ROWS]).sum(axis=0) for start in blocks], axis=0) / len(
@@ -55,10 +55,10 @@ def with_moments_of(x: Array, y: Array) -> Array:
     With centred X = Q_x R_x and Y = Q_y R_y the answer is Q_y W R_x for an orthogonal W, whatever W. The polar factor
     of R_y R_x' makes it nearest to Y (orthogonal Procrustes). Ill-conditioned and singular covariances need no inverse.
     """
-    mean, sd = _means(x), standard_deviations(x)
+    mean, sd = _column_means(x), standard_deviations(x)
     unit = np.where(sd > 0, sd, 1.0)
     r_x = orthonormal((x - mean) / unit)[1]
-    q_y, r_y = orthonormal((y - _means(y)) / unit)
+    q_y, r_y = orthonormal((y - _column_means(y)) / unit)
     u, _, vt = np.linalg.svd(r_y @ r_x.T, full_matrices=False)
     return np.asarray(mean + (q_y.T @ (u @ vt @ r_x)) * unit)
 

@@ -121,9 +121,9 @@ class Noise(Mask):
             variance=variance, sd=sd, covariance=covariance, share=share, common=common, columns=columns, kind=kind
         )
         given.update(df=df, weights=weights, centres=centres)
-        self._check()
+        self._check_arguments()
 
-    def _check(self) -> None:
+    def _check_arguments(self) -> None:
         """Check the arguments and keep them in one form."""
         found, name = self.__dict__, type(self).__name__
         units = [unit for unit in UNITS if found[unit] is not None]
@@ -143,7 +143,7 @@ class Noise(Mask):
         return "variance" if self.variance is not None else next(u for u in UNITS if getattr(self, u) is not None)
 
     @property
-    def _given(self) -> Any:
+    def _given_size(self) -> Any:
         """What was given: a number, a tuple of them, a tuple of rows, or a function of the value."""
         return getattr(self, self.unit)
 
@@ -154,7 +154,7 @@ class Noise(Mask):
 
     def matrix(self, k: int, data_covariance: Array | None = None) -> Array:
         """Covariance of the noise on ``k`` columns, where it is the same for all records."""
-        return self._matrices(k, np.array([self.numbers]), data_covariance)[0]
+        return self._covariances_of_family(k, np.array([self.numbers]), data_covariance)[0]
 
     # -- releasing -----------------------------------------------------------------------------------
 
@@ -162,13 +162,13 @@ class Noise(Mask):
         values, positions = frame.numeric(type(self).__name__, self.columns, missing=True)
         if self.share is not None and np.isinf(values).any():
             refuse_missing(type(self).__name__, frame.table.iloc[:, positions], only_infinite=True)
-        return frame.replace(self._noisy(values, rng), positions)
+        return frame.replace(self._add_noise(values, rng), positions)
 
-    def _noisy(self, values: Array, rng: np.random.Generator) -> Array:
+    def _add_noise(self, values: Array, rng: np.random.Generator) -> Array:
         """The values with noise; missing where infinite noise has wiped them out."""
         n, k = values.shape
         if self.share is None:
-            return self._step(n, tuple(range(k)), np.array([self.numbers]), None).apply(values, rng)
+            return self._noise_step(n, tuple(range(k)), np.array([self.numbers]), None).apply(values, rng)
         holes = np.isnan(values).any(axis=1)
         whole = values[~holes] if holes.any() else values
         if len(whole) < 2:
@@ -177,7 +177,7 @@ class Noise(Mask):
         return values + correlate_like(self.law.draw((1 if self.common else n, k), rng), whole, self.share)
 
     def resized(self, variance: float, scale: float) -> Mask:
-        unit, given = self.unit, self._given
+        unit, given = self.unit, self._given_size
         if callable(given) or not np.all(np.isfinite(np.asarray(given, dtype=np.float64))):
             return self
         value = np.asarray(given, dtype=np.float64)
@@ -201,20 +201,20 @@ class Noise(Mask):
     def family(self) -> Hashable:
         if type(self.variance) is float and self.kind == "normal":
             return (type(self), "variance", 0, self.common, self.columns)  # thousands of times in a grid
-        unit, value = self.unit, self._given
+        unit, value = self.unit, self._given_size
         shape: tuple[Hashable, ...] = (value if callable(value) else 0,)
         if _is_table(value) and unit != "covariance":
             shape = (value,)
         elif isinstance(value, tuple):
             # Members may be one number per record: they go together if they tell the same records apart.
-            shape = (len(value), None if unit == "covariance" else pattern(value))
+            shape = (len(value), None if unit == "covariance" else number_equal_entries(value))
         return (type(self), unit, *shape, self.common, self.columns, *(() if self.kind == "normal" else self.law))
 
     @property
     def numbers(self) -> tuple[float, ...]:
         if type(self.variance) is float:
             return (self.variance,)
-        value = self._given
+        value = self._given_size
         if self.covariance is not None:
             return tuple(x for row in value for x in row)
         if callable(value) or _is_table(value):
@@ -227,11 +227,11 @@ class Noise(Mask):
             return [Opaque(why=why, do="Put it first in the chain, or give covariance=")]
         if self.share is not None and about.covariance is None:
             return [Opaque(why="the size of its noise is a share of the file's own covariance", do=OTHER_NOISE)]
-        return [self._step(about.n, about.positions(self.columns), numbers, about.covariance)]
+        return [self._noise_step(about.n, about.positions(self.columns), numbers, about.covariance)]
 
-    def _step(self, n: int, chosen: tuple[int, ...], numbers: Array, data_covariance: Array | None) -> AddNoise:
+    def _noise_step(self, n: int, chosen: tuple[int, ...], numbers: Array, data_covariance: Array | None) -> AddNoise:
         """The noise on n records: covariances of shape (masks, kinds of rows, k, k), and the rows of each kind."""
-        value, k, rows = self._given, len(chosen), None
+        value, k, rows = self._given_size, len(chosen), None
         size = SizeOf(value, self.unit) if callable(value) else None
         if size is not None:
             covariance = np.eye(k)[None, None]
@@ -239,7 +239,7 @@ class Noise(Mask):
             if self.common:
                 what, got = "common=True goes with noise of one size for all records", f"{self.unit} for each record"
                 raise InputError(what, got, "Leave common out")
-            labels = np.array(pattern(value))
+            labels = np.array(number_equal_entries(value))
             first = np.unique(labels, return_index=True)[1]
             # One number per record is that of all columns; a table has one per column. Shape (masks, kinds, 1 or k).
             table = np.asarray(value)[first][None] if _is_table(value) else numbers[:, first, None]
@@ -252,10 +252,10 @@ class Noise(Mask):
             rows = Partition.of(labels, joins=False) if len(first) > 1 else None
         else:
             scale = None if data_covariance is None else data_covariance[np.ix_(chosen, chosen)]
-            covariance = self._matrices(k, numbers, scale)[:, None]
+            covariance = self._covariances_of_family(k, numbers, scale)[:, None]
         return AddNoise(columns=chosen, rows=rows, covariance=covariance, kind=self.law, common=self.common, size=size)
 
-    def _matrices(self, k: int, numbers: Array, data_covariance: Array | None) -> Array:
+    def _covariances_of_family(self, k: int, numbers: Array, data_covariance: Array | None) -> Array:
         """Noise covariances of a family, shape (masks, k, k)."""
         unit = self.unit
         if unit == "covariance":
@@ -295,8 +295,8 @@ class MomentNoise(Noise):
     3.0
     """
 
-    def _check(self) -> None:
-        super()._check()
+    def _check_arguments(self) -> None:
+        super()._check_arguments()
         if self.common:
             raise InputError("MomentNoise draws for each record", "common=True", "Leave common out")
 
@@ -304,7 +304,7 @@ class MomentNoise(Noise):
         values, positions = frame.numeric("MomentNoise", self.columns)
         if len(values) < 2:
             raise InputError(f"{self} needs at least two records to have a covariance", len(values), "Use Noise")
-        released = self._noisy(values, rng)
+        released = self._add_noise(values, rng)
         if np.isnan(released).any():
             what = "MomentNoise cannot keep moments of what infinite noise wipes out"
             raise InputError(what, repr(self), "Use Suppress for those columns")
@@ -440,7 +440,7 @@ def _is_table(value: Any) -> bool:
     return isinstance(value, tuple) and bool(value) and isinstance(value[0], tuple)
 
 
-def pattern(value: tuple[Any, ...]) -> tuple[int, ...]:
+def number_equal_entries(value: tuple[Any, ...]) -> tuple[int, ...]:
     """Number equal entries alike, in the order in which they come."""
     places: dict[Any, int] = {}
     return tuple(places.setdefault(v, len(places)) for v in value)

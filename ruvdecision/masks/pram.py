@@ -82,9 +82,13 @@ class PRAM(Mask):
                 "PRAM needs a matrix or stay", got, "Write PRAM(stay=0.8) or PRAM(matrix=[[0.9, 0.1], [0.2, 0.8]])"
             )
         super().__post_init__()
-        name, value, labels = self._unit, self._value, self.categories
+        name, value, labels = self._matrix_or_stay, self._given_value, self.categories
         if labels is not None:
-            labels = {c: _listed(v) for c, v in labels.items()} if isinstance(labels, Mapping) else _listed(labels)
+            labels = (
+                {c: _check_categories(v) for c, v in labels.items()}
+                if isinstance(labels, Mapping)
+                else _check_categories(labels)
+            )
         own = labels if isinstance(labels, dict) else {}
         read: Any
         if isinstance(value, Mapping):
@@ -96,24 +100,24 @@ class PRAM(Mask):
                 what = f"{name} and categories must name the same columns"
                 raise InputError(what, stray or "no column", "Write {column: matrix}")
             shared = None if isinstance(labels, dict) else labels
-            pairs = {c: _read(name, v, f"{name}[{c!r}]", own.get(c, shared)) for c, v in value.items()}
+            pairs = {c: _read_matrix(name, v, f"{name}[{c!r}]", own.get(c, shared)) for c, v in value.items()}
             read = {c: v for c, (v, _) in pairs.items()}
             labels = {c: found for c, (_, found) in pairs.items() if found is not None}
         elif own:
-            read, *_ = [_read(name, value, f"{name} for {c!r}", found)[0] for c, found in own.items()]
+            read, *_ = [_read_matrix(name, value, f"{name} for {c!r}", found)[0] for c, found in own.items()]
         else:
-            read, labels = _read(name, value, name, labels or None)
+            read, labels = _read_matrix(name, value, name, labels or None)
         object.__setattr__(self, name, read)
         object.__setattr__(self, "categories", labels or None)
 
     @property
-    def _unit(self) -> str:
+    def _matrix_or_stay(self) -> str:
         return "stay" if self.matrix is None else "matrix"
 
     @property
-    def _value(self) -> Any:
+    def _given_value(self) -> Any:
         """The matrix or the chance to stay; one for all columns, or one for each of a mapping."""
-        return getattr(self, self._unit)
+        return getattr(self, self._matrix_or_stay)
 
     def __hash__(self) -> int:
         # A mapping among the arguments has no hash of its own.
@@ -125,8 +129,8 @@ class PRAM(Mask):
         ``margins`` are the categories' counts or shares in the file; an invariant matrix needs them. ``column``
         says which matrix is meant when there are several.
         """
-        wanted = _listed(categories)
-        raw, names = self._of(column)
+        wanted = _check_categories(categories)
+        raw, names = self._matrix_of_column(column)
         if isinstance(raw, float):
             k = len(wanted)
             p = np.full((k, k), (1.0 - raw) / max(k - 1, 1))
@@ -161,29 +165,31 @@ class PRAM(Mask):
         # One stream per column, so that a column's release does not depend on which others are treated.
         streams = rng.spawn(frame.table.shape[1])
         about = frame_facts(frame) if frame.kind == "frame" else FileFacts(frame.n, tuple(frame.columns))
-        named = self._named(about)
-        unnamed = self.columns is None and not isinstance(self._value, dict)
+        named = self._columns_by_name(about)
+        unnamed = self.columns is None and not isinstance(self._given_value, dict)
         if unnamed and frame.kind == "frame" and about.k > 1 and not about.levels:
             do = "Name the columns that hold categories with columns=[...]"
             raise InputError("PRAM found no text, categorical or boolean column", frame.columns, do)
-        return frame.put({i: self._column(frame.table.iloc[:, i], own, streams[i]) for i, own in named.items()})
+        return frame.put(
+            {i: self._apply_to_column(frame.table.iloc[:, i], own, streams[i]) for i, own in named.items()}
+        )
 
-    def _named(self, about: FileFacts) -> dict[int, Any]:
+    def _columns_by_name(self, about: FileFacts) -> dict[int, Any]:
         """The columns to treat, each with the name under which the arguments speak of it, or None."""
-        if isinstance(self._value, dict):
-            listed = check_columns("The mapping of PRAM", list(self._value), about.names)
-            return dict(zip(listed, self._value, strict=True))
+        if isinstance(self._given_value, dict):
+            listed = check_columns("The mapping of PRAM", list(self._given_value), about.names)
+            return dict(zip(listed, self._given_value, strict=True))
         labelled = [i for i in range(about.k) if about.categories(i) is not None]
         chosen = about.positions(self.columns) if self.columns is not None or not labelled else labelled
         own = self.categories if isinstance(self.categories, dict) else {}
         names = {i: c for c in own for i in check_columns("categories", c, about.names)}
         return {i: names.get(i) for i in chosen}
 
-    def _column(self, column: pd.Series, name: Any, rng: np.random.Generator) -> Any:
+    def _apply_to_column(self, column: pd.Series, name: Any, rng: np.random.Generator) -> Any:
         own = column.dtype
         if isinstance(own, np.dtype) and own.kind == "f" and own.itemsize not in (4, 8):
             column = column.astype(object)  # pandas has no index of half or long double precision
-        levels = _levels(column, self._of(name)[1])
+        levels = _categories_of_column(column, self._matrix_of_column(name)[1])
         codes = levels.get_indexer(pd.Index(column))
         present = column.notna().to_numpy()
         stray = (codes < 0) & present
@@ -198,8 +204,8 @@ class PRAM(Mask):
         margins = np.bincount(codes[present], minlength=len(levels))
         p = self.transition(list(levels), margins, name)
         fresh = codes.copy()
-        fresh[present] = _move(codes[present], p, rng.random(len(codes))[present])
-        released = _decode(fresh, levels, column)
+        fresh[present] = _draw_new_codes(codes[present], p, rng.random(len(codes))[present])
+        released = _decode_like_column(fresh, levels, column)
         return released if column.dtype == own else pd.Series(released).astype(own).array
 
     def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
@@ -207,8 +213,8 @@ class PRAM(Mask):
             why = "its matrix depends on the margins of the whole file"
             return [Opaque(why=why, do="Use PRAM without invariant=True, or Stochastic with the matrix itself")]
         found: list[Step] = []
-        for column, name in self._named(about).items():
-            levels = self._of(name)[1]
+        for column, name in self._columns_by_name(about).items():
+            levels = self._matrix_of_column(name)[1]
             if levels is None and about.categories(column):
                 levels = _in_order(about.categories(column))
             if levels is None:
@@ -218,9 +224,9 @@ class PRAM(Mask):
             found.append(Matrix(columns=(column,), matrix=matrix, inputs=levels, released=levels))
         return found
 
-    def _of(self, column: Any) -> tuple[Any, tuple[Any, ...] | None]:
+    def _matrix_of_column(self, column: Any) -> tuple[Any, tuple[Any, ...] | None]:
         """The checked matrix (or chance to stay) of a column, and its categories if they are fixed."""
-        value = self._value
+        value = self._given_value
         if isinstance(value, dict):
             if column is None and len(value) == 1:
                 column = next(iter(value))
@@ -230,13 +236,15 @@ class PRAM(Mask):
         return value, self.categories.get(column) if isinstance(self.categories, dict) else self.categories
 
 
-def _read(name: str, value: Any, title: str, labels: tuple[Any, ...] | None) -> tuple[Any, tuple[Any, ...] | None]:
+def _read_matrix(
+    name: str, value: Any, title: str, labels: tuple[Any, ...] | None
+) -> tuple[Any, tuple[Any, ...] | None]:
     """Check one matrix or chance to stay; give it back with its categories."""
     if name == "stay":
         return check_number(title, value, low=0, high=1), labels
     if isinstance(value, pd.DataFrame):
-        own = _listed(value.index)
-        _same_categories(_listed(value.columns), own)
+        own = _check_categories(value.index)
+        _same_categories(_check_categories(value.columns), own)
         value = value.loc[list(own), list(own)].to_numpy()
         if labels is not None:
             _same_categories(labels, own)
@@ -283,7 +291,7 @@ def invariant_matrix(matrix: Any, margins: Any) -> Array:
     return np.asarray(r / r.sum(axis=1, keepdims=True))
 
 
-def _move(codes: Ints, p: Array, u: Array) -> Ints:
+def _draw_new_codes(codes: Ints, p: Array, u: Array) -> Ints:
     """Draw the new category of each entry; small u stays, so that a grid of matrices shares its random numbers."""
     k = len(p)
     fresh = np.empty_like(codes)
@@ -301,7 +309,7 @@ def _move(codes: Ints, p: Array, u: Array) -> Ints:
     return fresh
 
 
-def _decode(codes: Ints, levels: pd.Index, column: pd.Series) -> Any:
+def _decode_like_column(codes: Ints, levels: pd.Index, column: pd.Series) -> Any:
     """Categories as values of the column's own type; -1 is missing."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         own = column.cat.categories.get_indexer(levels)
@@ -321,7 +329,7 @@ def _decode(codes: Ints, levels: pd.Index, column: pd.Series) -> Any:
     return out
 
 
-def _levels(column: pd.Series, names: tuple[Any, ...] | None) -> pd.Index:
+def _categories_of_column(column: pd.Series, names: tuple[Any, ...] | None) -> pd.Index:
     """The categories of a column: as they are named, as its type has them, or those that occur, sorted."""
     categorical = isinstance(column.dtype, pd.CategoricalDtype)
     if names is not None:
@@ -355,7 +363,7 @@ def _in_order(levels: Any) -> tuple[Any, ...]:
         ) from None
 
 
-def _listed(value: Any) -> tuple[Any, ...]:
+def _check_categories(value: Any) -> tuple[Any, ...]:
     names = check_sequence("categories", value)
     if not names or not all(map(is_label, names)) or len(set(names)) != len(names):
         raise InputError(

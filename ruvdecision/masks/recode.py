@@ -112,7 +112,7 @@ class Recode(Mask):
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         if self.categories is None:
             return super().apply(frame, rng)
-        return frame.put({i: self._map(frame.table.iloc[:, i]) for i in frame.positions(self.columns)})
+        return frame.put({i: self._recode_column(frame.table.iloc[:, i]) for i in frame.positions(self.columns)})
 
     def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         columns = about.positions(self.columns)
@@ -132,7 +132,7 @@ class Recode(Mask):
             found.append(Matrix(columns=(column,), matrix=matrix, inputs=tuple(mapping), released=new))
         return found
 
-    def _map(self, column: pd.Series[Any]) -> Any:
+    def _recode_column(self, column: pd.Series[Any]) -> Any:
         mapping = dict(self.categories)
         codes, old = category_codes(column)
         # The last is for missing values, whose code is -1.

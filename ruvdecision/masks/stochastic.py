@@ -96,13 +96,13 @@ class Stochastic(Mask):
         new = {}
         for position in frame.positions(self.columns):
             column = frame.table.iloc[:, position]
-            codes, names = self._codes(column)
+            codes, names = self._codes_of_column(column)
             drawn = draw_categories(self.table[np.maximum(codes, 0)], rng.random(len(codes)))
             labels = self.labels(names)
             values = _as_column(labels, drawn, codes < 0)
             # Where categories are released as categories, a column keeps its type.
             same = self.outputs is None and len(labels) == len(self.matrix)
-            new[position] = _like(values, column, labels) if same else values
+            new[position] = _in_type_of_column(values, column, labels) if same else values
         return frame.put(new)
 
     def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
@@ -118,7 +118,7 @@ class Stochastic(Mask):
             Matrix(columns=columns, matrix=self.table, inputs=inputs, released=released, whole=self.columns is None)
         ]
 
-    def _codes(self, column: pd.Series) -> tuple[Ints, tuple[Any, ...] | None]:
+    def _codes_of_column(self, column: pd.Series) -> tuple[Ints, tuple[Any, ...] | None]:
         """The matrix row of every record, -1 where it is missing, and the categories' names."""
         size = len(self.matrix)
         names: tuple[Any, ...] | None = self.inputs
@@ -159,7 +159,7 @@ def plain_label(value: Any) -> Any:
     return tuple(map(plain_label, value)) if isinstance(value, (list, tuple, np.ndarray)) else value
 
 
-def _like(values: Any, column: pd.Series, labels: tuple[Any, ...]) -> Any:
+def _in_type_of_column(values: Any, column: pd.Series, labels: tuple[Any, ...]) -> Any:
     """Released categories in the type of the column, if all labels can be written in it."""
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):

@@ -22,7 +22,7 @@ from ..masks.frame import Frame
 from ..protocols import Array
 from . import frames
 from .frames import Data, Flags, Labels
-from .missing import FILLED, check_missing, fill, warn_omitted, with_missing
+from .missing import FILLED, check_missing, fill_missing, warn_omitted, with_missing
 
 Table: TypeAlias = pd.DataFrame | Callable[[], pd.DataFrame] | None
 
@@ -110,6 +110,9 @@ class Measure:
         True if the release alone is measured: the original only says which columns there are.
     takes_copies : bool
         True if a release is a list of imputed copies, compared all at once.
+    columns_by_name : bool
+        True if columns are taken in the order of their names, because theirs in the file would settle ties or meet
+        random numbers.
     missing_choices : tuple of str
         What ``missing`` may be, the default first; `ruvdecision.measures.missing` says what each means.
     own_missing : tuple of str
@@ -124,6 +127,7 @@ class Measure:
     matched: ClassVar[bool] = False
     release_only: ClassVar[bool] = False
     takes_copies: ClassVar[bool] = False
+    columns_by_name: ClassVar[bool] = False
     missing_choices: ClassVar[tuple[str, ...]] = FILLED
     own_missing: ClassVar[tuple[str, ...]] = ()
 
@@ -138,6 +142,13 @@ class Measure:
         object.__setattr__(self, "name", self.name or self.default_name())
         object.__setattr__(self, "missing", check_missing(self.name, self.missing, self.missing_choices))
         check_fields(self)
+
+    def refuse_unused(self, used: bool, by: str, write: str, *options: str) -> None:
+        """Raise an error for options that are not at their defaults though nothing would use them."""
+        idle = [] if used else [k for k in options if k in self.settings()]
+        if idle:
+            got = ", ".join(f"{k}={getattr(self, k)!r}" for k in idle)
+            raise InputError(f"{' and '.join(idle)} would not be used: only {by} does", got, f"Write {write} as well")
 
     # -- what a new measure defines ------------------------------------------------------------------
 
@@ -154,7 +165,7 @@ class Measure:
         for name in ("columns", "known", "keys"):  # what a measure calls its columns
             chosen = getattr(self, name, None)
             if chosen is not None:
-                return frames.pick(self.name, chosen, original)
+                return frames.pick_columns(self.name, chosen, original)
         return None
 
     def default_name(self) -> str:
@@ -262,32 +273,35 @@ class UsedColumns:
 
     def __init__(self, measure: Measure, original: pd.DataFrame) -> None:
         self.who, self.missing, self.own = measure.name, measure.missing, measure.missing in measure.own_missing
-        self.asked = measure.missing != measure.missing_choices[0]
-        self.every = list(original.columns)
+        self.asked, self.by_name = measure.missing != measure.missing_choices[0], measure.columns_by_name
+        self.every = original.columns.tolist()
         self.weight: Hashable = None
         self.chosen: Labels | None
         if isinstance(measure, WeightedMeasure) and measure.weights is not None:
-            self.weight = frames.pick(measure.name, (measure.weights,), original)[0]
+            self.weight = frames.pick_columns(measure.name, (measure.weights,), original)[0]
             rest = original.drop(columns=[self.weight])
-            self.chosen = frames.pick(measure.name, measure.uses(rest), rest)
+            self.chosen = frames.pick_columns(measure.name, measure.uses(rest), rest)
         else:
             self.chosen = measure.uses(original)
 
     def of(self, data: Frame) -> pd.DataFrame:
-        """The used columns of a file, in the original's order."""
-        table = frames.align(self.who, self.chosen, self.every, data)
+        """The used columns of a file, in the original's order or by name."""
+        table = frames.align_columns(self.who, self.chosen, self.every, data)
         frames.refuse_lists(self.who, table)
-        return table
+        names = list(map(str, table.columns)) if self.by_name else []
+        return table if names == sorted(names) else table.take(np.argsort(names, kind="stable"), axis=1)
 
     def weights(self, data: Frame, which: str, without: Flags | None = None) -> tuple[Array, ...]:
         """The weights of a file's rows, as one more argument or none; ``without`` are rows that are left out."""
         if self.weight is None:
             return ()
         if self.weight in data.table.columns:
-            found = frames.positive(self.who, data.table[self.weight], which)
+            found = frames.positive_weights(self.who, data.table[self.weight], which)
         else:
             wanted = self.every if data.table.shape[1] == len(self.every) else [self.weight]
-            found = frames.positive(self.who, frames.align(self.who, wanted, self.every, data)[self.weight], which)
+            found = frames.positive_weights(
+                self.who, frames.align_columns(self.who, wanted, self.every, data)[self.weight], which
+            )
         return self.kept((found,), without)
 
     def kept(self, weights: tuple[Array, ...], without: Flags | None) -> tuple[Array, ...]:
@@ -339,12 +353,13 @@ class Prepared:
     def __init__(self, measure: Measure, original: Data) -> None:
         frame = Frame.of(original)
         self.measure, self.labels = measure, frame.table.index
-        table = self.arranged(frame)
+        table = self.with_paired_rows(frame)
         self.columns = UsedColumns(measure, table)
-        self.original = self.columns.of(Frame(table.iloc[:0] if measure.release_only else table, "frame"))
+        # Of a release alone the original only says which columns there are.
+        self.original = table.iloc[:0] if measure.release_only else self.columns.of(Frame(table, "frame"))
         self.weights = self.columns.weights(Frame(table, "frame"), "the original")
         self.records = isinstance(measure, WeightedMeasure) and measure.weighs_records
-        self.incomplete = self.columns.incomplete(self.original, "the original")
+        self.incomplete = None if measure.release_only else self.columns.incomplete(self.original, "the original")
         self.lacking = [] if self.incomplete is None else with_missing(self.original)
         self.before = 0
         if measure.missing == "omit":
@@ -352,22 +367,22 @@ class Prepared:
             if measure.release_only:
                 holes = frames.missing_rows(self.columns.of(Frame(table, "frame")))
             self.before = 0 if holes is None else int(holes.sum())
-        self.state = self._begin(self.incomplete, self.lacking)
+        self.state = self._begin_on_original(self.incomplete, self.lacking)
 
-    def _begin(self, incomplete: Flags | None, lacking: Labels) -> Any:
+    def _begin_on_original(self, incomplete: Flags | None, lacking: Labels) -> Any:
         """What the measure makes of the original, without these rows or with these columns filled in."""
-        table = self._taken(self.columns.complete(self.original, incomplete), lacking)
+        table = self._take_table(self.columns.complete(self.original, incomplete), lacking)
         weights = () if self.records else self.columns.kept(self.weights, incomplete)
         return self.measure.begin(table, *weights)
 
-    def _taken(self, table: pd.DataFrame, lacking: Labels) -> pd.DataFrame:
+    def _take_table(self, table: pd.DataFrame, lacking: Labels) -> pd.DataFrame:
         if self.columns.own or self.columns.missing not in ("category", "impute"):
             return table
-        return fill(self.columns.missing, table if self.measure.release_only else self.original, table, lacking)
+        return fill_missing(self.columns.missing, table if self.measure.release_only else self.original, table, lacking)
 
     def __call__(self, released: Data) -> Measured:
         measure, columns, frame = self.measure, self.columns, Frame.of(released)
-        frame = replace(frame, table=self.arranged(frame))
+        frame = replace(frame, table=self.with_paired_rows(frame))
         table = columns.of(frame)
         if measure.matched and len(table) != len(self.original):
             raise frames.PairingError(
@@ -381,17 +396,17 @@ class Prepared:
         if columns.missing == "omit":
             blanked = max((0 if incomplete is None else int(incomplete.sum())) - self.before, 0)
             if measure.matched:
-                incomplete = frames.either(self.incomplete, incomplete)
+                incomplete = frames.either_flag(self.incomplete, incomplete)
                 if incomplete is not None and (self.incomplete is None or bool((incomplete != self.incomplete).any())):
                     # A pair counts only when both of its rows are complete, so the original loses rows too.
-                    state = self._begin(incomplete, [])
+                    state = self._begin_on_original(incomplete, [])
         elif incomplete is not None:
             lacking = lacking + [c for c in with_missing(table) if c not in lacking]
             if columns.missing == "category" and not columns.own and len(lacking) > len(self.lacking):
-                state = self._begin(None, lacking)  # both files get the same indicators
+                state = self._begin_on_original(None, lacking)  # both files get the same indicators
         alone = self.records or self.paired or measure.matched
         weights = () if alone else columns.weights(frame, "the release", incomplete)
-        value = measure.compare(state, self._taken(columns.complete(table, incomplete), lacking), *weights)
+        value = measure.compare(state, self._take_table(columns.complete(table, incomplete), lacking), *weights)
         if self.records and columns.weight is not None:
             own = getattr(measure, "per_record_file", "released") == "original"
             weights = (
@@ -411,7 +426,7 @@ class Prepared:
         """The columns of a release that the measure looks at."""
         return self.columns.of(Frame.of(released))
 
-    def arranged(self, frame: Frame) -> pd.DataFrame:
+    def with_paired_rows(self, frame: Frame) -> pd.DataFrame:
         """The table of a file with its rows labelled as the measure wants them; the original comes first."""
         return frame.table
 
@@ -427,29 +442,34 @@ class PreparedByGroup(Prepared):
         if measure.takes_copies:
             raise UnsupportedError(f"{measure.name} cannot be taken by groups", f"by={measure.by!r}", "Leave by= out")
         self.measure, self.labels = measure, frame.table.index
-        self.by = frames.pick(measure.name, (measure.by,), frame.table)[0]
+        self.by = frames.pick_columns(measure.name, (measure.by,), frame.table)[0]
         # A column that parts the records is not one of those that are compared, unless it is named.
         self.drop = [self.by] if plain.uses(frame.table) is None and frame.table.shape[1] > 1 else []
         self.whole = plain.prepared(frame.table.drop(columns=self.drop))
         self.columns, self.original, self.state = self.whole.columns, self.whole.original, self.whole.state
         self.groups: dict[str, tuple[pd.Index, Prepared | RuvError]] = {}
         for level, part in frame.table.groupby(self.by, sort=True, dropna=False, observed=True):
-            self.groups[str(level)] = part.index, _tried(self._of(plain, level).prepared, part.drop(columns=self.drop))
+            own = self._measure_of_group(plain, level, len(part) / len(frame.table))
+            self.groups[str(level)] = part.index, _result_or_error(own.prepared, part.drop(columns=self.drop))
 
-    def _of(self, plain: Measure, level: Hashable) -> Measure:
-        """The measure of one group: another file that it is given is parted, too."""
-        files = {f.name: getattr(plain, f.name) for f in fields(plain)}
-        return replace(plain, **{k: v.part(self.by, level) for k, v in files.items() if hasattr(v, "part")})
+    def _measure_of_group(self, plain: Measure, level: Hashable, share: float) -> Measure:
+        """The measure of one group: another file that it is given is parted, too, and so is a population's size."""
+        given = {f.name: getattr(plain, f.name) for f in fields(plain)}
+        own = {k: v.part(self.by, level) for k, v in given.items() if hasattr(v, "part")}
+        if isinstance(given.get("population"), int):  # the same share of every group is in the sample
+            own["population"] = round(share * given["population"])
+        return replace(plain, **own)
 
     def used(self, released: Data) -> pd.DataFrame:
         return self.whole.used(Frame.of(released).table.drop(columns=self.drop))
 
     def __call__(self, released: Data) -> Measured:
         table = Frame.of(released).table
-        frames.pick(self.measure.name, (self.by,), table)
+        frames.pick_columns(self.measure.name, (self.by,), table)
         whole = self.whole(table.drop(columns=self.drop))
         paired = (
-            self.whole.paired and self.whole.arranged(Frame(table, "frame")).index.isin(range(len(self.labels))).all()
+            self.whole.paired
+            and self.whole.with_paired_rows(Frame(table, "frame")).index.isin(range(len(self.labels))).all()
         )
         if paired and len(table) == len(self.labels):
             table = table.set_axis(self.labels, axis=0)
@@ -458,7 +478,7 @@ class PreparedByGroup(Prepared):
         for level, (labels, prepared) in self.groups.items():
             part = table[table.index.isin(labels) if paired else own == level].drop(columns=self.drop)
             part = part if paired else part.set_axis(pd.RangeIndex(-len(part), 0), axis=0)  # nobody's rows
-            found = _tried(prepared, part) if callable(prepared) else prepared
+            found = _result_or_error(prepared, part) if callable(prepared) else prepared
             measured = Measured.of(np.nan if isinstance(found, RuvError) else found)
             why = str(found) if isinstance(found, RuvError) else ""
             rows[level] = {"value": float(measured), "error": measured.error, "records": len(part), "note": why}
@@ -467,7 +487,7 @@ class PreparedByGroup(Prepared):
         return Measured(float(whole), whole.error, parts, groups, whole.records, whole.missing)
 
 
-def _tried(call: Callable[..., Any], part: pd.DataFrame) -> Any:
+def _result_or_error(call: Callable[..., Any], part: pd.DataFrame) -> Any:
     """What a call gives, or its error: a group may be too small for a measure."""
     try:
         return call(part)
@@ -485,12 +505,12 @@ def mean_or_function(name: str, value: Any) -> Any:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Keep BLAS on one thread: many small problems lose more to waiting threads than they gain."""
-    with _threads().limit(limits=1, user_api="blas"):
+    with _thread_controller().limit(limits=1, user_api="blas"):
         yield
 
 
 @cache
-def _threads() -> Any:
+def _thread_controller() -> Any:
     """The libraries' thread settings, looked up once because the search takes longer than a small problem."""
     from threadpoolctl import ThreadpoolController
 

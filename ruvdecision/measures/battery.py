@@ -47,7 +47,9 @@ def panel(name: str | None = None, rows: int = 0, make: Callable[[type[Measure]]
     >>> len(panel("all")) == len(panel("risk")) + len(panel("utility"))
     True
     """
-    kinds = [getattr(measures, k) for k in DEFAULT if k in dir(measures)] if name is None else _kinds(name)
+    kinds = (
+        [getattr(measures, k) for k in DEFAULT if k in dir(measures)] if name is None else _measures_of_battery(name)
+    )
     why: dict[str, list[str]] = {"they need arguments": [], f"they take long for {rows:,} records": []}
     found = []
     for kind in kinds:
@@ -57,7 +59,7 @@ def panel(name: str | None = None, rows: int = 0, make: Callable[[type[Measure]]
             why[f"they take long for {rows:,} records"].append(kind.label)
         else:
             try:
-                found.append((make or _plain)(kind))
+                found.append((make or _default_measure)(kind))
             except InputError as error:
                 if name is None:
                     raise
@@ -68,11 +70,11 @@ def panel(name: str | None = None, rows: int = 0, make: Callable[[type[Measure]]
     return Panel(found, notes, PairingError if name is None else RuvError)
 
 
-def _plain(kind: type[Measure]) -> Measure:
+def _default_measure(kind: type[Measure]) -> Measure:
     return kind()
 
 
-def _kinds(name: str) -> list[type[Measure]]:
+def _measures_of_battery(name: str) -> list[type[Measure]]:
     """The measures of a battery."""
     role = check_choice("measures", name, BATTERIES)
     kinds = [getattr(measures, each) for each in dir(measures) if each[0].isupper()]

@@ -61,7 +61,7 @@ class ChunkedComparison(Findings):
         if grouped:
             what = f"{grouped} by groups looks at whole files"
             raise UnsupportedError(what, do="Leave chunksize= out, or leave by= out")
-        self.original = _source(data, key, chunksize, "the original")
+        self.original = _chunked_source(data, key, chunksize, "the original")
         named = ", ".join(m.name for m in self.measures if m.matched)
         if key is not None and named:
             what = f"{named} compares record by record, and files in pieces are not put in order by key={key!r}"
@@ -86,7 +86,7 @@ class ChunkedComparison(Findings):
         sources = {}
         for name, item in releases.items():
             with naming_release(name):
-                sources[name] = [_source(part, self.key, self.size, "the release") for part in copies_of(item)]
+                sources[name] = [_chunked_source(part, self.key, self.size, "the release") for part in copies_of(item)]
         head = next(iter(self.original))
         shared = _ChunkedWork(self.measures, [UsedColumns(m, head) for m in self.measures], self.original).begun()
         tasks = [Task(f"release {name}", _compare, (name, parts)) for name, parts in sources.items()]
@@ -157,9 +157,11 @@ class _ChunkedWork:
         plans = {j: self.measures[j].settle(s, s) for j, s in surveys.items()}
         chosen = [j for j in self.unmatched if not self.measures[j].release_only]
         sums, omitted, rows = self.add_up(self.original, plans, chosen)
-        return replace(self, surveys=surveys, plans=plans, sums=sums, incomplete=omitted + self._holes(), rows=rows)
+        return replace(
+            self, surveys=surveys, plans=plans, sums=sums, incomplete=omitted + self._survey_missing(), rows=rows
+        )
 
-    def _holes(self) -> Counter[int]:
+    def _survey_missing(self) -> Counter[int]:
         """The same for measures that do not look at the original otherwise."""
         found: Counter[int] = Counter()
         chosen = [j for j, m in enumerate(self.measures) if m.release_only and m.missing == "omit"]
@@ -173,7 +175,7 @@ class _ChunkedWork:
         def look(j: int) -> Callable[..., Any]:
             return lambda table, *weights: self.measures[j].survey(table)
 
-        return self._pass(source, {j: look(j) for j in self.unmatched if self.measures[j].surveyed})[0]
+        return self._pass_over_file(source, {j: look(j) for j in self.unmatched if self.measures[j].surveyed})[0]
 
     def add_up(self, source: _Source, plans: Sums, chosen: Collection[int]) -> tuple[Sums, Counter[int], int]:
         """The chosen measures' sums over a file, how many rows each left out, and all rows."""
@@ -181,9 +183,11 @@ class _ChunkedWork:
         def partial(j: int) -> Callable[..., Any]:
             return lambda table, *weights: self.measures[j].partial(table, plans.get(j), source.which, *weights)
 
-        return self._pass(source, {j: partial(j) for j in chosen})
+        return self._pass_over_file(source, {j: partial(j) for j in chosen})
 
-    def _pass(self, source: _Source, each: Mapping[int, Callable[..., Any]]) -> tuple[Sums, Counter[int], int]:
+    def _pass_over_file(
+        self, source: _Source, each: Mapping[int, Callable[..., Any]]
+    ) -> tuple[Sums, Counter[int], int]:
         """Read a file once and add up what ``each`` makes of its pieces."""
         sums: Sums = dict.fromkeys(each)
         omitted: Counter[int] = Counter()
@@ -220,7 +224,7 @@ class _ChunkedWork:
             rows += len(a)
             for j in chosen:
                 first, second = (self.columns[j].of(Frame(piece, "frame")) for piece in (a, b))
-                missing = frames.either(
+                missing = frames.either_flag(
                     self.columns[j].left_out(first, "the original"), self.columns[j].left_out(second, "the release")
                 )
                 kept = slice(None) if missing is None else ~missing
@@ -231,10 +235,12 @@ class _ChunkedWork:
 def _compare(shared: _ChunkedWork, name: str, parts: Sequence[_Source]) -> list[list[Finding]]:
     """Measure one release, or each of its copies. Must stay importable: workers look it up by name."""
     with naming_release(name):
-        return [[Finding.of(value, "") for _, value in sorted(_measure(shared, part).items())] for part in parts]
+        return [
+            [Finding.of(value, "") for _, value in sorted(_measure_release(shared, part).items())] for part in parts
+        ]
 
 
-def _measure(shared: _ChunkedWork, release: _Source) -> dict[int, Measured]:
+def _measure_release(shared: _ChunkedWork, release: _Source) -> dict[int, Measured]:
     measures, columns = shared.measures, shared.columns
     plans = {j: measures[j].settle(shared.surveys[j], survey) for j, survey in shared.survey(release).items()}
     second, omitted, _ = shared.add_up(release, plans, shared.unmatched)
@@ -268,7 +274,7 @@ def _measure(shared: _ChunkedWork, release: _Source) -> dict[int, Measured]:
     return found
 
 
-def _source(data: Any, key: Hashable, size: int, which: str) -> _Source:
+def _chunked_source(data: Any, key: Hashable, size: int, which: str) -> _Source:
     if isinstance(data, (str, Path)):
         return _Source(Pieces(str(Path(data).resolve()), size), key, which)
     if data is None:

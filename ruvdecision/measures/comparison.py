@@ -123,7 +123,10 @@ class Findings:
         """
         columns: dict[str, Array] = {}
         for j, item in enumerate(self.measures):
-            pairs = [_mean([r[j].value for r in release], [r[j].error for r in release]) for release in self.found]
+            pairs = [
+                _mean_of_replicates([r[j].value for r in release], [r[j].error for r in release])
+                for release in self.found
+            ]
             columns[item.name] = np.array([value for value, _ in pairs])
             columns[f"{item.name}_error"] = np.array([error for _, error in pairs])
         for j, item in enumerate(self.measures):
@@ -131,7 +134,7 @@ class Findings:
             named = dict.fromkeys(k for release in self.found for r in release for k in r[j].parts)
             for name in (k for k in named if k.startswith(start)):
                 values = [[r[j].parts.get(name, np.nan) for r in release] for release in self.found]
-                columns[f"{item.name}.{name}"] = np.array([_mean(v, [0.0])[0] for v in values])
+                columns[f"{item.name}.{name}"] = np.array([_mean_of_replicates(v, [0.0])[0] for v in values])
         return columns
 
     def axis(self, role: str, given: Any = None) -> Any:
@@ -141,7 +144,7 @@ class Findings:
         given back as it is.
         """
         if given is None:
-            given = self._first(role)
+            given = self._first_of_role(role)
         item = next((m for m in self.measures if isinstance(given, str) and m.name == given), None)
         if item is None:
             return given
@@ -151,7 +154,7 @@ class Findings:
         lowest = min(float(getattr(item, "range", (0.0, np.inf))[0]), float(np.fmin.reduce(observed)))
         return Column(item.name, "negative" if lowest < 0 else "reciprocal")
 
-    def _first(self, role: str) -> str | None:
+    def _first_of_role(self, role: str) -> str | None:
         """The first measure of a role; of a panel the first that has a number for every release."""
         names = [(j, m.name) for j, m in enumerate(self.measures) if m.role == role]
         whole = [name for j, name in names if not any(r[j].refusal for release in self.found for r in release)]
@@ -211,7 +214,7 @@ class Comparison(Findings):
         super().__init__(measures)
         self.key = key
         frame = read(data, "the original")
-        self.original = _settled(frame if key is None else keyed(frame, key, "the original"))
+        self.original = _contiguous_copy(frame if key is None else with_keys(frame, key, "the original"))
         given = self.original.unwrap()
         self.prepared: list[Callable[[Any], float]] = []
         for item in list(self.measures):
@@ -368,7 +371,7 @@ def better_end(item: Any) -> str:
     return str(getattr(item, "direction", "lower" if item.role == "risk" else "higher"))
 
 
-def _mean(values: Sequence[float], errors: Sequence[float]) -> tuple[float, float]:
+def _mean_of_replicates(values: Sequence[float], errors: Sequence[float]) -> tuple[float, float]:
     """Mean over replicates and its error.
 
     The error is the standard error over replicates or, where it is larger, the measure's own: its draws are the same
@@ -435,7 +438,7 @@ def _mask_block(shared: _ComparisonWork, i: int, start: int, stop: int) -> list[
             released = mask.release(shared.original.unwrap(), rng)
             last = shared.recent.get(i)
             # A release that is the last one again, as a chain without randomness gives, has the same numbers.
-            same = last is not None and _equal(last[0], released)
+            same = last is not None and _same_data(last[0], released)
             found.append(last[1] if last is not None and same else shared.compare(released))
             spawned = rng.bit_generator.seed_seq.n_children_spawned  # type: ignore[attr-defined]
             if rng.bit_generator.state == before and spawned == 0:
@@ -448,7 +451,7 @@ def _mask_block(shared: _ComparisonWork, i: int, start: int, stop: int) -> list[
 
 def _made_elsewhere(shared: _ComparisonWork, name: str, release: Any) -> list[list[Finding]]:
     with naming_release(name):
-        copies = [match(shared.original, copy, shared.key) for copy in copies_of(release)]
+        copies = [match_rows(shared.original, copy, shared.key) for copy in copies_of(release)]
         # A measure of one release is averaged over the copies, as an analyst does with imputed data.
         together = {
             j: shared.ask(p, copies)
@@ -468,14 +471,14 @@ def _with_paths(item: Any, change: Callable[[str | Path], Any]) -> Any:
     return change(item) if isinstance(item, (str, Path)) else item
 
 
-def _settled(frame: Frame) -> Frame:
+def _contiguous_copy(frame: Frame) -> Frame:
     """The same data, laid out in memory as a worker will get them, so that sums round in the same way everywhere."""
     blocks = getattr(getattr(frame.table, "_mgr", None), "arrays", ())
     ragged = any(isinstance(b, np.ndarray) and not (b.flags.c_contiguous or b.flags.f_contiguous) for b in blocks)
     return replace(frame, table=frame.table.copy()) if ragged else frame
 
 
-def _equal(a: Any, b: Any) -> bool:
+def _same_data(a: Any, b: Any) -> bool:
     return bool(a.equals(b)) if isinstance(a, (pd.DataFrame, pd.Series)) else bool(np.array_equal(a, b))
 
 
@@ -531,7 +534,7 @@ def check_key(key: Any, columns: pd.Index, which: str) -> None:
         raise InputError(f"The key is not a column of {which}", shown, suggest(shown, [str(c) for c in columns]))
 
 
-def keyed(frame: Frame, key: Any, which: str) -> Frame:
+def with_keys(frame: Frame, key: Any, which: str) -> Frame:
     """The records under their keys; the key is no variable any more."""
     if frame.kind != "frame":
         raise InputError(f"The key names a column, and {which} has no column names", frame.kind, "Give a DataFrame")
@@ -549,7 +552,7 @@ def keyed(frame: Frame, key: Any, which: str) -> Frame:
     return Frame(table.drop(columns=[key]).set_axis(pd.Index(keys.to_numpy(), name=key), axis=0), "frame")
 
 
-def match(original: Frame, item: Any, key: Any) -> Any:
+def match_rows(original: Frame, item: Any, key: Any) -> Any:
     """A release with its rows in the order of the original's, as far as anything says whose they are."""
     frame = read(item, "the release")
     if key is None:
@@ -563,7 +566,7 @@ def match(original: Frame, item: Any, key: Any) -> Any:
                     "Sort it, released.loc[original.index], or drop its labels, released.reset_index(drop=True)",
                 )
         return frame.unwrap()
-    frame = keyed(frame, key, "the release")
+    frame = with_keys(frame, key, "the release")
     ours, theirs = original.table.index, frame.table.index
     strangers = int((~theirs.isin(ours)).sum())
     if strangers:

@@ -42,9 +42,9 @@ def as_names(name: str, columns: Any) -> tuple[Hashable, ...]:
     return names
 
 
-def pick(who: str, names: Names, table: pd.DataFrame) -> Labels:
+def pick_columns(who: str, names: Names, table: pd.DataFrame) -> Labels:
     """The labels of the named columns (names, or positions where no column is called that); None means all."""
-    known = list(table.columns)
+    known = table.columns.tolist()
     return known if names is None else [known[place] for place in check_columns(who, as_names(who, names), known)]
 
 
@@ -63,12 +63,12 @@ def pick_apart(who: str, table: pd.DataFrame, many: tuple[str, Names], *ones: tu
     alone: dict[Hashable, str] = {}
     for argument, name in ones:
         if name is not None:
-            label = pick(who, (name,), table)[0]
+            label = pick_columns(who, (name,), table)[0]
             if label in alone:
                 what = f"A column cannot be {alone[label]} and {argument}"
                 raise InputError(what, str(label), f"Name another column in {argument}=")
             alone[label] = argument
-    labels = [c for c in table.columns if c not in alone] if many[1] is None else pick(who, many[1], table)
+    labels = [c for c in table.columns if c not in alone] if many[1] is None else pick_columns(who, many[1], table)
     for label, argument in alone.items():
         if label in labels:
             do = f"Leave it out of {many[0]}=[...]"
@@ -78,7 +78,7 @@ def pick_apart(who: str, table: pd.DataFrame, many: tuple[str, Names], *ones: tu
     return [*labels, *alone]
 
 
-def align(who: str, chosen: Labels | None, every: Labels, data: Frame) -> pd.DataFrame:
+def align_columns(who: str, chosen: Labels | None, every: Labels, data: Frame) -> pd.DataFrame:
     """A file with the original's chosen columns, in the original's order.
 
     With ``chosen`` None both files must have the same columns; those that differ are listed. An array has no names: its
@@ -90,8 +90,6 @@ def align(who: str, chosen: Labels | None, every: Labels, data: Frame) -> pd.Dat
             sizes = f"{len(every)} in the original and {table.shape[1]} in the release"
             raise InputError(f"{who} needs as many columns in both files", sizes, "Give data frames with column names")
         table = table.set_axis(every if table.shape[1] == len(every) else wanted, axis=1)
-    if list(table.columns) == wanted:
-        return table
     lost = [str(c) for c in wanted if c not in table.columns]
     extra = [str(c) for c in table.columns if c not in wanted] if chosen is None else []
     if lost or extra:
@@ -102,7 +100,8 @@ def align(who: str, chosen: Labels | None, every: Labels, data: Frame) -> pd.Dat
             "Rename or drop them, or choose the common ones with columns=[...]",
         )
     # By position, which is much quicker than by label.
-    return table.take([table.columns.get_loc(label) for label in wanted], axis=1)
+    places = [table.columns.get_loc(label) for label in wanted]
+    return table if places == list(range(table.shape[1])) else table.take(places, axis=1)
 
 
 def refuse_lists(who: str, table: pd.DataFrame) -> None:
@@ -132,11 +131,11 @@ def missing_rows(table: pd.DataFrame) -> Flags | None:
     for _, column in table.items():
         holes = np.asarray(column.isna())
         if holes.any():
-            found = either(found, holes)
+            found = either_flag(found, holes)
     return found
 
 
-def either(a: Flags | None, b: Flags | None) -> Flags | None:
+def either_flag(a: Flags | None, b: Flags | None) -> Flags | None:
     """True where one of two is; None is true nowhere."""
     return b if a is None else a if b is None else a | b
 
@@ -191,7 +190,7 @@ def refuse_mixed(who: str, a: pd.Series, b: pd.Series) -> None:
         raise InputError(f"{who} needs a column to be of one kind in both files", kinds, "Convert it in one of them")
 
 
-def seconds(column: pd.Series, original: pd.Series) -> Array:
+def seconds_since_first(column: pd.Series, original: pd.Series) -> Array:
     """Times as seconds since the original's first."""
     return np.asarray((column - original.min()).dt.total_seconds(), dtype=np.float64)
 
@@ -237,7 +236,7 @@ def vector(who: str, column: pd.Series, which: str = "the original") -> Array:
     return numeric(who, column.to_frame(), which)[:, 0]
 
 
-def positive(who: str, column: pd.Series, which: str = "the file") -> Array:
+def positive_weights(who: str, column: pd.Series, which: str = "the file") -> Array:
     """Weights as numbers, which must be positive; a missing one is refused."""
     if not is_number(column):
         raise InputError(
@@ -279,7 +278,7 @@ def floats_with_nan(who: str, column: pd.Series, original: pd.Series, which: str
     if known.any():
         refuse_mixed(who, original, column)
         there = column[known]
-        values[known] = seconds(there, original) if is_time(column) else vector(who, there, which)
+        values[known] = seconds_since_first(there, original) if is_time(column) else vector(who, there, which)
     return values
 
 
@@ -348,7 +347,9 @@ class ColumnCategories:
             own, known = column.cat.codes.to_numpy(), column.cat.categories.astype(object)
             places = self.index.get_indexer(known) if len(known) else np.zeros(0, dtype=np.intp)
             return np.append(places, -1)[own]
-        return np.asarray(self.index.get_indexer(pd.Index(column.astype(object), dtype=object)))
+        own, found = pd.factorize(column)  # each value is looked up once
+        places = self.index.get_indexer(pd.Index(found.astype(object), dtype=object))
+        return np.append(places, -1)[own]
 
     def plus(self, column: pd.Series) -> ColumnCategories:
         """These and the ones that only ``column`` has, which come last."""
@@ -362,7 +363,7 @@ def categories_of(column: pd.Series) -> ColumnCategories:
     if isinstance(column.dtype, pd.CategoricalDtype):
         present = np.unique(column.cat.codes.to_numpy())
         return ColumnCategories([column.cat.categories[c] for c in present if c >= 0])
-    found = list(pd.unique(column.dropna().astype(object)))
+    found = list(column.dropna().unique().astype(object))
     try:
         return ColumnCategories(sorted(found))
     except TypeError:
@@ -392,8 +393,8 @@ def encode(who: str, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Ar
             right.append(vector(who, b, "the release")[:, None])
             names.append(str(label))
         elif is_time(a):
-            left.append(seconds(a, a)[:, None])
-            right.append(seconds(b, a)[:, None])
+            left.append(seconds_since_first(a, a)[:, None])
+            right.append(seconds_since_first(b, a)[:, None])
             names.append(str(label))
         else:
             first, second, levels = joined_codes(a, b)

@@ -24,7 +24,7 @@ class Identifiers:
         for label in table.columns if len(table) >= ENOUGH else ():
             column = table[label]
             hashable = column.dtype != object or all(map(is_label, column))
-            if hashable and not _continuous(column) and column.notna().all() and column.is_unique:
+            if hashable and not _is_continuous(column) and column.notna().all() and column.is_unique:
                 self.columns[label] = column.reset_index(drop=True)
 
     def __call__(self, released: Any) -> Measured:
@@ -40,7 +40,7 @@ class Identifiers:
         return Measured(len(parts), parts=parts)
 
 
-def _continuous(column: pd.Series) -> bool:
+def _is_continuous(column: pd.Series) -> bool:
     """Numbers with fractions, and times, repeat seldom: that alone makes no name of them."""
     if is_time(column) or pd.api.types.is_bool_dtype(column.dtype):
         return True

@@ -13,7 +13,7 @@ from ..protocols import Array
 from .frames import Ints
 
 
-def _popcount(x: np.uint64) -> np.uint64:
+def _count_bits(x: np.uint64) -> np.uint64:
     x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
     x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
     x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
@@ -72,7 +72,7 @@ def below_weights(points: Array, source: Ints, weight: Array) -> Array:
     return out
 
 
-@compiled(_popcount)
+@compiled(_count_bits)
 def below_counts(order: NDArray[np.int32], first_of: NDArray[np.int32], source: Ints) -> Ints:
     """The same in any dimension, by bit sets: n^2 p / 512 steps and a few words per record.
 
@@ -143,9 +143,9 @@ def below_counts(order: NDArray[np.int32], first_of: NDArray[np.int32], source: 
             i = live[0, j]
             if (kept[i, 0] | kept[i, 1] | kept[i, 2] | kept[i, 3]) != none:
                 for w in range(4):
-                    zero = _popcount(kept[i, w] & zeros[w])
+                    zero = _count_bits(kept[i, w] & zeros[w])
                     out[i, 0] += np.int64(zero)
-                    out[i, 1] += np.int64(_popcount(kept[i, w]) - zero)
+                    out[i, 1] += np.int64(_count_bits(kept[i, w]) - zero)
     return out
 
 
@@ -176,7 +176,7 @@ def _near_order(points: Array, box: int) -> Ints:
     return order
 
 
-def _distance(centre: Array, spread: Array, i: int, j: int) -> float:
+def _cluster_distance(centre: Array, spread: Array, i: int, j: int) -> float:
     """Mean squared distance between the clusters i and j, but for the deviation of j."""
     total = spread[i]
     for d in range(centre.shape[1]):
@@ -185,7 +185,7 @@ def _distance(centre: Array, spread: Array, i: int, j: int) -> float:
     return total
 
 
-@compiled(_near_order, _distance)
+@compiled(_near_order, _cluster_distance)
 def average_linkage(points: Array, sizes: Ints) -> tuple[Ints, Array]:
     """Average linkage on squared Euclidean distances by nearest-neighbour chains, in memory O(n).
 
@@ -250,7 +250,7 @@ def average_linkage(points: Array, sizes: Ints) -> tuple[Ints, Array]:
         if length > 1:
             # Ties go to the last link: the chain could not end otherwise.
             near = place[chain[length - 2]]
-            best = _distance(centre, spread, near, top)
+            best = _cluster_distance(centre, spread, near, top)
         home = top // box
         for turn in range(-1, boxes):
             b = home if turn < 0 else turn
@@ -266,7 +266,7 @@ def average_linkage(points: Array, sizes: Ints) -> tuple[Ints, Array]:
                 continue
             for s in range(b * box, min((b + 1) * box, used)):
                 if size[s] > 0 and s != top:
-                    distance = _distance(centre, spread, s, top)
+                    distance = _cluster_distance(centre, spread, s, top)
                     if distance < best:
                         best = distance
                         near = s
@@ -274,7 +274,7 @@ def average_linkage(points: Array, sizes: Ints) -> tuple[Ints, Array]:
             # Back to an earlier link: by rounding alone, so it is a tie, and the last link will do as well.
             near = place[chain[length - 2]]
         if length > 1 and near == place[chain[length - 2]]:
-            best = _distance(centre, spread, near, top)
+            best = _cluster_distance(centre, spread, near, top)
             linked[label[near]] = False
             linked[label[top]] = False
             merges[done, 0] = label[near]
@@ -320,7 +320,7 @@ def _best_cut(
     return best, cut
 
 
-def _part(order: Ints, left_side: NDArray[np.bool_], room: Ints, a: int, b: int, skip: int) -> None:
+def _partition_orders(order: Ints, left_side: NDArray[np.bool_], room: Ints, a: int, b: int, skip: int) -> None:
     """Put a node's left side first in every order but one, which is so already."""
     for d in range(len(order)):
         if d == skip:
@@ -338,7 +338,7 @@ def _part(order: Ints, left_side: NDArray[np.bool_], room: Ints, a: int, b: int,
             order[d, low + k] = room[k]
 
 
-def _leaves(order: Ints, begin: Ints, end: Ints, child: Ints, count: int) -> tuple[Ints, int]:
+def _leaf_numbers(order: Ints, begin: Ints, end: Ints, child: Ints, count: int) -> tuple[Ints, int]:
     """Leaf number of every record, and how many leaves there are; children have larger numbers than their parents."""
     leaf, leaves = np.empty(order.shape[1], dtype=np.int64), 0
     reach = np.zeros(count, dtype=np.bool_)
@@ -352,7 +352,7 @@ def _leaves(order: Ints, begin: Ints, end: Ints, child: Ints, count: int) -> tup
     return leaf, leaves
 
 
-@compiled(_best_cut, _part, _leaves)
+@compiled(_best_cut, _partition_orders, _leaf_numbers)
 def grow_tree(
     values: Array,
     order: Ints,
@@ -405,7 +405,7 @@ def grow_tree(
             if feature >= 0:
                 for k in range(a, b):
                     left_side[order[feature, k]] = k < cut
-                _part(order, left_side, room, a, b, feature)
+                _partition_orders(order, left_side, room, a, b, feature)
                 child[node] = count
                 begin[count], end[count], begin[count + 1], end[count + 1] = a, cut, cut, b
                 depth[count] = depth[count + 1] = depth[node] + 1
@@ -422,10 +422,10 @@ def grow_tree(
                 continue
             child[node] = -1
         cost[node] = alone
-    return _leaves(order, begin, end, child, count)
+    return _leaf_numbers(order, begin, end, child, count)
 
 
-@compiled(_best_cut, _part, _leaves)
+@compiled(_best_cut, _partition_orders, _leaf_numbers)
 def grow_classes(
     values: Array,
     order: Ints,
@@ -510,7 +510,7 @@ def grow_classes(
             for k in range(a, b):
                 i = order[feature, k]
                 left_side[i] = k < cut if levels[feature] == 0 else rank[int(values[feature, i])] == 0
-            _part(order, left_side, room, a, b, feature if levels[feature] == 0 else -1)
+            _partition_orders(order, left_side, room, a, b, feature if levels[feature] == 0 else -1)
             child[node] = count
             begin[count], end[count], begin[count + 1], end[count + 1] = a, cut, cut, b
             depth[count] = depth[count + 1] = depth[node] + 1
@@ -540,7 +540,7 @@ def grow_classes(
             continue
         stage[node] += 1
         top += 1
-    return _leaves(order, begin, end, child, count)
+    return _leaf_numbers(order, begin, end, child, count)
 
 
 @compiled(fastmath=frozenset({"nnan", "ninf", "nsz", "contract", "reassoc"}))
@@ -571,7 +571,7 @@ def sum_distances(first: Array, second: Array, a: Array, b: Array, same: bool) -
     return 2.0 * total if same else total
 
 
-def _rank(chosen: Ints, size: int, skip: int, offsets: Ints, binomial: Ints) -> int:
+def _rank_of_subset(chosen: Ints, size: int, skip: int, offsets: Ints, binomial: Ints) -> int:
     """Place of a set of columns among all, without its column at ``skip``: by size, then in colexicographic order."""
     at = offsets[size] if skip >= size else offsets[size - 1]
     i = 0
@@ -582,7 +582,7 @@ def _rank(chosen: Ints, size: int, skip: int, offsets: Ints, binomial: Ints) -> 
     return at
 
 
-@compiled(_popcount, _rank)
+@compiled(_count_bits, _rank_of_subset)
 def minimal_uniques(
     codes: NDArray[np.int32], levels: int, weight: NDArray[np.int32], worths: Array, offsets: Ints, binomial: Ints
 ) -> tuple[Array, Array, Ints, Ints]:
@@ -628,8 +628,8 @@ def minimal_uniques(
             k -= 1
             continue
         c = chosen[k - 1]
-        here = _rank(chosen, k, k, offsets, binomial)
-        above = _rank(chosen, k, k - 1, offsets, binomial)
+        here = _rank_of_subset(chosen, k, k, offsets, binomial)
+        above = _rank_of_subset(chosen, k, k - 1, offsets, binomial)
         for w in range(words):
             alone[here, w] = alone[above, w] & ~blank[c, w]
         column, made, filled, start = codes[c], 0, 0, 0
@@ -670,9 +670,9 @@ def minimal_uniques(
         for j in range(k):
             chosen[j] = j
         while True:
-            here = _rank(chosen, k, k, offsets, binomial)
+            here = _rank_of_subset(chosen, k, k, offsets, binomial)
             for j in range(k):
-                parts[j] = _rank(chosen, k, j, offsets, binomial)
+                parts[j] = _rank_of_subset(chosen, k, j, offsets, binomial)
             for w in range(words if fresh[here] else 0):
                 left = alone[here, w]
                 for j in range(k - 1, -1, -1):
@@ -680,7 +680,7 @@ def minimal_uniques(
                         left &= ~alone[parts[j], w]
                 while left:
                     bit = left & (~left + one)
-                    r = w * 64 + int(_popcount(bit - one))
+                    r = w * 64 + int(_count_bits(bit - one))
                     left ^= bit
                     score[r] += worths[k]
                     sizes[k] += 1

@@ -16,8 +16,8 @@ raise      an error names the columns
 **For the author of a measure.** A measure states what it takes as the class attribute ``missing_choices``; the first
 is its default, and a caller writes ``missing="omit"`` for another. ``own_missing`` lists those that the measure carries
 out itself: `begin` and `compare` then get tables with their missing values (as NaN, None, NaT). All others are carried
-out before, by `fill`, and the measure never sees a missing value. The usual sets are below: `FILLED` for tables and for
-models that tell files apart (default: own category or indicator), `KEYED` for risks from keys (default: wildcard),
+out before, by `fill_missing`, and the measure never sees a missing value. The usual sets are below: `FILLED` for tables
+and for models that tell files apart (default: own category or indicator), `KEYED` for risks from keys (wildcard),
 `PAIRED` (or `KNOWN`, without indicators) for distances, `IMPUTED` for moments and densities, `COMPLETE` for
 regressions::
 
@@ -75,7 +75,7 @@ def with_missing(table: pd.DataFrame) -> Labels:
     return [c for j, c in enumerate(table.columns) if table.iloc[:, j].isna().any()]
 
 
-def fill(choice: str, original: pd.DataFrame, table: pd.DataFrame, columns: Collection[Any]) -> pd.DataFrame:
+def fill_missing(choice: str, original: pd.DataFrame, table: pd.DataFrame, columns: Collection[Any]) -> pd.DataFrame:
     """One file of a pair without missing values, by "category" or "impute".
 
     What is filled in comes from the original. ``columns`` are those with a missing value in either file: by "category"
@@ -83,9 +83,9 @@ def fill(choice: str, original: pd.DataFrame, table: pd.DataFrame, columns: Coll
     `fill(choice, original, released, columns)`.
 
     >>> a, b = pd.DataFrame({"x": [1.0, 3.0, None]}), pd.DataFrame({"x": [None, 3.0, 5.0]})
-    >>> fill("category", a, b, ["x"]).to_dict("list")
+    >>> fill_missing("category", a, b, ["x"]).to_dict("list")
     {'x': [2.0, 3.0, 5.0], 'x (missing)': [1.0, 0.0, 0.0]}
-    >>> fill("impute", a, b, ["x"]).to_dict("list")
+    >>> fill_missing("impute", a, b, ["x"]).to_dict("list")
     {'x': [2.0, 3.0, 5.0]}
     """
     if not columns:
@@ -98,8 +98,8 @@ def fill(choice: str, original: pd.DataFrame, table: pd.DataFrame, columns: Coll
             continue
         own, model = choice == "category", original[label]
         ordered = is_number(model) or is_time(model)
-        found[label] = _filled(
-            column, MISSING if not ordered and (own or model.isna().all()) else _usual(model, ordered)
+        found[label] = _fill_column(
+            column, MISSING if not ordered and (own or model.isna().all()) else _usual_value(model, ordered)
         )
         if own and ordered:
             found[f"{label} {MISSING}"] = column.isna().astype(np.float64)
@@ -119,7 +119,7 @@ class OmittedWarning(UserWarning):
     """``missing="omit"`` left out records that a release protects."""
 
 
-def _usual(column: pd.Series, ordered: bool) -> Any:
+def _usual_value(column: pd.Series, ordered: bool) -> Any:
     """The median of what has an order, otherwise the commonest category (the first of several); None if all miss."""
     known = column.dropna()
     if not len(known):
@@ -129,7 +129,7 @@ def _usual(column: pd.Series, ordered: bool) -> Any:
     return float(known.astype(np.float64).median()) if is_number(column) else known.median()
 
 
-def _filled(column: pd.Series, value: Any) -> pd.Series:
+def _fill_column(column: pd.Series, value: Any) -> pd.Series:
     if isinstance(value, float) and (is_number(column) or column.isna().all()):
         return column.astype(np.float64).fillna(value)
     if is_time(column) and isinstance(value, (pd.Timestamp, pd.Timedelta)):

@@ -177,8 +177,8 @@ class Triangle:
         """The factor of a transposed design: one row per coefficient, the response below."""
         n, occurs = rows.shape[1], np.asarray(rows.any(axis=1))
         if weights is None:
-            return cls(n, float(n), _triangle(rows.T), occurs)
-        return cls(n, float(weights.sum()), _triangle((rows * np.sqrt(weights)).T), occurs)
+            return cls(n, float(n), _triangular_factor(rows.T), occurs)
+        return cls(n, float(weights.sum()), _triangular_factor((rows * np.sqrt(weights)).T), occurs)
 
     def normalised(self) -> Triangle:
         """The factor for weights with a mean of 1."""
@@ -193,7 +193,7 @@ class Triangle:
 
     def plus(self, other: Triangle) -> Triangle:
         """The factor of both pieces together."""
-        joint = _triangle(np.vstack([self.triangle, other.triangle]))
+        joint = _triangular_factor(np.vstack([self.triangle, other.triangle]))
         return Triangle(self.n + other.n, self.weight + other.weight, joint, self.occurs | other.occurs)
 
 
@@ -212,7 +212,7 @@ class Counts:
     @classmethod
     def of(cls, table: pd.DataFrame, weights: Array | None = None) -> Counts:
         """Count the rows of a table, or add up their weights."""
-        return cls._merged(table, np.ones(len(table)) if weights is None else weights)
+        return cls._merge_equal_rows(table, np.ones(len(table)) if weights is None else weights)
 
     def plus(self, other: Counts) -> Counts:
         """The counts of both pieces together."""
@@ -224,11 +224,11 @@ class Counts:
                 what = "A column must be of one kind in all of a file"
                 raise InputError(what, str(label), "Convert it, or leave it out")
         rows = pd.concat([self.rows, other.rows], ignore_index=True)
-        return self._merged(rows, np.concatenate([self.count, other.count]))
+        return self._merge_equal_rows(rows, np.concatenate([self.count, other.count]))
 
     @classmethod
-    def _merged(cls, table: pd.DataFrame, count: Array) -> Counts:
-        plain = table.reset_index(drop=True).apply(cells.plain) if table.shape[1] else table
+    def _merge_equal_rows(cls, table: pd.DataFrame, count: Array) -> Counts:
+        plain = table.reset_index(drop=True).apply(cells.plain_values) if table.shape[1] else table
         if len(plain) == 0:
             return cls(plain, count)
         (codes,), _ = cells.joint_codes(plain)
@@ -256,7 +256,7 @@ class NamedSums:
         return NamedSums({name: add(part, other.of[name]) for name, part in self.of.items()})
 
 
-def _triangle(matrix: Array) -> Array:
+def _triangular_factor(matrix: Array) -> Array:
     if len(matrix) < matrix.shape[1]:
         matrix = np.vstack([matrix, np.zeros((matrix.shape[1] - len(matrix), matrix.shape[1]))])
     if not np.isfinite(matrix).all():

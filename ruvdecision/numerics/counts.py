@@ -42,8 +42,8 @@ def order_statistic_cdf(below: Array, above: Array, rank: int) -> Array:
     n = len(below)
     if rank > n - rank:
         # Fewer than n - rank + 1 opposites: sum their lower tail, all terms positive.
-        return np.asarray(_tail(above, below, n - rank).sum(axis=0))
-    return np.asarray(1 - _tail(below, above, rank - 1).sum(axis=0))
+        return np.asarray(_poisson_binomial_counts(above, below, n - rank).sum(axis=0))
+    return np.asarray(1 - _poisson_binomial_counts(below, above, rank - 1).sum(axis=0))
 
 
 def order_statistic_sf(below: Array, above: Array, rank: int) -> Array:
@@ -51,7 +51,7 @@ def order_statistic_sf(below: Array, above: Array, rank: int) -> Array:
     return order_statistic_cdf(above, below, len(below) - rank + 1)
 
 
-def _tail(yes: Array, no: Array, most: int) -> Array:
+def _poisson_binomial_counts(yes: Array, no: Array, most: int) -> Array:
     """Probabilities of exactly 0, 1, ..., most events, shape (most + 1, points)."""
     if most == 0:
         return np.asarray(np.prod(no, axis=0)[None])
@@ -82,29 +82,29 @@ def binomial_exceeds(many: int, p: Array, few: int, q: Array, excess: int) -> Ar
     order = open_[np.lexsort((first[open_], last[open_] - first[open_]))]
     for block in np.array_split(order, max(1, order.size // 2048)):
         if block.size:
-            result[block] = _compare(
+            result[block] = _exceedance_sum(
                 many, flat_p[block], few, flat_q[block], excess, int(first[block].min()), int(last[block].max())
             )
     return np.clip(result, 0.0, 1.0).reshape(p.shape)
 
 
-def _compare(many: int, p: Array, few: int, q: Array, excess: int, first: int, last: int) -> Array:
+def _exceedance_sum(many: int, p: Array, few: int, q: Array, excess: int, first: int, last: int) -> Array:
     """Sum over B = k of P(B = k) P(A >= k + excess), for k near [first, last]."""
     k = np.arange(max(0, first - 1), min(few, last + 1) + 1, dtype=np.int64)
     if k.size == 0:
         return np.zeros_like(p)
-    chance = _binomial(few, q, k)
+    chance = _binomial_pmf(few, q, k)
     top = int(k[-1]) + excess
     # P(A >= k + excess) for every k: one incomplete beta function at the top, then add terms downwards.
     beyond = np.zeros_like(p) if top + 1 > many else special.betainc(top + 1, many - top, p)
-    upper = beyond[:, None] + np.cumsum(_binomial(many, p, k + excess)[:, ::-1], axis=1)[:, ::-1]
+    upper = beyond[:, None] + np.cumsum(_binomial_pmf(many, p, k + excess)[:, ::-1], axis=1)[:, ::-1]
     below = (
         np.zeros_like(p) if k[0] == 0 else 1 - special.betainc(int(k[0]), few - int(k[0]) + 1, q)
     )  # B < k[0]: A is larger for certain
     return np.asarray((chance * upper).sum(axis=1) + below)
 
 
-def _binomial(count: int, p: Array, k: NDArray[np.int64]) -> Array:
+def _binomial_pmf(count: int, p: Array, k: NDArray[np.int64]) -> Array:
     """P(Bin(count, p) = k), zero for k > count, shape (points, k)."""
     inside = k <= count
     j = np.where(inside, k, 0)

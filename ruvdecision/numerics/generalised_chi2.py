@@ -63,7 +63,7 @@ def cdf(x: ArrayLike, weights: ArrayLike, shifts: ArrayLike | None = None) -> Ar
     result = np.where(points == np.inf, 1.0, 0.0)
     inside = (points > 0) & np.isfinite(points)
     if np.any(inside):
-        result[inside] = _invert(points[inside] / scale, weights / scale, squares[inside])
+        result[inside] = _invert_characteristic_function(points[inside] / scale, weights / scale, squares[inside])
     return result
 
 
@@ -127,14 +127,14 @@ def _scale_law(df: float, p: int) -> tuple[Array, Array]:
     return np.exp(v[keep]), mass[keep]
 
 
-def _invert(x: Array, w: Array, squares: Array) -> Array:
+def _invert_characteristic_function(x: Array, w: Array, squares: Array) -> Array:
     """`cdf` for positive x of shape (m,) and weights scaled to a largest one of 1."""
     upper = x > (w * (1 + squares)).sum(axis=1)
     t = np.empty(len(x))
     for side in (False, True):
         here = upper == side
         if np.any(here):
-            t[here] = _saddle(x[here], w, squares[here], side)
+            t[here] = _saddle_point(x[here], w, squares[here], side)
     one = 1 - 2 * w * t[:, None]
     second = (w * w * (2 / one**2 + 4 * squares / one**3)).sum(axis=1) + 1 / t**2
     third = (w**3 * (8 / one**3 + 24 * squares / one**4)).sum(axis=1)
@@ -163,7 +163,7 @@ def _invert(x: Array, w: Array, squares: Array) -> Array:
     return np.where(upper, 1 - tail, tail)
 
 
-def _saddle(x: Array, w: Array, squares: Array, upper: bool) -> Array:
+def _saddle_point(x: Array, w: Array, squares: Array, upper: bool) -> Array:
     """The root of K'(t) - x - 1/t, which rises on either side of 0: t < 0, or 0 < t < 1/2 for the upper tail."""
     if upper:
         low, high = np.full(len(x), -60.0), np.full(len(x), 36.0)

@@ -53,7 +53,7 @@ class Likelihood:
         for _ in range(300):
             if factor is None:
                 often = self.variance(mean) if weights is None else weights * self.variance(mean)
-                factor, fresh = _factor(_information(design, np.sqrt(often))), True
+                factor, fresh = _cholesky_or_ridge(_information_matrix(design, np.sqrt(often))), True
             score = design @ (y - mean if weights is None else weights * (y - mean))
             step = linalg.cho_solve(factor, score, check_finite=False)
             gain = float(score @ step)
@@ -107,7 +107,7 @@ class MaximumLikelihood:
 logistic, poisson = Likelihood("logistic"), Likelihood("Poisson")
 
 
-def _information(design: Array, root: Array) -> Array:
+def _information_matrix(design: Array, root: Array) -> Array:
     """Weighted sums of products of the design's rows, as many records at a time as the processor's cache holds."""
     total = np.zeros((len(design), len(design)))
     for start in range(0, design.shape[1], AT_ONCE):
@@ -116,7 +116,7 @@ def _information(design: Array, root: Array) -> Array:
     return total
 
 
-def _factor(information: Array) -> tuple[Array, bool]:
+def _cholesky_or_ridge(information: Array) -> tuple[Array, bool]:
     """Cholesky factor; records without weight may have left a singular matrix, which a touch on the diagonal mends."""
     touch, size = 0.0, float(np.trace(information)) / len(information)
     for _ in range(40):  # tenfold each time: at the end the matrix is nothing to it

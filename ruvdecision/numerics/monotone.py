@@ -26,7 +26,7 @@ def apply_function(function: Callable[[Any], Any], u: Array, name: str) -> Array
     values = np.empty(u.size)
     for i, x in enumerate(u.ravel()):
         try:
-            values[i] = _number(function(x))
+            values[i] = _one_number(function(x))
         except Exception as problem:
             what = f"The function {name} fails at U = {float(x):.6g}"
             do = "Let it give back a number for every U of the map, inf where it has no bound"
@@ -34,7 +34,7 @@ def apply_function(function: Callable[[Any], Any], u: Array, name: str) -> Array
     return values.reshape(u.shape)
 
 
-def _number(value: Any) -> float:
+def _one_number(value: Any) -> float:
     array = np.asarray(value)
     if array.size != 1 or array.dtype.kind not in "biuf":
         raise TypeError(f"gave {value!r} instead of a number")
@@ -92,7 +92,7 @@ def solve_decreasing(function: Callable[[float], float], value: float) -> float:
         if function(end) == value:
             return end
     # In log U: the bracket may span many decades.
-    gap = lambda x: _clip(function(float(np.exp(x))) - value)  # noqa: E731
+    gap = lambda x: _clip_finite(function(float(np.exp(x))) - value)  # noqa: E731
     return float(np.exp(brentq(gap, np.log(low) - 1e-9, np.log(high) + 1e-9, xtol=1e-15, rtol=ROUNDING)))
 
 
@@ -116,10 +116,12 @@ def _below_zero(function: Callable[[float], float], value: float) -> float:
             step /= 2  # a pole or the end of the domain lies between
             continue
         if here >= value:
-            return float(brentq(lambda x: _clip(function(x) - value), low - step, low, xtol=1e-300, rtol=ROUNDING))
+            return float(
+                brentq(lambda x: _clip_finite(function(x) - value), low - step, low, xtol=1e-300, rtol=ROUNDING)
+            )
         low, last, step = low - step, here, 2 * step
     return low
 
 
-def _clip(x: float) -> float:
+def _clip_finite(x: float) -> float:
     return float(np.clip(x, -1e300, 1e300))

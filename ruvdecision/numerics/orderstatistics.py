@@ -170,7 +170,7 @@ def check_rank(n: object, rank: object) -> tuple[int, int]:
 # -- two order statistics of one sample --------------------------------------------------------------------
 
 
-def _neighbours(n: int, low: int, high: int, points: int = 161) -> tuple[Array, Array, Array]:
+def _neighbouring_statistics(n: int, low: int, high: int, points: int = 161) -> tuple[Array, Array, Array]:
     """Return the higher statistic, the lower one and the weight, on a product of nodes."""
     upper, weight_upper, _ = order_law(n, high, points)
     # B ~ Beta(low, high - low) is Phi of the low-th of high - 1 normals.
@@ -196,7 +196,7 @@ def _group_variance(n: int, start: int, stop: int) -> float:
         z, weight, _ = order_law(n, n - size, 401)
         variance = float(np.sum(weight * _tail_variance(z)))
     else:
-        upper, lower, weight = _neighbours(n, start, stop + 1)
+        upper, lower, weight = _neighbouring_statistics(n, start, stop + 1)
         keep = weight > 1e-25
         variance = float(
             np.sum(weight[keep] * _interval_variance(lower[keep], np.broadcast_to(upper, lower.shape)[keep]))
@@ -248,8 +248,8 @@ def paired_gap(n: int, rank: int, angle: ArrayLike) -> Array:
     flat = np.atleast_1d(theta).ravel()
     if n == 1:
         return np.asarray(4 * np.sin(theta / 2) ** 2)
-    edges, values = _panels(n, max(rank, n + 1 - rank), float(np.max(flat, initial=0.0)))
-    return _integrate(edges, values, flat).reshape(theta.shape)
+    edges, values = _agreement_panels(n, max(rank, n + 1 - rank), float(np.max(flat, initial=0.0)))
+    return _integrate_panels(edges, values, flat).reshape(theta.shape)
 
 
 # -- helpers of pairs -------------------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ def paired_gap(n: int, rank: int, angle: ArrayLike) -> Array:
 _PANEL = 12  # Gauss-Legendre nodes of the angle per panel
 
 
-def _panels(n: int, rank: int, largest: float) -> tuple[Array, Array]:
+def _agreement_panels(n: int, rank: int, largest: float) -> tuple[Array, Array]:
     """Return panel edges up to at least ``largest`` and P at the nodes of each panel."""
     # P falls from 1 on the scale of the gap to the next record, then ever more slowly: panels double.
     gap = _record_gap(n, rank)
@@ -274,7 +274,7 @@ def _panels(n: int, rank: int, largest: float) -> tuple[Array, Array]:
     return ends, _same_record(n, rank, theta.ravel()).reshape(theta.shape)
 
 
-def _integrate(edges: Array, values: Array, theta: Array) -> Array:
+def _integrate_panels(edges: Array, values: Array, theta: Array) -> Array:
     """2 times the integral of P(a) sin(a) from 0 to each theta, from P at the nodes of each panel."""
     nodes, weights = gauss_legendre(_PANEL)
     width = np.diff(edges)

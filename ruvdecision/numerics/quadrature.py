@@ -13,17 +13,17 @@ from ..protocols import Array, Value
 @lru_cache(maxsize=64)
 def gauss_legendre(order: int) -> tuple[Array, Array]:
     """Nodes and weights of Gauss's rule on (-1, 1)."""
-    return _kept(*np.polynomial.legendre.leggauss(order))
+    return _read_only(*np.polynomial.legendre.leggauss(order))
 
 
 @lru_cache(maxsize=64)
 def gauss_normal(order: int) -> tuple[Array, Array]:
     """Nodes and weights of Gauss's rule for the mean of a function of a standard normal; the weights sum to one."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(order)
-    return _kept(nodes, weights / weights.sum())
+    return _read_only(nodes, weights / weights.sum())
 
 
-def _kept(nodes: Array, weights: Array) -> tuple[Array, Array]:
+def _read_only(nodes: Array, weights: Array) -> tuple[Array, Array]:
     # Everybody gets the same arrays, so nobody may write into them.
     nodes.setflags(write=False)
     weights.setflags(write=False)

@@ -74,7 +74,7 @@ def least_near(
     count = len(candidates)
     floor = values.min(axis=0)
     # Rounding must not choose between equals: the lowest candidate within it wins.
-    first = np.argmax(values <= floor + 1e-13 * _size(floor), axis=0)[None]
+    first = np.argmax(values <= floor + 1e-13 * _finite_size(floor), axis=0)[None]
     best, least = np.take_along_axis(candidates, first, axis=0)[0], np.take_along_axis(values, first, axis=0)[0]
     wall = np.full((1,) + values.shape[1:], np.inf)
     padded = np.concatenate([wall, values, wall])
@@ -101,10 +101,10 @@ def least_near(
             at_left, at_right = np.where(down, fresh_value, at_right), np.where(down, at_left, fresh_value)
         found, value = np.where(at_left <= at_right, left, right), np.minimum(at_left, at_right)
         # Golden section ends a hair beside the minimum: take it only if it is better by more than rounding.
-        better = value < least - 1e-14 * _size(least)
+        better = value < least - 1e-14 * _finite_size(least)
         best, least = np.where(better, found, best), np.where(better, value, least)
     return best, least
 
 
-def _size(values: Array) -> Array:
+def _finite_size(values: Array) -> Array:
     return np.abs(np.where(np.isfinite(values), values, 0.0))

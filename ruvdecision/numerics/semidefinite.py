@@ -32,7 +32,7 @@ def units(covariance: Array) -> Array:
     return np.asarray(np.exp2(np.round(np.log2(np.where(variance > 0, variance, 1.0)) / 2)))
 
 
-def divide(x: Array, covariance: Array) -> Array:
+def right_divide(x: Array, covariance: Array) -> Array:
     """X V^-1 for a positive definite V, or for one that is singular up to rounding on its range."""
     if covariance.shape[-1] == 1:
         return np.asarray(x / np.where(covariance > 0, covariance, 1.0))
@@ -57,7 +57,7 @@ def signal_noise_gains(signal: Array, noise: Array) -> tuple[Array, Array]:
         return np.asarray(signal / total), np.asarray(noise / total)
     signal, noise = np.broadcast_arrays(signal, noise)
     quiet = (np.diagonal(noise, axis1=-2, axis2=-1) <= np.diagonal(signal, axis1=-2, axis2=-1))[..., :, None]
-    less = divide(np.where(quiet, noise, signal), total)
+    less = right_divide(np.where(quiet, noise, signal), total)
     more = np.eye(total.shape[-1]) - less
     return np.where(quiet, more, less), np.where(quiet, less, more)
 
@@ -70,19 +70,19 @@ def parallel_sum(signal: Array, noise: Array, split: tuple[Array, Array] | None 
     own, other = signal_noise_gains(signal, noise) if split is None else split
     if own.shape[-1] == 1:
         return np.asarray(own * noise)
-    return joseph(other, signal, own, noise)
+    return joseph_update(other, signal, own, noise)
 
 
 def kalman_covariance(signal: Array, view: Array, noise: Array) -> Array:
     """Covariance of a signal of which H signal is seen with noise."""
     across = signal @ np.swapaxes(view, -1, -2)
-    gain = divide(across, view @ across + noise)
-    return joseph(np.eye(signal.shape[-1]) - gain @ view, signal, gain, noise)
+    gain = right_divide(across, view @ across + noise)
+    return joseph_update(np.eye(signal.shape[-1]) - gain @ view, signal, gain, noise)
 
 
-def joseph(away: Array, signal: Array, gain: Array, noise: Array) -> Array:
+def joseph_update(away: Array, signal: Array, gain: Array, noise: Array) -> Array:
     """N S N' + K E K', as the square of one factor: semidefinite up to rounding on the correlation scale, too."""
-    return square(concatenate_blocks([away @ root(signal), gain @ root(noise)]))
+    return gram(concatenate_blocks([away @ root(signal), gain @ root(noise)]))
 
 
 def concatenate_blocks(parts: Sequence[Array], axis: int = -1) -> Array:
@@ -106,7 +106,7 @@ def unbounded(covariance: Array, where: NDArray[np.bool_]) -> Array:
     return np.where(where[..., :, None] & np.eye(covariance.shape[-1], dtype=bool), np.inf, found)
 
 
-def square(x: Array) -> Array:
+def gram(x: Array) -> Array:
     """X X'."""
     return symmetric(x @ np.swapaxes(x, -1, -2))
 
@@ -214,7 +214,7 @@ def exact_product(matrix: Array, x: Array) -> Array:
     return np.where(np.abs(product) < 1e-13 * (np.abs(matrix) @ np.abs(x)), 0.0, product)
 
 
-def combined(matrix: Array, covariance: Array) -> Array:
+def combined_covariance(matrix: Array, covariance: Array) -> Array:
     """M C M'; a combination whose variance is the rounding error of its terms is exactly known."""
     out = matrix @ covariance @ matrix.T
     terms = np.einsum("ij,...jk,ik->...i", np.abs(matrix), np.abs(covariance), np.abs(matrix))
@@ -222,7 +222,7 @@ def combined(matrix: Array, covariance: Array) -> Array:
     return np.asarray(out * keep[..., :, None] * keep[..., None, :])
 
 
-def snap(x: Array, scale: Array | float = 1.0) -> Array:
+def snap_to_zero(x: Array, scale: Array | float = 1.0) -> Array:
     """Set what is rounding error of a difference of this scale to zero, so that nothing left is exactly nothing."""
     return np.where(np.abs(x) < 1e-14 * scale, 0.0, x)
 

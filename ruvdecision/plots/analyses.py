@@ -15,10 +15,21 @@ from ..analyses.record_risk import RecordRisk
 from ..analyses.sensitivity import Sensitivity
 from ..checks import check_integer, check_number
 from ..errors import InputError
-from ..maps.show import cut
+from ..maps.show import shorten_text
 from ..masks.base import Mask
-from .axes import spans
-from .theme import Style, axes_on, bare, check_drawn, empty_plot_error, look_of, name_axes, plain, points, threshold
+from .axes import spans_decades
+from .theme import (
+    Style,
+    axes_on,
+    check_drawn,
+    empty_plot_error,
+    hide_frame,
+    look_of,
+    name_axes,
+    plain,
+    points,
+    threshold,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,7 +77,7 @@ def record_risk(
     check_drawn(found, RecordRisk, "record_risk")
     if by_group and found.groups is None:
         raise InputError("Risk by group needs groups", "none", "Pass groups= to record_risk, one label per record")
-    places = list(range(len(found.masks))) if release is None else [found._place(release)]
+    places = list(range(len(found.masks))) if release is None else [found._release_position(release)]
     if by_group and len(places) > 1:
         raise InputError("Groups are drawn for one release", f"{len(places)} releases", "Choose one with release=")
     if len(places) > MOST:
@@ -79,18 +90,18 @@ def record_risk(
         if not finite.any():
             raise empty_plot_error("no record has a finite risk", "Look at riskiest()")
         drawn = risk[places][finite]
-        log = spans(drawn)
+        log = spans_decades(drawn)
         if log:
             ax.set_xscale("log")
         if len(places) == 1:
-            _histogram(ax, found, places[0], by_group, log, max_risk)
+            _draw_histogram(ax, found, places[0], by_group, log, max_risk)
         else:
             for j, i in enumerate(places):
                 x = np.sort(risk[i][np.isfinite(risk[i])])
                 share = 1.0 - np.arange(len(x) + 1) / risk.shape[1]
                 line = LINES[(j // len(look.colours)) % len(LINES)]
                 colour = look.colours[j % len(look.colours)]
-                line_style: Style = {"label": _short(found.releases[i]), "color": colour, "ls": line, "lw": 1.6}
+                line_style: Style = {"label": _shorten(found.releases[i]), "color": colour, "ls": line, "lw": 1.6}
                 ax.step(np.concatenate([x[:1], x]), share, where="post", **line_style)
             ax.set_ylabel("share of records with more risk")
             ax.set_ylim(-0.02, 1.02)
@@ -101,7 +112,7 @@ def record_risk(
         ax.set_xlabel(f"risk of a record ({found.score.words('intruder')})   ← better")
         if max_risk is not None:
             threshold(ax, max_risk, upright=True)
-        bare(ax, look, "both", ("top", "right"))
+        hide_frame(ax, look, "both", ("top", "right"))
     return ax
 
 
@@ -138,7 +149,7 @@ def publishing(
             bars: Style = {"color": colour, "elinewidth": 0.8, "ls": "none", "ms": 5}
             for one, words, inside in ((published, "published", colour), (secret, "kept secret", look.paper)):
                 at = (one.utility[mine], one.risk[mine], one.risk_error[mine], one.utility_error[mine])
-                ax.errorbar(*at, fmt="o", mfc=inside, label=f"{_short(technique)}, {words}", **bars)
+                ax.errorbar(*at, fmt="o", mfc=inside, label=f"{_shorten(technique)}, {words}", **bars)
             for i in np.flatnonzero(mine):
                 ends = (secret.utility[i], secret.risk[i]), (published.utility[i], published.risk[i])
                 if ends[0] != ends[1]:
@@ -148,11 +159,11 @@ def publishing(
         if max_risk is not None:
             threshold(ax, check_number("max_risk", max_risk))
         ax.legend(fontsize="small", frameon=False)
-        bare(ax, look, "both", ("top", "right"))
+        hide_frame(ax, look, "both", ("top", "right"))
     return ax
 
 
-def _histogram(ax: Axes, found: RecordRisk, place: int, by_group: bool, log: bool, max_risk: float | None) -> None:
+def _draw_histogram(ax: Axes, found: RecordRisk, place: int, by_group: bool, log: bool, max_risk: float | None) -> None:
     """How many records have which risk under one release.
 
     Few distinct risks are dots at their places. Otherwise an edge of the bars stands at the threshold, so that no bar
@@ -169,7 +180,7 @@ def _histogram(ax: Axes, found: RecordRisk, place: int, by_group: bool, log: boo
         codes, names = pd.factorize(pd.Series(found.groups).astype(str), sort=True)
     parts = [risk[finite & (codes == c)] for c in range(len(names))]
     colours = [look.colours[c % len(look.colours)] for c in range(len(names))]
-    labels = [_short(str(n)) if grouped else "_" for n in names]
+    labels = [_shorten(str(n)) if grouped else "_" for n in names]
     shown = risk[finite]
     # Risks that differ by rounding alone are one.
     distinct = np.unique(np.array([float(f"{x:.9g}") for x in np.unique(shown)]))
@@ -202,9 +213,9 @@ def _histogram(ax: Axes, found: RecordRisk, place: int, by_group: bool, log: boo
     ax.set_ylabel("records")
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     """Text no longer than a legend bears."""
-    return plain(cut(text, LONGEST))
+    return plain(shorten_text(text, LONGEST))
 
 
 WORDS = {
@@ -276,7 +287,7 @@ def tornado(
             if np.isnan([row.low, row.high]).any():
                 continue
             if row.low == row.high == base:
-                _name(ax, _unmoved(result, str(row.factor)), centre, y, 1)
+                _write_name(ax, _note_on_unmoved(result, str(row.factor)), centre, y, 1)
                 continue
             # The longer one first: both ends may lie on one side of the base value.
             both = {row.low: row.low_at, row.high: row.high_at}
@@ -287,7 +298,7 @@ def tornado(
                 if np.isinf(value):
                     points(ax, shown, y, arrow, 9, colour, zorder=4, clip_on=False)
                 if labels and at:
-                    _name(ax, at, shown, y, side)
+                    _write_name(ax, at, shown, y, side)
         ax.axvline(centre, color=look.ink, lw=1.2, zorder=4)
         if limit is not None and np.isfinite(limit):
             threshold(ax, limit, upright=True, lw=1.4, ls="--", zorder=2, label="threshold")
@@ -299,12 +310,12 @@ def tornado(
         ax.set_xlabel(WORDS[of] if chosen else f"median relative change of {of} over all releases")
         verdict = f"The choice is {result.verdict}" if chosen else "No release is chosen"
         ax.set_title(verdict if title is None else plain(title))
-        bare(ax, look, "x", ("top", "right", "left"))
+        hide_frame(ax, look, "x", ("top", "right", "left"))
         ax.tick_params(axis="y", length=0)
     return ax
 
 
-def _unmoved(result: Sensitivity, factor: str) -> str:
+def _note_on_unmoved(result: Sensitivity, factor: str) -> str:
     """What to say of a setting that does not move the number: the choice may move all the same."""
     same = result.to_dataframe()["same"].to_numpy()[1:]
     at = [
@@ -313,7 +324,7 @@ def _unmoved(result: Sensitivity, factor: str) -> str:
     return f"the same, but another choice at {', '.join(dict.fromkeys(at))}" if at else "no change"
 
 
-def _name(ax: Axes, text: str, x: float, y: int, side: int) -> None:
+def _write_name(ax: Axes, text: str, x: float, y: int, side: int) -> None:
     text = text if len(text) <= 44 else text[:42] + "…"
     style: Style = {"va": "center", "ha": "left" if side > 0 else "right", "fontsize": 9, "color": look_of(ax).ink}
     ax.annotate(plain(text), (x, y), (4 * side, 0), textcoords="offset points", **style)

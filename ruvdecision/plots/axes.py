@@ -30,7 +30,7 @@ LARGEST = 1e200
 """What is larger is drawn at the edge."""
 
 
-def spans(values: Array) -> bool:
+def spans_decades(values: Array) -> bool:
     """Whether values are positive and span so much that a logarithmic axis shows them better."""
     return bool(values.min() > ROUNDING * values.max() and values.max() > LOG_FROM * values.min())
 
@@ -87,20 +87,20 @@ def window(
     asked = log is True or log == name
     if asked and known.min() <= 0:
         raise InputError(f"A logarithmic {name} axis needs positive values", float(known.min()), 'Use log="auto"')
-    if not asked and _share(score, np.append(known, core)):
+    if not asked and _is_share(score, np.append(known, core)):
         return Window(-0.03, 1.03)
     wanted = log == "auto" and core.min() > 0 and (score is None or score.has_zero)
     if asked or (wanted and core.max() > LOG_FROM * core.min()):
         positive = known[known > 0]
-        low, high = _ends(np.log10(positive), np.log10(core[core > 0]), room)
+        low, high = _window_ends(np.log10(positive), np.log10(core[core > 0]), room)
         low = max(low, high - DECADES) if not asked else low
         bottom, ceiling = -np.log10(LARGEST), np.log10(LARGEST)
         return Window(float(10 ** max(low, bottom)), float(10 ** min(high, ceiling)), True)
-    low, high = _ends(np.clip(known, -LARGEST, LARGEST), np.clip(core, -LARGEST, LARGEST), room)
+    low, high = _window_ends(np.clip(known, -LARGEST, LARGEST), np.clip(core, -LARGEST, LARGEST), room)
     return Window(max(low, -LARGEST), min(high, LARGEST))
 
 
-def _ends(known: Array, core: Array, room: tuple[float, float]) -> tuple[float, float]:
+def _window_ends(known: Array, core: Array, room: tuple[float, float]) -> tuple[float, float]:
     """The ends of everything, or of the region alone where that would be pressed into a corner."""
     low, high = (float(f([f(known), f(core)])) for f in (np.min, np.max))
     span, within = high - low, float(np.max(core) - np.min(core))
@@ -112,7 +112,7 @@ def _ends(known: Array, core: Array, room: tuple[float, float]) -> tuple[float, 
     return low - room[0] * span, high + room[1] * span
 
 
-def _share(score: Score | Column | None, values: Array) -> bool:
+def _is_share(score: Score | Column | None, values: Array) -> bool:
     """Whether values are those of a measure between 0 and 1."""
     stored = score is not None and score.as_stored
     return bool(stored and values.min() >= 0 and 0.2 <= values.max() <= 1 + ROUNDING)

@@ -20,8 +20,8 @@ from ..masks.frame import Frame
 from ..measures import RecordLinkage
 from ..measures.base import Measured
 from ..protocols import Array
-from .axes import spans
-from .theme import axes_on, bare, figure_on, look_of, plain, points
+from .axes import spans_decades
+from .theme import axes_on, figure_on, hide_frame, look_of, plain, points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,11 +84,11 @@ def files(
     check_choice("kind", kind, KINDS)
     most = check_integer("most", most, low=1)
     tables = [Frame.of(given).table for given in (original, released)]
-    shown = _columns(tables, columns, 2 if kind == "scatter" else MOST_PAIRS)
+    shown = _columns_to_draw(tables, columns, 2 if kind == "scatter" else MOST_PAIRS)
     if len(shown) < (1 if kind == "histograms" else 2):
         raise InputError(f'kind="{kind}" needs two columns', shown, 'Name two columns, or use kind="histograms"')
     both = [t[shown].to_numpy(dtype=float) for t in tables]
-    marks = _linked(linked, [t[shown] for t in tables])
+    marks = _linked_marks(linked, [t[shown] for t in tables])
     size = {"pairs": (2.1 * len(shown) + 0.8,) * 2, "scatter": (9.0, 4.4)}
     wide = min(len(shown), 4)
     high = -(-len(shown) // wide)
@@ -97,24 +97,24 @@ def files(
             grid = drawn.subplots(high, wide, squeeze=False)
             for j, ax in enumerate(grid.flat):
                 if j < len(shown):
-                    _histogram(ax, both, j, str(shown[j]), names)
+                    _draw_histogram(ax, both, j, str(shown[j]), names)
                 else:
                     ax.remove()
             grid.flat[0].legend(frameon=False, fontsize="small")
         elif kind == "scatter":
             left, right = drawn.subplots(1, 2, sharex=True, sharey=True)
             for k, ax in enumerate((left, right)):
-                _scatter(ax, both[k], (0, 1), k, marks, most)
-                ax.set_title(plain(f"{names[k]}{_share(marks) if k else ''}"), fontsize="medium")
+                _draw_scatter(ax, both[k], (0, 1), k, marks, most)
+                ax.set_title(plain(f"{names[k]}{_linked_in_words(marks) if k else ''}"), fontsize="medium")
                 ax.set_xlabel(plain(str(shown[0])))
                 ax.locator_params(nbins=5)
             left.set_ylabel(plain(str(shown[1])))
         else:
-            _pairs(drawn, both, [str(c) for c in shown], names, marks, most)
+            _draw_pairs(drawn, both, [str(c) for c in shown], names, marks, most)
     return drawn
 
 
-def _pairs(
+def _draw_pairs(
     figure: Figure,
     both: Sequence[Array],
     heads: Sequence[str],
@@ -125,10 +125,10 @@ def _pairs(
     grid = figure.subplots(len(heads), len(heads), squeeze=False)
     for (i, j), ax in np.ndenumerate(grid):
         if i == j:
-            _histogram(ax, both, i, "", names)
+            _draw_histogram(ax, both, i, "", names)
         else:
             k = int(j > i)  # the release above the diagonal
-            _scatter(ax, both[k], (j, i), k, marks, most)
+            _draw_scatter(ax, both[k], (j, i), k, marks, most)
         ax.tick_params(labelbottom=i == len(heads) - 1, labelleft=j == 0 and i > 0, labelsize="x-small")
         ax.locator_params(nbins=3)
         if i == len(heads) - 1:
@@ -144,17 +144,17 @@ def _pairs(
         ax.set_xlim(ends[j][0] - room[0], ends[j][1] + room[0])
         if i != j:
             ax.set_ylim(ends[i][0] - room[1], ends[i][1] + room[1])
-    said = f"{names[0]} below the diagonal, {names[1]} above it{_share(marks)}"
+    said = f"{names[0]} below the diagonal, {names[1]} above it{_linked_in_words(marks)}"
     figure.suptitle(plain(said), fontsize="medium", color=look.ink)
 
 
-def _histogram(ax: Axes, both: Sequence[Array], j: int, name: str, names: tuple[str, str]) -> None:
+def _draw_histogram(ax: Axes, both: Sequence[Array], j: int, name: str, names: tuple[str, str]) -> None:
     look = look_of(ax)
     parts = [b[np.isfinite(b[:, j]), j] for b in both]
     every = np.concatenate(parts)
     if every.size:
         # Skewed values, such as incomes, would be one bar.
-        log = bool(spans(every)) and bool(np.ptp(every) > 0) and name != ""
+        log = bool(spans_decades(every)) and bool(np.ptp(every) > 0) and name != ""
         ends = float(every.min()), float(every.max())
         edges = np.geomspace(*ends, BINS + 1) if log else np.linspace(ends[0], ends[1] or 1.0, BINS + 1)
         edges = edges if ends[0] < ends[1] else np.array([ends[0] - 0.5, ends[0] + 0.5])
@@ -168,10 +168,12 @@ def _histogram(ax: Axes, both: Sequence[Array], j: int, name: str, names: tuple[
             ax.locator_params(axis="x", nbins=4)
     ax.set_yticks([])
     ax.set_xlabel(plain(name))
-    bare(ax, look, "x", ("top", "right", "left"))
+    hide_frame(ax, look, "x", ("top", "right", "left"))
 
 
-def _scatter(ax: Axes, values: Array, at: tuple[int, int], k: int, marks: NDArray[np.bool_] | None, most: int) -> None:
+def _draw_scatter(
+    ax: Axes, values: Array, at: tuple[int, int], k: int, marks: NDArray[np.bool_] | None, most: int
+) -> None:
     look = look_of(ax)
     rows = np.unique(np.linspace(0, len(values) - 1, min(most, len(values))).astype(int))
     x, y = values[rows, at[0]], values[rows, at[1]]
@@ -179,14 +181,14 @@ def _scatter(ax: Axes, values: Array, at: tuple[int, int], k: int, marks: NDArra
     if marks is not None and len(marks) == len(values):
         hit = marks[rows]
         points(ax, x[hit], y[hit], "o", 5, look.ink, mfc="none", mew=0.9, zorder=4)
-    bare(ax, look, "both", ("top", "right"))
+    hide_frame(ax, look, "both", ("top", "right"))
 
 
-def _share(marks: NDArray[np.bool_] | None) -> str:
+def _linked_in_words(marks: NDArray[np.bool_] | None) -> str:
     return "" if marks is None else f"; rings: {int(marks.sum()):,} of {marks.size:,} records are linked rightly"
 
 
-def _linked(linked: bool | ArrayLike | None, tables: Sequence[pd.DataFrame]) -> NDArray[np.bool_] | None:
+def _linked_marks(linked: bool | ArrayLike | None, tables: Sequence[pd.DataFrame]) -> NDArray[np.bool_] | None:
     if linked is None or linked is False:
         return None
     lengths = [len(t) for t in tables]
@@ -203,7 +205,7 @@ def _linked(linked: bool | ArrayLike | None, tables: Sequence[pd.DataFrame]) -> 
     return flags.astype(bool)
 
 
-def _columns(tables: Sequence[pd.DataFrame], columns: Sequence[Hashable] | None, most: int) -> list[Hashable]:
+def _columns_to_draw(tables: Sequence[pd.DataFrame], columns: Sequence[Hashable] | None, most: int) -> list[Hashable]:
     numeric = [c for c in tables[0].columns if all(c in t and pd.api.types.is_numeric_dtype(t[c]) for t in tables)]
     if columns is None:
         return numeric[:most]

@@ -21,12 +21,12 @@ from ..decide.criteria import Columns, Rule, check_map, directions
 from ..decide.dominance import undominated
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
-from ..maps.show import better, cut
+from ..maps.show import better_end, shorten_text
 from ..protocols import Array
-from .axes import spans
+from .axes import spans_decades
 from .labels import Labeller
 from .map import BARS, LINES, rumap
-from .theme import MARKERS, Style, axes_on, bare, empty_plot_error, figure_of, figure_on, look_of, plain, points
+from .theme import MARKERS, Style, axes_on, empty_plot_error, figure_of, figure_on, hide_frame, look_of, plain, points
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -81,7 +81,7 @@ def maps(
     """
     from matplotlib.patches import Rectangle
 
-    found = _named(maps, names)
+    found = _maps_by_name(maps, names)
     check_flag("share", share, "Say whether all maps have the same risk axis")
     check_flag("labels", labels, "Say whether names are drawn")
     limits = max_risk if isinstance(max_risk, Mapping) else dict.fromkeys(found, max_risk)
@@ -94,7 +94,7 @@ def maps(
         raise InputError("Maps that share an axis must measure risk alike", scores, do)
     if own := sorted(set(options) & {"ax", "legend", "title"}):
         raise InputError("plots.maps sets these itself", own, "Leave them out")
-    wide = _across(len(found)) if across is None else min(check_integer("across", across, low=1), len(found))
+    wide = _maps_per_row(len(found)) if across is None else min(check_integer("across", across, low=1), len(found))
     high = -(-len(found) // wide)
     with figure_on(style, figure, (3.4 * wide + 1.6, 2.9 * high + 0.4)) as drawn:
         grid = drawn.subplots(high, wide, squeeze=False)
@@ -192,12 +192,12 @@ def uncertainty(
         do = "Leave relative out, or use proper priors"
         raise InputError("relative=True compares with U before any release", "not known", do)
     relative = known if relative is None else relative
-    curves = _families(rumap, parameter)
+    curves = _families_along_parameter(rumap, parameter)
     at = numeric[parameter]
     with axes_on(style, ax, (7.6, 4.6)) as ax:
         look = look_of(ax)
         finite = at[np.isfinite(at)]
-        if log or (log is None and spans(finite)):
+        if log or (log is None and spans_decades(finite)):
             if finite.min() <= 0:
                 raise InputError("A logarithmic axis needs positive values", float(finite.min()), "Leave log out")
             ax.set_xscale("log")
@@ -208,14 +208,16 @@ def uncertainty(
                 place = j if len(curves) > 1 else k
                 colour, line = look.colours[place % len(look.colours)], LINES[0 if who == "intruder" else 1]
                 text = who if len(curves) == 1 else f"{who}, {name}"
-                _curve(ax, at[rows], y, error, rumap.converged[rows], colour, line, MARKERS[place % len(MARKERS)], text)
+                _draw_curve(
+                    ax, at[rows], y, error, rumap.converged[rows], colour, line, MARKERS[place % len(MARKERS)], text
+                )
         ax.set_xlabel(plain(parameter))
         ax.set_ylabel("uncertainty U" + (", as a share of U before any release" if relative else " (expected loss)"))
         if relative:
             ax.axhline(1.0, color=look.soft, lw=1.0, ls=(0, (5, 3)), zorder=1)
         ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
         ax.margins(x=0.02)
-        bare(ax, look, "both", ("top", "right"))
+        hide_frame(ax, look, "both", ("top", "right"))
         _name_ends(ax)
     return ax
 
@@ -261,7 +263,7 @@ def frontier3(
     """
     check_map(rumap)
     if columns is None:
-        measured = [k for k in better(rumap) if k in rumap.columns]
+        measured = [k for k in better_end(rumap) if k in rumap.columns]
         columns = ["risk", "utility", *measured[:1]]
     ends = directions(rumap, columns)
     if len(ends) != 3:
@@ -295,7 +297,7 @@ def frontier3(
         size = f"{int(front.sum()):,} of {len(rumap):,} releases are on the frontier of {down}, {across} and {colour}"
         size += f"; {gone} not drawn" if gone else ""
         ax.set_title(plain(size if title is None else title), fontsize="medium")
-        bare(ax, look, "both", ("top", "right"))
+        hide_frame(ax, look, "both", ("top", "right"))
         if names and 0 < best.sum() <= MOST_NAMES:
             _name_points(ax, x, y, rumap.releases, np.flatnonzero(best))
         if rest.any() or unsure.any():
@@ -326,7 +328,7 @@ def _common_legend(figure: Figure, axes: Sequence[Axes]) -> None:
         figure.legend(handles, names, loc="outside right upper", frameon=False, fontsize="small")
 
 
-def _across(count: int) -> int:
+def _maps_per_row(count: int) -> int:
     """Maps in a row: wider than high, with as few empty places as can be."""
     choices = range(int(np.ceil(np.sqrt(count))), int(np.ceil(np.sqrt(2 * count))) + 1)
     return min(choices, key=lambda wide: (-count % wide, wide))
@@ -346,7 +348,7 @@ def _say_chosen(ax: Axes, rumap: RUMap, name: str, max_risk: float | None, rule:
     ax.set_title(f"{plain(name)}\n{plain(text)}", fontsize="small")
 
 
-def _named(maps: Mapping[str, RUMap] | Iterable[RUMap] | RUMap, names: Iterable[str] | None) -> dict[str, RUMap]:
+def _maps_by_name(maps: Mapping[str, RUMap] | Iterable[RUMap] | RUMap, names: Iterable[str] | None) -> dict[str, RUMap]:
     if isinstance(maps, Mapping):
         if names is not None:
             raise InputError("The maps have names already", "names beside a mapping", "Leave names out")
@@ -368,7 +370,7 @@ def _named(maps: Mapping[str, RUMap] | Iterable[RUMap] | RUMap, names: Iterable[
 # -- curves and names ----------------------------------------------------------------------------------
 
 
-def _families(rumap: RUMap, parameter: str) -> dict[str, NDArray[np.intp]]:
+def _families_along_parameter(rumap: RUMap, parameter: str) -> dict[str, NDArray[np.intp]]:
     """Rows that differ in one parameter alone, in its order, by a name."""
     at = rumap.parameters[parameter]
     others = {k: v for k, v in rumap.parameters.items() if k != parameter}
@@ -390,7 +392,7 @@ def _families(rumap: RUMap, parameter: str) -> dict[str, NDArray[np.intp]]:
     return named
 
 
-def _curve(
+def _draw_curve(
     ax: Axes, x: Array, y: Array, error: Array, good: NDArray[np.bool_], colour: str, line: str, marker: str, name: str
 ) -> None:
     shown = np.isfinite(y)
@@ -428,6 +430,6 @@ def _name_points(ax: Axes, x: Array, y: Array, names: Sequence[str], rows: NDArr
     look = look_of(ax)
     count = len(ax.texts)
     for i, row in enumerate(rows):
-        labeller.beside(cut(names[row], 34), path[i : i + 1], 0, "black")
+        labeller.write_beside(shorten_text(names[row], 34), path[i : i + 1], 0, "black")
     for note in ax.texts[count:]:
         note.set_color(look.ink)

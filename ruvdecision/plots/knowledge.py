@@ -16,7 +16,7 @@ from ..decide.criteria import check_map
 from ..errors import InputError
 from ..maps.rumap import RUMap
 from ..protocols import Array
-from .labels import Labeller, lengths, resampled
+from .labels import Labeller, path_lengths, points_along_path
 from .map import Positions, Rows, set_axes
 from .theme import Style, axes_on, empty_plot_error, figure_of, look_of, plain, points, threshold
 
@@ -85,7 +85,7 @@ def knowledge(
         check_choice("log", log, ["auto", "x", "y"])
     if max_risk is not None:
         max_risk = check_number("max_risk", max_risk)
-    parameter = _parameter(rumap)
+    parameter = _varying_parameter(rumap)
     if against != "utility" and against not in rumap.parameters:
         do = suggest(against, ["utility", *rumap.parameters])
         raise InputError("against must be 'utility' or a parameter of the masks", against, do)
@@ -94,9 +94,11 @@ def knowledge(
         shown = np.isfinite(x) & np.isfinite(rumap.risk)
         if not np.any(shown):
             raise empty_plot_error("no release has a finite risk and place")
-        curves = _curves(rumap, x, parameter if against == "utility" else against, names or {}, look_of(ax).colours)
+        curves = _find_curves(
+            rumap, x, parameter if against == "utility" else against, names or {}, look_of(ax).colours
+        )
         if max_risk is not None and max_risk > 0 and parameter is not None:
-            curves = _crossed(rumap, curves, max_risk, parameter)
+            curves = _with_crossings(rumap, curves, max_risk, parameter)
         y = rumap.risk[shown] if max_risk is None else np.append(rumap.risk[shown], max_risk)
         across = rumap.utility_score if against == "utility" else None
         set_axes(ax, rumap, [(x[shown], (), across), (y, (), rumap.risk_score)], log)
@@ -111,12 +113,12 @@ def knowledge(
                 raise InputError(what, risk_range, f"{do}, or log=False")
             ax.set_ylim(risk_range)
         for curve in curves:
-            _draw(ax, rumap, curve, x, bars_across=against == "utility")
+            _draw_curve(ax, rumap, curve, x, bars_across=against == "utility")
         if max_risk is not None:
             threshold(ax, max_risk, zorder=2)
         if title:
             ax.set_title(plain(title))
-        _write(ax, rumap, curves, x, shown, max_risk, parameter)
+        _write_labels(ax, rumap, curves, x, shown, max_risk, parameter)
     return ax
 
 
@@ -138,7 +140,7 @@ class _Curve:
     """Where it meets the threshold: at which place, with which parameter."""
 
 
-def _parameter(rumap: RUMap) -> str | None:
+def _varying_parameter(rumap: RUMap) -> str | None:
     """The parameter that varies along the curves."""
     for name, values in rumap.parameters.items():
         if values.dtype.kind == "f" and len(set(values[~np.isnan(values)].tolist())) > 1:
@@ -146,7 +148,7 @@ def _parameter(rumap: RUMap) -> str | None:
     return None
 
 
-def _curves(
+def _find_curves(
     rumap: RUMap, x: Array, parameter: str | None, names: Mapping[str, str], palette: Sequence[str]
 ) -> list[_Curve]:
     """Rows of every curve in order of the parameter, with a name no longer than it must be."""
@@ -181,7 +183,7 @@ def _curves(
     return found
 
 
-def _crossed(rumap: RUMap, curves: Sequence[_Curve], max_risk: float, parameter: str) -> list[_Curve]:
+def _with_crossings(rumap: RUMap, curves: Sequence[_Curve], max_risk: float, parameter: str) -> list[_Curve]:
     """The curves with the one place where each meets the threshold, if there is one and no better one."""
     exact = {c.name for c in curves if not c.simulated}
     values = np.asarray(rumap.parameters[parameter], dtype=float)
@@ -195,21 +197,21 @@ def _crossed(rumap: RUMap, curves: Sequence[_Curve], max_risk: float, parameter:
             # Risk is near a power of the noise, so logarithms interpolate well.
             logs = np.log(np.maximum(curve.risk[ends], 1e-300))
             share = float((np.log(max_risk) - logs[0]) / (logs[1] - logs[0]))
-            place, at = _between(curve.x[ends], share), _between(values[curve.shown[ends]], share)
+            place, at = _interpolate(curve.x[ends], share), _interpolate(values[curve.shown[ends]], share)
             x, risk = (np.insert(v, turns[0] + 1, new) for v, new in ((curve.x, place), (curve.risk, max_risk)))
             curve = replace(curve, x=x, risk=risk, crossing=(place, at))
         found.append(curve)
     return found
 
 
-def _between(ends: Array, share: float) -> float:
+def _interpolate(ends: Array, share: float) -> float:
     """A share of the way between two numbers, by logarithms if both are positive."""
     if ends.min() > 0:
         return float(np.exp(np.log(ends[0]) + share * (np.log(ends[1]) - np.log(ends[0]))))
     return float(ends[0] + share * (ends[1] - ends[0]))
 
 
-def _draw(ax: Axes, rumap: RUMap, curve: _Curve, x: Array, bars_across: bool) -> None:
+def _draw_curve(ax: Axes, rumap: RUMap, curve: _Curve, x: Array, bars_across: bool) -> None:
     rows, error = curve.shown, rumap.risk_error[curve.shown]
     style: Style = {"color": curve.colour, "zorder": 3}
     if np.any(error > 0):
@@ -227,7 +229,7 @@ def _draw(ax: Axes, rumap: RUMap, curve: _Curve, x: Array, bars_across: bool) ->
         points(ax, x[endless], np.full(endless.size, 0.985), "^", 8, curve.colour, **at_edge)
 
 
-def _write(
+def _write_labels(
     ax: Axes,
     rumap: RUMap,
     curves: Sequence[_Curve],
@@ -253,7 +255,7 @@ def _write(
     handles = []
     first = {curve.name: i for i, curve in reversed(list(enumerate(curves)))}
     for curve in [curves[i] for i in sorted(first.values())]:
-        if not curve.x.size or not labeller.along(curve.name, _path(ax, curve), curve.colour):
+        if not curve.x.size or not labeller.write_along(curve.name, _path_in_pixels(ax, curve), curve.colour):
             handles.append(Line2D([], [], color=curve.colour, lw=2, label=curve.name))
     for curve in curves:
         if curve.crossing is not None and max_risk is not None:
@@ -262,7 +264,7 @@ def _write(
             point = ax.transData.transform((place, max_risk))
             points(ax, place, max_risk, "o", 6, curve.colour, hollow=True, mew=1.5, zorder=5)
             text = f"{parameter} {at:.3g}".replace("e+0", "e").replace("e+", "e")
-            labeller.beside(text, np.array([point - [5, 0], point, point + [5, 0]]), 1, curve.colour)
+            labeller.write_beside(text, np.array([point - [5, 0], point, point + [5, 0]]), 1, curve.colour)
     methods = list(dict.fromkeys(c.method for c in curves if c.method))
     for method in methods if len(methods) > 1 else ():
         one = next(c for c in curves if c.method == method)
@@ -275,7 +277,7 @@ def _write(
         ax.legend(handles=handles, loc="best", frameon=True, fontsize="small", **frame)
 
 
-def _path(ax: Axes, curve: _Curve) -> Array:
+def _path_in_pixels(ax: Axes, curve: _Curve) -> Array:
     """The drawn line in pixels, filled in so that there is a place for a name between far points."""
     corners = np.asarray(ax.transData.transform(np.column_stack([curve.x, curve.risk])))
-    return corners if len(corners) == 1 else resampled(corners, np.linspace(0, lengths(corners)[-1], 81))
+    return corners if len(corners) == 1 else points_along_path(corners, np.linspace(0, path_lengths(corners)[-1], 81))

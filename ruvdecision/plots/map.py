@@ -30,9 +30,9 @@ from .theme import (
     MARKERS,
     Style,
     axes_on,
-    bare,
     empty_plot_error,
     figure_of,
+    hide_frame,
     look_of,
     name_axes,
     plain,
@@ -152,7 +152,9 @@ def rumap(
             _draw_frontier(ax, case.utility, case.risk, ~(np.isnan(case.utility) | np.isnan(case.risk)))
         if wall:
             _draw_limit(ax, *wall)
-        hidden = [_coincide(ax, rumap, curve, [c for _, c in looks[k + 1 :]]) for k, (_, curve) in enumerate(looks)]
+        hidden = [
+            _count_coinciding(ax, rumap, curve, [c for _, c in looks[k + 1 :]]) for k, (_, curve) in enumerate(looks)
+        ]
         for (look, curve), under in zip(looks, hidden, strict=True):
             _draw_curve(ax, rumap, look, curve, under=under)
         _draw_edges(ax, rumap, looks)
@@ -167,24 +169,24 @@ def rumap(
             ax.set_title(plain(title))
         if chosen is not None and not starred:
             refused = f"chosen: {chosen.release}"
-        remarks = _remarks(ax, rumap, shown, refused)
+        remarks = _write_remarks(ax, rumap, shown, refused)
         if labels:
             _unit_axes(ax, rumap)
         if legend:
             _draw_legend(ax, remarks, own)
         seen = [look for look, under in zip(looks, hidden, strict=True) if not under]
-        _write(ax, rumap, seen, chosen if starred else None, max_risk, labels)
+        _write_labels(ax, rumap, seen, chosen if starred else None, max_risk, labels)
     return ax
 
 
 def limit(limit: Limit, ax: Axes | None = None, *, style: str | None = None, **line: Any) -> Axes:
     """Draw a `Limit` alone (or beside what is on ``ax``) and return the Axes; ``line`` says how the line looks."""
-    x, y = _corner(limit)
+    x, y = _limit_points(limit)
     alone = ax is None
     with axes_on(style, ax, SIZE) as ax:
         if alone:
             name_axes(ax, limit)
-            bare(ax, look_of(ax), "both", ("top", "right"))
+            hide_frame(ax, look_of(ax), "both", ("top", "right"))
         _draw_limit(ax, x, y, **line)
     return ax
 
@@ -208,10 +210,10 @@ def _limit_of(rumap: RUMap, limit: Limit | bool | None) -> tuple[Array, Array] |
         what = "The map and the limit must measure risk and utility alike"
         do = "Give ruv.limit the risk= and utility= of the map"
         raise InputError(what, f"{limit.risk_score.name} and {limit.utility_score.name}", do)
-    return _corner(limit)
+    return _limit_points(limit)
 
 
-def _corner(limit: Limit) -> tuple[Array, Array]:
+def _limit_points(limit: Limit) -> tuple[Array, Array]:
     """Utility and risk of the limit, in order of risk."""
     known = ~np.isnan(limit.utility)
     if not known.any():
@@ -255,7 +257,7 @@ def curves_of(rumap: RUMap, technique: str, shown: Rows) -> list[_Curve]:
     rows = np.flatnonzero((np.array(rumap.techniques, dtype=object) == technique) & shown)
     if rows.size <= 1:
         return [_Curve(technique, rows)] if rows.size else []
-    numbers, words = _coordinates(rumap, rows)
+    numbers, words = _parameters_as_coordinates(rumap, rows)
     varying = [k for k, v in numbers.items() if len(set(v.tolist())) > 1]
     if not varying:
         return [_Curve(technique, rows)]
@@ -287,7 +289,7 @@ def curves_of(rumap: RUMap, technique: str, shown: Rows) -> list[_Curve]:
     return lines + ([_Curve(f"{technique}, others", rows[left])] if left.size else [])
 
 
-def _coordinates(rumap: RUMap, rows: Positions) -> tuple[dict[str, Array], dict[str, NDArray[Any]]]:
+def _parameters_as_coordinates(rumap: RUMap, rows: Positions) -> tuple[dict[str, Array], dict[str, NDArray[Any]]]:
     """The parameters of these releases: numbers, and words. A vector of numbers counts as its components."""
     floats = {k: v[rows].astype(float) for k, v in rumap.parameters.items() if v.dtype.kind == "f"}
     numbers = {k: v for k, v in floats.items() if not np.any(np.isnan(v))}
@@ -313,7 +315,7 @@ def set_axes(
         ax.set(**{f"{letter}lim": (found.low, found.high)})
     plain_ticks(ax)
     name_axes(ax, rumap)
-    bare(ax, look_of(ax), "both", ("top", "right"))
+    hide_frame(ax, look_of(ax), "both", ("top", "right"))
 
 
 def region_of(case: RUMap | None, chosen: Choice | None, max_risk: float | None) -> tuple[Array, Array]:
@@ -342,12 +344,12 @@ def _draw_frontier(ax: Axes, x: Array, y: Array, shown: Rows) -> None:
         points(ax, x[rows], y[rows], "o", 15, "0.55", mew=0, label=label, **band)
         return
     ends: Style = {"solid_capstyle": "round", "solid_joinstyle": "round"}
-    ax.plot(*_staircase(ax, x[rows], y[rows]), lw=8, color="0.55", label=label, **band, **ends)
+    ax.plot(*_staircase_corners(ax, x[rows], y[rows]), lw=8, color="0.55", label=label, **band, **ends)
     if rows.size <= 40:
         points(ax, x[rows], y[rows], "o", 13, "0.55", mew=0, **band)
 
 
-def _coincide(ax: Axes, rumap: RUMap, curve: _Curve, later: Sequence[_Curve]) -> int:
+def _count_coinciding(ax: Axes, rumap: RUMap, curve: _Curve, later: Sequence[_Curve]) -> int:
     """How many markers or lines will cover this one; it is drawn larger, so that a tie shows as a ring or a rim."""
     places = ax.transData.transform(np.column_stack([rumap.utility[curve.rows], rumap.risk[curve.rows]]))
     places = places[np.isfinite(places).all(axis=1)]
@@ -365,7 +367,7 @@ def _coincide(ax: Axes, rumap: RUMap, curve: _Curve, later: Sequence[_Curve]) ->
     return min(count, 3 if curve.parameter is None else 1)
 
 
-def _staircase(ax: Axes, x: Array, y: Array) -> tuple[Array, Array]:
+def _staircase_corners(ax: Axes, x: Array, y: Array) -> tuple[Array, Array]:
     """Corners between frontier points: more utility than one release needs the risk of the next.
 
     Points that are closer than a few pixels are joined directly, which looks the same and draws smoothly.
@@ -381,7 +383,7 @@ def _draw_curve(ax: Axes, rumap: RUMap, look: Paint, curve: _Curve, under: int) 
     rows = curve.rows[finite]
     x, y = rumap.utility[rows], rumap.risk[rows]
     one, many = rows.size == 1, rows.size > 40
-    style: Style = {"color": colour, "zorder": 3, "label": plain(_wrap(curve.name))}
+    style: Style = {"color": colour, "zorder": 3, "label": plain(_wrap_name(curve.name))}
     dense: Style = {
         "marker": marker,
         "ms": 8 + 5 * under if one else 3 if rows.size > 200 else 5,
@@ -431,24 +433,28 @@ def _draw_edges(ax: Axes, rumap: RUMap, looks: Sequence[tuple[Paint, _Curve]]) -
         for direction, up, across in ((np.inf, "^", ">"), (-np.inf, "v", "<")):
             rows = y == direction
             if np.any(rows):
-                edge = np.full(rows.sum(), _inset(bottom, top, 0.975 if direction > 0 else 0.025, ax.get_yscale()))
-                inside = _inside(x[rows], left, right, ax.get_xscale())
+                edge = np.full(
+                    rows.sum(), _share_of_axis(bottom, top, 0.975 if direction > 0 else 0.025, ax.get_yscale())
+                )
+                inside = _clip_inside_axis(x[rows], left, right, ax.get_xscale())
                 points(ax, inside, edge, up, 10, colour, zorder=5, clip_on=False)
             rows = (x == direction) & np.isfinite(y)
             if np.any(rows):
-                edge = np.full(rows.sum(), _inset(left, right, 0.985 if direction > 0 else 0.015, ax.get_xscale()))
+                edge = np.full(
+                    rows.sum(), _share_of_axis(left, right, 0.985 if direction > 0 else 0.015, ax.get_xscale())
+                )
                 points(ax, edge, y[rows], across, 10, colour, zorder=5, clip_on=False)
 
 
-def _inset(low: float, high: float, share: float, scale: str) -> float:
+def _share_of_axis(low: float, high: float, share: float, scale: str) -> float:
     return float(low * (high / low) ** share) if scale == "log" else low + share * (high - low)
 
 
-def _inside(x: Array, low: float, high: float, scale: str) -> Array:
-    return np.clip(x, _inset(low, high, 0.015, scale), _inset(low, high, 0.985, scale))
+def _clip_inside_axis(x: Array, low: float, high: float, scale: str) -> Array:
+    return np.clip(x, _share_of_axis(low, high, 0.015, scale), _share_of_axis(low, high, 0.985, scale))
 
 
-def _remarks(ax: Axes, rumap: RUMap, shown: Rows, refused: str) -> list[str]:
+def _write_remarks(ax: Axes, rumap: RUMap, shown: Rows, refused: str) -> list[str]:
     remarks = [refused] if refused else []
     infinite = shown & (np.isinf(rumap.risk) | np.isinf(rumap.utility))
     if np.any(infinite):
@@ -475,7 +481,7 @@ def _draw_legend(ax: Axes, remarks: Sequence[str], own: bool) -> None:
 
     handles, names = ax.get_legend_handles_labels()
     handles += [Line2D([], [], ls="none") for _ in remarks]
-    names += [plain(_wrap(r)) for r in remarks]
+    names += [plain(_wrap_name(r)) for r in remarks]
     aside = 1.17 if ax.child_axes else 1.01  # beside the axis of the data's unit
     place: Style = {"loc": "upper left", "bbox_to_anchor": (aside, 1.0), "borderaxespad": 0}
     box = ax.legend(handles, names, frameon=False, fontsize="small", alignment="left", **place)
@@ -492,7 +498,7 @@ def _draw_legend(ax: Axes, remarks: Sequence[str], own: bool) -> None:
         ax.set_position((here.x0, here.y0, width, here.height))
 
 
-def _write(
+def _write_labels(
     ax: Axes,
     rumap: RUMap,
     looks: Sequence[tuple[Paint, _Curve]],
@@ -515,7 +521,7 @@ def _write(
         labeller.keep_clear(np.array([x - dx, x + dx]), np.array([y, y]))
         labeller.keep_clear(np.array([x, x]), np.array([y - dy, y + dy]))
     if chosen is not None:
-        text = _wrap(chosen.release, 30) + f"\nrisk {chosen.risk:.3g}, utility {chosen.utility:.3g}"
+        text = _wrap_name(chosen.release, 30) + f"\nrisk {chosen.risk:.3g}, utility {chosen.utility:.3g}"
         text += "".join(f"\n{part}" for part in typically(rumap.worst(), chosen.position).split(", ") if part)
         labeller.call_out(text, chosen.utility, chosen.risk)
     if max_risk is not None and np.isfinite(max_risk):
@@ -532,8 +538,8 @@ def _write(
         path = ax.transData.transform(np.column_stack([x, y]))
         first = True
         for i in spread_along(path, at):
-            text = f"{curve.parameter} {_number(at[i])}" if first else _number(at[i])
-            if labeller.beside(text, path, i, colour):
+            text = f"{curve.parameter} {_format_number(at[i])}" if first else _format_number(at[i])
+            if labeller.write_beside(text, path, i, colour):
                 # An open marker means one thing only: it did not converge.
                 hollow = not rumap.converged[curve.rows][good][i]
                 points(ax, x[i], y[i], "o", 5, colour, hollow=hollow, mew=1.5, zorder=4.5)
@@ -582,9 +588,9 @@ def _fold_labels(ax: Axes, rumap: RUMap) -> bool:
     wide = ax.xaxis.label.get_window_extent().width > box.width
     tall = ax.yaxis.label.get_window_extent().height > box.height
     if wide:
-        ax.set_xlabel(plain(f"data utility   better →\n({_wrap(rumap.utility_score.words('scientist'), 40)})"))
+        ax.set_xlabel(plain(f"data utility   better →\n({_wrap_name(rumap.utility_score.words('scientist'), 40)})"))
     if tall:
-        ax.set_ylabel(plain(f"disclosure risk   ← better\n({_wrap(rumap.risk_score.words('intruder'), 40)})"))
+        ax.set_ylabel(plain(f"disclosure risk   ← better\n({_wrap_name(rumap.risk_score.words('intruder'), 40)})"))
     figure = figure_of(ax)
     if (wide or tall) and figure.get_layout_engine() is None:
         figure.draw_without_rendering()
@@ -596,13 +602,13 @@ def _fold_labels(ax: Axes, rumap: RUMap) -> bool:
     return bool(wide or tall)
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     text = f"{value:.3g}"
     if "e" in text and 1 <= abs(value) < 1e7:
         text = f"{value:.0f}"
     return text.replace("inf", "∞")
 
 
-def _wrap(text: str, width: int = 30) -> str:
+def _wrap_name(text: str, width: int = 30) -> str:
     """Break a long name after a bar or a comma, so that the legend stays narrow."""
     return "\n".join(wrap(text, width, break_long_words=True, break_on_hyphens=False)) or text

@@ -20,7 +20,7 @@ from ..posteriors import Drawn
 from ..protocols import Array, Engine, Posterior
 from ..running.replication import replicate_seeds
 from ..users.user import User
-from .theme import Style, axes_on, bare, look_of, plain, points
+from .theme import Style, axes_on, hide_frame, look_of, plain, points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,7 +88,7 @@ def posteriors(
         raise InputError(what, len(candidates), "Choose some of the masks")
     if not isinstance(user, User):
         raise InputError("user must be a User", kind_of(user), "Write ruv.User(belief, target, loss)")
-    releases, records = _releases(user, candidates, data, release, seed)
+    releases, records = _draw_releases(user, candidates, data, release, seed)
     laws = [posterior(user, mask, r, engine=engine) for mask, r in zip(candidates, releases, strict=True)]
     for law in laws:
         if law.event != () or law.batch != ():
@@ -97,9 +97,9 @@ def posteriors(
             raise InputError("A posterior of one number can be drawn", got, do)
     check_flag("prior", prior, "Say whether the law before the release is drawn")
     truth = None if truth is None else check_number("truth", truth)
-    before = _prior(user, records, releases[0], engine) if prior else None
-    shapes = [_shape(law) for law in laws]
-    outline = None if before is None else _shape(before)
+    before = _prior_law(user, records, releases[0], engine) if prior else None
+    shapes = [_shape_of_law(law) for law in laws]
+    outline = None if before is None else _shape_of_law(before)
     ends = np.array([[s[0][0], s[0][-1]] for s in [*shapes, *([outline] if outline is not None else [])]])
     top = max((float(s[1].max()) for s in shapes if s[2] != "point"), default=1.0)
     with axes_on(style, ax, (7.6, 1.0 + 0.85 * len(laws))) as ax:
@@ -110,7 +110,7 @@ def posteriors(
             # not cut off.
             scale = 0.85 / top
             if outline is not None:
-                _outline(ax, outline, base, scale, look.soft, "prior" if row == 0 else None)
+                _draw_outline(ax, outline, base, scale, look.soft, "prior" if row == 0 else None)
             if kind == "point":
                 ax.plot([x[0], x[0]], [base, base + 0.85], color=colour, lw=2.4, solid_capstyle="butt", zorder=3)
             elif kind == "bars":
@@ -118,7 +118,7 @@ def posteriors(
             else:
                 ax.fill_between(x, base, base + scale * y, color=colour, alpha=0.35, lw=0, zorder=2)
                 ax.plot(x, base + scale * y, color=colour, lw=1.6, zorder=3)
-            _estimate(ax, user, law, base)
+            _draw_estimate(ax, user, law, base)
         if truth is not None:
             dashes: Style = {"color": look.colours[1], "lw": 1.4, "ls": (0, (5, 3)), "zorder": 4}
             ax.axvline(truth, label="true value (confidential)", **dashes)
@@ -129,12 +129,12 @@ def posteriors(
         ax.set_xlabel(plain(user.target.describe()))
         if outline is not None or truth is not None:
             ax.legend(loc="upper right", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
-        bare(ax, look, "x", ("top", "right", "left"))
+        hide_frame(ax, look, "x", ("top", "right", "left"))
         ax.tick_params(axis="y", length=0)
     return ax
 
 
-def _releases(
+def _draw_releases(
     user: User, masks: Sequence[Mask], data: Data | None, release: Releases | None, seed: Seed
 ) -> tuple[list[Data], Data | None]:
     """What is released under each mask, and the records if they are known."""
@@ -159,7 +159,7 @@ def _releases(
     return [mask.release(records, as_generator(second)) for mask in seen], records
 
 
-def _prior(user: User, records: Data | None, release: Any, engine: Engine | str) -> Posterior | None:
+def _prior_law(user: User, records: Data | None, release: Any, engine: Engine | str) -> Posterior | None:
     """The law of the target when nothing is released; None where it has none, as under a flat prior."""
     nothing = Suppress()
     known = () if user.knows is None else tuple(release)[-user.knows.file_count :]
@@ -172,7 +172,7 @@ def _prior(user: User, records: Data | None, release: Any, engine: Engine | str)
     return None
 
 
-def _shape(law: Posterior) -> tuple[Array, Array, str]:
+def _shape_of_law(law: Posterior) -> tuple[Array, Array, str]:
     """Places, heights and kind ("bars", "curve" or "point") of a posterior of one number."""
     if float(law.var()) <= 0:
         return np.array([float(law.mean())] * 2), np.ones(2), "point"
@@ -194,7 +194,7 @@ def _shape(law: Posterior) -> tuple[Array, Array, str]:
         return x, np.exp(np.asarray(law.log_density(x), dtype=float)), "curve"
 
 
-def _outline(
+def _draw_outline(
     ax: Axes, shape: tuple[Array, Array, str], base: float, scale: float, colour: str, label: str | None
 ) -> None:
     x, y, kind = shape
@@ -204,7 +204,7 @@ def _outline(
         ax.plot(x, base + scale * y, color=colour, lw=1.1, ls=(0, (4, 2)), zorder=2.5, label=label)
 
 
-def _estimate(ax: Axes, user: User, law: Posterior, base: float) -> None:
+def _draw_estimate(ax: Axes, user: User, law: Posterior, base: float) -> None:
     """The user's estimate as a dot, where it is a number, and U at the right."""
     look = look_of(ax)
     u = float(user.loss.uncertainty(law, user.actions).value)

@@ -178,7 +178,7 @@ def as_vectors(figure: Figure, kind: str) -> bytes:
     return buffer.getvalue()
 
 
-def bare(ax: Axes, look: Look, axis: Literal["both", "x", "y"], sides: Sequence[str]) -> None:
+def hide_frame(ax: Axes, look: Look, axis: Literal["both", "x", "y"], sides: Sequence[str]) -> None:
     """Grid lines that stay behind, and no frame on these sides."""
     ax.grid(True, axis=axis, color=look.grid, lw=0.8, zorder=0)
     ax.set_axisbelow(True)

@@ -16,7 +16,7 @@ from ..errors import InputError
 from ..numerics.roots import bracket, least_near, monotone_root
 from ..protocols import Array, Posterior, Value
 from .modes import Neighbours, climb_box, merge_values, most_probable
-from .normal import expm1_less, farther
+from .normal import expm1_less, is_farther
 
 BLOCK = 4_000_000
 """Numbers that one step of a calculation may hold."""
@@ -188,7 +188,7 @@ class BasePosterior(ABC):
         values = badness(points)
         return np.asarray(least_near(badness, np.broadcast_to(points, values.shape), values, tries=3)[0])
 
-    def spaced(self, size: int, rng: np.random.Generator) -> Array:
+    def thinned_sample(self, size: int, rng: np.random.Generator) -> Array:
         """Draws as independent as they come: of a chain those far apart, and none twice."""
         return self.sample(size, rng)
 
@@ -207,7 +207,7 @@ class BasePosterior(ABC):
             theta = np.broadcast_to(theta, theta.shape[:1] + self.batch + self.event)
             moved = np.moveaxis(theta, 1 + len(lead), 1)
             points = moved.reshape((-1,) + lead + self.event)
-            return np.moveaxis(shaped(f(points), points.shape[:1] + lead).reshape(moved.shape[:2] + lead), 1, -1)
+            return np.moveaxis(as_shape(f(points), points.shape[:1] + lead).reshape(moved.shape[:2] + lead), 1, -1)
 
         kinks = None
         if at is not None and not self.event:
@@ -246,7 +246,7 @@ class BasePosterior(ABC):
         width = check_width(width, self.event)
 
         def miss(x: Array, a: Array) -> Array:
-            far = farther(x, a, width)
+            far = is_farther(x, a, width)
             return np.asarray(far.any(axis=-1) if self.event else far, dtype=np.float64)
 
         return self._average(miss, at, () if self.event else (-float(width), float(width)), joint=True)
@@ -378,7 +378,7 @@ class BasePosterior(ABC):
     def _vector_mode(self, index: tuple[int, ...], width: Array) -> Array:
         if width.any():
             return climb_box(np.moveaxis(self._draws, 0, -2)[index], np.full(_DRAWS, 1 / _DRAWS), width)
-        return self._neighbours(index).peak()
+        return self._neighbours(index).densest_draw()
 
 
 class _Selected(BasePosterior):
@@ -413,7 +413,7 @@ class _Selected(BasePosterior):
                 points = len(theta)
                 full = np.broadcast_to(theta, (points,) + self.whole.batch + self.event)
                 picked = full.reshape((points, self.size) + self.event)[:, self.place]
-                return self._placed(shaped(f(picked.reshape((points,) + shape)), (points, *self.batch)), mine, ())
+                return self._placed(as_shape(f(picked.reshape((points,) + shape)), (points, *self.batch)), mine, ())
 
             found = self.whole.expect(wide, None if kinks is None else self._placed(kinks, mine, self.event))
             value[mine], error[mine] = (part.ravel()[self.place[mine]] for part in found)
@@ -509,13 +509,13 @@ def trace_product(weights: Array, cov: Array) -> Array:
     return np.where(np.any(infinite & (weights != 0), axis=(-2, -1)), np.inf, finite)
 
 
-def deeper(index: Index) -> tuple[Any, ...]:
+def index_below_batch(index: Index) -> tuple[Any, ...]:
     """An index of a batch, for arrays that have one more axis behind the batch."""
     index = index if isinstance(index, tuple) else (index,)
     return (*index, slice(None)) if any(i is Ellipsis for i in index) else index
 
 
-def shaped(value: ArrayLike, shape: tuple[int, ...]) -> Array:
+def as_shape(value: ArrayLike, shape: tuple[int, ...]) -> Array:
     """Return what a function gave back as an array of this shape, if it can be one."""
     array = np.asarray(value, dtype=np.float64)
     if array.shape != shape:

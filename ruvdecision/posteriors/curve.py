@@ -16,7 +16,7 @@ from ..errors import InputError
 from ..numerics.quadrature import adaptive, gauss_legendre
 from ..numerics.roots import monotone_root
 from ..protocols import Array, Value
-from .base import BLOCK, LEVEL, BasePosterior, Growth, Pairs, as_weight_matrix, check_level, check_width, shaped
+from .base import BLOCK, LEVEL, BasePosterior, Growth, Pairs, as_shape, as_weight_matrix, check_level, check_width
 from .curvespline import Ints, Splines, cut_pieces, trim_pieces
 from .normal import expm1_less
 
@@ -126,7 +126,7 @@ class Curve(BasePosterior):
     @property
     def error(self) -> Array:
         """Share of the mass that the grid leaves uncertain; zero if it is fine enough."""
-        return self._back(self._errors)
+        return self._in_batch_shape(self._relative_errors)
 
     def less_certain(self, more: float) -> Curve:
         """The same law with another share of its mass uncertain."""
@@ -154,18 +154,18 @@ class Curve(BasePosterior):
     # -- summaries -----------------------------------------------------------------------------------
 
     def mean(self) -> Array:
-        return self._back(self._middle)
+        return self._in_batch_shape(self._mean_of_nodes)
 
     def var(self) -> Array:
-        return self._back(self._mass(np.square(self._gap)))
+        return self._in_batch_shape(self._mean_at_nodes(np.square(self._nodes_less_mean)))
 
     def quantile(self, q: float) -> Array:
         """A root of the distribution function within its interval, to the last digits."""
         level = np.full(self.splines.rows, check_level("q", q))
-        return self._back(self._solve(level, np.arange(self.splines.rows)))
+        return self._in_batch_shape(self._solve_quantile(level, np.arange(self.splines.rows)))
 
     def cdf(self, at: ArrayLike) -> Array:
-        below = self._cut(lambda x, a: (x <= a).astype(np.float64), at, [0.0])
+        below = self._average_with_kinks(lambda x, a: (x <= a).astype(np.float64), at, [0.0])
         return np.minimum(below, 1.0)
 
     def log_density(self, at: ArrayLike) -> Array:
@@ -186,7 +186,7 @@ class Curve(BasePosterior):
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         level = rng.random((size, *self.batch))
         row = np.broadcast_to(np.arange(self.splines.rows).reshape(self.batch), level.shape).ravel()
-        return self._solve(level.ravel(), row).reshape(level.shape)
+        return self._solve_quantile(level.ravel(), row).reshape(level.shape)
 
     # -- expectations --------------------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ class Curve(BasePosterior):
             def integrand(x: Array, i: int = i) -> Array:
                 row = np.broadcast_to(rows, x.shape).ravel()
                 logs = self.splines.single(x.ravel(), np.full(x.size, i), row) - self._log_mass[row]
-                return np.asarray(shaped(f(x), x.shape) * np.exp(logs).reshape(x.shape))
+                return np.asarray(as_shape(f(x), x.shape) * np.exp(logs).reshape(x.shape))
 
             found = adaptive(integrand, edges, relative=1e-12)
             total, error = total + found.value, error + found.error
@@ -216,27 +216,29 @@ class Curve(BasePosterior):
         if len(self.batch) > 1:
             return super().expect_last(f, at)
         cuts = None if at is None else np.ravel(np.asarray(at, dtype=np.float64))
-        nodes, weights = self._nodes
-        values = shaped(f(nodes.ravel()), (nodes.size,)).reshape(nodes.shape) * weights
+        nodes, weights = self._gauss_nodes
+        values = as_shape(f(nodes.ravel()), (nodes.size,)).reshape(nodes.shape) * weights
         if cuts is None or not len(cuts):
-            value = values.ravel() @ self._density
+            value = values.ravel() @ self._density_at_nodes
         else:
             x, w, piece, hit = self._pieces_at(np.sort(cuts)[None], 0.0, graded=True)
             values[hit[0]] = 0.0
-            extra = shaped(f(x[0]), x.shape[1:]) * w[0]
+            extra = as_shape(f(x[0]), x.shape[1:]) * w[0]
             near = np.exp(self.splines.shared(x[0], piece[0]) - self._log_mass)
-            value = values.ravel() @ self._density + extra @ near
-        return self._sure(self._back(value))
+            value = values.ravel() @ self._density_at_nodes + extra @ near
+        return self._value_with_error(self._in_batch_shape(value))
 
     def quadratic(self, weights: ArrayLike = 1.0) -> Value:
-        return self._sure(float(as_weight_matrix(weights, ())[0, 0]) * self.var())
+        return self._value_with_error(float(as_weight_matrix(weights, ())[0, 0]) * self.var())
 
     def power(self, at: ArrayLike, p: float, *, signed: bool = False) -> Value:
         def g(x: Array, a: Array) -> Array:
             gap = x - a
             return np.asarray(np.abs(gap) ** p * (np.sign(gap) if signed else 1.0))
 
-        return self._sure(self._cut(g, at, [0.0], power=0.0 if float(p).is_integer() else p, signed=signed))
+        return self._value_with_error(
+            self._average_with_kinks(g, at, [0.0], power=0.0 if float(p).is_integer() else p, signed=signed)
+        )
 
     def outside(self, at: ArrayLike, width: ArrayLike) -> Value:
         if not check_width(width, ()).any():
@@ -246,28 +248,36 @@ class Curve(BasePosterior):
         return Value(np.minimum(found.value, 1.0), found.error)
 
     def log_mgf(self, t: float, *, centred: bool = False) -> Value:
-        u = t * self._gap
-        top = max(t * (end - m) for end in self.ends for m in (float(self._middle.min()), float(self._middle.max())))
+        u = t * self._nodes_less_mean
+        top = max(
+            t * (end - m)
+            for end in self.ends
+            for m in (float(self._mean_of_nodes.min()), float(self._mean_of_nodes.max()))
+        )
         with np.errstate(divide="ignore"):
             if top <= 1.0:
-                value = np.log1p(self._mass(expm1_less(u)))
+                value = np.log1p(self._mean_at_nodes(expm1_less(u)))
             else:
-                logs = u + np.log(self._nodes[1]).reshape(-1, 1) + np.log(np.maximum(self._density, 1e-300))
+                logs = (
+                    u + np.log(self._gauss_nodes[1]).reshape(-1, 1) + np.log(np.maximum(self._density_at_nodes, 1e-300))
+                )
                 value = special.logsumexp(logs, axis=0)
-        found = self._back(value)
+        found = self._in_batch_shape(value)
         return Value(np.asarray(found if centred else found + t * self.mean()), self.error * np.abs(found))
 
     def mean_difference(self) -> Value:
         """Twice the integral of F (1 - F)."""
-        nodes, weights = self._nodes
+        nodes, weights = self._gauss_nodes
         step = weights.sum(axis=1)
-        density = self._density.reshape(*nodes.shape, -1)
-        inner = np.einsum("ij,njr->nir", _running(nodes.shape[1]), density) * step[:, None, None]
-        below = self._cumulated[:-1, None] + inner
-        return self._sure(self._back(2 * self._mass_of(below * np.maximum(1 - below, 0.0))))
+        density = self._density_at_nodes.reshape(*nodes.shape, -1)
+        inner = np.einsum("ij,njr->nir", _cumulative_weights(nodes.shape[1]), density) * step[:, None, None]
+        below = self._cdf_at_edges[:-1, None] + inner
+        return self._value_with_error(self._in_batch_shape(2 * self._mass_of(below * np.maximum(1 - below, 0.0))))
 
     def entropy(self) -> Value:
-        found = self._back(self._mass_of(special.entr(self._density).reshape(*self._nodes[0].shape, -1)))
+        found = self._in_batch_shape(
+            self._mass_of(special.entr(self._density_at_nodes).reshape(*self._gauss_nodes[0].shape, -1))
+        )
         return Value(found, self.error * (1 + np.abs(found)))
 
     # -- helpers -------------------------------------------------------------------------------------
@@ -283,66 +293,66 @@ class Curve(BasePosterior):
     def _average(
         self, g: Pairs, at: ArrayLike = 0.0, kinks: Sequence[float] = (), *, joint: bool = False, growth: Growth = LEVEL
     ) -> Value:
-        return self._sure(self._cut(g, at, list(kinks)))
+        return self._value_with_error(self._average_with_kinks(g, at, list(kinks)))
 
     @cached_property
-    def _nodes(self) -> tuple[Array, Array]:
+    def _gauss_nodes(self) -> tuple[Array, Array]:
         """Gauss nodes and weights in every interval, ``(intervals, order)``."""
         left, right, _ = self.splines.edges
-        z, w = _legendre(6 if len(left) * self.splines.rows <= 200_000 else 4)
+        z, w = _unit_legendre(6 if len(left) * self.splines.rows <= 200_000 else 4)
         return left[:, None] + (right - left)[:, None] * z, (right - left)[:, None] * w
 
     @cached_property
-    def _raw(self) -> tuple[Array, Array]:
-        nodes, weights = self._nodes
+    def _raw_density(self) -> tuple[Array, Array]:
+        nodes, weights = self._gauss_nodes
         logs = self.splines.shared(nodes.ravel(), np.repeat(self.splines.edges[2], nodes.shape[1]))
         density = np.exp(np.minimum(logs, 50.0))
         mass = weights.ravel() @ density
         return np.asarray(density / mass), np.log(mass)
 
     @property
-    def _density(self) -> Array:
+    def _density_at_nodes(self) -> Array:
         """Densities at the nodes, ``(nodes, rows)``."""
-        return self._raw[0]
+        return self._raw_density[0]
 
     @property
     def _log_mass(self) -> Array:
-        return self._raw[1]
+        return self._raw_density[1]
 
     @cached_property
-    def _errors(self) -> Array:
+    def _relative_errors(self) -> Array:
         total = self.splines.error + self.lost
         return np.where(total < _SURE, 0.0, total)
 
     @cached_property
-    def _middle(self) -> Array:
-        nodes = self._nodes[0]
+    def _mean_of_nodes(self) -> Array:
+        nodes = self._gauss_nodes[0]
         base = float(nodes.flat[nodes.size // 2])
-        return np.asarray(base + ((nodes - base) * self._nodes[1]).ravel() @ self._density)
+        return np.asarray(base + ((nodes - base) * self._gauss_nodes[1]).ravel() @ self._density_at_nodes)
 
     @property
-    def _gap(self) -> Array:
-        return self._nodes[0].reshape(-1, 1) - self._middle
+    def _nodes_less_mean(self) -> Array:
+        return self._gauss_nodes[0].reshape(-1, 1) - self._mean_of_nodes
 
     @cached_property
-    def _cumulated(self) -> Array:
+    def _cdf_at_edges(self) -> Array:
         """Distribution functions at the ends of the intervals, ``(intervals + 1, rows)``."""
-        nodes, weights = self._nodes
-        parts = np.einsum("ni,nir->nr", weights, self._density.reshape(*nodes.shape, -1))
+        nodes, weights = self._gauss_nodes
+        parts = np.einsum("ni,nir->nr", weights, self._density_at_nodes.reshape(*nodes.shape, -1))
         return np.concatenate([np.zeros((1, parts.shape[1])), np.cumsum(parts, axis=0)])
 
-    def _mass(self, values: Array) -> Array:
+    def _mean_at_nodes(self, values: Array) -> Array:
         """Mean of values at the nodes, ``(nodes, rows)``."""
-        return np.asarray(np.einsum("n,nr,nr->r", self._nodes[1].ravel(), self._density, values))
+        return np.asarray(np.einsum("n,nr,nr->r", self._gauss_nodes[1].ravel(), self._density_at_nodes, values))
 
     def _mass_of(self, values: Array) -> Array:
         """Integral of values at the nodes, ``(intervals, order, rows)``."""
-        return np.asarray(np.einsum("ni,nir->r", self._nodes[1], values))
+        return np.asarray(np.einsum("ni,nir->r", self._gauss_nodes[1], values))
 
-    def _back(self, rows: Array) -> Array:
+    def _in_batch_shape(self, rows: Array) -> Array:
         return np.asarray(np.reshape(rows, self.batch))
 
-    def _sure(self, value: Array) -> Value:
+    def _value_with_error(self, value: Array) -> Value:
         value, endless = np.asarray(value), np.isinf(self.error)
         if endless.any():
             # A law whose tail makes the loss infinite, whatever the grid holds of it.
@@ -350,7 +360,9 @@ class Curve(BasePosterior):
             return Value(value, np.where(endless, 0.0, self.error) * np.where(endless, 0.0, np.abs(value)))
         return Value(value, np.broadcast_to(self.error * np.abs(value), value.shape))
 
-    def _cut(self, g: Pairs, at: ArrayLike, kinks: list[float], *, power: float = 0.0, signed: bool = False) -> Array:
+    def _average_with_kinks(
+        self, g: Pairs, at: ArrayLike, kinks: list[float], *, power: float = 0.0, signed: bool = False
+    ) -> Array:
         """E g(theta, at) for g with kinks at ``at`` plus those given; leading axes of ``at`` stay.
 
         With ``power`` g is |theta - at| to that power (with its sign if ``signed``), which Gauss and Jacobi's rule
@@ -360,7 +372,7 @@ class Curve(BasePosterior):
         inner = len(self.batch)
         at = at.reshape((1,) * max(0, inner - at.ndim) + at.shape)
         lead, middle = at.shape[: at.ndim - inner], at.shape[at.ndim - inner :]
-        nodes, weights = self._nodes
+        nodes, weights = self._gauss_nodes
         shared = all(n == 1 for n in middle)
         if shared:
             points, row = at.ravel(), None
@@ -383,12 +395,12 @@ class Curve(BasePosterior):
             if row is None:
                 logs = self.splines.shared(x.ravel(), piece.ravel()) - self._log_mass
                 near = np.einsum("ae,aer->ar", extra, np.exp(logs).reshape(*x.shape, -1))
-                found.append(flat @ self._density + near)
+                found.append(flat @ self._density_at_nodes + near)
             else:
                 mine = row[start : start + step]
                 logs = self.splines.single(x.ravel(), piece.ravel(), np.repeat(mine, x.shape[1])).reshape(x.shape)
                 near = np.sum(extra * np.exp(logs - self._log_mass[mine][:, None]), axis=1)
-                found.append(np.einsum("an,na->a", flat, self._density[:, mine]) + near)
+                found.append(np.einsum("an,na->a", flat, self._density_at_nodes[:, mine]) + near)
         return np.concatenate(found).reshape(lead + self.batch)
 
     def _pieces_at(self, cuts: Array, power: float, *, graded: bool = False) -> tuple[Array, Array, Ints, Ints]:
@@ -411,13 +423,13 @@ class Curve(BasePosterior):
             [low[..., None], np.clip(cuts[:, None, :], low[..., None], high[..., None]), high[..., None]], axis=-1
         )
         length = np.diff(ends, axis=-1) * fresh[..., None]
-        z, w = _jacobi(power)
+        z, w = _unit_jacobi(power)
         if power:
             # The rule starts at the cut and goes outwards on either side; a cut off the line is as smooth as any place.
             outer = (cuts < low) | (cuts > high)
             flip = np.stack([ends[..., 1:2] - length[..., :1] * z, ends[..., 1:2] + length[..., 1:] * z], axis=-2)
             weights = length[..., None] ** (power + 1) * w
-            plain, share = _legendre(_CUT)
+            plain, share = _unit_legendre(_CUT)
             inside = ends[..., :-1, None] + length[..., None] * plain
             level = length[..., None] * share * np.abs(inside - cuts[..., None, None]) ** power
             off = outer[..., None, None]
@@ -434,15 +446,15 @@ class Curve(BasePosterior):
         hit = np.concatenate([spans[0], place, spans[1]], axis=1) if power else place
         return x.reshape(count, -1), weights.reshape(count, -1), which.reshape(count, -1), hit
 
-    def _solve(self, level: Array, row: Ints) -> Array:
+    def _solve_quantile(self, level: Array, row: Ints) -> Array:
         """Quantiles: the interval from the cumulated masses, then a root inside it."""
         left, right, piece = self.splines.edges
-        sums = self._cumulated[:, row]
+        sums = self._cdf_at_edges[:, row]
         total = sums[-1]
         place = np.clip(np.sum(sums[1:-1] < level * total, axis=0), 0, len(left) - 1)
         low, high = left[place], right[place]
         base = sums[place, np.arange(len(place))]
-        z, w = _legendre(_CUT)
+        z, w = _unit_legendre(_CUT)
 
         def gap(x: Array) -> Array:
             inside = low[:, None] + (x - low)[:, None] * z
@@ -456,23 +468,23 @@ class Curve(BasePosterior):
 
 
 @lru_cache(maxsize=16)
-def _legendre(order: int) -> tuple[Array, Array]:
+def _unit_legendre(order: int) -> tuple[Array, Array]:
     """Gauss's nodes and weights on (0, 1)."""
     z, w = gauss_legendre(order)
     return 0.5 * (z + 1), 0.5 * w
 
 
 @lru_cache(maxsize=64)
-def _jacobi(power: float) -> tuple[Array, Array]:
+def _unit_jacobi(power: float) -> tuple[Array, Array]:
     """Nodes and weights on (0, 1) for the weight t ** power."""
     if not power:
-        return _legendre(_CUT)
+        return _unit_legendre(_CUT)
     z, w = special.roots_jacobi(_CUT, 0.0, power)
     return np.asarray(0.5 * (z + 1)), np.asarray(w / 2 ** (power + 1))
 
 
 @lru_cache(maxsize=8)
-def _running(order: int) -> Array:
+def _cumulative_weights(order: int) -> Array:
     """Integrals from 0 to each node of (0, 1) of the polynomials that are one at a node and zero at the others."""
     z, _ = gauss_legendre(order)
     basis = np.linalg.inv(legendre.legvander(z, order - 1))

@@ -54,7 +54,7 @@ class Splines:
     @cached_property
     def fits(self) -> list[BSpline]:
         """One vector-valued B-spline per piece."""
-        return [_fit(g, v) for g, v in zip(self.grids, self.values, strict=True)]
+        return [_fit_spline(g, v) for g, v in zip(self.grids, self.values, strict=True)]
 
     @cached_property
     def error(self) -> Array:
@@ -77,7 +77,7 @@ class Splines:
             for first in (0, 1):
                 kept = np.union1d(np.arange(first, n, 2), [0, n - 1])
                 left = np.setdiff1d(np.arange(n), kept)
-                rough = _fit(grid[kept], values[kept])
+                rough = _fit_spline(grid[kept], values[kept])
                 gap = np.abs(rough(grid[left]) - values[left])
                 # A parabola is a normal law, which any spline gets right: rounding alone is no error.
                 gap = np.maximum(gap - 1e-11 * (1 + np.abs(values[left])), 0.0)
@@ -94,7 +94,7 @@ class Splines:
         for i, fit in enumerate(self.fits):
             mine = np.flatnonzero(piece == i)
             if len(mine):
-                out[mine] = _basis(fit, x[mine], self.grids[i]) @ fit.c
+                out[mine] = _spline_basis(fit, x[mine], self.grids[i]) @ fit.c
         return np.minimum(out, _MOST)
 
     def single(self, x: Array, piece: Ints, row: Ints) -> Array:
@@ -103,7 +103,7 @@ class Splines:
         for i, fit in enumerate(self.fits):
             mine = np.flatnonzero(piece == i)
             if len(mine):
-                basis = _basis(fit, x[mine], self.grids[i])
+                basis = _spline_basis(fit, x[mine], self.grids[i])
                 shape = (len(mine), fit.k + 1)
                 out[mine] = np.einsum(
                     "nk,nk->n", basis.data.reshape(shape), fit.c[basis.indices.reshape(shape), row[mine, None]]
@@ -162,7 +162,7 @@ def trim_pieces(
     return kept, pieces, np.asarray(lost / whole)
 
 
-def _fit(grid: Array, values: Array) -> BSpline:
+def _fit_spline(grid: Array, values: Array) -> BSpline:
     """The smooth curve through the points, less those that stand nearly together (`_well_spaced`).
 
     Where the solver still finds it singular, it is a cubic through points that are a millionth of the range apart.
@@ -204,6 +204,6 @@ def _well_spaced(grid: Array) -> Ints:
     return kept
 
 
-def _basis(fit: BSpline, x: Array, grid: Array) -> sparse.csr_array:
+def _spline_basis(fit: BSpline, x: Array, grid: Array) -> sparse.csr_array:
     basis = BSpline.design_matrix(np.clip(x, grid[0], grid[-1]), fit.t, fit.k)
     return sparse.csr_array(basis)

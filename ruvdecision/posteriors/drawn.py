@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..checks import as_float_array, check_finite, check_flag, check_integer, check_shares
 from ..errors import InputError
 from ..protocols import Array, Value
-from .base import BLOCK, LEVEL, BasePosterior, Growth, Pairs, as_weight_matrix, check_width, shaped
+from .base import BLOCK, LEVEL, BasePosterior, Growth, Pairs, as_shape, as_weight_matrix, check_width
 from .finite import Finite
 from .modes import Neighbours, climb_box
 
@@ -87,7 +87,7 @@ class Drawn(BasePosterior):
     @property
     def support(self) -> Array | None:
         """The distinct draws of a discrete target, otherwise None."""
-        return self._finite.distinct[0] if self.discrete else None
+        return self._as_finite.distinct[0] if self.discrete else None
 
     # -- summaries -----------------------------------------------------------------------------------
 
@@ -98,35 +98,35 @@ class Drawn(BasePosterior):
         return np.asarray(self.weights @ np.square(self.draws - self.mean()))
 
     def cov(self) -> Array:
-        return self._finite.cov()
+        return self._as_finite.cov()
 
     def quantile(self, q: float) -> Array:
         """The lowest draw whose cumulative weight reaches q, each component apart."""
-        return self._finite.quantile(q)
+        return self._as_finite.quantile(q)
 
     def cdf(self, at: ArrayLike) -> Array:
-        return self._finite.cdf(at)
+        return self._as_finite.cdf(at)
 
     def log_density(self, at: ArrayLike) -> Array:
         """Log frequency of a discrete target; otherwise log density by nearest neighbours, an estimate."""
         if self.discrete:
-            return self._finite.log_density(at)
+            return self._as_finite.log_density(at)
         at = np.asarray(at, dtype=np.float64)
-        return self._near.log_density(at if self.event else at[..., None])
+        return self._nearest_draws.log_density(at if self.event else at[..., None])
 
     def mode(self, width: ArrayLike = 0.0) -> Array:
         width = check_width(width, self.event)
         if self.discrete or (not self.event and width.any()):
-            return self._finite.mode(width)
+            return self._as_finite.mode(width)
         if not width.any():
-            return self._near.peak().reshape(self.event)
+            return self._nearest_draws.densest_draw().reshape(self.event)
         # Which box is best matters to second order only, so a good one will do.
         return climb_box(self.draws, self.weights, np.broadcast_to(width, self.event))
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         return np.asarray(self.draws[rng.choice(len(self.draws), size=size, p=self.weights)])
 
-    def spaced(self, size: int, rng: np.random.Generator) -> Array:
+    def thinned_sample(self, size: int, rng: np.random.Generator) -> Array:
         if self.chains is None or len(self.weights) < size or np.ptp(self.weights) > 0:
             return self.sample(size, rng)
         return self.draws[spaced_places(len(self.weights), size, rng)]
@@ -135,7 +135,7 @@ class Drawn(BasePosterior):
 
     def expect(self, f: Callable[[Array], Array], at: ArrayLike | None = None) -> Value:
         """E f with its Monte Carlo standard error."""
-        return self.average(shaped(f(self.draws), self.draws.shape[:1]))
+        return self.average(as_shape(f(self.draws), self.draws.shape[:1]))
 
     def average(self, series: Array) -> Value:
         """Weighted mean of one value per draw (along the first axis), with its error."""
@@ -168,7 +168,7 @@ class Drawn(BasePosterior):
 
     def log_mgf(self, t: float, *, centred: bool = False) -> Value:
         mean = self.mean()
-        logs = self._finite.log_mgf(t, centred=True).value
+        logs = self._as_finite.log_mgf(t, centred=True).value
         gap = t * (self.draws - mean)
         # To first order the error is that of the tilted weights, less that of the mean if it is taken out.
         tilt = self.average(np.exp(np.minimum(gap - logs, 700.0)) - (gap if centred else 0.0))
@@ -195,21 +195,21 @@ class Drawn(BasePosterior):
         small in one to four dimensions and grows above.
         """
         if self.discrete:
-            chances = self._finite.distinct[1]
+            chances = self._as_finite.distinct[1]
             place = np.unique(self.draws, axis=0, return_inverse=True)[1].ravel()
             with np.errstate(divide="ignore"):
                 logs = np.log(chances)
             return self.average(-np.where(np.isfinite(logs), logs, 0.0)[place])
-        return Value.exact(-np.inf) if self._near.flat else self.average(-self._near.logs)
+        return Value.exact(-np.inf) if self._nearest_draws.flat else self.average(-self._nearest_draws.logs)
 
     # -- helpers -------------------------------------------------------------------------------------
 
     @cached_property
-    def _finite(self) -> Finite:
+    def _as_finite(self) -> Finite:
         return Finite.of(self.draws, self.weights)
 
     @cached_property
-    def _near(self) -> Neighbours:
+    def _nearest_draws(self) -> Neighbours:
         return Neighbours(self.draws.reshape(len(self.draws), -1), self.weights)
 
     def _average(

@@ -13,7 +13,18 @@ from scipy import special
 from ..checks import Index, as_float_array, check_finite, check_probabilities
 from ..errors import InputError
 from ..protocols import Array, Value
-from .base import BLOCK, LEVEL, BasePosterior, Growth, Pairs, as_weight_matrix, check_level, check_width, deeper, shaped
+from .base import (
+    BLOCK,
+    LEVEL,
+    BasePosterior,
+    Growth,
+    Pairs,
+    as_shape,
+    as_weight_matrix,
+    check_level,
+    check_width,
+    index_below_batch,
+)
 from .modes import merge_values, most_probable
 from .normal import expm1_less
 
@@ -70,7 +81,7 @@ class Finite(BasePosterior):
         return self.values
 
     def select(self, index: Index) -> Finite:
-        return self.of(self.values, self.probabilities[deeper(index)])
+        return self.of(self.values, self.probabilities[index_below_batch(index)])
 
     def mixed(self, weights: Array) -> Finite:
         return self.of(self.values, np.einsum("...m,...ms->...s", weights, self.probabilities))
@@ -81,7 +92,7 @@ class Finite(BasePosterior):
         return np.asarray(self.probabilities @ self.values)
 
     def var(self) -> Array:
-        return self._sum(lambda x, a: np.square(x - a), self.mean())
+        return self._sum_over_states(lambda x, a: np.square(x - a), self.mean())
 
     def cov(self) -> Array:
         k = self.event[0] if self.event else 1
@@ -98,13 +109,13 @@ class Finite(BasePosterior):
         # A cumulative sum that misses q by rounding alone has reached it.
         level = max(check_level("q", q) - 1e-13, 0.0)
         found = []
-        for x, sums in self._sorted:
+        for x, sums in self._sorted_values:
             reached = sums > level
             found.append(x[np.where(reached.any(axis=-1), np.argmax(reached, axis=-1), len(x) - 1)])
         return np.stack(found, axis=-1) if self.event else np.asarray(found[0])
 
     def cdf(self, at: ArrayLike) -> Array:
-        return self._sum(lambda x, a: (x <= a).astype(np.float64), at)
+        return self._sum_over_states(lambda x, a: (x <= a).astype(np.float64), at)
 
     def mode(self, width: ArrayLike = 0.0) -> Array:
         return most_probable(*self.distinct, check_width(width, self.event))
@@ -120,13 +131,13 @@ class Finite(BasePosterior):
         """E f, the exact sum; a value of probability zero counts for nothing, even where f is infinite."""
         lead = (len(self.values),) + (1,) * len(self.batch)
         theta = np.broadcast_to(self.values.reshape(lead + self.event), (len(self.values),) + self.batch + self.event)
-        values = np.moveaxis(shaped(f(theta), theta.shape[: 1 + len(self.batch)]), 0, -1)
+        values = np.moveaxis(as_shape(f(theta), theta.shape[: 1 + len(self.batch)]), 0, -1)
         return Value.exact(np.sum(self.probabilities * np.where(self.probabilities > 0, values, 0.0), axis=-1))
 
     def expect_last(self, f: Callable[[Array], Array], at: ArrayLike | None = None) -> Value:
         if len(self.batch) > 1:
             return super().expect_last(f, at)
-        values = shaped(f(self.values), self.values.shape[:1])
+        values = as_shape(f(self.values), self.values.shape[:1])
         if np.isfinite(values).all():
             return Value.exact(self.probabilities @ values)
         return Value.exact(np.sum(self.probabilities * np.where(self.probabilities > 0, values, 0.0), axis=-1))
@@ -142,17 +153,19 @@ class Finite(BasePosterior):
         if signed or p * np.log10(max(unit, 1.0)) < 300:
             return super().power(at, p, signed=signed)
         # Powers out of reach are infinite, but not those of states that cannot be.
-        share = self._sum(lambda x, a: np.abs(x / unit - a / unit) ** p, at)
+        share = self._sum_over_states(lambda x, a: np.abs(x / unit - a / unit) ** p, at)
         with np.errstate(over="ignore", divide="ignore"):
             return Value.exact(np.exp(np.log(share) + p * np.log(unit)))
 
     def log_mgf(self, t: float, *, centred: bool = False) -> Value:
         mean = self.mean()
-        near = self._sum(lambda x, a: expm1_less(t * (x - a)), mean)
+        near = self._sum_over_states(lambda x, a: expm1_less(t * (x - a)), mean)
         # Far out the sum overflows; there the largest term is taken out first.
         top = self.quantile(1.0 if t > 0 else 0.0)
         with np.errstate(divide="ignore"):
-            far = np.log(self._sum(lambda x, a: np.exp(np.minimum(t * (x - a), 0.0)), top)) + t * (top - mean)
+            far = np.log(self._sum_over_states(lambda x, a: np.exp(np.minimum(t * (x - a), 0.0)), top)) + t * (
+                top - mean
+            )
             value = np.where(t * (top - mean) > 1.0, far, np.log1p(np.minimum(near, 10.0)))
         return Value.exact(value if centred else value + t * mean)
 
@@ -160,7 +173,7 @@ class Finite(BasePosterior):
         """Twice the integral of F (1 - F), each component apart."""
         parts = [
             2 * np.sum(sums[..., :-1] * np.maximum(1 - sums[..., :-1], 0.0) * np.diff(x), axis=-1)
-            for x, sums in self._sorted
+            for x, sums in self._sorted_values
         ]
         return Value.exact(np.stack(parts, axis=-1) if self.event else parts[0])
 
@@ -175,7 +188,7 @@ class Finite(BasePosterior):
         return merge_values(self.values, self.probabilities)
 
     @cached_property
-    def _sorted(self) -> list[tuple[Array, Array]]:
+    def _sorted_values(self) -> list[tuple[Array, Array]]:
         """Sorted values and cumulative probabilities of each component."""
         columns = [self.values] if not self.event else list(self.values.T)
         orders = [np.argsort(x, kind="stable") for x in columns]
@@ -184,9 +197,9 @@ class Finite(BasePosterior):
     def _average(
         self, g: Pairs, at: ArrayLike = 0.0, kinks: Sequence[float] = (), *, joint: bool = False, growth: Growth = LEVEL
     ) -> Value:
-        return Value.exact(self._sum(g, at, joint=joint))
+        return Value.exact(self._sum_over_states(g, at, joint=joint))
 
-    def _sum(self, g: Pairs, at: ArrayLike, *, joint: bool = False) -> Array:
+    def _sum_over_states(self, g: Pairs, at: ArrayLike, *, joint: bool = False) -> Array:
         """Sum over states of p g(x, at); ``at`` is broadcast to ``batch + event`` and may lead it with more axes."""
         at = np.asarray(at, dtype=np.float64)
         inner = len(self.batch) + len(self.event)

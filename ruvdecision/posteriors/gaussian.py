@@ -15,7 +15,7 @@ from ..errors import InputError
 from ..numerics.semidefinite import lower_root
 from ..protocols import Array, Value
 from . import normal
-from .base import BasePosterior, as_weight_matrix, check_level, check_width, shaped, trace_product
+from .base import BasePosterior, as_shape, as_weight_matrix, check_level, check_width, trace_product
 
 _POINTS = 1024
 
@@ -54,7 +54,7 @@ class Gaussian(BasePosterior):
             got = f"shapes {location.shape} and {covariances.shape}"
             raise InputError(what, got, "Use Gaussian.scalar(mean, var) for numbers")
         covariances = check_covariances("cov", covariances)
-        self.__dict__.update(vars(self._checked(location, covariances, location.shape[-1:])))
+        self.__dict__.update(vars(self._check_moments(location, covariances, location.shape[-1:])))
 
     @classmethod
     def scalar(cls, mean: ArrayLike, var: ArrayLike) -> Gaussian:
@@ -63,14 +63,14 @@ class Gaussian(BasePosterior):
         # One pass over the array: NaN fails the comparison too.
         if not (variances >= 0).all():
             do = "A point mass has var=0, a flat law var=inf"
-            raise InputError("var must be a number that is not negative", _worst(variances), do)
-        return cls._checked(location, variances, ())
+            raise InputError("var must be a number that is not negative", _first_bad_entry(variances), do)
+        return cls._check_moments(location, variances, ())
 
     @classmethod
-    def _checked(cls, location: Array, covariances: Array, event: tuple[int, ...]) -> Gaussian:
+    def _check_moments(cls, location: Array, covariances: Array, event: tuple[int, ...]) -> Gaussian:
         if not np.isfinite(location).all():
             do = "A flat law has any finite mean and an infinite variance"
-            raise InputError("mean must be finite", _worst(location), do)
+            raise InputError("mean must be finite", _first_bad_entry(location), do)
         lead = location.shape[:-1] if event else location.shape
         try:
             batch = np.broadcast_shapes(lead, covariances.shape[:-2] if event else covariances.shape)
@@ -89,19 +89,19 @@ class Gaussian(BasePosterior):
 
     def recentred(self) -> Gaussian:
         """The same covariances about zero."""
-        return self._checked(np.broadcast_to(0.0, self.batch + self.event), self.covariances, self.event)
+        return self._check_moments(np.broadcast_to(0.0, self.batch + self.event), self.covariances, self.event)
 
     def moved(self, by: Array) -> Gaussian:
         """The same covariances about means that lie ``by`` higher."""
-        return self._checked(self.location + by, self.covariances, self.event)
+        return self._check_moments(self.location + by, self.covariances, self.event)
 
     def mirrored(self) -> Gaussian:
         """The laws of minus the target."""
-        return self._checked(-self.location, self.covariances, self.event)
+        return self._check_moments(-self.location, self.covariances, self.event)
 
     def select(self, index: Index) -> Gaussian:
         covariances = np.broadcast_to(self.covariances, self.batch + self.event * 2)
-        return self._checked(self.mean()[index], covariances[index], self.event)
+        return self._check_moments(self.mean()[index], covariances[index], self.event)
 
     # -- summaries -----------------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class Gaussian(BasePosterior):
         gap, sd = np.asarray(at, dtype=np.float64) - self.location, self.sd
         with np.errstate(divide="ignore", invalid="ignore"):
             z = gap / sd
-        return self._full(special.ndtr(np.where(sd == 0, np.where(gap >= 0, np.inf, -np.inf), z)))
+        return self._in_full_shape(special.ndtr(np.where(sd == 0, np.where(gap >= 0, np.inf, -np.inf), z)))
 
     def log_density(self, at: ArrayLike) -> Array:
         """Log density; on a point mass infinite at the point and minus infinite elsewhere."""
@@ -160,18 +160,20 @@ class Gaussian(BasePosterior):
                 kinks = np.asarray(at, dtype=np.float64)
                 kinks = kinks if kinks.ndim > len(self.batch) else kinks[None]
             mean, sd = self.mean(), np.broadcast_to(self.sd, self.batch)
-            return normal.expectation(lambda theta: shaped(f(theta), theta.shape), mean, sd, kinks)
+            return normal.expectation(lambda theta: as_shape(f(theta), theta.shape), mean, sd, kinks)
         infinite = np.isinf(self.covariances)
         if infinite.any():
             hit = np.broadcast_to(infinite.any(axis=(-2, -1)), self.batch)
             wide = lambda big: np.where(infinite, big**2, self.covariances)  # noqa: E731
-            return normal.diffuse_limit(lambda big: self._checked(self.location, wide(big), self.event).expect(f), hit)
+            return normal.diffuse_limit(
+                lambda big: self._check_moments(self.location, wide(big), self.event).expect(f), hit
+            )
         lower, means = lower_root(self.covariances), []
         for z in normal.sobol_points(self.event[0], _POINTS):
             z = z.reshape((_POINTS,) + (1,) * len(self.batch) + self.event)
             theta = self.location + np.einsum("...ij,...j->...i", lower, z)
             theta = np.broadcast_to(theta, (_POINTS,) + self.batch + self.event)
-            means.append(np.mean(shaped(f(theta), theta.shape[:-1]), axis=0))
+            means.append(np.mean(as_shape(f(theta), theta.shape[:-1]), axis=0))
         value = normal.scrambled_mean(means)
         point = np.broadcast_to(~np.any(self.covariances, axis=(-2, -1)), self.batch)
         return Value(value.value, np.where(point, 0.0, value.error))
@@ -182,21 +184,21 @@ class Gaussian(BasePosterior):
         return Value.exact(trace_product(as_weight_matrix(weights, self.event), self.cov()))
 
     def below(self, at: ArrayLike) -> Value:
-        return self._exact(normal.positive_part(np.asarray(at) - self.location, self.sd))
+        return self._exact_value(normal.positive_part(np.asarray(at) - self.location, self.sd))
 
     def above(self, at: ArrayLike) -> Value:
-        return self._exact(normal.positive_part(self.location - np.asarray(at), self.sd))
+        return self._exact_value(normal.positive_part(self.location - np.asarray(at), self.sd))
 
     def power(self, at: ArrayLike, p: float, *, signed: bool = False) -> Value:
-        return self._exact(normal.power(self.location - np.asarray(at), self.sd, p, signed=signed))
+        return self._exact_value(normal.power(self.location - np.asarray(at), self.sd, p, signed=signed))
 
     def huber(self, at: ArrayLike, delta: float) -> Value:
-        return self._exact(normal.huber(self.location - np.asarray(at), self.sd, delta))
+        return self._exact_value(normal.huber(self.location - np.asarray(at), self.sd, delta))
 
     def outside(self, at: ArrayLike, width: ArrayLike) -> Value:
         width = check_width(width, self.event)
         if not self.event:
-            return self._exact(normal.outside(self.location - np.asarray(at), self.sd, width))
+            return self._exact_value(normal.outside(self.location - np.asarray(at), self.sd, width))
         value = normal.outside_box(self.location - np.asarray(at), self.covariances, width)
         return value.over(*np.broadcast_shapes(value.value.shape, self.batch))
 
@@ -205,14 +207,14 @@ class Gaussian(BasePosterior):
         return Value.exact(half if centred else t * self.location + half)
 
     def mean_difference(self) -> Value:
-        return self._exact(2 * self.sd / np.sqrt(np.pi))
+        return self._exact_value(2 * self.sd / np.sqrt(np.pi))
 
     def entropy(self) -> Value:
         """Half log((2 pi e)^k |V|); minus infinity where V is singular, infinite where a variance is."""
         one = 1 + np.log(2 * np.pi)
         with np.errstate(divide="ignore"):
             if not self.event:
-                return self._exact(0.5 * (one + np.log(self.covariances)))
+                return self._exact_value(0.5 * (one + np.log(self.covariances)))
             infinite = np.isinf(self.covariances)
             lower = lower_root(np.where(infinite, np.eye(self.event[0]), self.covariances))
             logs = np.sum(np.log(np.diagonal(lower, axis1=-2, axis2=-1)), axis=-1)
@@ -227,11 +229,11 @@ class Gaussian(BasePosterior):
         variances = np.diagonal(self.covariances, axis1=-2, axis2=-1) if self.event else self.covariances
         return np.asarray(np.sqrt(variances))
 
-    def _full(self, value: Array) -> Array:
+    def _in_full_shape(self, value: Array) -> Array:
         return np.broadcast_to(value, np.broadcast_shapes(value.shape, self.batch + self.event))
 
-    def _exact(self, value: Array) -> Value:
-        return Value.exact(self._full(value))
+    def _exact_value(self, value: Array) -> Value:
+        return Value.exact(self._in_full_shape(value))
 
 
 def check_covariances(name: str, covariances: Array) -> Array:
@@ -239,11 +241,13 @@ def check_covariances(name: str, covariances: Array) -> Array:
     k = covariances.shape[-1]
     diagonal = np.diagonal(covariances, axis1=-2, axis2=-1)
     if not (diagonal >= 0).all():
-        raise InputError(f"{name} must have no negative or missing variance", _worst(diagonal), "Check its diagonal")
+        raise InputError(
+            f"{name} must have no negative or missing variance", _first_bad_entry(diagonal), "Check its diagonal"
+        )
     off = np.where(np.eye(k, dtype=bool), 0.0, covariances)
     if not np.isfinite(off).all():
         do = "Only variances, on the diagonal, may be infinite"
-        raise InputError(f"{name} must have finite covariances", _worst(off), do)
+        raise InputError(f"{name} must have finite covariances", _first_bad_entry(off), do)
     infinite = np.isinf(diagonal)
     root = np.sqrt(np.where((diagonal > 0) & ~infinite, diagonal, 1.0))
     # The correlation scale: units must not decide what counts as symmetric or semidefinite.
@@ -285,7 +289,7 @@ def triangular_log_density(gap: Array, lower: Array, infinite: NDArray[np.bool_]
     return np.asarray(np.where(missed, -np.inf, total))
 
 
-def _worst(array: Array) -> object:
+def _first_bad_entry(array: Array) -> object:
     flat = np.ravel(array)
     bad = flat[~np.isfinite(flat) | (flat < 0)]
     return float(bad[0]) if bad.size else float(flat[0])

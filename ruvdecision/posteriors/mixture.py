@@ -13,7 +13,7 @@ from ..checks import Index, as_float_array, check_finite, check_flag, check_inte
 from ..errors import InputError
 from ..numerics.roots import monotone_root
 from ..protocols import Array, Posterior, Value
-from .base import BLOCK, BasePosterior, as_weight_matrix, check_level, check_width, deeper, trace_product
+from .base import BLOCK, BasePosterior, as_weight_matrix, check_level, check_width, index_below_batch, trace_product
 from .drawn import long_run_error, spaced_places
 from .gaussian import Gaussian
 from .modes import best_box_near, climb_box, highest_point, merge_values, most_probable
@@ -89,10 +89,12 @@ class Mixture(BasePosterior):
             if not sampled or count % chains:
                 what = f"chains must divide the {count} draws, and only sampled parts have chains"
                 raise InputError(what, chains, "Lay chains of one length end to end, and write sampled=True")
-        self.__dict__.update(vars(self._with(parts, _shares(weights, parts.batch), sampled, chains)))
+        self.__dict__.update(vars(self._of_parts(parts, _normalise_weights(weights, parts.batch), sampled, chains)))
 
     @classmethod
-    def _with(cls, parts: BasePosterior, weights: Array, sampled: bool = False, chains: int | None = None) -> Mixture:
+    def _of_parts(
+        cls, parts: BasePosterior, weights: Array, sampled: bool = False, chains: int | None = None
+    ) -> Mixture:
         return cls._of(
             parts=parts, weights=weights, sampled=sampled, chains=chains, batch=parts.batch[:-1], event=parts.event
         )
@@ -118,20 +120,20 @@ class Mixture(BasePosterior):
     def centre(self) -> Array | None:
         """The common centre of the parts, if they have one."""
         centres = self.parts.centre
-        if centres is None or (self.count > 1 and np.ptp(centres, axis=self._axis).any()):
+        if centres is None or (self.count > 1 and np.ptp(centres, axis=self._parts_axis).any()):
             return None
-        return np.take(centres, 0, axis=self._axis)
+        return np.take(centres, 0, axis=self._parts_axis)
 
     def recentred(self) -> Mixture:
         """Normal parts moved so that the mean is zero; itself otherwise."""
-        return self._moved
+        return self._centred_at_mean
 
     def select(self, index: Index) -> Mixture:
         if not self.batch:
             super().select(index)
             return self
-        weights = np.broadcast_to(self.weights, self.parts.batch)[deeper(index)]
-        return self._with(self.parts.select(deeper(index)), weights, self.sampled, self.chains)
+        weights = np.broadcast_to(self.weights, self.parts.batch)[index_below_batch(index)]
+        return self._of_parts(self.parts.select(index_below_batch(index)), weights, self.sampled, self.chains)
 
     def mixed(self, weights: Array) -> Mixture:
         """All parts of all mixtures along the last axis, in one mixture."""
@@ -139,55 +141,55 @@ class Mixture(BasePosterior):
         shape = self.batch[:-1] + (count,)
         joined = (weights[..., None] * np.broadcast_to(self.weights, self.parts.batch)).reshape(shape)
         places = np.unravel_index(np.arange(int(np.prod(self.parts.batch))).reshape(shape), self.parts.batch)
-        return self._with(self.parts.select(places), joined)
+        return self._of_parts(self.parts.select(places), joined)
 
     # -- summaries -------------------------------------------------------------------------------------
 
     def mean(self) -> Array:
         means = self.parts.mean()
         # About the first, so that a far location costs no digits.
-        first = np.take(means, [0], axis=self._axis)
-        return np.asarray(np.squeeze(first, self._axis) + self._mix(means - first))
+        first = np.take(means, [0], axis=self._parts_axis)
+        return np.asarray(np.squeeze(first, self._parts_axis) + self._weighted_sum(means - first))
 
     def var(self) -> Array:
-        return self._mix(np.square(self._gap) + self.parts.var())
+        return self._weighted_sum(np.square(self._part_means_less_mean) + self.parts.var())
 
     def cov(self) -> Array:
         if not self.event:
             return self.var()[..., None, None]
-        weighted = self.weights[..., None] * self._gap
-        between = np.swapaxes(weighted, -1, -2) @ np.broadcast_to(self._gap, weighted.shape)
-        return between + self._mix(self.parts.cov(), inner=2)
+        weighted = self.weights[..., None] * self._part_means_less_mean
+        between = np.swapaxes(weighted, -1, -2) @ np.broadcast_to(self._part_means_less_mean, weighted.shape)
+        return between + self._weighted_sum(self.parts.cov(), inner=2)
 
     def quantile(self, q: float) -> Array:
         """Each component apart, by a bracketed root of the distribution function, to the last digits."""
-        if self._whole is not None:
-            return self._whole.quantile(q)
-        level, used = check_level("q", q), self._used
+        if self._as_one_law is not None:
+            return self._as_one_law.quantile(q)
+        level, used = check_level("q", q), self._has_weight
         ends = self.parts.quantile(q)
-        low = np.min(np.where(used, ends, np.inf), axis=self._axis)
-        high = np.max(np.where(used, ends, -np.inf), axis=self._axis)
+        low = np.min(np.where(used, ends, np.inf), axis=self._parts_axis)
+        high = np.max(np.where(used, ends, -np.inf), axis=self._parts_axis)
         if level in (0.0, 1.0):
             return np.asarray(low if level == 0 else high)
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             return super().quantile(q)
-        return self._snapped(monotone_root(lambda x: self.cdf(x) - level, low, high))
+        return self._snap_to_atom(monotone_root(lambda x: self.cdf(x) - level, low, high))
 
     def upper_quantile(self, tail: float) -> Array:
         """For normal parts the quantile of the mirrored mixture: a small chance keeps its digits."""
-        if self._normal is None:
+        if self._normal_parts is None:
             return super().upper_quantile(tail)
-        return -self._with(self._normal.mirrored(), self.weights).quantile(tail)
+        return -self._of_parts(self._normal_parts.mirrored(), self.weights).quantile(tail)
 
     def cdf(self, at: ArrayLike) -> Array:
-        if self._whole is not None:
-            return self._whole.cdf(at)
-        return self._in_blocks(lambda a: (self._mix(self.parts.cdf(a)),), at)[0]
+        if self._as_one_law is not None:
+            return self._as_one_law.cdf(at)
+        return self._in_blocks(lambda a: (self._weighted_sum(self.parts.cdf(a)),), at)[0]
 
     def log_density(self, at: ArrayLike) -> Array:
         """Log density, infinite at an atom that has a chance."""
-        if self._whole is not None:
-            return self._whole.log_density(at)
+        if self._as_one_law is not None:
+            return self._as_one_law.log_density(at)
         return self._in_blocks(lambda a: (self._log_density(a),), at, joint=True)[0]
 
     def mode(self, width: ArrayLike = 0.0) -> Array:
@@ -196,23 +198,23 @@ class Mixture(BasePosterior):
         For more than a few thousand parts the scan is thinned, so that a mode narrower than its step may be missed. For
         vectors the search starts from the parts of the highest density.
         """
-        if self._whole is not None:
-            return self._whole.mode(width)
+        if self._as_one_law is not None:
+            return self._as_one_law.mode(width)
         if self.sampled:
             # Errors on the way would only cost time.
-            return self._with(self.parts, self.weights).mode(width)
+            return self._of_parts(self.parts, self.weights).mode(width)
         mode = super().mode(width)
         if self.event or np.any(width) or self.centre is not None:
             return mode
         # An atom has an infinite density: the heaviest one is the mode, equal ones added up.
-        chances = np.where(self._atoms, self.weights, 0.0).reshape(-1, self.count)
+        chances = np.where(self._point_masses, self.weights, 0.0).reshape(-1, self.count)
         means = np.broadcast_to(self.parts.mean(), self.parts.batch).reshape(-1, self.count)
         heavy = [most_probable(*merge_values(x, w), np.zeros(())) for x, w in zip(means, chances, strict=True)]
-        return np.where(self._atoms.any(axis=-1), np.reshape(heavy, self.batch), mode)
+        return np.where(self._point_masses.any(axis=-1), np.reshape(heavy, self.batch), mode)
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
-        if self._whole is not None:
-            return self._whole.sample(size, rng)
+        if self._as_one_law is not None:
+            return self._as_one_law.sample(size, rng)
         draws = np.empty((size,) + self.batch + self.event)
         weights = np.broadcast_to(self.weights, self.parts.batch)
         for index in np.ndindex(self.batch):
@@ -220,7 +222,7 @@ class Mixture(BasePosterior):
             draws[(slice(None), *index)] = self.parts.select((*index, pick)).sample(1, rng)[0]
         return draws
 
-    def spaced(self, size: int, rng: np.random.Generator) -> Array:
+    def thinned_sample(self, size: int, rng: np.random.Generator) -> Array:
         if self.chains is None or self.count < size or np.ptp(self.weights) > 0:
             return self.sample(size, rng)
         return self.parts.select((..., spaced_places(self.count, size, rng))).sample(1, rng)[0]
@@ -228,15 +230,15 @@ class Mixture(BasePosterior):
     # -- expectations ----------------------------------------------------------------------------------
 
     def through(self, ask: Callable[[Posterior, Array], Value], f: Callable[[Array], Array], at: ArrayLike) -> Value:
-        return self._ask(ask, at, joint=True)
+        return self._ask_parts(ask, at, joint=True)
 
     def expect(self, f: Callable[[Array], Array], at: ArrayLike | None = None) -> Value:
         """E f given each part: on nodes that all share where they can, otherwise part by part."""
-        if self._whole is not None and not self.sampled:
-            return self._whole.expect(f, at)
-        if self._normals is not None:
+        if self._as_one_law is not None and not self.sampled:
+            return self._as_one_law.expect(f, at)
+        if self._as_normals is not None:
             cuts = None if at is None else np.ravel(np.asarray(at, dtype=np.float64))
-            found = self._normals.expect(f, cuts, 1e-8 if self.sampled else 1e-12)
+            found = self._as_normals.expect(f, cuts, 1e-8 if self.sampled else 1e-12)
             if found is not None:
                 return self._on_points(found)
         step = max(1, BLOCK // (250 * max(1, int(np.prod(self.batch)))))
@@ -251,59 +253,61 @@ class Mixture(BasePosterior):
 
     def quadratic(self, weights: ArrayLike = 1.0) -> Value:
         if np.ndim(weights) == 0:
-            square = np.square(self._gap) + self.parts.var()
+            square = np.square(self._part_means_less_mean) + self.parts.var()
             square = square.sum(axis=-1) if self.event else square
             return self._mean_with_error(float(np.asarray(weights)) * square, 0.0, joint=True)
         matrix = as_weight_matrix(weights, self.event)
-        gap = self._gap if self.event else self._gap[..., None]
+        gap = self._part_means_less_mean if self.event else self._part_means_less_mean[..., None]
         between = np.einsum("...i,ij,...j->...", gap, matrix, gap)
         return self._mean_with_error(between + trace_product(matrix, self.parts.cov()), 0.0, joint=True)
 
     def below(self, at: ArrayLike) -> Value:
-        return self._ask(lambda law, a: law.below(a), at)
+        return self._ask_parts(lambda law, a: law.below(a), at)
 
     def above(self, at: ArrayLike) -> Value:
-        return self._ask(lambda law, a: law.above(a), at)
+        return self._ask_parts(lambda law, a: law.above(a), at)
 
     def power(self, at: ArrayLike, p: float, *, signed: bool = False) -> Value:
         if p == 1 and not signed and self.support is None:
             # Two tails cost far less than Kummer's function.
-            return self._ask(lambda law, a: Value(*map(np.add, law.below(a), law.above(a))), at)
-        return self._ask(lambda law, a: law.power(a, p, signed=signed), at)
+            return self._ask_parts(lambda law, a: Value(*map(np.add, law.below(a), law.above(a))), at)
+        return self._ask_parts(lambda law, a: law.power(a, p, signed=signed), at)
 
     def huber(self, at: ArrayLike, delta: float) -> Value:
-        return self._ask(lambda law, a: law.huber(a, delta), at)
+        return self._ask_parts(lambda law, a: law.huber(a, delta), at)
 
     def outside(self, at: ArrayLike, width: ArrayLike) -> Value:
         width = check_width(width, self.event)
-        if self._normals is None or not self._normals.needs_cubature:
-            return self._ask(lambda law, a: law.outside(a, width), at, joint=True)
+        if self._as_normals is None or not self._as_normals.needs_cubature:
+            return self._ask_parts(lambda law, a: law.outside(a, width), at, joint=True)
         lead, rows = self._rows(at)
         wide = np.broadcast_to(width, self.event)
-        found = [self._on_points(self._normals.outside(row, wide)) for row in rows]
+        found = [self._on_points(self._as_normals.outside(row, wide)) for row in rows]
         value, error = (np.array([f[i] for f in found]).reshape(lead) for i in (0, 1))
         return Value(value, error)
 
     def log_mgf(self, t: float, *, centred: bool = False) -> Value:
-        inner, gap = self.parts.log_mgf(t, centred=True).value, t * self._gap
-        value = self._log_mgf(inner, gap) if self._whole is None else self._whole.log_mgf(t, centred=True).value
+        inner, gap = self.parts.log_mgf(t, centred=True).value, t * self._part_means_less_mean
+        value = (
+            self._log_mgf(inner, gap) if self._as_one_law is None else self._as_one_law.log_mgf(t, centred=True).value
+        )
         error = np.zeros(value.shape)
         if self.sampled:
             with np.errstate(over="ignore", invalid="ignore"):
-                tilt = np.exp(np.minimum(inner + gap - np.expand_dims(value, self._axis), 700.0))
+                tilt = np.exp(np.minimum(inner + gap - np.expand_dims(value, self._parts_axis), 700.0))
             # To first order the error is that of the tilted weights, less that of the mean if it is taken out.
             error = self._mean_with_error(np.nan_to_num(tilt) - (gap if centred else 0.0), 0.0).error
         return Value(value if centred else value + t * self.mean(), np.where(np.isfinite(value), error, 0.0))
 
     def mean_difference(self) -> Value:
         """E |theta - theta'|; of sampled parts with the error of its projection (Hoeffding, 1948)."""
-        found = self._unsampled(lambda law: law.mean_difference(), super().mean_difference, self.event)
+        found = self._answer_as_if_exact(lambda law: law.mean_difference(), super().mean_difference, self.event)
         if not self.sampled:
             return found
 
         def distance(x: Array) -> Array:
             # E |x - theta| but for a constant.
-            return 2 * self._in_blocks(lambda a: (self._mix(self.parts.below(a).value),), x)[0] - x
+            return 2 * self._in_blocks(lambda a: (self._weighted_sum(self.parts.below(a).value),), x)[0] - x
 
         series = self._smooth_means(distance)
         error = np.hypot(2 * self._mean_with_error(series, 0.0).error, found.error)
@@ -311,64 +315,64 @@ class Mixture(BasePosterior):
 
     def entropy(self) -> Value:
         """Entropy of the mixture; of sampled parts with the error of the mean of -log density given each draw."""
-        found = self._unsampled(lambda law: law.entropy(), super().entropy, ())
+        found = self._answer_as_if_exact(lambda law: law.entropy(), super().entropy, ())
         if not self.sampled or not np.isfinite(found.value).all():
             return found
         if self.support is None and self.event:
-            return found if self._normals is None else self._on_points(self._normals.minus_log_density())
+            return found if self._as_normals is None else self._on_points(self._as_normals.minus_log_density())
         series = self._smooth_means(lambda x: -np.maximum(self.log_density(x), -700.0), joint=True)
         return Value(found.value, np.hypot(self._mean_with_error(series, 0.0, joint=True).error, found.error))
 
     # -- helpers ---------------------------------------------------------------------------------------
 
     @property
-    def _axis(self) -> int:
+    def _parts_axis(self) -> int:
         """Axis of the parts in what they answer."""
         return -1 - len(self.event)
 
     @cached_property
-    def _normal(self) -> Gaussian | None:
+    def _normal_parts(self) -> Gaussian | None:
         """The parts if they are normal, for which there are quicker ways."""
         return self.parts if isinstance(self.parts, Gaussian) else None
 
     @cached_property
-    def _normals(self) -> Normals | None:
-        return None if self._normal is None or self.batch else Normals(self.weights, self._normal)
+    def _as_normals(self) -> Normals | None:
+        return None if self._normal_parts is None or self.batch else Normals(self.weights, self._normal_parts)
 
     @cached_property
-    def _whole(self) -> BasePosterior | None:
+    def _as_one_law(self) -> BasePosterior | None:
         """The mixture as one law of a kind that mixing keeps, without the error of sampled parts."""
         return self.parts.mixed(self.weights)
 
     @cached_property
-    def _moved(self) -> Mixture:
+    def _centred_at_mean(self) -> Mixture:
         # Kept, so that what it works out serves more than one loss.
-        if self._normal is None:
+        if self._normal_parts is None:
             return self
-        parts = self._normal.moved(-np.expand_dims(self.mean(), self._axis))
-        return self._with(parts, self.weights, self.sampled, self.chains)
+        parts = self._normal_parts.moved(-np.expand_dims(self.mean(), self._parts_axis))
+        return self._of_parts(parts, self.weights, self.sampled, self.chains)
 
     @cached_property
-    def _gap(self) -> Array:
-        return self.parts.mean() - np.expand_dims(self.mean(), self._axis)
+    def _part_means_less_mean(self) -> Array:
+        return self.parts.mean() - np.expand_dims(self.mean(), self._parts_axis)
 
     @property
-    def _used(self) -> NDArray[np.bool_]:
+    def _has_weight(self) -> NDArray[np.bool_]:
         used = np.broadcast_to(self.weights > 0, self.parts.batch)
         return used[..., None] if self.event else used
 
     @cached_property
-    def _atoms(self) -> NDArray[np.bool_]:
+    def _point_masses(self) -> NDArray[np.bool_]:
         """Parts that are point masses and have a chance, each component apart."""
-        return self._used & (self.parts.var() == 0)
+        return self._has_weight & (self.parts.var() == 0)
 
     @cached_property
     def _place(self) -> tuple[Array, Array]:
         middle, var = self.parts.quantile(0.5), self.parts.var()
-        sd = np.sqrt(np.max(np.where(np.isfinite(var) & self._used, var, 0.0), axis=self._axis))
-        return np.median(middle, axis=self._axis), sd
+        sd = np.sqrt(np.max(np.where(np.isfinite(var) & self._has_weight, var, 0.0), axis=self._parts_axis))
+        return np.median(middle, axis=self._parts_axis), sd
 
-    def _mix(self, terms: Array, inner: int | None = None) -> Array:
+    def _weighted_sum(self, terms: Array, inner: int | None = None) -> Array:
         """Weighted sum over parts, ``inner`` axes behind theirs; weight zero counts for nothing, even if infinite."""
         inner = len(self.event) if inner is None else inner
         weights = self.weights.reshape(self.weights.shape + (1,) * inner)
@@ -384,8 +388,8 @@ class Mixture(BasePosterior):
         ``own`` is the error that the values have themselves; parts share it, so that it adds up.
         """
         inner = 0 if joint else len(self.event)
-        mean = self._mix(series, inner)
-        error = self._mix(np.asarray(own), inner) if np.any(own) else np.zeros(mean.shape)
+        mean = self._weighted_sum(series, inner)
+        error = self._weighted_sum(np.asarray(own), inner) if np.any(own) else np.zeros(mean.shape)
         if self.sampled:
             weights = (self.weights * self.count).reshape(self.weights.shape + (1,) * inner)
             with np.errstate(invalid="ignore"):
@@ -400,7 +404,7 @@ class Mixture(BasePosterior):
         settled = self._mean_with_error(found.value, 0.0, joint=True)
         return settled if self.sampled else Value(settled.value, found.error)
 
-    def _ask(self, ask: Callable[[Posterior, Array], Value], at: ArrayLike, *, joint: bool = False) -> Value:
+    def _ask_parts(self, ask: Callable[[Posterior, Array], Value], at: ArrayLike, *, joint: bool = False) -> Value:
         """A question that is linear in the law, put to every part and averaged."""
 
         def one(a: Array) -> Value:
@@ -438,25 +442,29 @@ class Mixture(BasePosterior):
     def _log_mgf(self, inner: Array, gap: Array) -> Array:
         """Log of the mean of exp(inner + gap), where the mean of ``gap`` is zero."""
         u = gap + inner
-        top = np.max(np.where(self._used, u, -np.inf), axis=self._axis)
+        top = np.max(np.where(self._has_weight, u, -np.inf), axis=self._parts_axis)
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-            far = np.log(self._mix(np.exp(np.minimum(u - np.expand_dims(top, self._axis), 0.0)))) + top
-            near = np.log1p(np.minimum(self._mix(expm1_less(np.minimum(u, 2.0))) + self._mix(inner), 10.0))
+            far = np.log(self._weighted_sum(np.exp(np.minimum(u - np.expand_dims(top, self._parts_axis), 0.0)))) + top
+            near = np.log1p(
+                np.minimum(self._weighted_sum(expm1_less(np.minimum(u, 2.0))) + self._weighted_sum(inner), 10.0)
+            )
         return np.where(np.isinf(top), np.inf, np.where(top > 1.0, far, near))
 
-    def _snapped(self, root: Array) -> Array:
+    def _snap_to_atom(self, root: Array) -> Array:
         """A root that misses an atom by rounding is the atom."""
-        if not self._atoms.any():
+        if not self._point_masses.any():
             return root
         means = self.parts.mean()
-        gap = np.where(self._atoms, np.abs(means - np.expand_dims(root, self._axis)), np.inf)
-        nearest = np.argmin(gap, axis=self._axis, keepdims=True)
-        atom, off = (np.squeeze(np.take_along_axis(a, nearest, axis=self._axis), self._axis) for a in (means, gap))
+        gap = np.where(self._point_masses, np.abs(means - np.expand_dims(root, self._parts_axis)), np.inf)
+        nearest = np.argmin(gap, axis=self._parts_axis, keepdims=True)
+        atom, off = (
+            np.squeeze(np.take_along_axis(a, nearest, axis=self._parts_axis), self._parts_axis) for a in (means, gap)
+        )
         return np.where(off <= 1e-14 * np.abs(root) + 1e-300, atom, root)
 
     def _scan(self, half: float) -> Array:
         # The density of parts with one peak each rises towards their peaks.
-        peaks, sd, used = self.parts.mode(half), np.sqrt(self.parts.var()), self._used
+        peaks, sd, used = self.parts.mode(half), np.sqrt(self.parts.var()), self._has_weight
         low, high = np.min(np.where(used, peaks, np.inf), axis=-1), np.max(np.where(used, peaks, -np.inf), axis=-1)
         narrow = np.min(np.where(used & (sd > 0), sd, np.inf), axis=-1) + half
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -473,7 +481,7 @@ class Mixture(BasePosterior):
         peaks = one.parts.mode(width)
         if not width.any():
             return highest_point(one, peaks, one.weights)
-        cubature = self._normals is not None and self._normals.needs_cubature
+        cubature = self._as_normals is not None and self._as_normals.needs_cubature
         if self.sampled or self.count > (_FEWER if cubature else _FEW):
             # A box that draws found is off by their chance, and so holds less than the best: its own draws' mean and
             # the law's mean, which are not, are tried too.
@@ -487,32 +495,32 @@ class Mixture(BasePosterior):
             return np.asarray(tried[int(np.argmin([float(one.outside(at, width).value) for at in tried]))])
         return best_box_near(one, peaks, width, tries=1 if cubature else 8)
 
-    def _unsampled(
+    def _answer_as_if_exact(
         self,
         ask: Callable[[BasePosterior | Normals], Value],
         by_definition: Callable[[], Value],
         event: tuple[int, ...],
     ) -> Value:
         """The answer as if parts were not sampled: of the one law that they mix to, or of normal parts together."""
-        if self._whole is not None:
-            return ask(self._whole)
-        if self._normal is None:
+        if self._as_one_law is not None:
+            return ask(self._as_one_law)
+        if self._normal_parts is None:
             return by_definition()
-        mixtures = (self.select(i)._normals for i in np.ndindex(self.batch))
+        mixtures = (self.select(i)._as_normals for i in np.ndindex(self.batch))
         found = [ask(normals) for normals in mixtures if normals is not None]
         return Value(*(np.array([f[i] for f in found]).reshape(self.batch + event) for i in (0, 1)))
 
     def _smooth_means(self, smooth: Callable[[Array], Array], *, joint: bool = False) -> Array:
         """Mean of a smooth function under each part, each coordinate apart, to the few digits that an error needs."""
-        if self._normals is not None:
-            return self._normals.smooth_means(smooth)
+        if self._as_normals is not None:
+            return self._as_normals.smooth_means(smooth)
         if joint or not self.event:
             return self.parts.expect_last(smooth).value
         columns = [lambda t, j=j: smooth(t)[..., j] for j in range(self.event[0])]  # type: ignore[misc]
         return np.stack([self.parts.expect_last(f).value for f in columns], axis=-1)
 
 
-def _shares(weights: ArrayLike | None, batch: tuple[int, ...]) -> Array:
+def _normalise_weights(weights: ArrayLike | None, batch: tuple[int, ...]) -> Array:
     """Weights of parts divided by their sum."""
     if weights is None:
         return np.full(batch[-1], 1.0 / batch[-1])

@@ -180,34 +180,34 @@ class Neighbours:
     @cached_property
     def logs(self) -> Array:
         """Log density at each draw, without bias: a draw does not count as its own neighbour."""
-        distance, near = self._near(self.points, self.count + 1)
+        distance, near = self._nearest_points(self.points, self.count + 1)
         mass = self.weights[near[:, 1:]].sum(axis=1) / (1 - np.minimum(self.weights, 0.5))
-        return self._logs(distance, mass, self.count)[self.place]
+        return self._log_densities(distance, mass, self.count)[self.place]
 
-    def peak(self) -> Array:
+    def densest_draw(self) -> Array:
         """The draw of the highest density, smoothed over the square root of the number of points."""
         if self.flat:
             return self.points[np.argmax(self.weights)]
-        distance, near = self._near(self.points, self._wide + 1)
-        return self.points[np.argmax(self._logs(distance, self.weights[near].sum(axis=1), self._wide))]
+        distance, near = self._nearest_points(self.points, self._wide_count + 1)
+        return self.points[np.argmax(self._log_densities(distance, self.weights[near].sum(axis=1), self._wide_count))]
 
     def log_density(self, at: Array) -> Array:
         """Log density at points ``(..., k)``, infinite if draws have no density."""
         if self.flat:
             return np.full(at.shape[:-1], np.inf)
-        distance, near = self._near(at, self._wide)
-        return self._logs(distance, self.weights[near].sum(axis=-1), self._wide)
+        distance, near = self._nearest_points(at, self._wide_count)
+        return self._log_densities(distance, self.weights[near].sum(axis=-1), self._wide_count)
 
     @property
-    def _wide(self) -> int:
+    def _wide_count(self) -> int:
         return max(self.count, round(np.sqrt(len(self.points))))
 
-    def _near(self, at: Array, count: int) -> tuple[Array, NDArray[np.intp]]:
+    def _nearest_points(self, at: Array, count: int) -> tuple[Array, NDArray[np.intp]]:
         """Distance to the last of the nearest points, and which they are."""
         distance, near = self.tree.query(at @ self.white.T, k=count)
         return np.asarray(distance)[..., -1], np.asarray(near)
 
-    def _logs(self, distance: Array, mass: Array, count: int) -> Array:
+    def _log_densities(self, distance: Array, mass: Array, count: int) -> Array:
         ball = 0.5 * self.size * np.log(np.pi) - special.gammaln(0.5 * self.size + 1)
         # exp(digamma(count)) instead of count is what makes the logarithm unbiased.
         with np.errstate(divide="ignore"):

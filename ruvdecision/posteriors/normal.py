@@ -31,33 +31,33 @@ def phi(z: ArrayLike) -> Array:
 
 def positive_part(d: ArrayLike, s: ArrayLike) -> Array:
     """E max(X, 0) = s phi(d/s) + d Phi(d/s)."""
-    d, s, z = _standard(d, s)
+    d, s, z = _standardise(d, s)
     size = np.abs(z)
     # E max(Z - size, 0), through Mills' ratio so that the far tail keeps its relative accuracy.
     tail = phi(size) * np.maximum(1.0 - size * np.sqrt(np.pi / 2) * special.erfcx(size / np.sqrt(2)), 0.0)
     with np.errstate(invalid="ignore"):
         value = np.maximum(d, 0.0) + s * tail
-    return _ends(value, s, np.maximum(d, 0.0), np.inf)
+    return _at_zero_and_infinity(value, s, np.maximum(d, 0.0), np.inf)
 
 
 def power(d: ArrayLike, s: ArrayLike, p: float, *, signed: bool = False) -> Array:
     """E |X|^p, or E sign(X) |X|^p with ``signed``, by Kummer's function; p > 0 (p = 0 too when signed)."""
-    d, s, z = _standard(d, s)
+    d, s, z = _standardise(d, s)
     with np.errstate(over="ignore", invalid="ignore"):
         point = np.abs(d) ** p * (np.sign(d) if signed else 1.0)
         half = 0.5 * np.square(z)
         if signed:
-            shape = z * _kummer((1 - p) / 2, 1.5, half)
-            value = _scaled(s, p, (p + 1) / 2, p / 2 + 1) * shape
+            shape = z * _kummer_function((1 - p) / 2, 1.5, half)
+            value = _scaled_gamma(s, p, (p + 1) / 2, p / 2 + 1) * shape
         else:
-            shape = _kummer(-p / 2, 0.5, half)
-            value = _scaled(s, p, p / 2, (p + 1) / 2) * shape
+            shape = _kummer_function(-p / 2, 0.5, half)
+            value = _scaled_gamma(s, p, p / 2, (p + 1) / 2) * shape
         # So far out that z**2 overflows, X is as good as constant.
         value = np.where(half < 1e30, value, point)
-    return _ends(value, s, point, 0.0 if signed else np.inf)
+    return _at_zero_and_infinity(value, s, point, 0.0 if signed else np.inf)
 
 
-def _scaled(s: Array, p: float, twos: float, at: float) -> Array:
+def _scaled_gamma(s: Array, p: float, twos: float, at: float) -> Array:
     """s**p 2**twos Gamma(at) / sqrt(pi), by logarithms where a factor, but not the product, leaves the floats."""
     power, front = s**p, 2.0**twos * special.gamma(at) / np.sqrt(np.pi)
     inner = (power > 0) & np.isfinite(power) & np.isfinite(front)
@@ -70,7 +70,7 @@ def _scaled(s: Array, p: float, twos: float, at: float) -> Array:
 
 def huber(d: ArrayLike, s: ArrayLike, delta: float) -> Array:
     """E of Huber's loss of X: X**2/2 within ``delta`` of zero, delta |X| - delta**2/2 beyond."""
-    d, s, z = _standard(d, s)
+    d, s, z = _standardise(d, s)
     size = np.abs(d)
     with np.errstate(over="ignore"):
         point = np.where(size <= delta, 0.5 * np.square(np.minimum(size, delta)), delta * (size - 0.5 * delta))
@@ -83,7 +83,7 @@ def huber(d: ArrayLike, s: ArrayLike, delta: float) -> Array:
         if near.any():
             value = np.where(near, _near_bend(z, np.minimum(bend, 1.0)), value)
         value = value * safe * safe
-    return _ends(value, s, point, np.inf)
+    return _at_zero_and_infinity(value, s, point, np.inf)
 
 
 def _near_bend(d: Array, bend: Array) -> Array:
@@ -111,14 +111,14 @@ def _far_bend(d: Array, bend: Array) -> Array:
 
 def outside(d: ArrayLike, s: ArrayLike, width: ArrayLike) -> Array:
     """P(|X| > width)."""
-    d, s, _ = _standard(d, s)
+    d, s, _ = _standardise(d, s)
     width = np.asarray(width, dtype=np.float64)
     safe = np.where((s > 0) & np.isfinite(s), s, 1.0)
     value = special.ndtr((-width - d) / safe) + special.ndtr((d - width) / safe)
-    return _ends(value, s, farther(d, 0.0, width).astype(np.float64), 1.0)
+    return _at_zero_and_infinity(value, s, is_farther(d, 0.0, width).astype(np.float64), 1.0)
 
 
-def farther(a: ArrayLike, b: ArrayLike, width: ArrayLike) -> NDArray[np.bool_]:
+def is_farther(a: ArrayLike, b: ArrayLike, width: ArrayLike) -> NDArray[np.bool_]:
     """Whether |a - b| > width; equal up to rounding counts as within when the width is positive."""
     a, b, width = np.asarray(a), np.asarray(b), np.asarray(width)
     slack = np.where(width > 0, 4 * np.finfo(float).eps * np.maximum(np.abs(a), np.abs(b)), 0.0)
@@ -135,7 +135,7 @@ def expm1_less(u: Array) -> Array:
         return np.where(np.abs(u) < 0.3, series, np.expm1(np.minimum(u, 700.0)) - u)
 
 
-def _standard(d: ArrayLike, s: ArrayLike) -> tuple[Array, Array, Array]:
+def _standardise(d: ArrayLike, s: ArrayLike) -> tuple[Array, Array, Array]:
     d, s = np.asarray(d, dtype=np.float64), np.asarray(s, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         z = d / s
@@ -146,7 +146,7 @@ def _standard(d: ArrayLike, s: ArrayLike) -> tuple[Array, Array, Array]:
     return d, s, z
 
 
-def _ends(value: Array, s: Array, zero: ArrayLike, infinite: ArrayLike) -> Array:
+def _at_zero_and_infinity(value: Array, s: Array, zero: ArrayLike, infinite: ArrayLike) -> Array:
     if np.any(s == 0):
         value = np.where(s == 0, zero, value)
     if np.any(np.isinf(s)):
@@ -154,7 +154,7 @@ def _ends(value: Array, s: Array, zero: ArrayLike, infinite: ArrayLike) -> Array
     return np.asarray(value, dtype=np.float64)
 
 
-def _kummer(a: float, b: float, x: Array) -> Array:
+def _kummer_function(a: float, b: float, x: Array) -> Array:
     """1F1(a; b; -x) for x >= 0, to rounding error."""
     # Kummer's transformation has positive terms only; far out the asymptotic series takes over.
     bend = 45.0 + 2 * abs(a)
@@ -258,12 +258,12 @@ def outside_box(d: ArrayLike, cov: ArrayLike, width: ArrayLike) -> Value:
             return Value.exact(-np.expm1(np.sum(np.log1p(-np.minimum(alone, 1.0)), axis=-1)))
     certain = np.any(np.isinf(sd), axis=-1) | np.any(alone >= 1.0, axis=-1)
     cov = np.where(np.isinf(cov), 1.0, cov)
-    value = _pair(d, cov, width, alone) if k == 2 else _many(d, cov, width)
+    value = _outside_pair(d, cov, width, alone) if k == 2 else _outside_many(d, cov, width)
     certain = np.broadcast_to(certain, value.value.shape)
     return Value(np.where(certain, 1.0, value.value), np.where(certain, 0.0, value.error))
 
 
-def _pair(d: Array, cov: Array, width: Array, alone: Array) -> Value:
+def _outside_pair(d: Array, cov: Array, width: Array, alone: Array) -> Value:
     sd = np.sqrt(np.diagonal(cov, axis1=-2, axis2=-1))
     flat = np.any(sd == 0, axis=-1)
     safe = np.where(sd > 0, sd, 1.0)
@@ -273,7 +273,7 @@ def _pair(d: Array, cov: Array, width: Array, alone: Array) -> Value:
     rest = np.sqrt(determinant) / (safe[..., 0] * safe[..., 1])
     low, high = (-width - d) / safe, (d - width) / safe
     corners = ((low, low, rho), (high, high, rho), (low, high, -rho), (high, low, -rho))
-    both = sum(_orthant(a[..., 0], b[..., 1], r, rest) for a, b, r in corners)
+    both = sum(_orthant_probability(a[..., 0], b[..., 1], r, rest) for a, b, r in corners)
     union = alone[..., 0] + alone[..., 1] - both
     union = np.maximum(union, np.max(alone, axis=-1))
     # A component without variance is a matter of yes or no.
@@ -281,7 +281,7 @@ def _pair(d: Array, cov: Array, width: Array, alone: Array) -> Value:
     return Value.exact(np.clip(union, 0.0, 1.0))
 
 
-def _orthant(h: Array, k: Array, rho: Array, rest: Array) -> Array:
+def _orthant_probability(h: Array, k: Array, rho: Array, rest: Array) -> Array:
     """P(X < h, Y < k) for standard normals with correlation rho; ``rest`` is sqrt(1 - rho**2)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         first = np.where(h == 0, np.copysign(np.inf, k), (k - rho * h) / (h * rest))
@@ -296,7 +296,7 @@ def _orthant(h: Array, k: Array, rho: Array, rest: Array) -> Array:
     return np.asarray(np.maximum(value, 0.0))
 
 
-def _many(d: Array, cov: Array, width: Array) -> Value:
+def _outside_many(d: Array, cov: Array, width: Array) -> Value:
     shape = np.broadcast_shapes(d.shape[:-1], cov.shape[:-2])
     k = d.shape[-1]
     lower = np.broadcast_to(lower_root(cov), shape + (k, k)).reshape(-1, k, k)
@@ -306,12 +306,12 @@ def _many(d: Array, cov: Array, width: Array) -> Value:
     values, errors = np.empty(len(d)), np.empty(len(d))
     for start in range(0, len(d), block):
         part = slice(start, start + block)
-        means = [separated(d[part], lower[part], width, uniform).mean(axis=0) for uniform in points]
+        means = [outside_by_separation(d[part], lower[part], width, uniform).mean(axis=0) for uniform in points]
         values[part], errors[part] = scrambled_mean(means)
     return Value(values.reshape(shape), errors.reshape(shape))
 
 
-def separated(d: Array, lower: Array, width: Array, uniform: Array) -> Array:
+def outside_by_separation(d: Array, lower: Array, width: Array, uniform: Array) -> Array:
     """1 - prod_j P(component j inside | components before it) of laws (laws, k) at uniform points (..., laws, k).
 
     Genz (1992). The mean over points is the chance that a normal vector with mean ``d`` and root ``lower`` leaves the

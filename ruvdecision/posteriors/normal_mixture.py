@@ -14,7 +14,7 @@ from ..numerics.quadrature import GAUSS, KRONROD, NODES, adaptive, gauss_kronrod
 from ..numerics.semidefinite import lower_root
 from ..protocols import Array, Value
 from . import normal
-from .base import BLOCK, shaped
+from .base import BLOCK, as_shape
 from .gaussian import Gaussian
 
 _REACH = 9.5
@@ -58,7 +58,7 @@ class Normals:
 
     def mean_difference(self) -> Value:
         """Gini's mean difference of the mixture, each coordinate apart."""
-        columns = zip(self._columns(self.parts.mean()), self._columns(self._sd), strict=True)
+        columns = zip(self._as_columns(self.parts.mean()), self._as_columns(self._standard_deviations), strict=True)
         found = [mean_difference(self.weights, means, sd) for means, sd in columns]
         return Value.exact(np.array(found).reshape(self.parts.event))
 
@@ -73,7 +73,7 @@ class Normals:
         if (roots == 0).any() or infinite:
             return Value.exact(-np.inf if (roots == 0).any() else np.inf)
         if not self.parts.event:
-            return Sorted.of(self.weights, self.parts.mean(), self._sd).entropy()
+            return Sorted.of(self.weights, self.parts.mean(), self._standard_deviations).entropy()
         series = self.minus_log_density()
         return Value(np.asarray(self.weights @ series.value), series.error)
 
@@ -88,28 +88,28 @@ class Normals:
         The function takes ``(points,) + event`` and answers for each coordinate; so do the laws, ``(S,) + event``.
         """
         z, share = gauss_normal(9)
-        means, sds = self.parts.mean(), self._sd
+        means, sds = self.parts.mean(), self._standard_deviations
         low, high = np.min(means - 5 * sds, axis=0), np.max(means + 5 * sds, axis=0)
         grid = low + (high - low) * np.linspace(0, 1, 129).reshape((-1,) + (1,) * low.ndim)
         columns = [
             np.interp(m[:, None] + s[:, None] * z, x, y) @ share
-            for m, s, x, y in zip(*map(self._columns, (means, sds, grid, np.asarray(smooth(grid)))), strict=True)
+            for m, s, x, y in zip(*map(self._as_columns, (means, sds, grid, np.asarray(smooth(grid)))), strict=True)
         ]
         return np.stack(columns, axis=-1).reshape(means.shape)
 
     @staticmethod
-    def _columns(array: Array) -> list[Array]:
+    def _as_columns(array: Array) -> list[Array]:
         """Coordinates of an array of numbers ``(rows,)`` or vectors ``(rows, k)``."""
         return list(array.T) if array.ndim > 1 else [array]
 
     @property
-    def _sd(self) -> Array:
+    def _standard_deviations(self) -> Array:
         return np.broadcast_to(self.parts.sd, self.parts.batch + self.parts.event)
 
     @cached_property
     def _shared_nodes(self) -> SharedNodes | None:
         """Nodes on the line with the density of every part, if they fit."""
-        return SharedNodes.of(self.weights, self.parts.mean(), self._sd)
+        return SharedNodes.of(self.weights, self.parts.mean(), self._standard_deviations)
 
     @cached_property
     def _sobol_points(self) -> SobolPoints | None:
@@ -156,7 +156,7 @@ class SharedNodes:
         edges = np.linspace(low, high, int(panels) + 1)
         nodes = (0.5 * (edges[1:] + edges[:-1])[:, None] + 0.5 * np.diff(edges)[:, None] * NODES).reshape(-1)
         unit = float(edges[1] - edges[0])
-        densities = unit * _density(nodes, means, sds)
+        densities = unit * _normal_densities(nodes, means, sds)
         return cls(edges, nodes, densities, densities @ weights, weights, means, sds, unit)
 
     def expect(self, f: Callable[[Array], Array], cuts: Array | None, tolerance: float) -> Array | None:
@@ -166,7 +166,7 @@ class SharedNodes:
         ``tolerance``.
         """
         half = np.full(len(self.edges) - 1, 0.5)
-        values = shaped(f(self.nodes), self.nodes.shape).reshape(-1, 21)
+        values = as_shape(f(self.nodes), self.nodes.shape).reshape(-1, 21)
         if not np.isfinite(values).all():
             return None
         average = self.average.reshape(-1, 21)
@@ -180,7 +180,9 @@ class SharedNodes:
         bad = error > tolerance * size.sum() / 16
         bad[places] = False
         low, high = self.edges[:-1][bad], self.edges[1:][bad]
-        todo = np.concatenate([self._around(inside, np.unique(places)), _halves(low, high, 0 * low, 0 * low)])
+        todo = np.concatenate(
+            [self._panels_around_kinks(inside, np.unique(places)), _halve_panels(low, high, 0 * low, 0 * low)]
+        )
         weights = np.where(bad, 0.0, half)
         weights[places] = 0.0
         series = (values * weights[:, None] * KRONROD).reshape(-1) @ self.densities
@@ -197,19 +199,19 @@ class SharedNodes:
             x = np.where(curved, origin[:, None] + reach[:, None] * u**3, u)
             stretch = np.where(curved, 3 * np.abs(reach / self.unit)[:, None] * u**2, 1.0 / self.unit)
             step = 0.5 * (stop - start)[:, None] * stretch
-            values = shaped(f(x.reshape(-1)), (x.size,)).reshape(x.shape)
+            values = as_shape(f(x.reshape(-1)), (x.size,)).reshape(x.shape)
             if not np.isfinite(values).all():
                 return None
-            densities = self.unit * _density(x.reshape(-1), self.means, self.sds)
+            densities = self.unit * _normal_densities(x.reshape(-1), self.means, self.sds)
             averages = (densities @ self.weights).reshape(x.shape)
             _, error, size = gauss_kronrod(values * averages * step, np.ones(len(x)))
             bad = error > tolerance * (total + size.sum()) / 16
             total += float(size[~bad].sum())
             series = series + (values * step * KRONROD * ~bad[:, None]).reshape(-1) @ densities
-            todo = _halves(*todo[bad].T)
+            todo = _halve_panels(*todo[bad].T)
         return np.asarray(series)
 
-    def _around(self, cuts: Array, places: Array) -> Array:
+    def _panels_around_kinks(self, cuts: Array, places: Array) -> Array:
         """Panels next to the kinks: rows of (from, to, origin, reach), u running away from the kink at the origin."""
         rows = []
         for place in places:
@@ -221,11 +223,11 @@ class SharedNodes:
         return np.array(rows).reshape(-1, 4)
 
 
-def _density(x: Array, means: Array, sds: Array) -> Array:
+def _normal_densities(x: Array, means: Array, sds: Array) -> Array:
     return np.asarray(normal.phi((x[:, None] - means) / sds) / sds)
 
 
-def _halves(low: Array, high: Array, origin: Array, reach: Array) -> Array:
+def _halve_panels(low: Array, high: Array, origin: Array, reach: Array) -> Array:
     """Rows of panels, each halved."""
     middle = 0.5 * (low + high)
     return np.concatenate([np.stack([low, middle, origin, reach], 1), np.stack([middle, high, origin, reach], 1)])
@@ -253,12 +255,12 @@ class Sorted:
 
     def density(self, x: Array) -> Array:
         """Density at ``x``, of any shape; components farther than 13 of the largest sds count as nothing."""
-        return self._near(x, 13.0, lambda z, sds: normal.phi(z) / sds)[0]
+        return self._kernel_sum_near(x, 13.0, lambda z, sds: normal.phi(z) / sds)[0]
 
     def below(self, x: Array) -> tuple[Array, Array]:
         """F(x) and 1 - F(x), each without cancellation."""
-        near, start, stop = self._near(x, _REACH, lambda z, _: special.ndtr(z))
-        rest, _, _ = self._near(x, _REACH, lambda z, _: special.ndtr(-z))
+        near, start, stop = self._kernel_sum_near(x, _REACH, lambda z, _: special.ndtr(z))
+        rest, _, _ = self._kernel_sum_near(x, _REACH, lambda z, _: special.ndtr(-z))
         sums = np.concatenate([[0.0], np.cumsum(self.weights)])
         back = np.concatenate([np.cumsum(self.weights[::-1])[::-1], [0.0]])
         return near + sums[start], rest + back[stop]
@@ -295,7 +297,7 @@ class Sorted:
         A set of one has a closed form, any other is measured from a place of its own, so that parts that are tiny for
         their distance keep their digits.
         """
-        sets = self._sets()
+        sets = self._separate_sets()
         alone = np.bincount(sets)[sets] == 1
         weights, sds = self.weights[alone], self.sds[alone]
         value = float(weights @ (0.5 * (1 + np.log(2 * np.pi)) + np.log(sds) - np.log(weights)))
@@ -311,7 +313,7 @@ class Sorted:
             error += total * float(found.error)
         return Value(np.asarray(value), np.asarray(error))
 
-    def _sets(self) -> NDArray[np.intp]:
+    def _separate_sets(self) -> NDArray[np.intp]:
         """Number of the set that each component belongs to; different sets lie more than 13 sds apart."""
         low, high = self.means - 13 * self.sds, self.means + 13 * self.sds
         order = np.argsort(low, kind="stable")
@@ -368,7 +370,7 @@ class Sorted:
         rounded = np.finfo(float).eps * float(self.weights @ (np.abs(self.means) / self.sds))
         return Value(np.asarray(totals[0]), np.asarray(abs(totals[0] - totals[1]) + rounded))
 
-    def _near(
+    def _kernel_sum_near(
         self, x: Array, reach: float, kernel: Callable[[Array, Array], Array]
     ) -> tuple[Array, NDArray[np.intp], NDArray[np.intp]]:
         """Weighted sum of the kernel over the components within reach of each point, and where they start and stop."""
@@ -432,15 +434,15 @@ class SobolPoints:
         """Place the points: some hundred thousand in all, at least two in each turn and component."""
         count, k = means.shape
         per = 2 ** max(1, min(12, int(np.log2(_POINTS / (_TURNS * count) + 1))))
-        return cls(weights, means, lower_root(covs), _uniform(k, per, count))
+        return cls(weights, means, lower_root(covs), _shifted_cube_points(k, per, count))
 
     def expect(self, f: Callable[[Array], Array]) -> Value:
         """E f of each component, and the error of their weighted mean."""
-        return self._mean_with_error(shaped(f(self.theta), self.theta.shape[:1]).reshape(self.uniform.shape[:-1]))
+        return self._mean_with_error(as_shape(f(self.theta), self.theta.shape[:1]).reshape(self.uniform.shape[:-1]))
 
     def outside(self, at: Array, width: Array) -> Value:
         """P(some coordinate is farther than its width from ``at``)."""
-        return self._mean_with_error(normal.separated(self.means - at, self.roots, width, self.uniform))
+        return self._mean_with_error(normal.outside_by_separation(self.means - at, self.roots, width, self.uniform))
 
     @cached_property
     def minus_log_density(self) -> Value:
@@ -469,7 +471,7 @@ class SobolPoints:
         return Value(np.asarray(table.mean(axis=0)), np.asarray(turns.std(ddof=1) / np.sqrt(len(turns))))
 
     @cached_property
-    def _forms(self) -> tuple[Array, Array, Array]:
+    def _quadratic_forms(self) -> tuple[Array, Array, Array]:
         """Mean and scale of all, and the components' log densities as quadratic forms in whitened coordinates."""
         centre = self.weights @ self.means
         scale = np.sqrt(self.weights @ (np.square(self.means - centre) + np.sum(np.square(self.roots), axis=-1)))
@@ -488,7 +490,7 @@ class SobolPoints:
         return centre, scale, np.concatenate([constant[:, None], linear, square], axis=1).T
 
     def _log_density(self, points: Array) -> Array:
-        centre, scale, forms = self._forms
+        centre, scale, forms = self._quadratic_forms
         x = (points - centre) / scale
         pairs = np.triu_indices(x.shape[1])
         # One matrix product gives every component at every point.
@@ -498,7 +500,7 @@ class SobolPoints:
 
 
 @lru_cache(maxsize=8)
-def _uniform(k: int, per: int, count: int) -> Array:
+def _shifted_cube_points(k: int, per: int, count: int) -> Array:
     """Points of every turn with the shift of every component, inside the open unit cube; always the same ones."""
     from scipy.stats import qmc
 

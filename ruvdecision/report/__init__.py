@@ -99,7 +99,7 @@ def write_report(
     'report.html'
     """
     target = as_place(path)
-    _format(target, format)
+    _format_of_path(target, format)
     check_places([target], overwrite=overwrite)
     options = {"title": title, "notes": notes, "date": date, "sensitivity": sensitivity, "limit": limit, "seed": seed}
     files = report_files(
@@ -124,16 +124,16 @@ def report_files(
     >>> [file.as_posix() for file in report_files(rumap, "out/report.md", figures="out/figures")]
     ['out/figures/map1.svg', 'out/figures/map1.pdf', 'out/report.md']
     """
-    target, folder = as_place(path), _folder(figures)
-    kind = _format(target, format)
-    document = _document(rumap, max_risk, **options)
+    target, folder = as_place(path), _picture_folder(figures)
+    kind = _format_of_path(target, format)
+    document = _make_document(rumap, max_risk, **options)
     found = {}
     if folder is not None:
         found = {folder / f"{p.anchor}.{end}": b for p in document.pictures for end, b in draw_files(p).items()}
     return found | {target: document.render(kind)}
 
 
-def _format(path: Path, format: str | None) -> str:
+def _format_of_path(path: Path, format: str | None) -> str:
     """Which format it is, as it is said or as the path's suffix says."""
     suffix = path.suffix.lower()
     if format is not None:
@@ -154,10 +154,10 @@ def render_report(
     '# Pilot'
     """
     check_choice("format", format, [kind for kind in FORMATS if kind != "pdf"])
-    return _document(rumap, max_risk, **options).text(format)
+    return _make_document(rumap, max_risk, **options).text(format)
 
 
-def _document(
+def _make_document(
     rumap: RUMap | Mapping[str, RUMap],
     max_risk: float | None,
     *,
@@ -192,7 +192,7 @@ def _document(
     parts = {name: _shared_out(name, given, list(maps)) for name, given in analyses.items()}
     beside = {k: shown | {name: found.get(k) for name, found in parts.items()} for k in maps}
     extras = {str(k): Extras(**given) for k, given in beside.items()}
-    return compose({str(k): m for k, m in maps.items()}, max_risk, heading, _sentences(lines), date, extras)
+    return compose({str(k): m for k, m in maps.items()}, max_risk, heading, _join_continued_lines(lines), date, extras)
 
 
 def _shared_out(name: str, given: object, maps: list[str]) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def _shared_out(name: str, given: object, maps: list[str]) -> dict[str, Any]:
     return dict(given)
 
 
-def _folder(figures: str | os.PathLike[str] | None) -> Path | None:
+def _picture_folder(figures: str | os.PathLike[str] | None) -> Path | None:
     """The directory for pictures."""
     if figures is None:
         return None
@@ -223,7 +223,7 @@ def _folder(figures: str | os.PathLike[str] | None) -> Path | None:
     return folder
 
 
-def _sentences(lines: Sequence[str]) -> list[str]:
+def _join_continued_lines(lines: Sequence[str]) -> list[str]:
     """Join lines that go on, which a study indents, to the line that they go on from."""
     sentences: list[str] = []
     for line in lines:

@@ -20,7 +20,18 @@ from .. import plots
 from ..decide import Choice, choose, explain, not_dominated
 from ..errors import InfeasibleError
 from ..maps.rumap import RUMap
-from ..maps.show import amount, better, counted, cut, entry, evenly, number, readable, user_columns, value
+from ..maps.show import (
+    amount,
+    better_end,
+    entry,
+    evenly_spaced,
+    number,
+    plural,
+    shorten_text,
+    user_columns,
+    value,
+    with_readable_labels,
+)
 from ..maps.storage import fingerprint
 from ..plots.map import Positions
 from ..running.fingerprint import fingerprint_data
@@ -65,7 +76,7 @@ class Chapter:
         return self.whole.worst()
 
     @cached_property
-    def _decided(self) -> tuple[Choice | None, str]:
+    def _choice_or_reason(self) -> tuple[Choice | None, str]:
         if self.max_risk is None and "by" not in (self.extras.rule or {}):
             why = "No threshold on the risk was given, so no release is chosen; the frontier shows what can be had."
             return None, why
@@ -77,11 +88,11 @@ class Chapter:
 
     @property
     def choice(self) -> Choice | None:
-        return self._decided[0]
+        return self._choice_or_reason[0]
 
     @property
     def sentence(self) -> str:
-        return self._decided[1]
+        return self._choice_or_reason[1]
 
     @property
     def failed(self) -> bool:
@@ -123,16 +134,19 @@ def compose(
     beside = {name: (extras or {}).get(name, Extras()) for name in maps}
     rows = FEW if panel else ROWS
     parts = [Chapter(k, m, max_risk, beside[k], f"map{i}", rows) for i, (k, m) in enumerate(maps.items(), start=1)]
-    first = _decisions(parts, max_risk) if panel else _decision(parts[0])
+    first = _panel_decisions(parts, max_risk) if panel else _decision_blocks(parts[0])
     signers = [TableRow((who, "", "", ""), "sign") for who in ("prepared by", "reviewed by", "approved by")]
-    first += [Terms(_conditions(parts)), Table("Signed", ("", "name", "date", "signature"), signers, (False,) * 4)]
+    first += [
+        Terms(_condition_blocks(parts)),
+        Table("Signed", ("", "name", "date", "signature"), signers, (False,) * 4),
+    ]
     prints = [fingerprint(rumap) for rumap in maps.values()]
     whole = hashlib.sha256(" ".join(prints).encode()).hexdigest() if panel else prints[0]
     first.append(Paragraph(f"Fingerprint of the map{'s' * panel}: sha256 {whole}", "quiet"))
     topics: dict[str, tuple[str, Callable[[Chapter], Sequence[ReportBlock]]]] = {
         "The users" if any(m.uncertainties for m in maps.values()) else "Risk and utility": ("users", user_blocks),
-        "The releases": ("releases", _releases),
-        "Measures and other columns": ("measures", _measures),
+        "The releases": ("releases", _release_blocks),
+        "Measures and other columns": ("measures", _measure_blocks),
         "How sure that is": ("sure", lambda c: choice_probabilities(c.rumap, c.choice, c.order, max_risk, c.rows)),
         "What no mechanism can pass": ("limit", lambda c: limits(c.rumap, c.choice, c.extras.limit)),
         "Sensitivity": ("sensitivity", lambda c: sensitivities(c.rumap, c.extras.sensitivity, c.anchor)),
@@ -147,12 +161,12 @@ def compose(
     listed = list(maps.values())
     method = [*map(Paragraph, method_notes(listed)), Heading(3, "References", "references"), Items(references(listed))]
     annexes.append(("Method", "method", method))
-    record = {c.name: [Terms(_record(c.rumap, c.extras.seed))] for c in parts}
+    record = {c.name: [Terms(_record_of_origin(c.rumap, c.extras.seed))] for c in parts}
     annexes.append(("Record", "record", _group_by_map("record", record)))
     kept = zip(ascii_uppercase, [annex for annex in annexes if annex[2]], strict=False)
     lettered = [Annex(f"Annex {letter}. {head}", name, told) for letter, (head, name, told) in kept]
-    facts = [f"threshold on the risk: {_threshold(max_risk)}", *([date] if date else [])]
-    return Document(title, _sentence(facts), first, lettered)
+    facts = [f"threshold on the risk: {_threshold_in_words(max_risk)}", *([date] if date else [])]
+    return Document(title, _as_sentence(facts), first, lettered)
 
 
 def _group_by_map(topic: str, said: Mapping[str, Sequence[ReportBlock]]) -> list[ReportBlock]:
@@ -174,7 +188,7 @@ def _group_by_map(topic: str, said: Mapping[str, Sequence[ReportBlock]]) -> list
 # -- the first page ------------------------------------------------------------------------------------
 
 
-def _decision(part: Chapter) -> list[ReportBlock]:
+def _decision_blocks(part: Chapter) -> list[ReportBlock]:
     """The decision about one map: in words, on the map, and before and after."""
     choice = part.choice
     blocks: list[ReportBlock] = []
@@ -184,22 +198,22 @@ def _decision(part: Chapter) -> list[ReportBlock]:
         blocks.append(Paragraph(part.sentence, part.kind))
     if choice is not None and choice.worthless:
         blocks.append(Paragraph(f"Warning: {choice.worthless}.", "warning"))
-    blocks.append(_picture(part))
+    blocks.append(_map_picture(part))
     return [*blocks, *_before_and_after(part)]
 
 
-def _decisions(parts: Sequence[Chapter], max_risk: float | None) -> list[ReportBlock]:
+def _panel_decisions(parts: Sequence[Chapter], max_risk: float | None) -> list[ReportBlock]:
     """The choice in every map of a panel, and small pictures of all of them."""
     rows = []
     for part in parts:
         chosen, cells = part.choice, ["none", "", "", part.sentence if part.failed else ""]
         if chosen is not None:
             cells = [chosen.release, number(chosen.risk, 3), number(chosen.utility, 3)]
-            cells.append(" ".join([*chosen.meaning, *(_sentence([x]) for x in (chosen.worthless,) if x)]))
+            cells.append(" ".join([*chosen.meaning, *(_as_sentence([x]) for x in (chosen.worthless,) if x)]))
             if chosen.order:
-                cells[-1] = f"{_sentence([chosen.order])} {cells[-1]}".strip()
+                cells[-1] = f"{_as_sentence([chosen.order])} {cells[-1]}".strip()
         rows.append(TableRow((part.name, *cells), "doubtful" if part.kind == "warning" else ""))
-    caption = f"The choice in every map; threshold on the risk: {_threshold(max_risk)}"
+    caption = f"The choice in every map; threshold on the risk: {_threshold_in_words(max_risk)}"
     head = ("map", "chosen release", "risk", "utility", "what to do, and what that means")
     blocks: list[ReportBlock] = [Table(caption, head, rows, (False, False, True, True, False)).without_empty_end()]
     if all(part.choice is None and not part.failed for part in parts):
@@ -209,12 +223,12 @@ def _decisions(parts: Sequence[Chapter], max_risk: float | None) -> list[ReportB
         words = " ".join(f"{part.name}: {alt_text(part)}" for part in some)
         high = -(-len(some) // min(len(some), 3))
         drawing = _small_maps(some, max_risk)
-        blocks.append(Picture(drawing, _caption(some), words, f"maps{k}", (10.5, 0.8 + 2.7 * high)))
+        blocks.append(Picture(drawing, _map_caption(some), words, f"maps{k}", (10.5, 0.8 + 2.7 * high)))
     return blocks
 
 
 def _small_maps(parts: Sequence[Chapter], max_risk: float | None) -> Draw:
-    shown = {part.name: readable(part.whole) for part in parts}
+    shown = {part.name: with_readable_labels(part.whole) for part in parts}
     share = len({m.risk_score for m in shown.values()}) == 1
     rule = parts[0].extras.rule
     options: dict[str, Any] = {"share": share, "rule": rule} if rule else {"share": share}
@@ -248,7 +262,7 @@ def _before_and_after(part: Chapter) -> list[ReportBlock]:
     return [*table, *([Paragraph(" ".join(told))] if told else [])]
 
 
-def _conditions(parts: Sequence[Chapter]) -> list[tuple[str, str]]:
+def _condition_blocks(parts: Sequence[Chapter]) -> list[tuple[str, str]]:
     """What a board asks next: what was tried, who is the worst user, and under what conditions all this holds."""
     pairs = []
     if len(parts) == 1:
@@ -257,9 +271,9 @@ def _conditions(parts: Sequence[Chapter]) -> list[tuple[str, str]]:
         worst = _worst_user(part)
         pairs += [("worst user", worst)] if worst else []
         if part.choice is not None and part.choice.remarks:
-            pairs.append(("look twice", _sentence(part.choice.remarks)))
+            pairs.append(("look twice", _as_sentence(part.choice.remarks)))
     else:
-        size = counted(sum(len(set(p.whole.released)) for p in parts), "release")
+        size = plural(sum(len(set(p.whole.released)) for p in parts), "release")
         pairs.append(("tried", f"{len(parts)} maps with {size}."))
     modelled = any(part.rumap.uncertainties for part in parts)
     holds = ["The users know what annex A says and no more."] * modelled
@@ -276,7 +290,7 @@ def tried(part: Chapter) -> Iterator[str]:
     rumap, choice = part.rumap, part.choice
     names = list(dict.fromkeys(rumap.techniques))
     listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
-    yield f"{counted(len(rumap), 'release')} of {counted(len(names), 'technique')} ({cut(listed, 160)})."
+    yield f"{plural(len(rumap), 'release')} of {plural(len(names), 'technique')} ({shorten_text(listed, 160)})."
     if choice is not None:
         verb = ("meets" if choice.allowed == 1 else "meet") + " the threshold"
         if np.isinf(choice.max_risk) or choice.confidence is not None:
@@ -308,26 +322,26 @@ def _worst_user(part: Chapter) -> str:
     return f"{name} knows most after the chosen release, of {len(members)} intruders."
 
 
-def _sentence(parts: Sequence[str]) -> str:
+def _as_sentence(parts: Sequence[str]) -> str:
     text = "; ".join(parts)
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _threshold(max_risk: float | None) -> str:
+def _threshold_in_words(max_risk: float | None) -> str:
     return "none" if max_risk is None or np.isinf(max_risk) else number(max_risk)
 
 
 # -- the picture ---------------------------------------------------------------------------------------
 
 
-def _picture(part: Chapter) -> ReportBlock:
+def _map_picture(part: Chapter) -> ReportBlock:
     if not part.drawable:
         return Paragraph("There is nothing to draw: no release has both a risk and a utility.", "warning")
     drawing = map_drawing(part.whole, part.max_risk, limit=part.extras.limit, rule=part.extras.rule)
-    return Picture(drawing, _caption([part]), alt_text(part), part.anchor)
+    return Picture(drawing, _map_caption([part]), alt_text(part), part.anchor)
 
 
-def _caption(parts: Sequence[Chapter]) -> str:
+def _map_caption(parts: Sequence[Chapter]) -> str:
     part = parts[0]
     text = "Good releases lie at the lower right. Grey band: frontier"
     text += "" if part.max_risk is None or np.isinf(part.max_risk) else "; dashed line: threshold"
@@ -341,7 +355,7 @@ def alt_text(part: Chapter) -> str:
     rumap, order = part.rumap, part.order
     ends = {k: (float(np.nanmin(v)), float(np.nanmax(v))) for k, v in (("U", rumap.utility), ("R", rumap.risk))}
     spans = {k: f"{number(low, 3)} to {number(high, 3)}" for k, (low, high) in ends.items()}
-    words = [f"Risk-utility map of {counted(len(rumap), 'release')}."]
+    words = [f"Risk-utility map of {plural(len(rumap), 'release')}."]
     words.append(f"Utility from {spans['U']}, risk from {spans['R']}.")
     rows = [rumap[int(i)] for i in (order[[0, -1]] if order.size > 1 else order)]
     at = [f"{r.release} (risk {number(r.risk, 3)}, utility {number(r.utility, 3)})" for r in rows]
@@ -369,27 +383,27 @@ def user_blocks(part: Chapter) -> list[ReportBlock]:
     return [*several, *users(part.rumap, part.choice)]
 
 
-def _releases(part: Chapter) -> list[ReportBlock]:
+def _release_blocks(part: Chapter) -> list[ReportBlock]:
     rumap, choice = part.rumap, part.choice
     columns = [*user_columns(rumap), *(["engine"] if len(set(rumap.engine)) > 1 else [])]
     blocks: list[ReportBlock] = []
     if choice is not None and not np.isnan([choice.risk, choice.utility]).any():
         blocks.append(Paragraph(str(explain(rumap, choice))))
-    blocks += _tables(part, part.order, "Releases on the frontier, in order of risk", columns)
+    blocks += _table_with_fold(part, part.order, "Releases on the frontier, in order of risk", columns)
     rest = np.flatnonzero(~part.front)
     if rest.size:
-        shown = evenly(rest, REST)
+        shown = evenly_spaced(rest, REST)
         more = f"; {rest.size - shown.size} more are left out evenly, the map's own table has all"
         caption = f"Releases that are not on the frontier ({shown.size}{more if shown.size < rest.size else ''})"
         table = release_table(part, shown, caption, columns)
         why = zip(table.rows, reasons(rumap, shown), strict=True)
         rows = [TableRow((*row.cells, reason), row.kind) for row, reason in why]
         table = Table(caption, (*table.head, "why not"), rows, (*table.numbers, False))
-        blocks.append(Fold(f"The other {counted(rest.size, 'release')}", [table]))
+        blocks.append(Fold(f"The other {plural(rest.size, 'release')}", [table]))
     return blocks
 
 
-def _measures(part: Chapter) -> list[ReportBlock]:
+def _measure_blocks(part: Chapter) -> list[ReportBlock]:
     """What each measure means; columns that are the same everywhere are said once; the others are tables."""
     rumap = part.rumap
     errors = {f"{k}_error" for k in rumap.columns}
@@ -400,17 +414,17 @@ def _measures(part: Chapter) -> list[ReportBlock]:
     varying = [k for k in names if k not in same]
     if varying:
         every = [*part.order.tolist(), *np.flatnonzero(~part.front).tolist()]
-        blocks += _tables(part, np.array(every, dtype=np.intp), "Measures of the releases", varying)
+        blocks += _table_with_fold(part, np.array(every, dtype=np.intp), "Measures of the releases", varying)
     return blocks
 
 
-def _tables(part: Chapter, rows: Positions, caption: str, columns: Sequence[str]) -> list[ReportBlock]:
+def _table_with_fold(part: Chapter, rows: Positions, caption: str, columns: Sequence[str]) -> list[ReportBlock]:
     """All rows; if they are many, an excerpt that is always seen and the rest of them in a fold."""
     if not rows.size:
         return []
     if rows.size <= part.rows + 2:
         return [release_table(part, rows, f"{caption} ({rows.size})", columns)]
-    few = {*evenly(rows, part.rows).tolist(), *([] if part.choice is None else [part.choice.position])}
+    few = {*evenly_spaced(rows, part.rows).tolist(), *([] if part.choice is None else [part.choice.position])}
     excerpt = rows[np.isin(rows, list(few))]
     title = f"{caption} ({excerpt.size} of {rows.size})"
     whole = Fold(f"All {rows.size:,} of them", [release_table(part, rows, f"{caption} ({rows.size})", columns)])
@@ -431,15 +445,15 @@ def release_table(
         kind = "chosen" if i == chosen else "doubtful" if flagged[i] or not rumap.converged[i] else ""
         cells = [entry(rumap, k, i, 3) for k in columns]
         lines.append(TableRow((rumap.releases[i], *cells, ", ".join(k for k, found in marks.items() if found)), kind))
-    words = user_columns(rumap) | {name: f"{name} ({end} is better)" for name, end in better(rumap).items()}
+    words = user_columns(rumap) | {name: f"{name} ({end} is better)" for name, end in better_end(rumap).items()}
     texts = {"engine", *(k for k, v in rumap.columns.items() if v.dtype.kind not in "biuf")}
     head = ("release", *(words.get(k, k) for k in columns), "mark")
     return Table(caption, head, lines, (False, *(k not in texts for k in columns), False)).without_empty_end()
 
 
-def _record(rumap: RUMap, seed: bool) -> list[tuple[str, str]]:
+def _record_of_origin(rumap: RUMap, seed: bool) -> list[tuple[str, str]]:
     """Where the numbers come from. A map's attributes are its maker's; long ones are cut."""
-    known = {str(k): _text(v) for k, v in rumap.attrs.items() if v is not None}
+    known = {str(k): _entry_text(v) for k, v in rumap.attrs.items() if v is not None}
     if rumap.attrs.get("replicates") in (0, "default"):
         known["replicates"] = "not set"
     pairs = [("fingerprint of the map", f"sha256 {fingerprint(rumap)}")]
@@ -464,5 +478,5 @@ def _seed_digest(seed: str) -> str:
     return f"kept in the map; no digest, because {why}"
 
 
-def _text(entry: object) -> str:
-    return cut(", ".join(map(str, entry)) if isinstance(entry, (list, tuple)) else str(entry), 300)
+def _entry_text(entry: object) -> str:
+    return shorten_text(", ".join(map(str, entry)) if isinstance(entry, (list, tuple)) else str(entry), 300)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..decide import Choice
 from ..maps.rumap import RUMap
-from ..maps.show import amount, counted, cut, number, why_unreliable
+from ..maps.show import amount, number, plural, shorten_text, why_unreliable
 from ..protocols import Array
 from .document import Items, Paragraph, ReportBlock, Table, TableRow
 
@@ -42,7 +42,7 @@ def release_warnings(rumap: RUMap) -> dict[int, list[str]]:
     {0: ['its risk is infinite']}
     """
     bad = {k: fails_diagnostic(rumap, k) for k in rumap.columns}
-    axes = [(role, *rumap.column(role), _share(rumap, role)) for role in ("risk", "utility")]
+    axes = [(role, *rumap.column(role), _relative_error_of_axis(rumap, role)) for role in ("risk", "utility")]
     found: dict[int, list[str]] = {}
     for i in range(len(rumap)):
         reasons = []
@@ -75,7 +75,11 @@ def unreliable(rumap: RUMap) -> Flags:
     bad = np.zeros(len(rumap), dtype=bool)
     for role in ("risk", "utility"):
         values, errors = rumap.column(role)
-        bad |= np.isnan(values) | (~np.isfinite(errors) & np.isfinite(values)) | (_share(rumap, role) > LARGE)
+        bad |= (
+            np.isnan(values)
+            | (~np.isfinite(errors) & np.isfinite(values))
+            | (_relative_error_of_axis(rumap, role) > LARGE)
+        )
     return bad
 
 
@@ -109,10 +113,10 @@ def fails_diagnostic(rumap: RUMap, name: str) -> Flags:
 def diagnostics(rumap: RUMap, choice: Choice | None) -> list[ReportBlock]:
     """Engines, errors, the releases to look at twice, and the samplers' diagnostics."""
     engines = Counter(name or "not said" for name in rumap.engine)
-    facts = ["Computed by: " + ", ".join(f"{name} ({counted(k, 'release')})" for name, k in engines.items()) + "."]
+    facts = ["Computed by: " + ", ".join(f"{name} ({plural(k, 'release')})" for name, k in engines.items()) + "."]
     inexact = int(has_errors(rumap).sum())
     if inexact:
-        some = f"{inexact:,} of {counted(len(rumap), 'release')} with a standard error (after ±)"
+        some = f"{inexact:,} of {plural(len(rumap), 'release')} with a standard error (after ±)"
         facts.append(f"{some}; the frontier does not allow for it.")
     else:
         facts.append("No number carries a standard error.")
@@ -137,14 +141,14 @@ def diagnostics(rumap: RUMap, choice: Choice | None) -> list[ReportBlock]:
         if not is_diagnostic(rumap, name) or name.endswith(("converged", "]_uncertainty", "]_error")):
             continue
         if column.dtype.kind not in "biuf":
-            texts.append(f"{name}: {_listed(column.tolist())}.")
+            texts.append(f"{name}: {_count_texts(column.tolist())}.")
             continue
         known = column[~np.isnan(column.astype(float))].astype(float)
         cells = [number(float(f(known)), 3) if known.size else "none" for f in (np.min, np.median, np.max)]
         bad, mark = int(fails_diagnostic(rumap, name).sum()), ""
         if bad:
             way, limit = LIMITS[_limit_of(name) or ""]
-            mark = f"{counted(bad, 'release')} {way} {number(limit)}"
+            mark = f"{plural(bad, 'release')} {way} {number(limit)}"
         rows.append(TableRow((name, *cells, mark), "doubtful" if bad else ""))
     if rows:
         head, numbers = ("column", "smallest", "median", "largest", "mark"), (False, True, True, True, False)
@@ -152,10 +156,10 @@ def diagnostics(rumap: RUMap, choice: Choice | None) -> list[ReportBlock]:
     return [*blocks, Items(texts)] if texts else blocks
 
 
-def _listed(entries: list[object]) -> str:
+def _count_texts(entries: list[object]) -> str:
     """How often each text of a column occurs, the first few."""
     texts = Counter(map(str, entries))
-    shown = [f"{cut(text, 80) or 'nothing'} ({counted(k, 'release')})" for text, k in list(texts.items())[:6]]
+    shown = [f"{shorten_text(text, 80) or 'nothing'} ({plural(k, 'release')})" for text, k in list(texts.items())[:6]]
     return ", ".join(shown) + (f" and {len(texts) - 6} more" if len(texts) > 6 else "")
 
 
@@ -163,7 +167,7 @@ def _limit_of(name: str) -> str | None:
     return next((k for k in LIMITS if name == k or name.endswith(f"_{k}")), None)
 
 
-def _share(rumap: RUMap, role: str) -> Array:
+def _relative_error_of_axis(rumap: RUMap, role: str) -> Array:
     values, errors = rumap.column(role)
     axis = rumap.axis(role)
     known = axis.before[np.isfinite(axis.before)]

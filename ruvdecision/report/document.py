@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UnsupportedError
-from ..maps.show import clean
+from ..maps.show import clean_text
 from .picture import draw_png, draw_svg
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class Document:
         >>> "<title>&lt;b&gt;</title>" in Document("<b>", "", ()).text("html")
         True
         """
-        text = _template(format).render(document=self, style=_read("page.css"))
+        text = _load_template(format).render(document=self, style=_read_resource("page.css"))
         return text + "\n" if format == "html" else re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
     def render(self, format: str) -> bytes:
@@ -213,24 +213,30 @@ def fragment(blocks: Sequence[ReportBlock]) -> str:
     >>> fragment([Items(["a < b"])]).split()
     ['<ul>', '<li>a', '&lt;', 'b</li>', '</ul>']
     """
-    return _template("html", alone=True).render(blocks=blocks)
+    return _load_template("html", alone=True).render(blocks=blocks)
 
 
 @cache
-def _template(format: str, alone: bool = False) -> Template:
+def _load_template(format: str, alone: bool = False) -> Template:
     from jinja2 import Environment, StrictUndefined
     from jinja2.filters import do_mark_safe
 
     def put(text: object) -> object:
         # What a macro gives back is text of the format already; the rest is made into it here.
-        return text if hasattr(text, "__html__") else clean(text) if format == "html" else do_mark_safe(_marked(text))
+        return (
+            text
+            if hasattr(text, "__html__")
+            else clean_text(text)
+            if format == "html"
+            else do_mark_safe(_escape_markup(text))
+        )
 
     options: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
     environment = Environment(autoescape=True, finalize=put, **options)
     environment.filters["mathml"] = lambda line: do_mark_safe(as_mathml(line))
     environment.filters["svg"] = lambda picture: do_mark_safe(draw_svg(picture))
     environment.filters["png"] = lambda picture: do_mark_safe(base64.b64encode(draw_png(picture)).decode())
-    text = _read(f"page.{format}")
+    text = _read_resource(f"page.{format}")
     return environment.from_string(text.partition("<!DOCTYPE")[0] + "{{ show(blocks) }}" if alone else text)
 
 
@@ -253,7 +259,7 @@ def as_mathml(line: str) -> str:
     >>> as_mathml("x₀ = 2").partition(">")[2]
     '<msub><mi>x</mi><mrow><mn>0</mn></mrow></msub><mo class="s e">=</mo><mn>2</mn></math>'
     """
-    line = clean(line)
+    line = clean_text(line)
     found: list[str] = []
     scripts = {"sub": "", "sup": ""}
     for here, after in pairwise([*_TOKEN.finditer(line), None]):
@@ -264,7 +270,7 @@ def as_mathml(line: str) -> str:
             if after is not None and after.group() in _LOW | _HIGH:
                 continue
             base, tag = found.pop() if found else "<mrow></mrow>", "m" + "".join(k for k, v in scripts.items() if v)
-            rows = [f"<mrow>{''.join(map(_script, v))}</mrow>" for v in scripts.values() if v]
+            rows = [f"<mrow>{''.join(map(_mathml_sign, v))}</mrow>" for v in scripts.values() if v]
             found.append(f"<{tag}>{base}{''.join(rows)}</{tag}>")
             scripts = {"sub": "", "sup": ""}
             continue
@@ -277,14 +283,14 @@ def as_mathml(line: str) -> str:
     return f'<math alttext="{html.escape(line)}">{"".join(found)}</math>'
 
 
-def _script(sign: str) -> str:
+def _mathml_sign(sign: str) -> str:
     kind = "mn" if sign.isdigit() else "mi" if sign.isalpha() else "mo"
     return f"<{kind}>{sign}</{kind}>"
 
 
-def _marked(text: object) -> str:
+def _escape_markup(text: object) -> str:
     """Escape what Markdown or HTML would read as a mark; a line end becomes a space."""
-    flat = " ".join(clean(text).split())
+    flat = " ".join(clean_text(text).split())
     flat = flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     flat = _MARKS.sub(r"\\\1", flat)
     # A sign, or a number with a point and a space, would begin a list at the start of a line.
@@ -292,5 +298,5 @@ def _marked(text: object) -> str:
 
 
 @cache
-def _read(name: str) -> str:
+def _read_resource(name: str) -> str:
     return files(__package__).joinpath(name).read_text(encoding="utf-8")

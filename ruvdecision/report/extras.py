@@ -17,7 +17,7 @@ from ..decide.compare import explanations
 from ..decide.criteria import Rule
 from ..errors import InputError
 from ..maps.rumap import RUMap
-from ..maps.show import counted, cut, number
+from ..maps.show import number, plural, shorten_text
 from ..maps.storage import fingerprint
 from ..plots.map import Positions
 from .diagnostics import has_errors
@@ -76,7 +76,7 @@ def choice_probabilities(
             ("is the best of those allowed", choice.best),
         ]
         said = said[1:] if np.isinf(choice.max_risk) else said
-        facts = [f"The probability that the chosen release truly {what} is {_chance(p)}." for what, p in said]
+        facts = [f"The probability that the chosen release truly {what} is {_chance_in_words(p)}." for what, p in said]
         blocks.append(Items(facts))
     if len(rumap) > MOST or not order.size:
         return blocks
@@ -85,12 +85,14 @@ def choice_probabilities(
     head = [("meets", "meets the threshold"), ("on_frontier", "is on the frontier"), ("best", "is the best allowed")]
     head = [(k, words) for k, words in head if k in table and (k != "best" or given is not None)]
     rows = [
-        TableRow((str(row["release"]), *(_chance(row[k]) for k, _ in head)), "" if row["converged"] else "doubtful")
+        TableRow(
+            (str(row["release"]), *(_chance_in_words(row[k]) for k, _ in head)), "" if row["converged"] else "doubtful"
+        )
         for _, row in table.iterrows()
     ]
     caption = f"Probabilities that a release of the frontier truly … ({len(rows)})"
     whole = Table(caption, ("release", *(words for _, words in head)), rows)
-    return [*blocks, whole.folded(most, f"Probabilities of {counted(len(rows), 'release')}")]
+    return [*blocks, whole.folded(most, f"Probabilities of {plural(len(rows), 'release')}")]
 
 
 # -- the limit -----------------------------------------------------------------------------------------
@@ -122,7 +124,7 @@ def limits(rumap: RUMap, choice: Choice | None, limit: Limit | None) -> list[Rep
     if facts:
         blocks.append(Items(facts))
     figures = limit.to_dataframe()[["max_risk", "utility", "reached_risk", "reached_utility", "mechanism"]]
-    rows = [TableRow((*(number(x, 3) for x in row[1:5]), cut(row[5], 80))) for row in figures.itertuples()]
+    rows = [TableRow((*(number(x, 3) for x in row[1:5]), shorten_text(row[5], 80))) for row in figures.itertuples()]
     head = ("risk at most", "utility at most", "risk reached", "utility reached", "by")
     whole = Table(f"The limit ({len(rows)} bounds)", head, rows, (False, True, True, True, False))
     return [*blocks, Fold("The limit in numbers", [whole])]
@@ -189,7 +191,7 @@ def records(choice: Choice | None, max_risk: float | None, found: RecordRisk | N
         return []
     who = re.sub(r"^The (user|snooper) ", "The intruder ", found.intruder)
     blocks: list[ReportBlock] = [
-        Paragraph(f"{counted(len(found.rows), 'record')}, each as if it were the intruder's target. {who}")
+        Paragraph(f"{plural(len(found.rows), 'record')}, each as if it were the intruder's target. {who}")
     ]
     summary = found.summary()
     quantiles = [k for k in summary if k.startswith("quantile_")]
@@ -211,7 +213,7 @@ def records(choice: Choice | None, max_risk: float | None, found: RecordRisk | N
         if finite.size:
             limit = None if max_risk is None or np.isinf(max_risk) else max_risk
             ends = f"from {number(float(finite.min()), 4)} to {number(float(finite.max()), 4)}"
-            words = f"How the risks of {counted(len(found.rows), 'record')} are distributed {which}: {ends}."
+            words = f"How the risks of {plural(len(found.rows), 'record')} are distributed {which}: {ends}."
             caption = f"How the risks of the records are distributed {which}."
 
             draw = lambda figure: plots.record_risk(found, one, figure.subplots(), max_risk=limit)  # noqa: E731
@@ -228,7 +230,7 @@ def records(choice: Choice | None, max_risk: float | None, found: RecordRisk | N
     return blocks
 
 
-def _chance(p: float) -> str:
+def _chance_in_words(p: float) -> str:
     """A probability that never rounds to certainty."""
     if np.isnan(p):
         return "not known"

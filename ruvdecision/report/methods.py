@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .. import measures
 from ..maps.columns import parts_of
 from ..maps.rumap import RUMap
-from ..maps.show import better
+from ..maps.show import better_end
 from .diagnostics import has_errors, is_diagnostic
 
 PAPERS = {
@@ -31,7 +31,7 @@ PAPERS = {
 def method_notes(maps: Sequence[RUMap]) -> list[str]:
     """One paragraph per idea that these maps make use of."""
     notes = []
-    if _modelled(maps):
+    if _has_models(maps):
         notes.append(
             "Each user is a decision maker with a belief, a target and a loss. After a release the user takes the "
             "estimate with the least expected loss; that least expected loss is the user's uncertainty, U = min over d "
@@ -51,7 +51,7 @@ def method_notes(maps: Sequence[RUMap]) -> list[str]:
             "Risks of additive noise are those of a snooper who knows the target's row, its rank in the file or its "
             "place in the population (Duncan, Keller-McNulty and Stokes 2001, section IV)."
         )
-    if _measured(maps):
+    if _has_measures(maps):
         notes.append(
             "Measures compare a released data set with the original: overlap of confidence regions and divergence "
             "(Karr et al. 2006), distribution functions, clusters and propensity scores (Karr, Oganian, Reiter and "
@@ -62,7 +62,7 @@ def method_notes(maps: Sequence[RUMap]) -> list[str]:
             "A panel is several users in the place of one. Of intruders the one who knows most counts, the least U, "
             "unless the study says otherwise; of scientists the mean counts."
         )
-    if _sampled(maps):
+    if _has_draws(maps):
         notes.append(
             "Some posteriors were sampled. Such a number carries its Monte Carlo error, and a release is marked where "
             "the sampler did not converge: R-hat above 1.01, an effective sample size below 400 (or a tenth of the "
@@ -85,7 +85,7 @@ def method_notes(maps: Sequence[RUMap]) -> list[str]:
 def measure_meanings(rumap: RUMap) -> list[tuple[str, str]]:
     """Each measure of a map with one sentence of what it is and where it comes from, as its class says."""
     found = []
-    for name, text in zip(better(rumap), parts_of(rumap.attrs.get("measures") or []), strict=False):
+    for name, text in zip(better_end(rumap), parts_of(rumap.attrs.get("measures") or []), strict=False):
         kind = getattr(measures, str(text).partition("(")[0], None)
         if kind is None or not kind.__doc__:
             continue
@@ -97,20 +97,25 @@ def measure_meanings(rumap: RUMap) -> list[tuple[str, str]]:
 
 def references(maps: Sequence[RUMap]) -> list[str]:
     """The papers that the notes name."""
-    keys = ["TF"] * _modelled(maps) + ["DKS", "K6"] + ["KORW", "W"] * _measured(maps) + ["V21", "V24"] * _sampled(maps)
+    keys = (
+        ["TF"] * _has_models(maps)
+        + ["DKS", "K6"]
+        + ["KORW", "W"] * _has_measures(maps)
+        + ["V21", "V24"] * _has_draws(maps)
+    )
     return [PAPERS[key] for key in keys]
 
 
-def _modelled(maps: Sequence[RUMap]) -> bool:
+def _has_models(maps: Sequence[RUMap]) -> bool:
     return any(score.column is None for m in maps for score in (m.risk_score, m.utility_score))
 
 
-def _sampled(maps: Sequence[RUMap]) -> bool:
+def _has_draws(maps: Sequence[RUMap]) -> bool:
     """True if an engine wrote diagnostics of draws."""
     return any(k.endswith(("_rhat", "_ess_bulk", "_khat")) and is_diagnostic(m, k) for m in maps for k in m.columns)
 
 
-def _measured(maps: Sequence[RUMap]) -> bool:
+def _has_measures(maps: Sequence[RUMap]) -> bool:
     """True if a map has columns of numbers that are not an engine's notes on its own work."""
     return any(
         not is_diagnostic(m, k) and v.dtype.kind in "biuf"

@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import plots
 from ..maps.rumap import RUMap
-from ..maps.show import clean, readable
+from ..maps.show import clean_text, with_readable_labels
 from ..plots.map import SIZE
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ def draw_svg(picture: Picture) -> str:
     anywhere.
     """
     prefix = picture.anchor
-    root = ET.fromstring(_draw(picture.draw, picture.size, "svg")["svg"])
+    root = ET.fromstring(_draw_figure(picture.draw, picture.size, "svg")["svg"])
     for element in root.iter():
-        _strip(element)
-        for child in [c for c in element if _name(c.tag) in ("metadata", "style")]:
+        _drop_namespaces(element)
+        for child in [c for c in element if _tag_name(c.tag) in ("metadata", "style")]:
             element.remove(child)
         for key, value in element.attrib.items():
             if key == "id":
@@ -60,18 +60,18 @@ def draw_svg(picture: Picture) -> str:
     # The drawing's one style rule spoke of every element, also of those outside it; these two are inherited anyway.
     root.set("style", "stroke-linejoin:round;stroke-linecap:butt")
     root.set("role", "img")
-    root.set("aria-label", clean(picture.words))
+    root.set("aria-label", clean_text(picture.words))
     return ET.tostring(root, encoding="unicode")
 
 
 def draw_png(picture: Picture) -> bytes:
     """Draw a picture as a PNG image."""
-    return _draw(picture.draw, picture.size, "png")["png"]
+    return _draw_figure(picture.draw, picture.size, "png")["png"]
 
 
 def draw_map_png(rumap: RUMap, max_risk: float | None) -> bytes:
     """Draw a map as a PNG image."""
-    return _draw(map_drawing(rumap, max_risk), SIZE, "png")["png"]
+    return _draw_figure(map_drawing(rumap, max_risk), SIZE, "png")["png"]
 
 
 def draw_files(picture: Picture) -> dict[str, bytes]:
@@ -79,15 +79,15 @@ def draw_files(picture: Picture) -> dict[str, bytes]:
 
     Letters stay letters in both.
     """
-    return _draw(picture.draw, picture.size, "svg", "pdf")
+    return _draw_figure(picture.draw, picture.size, "svg", "pdf")
 
 
 def map_drawing(rumap: RUMap, max_risk: float | None, **options: Any) -> Draw:
     """What draws a map into a figure, with labels that a drawing can hold."""
-    return lambda figure: plots.rumap(readable(rumap), max_risk, figure.subplots(), **options)
+    return lambda figure: plots.rumap(with_readable_labels(rumap), max_risk, figure.subplots(), **options)
 
 
-def _draw(draw: Draw, size: tuple[float, float], *kinds: str) -> dict[str, bytes]:
+def _draw_figure(draw: Draw, size: tuple[float, float], *kinds: str) -> dict[str, bytes]:
     """What a figure of a size with this drawing is in files of these kinds."""
     from matplotlib.figure import Figure
 
@@ -117,13 +117,13 @@ def _house_style() -> Iterator[None]:
         yield
 
 
-def _name(tag: str) -> str:
+def _tag_name(tag: str) -> str:
     return tag.rpartition("}")[2]
 
 
-def _strip(element: ET.Element) -> None:
+def _drop_namespaces(element: ET.Element) -> None:
     """Drop namespaces: a page knows that svg is SVG, and ``xlink:href`` is ``href`` there."""
-    element.tag = _name(element.tag)
+    element.tag = _tag_name(element.tag)
     for key in list(element.attrib):
         if "}" in key:
-            element.set(_name(key), element.attrib.pop(key))
+            element.set(_tag_name(key), element.attrib.pop(key))

@@ -46,14 +46,14 @@ def users(rumap: RUMap, choice: Choice | None) -> list[ReportBlock]:
         if user is not None and said not in ("", user.describe(), *_in_role(user, who)):
             user = None
         if isinstance(user, Panel):
-            blocks += _panel(user, who)
+            blocks += _panel_blocks(user, who)
         elif said or user is not None:
-            blocks += _words(said or user.describe(), who)  # type: ignore[union-attr]
-            blocks += [] if user is None else _formula(user, who)
+            blocks += _user_in_words(said or user.describe(), who)  # type: ignore[union-attr]
+            blocks += [] if user is None else _formula_block(user, who)
         elif who in rumap.uncertainties:
             blocks.append(Paragraph(f"The map does not say who the {who} is."))
-        blocks += _members(rumap, who, choice)
-    return [*blocks, Items(_scores(rumap))]
+        blocks += _member_table(rumap, who, choice)
+    return [*blocks, Items(_scores_in_words(rumap))]
 
 
 def member_columns(rumap: RUMap, who: str) -> dict[str, str]:
@@ -67,7 +67,7 @@ def _in_role(user: User | Snooper | Panel, who: str) -> list[str]:
     return [user.describe(who)] if isinstance(user, Panel) else []
 
 
-def _words(said: str, who: str) -> list[ReportBlock]:
+def _user_in_words(said: str, who: str) -> list[ReportBlock]:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     # A user without a name of his own is called by his role.
     lines = [re.sub(r"^The (user|snooper) (?=believes |takes )", f"The {who} ", line) for line in lines]
@@ -76,25 +76,25 @@ def _words(said: str, who: str) -> list[ReportBlock]:
     return [*map(Paragraph, lines)]
 
 
-def _formula(user: User | Snooper | Panel, who: str) -> list[ReportBlock]:
+def _formula_block(user: User | Snooper | Panel, who: str) -> list[ReportBlock]:
     lines = formulas(user, who)
     return [Formula(lines)] if lines else []
 
 
-def _panel(panel: Panel, who: str) -> list[ReportBlock]:
+def _panel_blocks(panel: Panel, who: str) -> list[ReportBlock]:
     head = panel.describe(who).partition(f" {panel.names[0]}: ")[0]
-    blocks: list[ReportBlock] = [Paragraph(f"The {who} is a panel. {head}"), *_formula(panel, who)]
+    blocks: list[ReportBlock] = [Paragraph(f"The {who} is a panel. {head}"), *_formula_block(panel, who)]
     inside: list[ReportBlock] = []
     for name, member in zip(panel.names, panel.members, strict=True):
         if isinstance(member, Panel):
-            inside += [Paragraph(f"{name} is a panel itself."), *_panel(member, who)[1:]]
+            inside += [Paragraph(f"{name} is a panel itself."), *_panel_blocks(member, who)[1:]]
             continue
         said = re.sub(r"^The (user|snooper) ", "", member.describe())
-        inside += [Paragraph(f"{name}: {said}"), *_formula(member, who)]
+        inside += [Paragraph(f"{name}: {said}"), *_formula_block(member, who)]
     return [*blocks, *(inside if len(panel.members) <= OPEN else [Fold(f"The {len(panel.members)} members", inside)])]
 
 
-def _members(rumap: RUMap, who: str, choice: Choice | None) -> list[ReportBlock]:
+def _member_table(rumap: RUMap, who: str, choice: Choice | None) -> list[ReportBlock]:
     """How much each member of a panel still does not know."""
     columns = member_columns(rumap, who)
     if not columns:
@@ -114,7 +114,7 @@ def _members(rumap: RUMap, who: str, choice: Choice | None) -> list[ReportBlock]
     return [table.folded(OPEN, f"What each of the {len(rows)} members still does not know")]
 
 
-def _scores(rumap: RUMap) -> list[str]:
+def _scores_in_words(rumap: RUMap) -> list[str]:
     sentences = []
     for axis in (rumap.axis("risk"), rumap.axis("utility")):
         if axis.score.column is not None:
@@ -142,15 +142,18 @@ def formulas(user: User | Snooper | Panel, role: str = "intruder") -> list[str]:
     """
     if isinstance(user, Panel):
         return [_of_panel(user, role)]
-    belief = _lines(user.belief, "") if user.belief is not None else []
-    target, loss = _lines(user.target, user.target.describe()), _lines(user.loss, str(user.loss), _several(user))
+    belief = _formula_lines(user.belief, "") if user.belief is not None else []
+    target, loss = (
+        _formula_lines(user.target, user.target.describe()),
+        _formula_lines(user.loss, str(user.loss), _has_vector_target(user)),
+    )
     found = [*belief, *(f"θ = {line}" for line in target), *(f"L(d, θ) = {line}" for line in loss)]
     if isinstance(user, Snooper):
         return [*found, f"U = E[ L(t(release), θ) ], where t takes {user.estimator.describe()}"]
-    return [*found, *_uncertainty(user)]
+    return [*found, *_uncertainty_formula(user)]
 
 
-def _uncertainty(user: User) -> list[str]:
+def _uncertainty_formula(user: User) -> list[str]:
     among = "d" if user.actions is None else "d among the values allowed"
     among = "d among the values of θ" if user.actions is not None and isinstance(user.estimates, str) else among
     each, target = user.target.asks_each, cast(targets.EachRecord, user.target)
@@ -161,14 +164,14 @@ def _uncertainty(user: User) -> list[str]:
         known: dict[str | float, str] = {"max": "min over i of Uᵢ", "mean": "mean over i of Uᵢ"}
         last = [f"U = {known.get(how) or f'the quantile of the Uᵢ at level {number(1 - float(how))}'}"]
     if user.plain:
-        closed = _by_kind(_CLOSED, user.loss, "", _several(user)) if user.actions is None else ""
+        closed = _by_kind(_CLOSED, user.loss, "", _has_vector_target(user)) if user.actions is None else ""
         return [f"{u} = min over {among} of E[ L(d, θ) | release ]{closed}, averaged over releases", *last]
     over_masks = "the sum over masks λ of P(λ | release) E[ L(d, θ) | release, λ ]"
     inner = "E[ L(d, θ) | release ]" if user.knows_mask else over_masks
     rule = f"d*(release) = argmin over {among} of {inner}, by the user's own belief"
     whose = "the agency's belief" if user.truth is not None else "the user's belief"
     used = "" if user.knows_mask else " and the mask that was really used"
-    truth = [f"Truth: {line}" for line in _lines(user.truth, "")] if user.truth is not None else []
+    truth = [f"Truth: {line}" for line in _formula_lines(user.truth, "")] if user.truth is not None else []
     return [rule, *truth, f"{u} = E[ L(d*(release), θ) ] over {whose}{used}", *last]
 
 
@@ -187,7 +190,7 @@ def _of_panel(panel: Panel, role: str) -> str:
     return f"U = {getattr(how, '__name__', 'f')}({one} for all members m)"
 
 
-def _lines(thing: Belief | Target | Loss, otherwise: str, *several: bool) -> list[str]:
+def _formula_lines(thing: Belief | Target | Loss, otherwise: str, *several: bool) -> list[str]:
     """What the object itself says, what is known about its kind or the nearest kind above it, or something else."""
     own = getattr(thing, "formula", None)
     found = own() if callable(own) else _by_kind(_FORMULAS, thing, otherwise, *several)
@@ -200,7 +203,7 @@ def _by_kind(table: Sayings, thing: object, otherwise: str, *several: bool) -> s
     return otherwise if known is None else known(thing, *several)
 
 
-def _several(user: User | Snooper) -> bool:
+def _has_vector_target(user: User | Snooper) -> bool:
     """Whether the target is a vector, as far as one can see."""
     target = user.target
     if target.is_a(targets.Kind.FILE):
@@ -214,19 +217,19 @@ def _several(user: User | Snooper) -> bool:
 # -- beliefs -------------------------------------------------------------------------------------------
 
 
-def _normal(belief: NormalBelief) -> str:
-    n, covariance = belief.records, _matrix(belief.record_covariance, "Σ")
+def _normal_belief_formula(belief: NormalBelief) -> str:
+    n, covariance = belief.records, _matrix_formula(belief.record_covariance, "Σ")
     index = "i = 0" if n == 1 else f"i = 0, …, {n - 1}"
     if belief.mu_covariance is None:
         prior = "; p(μ) constant"
     elif not np.any(belief.mu_covariance):
-        prior = f"; μ = {_vector(belief.mu_mean)}"
+        prior = f"; μ = {_vector_formula(belief.mu_mean)}"
     else:
-        prior = f"; μ ~ N({_vector(belief.mu_mean)}, {_matrix(belief.mu_covariance, 'Σ₀')})"
+        prior = f"; μ ~ N({_vector_formula(belief.mu_mean)}, {_matrix_formula(belief.mu_covariance, 'Σ₀')})"
     return f"xᵢ | μ ~ N(μ, {covariance}) for {index}{prior}"
 
 
-def _finite(belief: FiniteBelief) -> str:
+def _finite_belief_formula(belief: FiniteBelief) -> str:
     states = len(belief.states)
     if belief.likelihood is None:
         return f"P(x = vⱼ) = pⱼ for j = 1, …, {states}"
@@ -235,7 +238,7 @@ def _finite(belief: FiniteBelief) -> str:
     return f"P({name} = vⱼ) = pⱼ for j = 1, …, {states}; {records}"
 
 
-def _table(belief: TableBelief) -> str:
+def _table_belief_formula(belief: TableBelief) -> str:
     known = [w for w, given in (("the known cells", belief.cells), ("the known margins", belief.margins)) if given]
     agree = f" and c agrees with {' and '.join(known)}" if known else ""
     weight = "constant" if isinstance(belief.weights, str) else "∏ Γ(cₖ + aₖ) / (Γ(aₖ) cₖ!)"
@@ -243,7 +246,7 @@ def _table(belief: TableBelief) -> str:
     return f"p(c) ∝ {weight} over tables c of {shape} counts with sum {belief.total}{agree}"
 
 
-def _model(belief: PyMCBelief) -> list[str]:
+def _model_formula(belief: PyMCBelief) -> list[str]:
     # The model's own account of itself: names, laws and their arguments; constants that are arrays are not shown.
     model = belief.built(belief.size or 2).model
     return [" ".join(line.split()) for line in str(model.str_repr(formatting="plain")).splitlines() if line.strip()]
@@ -252,83 +255,91 @@ def _model(belief: PyMCBelief) -> list[str]:
 # -- targets -------------------------------------------------------------------------------------------
 
 
-def _parameter(target: targets.Parameter) -> str:
+def _parameter_symbol(target: targets.Parameter) -> str:
     name = GREEK.get(target.name, target.name)
-    return name if target.component is None else f"{name}{_low(target.component)}"
+    return name if target.component is None else f"{name}{_subscript(target.component)}"
 
 
-def _functional(target: targets.Functional) -> str:
-    of = ", ".join(line for part in target.parts for line in _lines(part, part.describe()))
+def _functional_formula(target: targets.Functional) -> str:
+    of = ", ".join(line for part in target.parts for line in _formula_lines(part, part.describe()))
     return f"f({of})" + (f", {target.name}" if target.name else "")
 
 
 # -- losses --------------------------------------------------------------------------------------------
 
 
-def _quadratic(loss: losses.Quadratic, several: bool) -> str:
+def _quadratic_formula(loss: losses.Quadratic, several: bool) -> str:
     weights = np.asarray(loss.weights, dtype=float)
     if weights.ndim == 2:
-        return f"(d − θ)ᵀ W (d − θ), W = {_matrix(weights, 'W')}"
-    return _summed("({} − {})²", loss.weights, several)
+        return f"(d − θ)ᵀ W (d − θ), W = {_matrix_formula(weights, 'W')}"
+    return _sum_over_components("({} − {})²", loss.weights, several)
 
 
-def _huber(loss: losses.Huber, several: bool) -> str:
+def _huber_formula(loss: losses.Huber, several: bool) -> str:
     delta, rest = number(loss.delta), number(loss.delta**2 / 2)
-    return _summed("h({} − {})", loss.weights, several) + f", h(e) = e²/2 if |e| ≤ {delta}, else {delta} |e| − {rest}"
+    return (
+        _sum_over_components("h({} − {})", loss.weights, several)
+        + f", h(e) = e²/2 if |e| ≤ {delta}, else {delta} |e| − {rest}"
+    )
 
 
-def _linex(loss: losses.Linex, several: bool) -> str:
+def _linex_formula(loss: losses.Linex, several: bool) -> str:
     a, b = number(loss.a), number(loss.b)
     one = f"exp({a} e) − {a} e − 1"
     one = one if loss.b == 1 and not several else f"({one})" if loss.b == 1 else f"{b} ({one})"
     return ("Σₖ " if several else "") + f"{one}, e = {'dₖ − θₖ' if several else 'd − θ'}"
 
 
-def _zero_one(loss: losses.ZeroOne, several: bool) -> str:
+def _zero_one_formula(loss: losses.ZeroOne, several: bool) -> str:
     if not np.any(np.asarray(loss.tolerance)):
         return "1[d ≠ θ]"
-    return f"1[|d − θ| > {_vector(np.atleast_1d(loss.tolerance))}]" + (" in any component" if several else "")
+    return f"1[|d − θ| > {_vector_formula(np.atleast_1d(loss.tolerance))}]" + (" in any component" if several else "")
 
 
-def _interval(loss: losses.IntervalScore, several: bool) -> str:
+def _interval_score_formula(loss: losses.IntervalScore, several: bool) -> str:
     alpha = number(2 / (1 - loss.level), 4)
-    return _summed(f"u − l + {alpha} (l − {{1}})₊ + {alpha} ({{1}} − u)₊", loss.weights, several) + ", d = (l, u)"
+    return (
+        _sum_over_components(f"u − l + {alpha} (l − {{1}})₊ + {alpha} ({{1}} − u)₊", loss.weights, several)
+        + ", d = (l, u)"
+    )
 
 
 _FORMULAS: Sayings = {
-    NormalBelief: _normal,
-    FiniteBelief: _finite,
-    TableBelief: _table,
-    PyMCBelief: _model,
-    targets.Record: lambda t: f"x{_low(t.row)}",
+    NormalBelief: _normal_belief_formula,
+    FiniteBelief: _finite_belief_formula,
+    TableBelief: _table_belief_formula,
+    PyMCBelief: _model_formula,
+    targets.Record: lambda t: f"x{_subscript(t.row)}",
     targets.Records: lambda t: "(x₀, …, xₙ₋₁)",
     targets.EachRecord: lambda t: "xᵢ, for every i" if t.rows is None else f"xᵢ, for each of {len(t.rows)} records i",
     targets.NewRecord: lambda t: "xₙ, a record that is not in the file",
-    targets.Parameter: _parameter,
+    targets.Parameter: _parameter_symbol,
     targets.Average: lambda t: "(x₀ + … + xₙ₋₁) / n",
     targets.Maximum: lambda t: "max over i of xᵢ",
     targets.Minimum: lambda t: "min over i of xᵢ",
-    targets.OrderStatistic: lambda t: f"x₍{_low(t.order)}₎",
+    targets.OrderStatistic: lambda t: f"x₍{_subscript(t.order)}₎",
     targets.Percentile: lambda t: f"x₍ₖ₎, k = ⌈{number(t.p)} n⌉",
-    targets.Functional: _functional,
+    targets.Functional: _functional_formula,
     targets.Identity: lambda t: f"J, {t.describe()}",
-    losses.Quadratic: _quadratic,
-    losses.Absolute: lambda x, several: _summed("|{} − {}|", x.weights, several),
-    losses.Power: lambda x, several: _summed("|{} − {}|^" + number(x.p), x.weights, several),
-    losses.Huber: _huber,
-    losses.Pinball: lambda x, several: _summed("({1} − {0}) (" + number(x.q) + " − 1[{1} < {0}])", x.weights, several),
-    losses.Linex: _linex,
-    losses.ZeroOne: _zero_one,
+    losses.Quadratic: _quadratic_formula,
+    losses.Absolute: lambda x, several: _sum_over_components("|{} − {}|", x.weights, several),
+    losses.Power: lambda x, several: _sum_over_components("|{} − {}|^" + number(x.p), x.weights, several),
+    losses.Huber: _huber_formula,
+    losses.Pinball: lambda x, several: _sum_over_components(
+        "({1} − {0}) (" + number(x.q) + " − 1[{1} < {0}])", x.weights, several
+    ),
+    losses.Linex: _linex_formula,
+    losses.ZeroOne: _zero_one_formula,
     losses.LogScore: lambda x, several: "−log d(θ), d a distribution",
     losses.KullbackLeibler: lambda x, several: "−Σₖ θₖ log dₖ" if x.entropy else "Σₖ θₖ log(θₖ / dₖ)",
     losses.CRPS: lambda x, several: (
-        _summed("E|T − {1}| − E|T − T′|/2", x.weights, several) + ", T and T′ drawn from d, a distribution"
+        _sum_over_components("E|T − {1}| − E|T − T′|/2", x.weights, several) + ", T and T′ drawn from d, a distribution"
     ),
-    losses.IntervalScore: _interval,
+    losses.IntervalScore: _interval_score_formula,
 }
 
 
-def _variance(loss: losses.Quadratic, several: bool) -> str:
+def _variance_formula(loss: losses.Quadratic, several: bool) -> str:
     weights = np.asarray(loss.weights, dtype=float)
     if weights.ndim == 0 and not several:
         return f" = {'' if weights == 1 else number(float(weights)) + ' '}Var(θ | release)"
@@ -337,34 +348,34 @@ def _variance(loss: losses.Quadratic, several: bool) -> str:
 
 #: What the least expected loss is, where it has a name.
 _CLOSED: Sayings = {
-    losses.Quadratic: _variance,
+    losses.Quadratic: _variance_formula,
     losses.ZeroOne: lambda x, several: "" if np.any(x.tolerance) else " = 1 − max over t of P(θ = t | release)",
     losses.LogScore: lambda x, several: " = the entropy of θ given the release",
     losses.KullbackLeibler: lambda x, several: " = the entropy of E[ θ | release ]" if x.entropy else "",
 }
 
 
-def _summed(one: str, weights: ArrayLike, several: bool) -> str:
+def _sum_over_components(one: str, weights: ArrayLike, several: bool) -> str:
     """A loss of one component, weighted and summed if there are several."""
     w = np.asarray(weights, dtype=float)
     if w.ndim == 0:
         scale = "" if w == 1 else f"{number(float(w))} "
         return scale + ("Σₖ " + one.format("dₖ", "θₖ") if several else one.format("d", "θ"))
-    return f"Σₖ wₖ {one.format('dₖ', 'θₖ')}, w = {_vector(w.ravel())}"
+    return f"Σₖ wₖ {one.format('dₖ', 'θₖ')}, w = {_vector_formula(w.ravel())}"
 
 
-def _low(index: int) -> str:
+def _subscript(index: int) -> str:
     return str(index).translate(LOW).replace("-", "₋")
 
 
-def _vector(values: ArrayLike) -> str:
+def _vector_formula(values: ArrayLike) -> str:
     flat = np.ravel(np.asarray(values, dtype=float)).tolist()
     if len(flat) == 1:
         return number(flat[0])
     return f"({', '.join(map(number, flat))})" if len(flat) <= SMALL else f"a given vector of {len(flat)}"
 
 
-def _matrix(values: ArrayLike, name: str) -> str:
+def _matrix_formula(values: ArrayLike, name: str) -> str:
     matrix = np.atleast_2d(np.asarray(values, dtype=float))
     if matrix.size == 1:
         return number(float(matrix[0, 0]))

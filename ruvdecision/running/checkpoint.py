@@ -30,7 +30,7 @@ import numpy as np
 
 from .._version import __version__
 from ..checks import as_seed_sequence
-from ..data.write import UNFINISHED, nameable, place_files, unfinished
+from ..data.write import UNFINISHED, is_valid_path, place_files, unfinished_files
 from ..errors import InputError, RuvError
 from .digests import digest, sources
 from .encoding import decode, encode
@@ -74,12 +74,12 @@ class Checkpoint:
 
     def __enter__(self) -> Checkpoint:
         with contextlib.ExitStack() as stack:
-            stack.enter_context(_lock(self.directory))
-            with _writing(self.directory, self.count):
+            stack.enter_context(_lock_directory(self.directory))
+            with _report_write_errors(self.directory, self.count):
                 self.tasks.mkdir(exist_ok=True)
-                for stale in (*unfinished(self.directory), *unfinished(self.tasks)):
+                for stale in (*unfinished_files(self.directory), *unfinished_files(self.tasks)):
                     stale.unlink(missing_ok=True)
-            self._compare(self.directory / "manifest.json")
+            self._compare_manifest(self.directory / "manifest.json")
             self._stack = stack.pop_all()
         return self
 
@@ -92,8 +92,8 @@ class Checkpoint:
         A file that was damaged counts as not there: its task is done again.
         """
         try:
-            check, _, text = self._file(key).read_text("utf-8").partition("\n")
-            kept, result = decode(text) if check == _check(text) else (None, None)
+            check, _, text = self._task_file(key).read_text("utf-8").partition("\n")
+            kept, result = decode(text) if check == _checksum(text) else (None, None)
         except UNREADABLE:
             return None
         self.count += kept == key
@@ -102,21 +102,26 @@ class Checkpoint:
     def put(self, key: str, result: object) -> None:
         """Keep the result of a task. When this comes back it is on disk, whatever happens next."""
         text = encode((key, result))
-        with _writing(self.directory, self.count):
-            place_files({self._file(key): f"{_check(text)}\n{text}".encode()}, overwrite=True)
+        with _report_write_errors(self.directory, self.count):
+            place_files({self._task_file(key): f"{_checksum(text)}\n{text}".encode()}, overwrite=True)
         self.count += 1
 
-    def _compare(self, path: Path) -> None:
+    def _compare_manifest(self, path: Path) -> None:
         """Write the manifest of a new checkpoint, or refuse one that was made by another study."""
         if not path.exists():
             salt = secrets.token_bytes(SALT)
-            manifest = {"format": FORMAT, "software": _software(), "salt": salt.hex(), **self._digests(salt)}
+            manifest = {
+                "format": FORMAT,
+                "software": _software_versions(),
+                "salt": salt.hex(),
+                **self._digests_of_parts(salt),
+            }
             files = {path: f"{json.dumps(manifest, indent=1)}\n".encode()}
             fresh = _FRESH.pop(str(self.directory.resolve()), None)
             if fresh is not None:
                 # As text: JSON readers elsewhere may not know numbers of 128 bits.
                 files[self.directory / "seed.json"] = json.dumps({"entropy": str(fresh.entropy)}).encode()
-            with _writing(self.directory, self.count):
+            with _report_write_errors(self.directory, self.count):
                 # After a power cut a lost task is done again, but a lost manifest would lose all.
                 place_files(files, overwrite=True, durable=True)
             return
@@ -132,7 +137,7 @@ class Checkpoint:
         if kind != FORMAT:
             do = f"This version reads {FORMAT}; name another directory"
             raise InputError(f"{self.directory} is a checkpoint of another kind", kind, do)
-        ours = self._digests(salt)
+        ours = self._digests_of_parts(salt)
         other = sorted(name for name in {*ours["parts"], *parts} if ours["parts"].get(name) != parts.get(name))
         # A module that only one of the two runs has imported so far is not needed by what both have.
         both = sorted(ours["sources"].keys() & texts)
@@ -143,7 +148,7 @@ class Checkpoint:
                 f"other {' and '.join(other)}",
                 "Run the study that it was made by, or name another directory",
             )
-        here = _software()
+        here = _software_versions()
         changed = [name for name in here if software.get(name) != here[name]]
         if changed:
             raise InputError(
@@ -152,11 +157,11 @@ class Checkpoint:
                 "Use the software of then, or name another directory",
             )
 
-    def _digests(self, salt: bytes) -> dict[str, dict[str, str]]:
+    def _digests_of_parts(self, salt: bytes) -> dict[str, dict[str, str]]:
         found: dict[str, Mapping[str, object]] = {"parts": self.parts, "sources": sources()}
         return {kind: {name: digest(item, salt) for name, item in items.items()} for kind, items in found.items()}
 
-    def _file(self, key: str) -> Path:
+    def _task_file(self, key: str) -> Path:
         plain = re.sub(r"[^0-9A-Za-z._-]+", "_", key).strip("._")[:60]
         return self.tasks / f"{plain}-{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}.json"
 
@@ -185,7 +190,7 @@ def as_directory(value: str | os.PathLike[str]) -> Path:
         folder = Path(value)
     except TypeError:
         raise InputError("checkpoint must be a directory", type(value).__name__, 'Write checkpoint="run/"') from None
-    if not nameable(value):
+    if not is_valid_path(value):
         raise InputError("checkpoint must be a directory", repr(str(value)), 'Write checkpoint="run/"')
     return folder
 
@@ -231,7 +236,7 @@ def _refuse_others(directory: Path) -> None:
 
 
 @contextlib.contextmanager
-def _lock(directory: Path) -> Iterator[None]:
+def _lock_directory(directory: Path) -> Iterator[None]:
     """Make the directory ours for the time of the run; the system gives it back if we are killed."""
     _refuse_strangers(directory)
     name = str(directory.resolve())
@@ -240,7 +245,7 @@ def _lock(directory: Path) -> Iterator[None]:
     if name in _OPEN:
         raise busy
     with contextlib.ExitStack() as stack:
-        with _writing(directory, 0):
+        with _report_write_errors(directory, 0):
             # For its owner alone: with the digests and all records but one, that one could be guessed.
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = stack.enter_context(open(directory / "lock", "a"))
@@ -259,7 +264,7 @@ def _lock(directory: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _writing(directory: Path, count: int) -> Iterator[None]:
+def _report_write_errors(directory: Path, count: int) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -270,11 +275,11 @@ def _writing(directory: Path, count: int) -> Iterator[None]:
         ) from error
 
 
-def _check(text: str) -> str:
+def _checksum(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-def _software() -> dict[str, str]:
+def _software_versions() -> dict[str, str]:
     found = {"python": ".".join(platform.python_version_tuple()[:2]), "ruvdecision": __version__}
     for name in LIBRARIES:
         with contextlib.suppress(PackageNotFoundError):

@@ -73,7 +73,7 @@ def digest(value: object, salt: bytes) -> str:
 
     def add(item: object) -> None:
         again = known.get(id(item))
-        trait = _trait(item) if again is None else Trait("again", str(again).encode())
+        trait = _trait_of_value(item) if again is None else Trait("again", str(again).encode())
         # Kind and sizes go in front, so that no two lists of things run together to the same bytes.
         state.update(f"{trait.kind}:{len(trait.content)}:{len(trait.parts)}:".encode("utf-8", "surrogatepass"))
         state.update(trait.content)
@@ -97,7 +97,7 @@ class Trait(NamedTuple):
 
 
 @functools.singledispatch
-def _trait(value: object) -> Trait:
+def _trait_of_value(value: object) -> Trait:
     kind = type(value)
     if dataclasses.is_dataclass(value):
         return Trait("object", parts=[kind, *((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))])
@@ -109,7 +109,7 @@ def _trait(value: object) -> Trait:
         return Trait("graph", parts=[kind, str(getattr(value, "name", ""))])
     state = sorted(getattr(value, "__dict__", {}).items())
     shown = repr(value) if not state else ""
-    return Trait("object", parts=[kind, _name(value), "" if " at 0x" in shown else shown, *state])
+    return Trait("object", parts=[kind, _qualified_name(value), "" if " at 0x" in shown else shown, *state])
 
 
 def _trait_of_array(value: NDArray[np.generic]) -> Trait:
@@ -135,11 +135,13 @@ def _trait_of_column(value: pd.api.extensions.ExtensionArray) -> Trait:
 
 def _trait_of_class(value: type) -> Trait:
     if not _is_users(value):
-        return Trait("type", _name(value).encode())
-    members = [(name, item) for name, item in vars(value).items() if _text(item) is not None or name not in GENERATED]
+        return Trait("type", _qualified_name(value).encode())
+    members = [
+        (name, item) for name, item in vars(value).items() if _source_text(item) is not None or name not in GENERATED
+    ]
     code = [item for _, item in members if isinstance(item, CODE)]
     plain = [(name, item) for name, item in members if isinstance(item, PLAIN) and not name.startswith("__")]
-    return Trait("type", _name(value).encode(), [*value.__bases__, *code, *plain])
+    return Trait("type", _qualified_name(value).encode(), [*value.__bases__, *code, *plain])
 
 
 def _trait_of_function(value: types.FunctionType) -> Trait:
@@ -149,16 +151,16 @@ def _trait_of_function(value: types.FunctionType) -> Trait:
             parts.append(cell.cell_contents)
     if _is_users(value):
         in_file = value.__module__ != "__main__" and file_of(value.__module__)
-        text = "" if in_file else _text(value)
+        text = "" if in_file else _source_text(value)
         if text is None:
             what = f"The source of {value.__qualname__} is not known, so that no checkpoint could notice an edit of it"
             raise InputError(what, do="Define it in a file or a notebook, or leave checkpoint= out")
         # Two functions of one line have one text.
         columns = [place[2:] for place in value.__code__.co_positions()]
         parts += [text, columns, value.__code__.co_firstlineno if in_file else 0]
-        names = sorted(_names(value.__code__) & value.__globals__.keys())
-        parts += [(name, value.__globals__[name]) for name in names if _counts(value.__globals__[name])]
-    return Trait("function", _name(value).encode(), parts)
+        names = sorted(_names_in_code(value.__code__) & value.__globals__.keys())
+        parts += [(name, value.__globals__[name]) for name in names if _is_told_by_value(value.__globals__[name])]
+    return Trait("function", _qualified_name(value).encode(), parts)
 
 
 def _is_users(value: type | types.FunctionType) -> bool:
@@ -167,26 +169,26 @@ def _is_users(value: type | types.FunctionType) -> bool:
     return name == "__main__" or not (name.partition(".")[0] == PACKAGE or is_library(name))
 
 
-def _counts(used: object) -> bool:
+def _is_told_by_value(used: object) -> bool:
     """Whether a global that a function uses can be told by its value. A logger or a client cannot."""
     if isinstance(used, (*PLAIN, *CODE, pd.DataFrame, pd.Series)):
         return True
     return type(used).__module__.partition(".")[0] in (PACKAGE, "scipy") or _is_users(type(used))
 
 
-def _text(value: Any) -> str | None:
+def _source_text(value: Any) -> str | None:
     try:
         return inspect.getsource(value.__code__)
     except (AttributeError, OSError, TypeError):
         return None
 
 
-def _name(value: object) -> str:
+def _qualified_name(value: object) -> str:
     return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
 
 
-def _names(code: types.CodeType) -> set[str]:
-    return set(code.co_names).union(*(_names(c) for c in code.co_consts if isinstance(c, types.CodeType)))
+def _names_in_code(code: types.CodeType) -> set[str]:
+    return set(code.co_names).union(*(_names_in_code(c) for c in code.co_consts if isinstance(c, types.CodeType)))
 
 
 TRAITS: dict[tuple[type, ...], Callable[[Any], Trait]] = {
@@ -217,7 +219,7 @@ TRAITS: dict[tuple[type, ...], Callable[[Any], Trait]] = {
 }
 for _kinds, _way in TRAITS.items():
     for _kind in _kinds:
-        _trait.register(_kind, _way)
+        _trait_of_value.register(_kind, _way)
 
 
 # -- source text -------------------------------------------------------------------------------------------
@@ -258,12 +260,12 @@ def is_library(name: str) -> bool:
 def file_of(name: str) -> str | None:
     """The file of a module, imported or not; None where there is none, as in a notebook."""
     module = sys.modules.get(name)
-    found = _find(name) if module is None else getattr(module, "__file__", None)
+    found = _find_module_file(name) if module is None else getattr(module, "__file__", None)
     return found if found and os.path.isfile(found) else None
 
 
 @functools.lru_cache(maxsize=1024)
-def _find(name: str) -> str | None:
+def _find_module_file(name: str) -> str | None:
     try:
         spec = importlib.util.find_spec(name)
     except (AttributeError, ImportError, ValueError):

@@ -47,7 +47,7 @@ def fingerprint_data(data: object, key: str | bytes | None = None, *, create: bo
     >>> first == again, first == fingerprint_data([1.0, 2.1], key="only the agency knows")
     (True, False)
     """
-    secret = _checked(key) if key is not None else own_key(create)
+    secret = _check_key(key) if key is not None else own_key(create)
     if secret is None:
         return ""
     # BLAKE2b takes keys of up to 64 bytes; the name of the key comes from another hash of it.
@@ -75,7 +75,7 @@ def own_key(create: bool = False) -> bytes | None:
     """The key of the environment, or the one that is kept in the user's data directory."""
     given = os.environ.get(VARIABLE)
     if given:
-        return _checked(given)
+        return _check_key(given)
     try:
         path = key_file()
         if not path.exists() and not create:
@@ -84,13 +84,13 @@ def own_key(create: bool = False) -> bytes | None:
             # If another process is first its key counts.
             with contextlib.suppress(FileExistsError):
                 place_files({path: secrets.token_hex(32).encode()}, folders=True, private=True)
-        return _checked(path.read_text("ascii").strip())
+        return _check_key(path.read_text("ascii").strip())
     except (OSError, RuntimeError, UnicodeDecodeError, InputError):
         # No home, no room, or a spoilt file: a study is worth more than its fingerprint.
         return None
 
 
-def _checked(key: object) -> bytes:
+def _check_key(key: object) -> bytes:
     if not isinstance(key, (str, bytes)):
         raise InputError("A key must be text or bytes", type(key).__name__, "Give a secret of at least 16 characters")
     raw = key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key

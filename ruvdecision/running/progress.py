@@ -62,7 +62,7 @@ class Bar:
     def update(self, share: float, note: str = "") -> None:
         """Say which share of the work is done, from 0 to 1, and perhaps a few words, such as the current R-hat."""
         share = min(max(share, 0.0), 1.0)
-        left = self._left(share)
+        left = self._seconds_left(share)
         say = _HOST.get()
         if say is not None:
             say(", ".join(part for part in (f"{self.text}: {share:.0%}", note, left) if part))
@@ -86,7 +86,7 @@ class Bar:
         assert self._task is not None
         self._bar.update(self._task, completed=share, note=note, left=left)
 
-    def _left(self, share: float) -> str:
+    def _seconds_left(self, share: float) -> str:
         now = monotonic()
         if self._first is None or share < self._first[1]:
             self._first = (now, share)

@@ -109,10 +109,10 @@ def run(
         do = "Write ProcessPoolExecutor(4), or client.get_executor()"
         raise InputError("executor must be a concurrent.futures.Executor", type(executor).__name__, do)
     if checkpoint is None:
-        return _work(tasks, [None] * len(tasks), shared, executor, None, on_progress)
+        return _run_tasks(tasks, [None] * len(tasks), shared, executor, None, on_progress)
     parts = {"shared": shared, "tasks": [t.arguments for t in tasks]} if fingerprint is None else fingerprint()
     with Checkpoint(checkpoint, {**parts, "work": [(t.key, t.function) for t in tasks]}) as kept:
-        return _work(tasks, [kept.get(task.key) for task in tasks], shared, executor, kept, on_progress)
+        return _run_tasks(tasks, [kept.get(task.key) for task in tasks], shared, executor, kept, on_progress)
 
 
 def root_seed(seed: Seed, checkpoint: str | os.PathLike[str] | None = None) -> np.random.SeedSequence:
@@ -131,7 +131,7 @@ def seed_attrs(root: np.random.SeedSequence) -> dict[str, str]:
     return {"seed": str(root.entropy), "seed_means": SEED_MEANS}
 
 
-def _work(
+def _run_tasks(
     tasks: Sequence[Task],
     found: Sequence[tuple[object] | None],
     shared: object,
@@ -145,7 +145,7 @@ def _work(
     if on_progress is not None:
         on_progress(done / max(len(tasks), 1))  # where the pace begins
     try:
-        for i, result in (_here if executor is None else partial(_elsewhere, executor))(tasks, todo, shared):
+        for i, result in (_run_here if executor is None else partial(_run_in_executor, executor))(tasks, todo, shared):
             if kept is not None:
                 kept.put(tasks[i].key, result)
             results[i] = result
@@ -157,7 +157,7 @@ def _work(
     return RunResult(results, False)
 
 
-def _here(tasks: Sequence[Task], todo: Sequence[int], shared: object) -> Iterator[tuple[int, object]]:
+def _run_here(tasks: Sequence[Task], todo: Sequence[int], shared: object) -> Iterator[tuple[int, object]]:
     for i in todo:
         yield i, tasks[i].function(shared, *tasks[i].arguments)
 
@@ -165,7 +165,7 @@ def _here(tasks: Sequence[Task], todo: Sequence[int], shared: object) -> Iterato
 # -- on workers --------------------------------------------------------------------------------------------
 
 
-def _elsewhere(
+def _run_in_executor(
     executor: Executor, tasks: Sequence[Task], todo: Sequence[int], shared: object
 ) -> Iterator[tuple[int, object]]:
     """Results as workers finish them. A worker that lacks what is shared says so, and gets it with the next task."""
@@ -185,15 +185,15 @@ def _elsewhere(
             while waiting and len(flying) < AHEAD * max(os.cpu_count() or 1, len(workers)):
                 i, carried = waiting.popleft()
                 work = pack((tasks[i].function, tasks[i].arguments))
-                with _or_broken():
+                with _as_broken_executor():
                     flying[executor.submit(call, token, i, carried, work)] = i
-            with _or_broken():
+            with _as_broken_executor():
                 done = wait(flying, return_when=FIRST_COMPLETED).done
             for future in done:
                 i, error = flying.pop(future), future.exception()
                 if isinstance(error, (BrokenExecutor, KeyboardInterrupt)):
                     raise error
-                if isinstance(error, OSError) and _of_scheduler(executor, error):
+                if isinstance(error, OSError) and _is_scheduler_error(executor, error):
                     raise BrokenExecutor(type(error).__name__) from error
                 if i in carriers:
                     carriers.remove(i)
@@ -223,14 +223,14 @@ def _elsewhere(
                 if not waiting and all(i > first for i in flying.values()):
                     raise errors[first]
     except (BrokenExecutor, CancelledError) as error:
-        yield from _finished(flying)
+        yield from _collect_finished(flying)
         raise RuvError(
             "The executor broke: a worker may have been killed or out of memory, or the scheduler is gone",
             type(error.__cause__ or error).__name__,
             "Run it again with a new executor, perhaps with fewer workers; with checkpoint= it goes on where it was",
         ) from error
     except KeyboardInterrupt:
-        yield from _finished(flying)
+        yield from _collect_finished(flying)
         raise
     finally:
         for future in flying:
@@ -239,7 +239,7 @@ def _elsewhere(
 
 
 @contextmanager
-def _or_broken() -> Iterator[None]:
+def _as_broken_executor() -> Iterator[None]:
     """What goes wrong between us and the workers is an executor that broke."""
     try:
         yield
@@ -249,7 +249,7 @@ def _or_broken() -> Iterator[None]:
         raise BrokenExecutor(type(error).__name__) from error
 
 
-def _of_scheduler(executor: Executor, error: BaseException) -> bool:
+def _is_scheduler_error(executor: Executor, error: BaseException) -> bool:
     """Whether an error of dask's comes from a scheduler that cannot be reached, not from a task on a worker."""
     trace, on_worker = error.__traceback__, False
     while trace is not None:
@@ -258,7 +258,7 @@ def _of_scheduler(executor: Executor, error: BaseException) -> bool:
     return type(executor).__module__.startswith("distributed") and not on_worker
 
 
-def _finished(flying: Mapping[Future[Reply], int]) -> Iterator[tuple[int, object]]:
+def _collect_finished(flying: Mapping[Future[Reply], int]) -> Iterator[tuple[int, object]]:
     for future, i in flying.items():
         if future.done() and not future.cancelled() and future.exception() is None:
             result = future.result().result

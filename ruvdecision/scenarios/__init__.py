@@ -136,8 +136,8 @@ def curves(
         n = int(np.size(options["data"]))
     if knowledge is None:
         knowledge = "sample" if target in ("maximum", "minimum") else "population"
-    states = _several("knowledge", knowledge, KNOWLEDGE)
-    methods = _several("method", method, METHODS)
+    states = _check_several("knowledge", knowledge, KNOWLEDGE)
+    methods = _check_several("method", method, METHODS)
     common: dict[str, Any] = {"n": n, "variance": variance, "target": target, "p": p, **options}
     data = common.pop("data", None)
     result, used = [], False
@@ -168,7 +168,7 @@ def map_curves(listed: Sequence[Curve], noise_variance: ArrayLike) -> RUMap:
         do = "Give noise_variance=np.linspace(0, 1, 101), for example"
         raise InputError("noise_variance must list at least one variance", "none", do)
     masks = [Noise(variance=float(v)) for v in grid]
-    short = _names(listed)
+    short = _distinct_names(listed)
     many = len(listed) > 1
     texts = number_duplicates([str(m) for m in masks])
     repeat = lambda values: [x for x in values for _ in grid]  # noqa: E731
@@ -198,7 +198,7 @@ def map_curves(listed: Sequence[Curve], noise_variance: ArrayLike) -> RUMap:
     )
 
 
-def _names(listed: Sequence[Curve]) -> list[str]:
+def _distinct_names(listed: Sequence[Curve]) -> list[str]:
     """Names that tell the curves apart, no longer than they must be."""
     names = [
         f"{c.knowledge} knowledge, {c.method}"
@@ -211,7 +211,7 @@ def _names(listed: Sequence[Curve]) -> list[str]:
     return list(number_duplicates(names))
 
 
-def _several(name: str, value: Any, options: Sequence[str]) -> list[str]:
+def _check_several(name: str, value: Any, options: Sequence[str]) -> list[str]:
     listed = list(as_tuple(value))
     if not listed or len(set(map(str, listed))) != len(listed):
         what = f"{name} must list at least one of {', '.join(map(repr, options))}, each once"

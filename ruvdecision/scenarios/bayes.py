@@ -207,13 +207,13 @@ class RankPosterior:
             low, high = float(grid[start]), float(grid[stop])
             if stop - start >= 32:
                 break
-        mean = high - _gauss(self._given_mean, low, high)
-        spread = _gauss(lambda t: 2 * (mean - t) * self._given_mean(t), low, mean)
-        spread += _gauss(lambda t: 2 * (t - mean) * (1 - self._given_mean(t)), mean, high)
+        mean = high - _integrate(self._given_mean, low, high)
+        spread = _integrate(lambda t: 2 * (mean - t) * self._given_mean(t), low, mean)
+        spread += _integrate(lambda t: 2 * (t - mean) * (1 - self._given_mean(t)), mean, high)
         return mean, spread
 
 
-def _gauss(function: Callable[[Array], Array], low: float, high: float) -> float:
+def _integrate(function: Callable[[Array], Array], low: float, high: float) -> float:
     nodes, weights = gauss_legendre(120)
     return float(weights @ function((low + high) / 2 + (high - low) / 2 * nodes) * (high - low) / 2)
 

@@ -76,7 +76,7 @@ def crossings(
         difference = values[i] - values[j]
         # Curves that are the same (or differ by rounding) do not cross.
         difference = np.where(np.abs(difference) <= 1e-13 * (values[i] + values[j]), 0.0, difference)
-        for root in _roots(a, b, grid, difference):
+        for root in _crossing_roots(a, b, grid, difference):
             found.append(Crossing(a.label, b.label, root, float(a.risk(root)), float(a.utility(root))))
     return found
 
@@ -114,10 +114,10 @@ def optimal_noise(curve: Curve | Sequence[Curve] | RUMap, max_risk: float) -> An
         return float(curve.uncertainty(v)) - need
 
     if lacks(0.0) >= 0:
-        return _optimum(curve, 0.0)
+        return _least_noise_at(curve, 0.0)
     # Uncertainty need not rise all the way (a biased percentile): look outward for the first place that will do.
     last = 0.0
-    for steps in _outward(curve, scale):
+    for steps in _variances_to_try(curve, scale):
         enough = np.flatnonzero(curve.uncertainty(steps) >= need)
         if enough.size:
             first = int(enough[0])
@@ -131,7 +131,7 @@ def optimal_noise(curve: Curve | Sequence[Curve] | RUMap, max_risk: float) -> An
                 else:
                     low = 1e-3 * high
             root = float(optimize.brentq(lacks, low, high, xtol=4e-16 * high, rtol=1e-14))
-            return _optimum(curve, _onto_allowed_side(curve, root, max_risk))
+            return _least_noise_at(curve, _onto_allowed_side(curve, root, max_risk))
         last = float(steps[-1])
     limit = float(curve.risk(last))
     what = f"No noise brings the risk of the curve '{curve.label}' to {max_risk:g}"
@@ -147,7 +147,7 @@ def _onto_allowed_side(curve: Curve, root: float, max_risk: float) -> float:
     return root
 
 
-def _outward(curve: Curve, scale: float) -> Iterable[Array]:
+def _variances_to_try(curve: Curve, scale: float) -> Iterable[Array]:
     """Noise variances to try, in blocks. A curve by convolution costs by the point, the others by the block."""
     if not curve.normal:
         return [scale * np.array([v]) for v in np.geomspace(1e-6, 1e6, 25)]
@@ -158,13 +158,13 @@ def _outward(curve: Curve, scale: float) -> Iterable[Array]:
     ]
 
 
-def _optimum(curve: Curve, v: float) -> LeastNoise:
+def _least_noise_at(curve: Curve, v: float) -> LeastNoise:
     return LeastNoise(
         curve.label, v, float(curve.risk(v)), float(curve.utility(v)), float(curve.utility(v, informed=True))
     )
 
 
-def _roots(a: Curve, b: Curve, grid: Array, difference: Array) -> Iterable[float]:
+def _crossing_roots(a: Curve, b: Curve, grid: Array, difference: Array) -> Iterable[float]:
     def gap(v: float) -> float:
         return float(a.uncertainty(v)) - float(b.uncertainty(v))
 

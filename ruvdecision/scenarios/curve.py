@@ -147,7 +147,7 @@ class Curve:
     def uncertainty(self, noise_variance: ArrayLike) -> Array:
         """The snooper's expected squared error at each noise variance."""
         grid = check_noise(noise_variance)
-        result = self._snooper(np.atleast_1d(grid).ravel())
+        result = self._snooper_uncertainty(np.atleast_1d(grid).ravel())
         return np.asarray(np.broadcast_to(result, (grid.size,)).reshape(grid.shape))
 
     def risk(self, noise_variance: ArrayLike) -> Array:
@@ -190,18 +190,22 @@ class Curve:
 
     # -- dispatch ----------------------------------------------------------------------------------------------
 
-    def _snooper(self, grid: Array) -> Array:
+    def _snooper_uncertainty(self, grid: Array) -> Array:
         n, v = self.n, float(self.variance or 0.0)
         if self.method == "bayes":
-            return self._bayes(n, v, grid)
+            return self._bayes_uncertainty(n, v, grid)
         if self.knowledge == "record":
             # Whatever the target: its own record is released with this noise.
             return formulas.linked_record(grid)
         if self.order is None:
-            return self._typical(n, v, grid)
-        return self._ordered(n, v, grid) if self.normal else np.array([self._convolved(n, float(x)) for x in grid])
+            return self._average_target_uncertainty(n, v, grid)
+        return (
+            self._order_statistic_uncertainty(n, v, grid)
+            if self.normal
+            else np.array([self._uncertainty_by_convolution(n, float(x)) for x in grid])
+        )
 
-    def _typical(self, n: int, v: float, grid: Array) -> Array:
+    def _average_target_uncertainty(self, n: int, v: float, grid: Array) -> Array:
         sample, paper = self.knowledge == "sample", self.method == "paper"
         if self.tau is not None:
             rule = exact.sample_given_target if sample and not paper else formulas.given_target
@@ -215,7 +219,7 @@ class Curve:
         rule2 = exact.sample_average_target if sample and not paper else formulas.average_target
         return rule2(n, v, grid)
 
-    def _ordered(self, n: int, v: float, grid: Array) -> Array:
+    def _order_statistic_uncertainty(self, n: int, v: float, grid: Array) -> Array:
         order = self.order or 1
         distance = None if self.tau is None else self.tau - float(self.mean or 0.0)
         if self.method == "paper":
@@ -230,7 +234,7 @@ class Curve:
         law = stats.norm(0.0, np.sqrt(v))
         return np.array([float(Masked(law, float(x)).given_value(n, order, distance)[0]) for x in grid])
 
-    def _convolved(self, n: int, noise_variance: float) -> float:
+    def _uncertainty_by_convolution(self, n: int, noise_variance: float) -> float:
         masked = Masked(self.population, noise_variance, self.noise)
         order, p = self.order or 1, float(self.p or 0.5)
         if self.method == "paper":
@@ -241,7 +245,7 @@ class Curve:
             return masked.order_statistic_mse(n, order)
         return float(masked.given_value(n, order, self.tau)[0])
 
-    def _bayes(self, n: int, v: float, grid: Array) -> Array:
+    def _bayes_uncertainty(self, n: int, v: float, grid: Array) -> Array:
         if self.order is None or self.knowledge == "record":
             return bayes.uncertainty(n, v, grid, self.prior, self.knowledge)
         if self.knowledge == "sample":

@@ -98,23 +98,23 @@ def empirical(
     >>> len(rumap), rumap.columns["rank"].max().item()
     (16, 4)
     """
-    x = _records(data)
+    x = _check_records(data)
     grid = np.atleast_1d(check_noise(noise_variance)).ravel()
     if grid.size == 0:
         do = "Give noise_variance=np.linspace(0.05, 1, 20) * x.var()"
         raise InputError("noise_variance must list at least one variance", "none", do)
-    wanted = [_as_target(t, len(x)) for t in _listed("targets", targets)]
+    wanted = [_as_target(t, len(x)) for t in _check_listed("targets", targets)]
     names = [target.label for target in wanted]
     if len(set(names)) != len(names):
         raise InputError("targets must differ from each other", names, "Name each target once")
-    states = [check_choice("knowledge", k, ("index", "position")) for k in _listed("knowledge", knowledge)]
-    methods = [check_choice("method", m, ("simulate", "exact")) for m in _listed("method", method)]
+    states = [check_choice("knowledge", k, ("index", "position")) for k in _check_listed("knowledge", knowledge)]
+    methods = [check_choice("method", m, ("simulate", "exact")) for m in _check_listed("method", method)]
     for name, several in (("knowledge", states), ("method", methods)):
         if len(set(several)) != len(several):
             raise InputError(f"{name} must list each entry once", several, f"Give {name}={several[0]!r}, for example")
     replicates = check_integer("replicates", replicates, low=1)
     root = as_seed_sequence(seed)
-    factor = _factor(where, times, x)
+    factor = _noise_factor(where, times, x)
     bounds = None if lower is None and upper is None else Clip(lower=lower, upper=upper)
     check_inside(x, *as_bounds(lower, upper))
     noise = [Noise(variance=float(v) if where is None else v * factor) for v in grid]
@@ -127,9 +127,11 @@ def empirical(
     solved = {}
     if "simulate" in methods:
         deviations = np.sqrt(grid)[:, None] * np.sqrt(factor)
-        solved["simulate"] = _simulate(works, deviations, bounds, replicates, next(replicate_seeds(root))[1])
+        solved["simulate"] = _simulated_uncertainties(
+            works, deviations, bounds, replicates, next(replicate_seeds(root))[1]
+        )
     if "exact" in methods:
-        solved["exact"] = _exact(works, masks)
+        solved["exact"] = _integrated_uncertainties(works, masks)
     order = [(i, m) for i in range(len(curves)) for m in methods]
     titles = [f"{curves[i][0].label}, {curves[i][1]}" + (f", {m}" if len(methods) > 1 else "") for i, m in order]
     texts = number_duplicates([f"Noise(variance={v:.10g})" for v in grid])
@@ -149,8 +151,8 @@ def empirical(
     return RUMap.build(
         masks=masks * len(order),
         labels=labels,
-        intruder=_joined([solved[m][1 + i] for i, m in order]),
-        scientist=_joined([solved[m][0] for _, m in order]),
+        intruder=Value.joined([solved[m][1 + i] for i, m in order]),
+        scientist=Value.joined([solved[m][0] for _, m in order]),
         provenance=Provenance(engines, tuple(notes)),
         columns={
             "target": repeat([curves[i][0].label for i, _ in order]),
@@ -170,7 +172,7 @@ def empirical(
     )
 
 
-def _simulate(
+def _simulated_uncertainties(
     works: Sequence[SnooperWork], deviations: Array, bounds: Clip | None, replicates: int, seed: np.random.SeedSequence
 ) -> list[Value]:
     """Eqs 12 to 14 from simulated releases; ``deviations`` are those of the noise, (grid, records or 1).
@@ -182,9 +184,10 @@ def _simulate(
     assert table is not None
     x, rng = table[:, 0], np.random.default_rng(seed)
     n, size = len(x), len(deviations)
-    ranked = np.array([w.rule.rank(n) is not None for w in works[1:]])
     places = np.array([w.place for w in works[1:]])
-    estimates = np.empty((size, replicates, len(works) - 1))
+    ranked = np.flatnonzero([w.rule.rank(n) is not None for w in works[1:]])
+    by_row = np.setdiff1d(np.arange(len(places)), ranked)
+    estimates = np.empty((len(places), size, replicates))
     moments = np.empty((size, replicates, 2))
     step = min(replicates, max(1, CHUNK // n))
     buffer = np.empty((step, n))
@@ -197,24 +200,23 @@ def _simulate(
             released += x
             if bounds is not None:
                 np.clip(released, bounds.lower, bounds.upper, out=released)
-            moments[g, block] = mean_moments(released[..., None])
-            estimates[g, block][:, ~ranked] = released[:, places[~ranked]]
-            if ranked.any():  # the last to look, because it sorts
+            estimates[by_row, g, block] = released.T[places[by_row]]
+            if ranked.size:
                 released.sort(axis=1)
-                estimates[g, block][:, ranked] = released[:, places[ranked]]
-    found = [works[0].costs(moments, np.empty(0))]
-    found += [w.costs(estimates[..., [j]], w.known_truth[None]) for j, w in enumerate(works[1:])]
-    return [w.average(losses, off) for w, (losses, off) in zip(works, found, strict=True)]
+                estimates[ranked, g, block] = released.T[places[ranked]]
+            moments[g, block] = mean_moments(released[..., None], overwrite=True)
+    shares, correction = works[0].costs(moments, np.empty(0))
+    # All pay the same loss.
+    truth = np.repeat([w.known_truth for w in works[1:]], size, axis=0)[:, None]
+    losses, _ = works[1].costs(estimates.reshape(len(truth), replicates, 1), truth)
+    found = works[0].average(np.concatenate([shares, losses]), np.pad(correction, (0, len(losses))))
+    return [Value(*each) for each in zip(*(np.split(part, len(works)) for part in found), strict=True)]
 
 
-def _exact(works: Sequence[SnooperWork], masks: Sequence[Mask]) -> list[Value]:
+def _integrated_uncertainties(works: Sequence[SnooperWork], masks: Sequence[Mask]) -> list[Value]:
     """The same by integration."""
     engine, data = FixedRule(method="exact"), works[0].source.given
     return [Value.exact(engine.solve(work.user, masks, data=data).uncertainty) for work in works]
-
-
-def _joined(values: Sequence[Value]) -> Value:
-    return Value(np.concatenate([v.value for v in values]), np.concatenate([v.error for v in values]))
 
 
 # -- checks ------------------------------------------------------------------------------------------------------
@@ -234,7 +236,7 @@ def _as_target(target: Any, n: int) -> BaseTarget:
     return target
 
 
-def _records(data: Data) -> Array:
+def _check_records(data: Data) -> Array:
     values, _ = Frame.of(data).numeric("empirical")
     if values.shape[1] != 1:
         got = f"{values.shape[1]} columns"
@@ -244,14 +246,14 @@ def _records(data: Data) -> Array:
     return values[:, 0]
 
 
-def _listed(name: str, value: Any) -> list[Any]:
+def _check_listed(name: str, value: Any) -> list[Any]:
     several = list(as_tuple(value))
     if not several:
         raise InputError(f"{name} must not be empty", "none", f"Leave {name} out for all of them")
     return several
 
 
-def _factor(where: Any, times: float | None, x: Array) -> Array:
+def _noise_factor(where: Any, times: float | None, x: Array) -> Array:
     """What the noise variance is multiplied by, (1,) or one per record."""
     if (where is None) != (times is None):
         # Not the booleans themselves: they say which records are sensitive.

@@ -68,21 +68,21 @@ class Masked:
 
     def cdf(self, y: ArrayLike) -> Array:
         """P(Y <= y)."""
-        return self._released(y, upper=False)
+        return self._released_probability(y, upper=False)
 
     def sf(self, y: ArrayLike) -> Array:
         """P(Y > y), with its own digits in the upper tail."""
-        return self._released(y, upper=True)
+        return self._released_probability(y, upper=True)
 
     def pdf(self, y: ArrayLike) -> Array:
         """Density of Y."""
         flat = np.atleast_1d(np.asarray(y, dtype=np.float64)).ravel()
         if self.noise_variance == 0:
             return np.asarray(self.population.pdf(y))
-        e = self._scaled
-        x = self._anchor(flat)
-        down, weight_down = self._side(x, -1)
-        up, weight_up = self._side(x, 1)
+        e = self._scaled_noise
+        x = self._split_point(flat)
+        down, weight_down = self._records_on_side(x, -1)
+        up, weight_up = self._records_on_side(x, 1)
         c = (flat - x)[:, None]
         density = self.population.cdf(x) * np.sum(weight_down * e.pdf(c + down), axis=1)
         density += self.population.sf(x) * np.sum(weight_up * e.pdf(c - up), axis=1)
@@ -127,7 +127,7 @@ class Masked:
         keep = weight > 1e-13
         z, weight = z[keep], weight[keep]
         x = np.where(z < 0, self.population.ppf(special.ndtr(z)), self.population.isf(special.ndtr(-z)))
-        return float(weight @ self._given(n, rank, x, z))
+        return float(weight @ self._mse_given_value(n, rank, x, z))
 
     def given_value(self, n: int, rank: int, value: ArrayLike) -> Array:
         """E (X_(r) - Y_(r))^2 given that X_(r) has this value (or each of these).
@@ -142,35 +142,35 @@ class Masked:
             what = f"The value of a record must lie in the population's support ({low:g}, {high:g})"
             do = "Check tau and population"
             raise InputError(what, f"{int(np.sum((x <= low) | (x >= high)))} of {x.size} outside", do)
-        return self._given(n, rank, x)
+        return self._mse_given_value(n, rank, x)
 
-    def _given(self, n: int, rank: int, x: Array, score: Array | None = None) -> Array:
+    def _mse_given_value(self, n: int, rank: int, x: Array, score: Array | None = None) -> Array:
         """As `given_value`; the normal scores of x, where known, tell apart values that are rounded to one number."""
         if self.noise_variance == 0:
             return np.zeros_like(x)
-        down = self._side(x, -1, score) if rank > 1 else None
-        up = self._side(x, 1, None if score is None else -score) if rank < n else None
-        e = self._scaled
+        down = self._records_on_side(x, -1, score) if rank > 1 else None
+        up = self._records_on_side(x, 1, None if score is None else -score) if rank < n else None
+        e = self._scaled_noise
         total = np.zeros_like(x)
         for sign in (1.0, -1.0):
-            edges = _offsets(e.unit, e.high if sign > 0 else -e.low)
-            c = sign * _points(edges, _OUTER)
+            edges = _noise_panel_edges(e.unit, e.high if sign > 0 else -e.low)
+            c = sign * _points_of_panels(edges, _OUTER)
             # Chances that a lower record rises above x + c, that a higher one falls below it, and of x's own noise.
-            rise = np.zeros((len(x), c.size)) if down is None else _mix(e.sf, c, *down, 1.0)
-            fall = np.zeros((len(x), c.size)) if up is None else _mix(e.cdf, c, *up, -1.0)
+            rise = np.zeros((len(x), c.size)) if down is None else _crossing_chance(e.sf, c, *down, 1.0)
+            fall = np.zeros((len(x), c.size)) if up is None else _crossing_chance(e.cdf, c, *up, -1.0)
             total += self._tail_sum(n, rank, sign, edges, rise, fall)
         return total
 
     def _tail_sum(self, n: int, rank: int, sign: float, edges: Array, rise: Array, fall: Array) -> Array:
         """Integral of 2 |c| P(Y_(r) beyond x + c); chances are interpolated while panels are halved."""
-        e = self._scaled
+        e = self._scaled_noise
         lower, higher = rank - 1, n - rank
         shape = (len(rise), len(edges) - 1, len(_OUTER))
         total, change = np.zeros(len(rise)), np.inf
         for halvings in range(7):
-            fine = _refine(halvings)
+            fine = _interpolation_matrix(halvings)
             r, f = (np.clip(chance.reshape(shape) @ fine.T, 0.0, 1.0).reshape(len(rise), -1) for chance in (rise, fall))
-            c = _points(edges, np.asarray(_subnodes(halvings)))
+            c = _points_of_panels(edges, np.asarray(_subnodes(halvings)))
             w = (np.diff(edges)[:, None] / 2 * np.tile(_OUTER_WEIGHTS, 2**halvings) / 2**halvings).ravel()
             stay, move = e.cdf(sign * c), e.sf(sign * c)
             if sign > 0:
@@ -187,18 +187,18 @@ class Masked:
     # -- convolution -----------------------------------------------------------------------------------------
 
     @property
-    def _scaled(self) -> _Noise:
+    def _scaled_noise(self) -> _Noise:
         return _Noise.of(self.noise, self.noise_variance)
 
-    def _released(self, y: ArrayLike, upper: bool) -> Array:
+    def _released_probability(self, y: ArrayLike, upper: bool) -> Array:
         if self.noise_variance == 0:
             return np.asarray(self.population.sf(y) if upper else self.population.cdf(y))
         flat = np.atleast_1d(np.asarray(y, dtype=np.float64)).ravel()
-        e = self._scaled
-        x = self._anchor(flat)
+        e = self._scaled_noise
+        x = self._split_point(flat)
         c = (flat - x)[:, None]
-        down, weight_down = self._side(x, -1)
-        up, weight_up = self._side(x, 1)
+        down, weight_down = self._records_on_side(x, -1)
+        up, weight_up = self._records_on_side(x, 1)
         rise = np.clip(np.sum(weight_down * e.sf(c + down), axis=1), 0, 1)
         fall = np.clip(np.sum(weight_up * e.cdf(c - up), axis=1), 0, 1)
         # Beyond the population's range the part on the far side of y is empty; its rounding must not stay.
@@ -207,19 +207,23 @@ class Masked:
         result = below * rise + above * (1 - fall) if upper else below * (1 - rise) + above * fall
         return np.asarray(result.reshape(np.shape(y)))
 
-    def _anchor(self, y: Array) -> Array:
+    def _split_point(self, y: Array) -> Array:
         """The value of X at which to split: y itself, or the end of the population's range."""
         return np.clip(y, float(self.population.ppf(1e-17)), float(self.population.isf(1e-17)))
 
-    def _side(self, x: Array, sign: int, start: Array | None = None) -> tuple[Array, Array]:
+    def _records_on_side(self, x: Array, sign: int, start: Array | None = None) -> tuple[Array, Array]:
         """Distances from x of records on one side, with the weights of their law given that side.
 
         Nodes lie in panels of the normal score of X, so that singular densities and heavy tails do no harm. A
         panel spans at most half a score and about one noise sd (more where it is far from x), so that both
         the population and the noise are smooth on it. ``start`` is the score of x on this side, if it is known.
         """
-        law, e = self.population, self._scaled
-        to_score = (lambda u: _score(law.cdf(u), law.sf(u))) if sign < 0 else (lambda u: _score(law.sf(u), law.cdf(u)))
+        law, e = self.population, self._scaled_noise
+        to_score = (
+            (lambda u: _normal_score(law.cdf(u), law.sf(u)))
+            if sign < 0
+            else (lambda u: _normal_score(law.sf(u), law.cdf(u)))
+        )
         if start is None:
             start = to_score(x)
         end = -np.sqrt(np.minimum(start, 0.0) ** 2 + 80.0)
@@ -285,11 +289,11 @@ class _Noise:
         return np.asarray(self.law.pdf(self.centre + e / self.scale) / self.scale)
 
 
-def _score(below: Array, above: Array) -> Array:
+def _normal_score(below: Array, above: Array) -> Array:
     return np.asarray(np.clip(np.where(below < 0.5, special.ndtri(below), -special.ndtri(above)), -40.0, 40.0))
 
 
-def _mix(chance: Callable[[Array], Array], c: Array, distance: Array, weight: Array, sign: float) -> Array:
+def _crossing_chance(chance: Callable[[Array], Array], c: Array, distance: Array, weight: Array, sign: float) -> Array:
     """Average over records of the chance that the noise carries them across x + c."""
     result = np.empty((len(distance), c.size))
     for i, (d, w) in enumerate(zip(distance, weight, strict=True)):
@@ -298,7 +302,7 @@ def _mix(chance: Callable[[Array], Array], c: Array, distance: Array, weight: Ar
     return np.clip(result, 0.0, 1.0)
 
 
-def _offsets(unit: float, reach: float) -> Array:
+def _noise_panel_edges(unit: float, reach: float) -> Array:
     """Panel edges from zero to the reach of the noise: even near zero, growing far out."""
     edges = [0.0]
     while edges[-1] < reach:
@@ -306,7 +310,7 @@ def _offsets(unit: float, reach: float) -> Array:
     return np.array([*edges[:-1], max(reach, edges[-2] * (1 + 1e-9))]) if len(edges) > 1 else np.array([0.0, unit])
 
 
-def _points(edges: Array, nodes: Array) -> Array:
+def _points_of_panels(edges: Array, nodes: Array) -> Array:
     return np.asarray((edges[:-1, None] + np.diff(edges)[:, None] * (nodes + 1) / 2).ravel())
 
 
@@ -316,7 +320,7 @@ def _subnodes(halvings: int) -> Array:
     return np.asarray((((np.arange(parts)[:, None] + (_OUTER + 1) / 2) / parts) * 2 - 1).ravel())
 
 
-def _refine(halvings: int) -> Array:
+def _interpolation_matrix(halvings: int) -> Array:
     """Matrix that interpolates values at the outer nodes to `_subnodes`."""
     degree = len(_OUTER) - 1
     here = np.polynomial.legendre.legvander(_OUTER, degree)
@@ -336,7 +340,7 @@ def _second_moment(tail: Callable[[Array], Array], scale: float) -> float:
     edges = np.concatenate([[0.0], powers[: alive[-1] + 2]])
     total, change = 0.0, np.inf
     for halvings in range(9):
-        c = _points(edges, _OUTER)
+        c = _points_of_panels(edges, _OUTER)
         weights = (np.diff(edges)[:, None] / 2 * _OUTER_WEIGHTS).ravel()
         previous, total = total, float(np.sum(weights * 2 * c * tail(c)))
         before, change = change, abs(total - previous) / total

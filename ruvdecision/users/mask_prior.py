@@ -130,7 +130,7 @@ class MaskPrior:
             own, weights = self.candidates(mask.side_by_side[0], scale, records)
             return tuple(replace(mask, masks=(m, mask.public_mask)) for m in own), weights  # type: ignore[call-arg]
         if self.masks is not None:
-            return self.masks, self._weights(len(self.masks))
+            return self.masks, self._candidate_weights(len(self.masks))
         leaves = list(mask.leaves)
         noisy = [i for i, part in enumerate(leaves) if part.resized(1.0, 1.0) is not part]
         if not noisy:
@@ -154,7 +154,7 @@ class MaskPrior:
     def grid(self, scale: float, records: int = 1) -> tuple[Array, Array]:
         """The variances and their prior probabilities."""
         if self.variances is not None:
-            return np.array(self.variances), self._weights(len(self.variances))
+            return np.array(self.variances), self._candidate_weights(len(self.variances))
         low = LOW * scale if self.low is None else self.low
         high = HIGH * scale if self.high is None else self.high
         if low >= high:
@@ -163,9 +163,9 @@ class MaskPrior:
         if points is None:
             step = 0.5 * np.sqrt(2.0 / records)
             points = int(np.clip(np.ceil(np.log(high / low) / step) + 1, POINTS, MOST_POINTS))
-        return np.geomspace(low, high, points), self._weights(points)
+        return np.geomspace(low, high, points), self._candidate_weights(points)
 
-    def _weights(self, size: int) -> Array:
+    def _candidate_weights(self, size: int) -> Array:
         return np.full(size, 1.0 / size) if self.weights is None else np.array(self.weights)
 
     def describe(self) -> str:

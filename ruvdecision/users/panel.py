@@ -125,7 +125,7 @@ class Panel:
                 raise InputError(f"unit must be {len(found)} positive numbers", f"shape {sizes.shape}", do)
             unit = tuple(sizes.tolist())
         put("unit", unit)
-        put("names", _names(found, names))
+        put("names", _member_names(found, names))
         if unit is None and not callable(combine):
             self._check_units()
 
@@ -161,7 +161,7 @@ class Panel:
             "loss": _loss_words([user.loss for user in users[: len(given["loss"])]]),
         }
         labels = [", ".join(label) for label in product(*(w for w in words.values() if len(w) > 1))]
-        return cls(users, **(_apart(labels) | options))
+        return cls(users, **(_distinct_labels(labels) | options))
 
     @classmethod
     def vary(
@@ -187,7 +187,7 @@ class Panel:
                 raise InputError(f"{name} must not be empty", values, f"Write {name}=[...]")
         chosen = [dict(zip(lists, choice, strict=True)) for choice in product(*lists.values())]
         labels = [", ".join(f"{name}={_setting_text(value)}" for name, value in each.items()) for each in chosen]
-        return cls([vary_user(user, **each) for each in chosen], **(_apart(labels) | dict(options or {})))
+        return cls([vary_user(user, **each) for each in chosen], **(_distinct_labels(labels) | dict(options or {})))
 
     # -- one U of many -------------------------------------------------------------------------------
 
@@ -202,9 +202,9 @@ class Panel:
         ``before`` holds the members' U before any release, needed by ``unit="before"``.
         """
         how = self.how(role)
-        value, error = self._scaled(values, before)
+        value, error = self._scale_members(values, before)
         if callable(how):
-            return self._called(how, value, error)
+            return self._combine_by_function(how, value, error)
         if len(value) == 1:
             return Value(value[0], error[0])
         tail = (-1,) + (1,) * (value.ndim - 1)
@@ -226,7 +226,7 @@ class Panel:
         """The panel's U before any release: the members', put together in the same way."""
         return float(self.merge([Value.exact([float(b)]) for b in before], role, before=before).value[0])
 
-    def _scaled(self, values: Sequence[Value], before: Sequence[float] | None) -> tuple[Array, Array]:
+    def _scale_members(self, values: Sequence[Value], before: Sequence[float] | None) -> tuple[Array, Array]:
         if len(values) != len(self.members):
             got = f"{len(values)} for {len(self.members)}"
             raise InputError("There must be one value per member", got, "Give them in the panel's order")
@@ -242,7 +242,7 @@ class Panel:
         tail = sizes.reshape((-1,) + (1,) * (value.ndim - 1))
         return value / tail, error / tail
 
-    def _called(self, combine: Callable[[Array], ArrayLike], value: Array, error: Array) -> Value:
+    def _combine_by_function(self, combine: Callable[[Array], ArrayLike], value: Array, error: Array) -> Value:
         """A function of the caller's; its error is the sum of what each member's error moves it by."""
 
         def one(u: Array) -> Array:
@@ -357,7 +357,7 @@ def vary_user(user: User | Snooper, **settings: Any) -> User | Snooper:
     return dataclasses.replace(user, belief=belief, **mine)
 
 
-def _names(members: Sequence[Role], given: Sequence[str] | None) -> tuple[str, ...]:
+def _member_names(members: Sequence[Role], given: Sequence[str] | None) -> tuple[str, ...]:
     """One name per member: as given, the member's own, or what tells it from the others."""
     if given is not None:
         names = tuple(check_list("names", given, "Name each member once"))
@@ -375,7 +375,7 @@ def _names(members: Sequence[Role], given: Sequence[str] | None) -> tuple[str, .
     return names
 
 
-def _apart(labels: list[str]) -> dict[str, list[str]]:
+def _distinct_labels(labels: list[str]) -> dict[str, list[str]]:
     """Labels as the panel's names, if they tell its members apart."""
     return {"names": labels} if all(labels) and len(set(labels)) == len(labels) else {}
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..checks import Data, as_float_array, check_finite, check_index, check_integer, check_number, name_of, suggest
-from ..errors import InputError, failure
+from ..errors import InputError, describe_failure
 from ..masks.frame import Frame
 from ..protocols import Array
 from ..targets import BaseTarget, Kind, Maximum, Minimum, Percentile, is_target
@@ -37,7 +37,7 @@ class Released:
         return self._given
 
     @cached_property
-    def _sorted(self) -> Array:
+    def _sorted_values(self) -> Array:
         # Rows last: numpy sorts runs of neighbouring numbers several times faster.
         return np.sort(np.ascontiguousarray(np.swapaxes(self.values, -1, -2)), axis=-1)
 
@@ -54,7 +54,7 @@ class Released:
         """The values of a rank, ``(replicates, k)``."""
         if rank == self.n:
             return np.asarray(self.values.max(axis=-2))
-        return np.asarray(self.values.min(axis=-2) if rank == 1 else self._sorted[..., rank - 1])
+        return np.asarray(self.values.min(axis=-2) if rank == 1 else self._sorted_values[..., rank - 1])
 
 
 @dataclass(frozen=True)
@@ -278,17 +278,17 @@ class WeightedSum(Rule):
         object.__setattr__(self, "offset", check_number("offset", self.offset))
 
     def of(self, values: Array) -> Array:
-        each = self._fitting(values.shape[-2])
+        each = self._check_coefficients(values.shape[-2])
         used = each != 0
         return np.asarray(np.einsum("...nk,n->...k", values[..., used, :], each[used]) + self.offset)
 
     def weights(self, present: NDArray[np.bool_]) -> Array:
-        return np.broadcast_to(self._fitting(len(present))[:, None], present.shape).copy()
+        return np.broadcast_to(self._check_coefficients(len(present))[:, None], present.shape).copy()
 
     def constant(self) -> float:
         return self.offset
 
-    def _fitting(self, n: int) -> Array:
+    def _check_coefficients(self, n: int) -> Array:
         if len(self.coefficients) != n:
             what = f"The rule needs one coefficient for each of the {n} rows"
             raise InputError(what, len(self.coefficients), "Give one weight per row")
@@ -318,7 +318,7 @@ class Custom(Rule):
             return np.asarray(self.function(release), dtype=np.float64)
         except (TypeError, ValueError, IndexError, KeyError, AttributeError, ZeroDivisionError) as error:
             what = f"{self.describe()[0].upper()}{self.describe()[1:]} fails on a release"
-            raise InputError(what, failure(error), "Check the function") from None
+            raise InputError(what, describe_failure(error), "Check the function") from None
 
     def estimates(self, released: Released, vector: bool) -> Array:
         return np.stack([np.atleast_1d(self(y[:, 0] if vector else y)).ravel() for y in released.values])

@@ -26,8 +26,8 @@ def settings_of(thing: object) -> dict[str, Any]:
         return {str(i): member for i, member in enumerate(thing)}
     if not dataclasses.is_dataclass(thing) or isinstance(thing, type):
         return {}
-    if hasattr(thing, "adjustable"):
-        return dict(thing.adjustable)
+    if hasattr(thing, "adjustable_settings"):
+        return dict(thing.adjustable_settings)
     return {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing) if f.init}
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from ruvdecision.analyses.blackwell import dominated_whatever, garbling, refines
+from ruvdecision.analyses.blackwell import blackwell_order, garbling, refines
 from ruvdecision.beliefs import FiniteBelief, NormalBelief
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.evaluate import evaluate
@@ -195,7 +195,7 @@ def test_mechanisms_of_the_whole_file():
 
 def test_order_of_a_list():
     masks = [Release(), Noise(sd=1.0), Noise(sd=2.0), Suppress(), Noise(variance=1.0), Shuffle()]
-    order = dominated_whatever(masks, records=3)
+    order = blackwell_order(masks, records=3)
     assert order.column()[:4] == ["", "Release()", "Noise(sd=1)", "Noise(sd=2)"]
     assert order.alike[1] == (4,)
     assert order.table[5, 1] == -1
@@ -221,5 +221,5 @@ def test_a_map_says_which_release_tells_everything() -> None:
     belief = ruv.NormalBelief(records=4, variance=1, prior_variance=2)
     user = ruv.User(belief, ruv.Record(0), ruv.Quadratic())
     rumap = ruv.evaluate([ruv.Noise(variance=1.0), ruv.Noise(variance=3.0)], intruder=user, scientist=user).with_order()
-    column = rumap.columns["dominated_whatever"]
+    column = rumap.columns["tells_less_than"]
     assert column[0] == "" and "Noise(variance=1)" in column[1]

@@ -21,7 +21,7 @@ from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Absolute, Huber, LogScore, Quadratic, ZeroOne
 from ruvdecision.masks import Microaggregate, Noise, Release, Shuffle, Stochastic, Suppress, SuppressCells
-from ruvdecision.masks.mechanism import Apart, Combine, Mechanism
+from ruvdecision.masks.mechanism import Combine, Mechanism, SeparateRows
 from ruvdecision.targets import Average, Functional, Identity, NewRecord, Parameter, Record, Records
 from ruvdecision.users.user import Snooper, User
 
@@ -146,7 +146,7 @@ def test_column_generation_agrees_with_the_whole_programme(first, second):
         values = [rng.normal(size=4), rng.normal(size=3)]
         joints = [chance[:, None] * rng.dirichlet(np.ones(len(v)), size=size) for v in values]
         study = TwoUsers(*map(UserOverFiles, (intruder, scientist), values, joints))
-        assert Mixtures.suits(study)
+        assert Mixtures.is_applicable(study)
         low, high = study.after[0], study.before[0]
         for share in (0.2, 0.6, 0.9):
             a, b = (kind(study).solve(low + share * (high - low)) for kind in (Mixtures, Programme))
@@ -395,7 +395,7 @@ def test_mechanism_releases_and_is_inverted():
 
 @pytest.mark.long
 def test_combine_releases_what_its_channel_says():
-    mask = Apart(rows=[2]) | Combine([[1, 0.5], [0, 1]], [[0.5, 0.2], [0.2, 0.3]], rows=[2])
+    mask = SeparateRows(rows=[2]) | Combine([[1, 0.5], [0, 1]], [[0.5, 0.2], [0.2, 0.3]], rows=[2])
     data = np.array([1.0, 2.0, 10.0, 6.0])
     shown = np.array([mask.release(data, seed) for seed in range(4000)])
     assert np.allclose(shown[:, 0], shown[:, 3])
@@ -566,7 +566,10 @@ def test_knowledge_that_is_refused():
 def test_rows_apart_are_still_released_beside_another_release():
     """A step that names no columns drops none, in a release of several too."""
     intruder, _ = example_1()
-    for mask in (Apart(rows=[0]) | Noise(variance=1.0), Apart(rows=[0]) | Combine(np.eye(2), np.eye(2), rows=[0])):
+    for mask in (
+        SeparateRows(rows=[0]) | Noise(variance=1.0),
+        SeparateRows(rows=[0]) | Combine(np.eye(2), np.eye(2), rows=[0]),
+    ):
         alone, beside = evaluate([mask, mask & Suppress()], intruder=intruder, scientist=intruder).intruder_uncertainty
         assert alone == pytest.approx(beside, rel=1e-12)
 

@@ -22,7 +22,7 @@ from ruvdecision.channels.likelihood import (
     KnownLabels,
     Observation,
     Uninformative,
-    join,
+    join_rows,
     nodes,
     observe,
     tensor_math,
@@ -767,7 +767,7 @@ def test_taking_rows_is_taking_their_likelihoods(data: Any) -> None:
 
 
 def test_pieces_put_entries_in_their_places() -> None:
-    whole = join(
+    whole = join_rows(
         4,
         [
             ([2, 0], Known([7.0, 8.0])),
@@ -778,9 +778,9 @@ def test_pieces_put_entries_in_their_places() -> None:
     np.testing.assert_array_equal(whole.known, [8.0, np.nan, 7.0, np.nan])
     _centre, variance = whole.normal
     assert variance.tolist() == [0.0, 4.0, 0.0, np.inf]
-    assert join(2, [([1, 0], Known([1.0, 2.0]))]).known.tolist() == [2.0, 1.0]
+    assert join_rows(2, [([1, 0], Known([1.0, 2.0]))]).known.tolist() == [2.0, 1.0]
     assert whole.take([3, 0]).uninformative.tolist() == [True, False]
-    mixed = join(2, [([0], Between([0.0], [1.0])), ([1], Uninformative(1))])
+    mixed = join_rows(2, [([0], Between([0.0], [1.0])), ([1], Uninformative(1))])
     assert mixed.normal is None
     assert "7.0" not in repr(whole) and "8.0" not in repr(Known([8.0]))
     with pytest.raises(InputError, match="no likelihood in numbers"):

@@ -24,7 +24,7 @@ from sentinels import CATEGORY, DATE, LARGEST, SECRETS, WHO, WHOLE, chain, label
 import ruvdecision as ruv
 from ruvdecision import measures
 from ruvdecision.data.read import read_data
-from ruvdecision.errors import FEW, InputError, RuvError, failure, kind_of
+from ruvdecision.errors import FEW, InputError, RuvError, describe_failure, kind_of
 from ruvdecision.masks import synthesize
 
 TRADE = ["baker", "smith"]
@@ -472,7 +472,7 @@ def test_a_failure_tells_where_and_not_what() -> None:
     try:
         breaks(1)
     except ValueError as error:
-        told = failure(error)
+        told = describe_failure(error)
     assert told.startswith("ValueError at line ") and told.endswith(" of test_leaks_errors.py")
     with pytest.raises(RuvError, match=r"got ValueError at line \d+ of test_leaks_errors.py"):
         ruv.evaluate(

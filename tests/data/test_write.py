@@ -15,7 +15,7 @@ import places
 import pytest
 from edges import tried
 
-from ruvdecision.data.write import check_places, place_files, unfinished, write_files
+from ruvdecision.data.write import check_places, place_files, unfinished_files, write_files
 from ruvdecision.errors import InputError, RuvError
 from ruvdecision.maps.rumap import RUMap
 from ruvdecision.running.fingerprint import key_file, own_key
@@ -266,4 +266,4 @@ def test_unfinished_files_are_known_by_their_names(tmp_path: Path, monkeypatch: 
         [sys.executable, "-c", script, tmp_path / "a"], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False
     )
     assert not (tmp_path / "a").exists()
-    assert len(list(tmp_path.iterdir())) == len(list(unfinished(tmp_path))) == 1
+    assert len(list(tmp_path.iterdir())) == len(list(unfinished_files(tmp_path))) == 1

@@ -22,12 +22,12 @@ from ruvdecision.decide import (
 )
 from ruvdecision.decide.criteria import ExpectedLoss, Lexicographic, Weighted, best_positions
 from ruvdecision.decide.probability import (
-    _fronts,
+    _count_on_front,
+    _count_winners,
     _in_play,
-    _winners,
     degrees_of,
     frontier_probability,
-    meets,
+    probability_below_threshold,
     quantile,
 )
 from ruvdecision.errors import InfeasibleError, InputError
@@ -71,7 +71,7 @@ def test_fronts_agree_with_brute_force_whatever_the_blocks(d, n, levels, seed, s
     try:
         for size in (1, 16, before):
             dominance.BLOCK = size
-            assert_array_equal(dominance.minimal(costs), brute(costs))
+            assert_array_equal(dominance.minimal_rows(costs), brute(costs))
     finally:
         dominance.BLOCK = before
 
@@ -125,17 +125,17 @@ def test_probability_of_meeting_the_threshold_is_that_of_the_average():
     """Risk is 1/U: it is U that is averaged, so P(1/U <= t) = P(U >= 1/t), not a normal law of 1/U."""
     u, error, t = np.array([2.2, 2.0, 1.5, 3.0]), np.array([0.1, 0.3, 0.2, 0.0]), 0.5
     rumap = RUMap.build(labels=list("abcd"), intruder=Value(u, error), scientist=np.ones(4))
-    assert_allclose(meets(rumap, t)[:3], stats.norm.cdf((u[:3] - 2) / error[:3]), rtol=1e-12)
-    assert meets(rumap, t)[3] == 1.0
+    assert_allclose(probability_below_threshold(rumap, t)[:3], stats.norm.cdf((u[:3] - 2) / error[:3]), rtol=1e-12)
+    assert probability_below_threshold(rumap, t)[3] == 1.0
     draws = np.random.default_rng(3).normal(u[0], error[0], 200_000)
     chance = np.mean(1 / draws <= t)
-    assert abs(chance - meets(rumap, t)[0]) < 4 * np.sqrt(chance * (1 - chance) / 200_000)
+    assert abs(chance - probability_below_threshold(rumap, t)[0]) < 4 * np.sqrt(chance * (1 - chance) / 200_000)
     for score in ("negative_log", "gain", "relative_gain", lambda x: 1 / (1 + x)):
         other = RUMap.build(
             labels=list("abcd"), intruder=Value(u, error), scientist=np.ones(4), before=(5.0, 5.0), risk=score
         )
         threshold = float(other.risk_score(2.0, 5.0))
-        assert_allclose(meets(other, threshold), meets(rumap, t), rtol=1e-9)
+        assert_allclose(probability_below_threshold(other, threshold), probability_below_threshold(rumap, t), rtol=1e-9)
 
 
 def test_few_replicates_are_less_sure():
@@ -145,8 +145,8 @@ def test_few_replicates_are_less_sure():
     assert degrees_of(few) == 3
     assert degrees_of(normal) == np.inf
     assert degrees_of(measured(risk, [1], attrs={"replicates": "default"})) == np.inf
-    assert meets(normal, 0.5)[0] == pytest.approx(stats.norm.cdf(2), rel=1e-12)
-    assert meets(few, 0.5)[0] == pytest.approx(stats.t.cdf(2, 3), rel=1e-12)
+    assert probability_below_threshold(normal, 0.5)[0] == pytest.approx(stats.norm.cdf(2), rel=1e-12)
+    assert probability_below_threshold(few, 0.5)[0] == pytest.approx(stats.t.cdf(2, 3), rel=1e-12)
     assert quantile(0.975, 3) == pytest.approx(3.182446, rel=1e-6)
 
 
@@ -157,7 +157,7 @@ def test_reciprocal_columns_are_judged_on_their_own_scale():
         utility=Column("u"),
         columns={"KL": [2.2], "KL_error": [0.1], "u": [1.0]},
     )
-    assert meets(rumap, 0.5)[0] == pytest.approx(stats.norm.cdf(2), rel=1e-9)
+    assert probability_below_threshold(rumap, 0.5)[0] == pytest.approx(stats.norm.cdf(2), rel=1e-9)
 
 
 def test_gains_with_a_uzero_of_each_release_fall_back_to_the_shown_scale():
@@ -165,12 +165,14 @@ def test_gains_with_a_uzero_of_each_release_fall_back_to_the_shown_scale():
     rumap = RUMap.build(
         labels=["a", "b"], intruder=value, scientist=[1.0, 1.0], before=([4.0, 8.0], [2.0, 2.0]), risk="relative_gain"
     )
-    assert_allclose(meets(rumap, 0.5), stats.norm.cdf((0.5 - rumap.risk) / rumap.risk_error), rtol=1e-12)
+    assert_allclose(
+        probability_below_threshold(rumap, 0.5), stats.norm.cdf((0.5 - rumap.risk) / rumap.risk_error), rtol=1e-12
+    )
 
 
 def test_unknown_errors_are_not_confident():
     rumap = measured([0.4, 0.3], [2, 1], [np.nan, 0.01])
-    assert np.isnan(meets(rumap, 0.5)[0])
+    assert np.isnan(probability_below_threshold(rumap, 0.5)[0])
     assert choose(rumap, 0.5).release == "m0"
     assert "its error is not" in str(choose(rumap, 0.5))
     assert choose(rumap, 0.5, confidence=0.9).release == "m1"
@@ -627,7 +629,7 @@ def test_leaving_out_who_cannot_matter_changes_no_front(columns, ties):
         expected += ~beaten.any(axis=0)
     play = _in_play(costs, scale, np.inf)
     found = np.zeros(costs.shape[1])
-    found[play] = _fronts(costs[:, play] + scale[:, play] * units[:, :, play])
+    found[play] = _count_on_front(costs[:, play] + scale[:, play] * units[:, :, play])
     assert np.array_equal(found, expected)
     assert 0 < np.count_nonzero(expected) < costs.shape[1] and play.size < costs.shape[1]
 
@@ -641,7 +643,7 @@ def test_winners_of_drawn_maps_one_by_one(ties, edge):
         allowed = [(loss[i], risk[i], i) for i in range(risk.size) if risk[i] <= edge]
         if allowed:
             expected[min(allowed)[2]] += 1
-    assert np.array_equal(_winners(costs + scale * units, edge), expected)
+    assert np.array_equal(_count_winners(costs + scale * units, edge), expected)
 
 
 def test_probabilities_do_not_depend_on_how_often_the_draws_are_made():

@@ -123,7 +123,7 @@ def test_the_pages_that_were_promised_are_there() -> None:
 def test_commands_on_the_pages_exist() -> None:
     import shlex
 
-    from ruvdecision.cli import _parser
+    from ruvdecision.cli import _build_parser
 
     found = [
         c
@@ -134,7 +134,7 @@ def test_commands_on_the_pages_exist() -> None:
     ]
     assert len(found) >= 2
     for command in found:
-        options = _parser().parse_args(shlex.split(command, comments=True)[1:])
+        options = _build_parser().parse_args(shlex.split(command, comments=True)[1:])
         if command.startswith("ruvdecision run"):
             assert (ROOT / options.file).is_file()
 

@@ -13,7 +13,7 @@ import numpy as np
 import places
 import pytest
 
-from ruvdecision.cli import _parser
+from ruvdecision.cli import _build_parser
 
 ROOT = places.ROOT
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -94,7 +94,7 @@ def test_commands_exist(command: str) -> None:
         assert set(wanted) <= set(targets)
     else:
         assert words[0] == "ruvdecision"
-        options = _parser().parse_args(words[1:])
+        options = _build_parser().parse_args(words[1:])
         if getattr(options, "file", None):
             assert (ROOT / options.file).is_file()
 
@@ -104,7 +104,7 @@ def test_settings_in_commands_exist() -> None:
 
     for command in commands():
         if command.startswith("ruvdecision run"):
-            options = _parser().parse_args(shlex.split(command)[1:])
+            options = _build_parser().parse_args(shlex.split(command)[1:])
             load_study(ROOT / options.file).check(parse_settings(options.set))
 
 

@@ -26,12 +26,12 @@ pytest.importorskip("panel", reason="the page needs panel")
 
 from ruvdecision.explore import beliefs
 from ruvdecision.explore.beliefs import RankPrior, TabulatedRankPosterior, beliefs_of, draw_example
-from ruvdecision.explore.drawing import BeliefDrawing, MapDrawing, _limits, _outline, explained
+from ruvdecision.explore.drawing import BeliefDrawing, MapDrawing, _axis_limits, _outline_of_law, explain_releases
 from ruvdecision.explore.lessons import LESSONS, NORMAL, PRAM_LESSON, SNOOPER, TABLE, WEIGHTS
 from ruvdecision.explore.microdata import example_file, own_topic, read_upload
-from ruvdecision.explore.page import FilePage, Page, navigation, static_page, whole
+from ruvdecision.explore.page import FilePage, Page, navigation, page_for_visit, static_page
 from ruvdecision.explore.running import Job, Runner, error_message
-from ruvdecision.explore.study import described, study_topic
+from ruvdecision.explore.study import describe_setting, study_topic
 from ruvdecision.explore.topic import Pick, Slider, Topic, threshold_stops
 
 QUICK = [topic for topic in LESSONS if topic.name != "microdata"]
@@ -186,9 +186,9 @@ def test_the_same_example_is_the_same_file() -> None:
 def test_the_drawn_area_is_one() -> None:
     built: Any = NORMAL.build(NORMAL.defaults)
     (law,) = built.beliefs(built.rumap.masks[1], 1, False)[1].laws
-    low, high = _limits([law])
+    low, high = _axis_limits([law])
     for one in (law.posterior, law.prior):
-        outline = _outline(one, law, low, high)
+        outline = _outline_of_law(one, law, low, high)
         assert outline is not None
         assert np.trapezoid(outline[1], outline[0]) == pytest.approx(float(one.cdf(high) - one.cdf(low)), abs=0.01)
 
@@ -216,9 +216,9 @@ def test_posteriors_that_were_sampled_are_seen() -> None:
     laws = page.built.beliefs(page.built.rumap.masks[page.row], 1, False)
     waiting = [replace(law, laws=(), slow=True) for law in laws]
     page.built = replace(page.built, beliefs=lambda mask, example, slow: laws if slow else waiting)
-    page.due(1)
+    page.redraw_soon(1)
     assert page.sample.visible and [pane.visible for pane in page.panes] == [False, False]
-    page._believe(page.built, slow=True)
+    page._show_beliefs(page.built, slow=True)
     assert not page.sample.visible and [pane.visible for pane in page.panes] == [True, True]
     assert all(sheet.figure.visible and sheet.after.data["xs"] for sheet in page.sheets)
 
@@ -240,7 +240,7 @@ def test_a_point_says_what_dominates_it() -> None:
     rng = np.random.default_rng(5)
     u, v = (1 / rng.integers(1, 9, 40) for _ in range(2))
     rumap = ruv.RUMap.build(labels=[f"r{i}" for i in range(40)], intruder=u, scientist=v)
-    for i, words in enumerate(explained(rumap)):
+    for i, words in enumerate(explain_releases(rumap)):
         safer, useful = rumap.risk < rumap.risk[i], rumap.utility > rumap.utility[i]
         better = (rumap.risk <= rumap.risk[i]) & (rumap.utility >= rumap.utility[i]) & (safer | useful)
         if not better.any():
@@ -348,7 +348,7 @@ def test_settings_come_from_the_address() -> None:
     page = Page(NORMAL, query={"n": "14", "max_risk": "0.45", "intruder_loss": "absolute", "noise": "1.2"})
     assert (page.values["n"], page.values["intruder_loss"], page.values["noise"]) == (14, "absolute", 1.2)
     assert page.threshold.value == pytest.approx(0.45, rel=0.05)
-    assert whole(LESSONS, {"topic": "<script>"})[1] == NORMAL.title
+    assert page_for_visit(LESSONS, {"topic": "<script>"})[1] == NORMAL.title
     odd = replace(NORMAL, name="a&b", title="<i>")
     assert "&lt;i&gt;" in navigation([odd], "a", "dark").object
 
@@ -468,7 +468,7 @@ def test_settings_of_a_study_become_sliders_with_their_words(study_file: Path) -
     found: Any = {c.name: c for c in topic.controls}
     assert list(found) == ["n", "variance", "flag", "wrong"] and topic.threshold == 0.7
     assert found["n"].hint == "How many records there are." and (found["n"].stops[0], found["n"].stops[-1]) == (2, 40)
-    assert described("largest", "Up to ``largest`` times. More.") == "Up to largest times."
+    assert describe_setting("largest", "Up to ``largest`` times. More.") == "Up to largest times."
     page: Any = Page(topic)
     assert page.chosen.release == "Noise(variance=4)" and page.panes[0].visible
     assert "<b>study" not in page.view[0].object
@@ -506,7 +506,7 @@ def test_a_slow_run_tells_its_progress_and_can_be_stopped() -> None:
 
 def test_an_error_of_others_tells_its_kind_only() -> None:
     assert leaks(error_message(ValueError(WHO))) == [] and "n must" in error_message(InputError("n must be positive"))
-    assert "ValueError" in Job(lambda: float(WHO)).here().failure
+    assert "ValueError" in Job(lambda: float(WHO)).run_now().failure
 
 
 def test_without_panel_it_says_what_to_install(monkeypatch: Any, capsys: Any) -> None:

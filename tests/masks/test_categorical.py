@@ -16,7 +16,7 @@ from ruvdecision.errors import InfeasibleError, InputError
 from ruvdecision.masks.frame import Frame
 from ruvdecision.masks.localsuppress import LocalSuppress, key_matches
 from ruvdecision.masks.mdav import mdav
-from ruvdecision.masks.microaggregate import MicroaggregateMixed, centres, embed
+from ruvdecision.masks.microaggregate import MicroaggregateMixed, centres, embed_mixed_records
 from ruvdecision.masks.noise import Noise
 from ruvdecision.masks.pram import PRAM, invariant_matrix
 
@@ -366,6 +366,21 @@ def test_equal_records_are_blanked_at_random_and_by_seed() -> None:
     assert LocalSuppress(k=5, keys="a").release(frame, 9).equals(LocalSuppress(k=5, keys="a").release(frame, 9))
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(0, 10**6), st.integers(6, 60), st.integers(1, 4), st.sampled_from([0.0, 0.3, 0.9]), st.integers(2, 6)
+)
+def test_blanks_that_count_less_leave_nobody_below_k(seed: int, n: int, p: int, alpha: float, k: int) -> None:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(rng.integers(0, 4, size=(n, p)).astype(float)).mask(rng.random((n, p)) < 0.1)
+    released = LocalSuppress(k=k, keys=list(frame), alpha=alpha).release(frame, 1)
+    assert key_matches(released, alpha=alpha).min() >= k * (1 - 1e-9)
+    assert ((released == frame) | released.isna()).all(axis=None)
+    rare = key_matches(frame, alpha=alpha) < k * (1 - 1e-9)
+    if not rare.any():
+        assert released.isna().sum().sum() == frame.isna().sum().sum()
+
+
 @pytest.mark.slow
 def test_a_large_file_reaches_k() -> None:
     rng = np.random.default_rng(4)
@@ -435,7 +450,7 @@ def test_local_suppression_describes_itself() -> None:
 def test_embedded_points_have_the_stated_distances(scale: str) -> None:
     data = town(12).assign(o=pd.Categorical([2, 1, 3] * 4, categories=[1, 2, 3], ordered=True), flat=1.0)
     weights = {"s": 2.0, "v": 0.5}
-    z = embed(data, scale=scale, weights=weights)
+    z = embed_mixed_records(data, scale=scale, weights=weights)
     size = lambda x: np.std(x, ddof=1) if scale == "sd" else np.ptp(x)  # noqa: E731
     rank = data["o"].cat.codes.to_numpy()
     for a, b in itertools.combinations(range(12), 2):
@@ -511,10 +526,10 @@ def test_mixed_microaggregation_refuses(arguments: dict, message: str) -> None:
 
 def test_mixed_distance_refuses() -> None:
     with pytest.raises(InputError, match="missing"):
-        embed(pd.DataFrame({"a": [1.0, np.nan]}))
+        embed_mixed_records(pd.DataFrame({"a": [1.0, np.nan]}))
     with pytest.raises(InputError, match="not there"):
-        embed(pd.DataFrame({"a": [1.0, 2.0]}), weights={"b": 1})
+        embed_mixed_records(pd.DataFrame({"a": [1.0, 2.0]}), weights={"b": 1})
     with pytest.raises(InputError, match="sd"):
-        embed(pd.DataFrame({"a": [1.0, 2.0]}), scale="iqr")
+        embed_mixed_records(pd.DataFrame({"a": [1.0, 2.0]}), scale="iqr")
     with pytest.raises(InputError, match="200 categories"):
-        embed(pd.DataFrame({"a": [f"n{i}" for i in range(300)]}))
+        embed_mixed_records(pd.DataFrame({"a": [f"n{i}" for i in range(300)]}))

@@ -130,7 +130,17 @@ def infinities(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(flags)
 
 
-SAME = {"Release", "Apart", "Shuffle", "RankSwap", "Swap", "DataShuffle", "Subsample", "PRAM", "MicroaggregateMixed"}
+SAME = {
+    "Release",
+    "SeparateRows",
+    "Shuffle",
+    "RankSwap",
+    "Swap",
+    "DataShuffle",
+    "Subsample",
+    "PRAM",
+    "MicroaggregateMixed",
+}
 REAL = {
     "Noise",
     "MomentNoise",
@@ -401,7 +411,7 @@ def perturbed(mask: Any, before: pd.DataFrame, after: pd.DataFrame, edge: str) -
 
 TRUTHS: dict[str, Callable[[Any, pd.DataFrame, pd.DataFrame, str], None]] = {
     "Release": unchanged,
-    "Apart": unchanged,
+    "SeparateRows": unchanged,
     "Shuffle": keeps_margins,
     "RankSwap": keeps_margins,
     "Swap": keeps_margins,
@@ -516,7 +526,7 @@ UNITLESS = [
     if SUITED[name].shape == (12, 3)
     and all(
         type(s).__name__
-        in ("Release", "Apart", "Shuffle", "RankSwap", "Swap", "DataShuffle", "Subsample", "Microaggregate")
+        in ("Release", "SeparateRows", "Shuffle", "RankSwap", "Swap", "DataShuffle", "Subsample", "Microaggregate")
         or type(s).__name__
         in (
             "MicroaggregateMixed",
@@ -784,13 +794,13 @@ MORE_LINEAR: dict[str, masks.Mask] = {
     | ruv.Noise(variance=0.5, columns=[0, 2]),
     "blanks": ruv.Suppress(rows=[0, 5], columns=[1]) | ruv.Noise(sd=1.0) | ruv.Microaggregate(groups=2),
     "uneven": ruv.Noise(variance=[3.0, 1.0] * 6) | ruv.Microaggregate(groups=[0, 1, 2] * 4),
-    "apart": ruv.masks.Apart(rows=[0])
+    "apart": ruv.masks.SeparateRows(rows=[0])
     | ruv.masks.Combine(np.arange(36.0).reshape(6, 6) / 20, np.eye(6) + 0.3, rows=[0]),
 }
 
 
 def test_linear_channels_are_found() -> None:
-    assert {"Release", "Noise", "Microaggregate", "Suppress", "Apart", "Combine", "Chain"} <= {
+    assert {"Release", "Noise", "Microaggregate", "Suppress", "SeparateRows", "Combine", "Chain"} <= {
         name.split("-")[0] for name in LINEAR
     }
 

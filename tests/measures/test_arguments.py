@@ -15,7 +15,7 @@ from measured import names, noisy, required, settings
 import ruvdecision as ruv
 from ruvdecision import measures
 from ruvdecision.cli.measure_names import spell_measures
-from ruvdecision.errors import RuvError
+from ruvdecision.errors import InputError, RuvError
 from ruvdecision.measures import IntervalOverlap, little_liu, mcm_maximum
 
 DATA = frame(rows=20)
@@ -164,3 +164,21 @@ def test_a_failing_function_of_the_callers_is_not_hidden() -> None:
         measures.VarianceInflation(statistic=fails)(DATA, RELEASED)
     with pytest.raises((ZeroDivisionError, RuvError)):
         IntervalOverlap(measures.Statistic(fails))(DATA, RELEASED)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "option"),
+    [
+        ("InformationLoss", {"noise": "uniform"}, "noise"),
+        ("InformationLoss", {"cells": 20}, "cells"),
+        ("LDiversity", {"target": "a", "c": 3.0}, "c"),
+        ("IntervalDisclosure", {"width_rank": 0.1, "spread_of": "released"}, "spread_of"),
+        ("IntervalDisclosure", {"outlying": True, "spread_of": "released"}, "spread_of"),
+        ("IndividualRisk", {"alpha": 0.5, "missing": "category"}, "alpha"),
+        ("HouseholdRisk", {"household": "a", "alpha": 0.5, "missing": "omit"}, "alpha"),
+        ("Propensity", {"permutations": 5}, "permutations"),
+    ],
+)
+def test_an_option_that_nothing_would_use_is_refused(name: str, given: dict[str, Any], option: str) -> None:
+    with pytest.raises(InputError, match=f"{option} would not be used"):
+        getattr(measures, name)(**given)

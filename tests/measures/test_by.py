@@ -15,8 +15,12 @@ from ruvdecision.measures import (
     IndividualRisk,
     KMap,
     LDiversity,
+    LogLinearUniques,
     NormalKL,
+    PitmanUniques,
+    PoissonGammaUniques,
     RecordLinkage,
+    SkinnerElliot,
     SpecialUniques,
 )
 
@@ -52,6 +56,19 @@ def test_another_file_is_parted_too() -> None:
     people = pd.DataFrame({"age": [1, 1, 2, 2], "region": list("NSNN")})
     value = KMap("age", population=people, by="region")(people.iloc[[0, 1, 2]], people.iloc[[0, 1, 2]])
     assert float(value) == 2 and value.parts["region=N"] == 1 and value.parts["region=S"] == 1
+
+
+def test_a_population_is_parted_as_the_sample_is() -> None:
+    """A simple random sample has the same share of every group."""
+    rng = np.random.default_rng(2)
+    file = pd.DataFrame(
+        {"a": rng.integers(0, 9, 60), "b": rng.integers(0, 9, 60), "g": np.repeat(["N", "S"], [40, 20])}
+    )
+    for kind in (PoissonGammaUniques, LogLinearUniques, PitmanUniques, SkinnerElliot):
+        value = kind(["a", "b"], population=600, by="g")(file, file)
+        for level, size in (("N", 400), ("S", 200)):
+            own = file[file["g"] == level]
+            assert value.parts[f"g={level}"] == pytest.approx(float(kind(["a", "b"], population=size)(own, own)))
 
 
 def test_a_group_that_is_too_small_says_why() -> None:

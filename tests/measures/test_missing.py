@@ -11,7 +11,7 @@ from ruvdecision import measures
 from ruvdecision.errors import InputError
 from ruvdecision.masks.localsuppress import key_matches
 from ruvdecision.measures import KAnonymity, Marginals, NormalKL, Propensity, SampleUniques
-from ruvdecision.measures.missing import CHOICES, OmittedWarning, fill
+from ruvdecision.measures.missing import CHOICES, OmittedWarning, fill_missing
 
 FILE = pd.DataFrame(
     {
@@ -25,7 +25,7 @@ FILE = pd.DataFrame(
 
 
 def test_category_makes_levels_and_indicators() -> None:
-    found = fill("category", FILE, FILE, list(FILE.columns))
+    found = fill_missing("category", FILE, FILE, list(FILE.columns))
     assert not found.isna().any().any()
     assert found["sex"].tolist() == ["f", "m", "(missing)", "m"] and found["town"].tolist()[-1] == "(missing)"
     assert found["age"].tolist() == [20, 40, 40, 50] and found["age (missing)"].tolist() == [0, 1, 0, 0]
@@ -34,7 +34,7 @@ def test_category_makes_levels_and_indicators() -> None:
 
 def test_impute_fills_both_files_from_the_original() -> None:
     other = FILE.assign(age=[np.nan, 90, 90, 90], sex=[None, "x", "x", "x"])
-    found = fill("impute", FILE, other, list(FILE.columns))
+    found = fill_missing("impute", FILE, other, list(FILE.columns))
     assert list(found.columns) == list(FILE.columns) and not found.isna().any().any()
     assert found["age"].tolist() == [40, 90, 90, 90] and found["sex"].tolist() == ["m", "x", "x", "x"]
 
@@ -42,7 +42,7 @@ def test_impute_fills_both_files_from_the_original() -> None:
 def test_columns_that_nobody_knows() -> None:
     empty = pd.DataFrame({"a": [np.nan, np.nan], "b": [None, None]})
     for choice in ("category", "impute"):
-        assert not fill(choice, empty, empty, ["a", "b"]).isna().any().any()
+        assert not fill_missing(choice, empty, empty, ["a", "b"]).isna().any().any()
 
 
 def test_every_measure_states_its_choices() -> None:

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import ruvdecision as ruv
+from ruvdecision import measures
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.measures import (
     MCM,
@@ -29,13 +30,16 @@ from ruvdecision.measures import (
     FellegiSunter,
     GeneralUtility,
     Hellinger,
+    HouseholdRisk,
     IL1s,
     ImputationLoss,
+    IndividualRisk,
     InformationLoss,
     IntervalDisclosure,
     IntervalOverlap,
     IntruderError,
     Linear,
+    Linkability,
     Logistic,
     LogLinearLoss,
     Mahalanobis,
@@ -50,6 +54,7 @@ from ruvdecision.measures import (
     Quantiles,
     RecordLinkage,
     ReplicatedUniques,
+    SkinnerElliot,
     SlicedWasserstein,
     Statistic,
     TableUtility,
@@ -59,6 +64,7 @@ from ruvdecision.measures import (
     VarianceInflation,
     Wasserstein,
 )
+from ruvdecision.measures.base import WeightedMeasure
 
 NUMBERS, CATEGORIES = ["a", "b", "d"], ["c", "e"]
 
@@ -98,8 +104,15 @@ MEASURES = [
     *(RecordLinkage(NUMBERS), FellegiSunter(), AttributeDisclosure("a"), IntruderError("a"), IntruderError("c")),
     *(IntervalDisclosure(NUMBERS, width_sd=0.5), ClusteringAttack(NUMBERS), Disclosure("c", "e")),
     *(ReplicatedUniques(NUMBERS + CATEGORIES), ReplicatedUniques(CATEGORIES, share=True)),
-    *(ClosestRecord(NUMBERS, holdout=HELD), Membership(NUMBERS, holdout=HELD)),
+    *(ClosestRecord(NUMBERS, holdout=HELD), Membership(NUMBERS, holdout=HELD), Linkability("a", ["b", "d"])),
 ]
+
+
+def test_every_measure_with_weights_is_tried():
+    """A newcomer is tested on arrival; those of keys alone are below."""
+    kinds = [kind for name in measures.__all__ if isinstance(kind := getattr(measures, name), type)]
+    weighted = {k.__name__ for k in kinds if issubclass(k, WeightedMeasure)}
+    assert weighted - {type(m).__name__ for m in MEASURES} == {"PairedMeasure", "ImputationLoss"}
 
 
 def _named(measure: object) -> str:
@@ -234,14 +247,14 @@ def test_pieces_of_a_file_have_the_same_weighted_numbers(tmp_path):
     for name, table in (("original", ORIGINAL), ("release", RELEASED)):
         paths.append(tmp_path / f"{name}.csv")
         table.to_csv(paths[-1], index=False)
-    measures = [
+    chosen = [
         *(NormalKL(columns=NUMBERS, weights="w"), IL1s(NUMBERS, weights="w"), Mahalanobis(NUMBERS, weights="w")),
         *(IntervalOverlap("a ~ b + c", weights="w"), Hellinger(CATEGORIES, weights="w")),
         *(Eigenvalues(NUMBERS, weights="w"), VarianceInflation(NUMBERS, weights="w")),
     ]
-    whole = ruv.measure(ORIGINAL, releases={"r": RELEASED}, measures=measures).to_dataframe()
-    pieces = ruv.measure(paths[0], releases={"r": paths[1]}, measures=measures, chunksize=17).to_dataframe()
-    for measure in measures:
+    whole = ruv.measure(ORIGINAL, releases={"r": RELEASED}, measures=chosen).to_dataframe()
+    pieces = ruv.measure(paths[0], releases={"r": paths[1]}, measures=chosen, chunksize=17).to_dataframe()
+    for measure in chosen:
         assert pieces[measure.name][0] == pytest.approx(whole[measure.name][0], rel=1e-10)
 
 
@@ -298,3 +311,17 @@ def test_numbers_are_weights_of_models_and_a_name_is_one_of_records():
     both = IntervalOverlap(models, [1.0, 3.0], weights="w")(ORIGINAL, RELEASED)
     each = [float(IntervalOverlap(m, weights="w")(ORIGINAL, RELEASED)) for m in models]
     assert float(both) == pytest.approx((each[0] + 3 * each[1]) / 4)
+
+
+def test_sampling_weights_of_one_say_that_the_sample_is_the_population():
+    data = ORIGINAL.assign(h=np.arange(len(ORIGINAL)) // 3, w=1.0)
+    for kind, given in (
+        (IndividualRisk, {}),
+        (IndividualRisk, {"method": "exact"}),
+        (HouseholdRisk, {"household": "h"}),
+    ):
+        plain, even = (kind(CATEGORIES, **given, weights=w) for w in (None, "w"))
+        assert float(even(data, data)) == pytest.approx(float(plain(data, data)), rel=1e-12)
+        np.testing.assert_allclose(even.per_record(data, data), plain.per_record(data, data), rtol=1e-12)
+    keys, n = ["c", "e", "h"], len(data)
+    assert SkinnerElliot(keys, weights="w")(data, data) == SkinnerElliot(keys, population=n)(data, data) == 1

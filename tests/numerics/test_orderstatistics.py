@@ -15,7 +15,7 @@ from scipy import integrate, special, stats
 
 from ruvdecision.errors import InputError
 from ruvdecision.numerics.orderstatistics import (
-    _neighbours,
+    _neighbouring_statistics,
     _same_record,
     extreme_constants,
     group_variances,
@@ -33,7 +33,7 @@ def normal_covariance(n: int, first: int, second: int) -> float:
     low, high = min(first, second), max(first, second)
     if low == high:
         return normal_moments(n, low).variance
-    upper, lower, weight = _neighbours(n, low, high)
+    upper, lower, weight = _neighbouring_statistics(n, low, high)
     return float(np.sum(weight * (upper - normal_moments(n, high).mean) * (lower - normal_moments(n, low).mean)))
 
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import special, stats
 
 from ruvdecision.errors import ConvergenceError
-from ruvdecision.numerics.glm import _factor
+from ruvdecision.numerics.glm import _cholesky_or_ridge
 from ruvdecision.numerics.quadrature import GAUSS, KRONROD, NODES, adaptive, gauss_legendre, gauss_normal
 
 
@@ -67,4 +67,4 @@ def test_an_integral_of_any_size_ends_after_a_few_panels(size, kind):
 
 def test_the_root_of_a_matrix_that_has_none_is_not_looked_for_for_ever():
     with pytest.raises(ConvergenceError, match="no root"):
-        _factor(-np.eye(2))
+        _cholesky_or_ridge(-np.eye(2))

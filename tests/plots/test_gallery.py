@@ -26,7 +26,7 @@ from ruvdecision.losses import Absolute, LogScore, Quadratic, ZeroOne
 from ruvdecision.maps import Labels, RUMap
 from ruvdecision.masks import Microaggregate, Noise, Release, Suppress
 from ruvdecision.measures import TableUtility
-from ruvdecision.plots.gallery import _across
+from ruvdecision.plots.gallery import _maps_per_row
 from ruvdecision.plots.theme import DARK, LIGHT, look_of, theme
 from ruvdecision.protocols import Value
 from ruvdecision.scenarios import additive_noise
@@ -194,7 +194,7 @@ def test_maps_side_by_side_share_the_risk_axis() -> None:
 
 @pytest.mark.parametrize(("count", "across"), [(1, 1), (2, 2), (3, 3), (4, 2), (6, 3), (10, 5), (12, 4)])
 def test_few_places_stay_empty(count: int, across: int) -> None:
-    assert _across(count) == across
+    assert _maps_per_row(count) == across
 
 
 @pytest.mark.slow

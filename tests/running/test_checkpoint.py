@@ -318,8 +318,8 @@ def test_files_are_known_by_their_content(tmp_path: Path) -> None:
 
 def test_other_software_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(tasks(2), shared=tmp_path / "log", checkpoint=tmp_path / "run")
-    real = module._software()
-    monkeypatch.setattr(module, "_software", lambda: real | {"numpy": "0.1"})
+    real = module._software_versions()
+    monkeypatch.setattr(module, "_software_versions", lambda: real | {"numpy": "0.1"})
     with pytest.raises(InputError, match=rf"last bits; got numpy {np.__version__} then, 0\.1 now"):
         run(tasks(2), shared=tmp_path / "log", checkpoint=tmp_path / "run")
 
@@ -615,7 +615,7 @@ def test_odd_manifests_seeds_and_tasks_end_in_one_line(tmp_path: Path) -> None:
     key = json.loads(task.read_text().partition("\n")[2])["tuple"][0]
     for text in ["{", '{"dtype": "V9", "shape": [1], "bytes": "", "order": "C", "scalar": false}', '{"class": "os"}']:
         content = f'{{"tuple": ["{key}", {text}]}}'
-        task.write_text(f"{module._check(content)}\n{content}")
+        task.write_text(f"{module._checksum(content)}\n{content}")
         with contextlib.suppress(RuvError):
             again()  # done again, or refused
     task.unlink()

@@ -225,11 +225,11 @@ def limit(
         states = check_integer("states", states, low=2)
     do = 'Use risk="reciprocal", for example'
     scores = [as_function(s, "The limit is about uncertainties", do) for s in (risk, utility)]
-    solver = _solver(intruder, scientist, statistic, states)
+    solver = _choose_solver(intruder, scientist, statistic, states)
     before, after = solver.before, solver.after
     for score, role, first, last in zip(scores, ("risk", "utility"), before, after, strict=True):
         score.check(np.array([last, first]), np.array([first, first]), role)
-    bounds = _bounds(max_risk, scores[0], before[0], after[0])
+    bounds = _intruder_bounds(max_risk, scores[0], before[0], after[0])
     least = np.array([scores[0].inverse(float(b), before[0]) for b in bounds])
     found: list[Best | None] = [None] * len(bounds)
     room = 1e-12 * max(abs(before[0]), 1e-300)
@@ -253,7 +253,9 @@ def limit(
     )  # fmt: skip
 
 
-def _solver(intruder: User, scientist: User, statistic: str, states: int | None) -> NormalTwoUsers | FileProgramme:
+def _choose_solver(
+    intruder: User, scientist: User, statistic: str, states: int | None
+) -> NormalTwoUsers | FileProgramme:
     users = {"intruder": intruder, "scientist": scientist}
     for name, user in users.items():
         if not isinstance(user, User):
@@ -276,7 +278,7 @@ def _solver(intruder: User, scientist: User, statistic: str, states: int | None)
         do = "Write the study with a FiniteBelief of the values that matter, or with a NormalBelief"
         raise UnsupportedError(f"The limit is not available for a {type(beliefs[0]).__name__}", do=do)
     if all(normal):
-        if not _same(*beliefs):
+        if not _beliefs_equal(*beliefs):
             what = "Under normal beliefs both users must hold the same one"
             raise UnsupportedError(what, do="Give both the same belief")
         if all(as_bayes_loss(user.loss).second_order and user.actions is None for user in users.values()):
@@ -284,7 +286,7 @@ def _solver(intruder: User, scientist: User, statistic: str, states: int | None)
     return file_programme(intruder, scientist, statistic, states)
 
 
-def _same(first: NormalBelief, second: NormalBelief) -> bool:
+def _beliefs_equal(first: NormalBelief, second: NormalBelief) -> bool:
     both = [(b.record_covariance, b.mu_mean, b.mu_covariance) for b in (first, second)]
     return first.records == second.records and all(
         a is b or (a is not None and b is not None and a.shape == b.shape and np.allclose(a, b, rtol=1e-12, atol=0.0))
@@ -292,7 +294,7 @@ def _same(first: NormalBelief, second: NormalBelief) -> bool:
     )
 
 
-def _bounds(max_risk: ArrayLike | None, score: Score, before: float, after: float) -> Array:
+def _intruder_bounds(max_risk: ArrayLike | None, score: Score, before: float, after: float) -> Array:
     if max_risk is None:
         least = np.linspace(before, after, POINTS + 1)
         if not np.isfinite(score(after, before)):

@@ -61,7 +61,7 @@ class UserOverFiles:
         return as_bayes_loss(self.user.loss).second_order and self.user.actions is None
 
     @property
-    def lists(self) -> bool:
+    def lists_estimates(self) -> bool:
         """Whether the best estimate is always one of finitely many."""
         return self.user.actions is not None or isinstance(self.user.loss, (Absolute, Pinball, ZeroOne))
 
@@ -93,9 +93,9 @@ class UserOverFiles:
         Of the best ones under a law it is the slope of the (concave) uncertainty at that law, and never below the
         uncertainty elsewhere.
         """
-        return np.concatenate([self._cost(estimate) for estimate in estimates])
+        return np.concatenate([self._cost_in_each_file(estimate) for estimate in estimates])
 
-    def _cost(self, estimate: Any) -> Array:
+    def _cost_in_each_file(self, estimate: Any) -> Array:
         loss, vector = self.user.loss, self.values.ndim > 1
         if isinstance(estimate, Finite):
             if isinstance(loss, LogScore) or (not vector and not hasattr(loss, "each")):
@@ -130,7 +130,7 @@ class EstimateCells:
     def __len__(self) -> int:
         return len(self.costs)
 
-    def cone(self, label: int) -> Array | None:
+    def conditions_on_law(self, label: int) -> Array | None:
         """Rows of conditions ``row @ law >= 0`` that an output with this label must meet, or None."""
         return None
 
@@ -155,12 +155,12 @@ class DividedCells(EstimateCells):
         """What the scientist pays at least in a cell, for every target value."""
         raise NotImplementedError
 
-    def halves(self, cell: Array, law: Array) -> tuple[Array, Array] | None:
+    def split_in_two(self, cell: Array, law: Array) -> tuple[Array, Array] | None:
         """The two parts of a cell, or None if it is too small to be cut."""
         raise NotImplementedError
 
     def split(self, label: int, law: Array) -> bool:
-        parts = self.halves(self.cells[label], law)
+        parts = self.split_in_two(self.cells[label], law)
         if parts is None:
             return False
         self.cells[label], last = parts
@@ -196,7 +196,7 @@ class MeanCells(DividedCells):
     def cost(self, cell: Array) -> Array:
         return np.asarray(np.sum(self.own * (self.points - cell[:, 0]) * (self.points - cell[:, 1]), axis=1))
 
-    def halves(self, cell: Array, law: Array) -> tuple[Array, Array] | None:
+    def split_in_two(self, cell: Array, law: Array) -> tuple[Array, Array] | None:
         mass = law @ self.own
         mean = np.where(mass > 0, law @ self.points / np.where(mass > 0, mass, 1.0), cell[:, 0])
         room = mass * (mean - cell[:, 0]) * (cell[:, 1] - mean)
@@ -230,7 +230,7 @@ class IntervalCells(DividedCells):
     def cost(self, cell: Array) -> Array:
         return np.asarray(self.user.user.loss.cost(np.clip(self.user.values, *cell), self.user.values, False))
 
-    def halves(self, cell: Array, law: Array) -> tuple[Array, Array] | None:
+    def split_in_two(self, cell: Array, law: Array) -> tuple[Array, Array] | None:
         low, high = cell
         if high - low <= 1e-9 * self.span:
             return None
@@ -259,10 +259,10 @@ class PosteriorCells(DividedCells):
     def cost(self, cell: Array) -> Array:
         return np.asarray(np.linalg.solve(cell, self.user.uncertainty(cell)), dtype=np.float64)
 
-    def cone(self, label: int) -> Array | None:
+    def conditions_on_law(self, label: int) -> Array | None:
         return np.asarray(np.linalg.inv(self.cells[label]).T, dtype=np.float64)
 
-    def halves(self, cell: Array, law: Array) -> tuple[Array, Array] | None:
+    def split_in_two(self, cell: Array, law: Array) -> tuple[Array, Array] | None:
         pairs = [(i, j) for i in range(len(cell)) for j in range(i)]
         i, j = max(pairs, key=lambda p: float(np.abs(cell[p[0]] - cell[p[1]]).max()))
         if np.abs(cell[i] - cell[j]).max() <= 1e-6:
@@ -308,7 +308,7 @@ def estimates_for(user: UserOverFiles) -> EstimateCells:
         return MeanCells(user)
     actions = user.user.actions
     one = Finite(values, np.full((1, len(values)), 1.0 / len(values)))
-    listed = _candidates(loss, values) if actions is None else loss.listed(one, actions)
+    listed = _candidate_estimates(loss, values) if actions is None else loss.listed(one, actions)
     if listed is not None and len(listed) ** user.known <= max(MOST_LISTED, len(listed)):
         costs = np.array([user.cost(estimates) for estimates in product(listed, repeat=user.known)])
         if not np.isfinite(costs).all():
@@ -321,7 +321,7 @@ def estimates_for(user: UserOverFiles) -> EstimateCells:
     return SearchedEstimates(user, laws)
 
 
-def _candidates(loss: Loss, values: Array) -> Array | None:
+def _candidate_estimates(loss: Loss, values: Array) -> Array | None:
     """Estimates among which a best one always is, or None."""
     shift = np.asarray(loss.tolerance if isinstance(loss, ZeroOne) else 0.0)
     if isinstance(loss, ZeroOne) and not np.any(shift > 0):

@@ -73,7 +73,7 @@ class FileProgramme:
             what = f"The file can be {size:,} things that differ for one of the users"
             raise UnsupportedError(what, f"a limit of {most:,}", do)
         self.group, self.mask, self.about = group[place], mask, about.format(size=size)
-        suited = Mixtures if Mixtures.suits(self.users) else Programme
+        suited = Mixtures if Mixtures.is_applicable(self.users) else Programme
         self.programme: Mixtures | Programme = suited(self.users)
         self.before, self.after, self.certain = self.users.before, self.users.after, self.programme.certain
         self.method = "linear programme" if mask is not None else "linear programme on cells"
@@ -86,13 +86,13 @@ class FileProgramme:
     def solve(self, least: float) -> Best:
         """The best mechanism whose intruder keeps an uncertainty of at least ``least``."""
         found = self.programme.solve(least)
-        matrix, labels = self._labelled(found.matrix)
+        matrix, labels = self._merge_equal_estimates(found.matrix)
         intruder, scientist = self.users.uncertainty(matrix)
         matrix = matrix[self.group]
         mask = None if self.mask is None else self.mask(matrix, labels)
         return Best(min(found.bound, scientist), intruder, scientist, mask, matrix)
 
-    def _labelled(self, matrix: Array) -> tuple[Array, list[Label]]:
+    def _merge_equal_estimates(self, matrix: Array) -> tuple[Array, list[Label]]:
         """The matrix with outputs of one estimate put together, and those estimates."""
         columns: dict[Label, Array] = {}
         for column in matrix.T:
@@ -111,13 +111,13 @@ def file_programme(intruder: User, scientist: User, statistic: str, states: int 
     """List what the file can be for users with finite beliefs, tables, or normal beliefs that are made discrete."""
     beliefs = intruder.belief, scientist.belief
     if all(isinstance(belief, FiniteBelief) for belief in beliefs):
-        return _finite(intruder, scientist, statistic, states or CLASSES)
+        return _finite_programme(intruder, scientist, statistic, states or CLASSES)
     if all(isinstance(belief, TableBelief) for belief in beliefs):
-        return _tables(intruder, scientist, statistic, states or CLASSES)
-    return _discretised(intruder, scientist, statistic, states or CELLS)
+        return _table_programme(intruder, scientist, statistic, states or CLASSES)
+    return _discretised_normal_programme(intruder, scientist, statistic, states or CELLS)
 
 
-def _finite(intruder: User, scientist: User, statistic: str, states: int) -> FileProgramme:
+def _finite_programme(intruder: User, scientist: User, statistic: str, states: int) -> FileProgramme:
     belief, other = intruder.belief, scientist.belief
     names = belief.levels.names
     if belief.records != other.records or names != other.levels.names:
@@ -128,7 +128,7 @@ def _finite(intruder: User, scientist: User, statistic: str, states: int) -> Fil
     for user in (intruder, scientist):
         check_loss(user)
         asked.append(target_table(user.belief, user.target, Enumeration().limit))
-    told = [_told(user) for user in (intruder, scientist)]
+    told = [_chance_of_known_rows(user) for user in (intruder, scientist)]
     rows = sorted({r for one in asked for r in one.rows} | {r for kernels in told for r in kernels})
     files = PossibleFiles.of(belief, rows, FILES)
     place = np.arange(len(files.counts))
@@ -142,8 +142,8 @@ def _finite(intruder: User, scientist: User, statistic: str, states: int) -> Fil
         same = files if user.belief is belief else PossibleFiles.of(user.belief, rows, FILES)
         known = np.ones((len(files.counts), 1))
         for row, matrix in kernels.items():
-            known = _pairs(known, matrix[files.codes[:, files.rows.index(row)]])
-        each = _pairs(known, joint_with_files(user.belief, one, same))
+            known = _joint_chances(known, matrix[files.codes[:, files.rows.index(row)]])
+        each = _joint_chances(known, joint_with_files(user.belief, one, same))
         joint = np.zeros((int(place.max()) + 1, each.shape[1]))
         np.add.at(joint, place, each)
         found.append(UserOverFiles(user, one.values, joint))
@@ -159,7 +159,7 @@ def _finite(intruder: User, scientist: User, statistic: str, states: int) -> Fil
     return FileProgramme(TwoUsers(found[0], found[1]), about, states, mask, place)
 
 
-def _pairs(known: Array, other: Array) -> Array:
+def _joint_chances(known: Array, other: Array) -> Array:
     """Chances of what is known together with something else, file by file; refuse if these are too many."""
     size = len(known) * known.shape[1] * other.shape[1]
     if size > LARGEST:
@@ -168,7 +168,7 @@ def _pairs(known: Array, other: Array) -> Array:
     return np.asarray((known[:, :, None] * other[:, None, :]).reshape(len(known), -1))
 
 
-def _told(user: User) -> dict[int, Array]:
+def _chance_of_known_rows(user: User) -> dict[int, Array]:
     """The chance of what a user with a finite belief already knows of each row, given its outcome."""
     if user.knows is None:
         return {}
@@ -180,7 +180,7 @@ def _told(user: User) -> dict[int, Array]:
     return {row: kernel.matrix for row, kernel in enumerate(kernels) if not kernel.uninformative}
 
 
-def _tables(intruder: User, scientist: User, statistic: str, states: int) -> FileProgramme:
+def _table_programme(intruder: User, scientist: User, statistic: str, states: int) -> FileProgramme:
     if statistic != "records":
         raise UnsupportedError("A table has no average record", do='Use statistic="records"')
     tables, other = (user.belief.completions(limit=FILES) for user in (intruder, scientist))
@@ -194,12 +194,12 @@ def _tables(intruder: User, scientist: User, statistic: str, states: int) -> Fil
         chance = np.exp(logs - logs.max())
         values = np.asarray(user.belief.values_of(user.target, flat), dtype=np.float64)
         groups = None if user.knows is None else same_release(user.knows, tables)
-        found.append(_known(user, values, chance / chance.sum(), groups))
+        found.append(_user_of_known_target(user, values, chance / chance.sum(), groups))
     about = f"{len(tables):,} tables, {{size:,}} of them different for one of the users"
     return FileProgramme(TwoUsers(found[0], found[1]), about, states)
 
 
-def _known(user: User, values: Array, chance: Array, groups: Ints | None = None) -> UserOverFiles:
+def _user_of_known_target(user: User, values: Array, chance: Array, groups: Ints | None = None) -> UserOverFiles:
     """A user whose target is known once the file is: its value in each file, and the chance of each.
 
     ``groups`` says what he already knows of each file.
@@ -208,11 +208,11 @@ def _known(user: User, values: Array, chance: Array, groups: Ints | None = None)
     joint = np.zeros((len(values), len(distinct)))
     joint[np.arange(len(values)), place.reshape(-1)] = chance
     return UserOverFiles(
-        user, distinct, joint if groups is None else _pairs(np.eye(int(groups.max()) + 1)[groups], joint)
+        user, distinct, joint if groups is None else _joint_chances(np.eye(int(groups.max()) + 1)[groups], joint)
     )
 
 
-def _discretised(intruder: User, scientist: User, statistic: str, states: int) -> FileProgramme:
+def _discretised_normal_programme(intruder: User, scientist: User, statistic: str, states: int) -> FileProgramme:
     """A normal belief with linear targets that are numbers: cut what the file tells the users into cells.
 
     The pair of E(target | file) is normal; each of its independent directions is cut into cells of even width over four
@@ -244,7 +244,7 @@ def _discretised(intruder: User, scientist: User, statistic: str, states: int) -
     for user, target, mean in pairs:
         sd = np.sqrt(max(float(target.residual[0, 0]), 0.0))
         if sd == 0:
-            found.append(_known(user, np.round(mean, 12), weight))
+            found.append(_user_of_known_target(user, np.round(mean, 12), weight))
             continue
         spots = np.linspace(mean.min() - 5 * sd, mean.max() + 5 * sd, POINTS)
         cuts = np.r_[-np.inf, (spots[1:] + spots[:-1]) / 2, np.inf]

@@ -73,11 +73,11 @@ class InformedIntruder(NormalTwoUsers):
         return factor @ np.linalg.inv(one + look.T @ look) @ factor.T, one - k @ inner, inner
 
     def solve(self, least: float) -> Best:
-        k, bound = self._programme(least)
+        k, bound = self._solve_for_bound(least)
         intruder, scientist = self.uncertainty(k)
         return Best(min(bound, scientist), intruder, scientist, self.mask(k), k)
 
-    def _programme(self, least: float) -> tuple[Array, float]:
+    def _solve_for_bound(self, least: float) -> tuple[Array, float]:
         """The best K when the intruder must keep at least that uncertainty, and a bound on the scientist's."""
         a, b = (self.basis.T @ user.matrix @ self.basis for user in (self.intruder, self.scientist))
         r, wide = len(a), self.basis.T
@@ -133,9 +133,9 @@ class InformedIntruder(NormalTwoUsers):
         near = np.log(weight / spare)
         gap = minimize_scalar(duality, bounds=(near - 3.0, near + 3.0), method="bounded", options={"xatol": 1e-10}).fun
         bound = self.scientist.uncertainty(wide.T @ k @ wide) - max(float(gap), 0.0) * size * need
-        return wide.T @ self._rounded(k, a) @ wide, bound
+        return wide.T @ self._round_directions(k, a) @ wide, bound
 
-    def _rounded(self, k: Array, a: Array) -> Array:
+    def _round_directions(self, k: Array, a: Array) -> Array:
         """Directions that are almost suppressed, suppressed; those almost told, told where that breaks no bound."""
         values, vectors = np.linalg.eigh(k)
         values = np.where(values > 1.0 - 1e-7, 1.0, values)
@@ -161,8 +161,8 @@ def normal_users(intruder: User, scientist: User, statistic: str) -> NormalTwoUs
         what = "The limit under a normal belief for an intruder who knows more than the scientist needs squared errors"
         raise UnsupportedError(what, do="Use Quadratic(), give both the same knows=, or write it with a FiniteBelief")
     n, k = belief.records, belief.k
-    given = [_given(belief, user) for user in users]
-    parts = [np.arange(n)] if statistic == "average" else _parts(given, forms, n)
+    given = [_belief_given_knowledge(belief, user) for user in users]
+    parts = [np.arange(n)] if statistic == "average" else _named_rows_and_rest(given, forms, n)
     means = np.zeros((len(parts), n))
     for i, part in enumerate(parts):
         means[i, part] = 1.0 / len(part)
@@ -199,7 +199,7 @@ def normal_users(intruder: User, scientist: User, statistic: str) -> NormalTwoUs
     return InformedIntruder(rows, root, inverse, one, two, vectors[:, unknown], look)
 
 
-def _given(belief: NormalBelief, user: User) -> Conditioned:
+def _belief_given_knowledge(belief: NormalBelief, user: User) -> Conditioned:
     channel = channel_of(belief, NOTHING if user.knows is None else user.knows)
     if channel.location != "known" or channel.open_samples:
         what = f"The limit beside {user.knows} needs knowledge that says whose row is whose"
@@ -207,7 +207,7 @@ def _given(belief: NormalBelief, user: User) -> Conditioned:
     return Conditioned(belief, channel)
 
 
-def _parts(given: list[Conditioned], forms: list[LinearForm], n: int) -> list[Ints]:
+def _named_rows_and_rest(given: list[Conditioned], forms: list[LinearForm], n: int) -> list[Ints]:
     """Rows that a target names, one by one, and all others as what is known treats them, the largest group last."""
     named = named_rows(forms, n)
     rest = np.setdiff1d(np.arange(n), named)

@@ -36,7 +36,7 @@ class Mixtures:
         gap = (intruder.values - centre) * np.sqrt(weight / users.units[0])
         self.mean, self.square = law @ gap, law @ gap**2
         self.laws = users.scientist.joint / self.chance[:, None]
-        self.moments = self._moments()
+        self.moments = self._scientist_moments()
         n = len(self.chance)
         self.first, self.second = np.triu_indices(n, 1)
         self.start = np.concatenate([np.eye(n), (self.chance / self.chance.sum())[None]])
@@ -47,7 +47,7 @@ class Mixtures:
         """The scientist's uncertainty at the ends of the first intervals of every pair."""
 
     @classmethod
-    def suits(cls, users: TwoUsers) -> bool:
+    def is_applicable(cls, users: TwoUsers) -> bool:
         """Whether the intruder knows nothing and pays the squared error of a number, and every file may be for him."""
         intruder = users.intruder
         return intruder.squared and intruder.known == intruder.values.ndim == 1 and bool(np.all(intruder.chance > 0))
@@ -57,24 +57,24 @@ class Mixtures:
         unit_i, unit_s = self.users.units
         goal = least / unit_i
         if goal > 1.0 - 1e-9:
-            columns, weights, bound = self._uninformative()
-            return self._mechanism(columns, weights, bound * unit_s, least)
+            columns, weights, bound = self._best_uninformative()
+            return self._mechanism_of_columns(columns, weights, bound * unit_s, least)
         bound, columns = -np.inf, np.concatenate([self.start, self.kept])
         for _ in range(ROUNDS):
-            cost, kept = self._scientist(columns), columns @ self.square - (columns @ self.mean) ** 2
+            cost, kept = self._scientist_uncertainty(columns), columns @ self.square - (columns @ self.mean) ** 2
             found = solve_columns(columns, cost, self.chance, kept, goal)
             price, lam = found.eqlin.marginals, max(0.0, -float(found.ineqlin.marginals[0]))
-            fresh, lowest = self._price(price, lam)
+            fresh, lowest = self._price_mixtures(price, lam)
             bound = max(bound, float(found.fun) + min(lowest, 0.0))
             if found.fun - bound <= TOLERANCE or not len(fresh):
                 break
-            columns = np.concatenate([columns, fresh, self._joined(columns, found.x)])
+            columns = np.concatenate([columns, fresh, self._merge_mixtures_of_pair(columns, found.x)])
         pays = cost - lam * kept - columns[: len(cost)] @ price < 0.02
         pays[: len(self.start)] = False
         self.kept = np.unique(np.round(columns[: len(cost)][pays], 12), axis=0)
-        return self._mechanism(columns[: len(cost)], found.x, bound * unit_s, least)
+        return self._mechanism_of_columns(columns[: len(cost)], found.x, bound * unit_s, least)
 
-    def _joined(self, columns: Array, weights: Array) -> Array:
+    def _merge_mixtures_of_pair(self, columns: Array, weights: Array) -> Array:
         """Mixtures of one pair that are in use together, put into one: the best share lies between them."""
         used = np.flatnonzero(weights > 1e-12)
         n = len(self.chance)
@@ -88,7 +88,7 @@ class Mixtures:
         sums = sums[count > 1]
         return np.asarray(sums / sums.sum(axis=1, keepdims=True))
 
-    def _mechanism(self, columns: Array, weights: Array, bound: float, least: float) -> BestMechanism:
+    def _mechanism_of_columns(self, columns: Array, weights: Array, bound: float, least: float) -> BestMechanism:
         """The mechanism of the columns in use."""
         used = weights > 1e-13
         matrix = weights[used] * columns[used].T / self.chance[:, None]
@@ -103,7 +103,7 @@ class Mixtures:
 
     # -- columns -----------------------------------------------------------------------------------------
 
-    def _moments(self) -> tuple[Array, Array] | None:
+    def _scientist_moments(self) -> tuple[Array, Array] | None:
         """The scientist's E|t|^2 and E t of every file, if she pays the squared error by the same chances."""
         scientist = self.users.scientist
         if (
@@ -118,12 +118,12 @@ class Mixtures:
         points = points @ symmetric_root(weights / self.users.units[1])
         return self.laws @ np.sum(points**2, axis=1), self.laws @ points
 
-    def _scientist(self, columns: Array) -> Array:
+    def _scientist_uncertainty(self, columns: Array) -> Array:
         if self.moments is not None:
             return np.asarray(columns @ self.moments[0] - np.sum((columns @ self.moments[1]) ** 2, axis=1))
         return self.users.scientist.uncertainty(columns @ self.laws) / self.users.units[1]
 
-    def _uninformative(self) -> tuple[Array, Array, float]:
+    def _best_uninformative(self) -> tuple[Array, Array, float]:
         """The best mechanism that tells the intruder nothing: every output leaves his mean where it was.
 
         Then an output is a file that does so by itself, or a pair on both sides with one share: finitely many.
@@ -133,14 +133,14 @@ class Mixtures:
         near = np.abs(self.mean) <= room
         across = (self.mean[x] * self.mean[y] < 0) & ~near[x] & ~near[y]
         share = self.mean[y[across]] / (self.mean[y[across]] - self.mean[x[across]])
-        columns = np.concatenate([self._columns(np.flatnonzero(across), share), self.start[np.r_[near, True]]])
-        cost = self._scientist(columns)
+        columns = np.concatenate([self._mixture_columns(np.flatnonzero(across), share), self.start[np.r_[near, True]]])
+        cost = self._scientist_uncertainty(columns)
         found = solve_columns(columns, cost, self.chance)
         return columns, found.x, float(found.fun)
 
     # -- prices ------------------------------------------------------------------------------------------
 
-    def _price(self, price: Array, lam: float) -> tuple[Array, float]:
+    def _price_mixtures(self, price: Array, lam: float) -> tuple[Array, float]:
         """Mixtures that pay, and a bound from below on what the best of all mixtures pays."""
         x, y = self.first, self.second
         if not len(x):
@@ -157,39 +157,39 @@ class Mixtures:
             a = a - np.sum(across**2, axis=1)
             b = b + square[x] - square[y] - 2 * np.sum(centre[y] * across, axis=1)
             c = c + square[y] - np.sum(centre[y] ** 2, axis=1)
-            share, value = _least(a, b, c, np.zeros(len(a)), np.ones(len(a)))
-            return self._picked(np.arange(len(a)), share, value), float(value.min())
-        return self._search(a, b, c)
+            share, value = _minimum_of_parabola(a, b, c, np.zeros(len(a)), np.ones(len(a)))
+            return self._best_mixtures_per_file(np.arange(len(a)), share, value), float(value.min())
+        return self._branch_and_bound(a, b, c)
 
-    def _search(self, a: Array, b: Array, c: Array) -> tuple[Array, float]:
+    def _branch_and_bound(self, a: Array, b: Array, c: Array) -> tuple[Array, float]:
         """Branch and bound over intervals of the share: the chord of the scientist's concave part lies below it."""
         edges = np.linspace(0.0, 1.0, PIECES + 1)
         if self._chords is None:
             pairs = np.repeat(np.arange(len(a)), PIECES + 1)
-            self._chords = self._along(pairs, np.tile(edges, len(a))).reshape(len(a), -1)
+            self._chords = self._scientist_at_shares(pairs, np.tile(edges, len(a))).reshape(len(a), -1)
         pair = np.repeat(np.arange(len(a)), PIECES)
         low, high = np.tile(edges[:-1], len(a)), np.tile(edges[1:], len(a))
         at_low, at_high = self._chords[:, :-1].reshape(-1), self._chords[:, 1:].reshape(-1)
         done = 0.0
         for _ in range(60):
             slope = (at_high - at_low) / (high - low)
-            share, value = _least(a[pair], b[pair] + slope, c[pair] + at_low - slope * low, low, high)
+            share, value = _minimum_of_parabola(a[pair], b[pair] + slope, c[pair] + at_low - slope * low, low, high)
             open_ = value < -0.2 * TOLERANCE
             if not open_.any():
                 return np.zeros((0, len(self.chance))), min(done, float(value.min()))
             # The rest of the intervals hold nothing that pays.
             pair = pair[open_]
             low, high, at_low, at_high, share, value = (v[open_] for v in (low, high, at_low, at_high, share, value))
-            here = self._along(pair, share)
+            here = self._scientist_at_shares(pair, share)
             real = here + (a[pair] * share + b[pair]) * share + c[pair]
             if real.min() < -0.2 * TOLERANCE and real.min() < 0.5 * value.min():
-                return self._picked(pair, share, real), min(done, float(value.min()))
+                return self._best_mixtures_per_file(pair, share, real), min(done, float(value.min()))
             tiny = (high - low) < 1e-9
             done = min(done, float(value[tiny].min(initial=0.0)))
             inside = (share - low > 1e-3 * (high - low)) & (high - share > 1e-3 * (high - low))
             middle = np.where(inside, share, (low + high) / 2)
             level = np.where(inside, here, 0.0)
-            level[~inside] = self._along(pair[~inside], middle[~inside])
+            level[~inside] = self._scientist_at_shares(pair[~inside], middle[~inside])
             go = ~tiny
             pair = np.concatenate([pair[go], pair[go]])
             low, high = np.concatenate([low[go], middle[go]]), np.concatenate([middle[go], high[go]])
@@ -199,15 +199,15 @@ class Mixtures:
         if not len(pair):
             return np.zeros((0, len(self.chance))), done
         slope = (at_high - at_low) / (high - low)
-        share, value = _least(a[pair], b[pair] + slope, c[pair] + at_low - slope * low, low, high)
+        share, value = _minimum_of_parabola(a[pair], b[pair] + slope, c[pair] + at_low - slope * low, low, high)
         return np.zeros((0, len(self.chance))), min(done, float(value.min()))
 
-    def _along(self, pair: Ints, share: Array) -> Array:
+    def _scientist_at_shares(self, pair: Ints, share: Array) -> Array:
         """The scientist's uncertainty at mixtures of pairs, in her units."""
         laws = share[:, None] * self.laws[self.first[pair]] + (1.0 - share)[:, None] * self.laws[self.second[pair]]
         return self.users.scientist.uncertainty(laws) / self.users.units[1]
 
-    def _picked(self, pair: Ints, share: Array, value: Array) -> Array:
+    def _best_mixtures_per_file(self, pair: Ints, share: Array, value: Array) -> Array:
         """The mixtures that pay most, a few for every file."""
         order = np.argsort(value)[: 20 * len(self.chance)]
         order = order[value[order] < -0.2 * TOLERANCE]
@@ -218,16 +218,16 @@ class Mixtures:
             if count[ends].min() < 3:
                 count[ends] += 1
                 picked.append(i)
-        return self._columns(pair[picked], share[picked])
+        return self._mixture_columns(pair[picked], share[picked])
 
-    def _columns(self, pair: Ints, share: Array) -> Array:
+    def _mixture_columns(self, pair: Ints, share: Array) -> Array:
         """Mixtures of pairs as columns."""
         columns, at = np.zeros((len(pair), len(self.chance))), np.arange(len(pair))
         columns[at, self.first[pair]], columns[at, self.second[pair]] = share, 1.0 - share
         return columns
 
 
-def _least(a: Array, b: Array, c: Array, low: Array, high: Array) -> tuple[Array, Array]:
+def _minimum_of_parabola(a: Array, b: Array, c: Array, low: Array, high: Array) -> tuple[Array, Array]:
     """Where a x^2 + b x + c is least on [low, high], and how much that is."""
     bottom = np.clip(-b / (2 * np.where(a > 0, a, 1.0)), low, high)
     ends = np.where((a * low + b) * low <= (a * high + b) * high, low, high)

@@ -27,8 +27,8 @@ from ...engines.normal.forms import all_records, form_of
 from ...errors import UnsupportedError
 from ...losses.base import as_bayes_loss
 from ...masks.base import Mask
-from ...masks.mechanism import Apart, Combine
-from ...numerics.semidefinite import parallel_sum, root, signal_noise_gains, square
+from ...masks.mechanism import Combine, SeparateRows
+from ...numerics.semidefinite import gram, parallel_sum, root, signal_noise_gains
 from ...posteriors.base import as_weight_matrix
 from ...protocols import Array
 from ...targets import BaseTarget, Kind, LinearForm, Term
@@ -118,14 +118,14 @@ class NormalTwoUsers:
             return np.eye(len(a))
         a, b, need = a / total, b / size, min(need / total, 1.0)
         low, high = -80.0, 80.0  # log of the price
-        k_low, k_high = _negative(a, b, np.exp(low)), _range(a)
+        k_low, k_high = _negative_projection(a, b, np.exp(low)), _range_projection(a)
         got_low, got_high = float(np.sum(a * k_low)), 1.0
         if got_low >= need:
             # The scientist does not care about some directions at all: they are suppressed for nothing.
             return k_low
         for _ in range(200):
             middle = (low + high) / 2
-            k = _negative(a, b, np.exp(middle))
+            k = _negative_projection(a, b, np.exp(middle))
             got = float(np.sum(a * k))
             if got >= need:
                 high, k_high, got_high = middle, k, got
@@ -157,11 +157,11 @@ class NormalTwoUsers:
         show = np.kron(part[:, None] == np.arange(len(sizes)), np.eye(len(keep) // len(sizes)))
         mean = np.linalg.pinv(show)
         rows = tuple(row for rows in self.parts[:-1] for row in rows)
-        size = np.sqrt(np.diag(square(self.root)))
+        size = np.sqrt(np.diag(gram(self.root)))
         factor = np.where(np.abs(factor) > 1e-13 * size[:, None], factor, 0.0)  # what rounding leaves is no noise
         keep = np.where(np.abs(keep) * size > 1e-13 * size[:, None], keep, 0.0)
-        combine = Combine(show @ keep @ mean, show @ square(factor) @ show.T, rows=rows)
-        return Apart(rows) | combine if rows else combine
+        combine = Combine(show @ keep @ mean, show @ gram(factor) @ show.T, rows=rows)
+        return SeparateRows(rows) | combine if rows else combine
 
 
 FLAT = "Under a flat prior there is no limit to compute: U is infinite before the release"
@@ -232,7 +232,7 @@ class _Base:
         k, m = self.belief.k, len(self.rows)
         if part.outside:
             return np.asarray(np.concatenate([self.share @ self.lower[:k, :k], np.zeros((k, m * k))], axis=1))
-        place = self._place(part)
+        place = self._position_of_record(part)
         if place is None:
             return self.lower[:k]
         return np.asarray(self.root[place * k : place * k + k])
@@ -240,11 +240,11 @@ class _Base:
     def residual(self, first: Term, second: Term) -> Array:
         """Covariance of two parts given b."""
         covariance, n = self.belief.record_covariance, self.belief.records
-        if all(part.kind is Kind.RECORD and self._place(part) is None for part in (first, second)):
+        if all(part.kind is Kind.RECORD and self._position_of_record(part) is None for part in (first, second)):
             return np.asarray((float(first.row % n == second.row % n) - 1.0 / n) * covariance)
         return outside(first, second, self.rest, covariance)
 
-    def _place(self, part: Term) -> int | None:
+    def _position_of_record(self, part: Term) -> int | None:
         """Where a record stands in b; None for the average, and for records of which it takes in the average alone."""
         n, m = self.belief.records, len(self.rows)
         if part.kind is not Kind.RECORD:
@@ -298,14 +298,14 @@ def linear_form(belief: NormalBelief, target: BaseTarget) -> LinearForm:
     return form
 
 
-def _negative(a: Array, b: Array, price: float) -> Array:
+def _negative_projection(a: Array, b: Array, price: float) -> Array:
     """Projection on the directions in which B - price A is negative."""
     values, vectors = np.linalg.eigh(b - price * a)
     inside = vectors[:, values < 0]
     return np.asarray(inside @ inside.T)
 
 
-def _range(a: Array) -> Array:
+def _range_projection(a: Array) -> Array:
     """Projection on the directions that A sees."""
     values, vectors = np.linalg.eigh(a)
     inside = vectors[:, values > 1e-13 * values[-1]]

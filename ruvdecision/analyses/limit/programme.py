@@ -115,13 +115,15 @@ class Programme:
     def __init__(self, users: TwoUsers) -> None:
         self.users = users
         self.labels = estimates_for(users.scientist)
-        nothing = self._cut(users.intruder.joint.sum(axis=0))
+        nothing = self._losses_by_file(users.intruder.joint.sum(axis=0))
         self.cuts: list[list[Array]] = [[nothing] for _ in range(len(self.labels))]
         files = len(users.intruder.joint)
         self.columns = np.concatenate([np.eye(files), np.ones((1, files))])
         """Columns of mechanisms that were found, to mix the best mechanism from."""
-        self.rounds = 3 * FEW if users.intruder.lists else FEW
-        if (users.intruder.lists and self.labels.quick) or (users.scientist.lists and len(self.labels) <= 60):
+        self.rounds = 3 * FEW if users.intruder.lists_estimates else FEW
+        if (users.intruder.lists_estimates and self.labels.quick) or (
+            users.scientist.lists_estimates and len(self.labels) <= 60
+        ):
             self.rounds = ROUNDS
 
     def solve(self, least: float) -> BestMechanism:
@@ -131,22 +133,22 @@ class Programme:
         best: BestMechanism | None = None
         bound = -np.inf
         for _ in range(self.rounds):
-            value, matrix, claimed = self._solve(goal)
+            value, matrix, claimed = self._solve_for_goal(goal)
             bound = max(bound, value * unit_s) if self.certain else value * unit_s
             used = np.flatnonzero(matrix.sum(axis=0) > 1e-12)
             columns = matrix[:, used].T
-            best = _better(best, users.mechanism(columns.T, least, bound))
+            best = _better_for_scientist(best, users.mechanism(columns.T, least, bound))
             if best.scientist - bound <= TOLERANCE * unit_s:
                 break
             self.columns = np.concatenate([self.columns, columns / columns.max(axis=1, keepdims=True)])
-            if not self._refine(used, columns, claimed[used]):
+            if not self._refine_claimed_uncertainties(used, columns, claimed[used]):
                 break
         assert best is not None
         if best.scientist - bound > TOLERANCE * unit_s:
-            best = _better(best, users.mechanism(self._mixed(goal), least, bound))
+            best = _better_for_scientist(best, users.mechanism(self._best_mix_of_columns(goal), least, bound))
         return replace(best, bound=min(bound, best.scientist) if self.certain else best.scientist)
 
-    def _refine(self, used: Ints, columns: Array, claimed: Array) -> bool:
+    def _refine_claimed_uncertainties(self, used: Ints, columns: Array, claimed: Array) -> bool:
         """Compare both users' uncertainty at each output in use with what the programme claims, and cut where it errs.
 
         Says whether there was anything to cut.
@@ -161,7 +163,7 @@ class Programme:
         changed = False
         for i, b in enumerate(used):
             if over[i] > room:
-                self.cuts[b].append(self._cut(joint_i[i]))
+                self.cuts[b].append(self._losses_by_file(joint_i[i]))
                 changed = True
             if wrong[i] and len(self.labels) < MOST_LABELS and self.labels.split(int(b), joint_s[i]):
                 self.cuts.append(list(self.cuts[b]))
@@ -178,12 +180,12 @@ class Programme:
 
     # -- the programme -----------------------------------------------------------------------------------
 
-    def _cut(self, law: Array) -> Array:
+    def _losses_by_file(self, law: Array) -> Array:
         """The intruder's expected loss with each file, of his best estimate under this law."""
         intruder = self.users.intruder
         return np.asarray(intruder.joint @ intruder.cost(intruder.best(law)))
 
-    def _solve(self, goal: float) -> tuple[float, Array, Array]:
+    def _solve_for_goal(self, goal: float) -> tuple[float, Array, Array]:
         """Value, matrix and the intruder's uncertainty at each label as the programme knows it, in units."""
         x, b = len(self.users.intruder.joint), len(self.labels)
         unit_i, unit_s = self.users.units
@@ -198,7 +200,7 @@ class Programme:
         right = np.zeros(count + 1)
         right[count] = -goal + SLACK
         for label in range(b):
-            cone = self.labels.cone(label)
+            cone = self.labels.conditions_on_law(label)
             if cone is not None:
                 block = -(cone @ self.users.scientist.joint.T)
                 first = len(right)
@@ -217,7 +219,7 @@ class Programme:
         matrix = np.clip(found.x[: b * x].reshape(b, x).T, 0.0, None)
         return float(found.fun), matrix / matrix.sum(axis=1, keepdims=True), found.x[b * x :]
 
-    def _mixed(self, goal: float) -> Array:
+    def _best_mix_of_columns(self, goal: float) -> Array:
         """The best mechanism whose columns are multiples of those found so far; their uncertainties are exact."""
         columns, users = self.columns, self.users
         cost, kept = users.scientist.after(columns) / users.units[1], users.intruder.after(columns) / users.units[0]
@@ -228,7 +230,7 @@ class Programme:
         return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
 
 
-def _better(first: BestMechanism | None, second: BestMechanism) -> BestMechanism:
+def _better_for_scientist(first: BestMechanism | None, second: BestMechanism) -> BestMechanism:
     return second if first is None or second.scientist < first.scientist else first
 
 

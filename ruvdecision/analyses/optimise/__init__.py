@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ...checks import as_seed_sequence, check_choice, check_integer, check_number
-from ...decide.probability import cumulative
+from ...decide.probability import error_cdf
 from ...engines.base import Progress, part_of
 from ...errors import InfeasibleError, InputError
 from ...evaluate import Setting, check_setting
@@ -130,19 +130,19 @@ def optimise(
             for i, part in enumerate(parts):
                 watch = part_of(bar.update, k * len(parts) + i, len(parts) * len(families))
                 try:
-                    best.append(_solve(Objective(part, numbers, confidence), how, root, watch))
+                    best.append(_optimise_part(Objective(part, numbers, confidence), how, root, watch))
                 except _Missed as error:
                     missed.append(error)
             numbers.finish()
             nearest = min(missed, key=lambda m: m.least, default=None)
             if not best and not many and nearest is not None:
                 raise InfeasibleError(nearest.what, nearest.got, nearest.do)
-            won = min(best, key=_order, default=None)
+            won = min(best, key=_utility_then_risk, default=None)
             if won is not None:
                 total = sum(o.grid for o in best)
                 won = replace(won, family=name if many else "", grid=total, evaluations=numbers.evaluations)
             found.append(Contender(name, won, "" if won is not None else str(nearest)))
-    found.sort(key=lambda c: (np.inf, 0.0) if c.optimum is None else _order(c.optimum))
+    found.sort(key=lambda c: (np.inf, 0.0) if c.optimum is None else _utility_then_risk(c.optimum))
     result = found[0].optimum
     if result is None:
         reasons = "; ".join(f"{c.family}: {c.reason}" for c in found)
@@ -151,7 +151,7 @@ def optimise(
     return replace(result, contenders=tuple(found)) if many else result
 
 
-def _order(optimum: Optimum) -> tuple[float, float]:
+def _utility_then_risk(optimum: Optimum) -> tuple[float, float]:
     """The most useful first, and of equally useful ones the safest."""
     return -optimum.utility, optimum.risk
 
@@ -162,7 +162,9 @@ class _Missed(InfeasibleError):
     least: float = np.inf
 
 
-def _solve(objective: Objective, search: Search, root: np.random.SeedSequence, on_progress: Progress) -> Optimum:
+def _optimise_part(
+    objective: Objective, search: Search, root: np.random.SeedSequence, on_progress: Progress
+) -> Optimum:
     """The best mask of one part of a family."""
     evaluator, names = objective.evaluator, objective.names
     limit = evaluator.max_risk
@@ -190,13 +192,13 @@ def _solve(objective: Objective, search: Search, root: np.random.SeedSequence, o
         if value in (low, high):
             binding.append(f"{name} at its {'lower' if value == low else 'upper'} bound")
     if way == "exact" and best.safety_error > 0 and names:
-        moved = _moved(objective, best, root) if "max_risk" in binding else dict.fromkeys(names, 0.0)
+        moved = _error_of_optimum(objective, best, root) if "max_risk" in binding else dict.fromkeys(names, 0.0)
     on_grid = min((p.loss for p in objective.coarse), default=np.inf)
     gain = evaluator.utility_of(best.loss) - evaluator.utility_of(on_grid) if np.isfinite(on_grid) else float("nan")
     chance = 1.0
     if best.safety_error > 0:
         raw = best.safety + objective.margin * best.safety_error
-        chance = float(cumulative((raw - objective.required) / best.safety_error, evaluator.degrees))
+        chance = float(error_cdf((raw - objective.required) / best.safety_error, evaluator.degrees))
     return Optimum(
         mask=row.mask,
         release=row.release,
@@ -234,7 +236,7 @@ def _why_none(objective: Objective, limit: float) -> _Missed:
     return error
 
 
-def _moved(objective: Objective, best: Candidate, root: np.random.SeedSequence) -> dict[str, float]:
+def _error_of_optimum(objective: Objective, best: Candidate, root: np.random.SeedSequence) -> dict[str, float]:
     """Half the way that the optimum goes when the intruder's side errs by one standard error to either side."""
     ends: list[tuple[float, ...]] = []
     required, coarse = objective.required, list(objective.coarse)

@@ -59,8 +59,8 @@ class MaskFamily:
         if not names:
             raise InputError("family must have at least one parameter", str(signature), DO)
         self.make = make
-        self.listed = {n: values for n in names if (values := _listed(n, bounds.get(n, EVERYWHERE))) is not None}
-        self.box = {n: _range(n, bounds.get(n, EVERYWHERE)) for n in names if n not in self.listed}
+        self.listed = {n: values for n in names if (values := _listed_values(n, bounds.get(n, EVERYWHERE))) is not None}
+        self.box = {n: _parameter_range(n, bounds.get(n, EVERYWHERE)) for n in names if n not in self.listed}
 
     def parts(self, name: str) -> list[FamilyPart]:
         """One part of the family per combination of listed values; in each, all other parameters are continuous."""
@@ -127,7 +127,7 @@ def as_families(
     return found, given.get("the family") is not family
 
 
-def _listed(name: str, given: Bounds) -> list[object] | None:
+def _listed_values(name: str, given: Bounds) -> list[object] | None:
     """The values that a parameter may take, if they are listed; a pair of numbers is a range, which lists none."""
     if isinstance(given, (tuple, list)):
         if len(given) <= 2 and not any(isinstance(v, (str, bool)) for v in given):
@@ -140,7 +140,7 @@ def _listed(name: str, given: Bounds) -> list[object] | None:
     return [plain_value(v) for v in values]
 
 
-def _range(name: str, pair: object) -> tuple[float, float]:
+def _parameter_range(name: str, pair: object) -> tuple[float, float]:
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise InputError(f"The bounds of {name} must be a pair", pair, f"Write {name}=(low, high)")
     low = check_number(f"lower bound of {name}", pair[0])

@@ -94,7 +94,7 @@ class UserEvaluator(Evaluator):
         self.scores = [as_function(score, f"{role} must be a function of U", do) for role, score in given.items()]
         asked, data = setting.get("engine", "auto"), setting.get("data")
         self.engines = [plan_for(asked, Problem.of(user, [first], data)).choice for user in users]
-        start = self._both([first])
+        start = self._both_uncertainties([first])
         self.before = [s.before for s in start]
         self.range = np.array([[s.uncertainty[0]] * 2 for s in start])
         """Least and greatest uncertainty met so far, of the intruder and of the scientist."""
@@ -107,7 +107,7 @@ class UserEvaluator(Evaluator):
         self.required = score.inverse(max_risk, self.before[0])
         self.evaluations = 1
 
-    def _both(self, masks: Sequence[Mask]) -> list[Solution]:
+    def _both_uncertainties(self, masks: Sequence[Mask]) -> list[Solution]:
         data, replicates, seed = (self.setting.get(name) for name in ("data", "replicates", "seed"))
         first = Problem.of(self.users[0], masks, data, replicates=replicates, seed=seed)
         # What engines build of the masks is shared by users with one belief.
@@ -115,7 +115,7 @@ class UserEvaluator(Evaluator):
         return [plan_for(engine, p).run()[0] for engine, p in zip(self.engines, problems, strict=True)]
 
     def numbers(self, masks: Sequence[Mask]) -> tuple[Value, Value, NDArray[np.bool_]]:
-        both = self._both(masks)
+        both = self._both_uncertainties(masks)
         good = np.ones(len(masks), dtype=bool)
         for met, solution in zip(self.range, both, strict=True):
             known = solution.uncertainty[np.isfinite(solution.uncertainty)]

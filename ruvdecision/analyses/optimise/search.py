@@ -82,7 +82,7 @@ def run_in_lockstep(ask: Ask, searches: Sequence[Callable[[Ask], Found]]) -> lis
 
 def search_edges(objective: Objective, edges: Sequence[tuple[Array, int]]) -> list[Candidate]:
     """Candidates along one parameter from some corner, for several such edges: ends, crossings, inner optima."""
-    ways = [partial(_along, corner, free) for corner, free in edges]
+    ways = [partial(_vary_one_parameter, corner, free) for corner, free in edges]
     grids = [search_grid(*objective.box[free]) for _, free in edges]
     points = iter(objective.points(np.concatenate([at(grid) for at, grid in zip(ways, grids, strict=True)])))
     found: list[Candidate] = []
@@ -92,30 +92,32 @@ def search_edges(objective: Objective, edges: Sequence[tuple[Array, int]]) -> li
         found += objective.allowed_of(on_grid)
         allowed = [objective.allowed(p) for p in on_grid]
         for i in np.flatnonzero(np.diff(allowed)).tolist():
-            searches.append(partial(_crossing, required=objective.required, at=at, a=grid[i], b=grid[i + 1]))
+            searches.append(partial(_threshold_crossing, required=objective.required, at=at, a=grid[i], b=grid[i + 1]))
         for i in range(1, len(grid) - 1):
             below = on_grid[i].loss < min(on_grid[i - 1].loss, on_grid[i + 1].loss)
             if below and all(allowed[i - 1 : i + 2]) and np.isfinite(grid[i + 1]):
-                searches.append(partial(_dip, at=at, low=grid[i - 1], high=grid[i + 1]))
+                searches.append(partial(_least_loss_between, at=at, low=grid[i - 1], high=grid[i + 1]))
     objective.coarse += found
     return found + objective.allowed_of([p for p in run_in_lockstep(objective.points, searches) if p is not None])
 
 
-def _along(corner: Array, free: int, x: float | Array) -> Array:
+def _vary_one_parameter(corner: Array, free: int, x: float | Array) -> Array:
     """Parameter vectors that differ in one parameter."""
     values = np.tile(corner, (np.size(x), 1))
     values[:, free] = x
     return values
 
 
-def _dip(ask: Ask, at: Callable[[float], Array], low: float, high: float) -> Candidate:
+def _least_loss_between(ask: Ask, at: Callable[[float], Array], low: float, high: float) -> Candidate:
     """The least loss between two values of a parameter."""
     options = {"xatol": 1e-12 * (1 + (low + high) / 2)}
     least = minimize_scalar(lambda x: ask(at(x))[0].loss, bounds=(low, high), method="bounded", options=options)
     return ask(at(least.x))[0]
 
 
-def _crossing(ask: Ask, required: float, at: Callable[[float], Array], a: float, b: float) -> Candidate | None:
+def _threshold_crossing(
+    ask: Ask, required: float, at: Callable[[float], Array], a: float, b: float
+) -> Candidate | None:
     """The point at which the intruder's uncertainty meets what is needed."""
     to, back = (lambda x: x), (lambda t: t)
     if np.isinf(b):
@@ -156,14 +158,14 @@ def search_box(objective: Objective, starts: int, seed: np.random.SeedSequence) 
     if found:
         best = min(found, key=lambda p: p.loss)
         seeds.append(np.clip(box.coordinates(best.values), 1e-3, 1 - 1e-3))
-    searches = [partial(descend, objective=objective, start=start, box=box) for start in seeds]
+    searches = [partial(descend_in_box, objective=objective, start=start, box=box) for start in seeds]
     found += itertools.chain(*run_in_lockstep(objective.points, searches))
     if found:
-        found += _polish(objective, min(found, key=lambda p: p.loss), box)
+        found += _follow_threshold(objective, min(found, key=lambda p: p.loss), box)
     return found
 
 
-def _polish(objective: Objective, best: Candidate, box: UnitBox) -> list[Candidate]:
+def _follow_threshold(objective: Objective, best: Candidate, box: UnitBox) -> list[Candidate]:
     """Walk along the threshold: one free parameter is solved for, the others follow parabolas that grow narrower.
 
     The descent works with difference quotients and stops where they drown in rounding; this does not use them.
@@ -217,7 +219,7 @@ def _solve_for_threshold(ask: Ask, required: float, t: Array, held: int, box: Un
     return None
 
 
-def descend(ask: Ask, objective: Objective, start: Array, box: UnitBox) -> list[Candidate]:
+def descend_in_box(ask: Ask, objective: Objective, start: Array, box: UnitBox) -> list[Candidate]:
     """Sequential quadratic programming on the unit box, with gradients from one vectorised evaluation."""
     d = len(start)
 

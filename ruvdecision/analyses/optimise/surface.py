@@ -63,7 +63,7 @@ class Surfaces:
         good = [p for p in points if np.isfinite(p.safety) and np.isfinite(p.loss)]
         x = at[[np.isfinite(p.safety) and np.isfinite(p.loss) for p in points]]
         sides = np.array([[p.safety for p in good], [p.loss for p in good]])
-        safety, loss = (_smooth(x, side, seed) for side in sides)
+        safety, loss = (_fit_gaussian_process(x, side, seed) for side in sides)
         return cls(safety, loss, float(np.sqrt(np.mean((safety(x)[0] - sides[0]) ** 2))))
 
 
@@ -88,16 +88,16 @@ def search_surface(
     def moved(chosen: Candidate) -> dict[str, float]:
         """Half the way that the optimum goes when the intruder's side errs by one standard error to either side."""
         error = max(chosen.safety_error, surfaces.rough)
-        ends = [_optimum(surfaces, objective.required + side * error, d, rng, at) for side in (-1, 1)]
+        ends = [_best_point_of_surfaces(surfaces, objective.required + side * error, d, rng, at) for side in (-1, 1)]
         return objective.moved([box.values(end) for end in ends])
 
-    at = _design(d, min(most // 2 + 1, 8 + 6 * d), rng)
+    at = _space_filling_points(d, min(most // 2 + 1, 8 + 6 * d), rng)
     points = evaluate(at)
     objective.coarse += objective.allowed_of(points)
     best, quiet, reach = None, 0, 0.15
     while len(at) < most:
         surfaces = Surfaces.fit(at, points, number)
-        last, best = best, _optimum(surfaces, objective.required, d, rng, at)
+        last, best = best, _best_point_of_surfaces(surfaces, objective.required, d, rng, at)
         around = np.clip(best + reach * rng.standard_normal((d + 1, d)), 0.0, 1.0)
         fresh = np.vstack([best, around])[: most - len(at)]
         at, points = np.vstack([at, fresh]), points + evaluate(fresh)
@@ -109,7 +109,7 @@ def search_surface(
     surfaces = Surfaces.fit(at, points, number)
     for step in range(12):
         # At the optimum of the surface itself, a little further inside each time its evaluation falls short.
-        t = _optimum(surfaces, objective.required + step * surfaces.rough / 4, d, rng, at)
+        t = _best_point_of_surfaces(surfaces, objective.required + step * surfaces.rough / 4, d, rng, at)
         last_try = evaluate(t[None])[0]
         at, points = np.vstack([at, t]), [*points, last_try]
         if objective.allowed(last_try):
@@ -124,7 +124,7 @@ def search_surface(
     return [points[order[0]]], moved(points[order[0]])
 
 
-def _design(d: int, count: int, rng: np.random.Generator) -> Array:
+def _space_filling_points(d: int, count: int, rng: np.random.Generator) -> Array:
     """Points that fill the box, with its corners."""
     from scipy.stats import qmc
 
@@ -136,7 +136,7 @@ def _design(d: int, count: int, rng: np.random.Generator) -> Array:
     return np.vstack([corners, inner])
 
 
-def _optimum(surfaces: Surfaces, required: float, d: int, rng: np.random.Generator, at: Array) -> Array:
+def _best_point_of_surfaces(surfaces: Surfaces, required: float, d: int, rng: np.random.Generator, at: Array) -> Array:
     """The best point of the surfaces: candidates everywhere, then around the best one, closer each time."""
     best, width = None, 1.0
     for _ in range(7):
@@ -161,7 +161,7 @@ def _optimum(surfaces: Surfaces, required: float, d: int, rng: np.random.Generat
     return best
 
 
-def _smooth(x: Array, y: Array, seed: int) -> Surface:
+def _fit_gaussian_process(x: Array, y: Array, seed: int) -> Surface:
     """A Gaussian process through the values, on a logarithmic scale if they have one sign."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.gaussian_process import GaussianProcessRegressor

@@ -110,7 +110,7 @@ def sensitivity(
     if threshold_varies and max_risk is None:
         raise InputError("max_risk is varied", "no base value", "Give max_risk=, too")
     rule = _check_rule(rule, max_risk)
-    plans = _plans(factors, together)
+    plans = _settings_of_variations(factors, together)
     outside = {"max_risk"} if threshold_varies else set()
     for plan in plans:  # a misspelt setting should not cost the work
         work.check({k: factors[k].values[i] for k, i in plan.items() if k not in outside})
@@ -121,8 +121,8 @@ def sensitivity(
             limit: Any = changes.pop("max_risk", max_risk) if threshold_varies else max_risk
             labels = MappingProxyType({k: factors[k].labels[i] for k, i in plan.items()})
             rumap = work.run(changes)
-            kept = _value(rumap, found[0].choice, rule) if found else float("nan")
-            found.append(Variation(labels, rumap, limit, *_decide(rumap, limit, rule), kept))
+            kept = _value_of_choice(rumap, found[0].choice, rule) if found else float("nan")
+            found.append(Variation(labels, rumap, limit, *_choose_or_reason(rumap, limit, rule), kept))
             bar.update(len(found) / (len(plans) + 1))
     shown = {k: f.base_label(max_risk if k in outside else work.base(k)) for k, f in factors.items()}
     about = check_criterion(rule.get("by")).about
@@ -130,7 +130,7 @@ def sensitivity(
     return Sensitivity(found[0], tuple(found[1:]), labels_of, shown, together, tolerance, about)
 
 
-def _plans(factors: Mapping[str, Varied], together: bool) -> list[dict[str, int]]:
+def _settings_of_variations(factors: Mapping[str, Varied], together: bool) -> list[dict[str, int]]:
     """Which value of which settings each variation takes."""
     if not together:
         return [{name: i} for name, f in factors.items() for i in range(len(f.values))]
@@ -155,7 +155,7 @@ def _check_rule(rule: Rule | None, max_risk: float | None) -> Rule:
     return found
 
 
-def _decide(rumap: RUMap, max_risk: float | None, rule: Rule) -> tuple[Choice | None, str]:
+def _choose_or_reason(rumap: RUMap, max_risk: float | None, rule: Rule) -> tuple[Choice | None, str]:
     if max_risk is None and "by" not in rule:
         return None, ""
     try:
@@ -164,10 +164,10 @@ def _decide(rumap: RUMap, max_risk: float | None, rule: Rule) -> tuple[Choice | 
         return None, str(error)
 
 
-def _value(rumap: RUMap, choice: Choice | None, rule: Rule) -> float:
+def _value_of_choice(rumap: RUMap, choice: Choice | None, rule: Rule) -> float:
     """What the rule is about, at the release of a choice."""
     if choice is None or choice.release not in rumap.releases:
         return float("nan")
     own = {k: v for k, v in rule.items() if k in ("by", "columns", "errors")}
-    kept, _ = _decide(rumap.take([choice.release]), np.inf, own)
+    kept, _ = _choose_or_reason(rumap.take([choice.release]), np.inf, own)
     return float("nan") if kept is None else kept.value

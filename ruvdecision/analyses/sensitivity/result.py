@@ -13,10 +13,10 @@ import pandas as pd
 
 from ...checks import check_choice
 from ...decide import Choice, not_dominated
-from ...decide.compare import listed
-from ...decide.probability import check_threshold, meets
+from ...decide.compare import list_in_words
+from ...decide.probability import check_threshold, probability_below_threshold
 from ...maps.rumap import RUMap
-from ...maps.show import ReleaseRow, counted, short
+from ...maps.show import ReleaseRow, few_digits, plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -91,16 +91,16 @@ class Sensitivity:
         """
         if self.base.choice is None:
             return "no choice"
-        if all(e.same for e in self._effects):
+        if all(e.same for e in self._all_effects):
             return "stable"
-        nearly = all(e.meets and e.regret <= self.tolerance for e in self._effects)
+        nearly = all(e.meets and e.regret <= self.tolerance for e in self._all_effects)
         return "nearly stable" if nearly else "not stable"
 
     @property
     def sentence(self) -> str:
         """One sentence that says whether the choice is stable, and what moves it most."""
-        effects, what = self._effects, listed(list(self.factors))
-        varied = f"{counted(len(effects), 'variation')} of {what}"
+        effects, what = self._all_effects, list_in_words(list(self.factors))
+        varied = f"{plural(len(effects), 'variation')} of {what}"
         if self.base.choice is None:
             if self.base.reason:
                 return f"There is no choice to be stable: {self.base.reason}"
@@ -116,38 +116,39 @@ class Sensitivity:
         if none:
             moved += f" (none can be in {none})" if none < other else ", where none meets the threshold"
         if self.verdict == "nearly stable":
-            cost = f"costs at most {_percent(max(e.regret for e in effects))} of the {self.about}"
+            cost = f"costs at most {_format_percent(max(e.regret for e in effects))} of the {self.about}"
             return f"The choice is nearly stable: {moved}, but {name} is allowed in all of them and {cost}."
         worst = max(range(len(effects)), key=lambda i: effects[i].severity)
         most = f"it matters most that {self.variations[worst].label}"
-        return f"The choice is not stable: {moved}; {most}, where {self._trouble(worst)}."
+        return f"The choice is not stable: {moved}; {most}, where {self._what_is_wrong(worst)}."
 
     def describe(self) -> list[str]:
         """Paragraphs for a report: the verdict, what was varied, what moved, and what to beware of."""
         way = "in all combinations" if self.together else "one at a time"
         varied = "; ".join(f"{k}: {', '.join(v)} (base {self.base_values[k]})" for k, v in self.factors.items())
-        paragraphs = [self.sentence, f"{counted(len(self.variations), 'variation')}, {way}. {varied}."]
+        paragraphs = [self.sentence, f"{plural(len(self.variations), 'variation')}, {way}. {varied}."]
         if self.base.choice is not None:
             lines = []
             for of in ("risk", "utility"):
                 for row in self.effects(of).itertuples():
                     low, high = min(row.low, row.base), max(row.high, row.base)
                     if np.isfinite([low, high]).all() and high - low > 1e-9 * abs(row.base):
-                        lines.append(f"{of} {short(low)} to {short(high)} with {row.factor}")
+                        lines.append(f"{of} {few_digits(low)} to {few_digits(high)} with {row.factor}")
             if lines:
-                values = f"risk {short(self.base.choice.risk)}, utility {short(self.base.choice.utility)} at the base"
+                base = self.base.choice
+                values = f"risk {few_digits(base.risk)}, utility {few_digits(base.utility)} at the base"
                 paragraphs.append(
                     f"The chosen release, {self.base.choice.release} ({values}), has {'; '.join(lines)}; nothing else "
                     "moves it."
                 )
-            broken = [v.label for v, e in zip(self.variations, self._effects, strict=True) if not e.meets]
+            broken = [v.label for v, e in zip(self.variations, self._all_effects, strict=True) if not e.meets]
             if broken:
                 some = ", ".join(broken[:5]) + (", ..." if len(broken) > 5 else "")
                 paragraphs.append(f"It would not be allowed in {len(broken)} of them: {some}.")
         always = self.frontiers()
         kept = always[always["on_frontier"] == 1.0]
         paragraphs.append(
-            f"{counted(len(kept), 'release')} of {len(always)} {'is' if len(kept) == 1 else 'are'} on the frontier in "
+            f"{plural(len(kept), 'release')} of {len(always)} {'is' if len(kept) == 1 else 'are'} on the frontier in "
             "every variation."
         )
         unconverged = sum(not np.all(m.converged) for m in self.maps.values())
@@ -169,7 +170,9 @@ class Sensitivity:
         ``risk_change`` and ``utility_change`` (median relative change over all releases) and ``remark``.
         """
         rows = []
-        for v, e in zip((self.base, *self.variations), (self._effect(self.base), *self._effects), strict=True):
+        for v, e in zip(
+            (self.base, *self.variations), (self._effect_of_variation(self.base), *self._all_effects), strict=True
+        ):
             settings = {**self.base_values, **v.settings}
             chosen = "" if v.choice is None else v.choice.release
             rows.append({**settings, "chosen": chosen, **vars(e), "remark": v.reason})
@@ -177,7 +180,7 @@ class Sensitivity:
 
     def frontiers(self) -> pd.DataFrame:
         """For every release the share of maps, base included, in which it is on the frontier, and is chosen."""
-        on: Counter[str] = Counter(r for m in self.maps.values() for r in _front(m))
+        on: Counter[str] = Counter(r for m in self.maps.values() for r in _frontier_labels(m))
         chosen = Counter(v.choice.release for v in (self.base, *self.variations) if v.choice is not None)
         labels = list(dict.fromkeys(r for m in self.maps.values() for r in m.releases))
         shares = {"on_frontier": on, "chosen": chosen}
@@ -200,8 +203,8 @@ class Sensitivity:
             combinations a value's number is the mean over the other settings.
         """
         check_choice("of", of, OF)
-        start = self._number(self._effect(self.base), of)
-        numbers = np.array([self._number(e, of) for e in self._effects])
+        start = self._effect_size(self._effect_of_variation(self.base), of)
+        numbers = np.array([self._effect_size(e, of) for e in self._all_effects])
         rows = []
         for name, labels in self.factors.items():
             at = np.array([v.settings.get(name, "") for v in self.variations])
@@ -237,23 +240,23 @@ class Sensitivity:
         keep = [*self.factors, "chosen", "risk", "utility", "meets", "regret"] if self.base.choice is not None else None
         shown = table[keep or [*self.factors, "frontier", "frontier_shared", "risk_change", "utility_change"]]
         more = f"\n... {len(shown) - 12} more" if len(shown) > 12 else ""
-        return f"Sensitivity: {self.sentence}\n{shown.head(12).to_string(index=False, float_format=short)}{more}"
+        return f"Sensitivity: {self.sentence}\n{shown.head(12).to_string(index=False, float_format=few_digits)}{more}"
 
     def _repr_html_(self) -> str:
         import html
 
-        table = self.to_dataframe().to_html(index=False, float_format=short)
+        table = self.to_dataframe().to_html(index=False, float_format=few_digits)
         return f"<div><strong>{html.escape(self.sentence)}</strong>{table}</div>"
 
     # -- helpers -------------------------------------------------------------------------------------
 
     @cached_property
-    def _effects(self) -> list[_Effect]:
-        return [self._effect(v) for v in self.variations]
+    def _all_effects(self) -> list[_Effect]:
+        return [self._effect_of_variation(v) for v in self.variations]
 
-    def _effect(self, v: Variation) -> _Effect:
+    def _effect_of_variation(self, v: Variation) -> _Effect:
         """What a variation does to the base choice and the map."""
-        mine, other = _front(self.base.rumap), _front(v.rumap)
+        mine, other = _frontier_labels(self.base.rumap), _frontier_labels(v.rumap)
         both = mine | other
         shared = len(mine & other) / len(both) if both else 1.0
         risk, utility = (_median_change(self.base.rumap, v.rumap, role) for role in ("risk", "utility"))
@@ -265,50 +268,50 @@ class Sensitivity:
         row = v.rumap[choice.release]
         limit = np.inf if v.max_risk is None else v.max_risk
         same = v.choice is not None and v.choice.release == choice.release
-        allowed = same or self._allowed(v, row, limit)
+        allowed = same or self._base_choice_allowed(v, row, limit)
         regret = np.nan
         if v.choice is not None and allowed:
-            regret = 0.0 if same else self._cost(v.choice.value, v.kept)
+            regret = 0.0 if same else self._cost_of_keeping(v.choice.value, v.kept)
         over = max(row.risk - limit, 0.0) / abs(limit) if limit and np.isfinite(limit) else 0.0
         found = replace(found, same=same, risk=row.risk, utility=row.utility)
         return replace(found, meets=allowed, regret=regret, over=float(over))
 
-    def _allowed(self, v: Variation, row: ReleaseRow, limit: float) -> bool:
+    def _base_choice_allowed(self, v: Variation, row: ReleaseRow, limit: float) -> bool:
         if np.isinf(limit):
             return True
         threshold, room = check_threshold(v.rumap, limit)
         confidence = self.base.choice.confidence if self.base.choice is not None else None
         if confidence is None:
             return bool(row.risk <= threshold + room)
-        return bool(row.converged and meets(v.rumap, threshold, room)[row.position] >= confidence)
+        return bool(row.converged and probability_below_threshold(v.rumap, threshold, room)[row.position] >= confidence)
 
-    def _cost(self, best: float, kept: float) -> float:
+    def _cost_of_keeping(self, best: float, kept: float) -> float:
         """What keeping the base choice costs, as a share of the best."""
         if self.about == "order" or not np.isfinite([best, kept]).all() or best == 0:
             return float("nan")
         return max((kept - best if self.about == "expected loss" else best - kept) / abs(best), 0.0)
 
-    def _number(self, e: _Effect, of: str) -> float:
+    def _effect_size(self, e: _Effect, of: str) -> float:
         if self.base.choice is None:
             return {"risk": e.risk_change, "utility": e.utility_change}.get(of, float("nan"))
         return float(vars(e)[of.replace(" ", "_")])
 
-    def _trouble(self, i: int) -> str:
+    def _what_is_wrong(self, i: int) -> str:
         """What is wrong with the base choice in a variation."""
         assert self.base.choice is not None
-        v, e, name = self.variations[i], self._effects[i], self.base.choice.release
-        threshold = short(float(v.max_risk or np.inf))
+        v, e, name = self.variations[i], self._all_effects[i], self.base.choice.release
+        threshold = few_digits(float(v.max_risk or np.inf))
         if np.isnan(e.risk):
             return f"{name} is not among the releases"
         if v.choice is None:
-            return f"no release is allowed ({name} has risk {short(e.risk)})"
+            return f"no release is allowed ({name} has risk {few_digits(e.risk)})"
         if not e.meets and e.over == 0:
             return f"{name} is not surely enough below the threshold {threshold}"
         if not e.meets:
-            return f"{name} has risk {short(e.risk)}, {_percent(e.over)} above the threshold {threshold}"
+            return f"{name} has risk {few_digits(e.risk)}, {_format_percent(e.over)} above the threshold {threshold}"
         if np.isnan(e.regret):
             return f"{v.choice.release} comes before {name}"
-        return f"{name} costs {_percent(e.regret)} of the {self.about} against {v.choice.release}"
+        return f"{name} costs {_format_percent(e.regret)} of the {self.about} against {v.choice.release}"
 
 
 @dataclass(frozen=True)
@@ -339,7 +342,7 @@ class _Effect:
         return self.regret if self.regret == self.regret else 0.0
 
 
-def _front(rumap: RUMap) -> set[str]:
+def _frontier_labels(rumap: RUMap) -> set[str]:
     return {rumap.releases[i] for i in np.flatnonzero(not_dominated(rumap.risk, rumap.utility))}
 
 
@@ -353,5 +356,5 @@ def _median_change(a: RUMap, b: RUMap, role: str) -> float:
     return float(np.median((y[good] - x[good]) / np.abs(x[good]))) if good.any() else float("nan")
 
 
-def _percent(share: float) -> str:
+def _format_percent(share: float) -> str:
     return f"{100 * share:.2g} %" if abs(share) < 0.995 else f"{100 * share:.0f} %"

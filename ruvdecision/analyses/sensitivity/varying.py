@@ -42,7 +42,7 @@ class Varied:
         for v, label in zip(self.values, self.labels, strict=True):
             if v is value or (type(v) is type(value) and is_single(v) and is_single(value) and bool(v == value)):
                 return label
-        return "as given" if value is inspect.Parameter.empty else _label(self.name, value, 0)
+        return "as given" if value is inspect.Parameter.empty else _value_label(self.name, value, 0)
 
 
 def as_factors(vary: Vary) -> dict[str, Varied]:
@@ -59,7 +59,7 @@ def as_factors(vary: Vary) -> dict[str, Varied]:
             if is_single(given):
                 raise InputError(f"vary[{name!r}] must list values", given, f"Write [{given!r}], or more of them")
             values = [plain_value(v) for v in given]
-            labels = [_label(name, v, i) for i, v in enumerate(values)]
+            labels = [_value_label(name, v, i) for i, v in enumerate(values)]
         if not values:
             raise InputError(f"vary[{name!r}] lists no value", given, "List at least one")
         factors[name] = Varied(name, tuple(values), number_duplicates(labels))
@@ -169,7 +169,7 @@ class UserStudy(ArgumentStudy):
         check_setting(options, self.arguments)
         self.users, self.given = users, {"masks": masks, **users, **options}
 
-    def _paths(self, name: str) -> list[list[str]]:
+    def _setting_paths(self, name: str) -> list[list[str]]:
         """Where a setting stands; without a user's name it is one of both users."""
         head, *rest = name.split(".")
         if name in self.arguments or head in ("masks", *self.users):
@@ -184,7 +184,7 @@ class UserStudy(ArgumentStudy):
     def changed(self, changes: Mapping[str, object]) -> Options:
         now: Options = dict(self.given)
         for name, value in changes.items():
-            for head, *rest in self._paths(name):
+            for head, *rest in self._setting_paths(name):
                 now[head] = with_setting(now.get(head), rest, value, name)
         return now
 
@@ -192,7 +192,7 @@ class UserStudy(ArgumentStudy):
         """The base value of a setting."""
         if name in self.arguments:
             return self.given.get(name, inspect.signature(evaluate).parameters[name].default)
-        return setting_at(self.given, self._paths(name)[0])
+        return setting_at(self.given, self._setting_paths(name)[0])
 
 
 class MeasuredStudy(ArgumentStudy):
@@ -211,7 +211,7 @@ class MeasuredStudy(ArgumentStudy):
         self.measures = check_measures(chosen)
         self.given = {"masks": masks, **options, "measures": self.measures}
 
-    def _places(self, name: str) -> tuple[list[int], str]:
+    def _measures_with_setting(self, name: str) -> tuple[list[int], str]:
         """Which measures have a setting, and its name; without a measure's name all that know it have it."""
         head, _, rest = name.rpartition(".")
         known = [j for j, m in enumerate(self.measures) if not head or m.name == head]
@@ -228,7 +228,7 @@ class MeasuredStudy(ArgumentStudy):
             if self.takes(name):
                 now[name] = value
                 continue
-            places, setting = self._places(name)
+            places, setting = self._measures_with_setting(name)
             now["measures"] = copy(now["measures"])
             for j in places:
                 now["measures"][j] = replace(now["measures"][j], **{setting: value})
@@ -238,7 +238,7 @@ class MeasuredStudy(ArgumentStudy):
         """The base value of a setting."""
         if self.takes(name):
             return self.given.get(name, inspect.signature(measure).parameters[name].default)
-        places, setting = self._places(name)
+        places, setting = self._measures_with_setting(name)
         return getattr(self.measures[places[0]], setting)
 
 
@@ -259,7 +259,7 @@ def as_study(
     return FunctionStudy(study, {**(settings or {}), **options}, name)
 
 
-def _label(name: str, value: object, position: int) -> str:
+def _value_label(name: str, value: object, position: int) -> str:
     """A short name for a value. Data sets are never shown."""
     kind = f"{type(value).__name__} {position + 1}"
     if name.split(".")[-1] == "data" or hasattr(value, "to_numpy"):

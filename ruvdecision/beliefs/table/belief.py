@@ -28,7 +28,7 @@ from ...masks.cells import PublishedTable, as_counts
 from ...posteriors import BasePosterior, Drawn, Finite
 from ...protocols import Array, Posterior, Value
 from ...targets import BaseTarget, Files, Kind
-from .completions import LARGEST_TOTAL, Completions, least
+from .completions import LARGEST_TOTAL, Completions, least_linear_value
 
 Ints = NDArray[np.int64]
 LARGEST_TABLE = 1_000_000
@@ -113,7 +113,7 @@ class TableBelief:
         if not self.system.feasible:
             raise InputError(
                 "No table of counts agrees with what is known",
-                self._facts(),
+                self._facts_in_words(),
                 "Check the total, the cells and the margins",
             )
 
@@ -150,7 +150,7 @@ class TableBelief:
         """Raise if a table has no such target."""
         for term in target.terms:
             if term.kind is Kind.CELL:
-                self._flat(term.index)
+                self._flat_index(term.index)
         if target.ranked or not target.only(Kind.CELL, Kind.FILE):
             raise InputError(
                 "A table has cells", target, "Use Cell((0, 1)), Records() for the whole table, or a Functional of cells"
@@ -163,7 +163,7 @@ class TableBelief:
         """How completions are counted, with the error where it is not exact."""
         if self.system.exact:
             return "dynamic programming"
-        error, effective = float(self.system.log_count().error), self.system.effective
+        error, effective = float(self.system.log_count().error), self.system.effective_draws
         caution = "; too few for its error to be trusted, raise draws=" if effective < FEW else ""
         return (
             f"sequential importance sampling ({self.draws} draws worth {effective:.0f}, error {error:.2g} of the "
@@ -185,28 +185,28 @@ class TableBelief:
         if float(log_count.value) > np.log(limit) + 1e-9:
             raise UnsupportedError(
                 f"There are more than limit={limit} completions",
-                f"about {_about(float(log_count.value))}",
+                f"about {_power_of_ten(float(log_count.value))}",
                 "Raise limit=, or ask for count(), cell() or bounds()",
             )
         return self.system.all().reshape(-1, *self.shape)
 
     def cell(self, index: Any) -> Posterior:
         """The law of one cell: `Finite` where counting is exact, weighted draws otherwise."""
-        return self._cell(self._flat(index))
+        return self._cell_posterior(self._flat_index(index))
 
     def bounds(self, index: Any) -> tuple[int, int]:
         """The lowest and the highest count that a cell can have, exact."""
-        flat = self._flat(index)
+        flat = self._flat_index(index)
         marginal = self.system.marginal(flat)
         if marginal is not None:
             possible = np.flatnonzero(marginal)
             return int(possible[0]), int(possible[-1])
-        matrix, sums = self._system
+        matrix, sums = self._linear_system
         goal = np.zeros(matrix.shape[1])
         found = []
         for sign in (1.0, -1.0):
             goal[flat] = sign
-            answer = least(goal, matrix, sums)
+            answer = least_linear_value(goal, matrix, sums)
             if not answer.success:
                 raise UnsupportedError(
                     "The bounds of this cell could not be found", answer.message, "Publish or know fewer margins"
@@ -263,7 +263,7 @@ class TableBelief:
             tables, chances = listed
             return Finite(tables if target.verbatim else self.values_of(target, tables), chances)
         if target.verbatim:
-            return TablePosterior(self.system, [self._cell(i) for i in range(prod(self.shape))], self.seed)
+            return TablePosterior(self.system, [self._cell_posterior(i) for i in range(prod(self.shape))], self.seed)
         if self.system.exact:
             return Drawn(self.values_of(target, self.system.sample(DRAWN, as_generator(self.seed, 2))), discrete=True)
         tables, weights = self.system.weighted
@@ -278,7 +278,7 @@ class TableBelief:
     @cached_property
     def system(self) -> Completions:
         """The tables that agree with what is known."""
-        matrix, sums = self._system
+        matrix, sums = self._linear_system
         a = (
             np.ones(self.shape)
             if isinstance(self.weights, str)
@@ -287,7 +287,7 @@ class TableBelief:
         return Completions(matrix, sums, a.reshape(-1).astype(np.float64), self.limit, self.draws, self.seed)
 
     @cached_property
-    def _system(self) -> tuple[Ints, Ints]:
+    def _linear_system(self) -> tuple[Ints, Ints]:
         """Everything that is known, as sums of cells."""
         size = prod(self.shape)
         place = np.indices(self.shape).reshape(len(self.shape), size)
@@ -312,7 +312,7 @@ class TableBelief:
         chances = np.exp(log_weights - log_weights.max())
         return tables, chances / chances.sum()
 
-    def _cell(self, flat: int) -> Posterior:
+    def _cell_posterior(self, flat: int) -> Posterior:
         marginal = self.system.marginal(flat)
         if marginal is not None:
             possible = np.flatnonzero(marginal)
@@ -320,7 +320,7 @@ class TableBelief:
         tables, weights = self.system.weighted
         return Drawn(tables[:, flat].astype(np.float64), weights, discrete=True)
 
-    def _flat(self, index: Any) -> int:
+    def _flat_index(self, index: Any) -> int:
         index = (index,) if is_integer(index) else index
         if isinstance(index, str) or not isinstance(index, Sequence) or len(index) != len(self.shape):
             raise InputError(
@@ -336,7 +336,7 @@ class TableBelief:
             raise InputError("cells must map positions to counts", cells, "Write cells={(0, 1): 63}")
         checked: dict[tuple[int, ...], int] = {}
         for index, count in cells.items():
-            place = tuple(int(i) for i in np.unravel_index(self._flat(index), self.shape))
+            place = tuple(int(i) for i in np.unravel_index(self._flat_index(index), self.shape))
             checked[place] = check_integer(f"cells[{place}]", count, low=0)
         return checked
 
@@ -374,12 +374,12 @@ class TableBelief:
             checked[tuple(sorted(places))] = np.transpose(array, order).astype(np.int64)
         return checked
 
-    def _facts(self) -> str:
+    def _facts_in_words(self) -> str:
         # Positions only: after a release the counts are those of the confidential table.
         return f"the total {self.total}, {len(self.cells)} cells and the margins {list(self.margins)}"
 
 
-def _about(log_count: float) -> str:
+def _power_of_ten(log_count: float) -> str:
     """A number of any size in powers of ten."""
     power = log_count / np.log(10.0)
     return f"{10 ** (power % 1):.3g}e{int(power // 1)}" if power > 6 else f"{np.exp(log_count):.0f}"
@@ -406,7 +406,7 @@ class TablePosterior(BasePosterior):
     @property
     def support(self) -> Array | None:
         """Distinct tables that were drawn: all of them are too many to list."""
-        return self._tables.support
+        return self._drawn_tables.support
 
     # -- from counting -----------------------------------------------------------------------------------
 
@@ -417,14 +417,14 @@ class TablePosterior(BasePosterior):
         return np.stack([c.var() for c in self.cells])
 
     def cov(self) -> Array:
-        return self.completions.moments()[1] if self.completions.exact else self._tables.cov()
+        return self.completions.moments()[1] if self.completions.exact else self._drawn_tables.cov()
 
     def entropy(self) -> Value:
         return self.completions.entropy()
 
     def mode(self, width: ArrayLike = 0.0) -> Array:
         if np.any(np.asarray(width) >= 1):
-            return self._tables.mode(width)
+            return self._drawn_tables.mode(width)
         if not self.completions.exact:
             raise UnsupportedError(
                 "The most probable table needs exact counting", do="Raise limit=, or use LogScore or Quadratic"
@@ -446,7 +446,7 @@ class TablePosterior(BasePosterior):
     def outside(self, at: ArrayLike, width: ArrayLike) -> Value:
         width = np.asarray(width, dtype=np.float64)
         if np.any(width >= 0.5):
-            return self._tables.outside(at, width)
+            return self._drawn_tables.outside(at, width)
         near = np.rint(np.asarray(at, dtype=np.float64))
         close = np.all(np.abs(near - at) <= width, axis=-1)
         chance = np.where(close, np.exp(self.log_density(near)), 0.0)
@@ -457,7 +457,7 @@ class TablePosterior(BasePosterior):
 
     def quadratic(self, weights: ArrayLike = 1.0) -> Value:
         if not self.completions.exact:
-            return self._tables.quadratic(weights)
+            return self._drawn_tables.quadratic(weights)
         w = np.asarray(weights, dtype=np.float64)
         if w.ndim < 2:
             return Value.exact(np.sum(np.broadcast_to(w, self.event) * self.var()))
@@ -469,44 +469,44 @@ class TablePosterior(BasePosterior):
         return np.stack([c.quantile(q) for c in self.cells])
 
     def cdf(self, at: ArrayLike) -> Array:
-        return self._apart(lambda c, a: Value.exact(c.cdf(a)), at).value
+        return self._ask_each_cell(lambda c, a: Value.exact(c.cdf(a)), at).value
 
     def below(self, at: ArrayLike) -> Value:
-        return self._apart(lambda c, a: c.below(a), at)
+        return self._ask_each_cell(lambda c, a: c.below(a), at)
 
     def above(self, at: ArrayLike) -> Value:
-        return self._apart(lambda c, a: c.above(a), at)
+        return self._ask_each_cell(lambda c, a: c.above(a), at)
 
     def power(self, at: ArrayLike, p: float, *, signed: bool = False) -> Value:
-        return self._apart(lambda c, a: c.power(a, p, signed=signed), at)
+        return self._ask_each_cell(lambda c, a: c.power(a, p, signed=signed), at)
 
     def huber(self, at: ArrayLike, delta: float) -> Value:
-        return self._apart(lambda c, a: c.huber(a, delta), at)
+        return self._ask_each_cell(lambda c, a: c.huber(a, delta), at)
 
     def log_mgf(self, t: float, *, centred: bool = False) -> Value:
-        return _stack([c.log_mgf(t, centred=centred) for c in self.cells])
+        return _stack_values([c.log_mgf(t, centred=centred) for c in self.cells])
 
     def mean_difference(self) -> Value:
-        return _stack([c.mean_difference() for c in self.cells])
+        return _stack_values([c.mean_difference() for c in self.cells])
 
     # -- by draws ----------------------------------------------------------------------------------------
 
     def expect(self, f: Callable[[Array], Array], at: ArrayLike | None = None) -> Value:
-        return self._tables.expect(f, at)
+        return self._drawn_tables.expect(f, at)
 
     @cached_property
-    def _tables(self) -> Drawn:
+    def _drawn_tables(self) -> Drawn:
         if self.completions.exact:
             return Drawn(self.completions.sample(DRAWN, as_generator(self.seed, 3)), discrete=True)
         return Drawn(*self.completions.weighted, discrete=True)
 
-    def _apart(self, question: Callable[[Posterior, Array], Value], at: ArrayLike) -> Value:
+    def _ask_each_cell(self, question: Callable[[Posterior, Array], Value], at: ArrayLike) -> Value:
         at = np.asarray(at, dtype=np.float64)
         at = np.broadcast_to(at, np.broadcast_shapes(at.shape, self.event))
-        return _stack([question(c, at[..., i]) for i, c in enumerate(self.cells)])
+        return _stack_values([question(c, at[..., i]) for i, c in enumerate(self.cells)])
 
 
-def _stack(parts: Sequence[Value]) -> Value:
+def _stack_values(parts: Sequence[Value]) -> Value:
     return Value(
         np.stack([p.value for p in parts], axis=-1),
         np.stack([np.broadcast_to(p.error, np.shape(p.value)) for p in parts], axis=-1),

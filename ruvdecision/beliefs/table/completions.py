@@ -84,7 +84,7 @@ class Part:
         """Whether there is any solution."""
         if self.lattice is not None:
             return self.lattice.log_total > -np.inf
-        return bool(least(np.zeros(self.matrix.shape[1]), self.matrix, self.sums).success)
+        return bool(least_linear_value(np.zeros(self.matrix.shape[1]), self.matrix, self.sums).success)
 
     @property
     def sizes(self) -> list[int]:
@@ -154,11 +154,11 @@ class Part:
             log_ratio = self.sampled.log_importance()
             weight = np.exp(log_ratio - log_ratio.max())
             totals = self.sampled.values[rng.choice(len(weight), size=size, p=weight / weight.sum())]
-        return self._split(totals, rng)
+        return self._split_group_totals(totals, rng)
 
     def weighted(self, rng: np.random.Generator) -> tuple[Ints, Array]:
         """The importance sample with merged totals shared out, and its log weights."""
-        return self._split(self.sampled.values, rng), self.sampled.log_importance()
+        return self._split_group_totals(self.sampled.values, rng), self.sampled.log_importance()
 
     def all(self) -> Ints:
         """All values of the cells, shape (solutions, cells)."""
@@ -188,7 +188,7 @@ class Part:
                 "Raise limit=, or use LogScore or Quadratic",
             ) from None
 
-    def _split(self, totals: Ints, rng: np.random.Generator) -> Ints:
+    def _split_group_totals(self, totals: Ints, rng: np.random.Generator) -> Ints:
         columns = []
         for unknown, group in enumerate(self.groups):
             if len(group) == 1:
@@ -222,7 +222,7 @@ class Completions:
     seed: int
 
     @cached_property
-    def _reduced(self) -> tuple[Ints, list[Part]] | None:
+    def _reduced_system(self) -> tuple[Ints, list[Part]] | None:
         reduced = reduce_system(self.matrix, self.sums)
         if reduced is None:
             return None
@@ -236,27 +236,27 @@ class Completions:
     @property
     def feasible(self) -> bool:
         """Whether any table agrees with the sums."""
-        return self._reduced is not None
+        return self._reduced_system is not None
 
     @property
     def determined_cells(self) -> Ints:
         """The value of each cell that the sums pin down, -1 for the others."""
-        assert self._reduced is not None
-        return self._reduced[0]
+        assert self._reduced_system is not None
+        return self._reduced_system[0]
 
     @property
     def parts(self) -> list[Part]:
-        assert self._reduced is not None
-        return self._reduced[1]
+        assert self._reduced_system is not None
+        return self._reduced_system[1]
 
     @property
     def exact(self) -> bool:
         return all(p.lattice is not None for p in self.parts)
 
     @property
-    def effective(self) -> float:
+    def effective_draws(self) -> float:
         """Effective number of importance draws, the least over the parts; infinite where counting is exact."""
-        return min((p.sampled.effective for p in self.parts if p.lattice is None), default=np.inf)
+        return min((p.sampled.effective_draws for p in self.parts if p.lattice is None), default=np.inf)
 
     def count(self) -> int | Value:
         if self.exact:
@@ -271,10 +271,10 @@ class Completions:
         return Value(np.asarray(value), np.asarray(value * log_count.error))
 
     def log_count(self) -> Value:
-        return _add([p.log_count() for p in self.parts])
+        return _sum_independent([p.log_count() for p in self.parts])
 
     def entropy(self) -> Value:
-        return _add([p.entropy() for p in self.parts])
+        return _sum_independent([p.entropy() for p in self.parts])
 
     @cached_property
     def log_total(self) -> Value:
@@ -284,7 +284,7 @@ class Completions:
         ]
         settled = self.determined_cells >= 0
         constant = float(log_weight(self.determined_cells[settled], self.concentration[settled]).sum())
-        return _add([*totals, Value.exact(constant)])
+        return _sum_independent([*totals, Value.exact(constant)])
 
     def log_weight(self, tables: Ints) -> Array:
         """Log weight of whole tables, shape (tables, cells)."""
@@ -353,7 +353,7 @@ class Completions:
         return table
 
 
-def _add(values: list[Value]) -> Value:
+def _sum_independent(values: list[Value]) -> Value:
     total = float(sum(float(v.value) for v in values))
     return Value(np.asarray(total), np.asarray(float(np.sqrt(sum(float(v.error) ** 2 for v in values)))))
 
@@ -380,7 +380,7 @@ def _beta_binomial(total: int, a: float, b: float) -> Array:
     return np.asarray(p / p.sum())
 
 
-def least(goal: Array, matrix: Ints, sums: Ints) -> OptimizeResult:
+def least_linear_value(goal: Array, matrix: Ints, sums: Ints) -> OptimizeResult:
     """The least of ``goal @ x`` over non-negative integers with ``matrix @ x = sums``, by integer programming."""
     constraint = LinearConstraint(matrix.astype(np.float64), sums, sums)
     return milp(goal, constraints=constraint, integrality=np.ones(len(goal)), bounds=Bounds(0, np.inf))
@@ -408,7 +408,7 @@ def reduce_system(matrix: Ints, sums: Ints) -> tuple[Ints, list[Component]] | No
         columns, sums = columns[~empty], sums[~empty]
         if len(groups) == 0:
             return known, apart
-        bounds = _bounds(columns, sums)
+        bounds = _cell_bounds(columns, sums)
         if bounds is None:
             return None
         low, high = bounds
@@ -416,7 +416,7 @@ def reduce_system(matrix: Ints, sums: Ints) -> tuple[Ints, list[Component]] | No
         value = np.where(settled, low, -1)
         if not settled.any():
             # The echelon form costs more than the bounds, so it comes when they have nothing left to say.
-            split = _split(columns, sums)
+            split = _independent_components(columns, sums)
             if split is None:
                 return None
             labels, solved = split
@@ -460,7 +460,7 @@ def _same_columns(matrix: Ints) -> list[Ints]:
     return [np.array(same) for same in places.values()]
 
 
-def _bounds(matrix: Ints, sums: Ints) -> tuple[Ints, Ints] | None:
+def _cell_bounds(matrix: Ints, sums: Ints) -> tuple[Ints, Ints] | None:
     """Bounds that follow from one sum at a time, repeated until nothing changes."""
     member = matrix > 0
     high = np.where(member, sums[:, None], np.iinfo(np.int64).max).min(axis=0)
@@ -478,7 +478,7 @@ def _bounds(matrix: Ints, sums: Ints) -> tuple[Ints, Ints] | None:
     return low, high
 
 
-def _split(matrix: Ints, sums: Ints) -> tuple[Ints, Ints] | None:
+def _independent_components(matrix: Ints, sums: Ints) -> tuple[Ints, Ints] | None:
     """Label the independent components, and solve what each sum amounts to inside each of them.
 
     The reduced echelon form (modulo a large prime) shows the components: unknowns that share a row belong together. The

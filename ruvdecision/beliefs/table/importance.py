@@ -49,12 +49,12 @@ class ImportanceSample:
     seed: int
 
     @cached_property
-    def _drawn(self) -> tuple[Ints, Array]:
+    def _all_draws(self) -> tuple[Ints, Array]:
         rng = as_generator(self.seed)
         size = max(1, min(self.draws, CHUNK // (4 * self.matrix.shape[1])))
         values, log_chances = [], []
         for start in range(0, self.draws, size):
-            x, log_chance = self._batch(min(size, self.draws - start), rng)
+            x, log_chance = self._draw_batch(min(size, self.draws - start), rng)
             values.append(x)
             log_chances.append(log_chance)
         x, log_chance = np.concatenate(values), np.concatenate(log_chances)
@@ -68,12 +68,12 @@ class ImportanceSample:
     @property
     def values(self) -> Ints:
         """The draws that were completed, shape (completed, unknowns)."""
-        return self._drawn[0]
+        return self._all_draws[0]
 
     def log_importance(self, concentration: Array | None = None) -> Array:
         """Log of weight over chance, one per completed draw."""
         a = self.concentration if concentration is None else np.asarray(concentration, dtype=np.float64)
-        x, log_chance = self._drawn
+        x, log_chance = self._all_draws
         return log_weight(x, a).sum(axis=1) - log_chance
 
     def log_total(self, concentration: Array | None = None) -> Value:
@@ -99,7 +99,7 @@ class ImportanceSample:
         return Value(np.asarray(float(total.value) - mean), np.asarray(influence.std(ddof=1) / np.sqrt(self.draws)))
 
     @property
-    def effective(self) -> float:
+    def effective_draws(self) -> float:
         """Effective number of draws."""
         log_ratio = self.log_importance()
         weight = np.exp(log_ratio - log_ratio.max())
@@ -107,7 +107,7 @@ class ImportanceSample:
 
     # -- one batch -----------------------------------------------------------------------------------
 
-    def _batch(self, size: int, rng: np.random.Generator) -> tuple[Ints, Array]:
+    def _draw_batch(self, size: int, rng: np.random.Generator) -> tuple[Ints, Array]:
         matrix = self.matrix
         members = [np.flatnonzero(row) for row in matrix]
         # One row per unknown and per sum: the numbers of one unknown in all draws lie side by side.
@@ -118,7 +118,7 @@ class ImportanceSample:
         balance = _total_of(matrix, self.sums)
         waiting = list(range(len(matrix)))
         for place, cell in enumerate([*self.order, -1]):
-            alive = _tighten(low, high, matrix, members, self.sums, waiting)
+            alive = _tighten_bounds(low, high, matrix, members, self.sums, waiting)
             if not alive.all():
                 low, high, remaining, log_chance = low[:, alive], high[:, alive], remaining[:, alive], log_chance[alive]
             if cell < 0 or low.shape[1] == 0:
@@ -126,15 +126,15 @@ class ImportanceSample:
             mine = np.flatnonzero(matrix[:, cell])
             x = low[cell].copy()
             if np.any(high[cell] > x):
-                score = self._scores(cell, list(self.order[place + 1 :]), balance)
-                x, log_q = _pick(low[cell], high[cell], remaining, score, rng)
+                score = self._log_weight_tables(cell, list(self.order[place + 1 :]), balance)
+                x, log_q = _draw_one_unknown(low[cell], high[cell], remaining, score, rng)
                 log_chance += log_q
                 low[cell] = high[cell] = x
             remaining[mine] -= x
             waiting = mine.tolist()
         return low.T, log_chance
 
-    def _scores(self, cell: int, later: list[int], balance: tuple[Array, int] | None) -> _Scores:
+    def _log_weight_tables(self, cell: int, later: list[int], balance: tuple[Array, int] | None) -> _Scores:
         """Tables of log weights by what remains: of the unknown, of its sums, and of the grand total."""
         mine = np.flatnonzero(self.matrix[:, cell])
         open_sums = {}
@@ -160,7 +160,7 @@ def pilot_order(matrix: Ints, sums: Ints, concentration: Array, seed: int) -> li
     for order in _candidate_orders(matrix, sums):
         pilot = ImportanceSample(matrix, sums, concentration, order, PILOT, seed)
         try:
-            effective = pilot.effective
+            effective = pilot.effective_draws
         except UnsupportedError:
             # An order in which no table can be completed is the worst of the candidates.
             effective = 0.0
@@ -204,7 +204,9 @@ class _Scores:
     times: int
 
 
-def _pick(low: Ints, high: Ints, remaining: Ints, score: _Scores, rng: np.random.Generator) -> tuple[Ints, Array]:
+def _draw_one_unknown(
+    low: Ints, high: Ints, remaining: Ints, score: _Scores, rng: np.random.Generator
+) -> tuple[Ints, Array]:
     """Draw one unknown in every draw by its scores, and give back the log chance of what was drawn."""
     width = int((high - low).max()) + 1
     x, log_q = np.empty(len(low), dtype=np.int64), np.empty(len(low))
@@ -232,7 +234,7 @@ def _pick(low: Ints, high: Ints, remaining: Ints, score: _Scores, rng: np.random
     return x, log_q
 
 
-def _tighten(
+def _tighten_bounds(
     low: Ints, high: Ints, matrix: Ints, members: list[Ints], sums: Ints, start: Iterable[int]
 ) -> NDArray[np.bool_]:
     """Narrow the bounds of every unknown, in place, until they agree with each other; False where they cannot.

@@ -70,10 +70,10 @@ class Lattice:
     @property
     def order(self) -> list[int]:
         """An order of the unknowns that keeps few sums open at a time."""
-        return self._planned[1]
+        return self._plan_order[1]
 
     @cached_property
-    def _planned(self) -> tuple[float, list[int]]:
+    def _plan_order(self) -> tuple[float, list[int]]:
         size = self.matrix.shape[1]
         tries = 12 if size <= 60 else 3 if size <= 200 else 1
         starts = np.argsort(-self.matrix.sum(axis=0), kind="stable")[:tries]
@@ -89,7 +89,7 @@ class Lattice:
         layers: list[Steps] = []
         spent = 0
         # Where even the plan sees no chance, an eighth of the steps is enough to be sure.
-        allowed = self.limit // 8 if self._planned[0] > np.log(self.limit) + HOPELESS else self.limit
+        allowed = self.limit // 8 if self._plan_order[0] > np.log(self.limit) + HOPELESS else self.limit
         for place, cell in enumerate(order):
             low, high = _range_of_next(remaining, matrix, order[place:])
             width = np.maximum(high.astype(np.int64) - low + 1, 0)
@@ -99,7 +99,7 @@ class Lattice:
             origin = np.repeat(np.arange(len(remaining)), width)
             start = np.cumsum(width) - width
             value = np.arange(len(origin)) - start[origin] + low[origin].astype(np.int64)
-            remaining, target = _merge(remaining, origin, value, matrix[:, cell])
+            remaining, target = _merge_states(remaining, origin, value, matrix[:, cell])
             layers.append(Steps(origin, value, target, len(remaining)))
         return layers
 
@@ -148,15 +148,15 @@ class Lattice:
         bits = log_count / np.log(2.0)
         result, modulus = 0, 1
         # Twenty spare bits: far more than the error of the floating-point count.
-        for prime in _primes():
-            residue = self._residue(prime, cells)
+        for prime in _large_primes():
+            residue = self._count_modulo_prime(prime, cells)
             result += modulus * ((residue - result) * pow(modulus, -1, prime) % prime)
             modulus *= prime
             if modulus.bit_length() > bits + 20:
                 return result
         raise AssertionError("there are enough primes")
 
-    def _residue(self, prime: int, cells: Sequence[int]) -> int:
+    def _count_modulo_prime(self, prime: int, cells: Sequence[int]) -> int:
         message = np.ones(1, dtype=np.int64)
         for steps, cell in zip(self.layers, self.order, strict=True):
             low = int(steps.value.min())
@@ -173,13 +173,15 @@ class Lattice:
         """Probabilities of the values 0, 1, ... of one unknown."""
         place = self.order.index(unknown)
         steps = self.layers[place]
-        log_joint = self._forward[place][steps.origin] + self.weights[place] + self.backward[place + 1][steps.target]
+        log_joint = (
+            self._forward_messages[place][steps.origin] + self.weights[place] + self.backward[place + 1][steps.target]
+        )
         size = int(steps.value.max()) + 1
         probabilities = np.exp(log_sum(steps.value, log_joint, size) - self.log_total)
         return probabilities / probabilities.sum()
 
     @cached_property
-    def _forward(self) -> list[Array]:
+    def _forward_messages(self) -> list[Array]:
         return self.forward(self.weights)
 
     def products(self) -> Array:
@@ -188,12 +190,12 @@ class Lattice:
         result = np.zeros((size, size))
         sums = np.zeros((1, 0))  # E[x_i | state] for the unknowns handled so far
         for place, (steps, cell) in enumerate(zip(self.layers, self.order, strict=True)):
-            log_step = self._forward[place][steps.origin] + self.weights[place]
+            log_step = self._forward_messages[place][steps.origin] + self.weights[place]
             chance = np.exp(log_step + self.backward[place + 1][steps.target] - self.log_total)
             result[cell, cell] = chance @ steps.value.astype(np.float64) ** 2
             for i, earlier in enumerate(self.order[:place]):
                 result[earlier, cell] = result[cell, earlier] = chance @ (sums[steps.origin, i] * steps.value)
-            after = self._forward[place + 1]
+            after = self._forward_messages[place + 1]
             share = np.exp(log_step - after[steps.target])
             columns = [np.bincount(steps.target, share * sums[steps.origin, i], steps.states) for i in range(place)]
             columns.append(np.bincount(steps.target, share * steps.value, steps.states))
@@ -282,7 +284,7 @@ def _range_of_next(remaining: NDArray[Any], matrix: Ints, ahead: Sequence[int]) 
     return low, high
 
 
-def _merge(remaining: NDArray[Any], origin: Ints, value: Ints, column: Ints) -> tuple[NDArray[Any], Ints]:
+def _merge_states(remaining: NDArray[Any], origin: Ints, value: Ints, column: Ints) -> tuple[NDArray[Any], Ints]:
     """States after a step, each once, and which of them every step leads to."""
     if len(origin) == 0:
         return remaining[:0], origin
@@ -340,7 +342,7 @@ def _greedy_order(matrix: Ints, sums: Ints, start: int) -> tuple[float, list[int
         cell = int(choices[np.lexsort((nearest, load))[0]])
 
 
-def _primes() -> list[int]:
+def _large_primes() -> list[int]:
     """Primes just below 2^30, largest first; enough for numbers of a hundred thousand bits."""
     sieve_to = 1 << 15
     sieve = np.ones(sieve_to, dtype=bool)

@@ -5,7 +5,7 @@ about its input. `nodes` turns the result into numbers that any engine can use.
 """
 
 from .base import Observation
-from .entries import Between, Joined, Known, KnownLabels, Uninformative, join
+from .entries import Between, Joined, Known, KnownLabels, Uninformative, join_rows
 from .maps import CategoryLikelihood
 from .mathematics import NUMPY, Mathematics, tensor_math
 from .nodes import nodes
@@ -31,7 +31,7 @@ __all__ = [
     "ReleaseLikelihood",
     "Uninformative",
     "UserLikelihood",
-    "join",
+    "join_rows",
     "nodes",
     "observe",
     "observe_numbers",

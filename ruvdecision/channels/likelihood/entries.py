@@ -49,7 +49,7 @@ class Known(Observation):
         return self.values
 
     @property
-    def ends(self) -> Pair:
+    def support_bounds(self) -> Pair:
         return self.values, self.values
 
     @property
@@ -60,7 +60,7 @@ class Known(Observation):
     def normal(self) -> Pair:
         return self.values, np.zeros(self.n)
 
-    def before(self, change: Change) -> Observation:
+    def pulled_back(self, change: Change) -> Observation:
         return change.likelihood_from_value(self.values)
 
 
@@ -95,7 +95,7 @@ class KnownLabels(Observation):
     def take(self, rows: Rows) -> KnownLabels:
         return KnownLabels(np.asarray(self.labels)[rows])
 
-    def before(self, change: Change) -> Observation:
+    def pulled_back(self, change: Change) -> Observation:
         return change.likelihood_from_value(np.asarray(self.labels))
 
 
@@ -130,7 +130,7 @@ class Uninformative(Observation):
     def log_label(self, label: Any) -> Array:
         return np.zeros(self.n)
 
-    def before(self, change: Change) -> Observation:
+    def pulled_back(self, change: Change) -> Observation:
         return self
 
 
@@ -177,20 +177,20 @@ class Between(Observation):
         return Between(self.lower[rows], self.upper[rows], closed_low, closed_high)
 
     @property
-    def ends(self) -> Pair:
+    def support_bounds(self) -> Pair:
         return self.lower, self.upper
 
     @property
     def scale(self) -> Array:
         return self.upper - self.lower
 
-    def before(self, change: Change) -> Observation:
+    def pulled_back(self, change: Change) -> Observation:
         return change.likelihood_from_interval(self)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Joined(Observation):
-    """Entries of several kinds: each piece has its rows and their observation. Made by `join`."""
+    """Entries of several kinds: each piece has its rows and their observation. Made by `join_rows`."""
 
     count: int
     parts: tuple[tuple[Ints, Observation], ...]
@@ -214,12 +214,12 @@ class Joined(Observation):
             here = np.flatnonzero(place[wanted] >= 0)
             if len(here):
                 parts.append((here, part.take(place[wanted[here]])))
-        return join(len(wanted), parts)
+        return join_rows(len(wanted), parts)
 
     def log_label(self, label: Any) -> Array:
-        return self._gather(lambda part: part.log_label(label))[0]
+        return self._gather_parts(lambda part: part.log_label(label))[0]
 
-    def _gather(self, get: Callable[[Observation], ArrayLike]) -> Array:
+    def _gather_parts(self, get: Callable[[Observation], ArrayLike]) -> Array:
         """One or several numbers per entry, the entries last, of all parts; padded with missing values."""
         found = [np.atleast_2d(np.asarray(get(part), dtype=np.float64)) for _, part in self.parts]
         out = np.full((max(map(len, found)), self.n), np.nan)
@@ -233,39 +233,39 @@ class Joined(Observation):
 
     @property
     def known(self) -> Array:
-        return self._gather(lambda part: part.known)[0]
+        return self._gather_parts(lambda part: part.known)[0]
 
     @property
     def uninformative(self) -> Bools:
-        return self._gather(lambda part: part.uninformative)[0] > 0
+        return self._gather_parts(lambda part: part.uninformative)[0] > 0
 
     @property
-    def ends(self) -> Pair:
-        low, high = self._gather(lambda part: part.ends)
+    def support_bounds(self) -> Pair:
+        low, high = self._gather_parts(lambda part: part.support_bounds)
         return low, high
 
     @property
     def cuts(self) -> Array:
-        return self._gather(lambda part: part.cuts.T).T
+        return self._gather_parts(lambda part: part.cuts.T).T
 
     @property
     def panel_edges(self) -> Array:
-        return self._gather(lambda part: part.panel_edges.T).T
+        return self._gather_parts(lambda part: part.panel_edges.T).T
 
     def window(self, drop: float = 40.0) -> Pair:
-        low, high = self._gather(lambda part: part.window(drop))
+        low, high = self._gather_parts(lambda part: part.window(drop))
         return low, high
 
     @property
     def scale(self) -> Array:
-        return self._gather(lambda part: part.scale)[0]
+        return self._gather_parts(lambda part: part.scale)[0]
 
     @property
     def normal(self) -> Pair | None:
         found = {id(part): part.normal for _, part in self.parts}
         if any(pair is None for pair in found.values()):
             return None
-        centre, variance = self._gather(lambda part: found[id(part)])  # type: ignore[arg-type, return-value]
+        centre, variance = self._gather_parts(lambda part: found[id(part)])  # type: ignore[arg-type, return-value]
         return centre, variance
 
     @property
@@ -273,14 +273,14 @@ class Joined(Observation):
         # Entries that tell nothing have the categories of the others.
         return next((part.support for _, part in self.parts if part.support is not None), None)
 
-    def before(self, change: Change) -> Observation:
-        return join(self.n, [(rows, part.before(change.take(rows))) for rows, part in self.parts])
+    def pulled_back(self, change: Change) -> Observation:
+        return join_rows(self.n, [(rows, part.pulled_back(change.take(rows))) for rows, part in self.parts])
 
 
-def join(n: int, parts: Sequence[tuple[Rows, Observation]]) -> Observation:
+def join_rows(n: int, parts: Sequence[tuple[Rows, Observation]]) -> Observation:
     """Observations of some rows each, put together; the rows are positions that together are 0 to n - 1, each once.
 
-    >>> join(3, [([0, 2], Known([1.0, 2.0])), ([1], Uninformative(1))]).known
+    >>> join_rows(3, [([0, 2], Known([1.0, 2.0])), ([1], Uninformative(1))]).known
     array([ 1., nan,  2.])
     """
     flat: list[tuple[Ints, Observation]] = []
@@ -303,16 +303,16 @@ def join(n: int, parts: Sequence[tuple[Rows, Observation]]) -> Observation:
     return Joined(n, tuple(merged))
 
 
-def split(n: int, cases: Sequence[tuple[Bools, Callable[[Ints], Observation]]]) -> Observation:
+def observe_by_case(n: int, cases: Sequence[tuple[Bools, Callable[[Ints], Observation]]]) -> Observation:
     """Observations made case by case, each by the booleans of its entries and a maker that gets their positions."""
     parts = []
     for chosen, make in cases:
         rows = np.flatnonzero(chosen)
         if len(rows):
             parts.append((rows, make(rows)))
-    return join(n, parts)
+    return join_rows(n, parts)
 
 
-def nothing(rows: Ints) -> Uninformative:
-    """A maker for `split`: nothing is told about these rows."""
+def nothing_observed(rows: Ints) -> Uninformative:
+    """A maker for `observe_by_case`: nothing is told about these rows."""
     return Uninformative(len(rows))

@@ -84,25 +84,25 @@ class HeteroscedasticNoise(TransitionDensity):
         return self.unit.n
 
     def log(self, y: Values, x: Values, math: Mathematics = NUMPY) -> Values:
-        s = self._sd(x, math)
+        s = self._sd_at(x, math)
         away = math.minimum(math.maximum((y - x) / s, -1e150), 1e150)
         return self.unit.log_density(away, math) - math.log(s)
 
-    def _sd(self, x: Values, math: Mathematics) -> Values:
+    def _sd_at(self, x: Values, math: Mathematics) -> Values:
         return math.maximum(self.base * self.size(x, math), 1e-150)
 
     def log_between(self, lower: Values, upper: Values, x: Values, math: Mathematics = NUMPY) -> Values:
-        s = self._sd(x, math)
+        s = self._sd_at(x, math)
         return self.unit.log_between((lower - x) / s, (upper - x) / s, math)
 
     def log_below(self, upper: Values, x: Values, math: Mathematics = NUMPY) -> Values:
-        return self.unit.log_below((upper - x) / self._sd(x, math), math)
+        return self.unit.log_below((upper - x) / self._sd_at(x, math), math)
 
     def log_above(self, lower: Values, x: Values, math: Mathematics = NUMPY) -> Values:
-        return self.unit.log_above((lower - x) / self._sd(x, math), math)
+        return self.unit.log_above((lower - x) / self._sd_at(x, math), math)
 
     def cuts(self, x: Values, math: Mathematics = NUMPY) -> list[Values]:
-        s = self._sd(x, math)
+        s = self._sd_at(x, math)
         return [x + row * s for row in self.unit.cuts]
 
     def take(self, rows: Rows) -> HeteroscedasticNoise:
@@ -114,12 +114,12 @@ class HeteroscedasticNoise(TransitionDensity):
         far = np.maximum(-least, most)
         ends = []
         for side in (-1.0, 1.0):
-            step = np.maximum(self._plain(y) * far, np.abs(y) * 1e-12 + np.finfo(float).tiny)
+            step = np.maximum(self._size_at(y) * far, np.abs(y) * 1e-12 + np.finfo(float).tiny)
             done = np.zeros(self.n, dtype=bool)
             for _ in range(60):
                 # The noise must be too small at the end and everywhere seen beyond it.
                 reached = np.max(
-                    [self._plain(y + side * step * m) * far / (step * m) for m in (1.0, 1.5, 2.0, 4.0, 16.0, 256.0)],
+                    [self._size_at(y + side * step * m) * far / (step * m) for m in (1.0, 1.5, 2.0, 4.0, 16.0, 256.0)],
                     axis=0,
                 )
                 done = reached < 1.0
@@ -129,7 +129,7 @@ class HeteroscedasticNoise(TransitionDensity):
             ends.append(np.where(done, y + side * step, side * np.inf))
         return ends[0], ends[1]
 
-    def _plain(self, x: Array) -> Array:
+    def _size_at(self, x: Array) -> Array:
         with np.errstate(all="ignore"):
             s = np.broadcast_to(np.asarray(self.size(x, NUMPY), dtype=np.float64), x.shape)
         if not np.all(s >= 0):
@@ -146,27 +146,29 @@ class HeteroscedasticNoise(TransitionDensity):
 
     def cuts_between(self, low: Array, high: Array) -> Array:
         y = middle_of(low, high)
-        s = np.maximum(self._plain(y), np.abs(y) * 1e-9 + np.finfo(float).tiny)[:, None]
+        s = np.maximum(self._size_at(y), np.abs(y) * 1e-9 + np.finfo(float).tiny)[:, None]
         # Evenly near the middle, then at growing distances, as far as an endless window needs.
         near, far = np.linspace(-60.0, 60.0, 3001), np.geomspace(60.0, 1e12, 1000)
         offsets = np.concatenate([-far[::-1], near, far])
         grid = np.clip(y[:, None] + s * offsets, low[:, None], high[:, None])
-        found = _jumps(lambda x: np.asarray(np.broadcast_to(self.size(x, NUMPY), np.shape(x)), dtype=np.float64), grid)
+        found = _jumps_on_grid(
+            lambda x: np.asarray(np.broadcast_to(self.size(x, NUMPY), np.shape(x)), dtype=np.float64), grid
+        )
         # Sizes are often made from |x|, which bends at zero.
         zero = np.where((low < 0) & (high > 0), 0.0, np.nan)[:, None]
         return np.concatenate([zero, found], axis=1)
 
     def panel_edges(self, y: Array) -> Array:
-        s = self._plain(y)
+        s = self._size_at(y)
         steps = s[:, None] * 2.0 ** np.arange(-2, 40)
         near, far = (y - self.unit.cuts * s).T, [y[:, None] - steps, y[:, None] + steps]
         return np.concatenate([near, even_between(*self.window(y, 40.0), 25), *far], axis=1)
 
     def scale(self, y: Array) -> Array:
-        return self._plain(y) * self.unit.scale
+        return self._size_at(y) * self.unit.scale
 
 
-def _jumps(function: Callable[[Array], Array], grid: Array) -> Array:
+def _jumps_on_grid(function: Callable[[Array], Array], grid: Array) -> Array:
     """Where a function jumps, row by row between neighbours of a grid; shape (n, m), padded with missing values."""
     values = function(grid)
     row, place = np.nonzero(np.abs(np.diff(values, axis=1)) > 1e-3 * np.maximum(values[:, 1:], values[:, :-1]))
@@ -236,34 +238,34 @@ class Factor(TransitionDensity):
     def take(self, rows: Rows) -> Factor:
         return Factor(self.law.take(rows))
 
-    def _from(self, y: Array, factors: Pair) -> Pair:
+    def _origin_range(self, y: Array, factors: Pair) -> Pair:
         """Least and largest x from which y can come by factors between two ends; any if they may be negative."""
         with np.errstate(divide="ignore", invalid="ignore"):
             one, other = (np.where(y == 0, 0.0, y / f) for f in factors)
         either = factors[0] < 0
         return np.where(either, -np.inf, np.minimum(one, other)), np.where(either, np.inf, np.maximum(one, other))
 
-    def ends(self, y: Array) -> Pair:
-        return self._from(y, self.law.bounds)
+    def support_bounds(self, y: Array) -> Pair:
+        return self._origin_range(y, self.law.bounds)
 
     def window(self, y: Array, drop: float) -> Pair:
         # Dividing by |x| moves the largest value a little: ten more are enough.
-        return self._from(y, self.law.window(drop + 10.0))
+        return self._origin_range(y, self.law.window(drop + 10.0))
 
-    def _by(self, y: Array, factors: Array) -> Array:
+    def _origins_by_factor(self, y: Array, factors: Array) -> Array:
         """The x from which y comes by each of these factors, shape (n, m)."""
         return y[:, None] / np.where(factors == 0, np.nan, factors).T
 
     def cuts_at(self, y: Array) -> Array:
         # Only a released zero comes from zero: on either side the density of the factor is another.
-        return np.concatenate([np.zeros((self.n, 1)), self._by(y, self.law.jumps)], axis=1)
+        return np.concatenate([np.zeros((self.n, 1)), self._origins_by_factor(y, self.law.jumps)], axis=1)
 
     def cuts_between(self, low: Array, high: Array) -> Array:
         return np.zeros((self.n, 1))
 
     def panel_edges(self, y: Array) -> Array:
         far = np.abs(y)[:, None] * 2.0 ** np.arange(0, 45)
-        return np.concatenate([self._by(y, self.law.cuts), far, -far], axis=1)
+        return np.concatenate([self._origins_by_factor(y, self.law.cuts), far, -far], axis=1)
 
     def scale(self, y: Array) -> Array:
         least, most = self.law.window(0.5)

@@ -14,7 +14,7 @@ from scipy import special
 
 from ...protocols import Array
 from ..steps import FactorKind, NoiseKind
-from .base import Pair, Rows, as_row, everywhere
+from .base import Pair, Rows, as_row, unbounded_ends
 from .mathematics import LOG_ROOT_2PI, NUMPY, TINY, Mathematics, Values, legendre_for, logsumexp
 
 BLOCK = 2_000_000
@@ -57,7 +57,7 @@ class EntryLaw:
     @property
     def bounds(self) -> Pair:
         """Ends of what is possible."""
-        return everywhere(self.n)
+        return unbounded_ends(self.n)
 
     def window(self, drop: float) -> Pair:
         """Least and largest value whose log density is within ``drop`` of the largest (or a little beyond)."""
@@ -130,23 +130,23 @@ class NormalLaw(NoiseLaw):
     def n(self) -> int:
         return int(self.sds.shape[1])
 
-    def _mix(self, one: Callable[[Array, Array], Values], math: Mathematics) -> Values:
+    def _mix_components(self, one: Callable[[Array, Array], Values], math: Mathematics) -> Values:
         if len(self.weights) == 1:
             return one(self.centres[0], self.sds[0])
         parts = [np.log(w) + one(c, s) for w, c, s in zip(self.weights, self.centres, self.sds, strict=True)]
         return logsumexp(math.stack(parts, axis=0), math)
 
     def log_density(self, z: Values, math: Mathematics = NUMPY) -> Values:
-        return self._mix(lambda c, s: -0.5 * ((z - c) / s) ** 2 - (np.log(s) + LOG_ROOT_2PI), math)
+        return self._mix_components(lambda c, s: -0.5 * ((z - c) / s) ** 2 - (np.log(s) + LOG_ROOT_2PI), math)
 
     def log_below(self, z: Values, math: Mathematics = NUMPY) -> Values:
-        return self._mix(lambda c, s: math.log_ndtr((z - c) / s), math)
+        return self._mix_components(lambda c, s: math.log_ndtr((z - c) / s), math)
 
     def log_above(self, z: Values, math: Mathematics = NUMPY) -> Values:
-        return self._mix(lambda c, s: math.log_ndtr((c - z) / s), math)
+        return self._mix_components(lambda c, s: math.log_ndtr((c - z) / s), math)
 
     def log_between(self, a: Values, b: Values, math: Mathematics = NUMPY) -> Values:
-        return self._mix(lambda c, s: normal_between((a - c) / s, (b - c) / s, (b - a) / s, math), math)
+        return self._mix_components(lambda c, s: normal_between((a - c) / s, (b - c) / s, (b - a) / s, math), math)
 
     def take(self, rows: Rows) -> NormalLaw:
         return NormalLaw(self.weights, self.centres[:, rows], self.sds[:, rows])
@@ -258,23 +258,23 @@ class StudentLaw(NoiseLaw):
         return self.sds * np.sqrt((self.df - 2.0) / self.df)  # type: ignore[no-any-return]
 
     @property
-    def _constant(self) -> float:
+    def _log_normaliser(self) -> float:
         return float(special.gammaln((self.df + 1) / 2) - special.gammaln(self.df / 2) - 0.5 * np.log(self.df * np.pi))
 
-    def _standard(self, u: Values, math: Mathematics) -> Values:
+    def _standard_log_density(self, u: Values, math: Mathematics) -> Values:
         """Log density with scale one."""
-        return self._constant - (self.df + 1) / 2 * math.log1p(u * u / self.df)
+        return self._log_normaliser - (self.df + 1) / 2 * math.log1p(u * u / self.df)
 
     def log_density(self, z: Values, math: Mathematics = NUMPY) -> Values:
-        return self._standard(z / self.scale, math) - np.log(self.scale)
+        return self._standard_log_density(z / self.scale, math) - np.log(self.scale)
 
-    def _tail(self, u: Values, math: Mathematics) -> Values:
+    def _tail_probability(self, u: Values, math: Mathematics) -> Values:
         """Probability beyond |u| on one side."""
         return 0.5 * math.betainc(self.df / 2, 0.5, self.df / (self.df + u * u))
 
     def log_below(self, z: Values, math: Mathematics = NUMPY) -> Values:
         u = z / self.scale
-        tail = self._tail(u, math)
+        tail = self._tail_probability(u, math)
         return math.where(u < 0, math.log(math.maximum(tail, TINY)), math.log1p(-math.minimum(tail, 0.5)))
 
     def log_between(self, a: Values, b: Values, math: Mathematics = NUMPY) -> Values:
@@ -285,19 +285,21 @@ class StudentLaw(NoiseLaw):
         narrow = wide * (self.df + 1) * most / (self.df + most * most) < 0.7
         half = math.where(narrow, wide / 2, 0.0)
         middle = a + half
-        centre = self._standard(middle, math)
+        centre = self._standard_log_density(middle, math)
         node, weight = legendre_for(half)
-        inside = math.sum(weight / 2 * math.exp(self._standard(middle + half * node, math) - centre), axis=0)
+        inside = math.sum(
+            weight / 2 * math.exp(self._standard_log_density(middle + half * node, math) - centre), axis=0
+        )
         close = centre + math.log(math.maximum(wide, TINY)) + math.log(inside)
-        upper = math.where(b < 0, self._tail(b, math), 1.0 - self._tail(b, math))
-        apart = math.where(narrow, 1.0, upper - self._tail(a, math))
+        upper = math.where(b < 0, self._tail_probability(b, math), 1.0 - self._tail_probability(b, math))
+        apart = math.where(narrow, 1.0, upper - self._tail_probability(a, math))
         return math.where(narrow, close, math.log(math.maximum(apart, TINY)))
 
     def log_density_on_normal(self, gap: Array, sd: float) -> Array:
         """A t variable is normal with a gamma precision; the trapezoidal rule in its logarithm is exact to rounding."""
         scale, df = float(self.scale[0]), self.df
         if sd < 1e-9 * scale:
-            return np.asarray(self._standard(gap / scale, NUMPY) - np.log(scale))
+            return np.asarray(self._standard_log_density(gap / scale, NUMPY) - np.log(scale))
         u = np.linspace(-80.0 / df - 12.0, 6.0, 400)
         shape = df / 2
         log_weight = (
@@ -343,27 +345,27 @@ class LognormalLaw(EntryLaw):
         return len(self.sds)
 
     @property
-    def _variance(self) -> Array:
+    def _log_variance(self) -> Array:
         return np.log1p(self.sds**2)
 
-    def _z(self, f: Values, math: Mathematics) -> Values:
-        return (math.log(math.maximum(f, TINY)) + self._variance / 2) / np.sqrt(self._variance)
+    def _standard_score(self, f: Values, math: Mathematics) -> Values:
+        return (math.log(math.maximum(f, TINY)) + self._log_variance / 2) / np.sqrt(self._log_variance)
 
     def log_density(self, z: Values, math: Mathematics = NUMPY) -> Values:
-        at = -0.5 * self._z(z, math) ** 2 - 0.5 * np.log(self._variance) - LOG_ROOT_2PI
+        at = -0.5 * self._standard_score(z, math) ** 2 - 0.5 * np.log(self._log_variance) - LOG_ROOT_2PI
         return math.where(z > 0, at - math.log(math.maximum(z, TINY)), -np.inf)
 
     def log_below(self, z: Values, math: Mathematics = NUMPY) -> Values:
-        return math.where(z > 0, math.log_ndtr(self._z(z, math)), -np.inf)
+        return math.where(z > 0, math.log_ndtr(self._standard_score(z, math)), -np.inf)
 
     def log_above(self, z: Values, math: Mathematics = NUMPY) -> Values:
-        return math.where(z > 0, math.log_ndtr(-self._z(z, math)), 0.0)
+        return math.where(z > 0, math.log_ndtr(-self._standard_score(z, math)), 0.0)
 
     def log_between(self, a: Values, b: Values, math: Mathematics = NUMPY) -> Values:
         positive = a > 0
         ratio = math.where(positive, b / math.where(positive, a, 1.0), 2.0)
-        wide = math.log(math.maximum(ratio, 1.0)) / np.sqrt(self._variance)
-        first = self._z(math.where(positive, a, 1.0), math)
+        wide = math.log(math.maximum(ratio, 1.0)) / np.sqrt(self._log_variance)
+        first = self._standard_score(math.where(positive, a, 1.0), math)
         return math.where(positive, normal_between(first, first + wide, wide, math), self.log_below(b, math))
 
     def take(self, rows: Rows) -> LognormalLaw:
@@ -374,12 +376,12 @@ class LognormalLaw(EntryLaw):
         return np.zeros(self.n), np.full(self.n, np.inf)
 
     def window(self, drop: float) -> Pair:
-        far = np.sqrt(2 * drop * self._variance)
-        return np.exp(-self._variance / 2 - far), np.exp(-self._variance / 2 + far)
+        far = np.sqrt(2 * drop * self._log_variance)
+        return np.exp(-self._log_variance / 2 - far), np.exp(-self._log_variance / 2 + far)
 
     @property
     def cuts(self) -> Array:
-        return np.exp(-self._variance / 2 + np.sqrt(self._variance) * PANELS[:, None])
+        return np.exp(-self._log_variance / 2 + np.sqrt(self._log_variance) * PANELS[:, None])
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -13,8 +13,8 @@ from scipy import special
 from ...errors import UnsupportedError
 from ...protocols import Array
 from ..steps import TOLERANCE, Labels
-from .base import Change, Observation, Pair, Rows, middle_of, not_from, numbers_of
-from .entries import Between, Known, split
+from .base import Change, Observation, Pair, Rows, impossible_from, middle_of, numbers_of
+from .entries import Between, Known, observe_by_case
 from .mathematics import NUMPY, TINY, Mathematics, Values, logsumexp
 
 MOST_JUMPS = 2000
@@ -30,11 +30,11 @@ class Map(Change):
     def likelihood_from_observation(self, later: Observation) -> Observation:
         return Mapped(later, self)
 
-    def back(self, low: Array, high: Array) -> Pair:
+    def preimage(self, low: Array, high: Array) -> Pair:
         """Ends of the x whose g(x) lies between two numbers, some values of g among them."""
-        return self.likelihood_from_interval(Between(low, high)).ends
+        return self.likelihood_from_interval(Between(low, high)).support_bounds
 
-    def around(self, y: Array) -> Pair:
+    def nearest_attained(self, y: Array) -> Pair:
         """The nearest values of g at or below y, and at or above it."""
         raise NotImplementedError
 
@@ -62,10 +62,10 @@ class ClipMap(Map):
     def likelihood_from_value(self, values: NDArray[Any]) -> Observation:
         values = numbers_of(values)
         if np.any((values < self.lower) | (values > self.upper)):
-            raise not_from("values beyond its bounds")
+            raise impossible_from("values beyond its bounds")
         below, above = values == self.lower, values == self.upper
         low, high = np.where(below, -np.inf, values), np.where(above, np.inf, values)
-        return split(
+        return observe_by_case(
             len(values),
             [
                 (~below & ~above, lambda rows: Known(values[rows])),
@@ -74,15 +74,15 @@ class ClipMap(Map):
         )
 
     def likelihood_from_interval(self, interval: Between) -> Observation:
-        lower, upper = interval.ends
+        lower, upper = interval.support_bounds
         if np.any((lower > self.upper) | (upper < self.lower)):
-            raise not_from("intervals beyond its bounds")
+            raise impossible_from("intervals beyond its bounds")
         low_in = (lower < self.lower) | ((lower == self.lower) & interval.closed_low)
         high_in = (upper > self.upper) | ((upper == self.upper) & interval.closed_high)
         low, high = np.where(low_in, -np.inf, lower), np.where(high_in, np.inf, upper)
         return Between(low, high, interval.closed_low, interval.closed_high)
 
-    def around(self, y: Array) -> Pair:
+    def nearest_attained(self, y: Array) -> Pair:
         near = np.clip(y, self.lower, self.upper)
         return near, near
 
@@ -106,7 +106,7 @@ class Multiples(Map):
 
     def counts(self, values: NDArray[Any]) -> Array:
         """Of how many bases each value is the multiple."""
-        return _whole(numbers_of(values) / self.base, "values that are no multiples of its base")
+        return _check_whole_ratio(numbers_of(values) / self.base, "values that are no multiples of its base")
 
     def likelihood_from_value(self, values: NDArray[Any]) -> Observation:
         count = self.counts(values)
@@ -118,7 +118,7 @@ class Multiples(Map):
         with np.errstate(invalid="ignore"):
             return Between((first - 0.5) * self.base, (last + 0.5) * self.base, first % 2 == 0, last % 2 == 0)
 
-    def around(self, y: Array) -> Pair:
+    def nearest_attained(self, y: Array) -> Pair:
         return np.floor(y / self.base) * self.base, np.ceil(y / self.base) * self.base
 
     def cuts_between(self, low: Array, high: Array) -> Array:
@@ -138,7 +138,7 @@ class RandomMultiples(Multiples):
     def likelihood_from_observation(self, later: Observation) -> Observation:
         return later if np.all(later.uninformative) else RandomlyMapped(later, self)
 
-    def back(self, low: Array, high: Array) -> Pair:
+    def preimage(self, low: Array, high: Array) -> Pair:
         # Only multiples inside count, and each is reached from less than one base away.
         first, last = np.ceil(low / self.base - TOLERANCE), np.floor(high / self.base + TOLERANCE)
         return (first - 1) * self.base, (last + 1) * self.base
@@ -165,11 +165,11 @@ class Widths(Map):
     label: str
 
     @property
-    def _shift(self) -> float:
+    def _label_offset(self) -> float:
         return 0.5 if self.label == "midpoint" else 0.0
 
     def value(self, x: Values, math: Mathematics = NUMPY) -> Values:
-        return (math.floor(x / self.width) + self._shift) * self.width
+        return (math.floor(x / self.width) + self._label_offset) * self.width
 
     def likelihood_from_value(self, values: NDArray[Any]) -> Observation:
         if self.label == "interval":
@@ -177,14 +177,14 @@ class Widths(Map):
                 # "[20, 30)": the lower edge says which.
                 start = np.array([float(str(v)[1:].split(",")[0]) for v in values]) / self.width
             except ValueError:
-                raise not_from("labels that are no intervals") from None
+                raise impossible_from("labels that are no intervals") from None
         else:
-            start = numbers_of(values) / self.width - self._shift
-        step = _whole(start, "values that name no interval of its width")
+            start = numbers_of(values) / self.width - self._label_offset
+        step = _check_whole_ratio(start, "values that name no interval of its width")
         return Between(step * self.width, (step + 1) * self.width, True, False)
 
     def likelihood_from_interval(self, interval: Between) -> Observation:
-        first, last = _whole_between(interval, self.width, self._shift, "intervals without a value of its own")
+        first, last = _whole_between(interval, self.width, self._label_offset, "intervals without a value of its own")
         return Between(first * self.width, (last + 1) * self.width, True, np.isposinf(last))
 
     def likelihood_from_observation(self, later: Observation) -> Observation:
@@ -195,9 +195,9 @@ class Widths(Map):
             )
         return super().likelihood_from_observation(later)
 
-    def around(self, y: Array) -> Pair:
-        step = y / self.width - self._shift
-        return (np.floor(step) + self._shift) * self.width, (np.ceil(step) + self._shift) * self.width
+    def nearest_attained(self, y: Array) -> Pair:
+        step = y / self.width - self._label_offset
+        return (np.floor(step) + self._label_offset) * self.width, (np.ceil(step) + self._label_offset) * self.width
 
     def cuts_between(self, low: Array, high: Array) -> Array:
         return grid_between(self.width, low, high, 0.0)
@@ -212,17 +212,19 @@ class Bins(Change):
 
     def likelihood_from_value(self, values: NDArray[Any]) -> Observation:
         place = {name: j for j, name in enumerate(self.names)}
-        code = np.array([self._nearest(v) if place.get(v) is None else place[v] for v in values], dtype=np.int64)
+        code = np.array(
+            [self._nearest_interval(v) if place.get(v) is None else place[v] for v in values], dtype=np.int64
+        )
         return Between(self.edges[code], self.edges[code + 1], True, code == len(self.edges) - 2)
 
-    def _nearest(self, value: Any) -> int:
+    def _nearest_interval(self, value: Any) -> int:
         """The interval that a number means: means of edges differ in the last digits after a file was written."""
         if isinstance(value, float):
             gaps = np.array([abs(name - value) if isinstance(name, float) else np.inf for name in self.names])
             near = int(np.argmin(gaps))
             if int(np.sum(gaps <= 4 * gaps[near])) == 1 and gaps[near] <= TOLERANCE * abs(value):
                 return near
-        raise not_from("a value or label that no interval has")
+        raise impossible_from("a value or label that no interval has")
 
     def likelihood_from_observation(self, later: Observation) -> Observation:
         return Stepped(self.edges, np.stack([later.log_label(name) for name in self.names]))
@@ -249,17 +251,17 @@ class Mapped(Observation):
     def take(self, rows: Rows) -> Mapped:
         return type(self)(self.later.take(rows), self.function)
 
-    def _back(self, low: Array, high: Array) -> Pair:
+    def _origin_range(self, low: Array, high: Array) -> Pair:
         """The x whose g(x) lies between these, or is the nearest to them that g can give."""
-        below, above = self.function.around(middle_of(low, high))
-        return self.function.back(np.minimum(low, below), np.maximum(high, above))
+        below, above = self.function.nearest_attained(middle_of(low, high))
+        return self.function.preimage(np.minimum(low, below), np.maximum(high, above))
 
     @property
-    def ends(self) -> Pair:
-        return self._back(*self.later.ends)
+    def support_bounds(self) -> Pair:
+        return self._origin_range(*self.later.support_bounds)
 
     def window(self, drop: float = 40.0) -> Pair:
-        return self._back(*self.later.window(drop))
+        return self._origin_range(*self.later.window(drop))
 
     @property
     def cuts(self) -> Array:
@@ -343,12 +345,12 @@ class Stepped(Observation):
     def window(self, drop: float = 40.0) -> Pair:
         inside = (self.logs >= self.logs.max(axis=0) - drop) & (self.logs > -np.inf)
         if not inside.any(axis=0).all():
-            raise not_from("a value that no interval can give")
+            raise impossible_from("a value that no interval can give")
         first, last = inside.argmax(axis=0), len(inside) - inside[::-1].argmax(axis=0)
         return self.edges[first], self.edges[last]
 
     @property
-    def ends(self) -> Pair:
+    def support_bounds(self) -> Pair:
         return self.window(np.inf)
 
     @property
@@ -376,7 +378,7 @@ class CategoryLikelihood(Observation):
 
     def __post_init__(self) -> None:
         if np.any(np.isneginf(self.logs).all(axis=0)):
-            raise not_from("a category that cannot come from any other")
+            raise impossible_from("a category that cannot come from any other")
 
     @classmethod
     def before_matrix(
@@ -414,7 +416,7 @@ class CategoryLikelihood(Observation):
         return np.all(self.logs == self.logs[:1], axis=0)
 
     @property
-    def ends(self) -> Pair:
+    def support_bounds(self) -> Pair:
         possible, at = self.logs > -np.inf, self.support[:, None]
         return np.where(possible, at, np.inf).min(axis=0), np.where(possible, at, -np.inf).max(axis=0)
 
@@ -458,19 +460,19 @@ def _near_whole(ratio: Array) -> Array:
         return np.where(near, whole, ratio)
 
 
-def _whole(ratio: Array, otherwise: str) -> Array:
+def _check_whole_ratio(ratio: Array, otherwise: str) -> Array:
     """Ratios that must be whole numbers."""
     found = _near_whole(ratio)
     if np.any(found != np.rint(found)):
-        raise not_from(otherwise)
+        raise impossible_from(otherwise)
     return found
 
 
 def _whole_between(interval: Between, unit: float, shift: float, otherwise: str) -> Pair:
     """The first and last whole number of units, beyond a shift, in intervals."""
-    least, most = (_near_whole(end / unit - shift) for end in interval.ends)
+    least, most = (_near_whole(end / unit - shift) for end in interval.support_bounds)
     first = np.ceil(least) + ((least == np.ceil(least)) & ~np.asarray(interval.closed_low))
     last = np.floor(most) - ((most == np.floor(most)) & ~np.asarray(interval.closed_high))
     if np.any(first > last):
-        raise not_from(otherwise)
+        raise impossible_from(otherwise)
     return first, last

@@ -22,11 +22,11 @@ LEGENDRE = gauss_legendre(16)
 """Nodes and weights on [-1, 1]; sixteen are exact to the last digit for a panel of a smooth function."""
 
 
-def _plain(function: Callable[..., Values]) -> staticmethod[..., Values]:
+def _as_static(function: Callable[..., Values]) -> staticmethod[..., Values]:
     return staticmethod(function)
 
 
-def _quiet(function: Callable[..., Values]) -> staticmethod[..., Values]:
+def _without_warnings(function: Callable[..., Values]) -> staticmethod[..., Values]:
     def call(*values: Values, **options: int) -> Values:
         # log 0 = -inf and exp of much are what is meant, not accidents.
         with np.errstate(divide="ignore", over="ignore", invalid="ignore", under="ignore"):
@@ -39,32 +39,32 @@ class Mathematics:
     """What a likelihood may compute with. This is numpy's; `tensor_math` gives PyTensor's, under the same names."""
 
     name = "numpy"
-    exp = _quiet(np.exp)
-    log = _quiet(np.log)
-    log1p = _quiet(np.log1p)
-    expm1 = _quiet(np.expm1)
-    sqrt = _plain(np.sqrt)
-    abs = _plain(np.abs)
-    where = _plain(np.where)
-    maximum = _plain(np.maximum)
-    minimum = _plain(np.minimum)
-    floor = _plain(np.floor)
-    ceil = _plain(np.ceil)
-    rint = _plain(np.rint)
-    isfinite = _plain(np.isfinite)
-    logical_and = _plain(np.logical_and)
-    logical_or = _plain(np.logical_or)
-    ndtr = _plain(special.ndtr)
-    log_ndtr = _quiet(special.log_ndtr)
-    gammaln = _plain(special.gammaln)
-    betainc = _plain(special.betainc)
-    logaddexp = _quiet(np.logaddexp)
-    stack = _plain(np.stack)
-    concatenate = _plain(np.concatenate)
-    sort = _plain(np.sort)
-    sum = _plain(np.sum)
-    max = _plain(np.max)
-    asarray = _plain(np.asarray)
+    exp = _without_warnings(np.exp)
+    log = _without_warnings(np.log)
+    log1p = _without_warnings(np.log1p)
+    expm1 = _without_warnings(np.expm1)
+    sqrt = _as_static(np.sqrt)
+    abs = _as_static(np.abs)
+    where = _as_static(np.where)
+    maximum = _as_static(np.maximum)
+    minimum = _as_static(np.minimum)
+    floor = _as_static(np.floor)
+    ceil = _as_static(np.ceil)
+    rint = _as_static(np.rint)
+    isfinite = _as_static(np.isfinite)
+    logical_and = _as_static(np.logical_and)
+    logical_or = _as_static(np.logical_or)
+    ndtr = _as_static(special.ndtr)
+    log_ndtr = _without_warnings(special.log_ndtr)
+    gammaln = _as_static(special.gammaln)
+    betainc = _as_static(special.betainc)
+    logaddexp = _without_warnings(np.logaddexp)
+    stack = _as_static(np.stack)
+    concatenate = _as_static(np.concatenate)
+    sort = _as_static(np.sort)
+    sum = _as_static(np.sum)
+    max = _as_static(np.max)
+    asarray = _as_static(np.asarray)
 
     @staticmethod
     def zeros_like(x: Values) -> Values:

@@ -56,7 +56,7 @@ def nodes(
     if sure.all():
         return known[None].copy(), np.where((known >= low) & (known <= high), 0.0, -np.inf)[None]
     rows = np.flatnonzero(~sure)
-    inner_x, inner_w = _continuous(
+    inner_x, inner_w = _continuous_nodes(
         observation.take(rows) if sure.any() else observation, low[rows], high[rows], panels, order
     )
     if not sure.any():
@@ -67,7 +67,7 @@ def nodes(
     return x, logw
 
 
-def _continuous(part: Observation, low: Array, high: Array, panels: int, order: int) -> tuple[Array, Array]:
+def _continuous_nodes(part: Observation, low: Array, high: Array, panels: int, order: int) -> tuple[Array, Array]:
     """Nodes of entries that are not known exactly."""
     start, end = part.window()
     a, b = np.maximum(np.maximum(low, start), part.low), np.minimum(np.minimum(high, end), part.high)

@@ -18,12 +18,12 @@ from .base import (
     Pair,
     Rows,
     even_between,
-    everywhere,
     middle_of,
     no_cuts,
     numbers_of,
+    unbounded_ends,
 )
-from .entries import Between, Uninformative, nothing, split
+from .entries import Between, Uninformative, nothing_observed, observe_by_case
 from .mathematics import LEGENDRE, LOG_ROOT_2PI, NUMPY, TINY, Mathematics, Values, legendre_for, logsumexp
 
 MOST_COST = 50_000
@@ -67,9 +67,9 @@ class TransitionDensity(Change):
 
     # What a value y, or an end of an interval for y, says about x. All of shape (n,) or (n, m).
 
-    def ends(self, y: Array) -> Pair:
+    def support_bounds(self, y: Array) -> Pair:
         """Least and largest x from which ``y`` can come."""
-        return everywhere(self.n)
+        return unbounded_ends(self.n)
 
     def window(self, y: Array, drop: float) -> Pair:
         """Where p(y | x) is within ``drop`` of its largest value over x, or a little more."""
@@ -103,7 +103,7 @@ class TransitionDensity(Change):
             return NoisyInterval(self.take(rows), interval.take(rows))
 
         cases = [(below & ~above, make), (above & ~below, make), (~below & ~above, make)]
-        return split(interval.n, [(below & above, nothing), *cases])
+        return observe_by_case(interval.n, [(below & above, nothing_observed), *cases])
 
     def likelihood_from_observation(self, later: Observation) -> Observation:
         if later.support is None:
@@ -126,7 +126,7 @@ class _Noisy(Observation):
     def n(self) -> int:
         return self.kernel.n
 
-    def before(self, change: Change) -> Observation:
+    def pulled_back(self, change: Change) -> Observation:
         both = change.plus(self.kernel)
         return change.likelihood_from_observation(self) if both is None else replace(self, kernel=both)
 
@@ -153,8 +153,8 @@ class NoisyValue(_Noisy):
         return None if law is None else (self.values - law[0], law[1])
 
     @property
-    def ends(self) -> Pair:
-        return self.kernel.ends(self.values)
+    def support_bounds(self) -> Pair:
+        return self.kernel.support_bounds(self.values)
 
     @property
     def cuts(self) -> Array:
@@ -168,7 +168,7 @@ class NoisyValue(_Noisy):
         return centre[:, None] + np.sqrt(variance)[:, None] * np.array([-6.0, -4, -3, -2, -1, 0, 1, 2, 3, 4, 6])
 
     def window(self, drop: float = 40.0) -> Pair:
-        return _clipped(self.kernel.window(self.values, drop), self.ends)
+        return _clip_window(self.kernel.window(self.values, drop), self.support_bounds)
 
     @property
     def scale(self) -> Array:
@@ -193,10 +193,10 @@ class NoisyInterval(_Noisy):
         return NoisyInterval(self.kernel.take(rows), self.interval.take(rows))
 
     @property
-    def _finite(self) -> list[Array]:
-        return [end for end in self.interval.ends if np.isfinite(end).all()]
+    def _finite_ends(self) -> list[Array]:
+        return [end for end in self.interval.support_bounds if np.isfinite(end).all()]
 
-    def _over(self, pairs: list[Pair]) -> Pair:
+    def _hull_of_both_ends(self, pairs: list[Pair]) -> Pair:
         """The hull of what both ends of the interval say, endless where the interval is."""
         low, high = np.min([a for a, _ in pairs], axis=0), np.max([b for _, b in pairs], axis=0)
         return np.where(np.isneginf(self.interval.lower), -np.inf, low), np.where(
@@ -204,24 +204,27 @@ class NoisyInterval(_Noisy):
         )
 
     @property
-    def ends(self) -> Pair:
-        return self._over([self.kernel.ends(end) for end in self._finite])
+    def support_bounds(self) -> Pair:
+        return self._hull_of_both_ends([self.kernel.support_bounds(end) for end in self._finite_ends])
 
     @property
     def cuts(self) -> Array:
-        return np.concatenate([self.kernel.cuts_at(end) for end in self._finite], axis=1)
+        return np.concatenate([self.kernel.cuts_at(end) for end in self._finite_ends], axis=1)
 
     @property
     def panel_edges(self) -> Array:
-        return np.concatenate([self.kernel.panel_edges(end) for end in self._finite], axis=1)
+        return np.concatenate([self.kernel.panel_edges(end) for end in self._finite_ends], axis=1)
 
     def window(self, drop: float = 40.0) -> Pair:
         # A probability falls a little more slowly than the density at the interval's end.
-        return _clipped(self._over([self.kernel.window(end, drop + 5.0) for end in self._finite]), self.ends)
+        return _clip_window(
+            self._hull_of_both_ends([self.kernel.window(end, drop + 5.0) for end in self._finite_ends]),
+            self.support_bounds,
+        )
 
     @property
     def scale(self) -> Array:
-        return np.asarray(np.max([self.kernel.scale(end) for end in self._finite], axis=0))
+        return np.asarray(np.max([self.kernel.scale(end) for end in self._finite_ends], axis=0))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -243,7 +246,7 @@ class Convolved(_Noisy):
             )
 
     @property
-    def _fixed(self) -> Array:
+    def _panel_cuts(self) -> Array:
         """Places that cut the later likelihood into smooth panels, shape (n, m)."""
         return np.concatenate([self.later.cuts, self.later.panel_edges], axis=1)
 
@@ -252,10 +255,10 @@ class Convolved(_Noisy):
         low, high = self.later.window()
         own = self.kernel.cuts(x, math)
         # A later observation that never falls is cut off where the density p(y | x) ends.
-        least = low if np.isfinite(low).all() else _finite(low, reduce(math.minimum, own), math)
-        most = high if np.isfinite(high).all() else _finite(high, reduce(math.maximum, own), math)
+        least = low if np.isfinite(low).all() else _finite_or(low, reduce(math.minimum, own), math)
+        most = high if np.isfinite(high).all() else _finite_or(high, reduce(math.maximum, own), math)
         zero = math.zeros_like(x)
-        fixed = (_finite(row, zero + least, math) for row in self._fixed.T)
+        fixed = (_finite_or(row, zero + least, math) for row in self._panel_cuts.T)
         cuts = [math.minimum(math.maximum(c, least), most) for c in (*own, *fixed, zero + least, zero + most)]
         edges = math.sort(math.stack(cuts, axis=0), axis=0)
         half, middle = (edges[1:] - edges[:-1]) / 2, (edges[1:] + edges[:-1]) / 2
@@ -267,21 +270,21 @@ class Convolved(_Noisy):
 
     @property
     def cost(self) -> int:
-        panels = len(self.kernel.cuts(np.zeros(self.n))) + self._fixed.shape[1] + 1
+        panels = len(self.kernel.cuts(np.zeros(self.n))) + self._panel_cuts.shape[1] + 1
         return len(LEGENDRE[0]) * panels * self.later.cost
 
-    def before(self, change: Change) -> Observation:
+    def pulled_back(self, change: Change) -> Observation:
         if change.additive and self.kernel.additive and change.plus(self.kernel) is None:
             # Independent noises may be added in any order: the later one may take this one up.
-            inner = self.later.before(change)
+            inner = self.later.pulled_back(change)
             if not isinstance(inner, Convolved):
                 return Convolved(self.kernel, inner)
-        return super().before(change)
+        return super().pulled_back(change)
 
     def take(self, rows: Rows) -> Convolved:
         return Convolved(self.kernel.take(rows), self.later.take(rows))
 
-    def _over(self, find: Callable[[Array], Pair], low: Array, high: Array) -> Pair:
+    def _hull_of_both_ends(self, find: Callable[[Array], Pair], low: Array, high: Array) -> Pair:
         """What is found over all y between two ends: at the ends themselves, for kernels that move with y."""
         bounded, capped = np.isfinite(low), np.isfinite(high)
         start, stop = find(np.where(bounded, low, 0.0)), find(np.where(capped, high, 0.0))
@@ -290,13 +293,16 @@ class Convolved(_Noisy):
         return np.where(bounded, least, -np.inf), np.where(capped, most, np.inf)
 
     @property
-    def ends(self) -> Pair:
-        return self._over(self.kernel.ends, *self.later.ends)
+    def support_bounds(self) -> Pair:
+        return self._hull_of_both_ends(self.kernel.support_bounds, *self.later.support_bounds)
 
     def window(self, drop: float = 40.0) -> Pair:
-        return _clipped(self._over(lambda y: self.kernel.window(y, drop), *self.later.window(drop)), self.ends)
+        return _clip_window(
+            self._hull_of_both_ends(lambda y: self.kernel.window(y, drop), *self.later.window(drop)),
+            self.support_bounds,
+        )
 
-    def _around(self, find: Callable[[Array], Array]) -> list[Array]:
+    def _around_cuts(self, find: Callable[[Array], Array]) -> list[Array]:
         """What is found around each cut of the later observation."""
         rows = self.later.cuts.T
         return [np.where(np.isfinite(row)[:, None], find(np.where(np.isfinite(row), row, 0.0)), np.nan) for row in rows]
@@ -305,13 +311,13 @@ class Convolved(_Noisy):
     def panel_edges(self) -> Array:
         # Where the later observation has its kinks, and around those: the density smooths them over its own length.
         return np.concatenate(
-            [self._fixed, even_between(*self.window(), 33), *self._around(self.kernel.panel_edges)], axis=1
+            [self._panel_cuts, even_between(*self.window(), 33), *self._around_cuts(self.kernel.panel_edges)], axis=1
         )
 
     @property
     def cuts(self) -> Array:
         # A kink of one factor is smoothed by the other, except where both have one; a jump of both leaves a kink.
-        kept = self._around(self.kernel.cuts_at)
+        kept = self._around_cuts(self.kernel.cuts_at)
         return np.concatenate([self.kernel.cuts_between(*self.window()), *kept], axis=1)
 
     @property
@@ -319,11 +325,11 @@ class Convolved(_Noisy):
         return np.hypot(self.later.scale, self.kernel.scale(middle_of(*self.later.window())))
 
 
-def _finite(row: Array, otherwise: Values, math: Mathematics) -> Values:
+def _finite_or(row: Array, otherwise: Values, math: Mathematics) -> Values:
     """A row where it is finite, something else where it is not."""
     there = np.isfinite(row)
     return math.where(there, np.where(there, row, 0.0), otherwise)
 
 
-def _clipped(window: Pair, ends: Pair) -> Pair:
+def _clip_window(window: Pair, ends: Pair) -> Pair:
     return np.maximum(window[0], ends[0]), np.minimum(window[1], ends[1])

@@ -10,12 +10,12 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...protocols import Array
 from ..steps import NORMAL, TOLERANCE
-from .base import Bools, Ints, Observation, Pair, Rows, even_between, middle_of, not_from
-from .entries import Between, Known, join, nothing, split
+from .base import Bools, Ints, Observation, Pair, Rows, even_between, impossible_from, middle_of
+from .entries import Between, Known, join_rows, nothing_observed, observe_by_case
 from .kernels import Location
 from .laws import noise_law
 from .mathematics import NUMPY, Mathematics, Values
-from .release import Averages, JointNormal, ReleaseLikelihood, compressed
+from .release import Averages, JointNormal, ReleaseLikelihood, as_one_matrix
 
 PLACES = 33
 """Where two likelihoods are looked at together to find how far they pull apart."""
@@ -46,7 +46,7 @@ class ProductObservation(Observation):
         return self.first.cost + self.second.cost
 
     @property
-    def ends(self) -> Pair:
+    def support_bounds(self) -> Pair:
         return np.maximum(self.first.low, self.second.low), np.minimum(self.first.high, self.second.high)
 
     @property
@@ -60,7 +60,7 @@ class ProductObservation(Observation):
     def window(self, drop: float = 40.0) -> Pair:
         """Where both are in their windows, which are wider by what the two lose by lying apart."""
         windows = [part.window(0.5) for part in (self.first, self.second)]
-        low, high = self.ends
+        low, high = self.support_bounds
         spots = [np.clip(middle_of(a, b), low, high) for a, b in windows]
         x = even_between(np.minimum(*spots), np.maximum(*spots), PLACES).T
         logs = [np.asarray(part.log(x)) for part in (self.first, self.second)]
@@ -97,7 +97,7 @@ def combine_observations(first: Observation, second: Observation) -> Observation
             logs = np.asarray(part.take(rows).log(x))
             near = own[rows] & (np.abs(part.known[rows] - x) <= TOLERANCE * np.maximum(np.abs(x), 1e-300))
             if np.any((logs == -np.inf) & ~near):
-                raise not_from("values that another release rules out")
+                raise impossible_from("values that another release rules out")
         return Known(x)
 
     def noisy(rows: Ints) -> Observation:
@@ -110,16 +110,16 @@ def combine_observations(first: Observation, second: Observation) -> Observation
     def others(rows: Ints) -> Observation:
         a, b = first.take(rows), second.take(rows)
         if isinstance(a, Between) and isinstance(b, Between):
-            return _overlap(a, b)
+            return _intersect(a, b)
         return ProductObservation(a, b)
 
     cases = [(sure, value), (silent[0] & ~sure, second.take), (silent[1] & ~silent[0] & ~sure, first.take)]
-    return split(first.n, [*cases, (normal, noisy), (rest, others)])
+    return observe_by_case(first.n, [*cases, (normal, noisy), (rest, others)])
 
 
 def noisy_value(centre: Array, sd: Array) -> Observation:
     """Values with normal noise."""
-    return Known(centre).before(Location(noise_law(NORMAL, sd)))
+    return Known(centre).pulled_back(Location(noise_law(NORMAL, sd)))
 
 
 def _both_normal(first: Observation, second: Observation) -> Bools:
@@ -131,18 +131,19 @@ def _both_normal(first: Observation, second: Observation) -> Bools:
     return found
 
 
-def _overlap(a: Between, b: Between) -> Observation:
+def _intersect(a: Between, b: Between) -> Observation:
     """Where both intervals are."""
     low, high = np.maximum(a.lower, b.lower), np.minimum(a.upper, b.upper)
     closed_low, closed_high = (
-        np.where(x.ends[i] == end, np.asarray(flag), True) & np.where(y.ends[i] == end, np.asarray(other), True)
+        np.where(x.support_bounds[i] == end, np.asarray(flag), True)
+        & np.where(y.support_bounds[i] == end, np.asarray(other), True)
         for i, end, x, y, flag, other in (
             (0, low, a, b, a.closed_low, b.closed_low),
             (1, high, a, b, a.closed_high, b.closed_high),
         )
     )
     if np.any((low > high) | ((low == high) & ~(closed_low & closed_high))):
-        raise not_from("values that another release rules out")
+        raise impossible_from("values that another release rules out")
     return Between(low, high, closed_low, closed_high)
 
 
@@ -194,7 +195,7 @@ def _with_joint(found: ReleaseLikelihood, *laws: JointNormal | None) -> ReleaseL
             centre, covariance = np.full((n, k), np.nan), np.zeros((n, k, k))
             centre[open_, j], covariance[open_, j, j] = normal[0][open_], normal[1][open_]
             pieces.append((centre, covariance))
-            columns[j] = split(n, [(open_, nothing), (~open_, columns[j].take)])
+            columns[j] = observe_by_case(n, [(open_, nothing_observed), (~open_, columns[j].take)])
     precision, pushed = np.zeros((n, k, k)), np.zeros((n, k))
     for centre, covariance in pieces:
         for i in range(n):
@@ -216,7 +217,7 @@ def _with_joint(found: ReleaseLikelihood, *laws: JointNormal | None) -> ReleaseL
         if len(there):
             covariance[i][np.ix_(there, there)] = np.linalg.inv(precision[i][np.ix_(there, there)])
             centre[i, there] = covariance[i][np.ix_(there, there)] @ pushed[i, there]
-    joint = JointNormal(centre, compressed(covariance), tuple(covered))
+    joint = JointNormal(centre, as_one_matrix(covariance), tuple(covered))
     return replace(found, columns=tuple(columns), joint=joint)
 
 
@@ -292,7 +293,7 @@ def _without_known(found: ReleaseLikelihood, averages: Averages, known: Array) -
             alone = Known(spot) if sd[0] == 0 else noisy_value(spot, sd)
             own = combine_observations(columns[j].take(open_), alone)
             others = np.delete(np.arange(found.n), open_)
-            columns[j] = join(found.n, [(open_, own), (others, columns[j].take(others))])
+            columns[j] = join_rows(found.n, [(open_, own), (others, columns[j].take(others))])
             values[g, j] = np.nan
     kept = Averages.of(averages.label, values, members, error)
     return replace(found, columns=tuple(columns), averages=kept if members.any() else None)

@@ -33,13 +33,13 @@ from ..steps import (
     Step,
     resolve,
 )
-from .base import Change, Ints, Observation, not_from
-from .entries import Between, Known, Uninformative, join, nothing, split
+from .base import Change, Ints, Observation, impossible_from
+from .entries import Between, Known, Uninformative, join_rows, nothing_observed, observe_by_case
 from .kernels import Factor, HeteroscedasticNoise, Location, refuse_no_noise
 from .laws import factor_law, noise_law
 from .maps import Bins, CategoryLikelihood, ClipMap, Multiples, RandomMultiples, Widths
 from .mathematics import NUMPY, Mathematics, Values
-from .release import Averages, ReleaseLikelihood, compressed
+from .release import Averages, ReleaseLikelihood, as_one_matrix
 from .user import UserChange
 
 MEASURE = "or measure its releases with ruv.measure"
@@ -59,13 +59,13 @@ def read(mask: MaskLike, observed: ReleaseLikelihood) -> ReleaseLikelihood:
     if not any(isinstance(f.step, SampleRows) for f in found) and observed.n != total:
         found = resolve(mask, replace(about, n=observed.n))  # some rows were left out of the file by other means
     for step, part, _ in found:
-        _check(step, part)
+        _refuse_unknown_law(step, part)
     for step, part, _ in reversed(found):
         observed = LIKELIHOOD[type(step)](observed, step, part)
     return observed
 
 
-def _check(step: Step, mask: MaskLike) -> None:
+def _refuse_unknown_law(step: Step, mask: MaskLike) -> None:
     """Raise if the law of a step is not known entry by entry."""
     if isinstance(step, Opaque):
         raise UnsupportedError(f"{mask} has no likelihood: {step.why}", do=step.do or KNOWN)
@@ -76,15 +76,15 @@ def _check(step: Step, mask: MaskLike) -> None:
 # -- rows ----------------------------------------------------------------------------------------------------
 
 
-def _drop(observed: ReleaseLikelihood, step: Drop, mask: MaskLike) -> ReleaseLikelihood:
+def _read_drop(observed: ReleaseLikelihood, step: Drop, mask: MaskLike) -> ReleaseLikelihood:
     """Nothing is known about suppressed entries; an average later in the chain leaves them out."""
-    rows = np.arange(observed.n) if step.rows is None else np.flatnonzero(_labels(observed, step) == 1)
+    rows = np.arange(observed.n) if step.rows is None else np.flatnonzero(_row_labels(observed, step) == 1)
     if step.rows is not None and len(rows) < observed.n and step.columns:
         observed.refuse_uneven(mask)
     rest, positions = np.setdiff1d(np.arange(observed.n), rows), list(step.columns)
     columns = list(observed.columns)
     for j in positions:
-        columns[j] = join(observed.n, [(rows, Uninformative(len(rows))), (rest, columns[j].take(rest))])
+        columns[j] = join_rows(observed.n, [(rows, Uninformative(len(rows))), (rest, columns[j].take(rest))])
     joint = observed.joint
     if joint is not None:
         centre = joint.centre.copy()
@@ -94,7 +94,7 @@ def _drop(observed: ReleaseLikelihood, step: Drop, mask: MaskLike) -> ReleaseLik
     return replace(observed, columns=tuple(columns), joint=joint, averages=averages)
 
 
-def _sample(observed: ReleaseLikelihood, step: SampleRows, mask: MaskLike) -> ReleaseLikelihood:
+def _read_sample(observed: ReleaseLikelihood, step: SampleRows, mask: MaskLike) -> ReleaseLikelihood:
     """The sample's rows at their places; nothing is known about the others."""
     if observed.index is None:
         raise UnsupportedError(
@@ -104,11 +104,11 @@ def _sample(observed: ReleaseLikelihood, step: SampleRows, mask: MaskLike) -> Re
     return observed.placed()
 
 
-def _average(observed: ReleaseLikelihood, step: AverageRows, mask: MaskLike) -> ReleaseLikelihood:
+def _read_average(observed: ReleaseLikelihood, step: AverageRows, mask: MaskLike) -> ReleaseLikelihood:
     """The averages of groups that were fixed beforehand; noisy copies of one average are put together."""
     if step.rows is None:
         return observed
-    n, label = observed.n, _labels(observed, step)
+    n, label = observed.n, _row_labels(observed, step)
     groups = int(label.max()) + 1
     if groups > 1:
         observed.refuse_uneven(mask)
@@ -145,7 +145,7 @@ def _combined_averages(centre: Array, variance: Array, label: Ints, groups: int)
     )
     away = np.where(use, centre - value[label], 0.0)
     if np.any(sure & (np.abs(away) > TOLERANCE * np.maximum(np.abs(centre), np.finfo(float).tiny))):
-        raise not_from("different values in one group")
+        raise impossible_from("different values in one group")
     log_terms = np.where(
         use & ~sure,
         -0.5 * away**2 * precision + 0.5 * np.log(np.where(precision > 0, precision, 1.0) / (2 * np.pi)),
@@ -171,7 +171,7 @@ def _mean_of_tail(observed: ReleaseLikelihood, step: MeanOfTail, mask: MaskLike)
             raise UnsupportedError(f"{mask} with a mask after it has no likelihood here", do='Use replace="threshold"')
         tail = known > threshold if step.above else known < threshold
         if tail.sum() > 1 and not np.allclose(known[tail], known[tail][0], rtol=TOLERANCE, atol=0):
-            raise not_from("different values beyond its threshold")
+            raise impossible_from("different values beyond its threshold")
         if uninformative.any() and tail.any():
             raise UnsupportedError(
                 f"{mask} with suppressed entries does not say how many are in the tail",
@@ -182,7 +182,7 @@ def _mean_of_tail(observed: ReleaseLikelihood, step: MeanOfTail, mask: MaskLike)
         members[:, position], values[0, position] = tail, known[tail][0]
         rows, rest = np.flatnonzero(tail), np.flatnonzero(~tail)
         low, high = (threshold, np.inf) if step.above else (-np.inf, threshold)
-        columns[position] = join(
+        columns[position] = join_rows(
             n,
             [
                 (rows, Between(np.full(len(rows), low), np.full(len(rows), high), False, False)),
@@ -194,7 +194,7 @@ def _mean_of_tail(observed: ReleaseLikelihood, step: MeanOfTail, mask: MaskLike)
     return replace(observed, columns=tuple(columns), averages=Averages.of(np.zeros(n, dtype=np.int64), values, members))
 
 
-def _labels(observed: ReleaseLikelihood, step: Step) -> Ints:
+def _row_labels(observed: ReleaseLikelihood, step: Step) -> Ints:
     """The label of every row that was observed."""
     assert step.rows is not None
     if step.rows.n != observed.n:
@@ -219,26 +219,28 @@ CHANGES: dict[type[Step], Callable[[Any, int], Change]] = {
 """What each step of one entry by itself does to the column at a place of the step's columns."""
 
 
-def _entries(observed: ReleaseLikelihood, step: ClipTo | RoundTo | Cut, mask: MaskLike) -> ReleaseLikelihood:
+def _read_entries(observed: ReleaseLikelihood, step: ClipTo | RoundTo | Cut, mask: MaskLike) -> ReleaseLikelihood:
     """What is known before bounds, multiples or intervals: the value, where it lies, or how likely each is."""
     change = CHANGES[type(step)]
-    return observed.each(mask, step.columns, lambda j, column: column.before(change(step, j)))
+    return observed.each(mask, step.columns, lambda j, column: column.pulled_back(change(step, j)))
 
 
-def _matrix(observed: ReleaseLikelihood, step: Matrix, mask: MaskLike) -> ReleaseLikelihood:
+def _read_matrix(observed: ReleaseLikelihood, step: Matrix, mask: MaskLike) -> ReleaseLikelihood:
     """The chance of each category to be released as what was released."""
 
-    def before(j: int, column: Observation) -> Observation:
+    def pulled_back(j: int, column: Observation) -> Observation:
         return CategoryLikelihood.before_matrix(column, step.inputs, step.released, step.matrix)
 
-    return observed.each(mask, step.columns, before)
+    return observed.each(mask, step.columns, pulled_back)
 
 
-def _own(observed: ReleaseLikelihood, step: OwnLaw, mask: MaskLike) -> ReleaseLikelihood:
-    return observed.each(mask, step.columns, lambda j, column: column.before(UserChange(step.mask, observed.names[j])))
+def _read_own_law(observed: ReleaseLikelihood, step: OwnLaw, mask: MaskLike) -> ReleaseLikelihood:
+    return observed.each(
+        mask, step.columns, lambda j, column: column.pulled_back(UserChange(step.mask, observed.names[j]))
+    )
 
 
-def _multiply(observed: ReleaseLikelihood, step: Multiply, mask: MaskLike) -> ReleaseLikelihood:
+def _read_factor(observed: ReleaseLikelihood, step: Multiply, mask: MaskLike) -> ReleaseLikelihood:
     """The density of a value times a factor; a released zero was a zero."""
     if step.common and len(step.columns) > 1:
         raise UnsupportedError(
@@ -253,11 +255,11 @@ def _multiply(observed: ReleaseLikelihood, step: Multiply, mask: MaskLike) -> Re
     def change(j: int, column: Observation) -> Observation:
         zero = column.known == 0
         factor = Factor(factor_law(step.factor, column.n))
-        return split(
+        return observe_by_case(
             column.n,
             [
                 (zero, lambda rows: Known(np.zeros(len(rows)))),
-                (~zero, lambda rows: column.take(rows).before(factor.take(rows))),
+                (~zero, lambda rows: column.take(rows).pulled_back(factor.take(rows))),
             ],
         )
 
@@ -267,7 +269,7 @@ def _multiply(observed: ReleaseLikelihood, step: Multiply, mask: MaskLike) -> Re
 # -- noise ---------------------------------------------------------------------------------------------------
 
 
-def _noise(observed: ReleaseLikelihood, step: AddNoise, mask: MaskLike) -> ReleaseLikelihood:
+def _read_noise(observed: ReleaseLikelihood, step: AddNoise, mask: MaskLike) -> ReleaseLikelihood:
     """What is known before the noise; columns whose noise is correlated go together."""
     n, k = observed.n, len(step.columns)
     if step.common and n > 1:
@@ -276,14 +278,14 @@ def _noise(observed: ReleaseLikelihood, step: AddNoise, mask: MaskLike) -> Relea
             do=f"Use Noise(variance=...) without common, or a NormalBelief with engine=Exact(), {MEASURE}",
         )
     if step.rows is not None:
-        _labels(observed, step)
+        _row_labels(observed, step)
         observed.refuse_uneven(mask)
     matrices = step.of_rows(n)
     if np.any(matrices[:, ~np.eye(k, dtype=bool)] != 0):
-        return _correlated(observed, step, mask, matrices)
+        return _read_correlated_noise(observed, step, mask, matrices)
     sd = np.broadcast_to(np.sqrt(np.diagonal(matrices, axis1=1, axis2=2)), (n, k))
     if step.size is not None:
-        return _heteroscedastic(observed, step, mask, sd)
+        return _read_heteroscedastic_noise(observed, step, mask, sd)
     plain = step.kind.name == "normal"
     averaged = [
         j for j, p in enumerate(step.columns) if observed.averages is not None and observed.averages.members[:, p].any()
@@ -294,13 +296,13 @@ def _noise(observed: ReleaseLikelihood, step: AddNoise, mask: MaskLike) -> Relea
     if joint:
         if not plain or not np.isfinite(sd[:, joint]).all():
             observed.refuse_joint(mask, step.columns)
-        observed = _add(observed, _diagonal(sd, step.columns, joint, observed.k))
+        observed = _add_joint_noise(observed, _diagonal_covariances(sd, step.columns, joint, observed.k))
     single = [j for j in range(k) if j not in averaged and j not in joint]
 
     def change(j: int, column: Observation) -> Observation:
         size = sd[:, single[j]]
         if size.min() > 0 and size.max() < np.inf:
-            return column.before(Location(noise_law(step.kind, size)))  # the common case: every entry has noise
+            return column.pulled_back(Location(noise_law(step.kind, size)))  # the common case: every entry has noise
         return _where_noisy(column, size, lambda rows: Location(noise_law(step.kind, size[rows])))
 
     return observed.each(mask, [step.columns[j] for j in single], change)
@@ -308,12 +310,12 @@ def _noise(observed: ReleaseLikelihood, step: AddNoise, mask: MaskLike) -> Relea
 
 def _where_noisy(column: Observation, size: Array, change: Callable[[Ints], Change]) -> Observation:
     """What is known before noise that some entries have not, and that wipes others out."""
-    return split(
+    return observe_by_case(
         column.n,
         [
-            (np.isinf(size), nothing),
+            (np.isinf(size), nothing_observed),
             (size == 0, column.take),
-            ((size > 0) & np.isfinite(size), lambda rows: column.take(rows).before(change(rows))),
+            ((size > 0) & np.isfinite(size), lambda rows: column.take(rows).pulled_back(change(rows))),
         ],
     )
 
@@ -329,25 +331,27 @@ def _onto_averages(
             f"{mask} before an average has no likelihood here",
             do=f"Use plain normal noise without bounds before Microaggregate, {MEASURE}",
         )
-    noise = _diagonal(sd, step.columns, averaged, observed.k)
+    noise = _diagonal_covariances(sd, step.columns, averaged, observed.k)
     return replace(observed, averages=observed.averages.add_noise(noise))
 
 
-def _diagonal(sd: Array, positions: Sequence[int], chosen: list[int], k: int) -> Array:
+def _diagonal_covariances(sd: Array, positions: Sequence[int], chosen: list[int], k: int) -> Array:
     """Covariances of shape (n or 1, k, k) from the sds of some columns."""
     out = np.zeros((len(sd), k, k))
     for j in chosen:
         out[:, positions[j], positions[j]] = sd[:, j] ** 2
-    return compressed(out)
+    return as_one_matrix(out)
 
 
-def _add(observed: ReleaseLikelihood, covariance: Array) -> ReleaseLikelihood:
+def _add_joint_noise(observed: ReleaseLikelihood, covariance: Array) -> ReleaseLikelihood:
     joint = observed.joint
     assert joint is not None
-    return replace(observed, joint=replace(joint, covariance=compressed(joint.covariance + covariance)))
+    return replace(observed, joint=replace(joint, covariance=as_one_matrix(joint.covariance + covariance)))
 
 
-def _correlated(observed: ReleaseLikelihood, step: AddNoise, mask: MaskLike, matrices: Array) -> ReleaseLikelihood:
+def _read_correlated_noise(
+    observed: ReleaseLikelihood, step: AddNoise, mask: MaskLike, matrices: Array
+) -> ReleaseLikelihood:
     """Noise that is correlated across columns; ``matrices`` has shape (n or 1, k, k)."""
     if step.not_linear is not None:
         raise UnsupportedError(
@@ -357,7 +361,7 @@ def _correlated(observed: ReleaseLikelihood, step: AddNoise, mask: MaskLike, mat
     at = np.array(step.columns)
     whole = np.zeros((len(matrices), observed.k, observed.k))
     whole[:, at[:, None], at] = matrices
-    whole, averages = compressed(whole), observed.averages
+    whole, averages = as_one_matrix(whole), observed.averages
     if averages is not None and averages.members[:, at].any():
         informative = any(not np.all(observed.columns[p].uninformative) for p in step.columns)
         if informative or not averages.members[:, at].any(axis=0).all():
@@ -366,10 +370,12 @@ def _correlated(observed: ReleaseLikelihood, step: AddNoise, mask: MaskLike, mat
                 do="Average all of them, or use variance=",
             )
         return replace(observed, averages=averages.add_noise(whole))
-    return _add(observed.joined(mask, step.columns), whole)
+    return _add_joint_noise(observed.joined(mask, step.columns), whole)
 
 
-def _heteroscedastic(observed: ReleaseLikelihood, step: AddNoise, mask: MaskLike, base: Array) -> ReleaseLikelihood:
+def _read_heteroscedastic_noise(
+    observed: ReleaseLikelihood, step: AddNoise, mask: MaskLike, base: Array
+) -> ReleaseLikelihood:
     """Noise whose size depends on the value, times ``base``."""
     assert step.size is not None
     size = partial(_size_at, step.size)
@@ -389,11 +395,11 @@ def _heteroscedastic(observed: ReleaseLikelihood, step: AddNoise, mask: MaskLike
 
 def _size_at(size: SizeOf, x: Values, math: Mathematics) -> Values:
     """The standard deviation at x, in numpy or PyTensor."""
-    found = _call(size.function, x, math, size.unit)
+    found = _call_size_function(size.function, x, math, size.unit)
     return math.sqrt(found) if size.unit == "variance" else found
 
 
-def _call(function: Callable[[Values], Values], x: Values, math: Mathematics, name: str) -> Values:
+def _call_size_function(function: Callable[[Values], Values], x: Values, math: Mathematics, name: str) -> Values:
     """A user's function of a column's values, for values of any shape, or for tensors if it can take them."""
     if math is NUMPY:
         flat = np.ravel(x)
@@ -415,17 +421,17 @@ def _call(function: Callable[[Values], Values], x: Values, math: Mathematics, na
 
 
 LIKELIHOOD: dict[type[Step], Callable[[ReleaseLikelihood, Any, Any], ReleaseLikelihood]] = {
-    Drop: _drop,
-    AddNoise: _noise,
-    Multiply: _multiply,
-    ClipTo: _entries,
-    RoundTo: _entries,
-    Cut: _entries,
-    Matrix: _matrix,
-    AverageRows: _average,
+    Drop: _read_drop,
+    AddNoise: _read_noise,
+    Multiply: _read_factor,
+    ClipTo: _read_entries,
+    RoundTo: _read_entries,
+    Cut: _read_entries,
+    Matrix: _read_matrix,
+    AverageRows: _read_average,
     MeanOfTail: _mean_of_tail,
-    SampleRows: _sample,
+    SampleRows: _read_sample,
     PermuteRows: lambda observed, step, mask: replace(observed, shuffled=True),
-    OwnLaw: _own,
+    OwnLaw: _read_own_law,
 }
 """What is known before each step; other steps have no likelihood."""

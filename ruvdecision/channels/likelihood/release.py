@@ -11,7 +11,7 @@ from ...errors import UnsupportedError
 from ...protocols import Array
 from ..steps import MaskLike
 from .base import Bools, Ints, Observation, Rows
-from .entries import Uninformative, join
+from .entries import Uninformative, join_rows
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -123,7 +123,7 @@ class Averages:
         """The same with the rows at their places among n."""
         label, members = np.full(n, -1), np.zeros((n, self.values.shape[1]), dtype=bool)
         label[rows], members[rows] = self.label, self.members
-        return replace(self, label=label, members=members, noise=_placed(self.noise, rows, n))
+        return replace(self, label=label, members=members, noise=_place_matrices(self.noise, rows, n))
 
     def __repr__(self) -> str:
         return f"Averages(n={self.n}, groups={len(self.values)}, columns={int(self.members.any(axis=0).sum())})"
@@ -224,7 +224,7 @@ class ReleaseLikelihood:
             covariance[:, j, j] = np.where(there, normal[1], 0.0)
             columns[j] = Uninformative(self.n)
         covered = tuple(sorted({*new, *(old.columns if old else ())}))
-        return replace(self, columns=tuple(columns), joint=JointNormal(centre, compressed(covariance), covered))
+        return replace(self, columns=tuple(columns), joint=JointNormal(centre, as_one_matrix(covariance), covered))
 
     def refuse_uneven(self, mask: MaskLike) -> None:
         """Raise if rows were shuffled after a mask that treats them differently."""
@@ -253,12 +253,12 @@ class ReleaseLikelihood:
         if len(rows) == n and np.array_equal(rows, np.arange(n)):
             return replace(self, index=None, total=None)  # all of them, in order
         rest = np.setdiff1d(np.arange(n), rows)
-        columns = tuple(join(n, [(rows, column), (rest, Uninformative(len(rest)))]) for column in self.columns)
+        columns = tuple(join_rows(n, [(rows, column), (rest, Uninformative(len(rest)))]) for column in self.columns)
         joint = self.joint
         if joint is not None:
             centre = np.full((n, self.k), np.nan)
             centre[rows] = joint.centre
-            joint = replace(joint, centre=centre, covariance=_placed(joint.covariance, rows, n))
+            joint = replace(joint, centre=centre, covariance=_place_matrices(joint.covariance, rows, n))
         averages = None if self.averages is None else self.averages.placed(rows, n)
         return replace(self, columns=columns, joint=joint, averages=averages, index=None, total=None)
 
@@ -268,7 +268,7 @@ class ReleaseLikelihood:
         return f"ReleaseLikelihood(n={self.n}, columns=[{', '.join(type(c).__name__ for c in self.columns)}]{extra})"
 
 
-def _placed(matrices: Array, rows: Ints, n: int) -> Array:
+def _place_matrices(matrices: Array, rows: Ints, n: int) -> Array:
     """Matrices of some rows at their places among n, zero elsewhere; one matrix of all rows stays."""
     if len(matrices) == 1:
         return matrices
@@ -277,6 +277,6 @@ def _placed(matrices: Array, rows: Ints, n: int) -> Array:
     return out
 
 
-def compressed(matrices: Array) -> Array:
+def as_one_matrix(matrices: Array) -> Array:
     """One matrix where all rows have the same."""
     return matrices[:1] if np.all(matrices == matrices[:1]) else matrices

@@ -17,7 +17,7 @@ from ...errors import InputError, kind_of
 from ...protocols import Array
 from ..steps import FileFacts, MaskLike, SampleRows, resolve
 from .base import Ints, Observation
-from .entries import Joined, Known, KnownLabels, nothing, split
+from .entries import Joined, Known, KnownLabels, nothing_observed, observe_by_case
 from .product import combine_releases
 from .reader import read
 from .release import ReleaseLikelihood
@@ -47,8 +47,8 @@ def observe(mask: MaskLike, release: Released, n: int, columns: Sequence[Hashabl
     """
     n = check_integer("n", n, low=1)
     if mask.side_by_side:
-        return _several(mask, release, n, columns)
-    table, index = _table(release, columns)
+        return _observe_several(mask, release, n, columns)
+    table, index = _release_table(release, columns)
     _refuse_longer(len(table), n)
     if index is None:
         if len(table) < n:
@@ -58,9 +58,11 @@ def observe(mask: MaskLike, release: Released, n: int, columns: Sequence[Hashabl
                 "Release a DataFrame with rows numbered from 0",
             )
         index = np.arange(n)
-    found = [_column(table.iloc[:, j]) for j in range(table.shape[1])]
+    found = [_observe_column(table.iloc[:, j]) for j in range(table.shape[1])]
     columns, categorical = zip(*found, strict=True)
-    return _through(mask, ReleaseLikelihood(columns, None, False, None, tuple(table.columns), categorical, index, n))
+    return _back_through_mask(
+        mask, ReleaseLikelihood(columns, None, False, None, tuple(table.columns), categorical, index, n)
+    )
 
 
 def observe_numbers(
@@ -74,11 +76,11 @@ def observe_numbers(
     (array([1., 4.]), array([4., 4.]))
     """
     _refuse_longer(len(values), n)
-    columns = tuple(_numbers(values[:, j]) for j in range(values.shape[1]))
-    return _through(mask, ReleaseLikelihood(columns, names=tuple(names), index=_places(index), total=n))
+    columns = tuple(_observe_column_of_numbers(values[:, j]) for j in range(values.shape[1]))
+    return _back_through_mask(mask, ReleaseLikelihood(columns, names=tuple(names), index=_row_numbers(index), total=n))
 
 
-def _several(mask: MaskLike, release: Any, n: int, columns: Sequence[Hashable] | None) -> ReleaseLikelihood:
+def _observe_several(mask: MaskLike, release: Any, n: int, columns: Sequence[Hashable] | None) -> ReleaseLikelihood:
     """What several releases tell: each goes back through its own mask, and all together through what came before."""
     *before, last = mask.parts
     if not isinstance(release, (tuple, list)) or len(release) != mask.file_count:
@@ -89,7 +91,7 @@ def _several(mask: MaskLike, release: Any, n: int, columns: Sequence[Hashable] |
         )
     files, rows = list(release), None
     if before:
-        found = [_table(one, columns) for one in files]
+        found = [_release_table(one, columns) for one in files]
         steps = resolve(reduce(or_, before), FileFacts(n, tuple(found[0][0].columns)))
         if any(isinstance(f.step, SampleRows) and f.step.rows is not None for f in steps):
             # A sample that all releases start from: they are about its rows.
@@ -106,7 +108,7 @@ def _several(mask: MaskLike, release: Any, n: int, columns: Sequence[Hashable] |
     if not before:
         return observed
     index = np.arange(n) if rows is None else rows
-    return _through(reduce(or_, before), replace(observed, index=index, total=n))
+    return _back_through_mask(reduce(or_, before), replace(observed, index=index, total=n))
 
 
 def _refuse_longer(rows: int, n: int) -> None:
@@ -114,7 +116,7 @@ def _refuse_longer(rows: int, n: int) -> None:
         raise InputError(f"A release of {n} records has at most {n} rows", rows, "Give the release that this mask made")
 
 
-def _through(mask: MaskLike, observed: ReleaseLikelihood) -> ReleaseLikelihood:
+def _back_through_mask(mask: MaskLike, observed: ReleaseLikelihood) -> ReleaseLikelihood:
     """Back through the mask, with every row at its place."""
     observed = read(mask, observed).placed()
     for name, column in zip(observed.names, observed.columns, strict=True):
@@ -128,12 +130,12 @@ def _through(mask: MaskLike, observed: ReleaseLikelihood) -> ReleaseLikelihood:
     return observed
 
 
-def _table(release: Released, columns: Sequence[Hashable] | None) -> tuple[pd.DataFrame, Ints | None]:
+def _release_table(release: Released, columns: Sequence[Hashable] | None) -> tuple[pd.DataFrame, Ints | None]:
     """The release as a table, and the row numbers that it carries, if any."""
     if isinstance(release, pd.Series):
         release = release.to_frame(name=0 if release.name is None else release.name)
     if isinstance(release, pd.DataFrame):
-        table, index = release, _places(release.index)
+        table, index = release, _row_numbers(release.index)
     else:
         array: NDArray[Any] = np.asarray(release)
         if array.ndim not in (1, 2):
@@ -153,7 +155,7 @@ def _table(release: Released, columns: Sequence[Hashable] | None) -> tuple[pd.Da
     return table, index
 
 
-def _places(labels: pd.Index[Any]) -> Ints:
+def _row_numbers(labels: pd.Index[Any]) -> Ints:
     """The row numbers of a release."""
     index = labels.to_numpy()
     if isinstance(labels, pd.RangeIndex) and labels.start >= 0 and labels.step > 0:
@@ -168,7 +170,7 @@ def _places(labels: pd.Index[Any]) -> Ints:
     return index
 
 
-def _column(column: pd.Series[Any]) -> tuple[Observation, bool]:
+def _observe_column(column: pd.Series[Any]) -> tuple[Observation, bool]:
     """A released column as what is known of the mask's output, and whether it holds categories."""
     dtype, missing = column.dtype, column.isna().to_numpy()
     named = isinstance(dtype, pd.CategoricalDtype)
@@ -176,18 +178,18 @@ def _column(column: pd.Series[Any]) -> tuple[Observation, bool]:
         listed = column.tolist()
         # Numbers and booleans in a column of objects (blanks turn columns into those) are numbers all the same.
         if named or not all(isinstance(v, NUMBERS) for v, gone in zip(listed, missing, strict=True) if not gone):
-            cases = [(missing, nothing), (~missing, lambda rows: KnownLabels([listed[i] for i in rows]))]
-            return split(len(column), cases), True
+            cases = [(missing, nothing_observed), (~missing, lambda rows: KnownLabels([listed[i] for i in rows]))]
+            return observe_by_case(len(column), cases), True
         values = np.array([np.nan if gone else float(v) for v, gone in zip(listed, missing, strict=True)])
-        return _numbers(values), True
+        return _observe_column_of_numbers(values), True
     values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     if isinstance(dtype, np.dtype) and dtype.kind == "f" and dtype.itemsize < 8:
         # The decimals that were meant: 0.3 in single precision is no multiple of 0.1 to nine digits.
         values = np.array([float(str(v)) for v in column.to_numpy()])
-    return _numbers(values), pd.api.types.is_bool_dtype(dtype)
+    return _observe_column_of_numbers(values), pd.api.types.is_bool_dtype(dtype)
 
 
-def _numbers(values: Array) -> Observation:
+def _observe_column_of_numbers(values: Array) -> Observation:
     """Released numbers; those that are missing tell nothing."""
     if np.isinf(values).any():
         raise InputError(
@@ -196,4 +198,4 @@ def _numbers(values: Array) -> Observation:
     missing = np.isnan(values)
     if not missing.any():
         return Known(values)
-    return split(len(values), [(missing, nothing), (~missing, lambda rows: Known(values[rows]))])
+    return observe_by_case(len(values), [(missing, nothing_observed), (~missing, lambda rows: Known(values[rows]))])

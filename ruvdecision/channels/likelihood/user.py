@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
-from .base import Change, Ints, Observation, Pair, Rows, even_between, everywhere
+from .base import Change, Ints, Observation, Pair, Rows, even_between, unbounded_ends
 from .mathematics import NUMPY, Mathematics, Values
 
 
@@ -78,10 +78,10 @@ class UserLikelihood(Observation):
         return UserLikelihood(self.mask, self.released[rows], self.column)
 
     @property
-    def ends(self) -> Pair:
+    def support_bounds(self) -> Pair:
         method = getattr(self.mask, "likelihood_support", None)
         if method is None:
-            return everywhere(self.n)
+            return unbounded_ends(self.n)
         low, high = (
             np.array(np.broadcast_to(np.asarray(end, dtype=np.float64), (self.n,))) for end in method(self.released)
         )
@@ -94,8 +94,8 @@ class UserLikelihood(Observation):
         return low, high
 
     def window(self, drop: float = 40.0) -> Pair:
-        low, high = self.ends
-        grid = self._grid(low, high)
+        low, high = self.support_bounds
+        grid = self._window_grid(low, high)
         values = self._log_at(grid)
         for _ in range(3):
             # A peak between two points of the grid: look closer around the largest.
@@ -116,13 +116,15 @@ class UserLikelihood(Observation):
             )
         inside = values >= top - drop
         first, last = inside.argmax(axis=0), len(grid) - 1 - inside[::-1].argmax(axis=0)
-        return self._close(grid, first, -1, top - drop, low), self._close(grid, last, 1, top - drop, high)
+        return self._window_border(grid, first, -1, top - drop, low), self._window_border(
+            grid, last, 1, top - drop, high
+        )
 
     def _log_at(self, x: Array) -> Array:
         with np.errstate(all="ignore"):
             return np.asarray(self.log(x))
 
-    def _grid(self, low: Array, high: Array) -> Array:
+    def _window_grid(self, low: Array, high: Array) -> Array:
         """Points around the released value, denser near it, inside the support; shape (m, n), increasing."""
         try:
             centre = np.asarray(self.released, dtype=np.float64)
@@ -143,7 +145,7 @@ class UserLikelihood(Observation):
             points.append(np.where(both, low + (high - low) * share, centre))
         return np.sort(np.clip(np.concatenate(points), inner_low, inner_high), axis=0)
 
-    def _close(self, grid: Array, at: Ints, side: int, level: Array, end: Array) -> Array:
+    def _window_border(self, grid: Array, at: Ints, side: int, level: Array, end: Array) -> Array:
         """The border of the window beyond a point of the grid, by bisection; the support's end if it lies there."""
         beyond = at + side
         outermost = (beyond < 0) | (beyond >= len(grid))

@@ -68,7 +68,7 @@ class Enumeration(BaseEngine):
         for mask in problem.masks:
             channel = channels[id(mask)] = FiniteChannel.of(belief, mask, scale)
             if data is None and not channel.continuous:
-                self._law(user, channel).check_room()
+                self._law_of_user(user, channel).check_room()
         return channels
 
     def run(self, problem: Problem, built: dict[int, FiniteChannel]) -> list[Solution]:
@@ -78,9 +78,9 @@ class Enumeration(BaseEngine):
         codes = None if data is None else codes_of(belief, data)
         found = []
         for i, mask in enumerate(problem.masks):
-            found.append(self._expected(problem, mask, built[id(mask)], codes))
+            found.append(self._expected_uncertainty(problem, mask, built[id(mask)], codes))
             problem.progress((i + 1) / len(problem.masks))
-        before = self._expected(problem, NOTHING, FiniteChannel.uninformative(belief), None)[0]
+        before = self._expected_uncertainty(problem, NOTHING, FiniteChannel.uninformative(belief), None)[0]
         value, error = (np.array([float(v[i]) for v, _ in found]) for i in (0, 1))
         names = [n for _, n in found]
         return [Solution(value, error, float(before.value), names, averaged=AVERAGED in names)]
@@ -96,8 +96,8 @@ class Enumeration(BaseEngine):
         reason = self.refuses(user, [mask])
         if reason is not None and release is None:
             raise reason.error()
-        channel = _channel(belief, mask, None, release)
-        law = self._law(user, channel)
+        channel = _channel_of_mask(belief, mask, None, release)
+        law = self._law_of_user(user, channel)
         if release is None:
             if not all(k.uninformative for k in channel.kernels):
                 what = f"The posterior after {mask} depends on what is released"
@@ -113,9 +113,13 @@ class Enumeration(BaseEngine):
             yield from super().posteriors(problem, mask, releases)
             return
         scale = sample_covariance(belief, problem.data)
-        same = self._law(user, FiniteChannel.of(belief, mask, scale))
+        same = self._law_of_user(user, FiniteChannel.of(belief, mask, scale))
         for release in releases:
-            law = self._law(user, _channel(belief, mask, scale, release)) if same.channel.open_samples else same
+            law = (
+                self._law_of_user(user, _channel_of_mask(belief, mask, scale, release))
+                if same.channel.open_samples
+                else same
+            )
             posterior = Finite(law.table.values, law.after(law.channel.read(release)))
             yield Evidence(posterior, partial(law.density, release))
 
@@ -139,27 +143,29 @@ class Enumeration(BaseEngine):
 
     # -- finite beliefs ----------------------------------------------------------------------------------
 
-    def _law(self, user: User, channel: FiniteChannel) -> FiniteLaw:
+    def _law_of_user(self, user: User, channel: FiniteChannel) -> FiniteLaw:
         return FiniteLaw(user.belief, target_table(user.belief, user.target, self.limit), channel, self.limit)
 
-    def _expected(self, problem: Problem, mask: Mask, channel: FiniteChannel, codes: Ints | None) -> tuple[Value, str]:
+    def _expected_uncertainty(
+        self, problem: Problem, mask: Mask, channel: FiniteChannel, codes: Ints | None
+    ) -> tuple[Value, str]:
         user = problem.user
         if channel.open_samples:
             return self._over_samples(problem, mask, channel, codes)
-        law = self._law(user, channel)
+        law = self._law_of_user(user, channel)
         if channel.continuous:
-            if codes is None and law.one_record and (line := channel.kernels[0].on_a_line()) is not None:
-                return _over_the_line(user, law, *line), self.name
-            return self._drawn(problem, law, codes), AVERAGED
+            if codes is None and law.one_record and (line := channel.kernels[0].outputs_on_line()) is not None:
+                return _integrate_over_noisy_release(user, law, *line), self.name
+            return self._average_over_draws(problem, law, codes), AVERAGED
         if codes is not None and channel.sampled:
-            return self._drawn(problem, law, codes), AVERAGED
+            return self._average_over_draws(problem, law, codes), AVERAGED
         try:
             outputs = law.outputs(codes)
         except TooManyReleases:
             # How many there are is known only while they are listed; with data they can be drawn instead.
             if codes is None:
                 raise
-            return self._drawn(problem, law, codes), AVERAGED
+            return self._average_over_draws(problem, law, codes), AVERAGED
         chance = outputs.joint.sum(axis=1)
         if np.any(chance <= 0):
             do = "Check the data, or the prior probabilities that are zero"
@@ -178,7 +184,8 @@ class Enumeration(BaseEngine):
         cases, complete = sample_cases(channel.open_samples, n, followed, problem.count, problem.seed)
         scale = sample_covariance(belief, problem.data)
         found = [
-            self._expected(problem, mask, FiniteChannel.of(belief, mask, scale, samples), codes) for _, samples in cases
+            self._expected_uncertainty(problem, mask, FiniteChannel.of(belief, mask, scale, samples), codes)
+            for _, samples in cases
         ]
         weights = np.array([w for w, _ in cases])
         value, error = (np.array([float(v[i]) for v, _ in found]) for i in (0, 1))
@@ -186,7 +193,7 @@ class Enumeration(BaseEngine):
         total = Value(np.asarray(weights @ value), np.asarray(np.hypot(weights @ error, spread)))
         return total, AVERAGED if not complete or any(name == AVERAGED for _, name in found) else self.name
 
-    def _drawn(self, problem: Problem, law: FiniteLaw, codes: Ints | None) -> Value:
+    def _average_over_draws(self, problem: Problem, law: FiniteLaw, codes: Ints | None) -> Value:
         """Average over drawn releases, with the same random numbers for every mask."""
         chances = []
         for for_data, for_mask, _ in replicate_seeds(problem.seed, problem.count):
@@ -202,7 +209,7 @@ def uncertainty_of(user: User, values: Array, chances: Array) -> Value:
     return Value.joined(user.loss.uncertainty(law, user.actions).over(*law.batch) for law in blocks)
 
 
-def _channel(belief: FiniteBelief, mask: Mask, scale: Array | None, release: object) -> FiniteChannel:
+def _channel_of_mask(belief: FiniteBelief, mask: Mask, scale: Array | None, release: object) -> FiniteChannel:
     """The channel of a mask, with what a release tells of who is in its samples."""
     channel = FiniteChannel.of(belief, mask, scale)
     if release is None or not channel.open_samples:
@@ -210,7 +217,9 @@ def _channel(belief: FiniteBelief, mask: Mask, scale: Array | None, release: obj
     return FiniteChannel.of(belief, mask, scale, channel.samples_held(release))
 
 
-def _over_the_line(user: User, law: FiniteLaw, levels: Array, sd: float, groups: Sequence[Ints]) -> Value:
+def _integrate_over_noisy_release(
+    user: User, law: FiniteLaw, levels: Array, sd: float, groups: Sequence[Ints]
+) -> Value:
     """Expected uncertainty when one number goes out with noise: integrate U(y) p(y) over the release y.
 
     ``groups`` are outputs that what stands beside that number tells apart.

@@ -66,12 +66,12 @@ class FiniteLaw:
         """Log joint of release and target value. Whose record is whose does not matter where no row is followed."""
         known = bool((slots.rows >= 0).all())
         if not known and self.table.rows:
-            return self._unlabelled(slots)
+            return self._joint_of_unlabelled_rows(slots)
         log_evidence = np.zeros((self.belief.records, len(self.belief.levels)))
         log_evidence[slots.rows if known else np.arange(len(slots.rows))] = slots.log_evidence
-        return self._labelled(log_evidence)
+        return self._joint_of_labelled_rows(log_evidence)
 
-    def _labelled(self, log_evidence: Array) -> Array:
+    def _joint_of_labelled_rows(self, log_evidence: Array) -> Array:
         """Log joint of release and target value, given evidence for every row."""
         law, table = self.belief.law, self.table
         evidence = np.exp(log_evidence)
@@ -80,17 +80,19 @@ class FiniteLaw:
             log_state = np.log(self.belief.prior) + log_rows.sum(axis=0)
             if isinstance(table, AverageTable):
                 chances = law[:, None, :] * evidence[None] / np.maximum(np.exp(log_rows.T)[..., None], 1e-300)
-                return np.log(np.exp(log_state - _top(log_state)) @ table.counts_law(chances)) + _top(log_state)
+                return np.log(
+                    np.exp(log_state - _finite_maximum(log_state)) @ table.counts_law(chances)
+                ) + _finite_maximum(log_state)
             followed = list(table.rows)
             log_state = np.log(self.belief.prior) + np.delete(log_rows, followed, axis=0).sum(axis=0)
             joint = np.zeros(len(table.values))
-            shift = _top(log_state)
+            shift = _finite_maximum(log_state)
             for s in range(len(law)):
                 columns, chances = table.joint_law(s, law[s], [evidence[r][:, None] for r in followed])
                 joint[columns] += np.exp(log_state[s] - shift) * chances[0]
             return np.log(joint) + shift
 
-    def _unlabelled(self, slots: RecordEvidence) -> Array:
+    def _joint_of_unlabelled_rows(self, slots: RecordEvidence) -> Array:
         """Sum over which released record belongs to which followed row, or to none of them."""
         assert isinstance(self.table, TargetTable)
         table, law = self.table, self.belief.law
@@ -100,7 +102,7 @@ class FiniteLaw:
             what = "Rows that were masked in different ways and then mixed are too many cases"
             raise UnsupportedError(what, do="Use one mask for all rows before Shuffle, or known rows")
         if not live:
-            return self._labelled(np.zeros((self.belief.records, len(self.belief.levels))))
+            return self._joint_of_labelled_rows(np.zeros((self.belief.records, len(self.belief.levels))))
         n = int(np.sum(kinds == live[0]))
         mine = [r for r in table.rows if kinds[r] == live[0]]
         log_evidence = slots.log_evidence[slots.kinds == live[0]]
@@ -112,7 +114,7 @@ class FiniteLaw:
         with np.errstate(divide="ignore"):
             log_rows = np.log(evidence @ law.T)  # slots by states
             log_all = np.log(self.belief.prior) + log_rows.sum(axis=0)
-            shift = _top(log_all) if np.isfinite(_top(log_all)) else 0.0
+            shift = _finite_maximum(log_all) if np.isfinite(_finite_maximum(log_all)) else 0.0
             joint = np.zeros(len(table.values))
             nothing = np.ones(len(self.belief.levels))
             for choice in itertools.product(range(-1, m), repeat=len(mine)):
@@ -182,7 +184,7 @@ class FiniteLaw:
             size = float(np.linalg.slogdet(2 * np.pi * kernel.noise[np.ix_(noisy, noisy)])[1])
             offset += float(top.sum()) - 0.5 * float(mine.sum()) * size
             rank += float(mine.sum()) * float(noisy.sum())
-        return self._labelled(evidence) + offset, rank
+        return self._joint_of_labelled_rows(evidence) + offset, rank
 
     # -- all releases ------------------------------------------------------------------------------------
 
@@ -195,7 +197,7 @@ class FiniteLaw:
             what = "Releases of a sample are drawn when the records are given"
             raise UnsupportedError(what, do="Pass data=, or a smaller file")
         if isinstance(self.table, AverageTable) or self.channel.ordered:
-            pieces = [self._labelled_outputs(s, codes) for s in self._scenarios()]
+            pieces = [self._labelled_outputs(s, codes) for s in self._possible_samples()]
             joint = np.concatenate([p.joint for p in pieces])
             weights = np.concatenate([p.weights for p in pieces])
         else:
@@ -205,16 +207,16 @@ class FiniteLaw:
 
     def check_room(self) -> None:
         """Raise if there are more releases than allowed, without listing them."""
-        for scenario in self._scenarios():
+        for scenario in self._possible_samples():
             releases = 1
             for kind, count in enumerate(scenario.others):
                 if count:
                     keep = isinstance(self.table, AverageTable) or not self.channel.ordered
-                    merged = _sufficient(self.channel.kernels[kind].matrix, self.belief.law, keep)
+                    merged = _merge_equivalent_outputs(self.channel.kernels[kind].matrix, self.belief.law, keep)
                     releases *= comb(count + merged.shape[1] - 1, merged.shape[1] - 1)
             for k in scenario.followed:
                 releases *= 1 if k is None else int(self.channel.kernels[k].matrix.any(axis=0).sum())
-            self._room(releases * len(self.table.values))
+            self._check_size(releases * len(self.table.values))
 
     @property
     def one_number(self) -> bool:
@@ -231,11 +233,11 @@ class FiniteLaw:
         assert isinstance(self.table, TargetTable)
         matrix = self.channel.kernels[0].matrix
         if self.table.rows:
-            return np.asarray(self._joint(self.belief.prior[None, :], [matrix])[0])
+            return np.asarray(self._joint_of_counts(self.belief.prior[None, :], [matrix])[0])
         state = (self.belief.law @ matrix).T * self.belief.prior
-        return np.asarray(self._joint(state, [])[:, 0])
+        return np.asarray(self._joint_of_counts(state, [])[:, 0])
 
-    def _scenarios(self) -> Iterator[_Scenario]:
+    def _possible_samples(self) -> Iterator[_Scenario]:
         """Who may be in the file, with the chance of it."""
         channel = self.channel
         rows = self.table.rows
@@ -262,8 +264,8 @@ class FiniteLaw:
         for kind, count in enumerate(scenario.others):
             if count == 0:
                 continue
-            merged = _sufficient(kernels[kind].matrix, law, isinstance(self.table, AverageTable))
-            self._room(comb(count + merged.shape[1] - 1, merged.shape[1] - 1))
+            merged = _merge_equivalent_outputs(kernels[kind].matrix, law, isinstance(self.table, AverageTable))
+            self._check_size(comb(count + merged.shape[1] - 1, merged.shape[1] - 1))
             if codes is None:
                 counts = compositions(count, merged.shape[1])
                 chance = np.ones(len(counts))
@@ -271,7 +273,7 @@ class FiniteLaw:
                 others = [r for r in np.flatnonzero(self.channel.kinds == kind) if r not in self.table.rows]
                 counts, chance = _counts_law(merged[codes[others]])
             counted.append((merged, counts, chance))
-        self._room(int(np.prod([len(c) for _, c, _ in counted], dtype=np.float64)) if counted else 1)
+        self._check_size(int(np.prod([len(c) for _, c, _ in counted], dtype=np.float64)) if counted else 1)
         # Chance of the counts in every state, for every combination of the kinds of rows.
         log_state = np.zeros((1, len(law)))
         given = np.ones(1)
@@ -286,21 +288,21 @@ class FiniteLaw:
         followed = [
             np.ones((len(self.belief.levels), 1)) if k is None else kernels[k].matrix for k in scenario.followed
         ]
-        joint = self._joint(state, followed)
+        joint = self._joint_of_counts(state, followed)
         if codes is None:
             weights = joint.sum(axis=2)
         else:
-            own = _products([f[codes[r]] for f, r in zip(followed, self.table.rows, strict=True)])
+            own = _products_of_entries([f[codes[r]] for f, r in zip(followed, self.table.rows, strict=True)])
             weights = given[:, None] * own[None, :]
         return Outputs(scenario.weight * joint.reshape(-1, joint.shape[2]), scenario.weight * weights.reshape(-1))
 
-    def _joint(self, state: Array, followed: list[Array]) -> Array:
+    def _joint_of_counts(self, state: Array, followed: list[Array]) -> Array:
         """Chance of counts (first axis), the followed rows' outputs (second) and the target's values (third)."""
         assert isinstance(self.table, TargetTable)
         law, table = self.belief.law, self.table
         outputs = int(np.prod([f.shape[1] for f in followed], dtype=np.float64)) if followed else 1
-        self._room(len(state) * outputs * len(table.values))
-        self._room(outputs * len(law[0]) ** len(followed))
+        self._check_size(len(state) * outputs * len(table.values))
+        self._check_size(outputs * len(law[0]) ** len(followed))
         joint = np.zeros((len(state), outputs, len(table.values)))
         for s in range(len(law)):
             columns, chances = table.joint_law(s, law[s], followed)
@@ -311,7 +313,7 @@ class FiniteLaw:
         """Chance of counts and of the average: given the state every record has its own law of outcomes."""
         assert isinstance(self.table, AverageTable)
         law, n = self.belief.law, self.belief.records
-        self._room(len(state) * len(law) * (n + 1) ** (law.shape[1] - 1))
+        self._check_size(len(state) * len(law) * (n + 1) ** (law.shape[1] - 1))
         outputs = []
         for index in itertools.product(*(range(len(c)) for _, c in counted)):
             rows = []
@@ -332,15 +334,15 @@ class FiniteLaw:
         assert isinstance(self.table, TargetTable)
         names = list(dict.fromkeys(o for k in kernels for o in k.outputs))
         place = {o: i for i, o in enumerate(names)}
-        wide = [_widened(k, place) for k in kernels]
+        wide = [_on_common_outputs(k, place) for k in kernels]
         keys: list[Ints] = []
         joints: list[Array] = []
-        for scenario in self._scenarios():
+        for scenario in self._possible_samples():
             counts, state = np.zeros((1, len(names)), dtype=np.int64), self.belief.prior[None, :]
             for kind, count in enumerate(scenario.others):
                 if count:
                     open_ = np.flatnonzero(wide[kind].any(axis=0))
-                    self._room(len(counts) * comb(count + len(open_) - 1, len(open_) - 1))
+                    self._check_size(len(counts) * comb(count + len(open_) - 1, len(open_) - 1))
                     own = np.zeros((comb(count + len(open_) - 1, len(open_) - 1), len(names)), dtype=np.int64)
                     own[:, open_] = compositions(count, len(open_))
                     log_chance = _log_multinomial(own[:, open_], law @ wide[kind][:, open_])
@@ -355,7 +357,7 @@ class FiniteLaw:
                 open_ = np.flatnonzero(wide[k].any(axis=0))
                 followed.append(wide[k][:, open_])
                 shown.append(np.eye(len(names), dtype=np.int64)[open_])
-            joint = self._joint(state, followed)
+            joint = self._joint_of_counts(state, followed)
             own_counts = np.zeros((1, len(names)), dtype=np.int64)
             for s in shown:
                 own_counts = (own_counts[:, None] + s[None]).reshape(-1, len(names))
@@ -373,7 +375,7 @@ class FiniteLaw:
             weights[where[tuple(row)]] += p
         return total, weights
 
-    def _room(self, size: int) -> None:
+    def _check_size(self, size: int) -> None:
         if size > self.limit:
             what = f"Enumeration would hold {size} combinations of releases and target values"
             do = "Use Enumeration(limit=...) with a larger limit, fewer outcomes, or pass data= so that releases are "
@@ -384,7 +386,7 @@ class TooManyReleases(UnsupportedError):
     """More combinations than the engine's limit."""
 
 
-def _sufficient(matrix: Array, law: Array, keep: bool) -> Array:
+def _merge_equivalent_outputs(matrix: Array, law: Array, keep: bool) -> Array:
     """Put together outputs that say the same about the state; all are kept where the records themselves matter."""
     matrix = matrix[:, matrix.any(axis=0)]
     if keep:
@@ -398,7 +400,7 @@ def _sufficient(matrix: Array, law: Array, keep: bool) -> Array:
     return merged
 
 
-def _widened(kernel: Kernel, place: dict[tuple[Any, ...], int]) -> Array:
+def _on_common_outputs(kernel: Kernel, place: dict[tuple[Any, ...], int]) -> Array:
     """The kernel's matrix with one column per output of any kernel."""
     wide = np.zeros((len(kernel.matrix), len(place)))
     for column, output in enumerate(kernel.outputs):
@@ -429,7 +431,7 @@ def _counts_law(chances: Array) -> tuple[Ints, Array]:
     return counts, law
 
 
-def _products(vectors: list[Array]) -> Array:
+def _products_of_entries(vectors: list[Array]) -> Array:
     """Products over all combinations of entries, the last vector running fastest."""
     result = np.ones(1)
     for v in vectors:
@@ -437,6 +439,6 @@ def _products(vectors: list[Array]) -> Array:
     return result
 
 
-def _top(values: Array) -> float:
+def _finite_maximum(values: Array) -> float:
     top = float(values.max())
     return top if np.isfinite(top) else 0.0

@@ -71,21 +71,21 @@ class TableProblem:
         belief, masks, data = self.user.belief, problem.masks, problem.data
         for mask in masks:
             published_by(belief, mask)
-        before = self._uncertainty(belief)
-        counts = None if data is None else self._check(data)
+        before = self._uncertainty_of_belief(belief)
+        counts = None if data is None else self._check_counts(data)
         listed = belief.listed() if data is None else None
         values: list[Value] = []
         names: list[str] = []
         effective: list[float] = []
         for i, mask in enumerate(masks):
             if counts is None:
-                value, name = self._expected(problem, mask, listed)
+                value, name = self._expected_uncertainty(problem, mask, listed)
                 effective.append(np.inf)
             else:
                 after = belief.given(publish(mask, counts))
-                value = self._uncertainty(after)
+                value = self._uncertainty_of_belief(after)
                 name = "enumeration" if after.system.exact else "enumeration, sequential importance sampling"
-                effective.append(after.system.effective)
+                effective.append(after.system.effective_draws)
             values.append(value)
             names.append(name)
             problem.progress((i + 1) / len(masks))
@@ -93,17 +93,19 @@ class TableProblem:
         u, error = np.array([float(v.value) for v in values]), np.array([float(v.error) for v in values])
         return Solution(u, error, float(before.value), names, diagnostics, averaged=AVERAGED in names)
 
-    def _uncertainty(self, belief: TableBelief) -> Value:
+    def _uncertainty_of_belief(self, belief: TableBelief) -> Value:
         posterior = belief.posterior(self.user.target)
         if isinstance(self.user.actions, str) and isinstance(posterior, TablePosterior):
             what = f"More than {LISTED} tables cannot be listed as estimates"
             raise UnsupportedError(what, do='Use estimates="free", or ask for one cell')
         return self.user.loss.uncertainty(posterior, self.user.actions)  # type: ignore[no-any-return]
 
-    def _expected(self, problem: Problem, mask: Mask, listed: tuple[Ints, Array] | None) -> tuple[Value, str]:
+    def _expected_uncertainty(
+        self, problem: Problem, mask: Mask, listed: tuple[Ints, Array] | None
+    ) -> tuple[Value, str]:
         belief = self.user.belief
         if _tells_nothing(published_by(belief, mask)):
-            return self._uncertainty(belief), "enumeration"
+            return self._uncertainty_of_belief(belief), "enumeration"
         if listed is not None:
             tables, chances = listed
             groups = same_release(mask, tables.reshape(-1, *belief.shape))
@@ -113,7 +115,7 @@ class TableProblem:
                     return self._over_groups(tables, chances, groups, count), "enumeration"
             else:
                 return self._over_values(tables, chances, groups, count), "enumeration"
-        return self._drawn(problem, mask), AVERAGED
+        return self._average_over_draws(problem, mask), AVERAGED
 
     def _over_values(self, tables: Ints, chances: Array, groups: Ints, count: int) -> Value:
         """Sum over releases at once: the target has few values."""
@@ -145,7 +147,7 @@ class TableProblem:
             error += mass * float(u.error)
         return Value(np.asarray(total), np.asarray(error))
 
-    def _drawn(self, problem: Problem, mask: Mask) -> Value:
+    def _average_over_draws(self, problem: Problem, mask: Mask) -> Value:
         """Average over tables drawn from the belief, the same for every mask."""
         belief = self.user.belief
         known: dict[object, Value] = {}
@@ -153,11 +155,11 @@ class TableProblem:
         for for_data, _, _ in replicate_seeds(problem.seed, problem.count):
             release = publish(mask, belief.draw(np.random.default_rng(for_data)))
             if release.key not in known:
-                known[release.key] = self._uncertainty(belief.given(release))
+                known[release.key] = self._uncertainty_of_belief(belief.given(release))
             each.append(known[release.key])
         return mean_of_replicates(Value(*(np.array([float(v[i]) for v in each]) for i in (0, 1))))
 
-    def _check(self, data: object) -> Array:
+    def _check_counts(self, data: object) -> Array:
         belief = self.user.belief
         counts = as_counts(data)
         if counts.shape != belief.shape:

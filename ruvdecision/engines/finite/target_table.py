@@ -86,11 +86,11 @@ class _Grid(Files):
         super().__init__(parameters={belief.name: belief.states.numbers[grid[0]]})
         self.belief, self.rows, self.grid = belief, list(rows), grid
 
-    def _at(self, place: int) -> Array:
+    def _values_at(self, place: int) -> Array:
         return np.asarray(self.belief.levels.numbers[self.grid[place]])
 
     def record(self, row: int) -> Array:
-        return self._at(1 + self.rows.index(row % self.belief.records))
+        return self._values_at(1 + self.rows.index(row % self.belief.records))
 
     def records(self) -> Array:
         return np.stack([self.record(row) for row in range(self.belief.records)], axis=1)
@@ -99,7 +99,7 @@ class _Grid(Files):
         return np.asarray(sum(self.record(row) for row in range(self.belief.records)) / self.belief.records)
 
     def new_record(self) -> Array:
-        return self._at(-1)
+        return self._values_at(-1)
 
 
 class _Averages(Files):

@@ -141,7 +141,9 @@ class WholeFile(BaseEngine):
             what = f"WholeFile needs a FiniteBelief; this user has a {type(belief).__name__}"
             return Refusal(what, "Use engine='auto'", Missing.USER)
         found = {id(mask): file_matrix(belief, mask) for mask in problem.masks}
-        joints = {key: (matrix, *self._joint(user, matrix)) for key, matrix in found.items() if matrix is not None}
+        joints = {
+            key: (matrix, *self._joint_with_target(user, matrix)) for key, matrix in found.items() if matrix is not None
+        }
         if not joints:
             return Refusal("WholeFile needs a mask that looks at the whole file", "Use engine='auto'", Missing.USER)
         rest = problem.only([i for i, mask in enumerate(problem.masks) if id(mask) not in joints])
@@ -183,7 +185,7 @@ class WholeFile(BaseEngine):
         matrix = file_matrix(user.belief, mask)
         if matrix is None:
             return Enumeration().posterior(user, mask, release)
-        joint, values = self._joint(user, matrix)
+        joint, values = self._joint_with_target(user, matrix)
         if release is None:
             what = f"The posterior after {mask} depends on what is released"
             raise InputError(what, None, "Pass release=mask.release(data, rng)")
@@ -193,7 +195,7 @@ class WholeFile(BaseEngine):
             raise InputError(what, "probability zero", "Check the release")
         return Finite(values, row / row.sum())
 
-    def _joint(self, user: User, matrix: FileMatrix) -> tuple[Array, Array]:
+    def _joint_with_target(self, user: User, matrix: FileMatrix) -> tuple[Array, Array]:
         """Chance of every output together with the target's values, and those values."""
         belief = user.belief
         if matrix.records != belief.records or matrix.outcomes != len(belief.levels):

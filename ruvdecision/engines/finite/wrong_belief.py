@@ -98,10 +98,10 @@ class FinitePair:
         """The user's probabilities of the target's values after one release."""
         if len(self.laws) == 1:
             return self.laws[0].after(self.channels[0].read(release))
-        logs, ranks, chances = self._joints(release)
+        logs, ranks, chances = self._joints_of_candidates(release)
         return np.asarray(combined_weights(self.prior, logs, ranks) @ chances)
 
-    def _joints(self, release: object) -> tuple[Array, Array, Array]:
+    def _joints_of_candidates(self, release: object) -> tuple[Array, Array, Array]:
         """Log density of a release under every candidate, its rank, and the probabilities of the target's values."""
         logs, ranks = np.full(len(self.laws), -np.inf), np.zeros(len(self.laws))
         chances = np.zeros((len(self.laws), len(self.laws[0].table.values)))
@@ -121,12 +121,12 @@ class FinitePair:
         ``codes`` are the records if they are given. None if releases of an unknown mask must be drawn.
         """
         if self._one_number and codes is None:
-            return *self._over_the_line(), "enumeration"
+            return *self._integrate_over_noisy_release(), "enumeration"
         if not any(c.continuous for c in (*self.channels, self.actual)) and (codes is None or not self.actual.sampled):
-            listed = self._listed(codes)
+            listed = self._over_listed_releases(codes)
             if not isinstance(listed, Refusal):
                 return *listed, "enumeration"
-        return (*self._drawn(problem, codes), AVERAGED) if self.own.knows_mask else None
+        return (*self._average_over_draws(problem, codes), AVERAGED) if self.own.knows_mask else None
 
     def costs(self, own: Array, actual: Array) -> tuple[Value, Value]:
         """Expected loss of the user's estimates by the agency's posteriors, and by the user's own.
@@ -143,7 +143,7 @@ class FinitePair:
             believed.append(self.own.loss.uncertainty(own_law, self.own.actions).over(*own_law.batch))
         return Value.joined(cost), Value.joined(believed)
 
-    def _listed(self, codes: Ints | None) -> tuple[Value, Value] | Refusal:
+    def _over_listed_releases(self, codes: Ints | None) -> tuple[Value, Value] | Refusal:
         """Over all releases of a mask that gives categories; a refusal where they cannot be listed."""
         try:
             joint = JointBelief.of(self)
@@ -158,7 +158,7 @@ class FinitePair:
         weights = 2.0 * actual.sum(axis=1) if codes is None else outputs.weights
         live = weights > 0
         own, actual, weights = own[live], actual[live], weights[live]
-        self._check(own.sum(axis=1), actual.sum(axis=1))
+        self._refuse_impossible_records(own.sum(axis=1), actual.sum(axis=1))
         cost, own_law = self.costs(own / own.sum(axis=1, keepdims=True), actual / actual.sum(axis=1, keepdims=True))
         return cost.averaged(weights), own_law.averaged(weights)
 
@@ -170,12 +170,14 @@ class FinitePair:
             self.actual.continuous and all(law.one_number for law in laws) and any(c.continuous for c in self.channels)
         )
 
-    def _over_the_line(self) -> tuple[Value, Value]:
+    def _integrate_over_noisy_release(self) -> tuple[Value, Value]:
         """One number with noise: integrate over it."""
         sides = [
-            (p, *_line(law)) for p, law in zip(self.prior, self.laws, strict=True) if law.channel.continuous and p > 0
+            (p, *_outputs_before_noise(law))
+            for p, law in zip(self.prior, self.laws, strict=True)
+            if law.channel.continuous and p > 0
         ]
-        actual = _line(self.law)
+        actual = _outputs_before_noise(self.law)
 
         def split(y: Array) -> tuple[Array, Array, Array]:
             logs = [np.log(p) + _log_normal(y, levels, sd) for p, levels, sd, _ in sides]
@@ -185,7 +187,7 @@ class FinitePair:
             shift = right.max(axis=1)
             share = np.exp(right - shift[:, None]) @ actual[2]
             chance = share.sum(axis=1)
-            self._check(np.asarray(own).sum(axis=1), chance)
+            self._refuse_impossible_records(np.asarray(own).sum(axis=1), chance)
             return own / np.asarray(own).sum(axis=1, keepdims=True), share / chance[:, None], chance * np.exp(shift)
 
         def integrand(which: int) -> Any:
@@ -204,7 +206,7 @@ class FinitePair:
         own_law, real = (adaptive(integrand(i), breaks, absolute=1e-10 * size, budget=100_000) for i in (0, 1))
         return own_law, real
 
-    def _drawn(self, problem: Problem, codes: Ints | None) -> tuple[Value, Value]:
+    def _average_over_draws(self, problem: Problem, codes: Ints | None) -> tuple[Value, Value]:
         """Average over drawn releases, with the same random numbers for every mask."""
         own, actual = [], []
         for for_data, for_mask, _ in replicate_seeds(problem.seed, problem.count):
@@ -223,7 +225,7 @@ class FinitePair:
         own, actual = (replace(law, channel=uninformative).after(slots)[None] for law in (self.laws[0], self.law))
         return float(self.costs(own, actual)[0].value[0])
 
-    def _check(self, own: Array, actual: Array) -> None:
+    def _refuse_impossible_records(self, own: Array, actual: Array) -> None:
         if np.any(actual <= 0):
             do = "Check the data, or the prior probabilities that are zero"
             raise InputError("The records cannot come from this belief", "probability zero", do)
@@ -236,7 +238,7 @@ class FinitePair:
 # -- one release -------------------------------------------------------------------------------------
 
 
-def _line(law: FiniteLaw) -> tuple[Array, float, Array]:
+def _outputs_before_noise(law: FiniteLaw) -> tuple[Array, float, Array]:
     """Outputs before the noise, its standard deviation, and the chance of each output with the target's values."""
     kernel = law.channel.kernels[0]
     assert kernel.noise is not None

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import special
 
 from ...beliefs.normal import NormalBelief
-from ...channels.likelihood import Known, KnownLabels, Observation, Uninformative, join
+from ...channels.likelihood import Known, KnownLabels, Observation, Uninformative, join_rows
 from ...channels.likelihood.laws import NoiseLaw, noise_law
 from ...channels.likelihood.maps import RandomMultiples
 from ...channels.likelihood.reader import CHANGES
@@ -82,7 +82,7 @@ class CoarseRows:
         for step, part, _ in found:
             if isinstance(step, AddNoise):
                 _no_more(part, [j for j in step.columns if steps[j] or laws[j] is not None])
-                covariance = _covariance(step, part)
+                covariance = _noise_covariance(step, part)
                 if step.kind.name == "normal":
                     noise[np.ix_(step.columns, step.columns)] += covariance
                     continue
@@ -125,10 +125,10 @@ class CoarseRows:
                 released = Known(numbers[here])
                 values[here, j] = numbers[here]
             for step, place in reversed(steps):
-                released = released.before(CHANGES[type(step)](step, place))
-            low[here, j], high[here, j] = released.ends
+                released = released.pulled_back(CHANGES[type(step)](step, place))
+            low[here, j], high[here, j] = released.support_bounds
             rest = np.setdiff1d(np.arange(n), here)
-            columns.append(join(n, [(here, released), (rest, Uninformative(len(rest)))]))
+            columns.append(join_rows(n, [(here, released), (rest, Uninformative(len(rest)))]))
         return IntervalRelease(values, low, high, tuple(columns))
 
     # -- weights -----------------------------------------------------------------------------------------
@@ -152,12 +152,14 @@ class CoarseRows:
                 # Intervals alone: equal rows have equal weights, and rounding makes many equal.
                 key = np.concatenate([low[rows][:, rest], high[rows][:, rest], np.zeros((len(rows), 1))], axis=1)
                 _, first, back = np.unique(key, axis=0, return_index=True, return_inverse=True)
-            part, deep = self._weights(shown, rows[first], point, rest, z)
+            part, deep = self._weights_of_pattern(shown, rows[first], point, rest, z)
             weights[:, rows] = part[:, back.reshape(-1)]
             depth[rows] = deep
         return keep_exact_matches(weights, depth)
 
-    def _weights(self, shown: IntervalRelease, rows: Ints, point: Ints, rest: Ints, z: Array) -> tuple[Array, int]:
+    def _weights_of_pattern(
+        self, shown: IntervalRelease, rows: Ints, point: Ints, rest: Ints, z: Array
+    ) -> tuple[Array, int]:
         """Weights of rows of one pattern: columns ``point`` are values, ``rest`` are intervals or have other noise."""
         values, low, high = shown.values[rows], shown.low[rows], shown.high[rows]
         prior, centre, k = self.belief.record_covariance, self.belief.mu_mean, self.belief.k
@@ -237,7 +239,7 @@ def _no_more(mask: Mask, columns: Sequence[int]) -> None:
         raise UnsupportedError(what, do="Put normal noise first, then one such step")
 
 
-def _covariance(step: AddNoise, mask: Mask) -> Array:
+def _noise_covariance(step: AddNoise, mask: Mask) -> Array:
     """Covariance of the noise; infinite noise is none, for its column is missing in the release."""
     if step.common or step.size is not None:
         what = f"{mask} has no law that is the same for all records"
@@ -307,11 +309,13 @@ def log_box(low: Array, high: Array, mean: Array, cov: Array) -> Array:
     for kind, order in enumerate(orders):
         rows = np.flatnonzero(which.reshape(-1) == kind)
         lower = lower_root(rho[np.ix_(order, order)])
-        step = max(1, BLOCK // (_PIECES if size == 2 else len(_grid(size)[0]) * size))
+        step = max(1, BLOCK // (_PIECES if size == 2 else len(_cube_nodes(size)[0]) * size))
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
             left, right = a[part][:, order], b[part][:, order]
-            total[part] += _pair(left, right, lower) if size == 2 else _separated(left, right, lower)
+            total[part] += (
+                _log_box_of_pair(left, right, lower) if size == 2 else _log_box_by_separation(left, right, lower)
+            )
     return total
 
 
@@ -319,7 +323,7 @@ _NODE, _WEIGHT = gauss_legendre(14)
 _PIECES = 14 * 12
 
 
-def _pair(low: Array, high: Array, lower: Array) -> Array:
+def _log_box_of_pair(low: Array, high: Array, lower: Array) -> Array:
     """Two standard normals with lower factor ((1, 0), (slope, rest)): integrate over the first."""
     slope, rest = lower[1, 0], lower[1, 1]
     a, b = low[:, 0], high[:, 0]
@@ -343,7 +347,7 @@ def _pair(low: Array, high: Array, lower: Array) -> Array:
 
 
 @cache
-def _grid(size: int) -> tuple[Array, Array]:
+def _cube_nodes(size: int) -> tuple[Array, Array]:
     """Nodes (points, size - 1) in the unit cube and the logarithms of their weights."""
     node, weight = gauss_legendre(NODES[size])
     grid = np.stack(np.meshgrid(*[(node + 1) / 2] * (size - 1), indexing="ij"), axis=-1).reshape(-1, size - 1)
@@ -353,8 +357,8 @@ def _grid(size: int) -> tuple[Array, Array]:
     return grid, np.log(weights)
 
 
-def _separated(low: Array, high: Array, lower: Array) -> Array:
-    grid, log_weight = _grid(len(lower))
+def _log_box_by_separation(low: Array, high: Array, lower: Array) -> Array:
+    grid, log_weight = _cube_nodes(len(lower))
     size = len(lower)
     drawn = np.zeros((size, len(grid), len(low)))
     total = np.zeros((len(grid), len(low)))

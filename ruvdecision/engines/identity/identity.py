@@ -97,7 +97,7 @@ class Identification(BaseEngine):
                     uncertainty[r, i], claimed[r, i], correct[r, i] = uncertainty[0, i], claimed[0, i], correct[0, i]
                     continue
                 shown, ids = rows.release(law, masks[i], records, copy.deepcopy(for_mask))
-                scored = _score(user, partial(law.log_weights, shown), z, ids, rows.rows)
+                scored = _score_matches(user, partial(law.log_weights, shown), z, ids, rows.rows)
                 uncertainty[r, i], claimed[r, i], correct[r, i] = scored
             problem.progress((r + 1) / count)
         error = replicate_error(uncertainty) if count > 1 else np.where(once, 0.0, np.nan)
@@ -124,20 +124,20 @@ class Identification(BaseEngine):
         if release is None:
             what = "Which row is whose depends on what is released"
             raise InputError(what, None, "Pass release=mask.release(data, rng)")
-        target = _target(user)
+        target = _row_target(user)
         if target.values is None:
             what = "The posterior depends on what the intruder knows"
             raise InputError(what, "no values", "Write Identity(row, known=[...], values=[...])")
         rows = _rows_of(user, None, _names_of(release))
         law, n = rows.law(mask), user.belief.records
-        found = _normalised(law.log_weights(rows.read(law, release), rows.given()))
+        found = _normalise_weights(law.log_weights(rows.read(law, release), rows.given()))
         return Finite(np.arange(n, dtype=np.float64), found if isinstance(target.row, (str, tuple)) else found[0])
 
 
 # -- one belief ----------------------------------------------------------------------------------------
 
 
-def _target(user: User) -> Identity:
+def _row_target(user: User) -> Identity:
     """The target of a user who asks for a row."""
     return cast(Identity, user.target)
 
@@ -146,7 +146,7 @@ class _Rows:
     """Drawing, masking and reading for one kind of belief; records are values, or codes of outcomes."""
 
     def __init__(self, user: User, names: Sequence[Hashable], records: Records | None) -> None:
-        self.target, self.records = _target(user), records
+        self.target, self.records = _row_target(user), records
         self.known = self.target.columns_in(names)
         self.errors = self.target.variances(len(self.known))
         self.rows = self.target.rows_in(user.belief.records)
@@ -183,8 +183,8 @@ class _Rows:
             if self.records is None and len(self.rows) != 1:
                 what = "Records cannot be drawn around the given values of several respondents"
                 raise UnsupportedError(what, do="Pass data=, or leave out values")
-            return (self._around(z, for_data) if self.records is None else self.records), z
-        records = self.records if self.records is not None else self._drawn(for_data)
+            return (self._draw_given_respondent(z, for_data) if self.records is None else self.records), z
+        records = self.records if self.records is not None else self._draw_records(for_data)
         z = self.values(records[self.rows])[:, self.known]
         return records, z + noise * np.sqrt(self.errors) if self.errors.any() else z
 
@@ -192,11 +192,11 @@ class _Rows:
         """What records are in all columns."""
         return records
 
-    def _drawn(self, rng: np.random.Generator) -> Records:
+    def _draw_records(self, rng: np.random.Generator) -> Records:
         """Records drawn from the belief."""
         raise NotImplementedError
 
-    def _around(self, z: Records, rng: np.random.Generator) -> Records:
+    def _draw_given_respondent(self, z: Records, rng: np.random.Generator) -> Records:
         """Records drawn from the belief given what the intruder knows of one respondent."""
         raise NotImplementedError
 
@@ -242,14 +242,14 @@ class _NormalRows(_Rows):
     def given(self) -> Array:
         return check_finite("values", as_float_array("values", super().given()))
 
-    def _drawn(self, rng: np.random.Generator) -> Array:
+    def _draw_records(self, rng: np.random.Generator) -> Array:
         return np.reshape(self.belief.draw(rng), (self.belief.records, -1))
 
-    def _around(self, z: Array, rng: np.random.Generator) -> Array:
+    def _draw_given_respondent(self, z: Array, rng: np.random.Generator) -> Array:
         belief = self.belief
         if belief.mu_covariance is None:
             raise UnsupportedError("A flat prior cannot be drawn from", do="Give prior_variance=, or pass data=")
-        records = self._drawn(rng)
+        records = self._draw_records(rng)
         own = records[self.rows[0]]
         # Shift the draw by its error at what is known (Matheron): the respondent's record first, then the mean, with
         # the rest.
@@ -298,10 +298,10 @@ class _FiniteRows(_Rows):
     def values(self, records: Ints) -> Records:
         return self.table[records]
 
-    def _drawn(self, rng: np.random.Generator) -> Ints:
+    def _draw_records(self, rng: np.random.Generator) -> Ints:
         return self.belief.draw_codes(rng)
 
-    def _around(self, z: Records, rng: np.random.Generator) -> Ints:
+    def _draw_given_respondent(self, z: Records, rng: np.random.Generator) -> Ints:
         belief = self.belief
         like = FiniteRows.likelihood(self.table[:, self.known], z, self.errors)[0]
         joint = belief.prior[:, None] * belief.law * like
@@ -339,12 +339,12 @@ def _rows_of(user: User, data: object, names: Sequence[Hashable] | None = None) 
 # -- helpers -------------------------------------------------------------------------------------------
 
 
-def _normalised(log_weights: Array) -> Array:
+def _normalise_weights(log_weights: Array) -> Array:
     weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
-def _score(
+def _score_matches(
     user: User, log_weights: Callable[[Records], Array], z: Records, ids: Ints, rows: Ints
 ) -> tuple[float, Array, float]:
     """Average uncertainty, the chance of each match as the intruder sees it, and the share that is right."""
@@ -361,7 +361,7 @@ def _score(
     plain = isinstance(user.loss, ZeroOne) and user.actions is None
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
-        chances = _normalised(log_weights(z[part]))
+        chances = _normalise_weights(log_weights(z[part]))
         top = chances.max(axis=1)
         best = chances >= top[:, None] * (1 - 1e-12)
         mine = np.take_along_axis(best, truth[part, None], axis=1)[:, 0]

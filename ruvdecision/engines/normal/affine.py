@@ -51,7 +51,7 @@ class AffineMeans:
     def __init__(self, given: Conditioned, parts: Sequence[Term]) -> None:
         _refuse_undone(given)
         self.given, self.parts = given, tuple(parts)
-        self.places = _places(given, self.parts)
+        self.places = _positions_needed(given, self.parts)
         self.size = sum(p.size for p in self.places)
         d, prior = given.latents, given.latent_mean
         # The latents: h = start + latent_weights @ z.
@@ -65,8 +65,11 @@ class AffineMeans:
             for p in self.places
         ]
         latent_weights = concatenate_blocks(pieces + none)
-        slopes = [given._slope(part) for part in self.parts]
-        own = [slope @ latent_weights + self._own(part) for slope, part in zip(slopes, self.parts, strict=True)]
+        slopes = [given._slope_of_target(part) for part in self.parts]
+        own = [
+            slope @ latent_weights + self._own_block_loading(part)
+            for slope, part in zip(slopes, self.parts, strict=True)
+        ]
         self.matrix = concatenate_blocks(own, axis=-2)
         self.constant = concatenate_blocks([slope @ start[..., None] for slope in slopes], axis=-2)[..., 0]
 
@@ -89,13 +92,13 @@ class AffineMeans:
                 z[at] = np.delete(table, alone, axis=0).sum(axis=0)[observed] if alone else table.sum(axis=0)[observed]
         return z
 
-    def _own(self, part: Term) -> Array:
+    def _own_block_loading(self, part: Term) -> Array:
         """How a target looks at its own block and cell, beside what it learns from the latents; (..., k, numbers)."""
         given, k = self.given, self.given.k
         if part.outside:
             return np.zeros((1, k, self.size))
         average = part.kind is Kind.AVERAGE
-        shape, copy, cell = (None, None, None) if average else given._place(part)
+        shape, copy, cell = (None, None, None) if average else given._block_and_cell(part)
         pieces = []
         for p in self.places:
             block, gain = given.channel.blocks[p.shape], given.blocks[p.shape].gain
@@ -104,7 +107,7 @@ class AffineMeans:
                 pieces.append(given.averaging(block) @ gain)
             elif mine and cell is not None and p.cell is None:
                 pieces.append(gain[:, cell * k : cell * k + k] / block.shape.roots[cell])
-            elif mine and cell is not None and p.cell == cell and p.row == given._row(part):
+            elif mine and cell is not None and p.cell == cell and p.row == given._row_in_file(part):
                 pieces.append(_contrast_gain(given, block, cell))
             else:
                 pieces.append(np.zeros((1, k, p.size)))
@@ -192,7 +195,7 @@ def contrast_covariance(given: Conditioned, shape: int, cell: int) -> Array:
     )
 
 
-def _places(given: Conditioned, parts: Sequence[Term]) -> list[_Place]:
+def _positions_needed(given: Conditioned, parts: Sequence[Term]) -> list[_Place]:
     """The numbers that these targets need.
 
     Every shape's sum, the blocks of their records, their distances within cells.
@@ -202,11 +205,14 @@ def _places(given: Conditioned, parts: Sequence[Term]) -> list[_Place]:
     for part in parts:
         if part.kind is not Kind.RECORD:
             continue
-        shape, copy, cell = given._place(part)
+        shape, copy, cell = given._block_and_cell(part)
         if (shape, copy) not in blocks:
             blocks.append((shape, copy))
-        if given.channel.blocks[shape].shape.sizes[cell] > 1 and (shape, copy, cell, given._row(part)) not in within:
-            within.append((shape, copy, cell, given._row(part)))
+        if (
+            given.channel.blocks[shape].shape.sizes[cell] > 1
+            and (shape, copy, cell, given._row_in_file(part)) not in within
+        ):
+            within.append((shape, copy, cell, given._row_in_file(part)))
     found: list[_Place] = []
     start = 0
     for t, block in enumerate(given.channel.blocks):
@@ -279,7 +285,7 @@ def log_density(given: Conditioned, values: Array) -> Density:
         count = block.shape.count
         if len(solved.observed):
             off = tables[t][:, solved.observed] - (solved.loading @ centre)[:, None, :]
-            part, dimension = _normal(
+            part, dimension = _log_density_of_rows(
                 block_covariance(given, t), off, count, magnitude * float(block.shape.roots.max())
             )
             log, rank = log + part, rank + dimension
@@ -287,13 +293,13 @@ def log_density(given: Conditioned, values: Array) -> Density:
             information = information + count * (solved.weight @ solved.loading)
         for cell, size in enumerate(block.shape.sizes):
             if size > 1:
-                part, dimension = _within(given, t, cell, values, tables[t])
+                part, dimension = _log_density_within_cells(given, t, cell, values, tables[t])
                 log, rank = log + part, rank + dimension
-    log = log + _latents(given, latent_covariance(given), information, score)
+    log = log + _log_density_of_latents(given, latent_covariance(given), information, score)
     return Density(log, np.broadcast_to(rank, log.shape))
 
 
-def _latents(given: Conditioned, prior: Array, information: Array, score: Array) -> Array:
+def _log_density_of_latents(given: Conditioned, prior: Array, information: Array, score: Array) -> Array:
     """What integrating the latents out adds."""
     k, d = given.k, given.latents
     gained = 0.5 * np.einsum("...i,...ij,...j->...", score, given.cov, score)
@@ -309,7 +315,9 @@ def _latents(given: Conditioned, prior: Array, information: Array, score: Array)
     return np.asarray(gained - 0.5 * inner - 0.5 * np.linalg.slogdet(patched)[1])
 
 
-def _within(given: Conditioned, t: int, cell: int, values: Array, table: Array) -> tuple[Array, Array]:
+def _log_density_within_cells(
+    given: Conditioned, t: int, cell: int, values: Array, table: Array
+) -> tuple[Array, Array]:
     """Log density of the distances from the cells' means, over all blocks of one shape."""
     block = given.channel.blocks[t]
     shape, copy, at = given.channel.layout.rows()
@@ -318,12 +326,12 @@ def _within(given: Conditioned, t: int, cell: int, values: Array, table: Array) 
     off = values[rows] - table[copy[rows]].reshape(len(rows), -1, given.width)[:, cell] / root
     shown = block.released[cell]
     covariance = contrast_covariance(given, t, cell)[:, shown][:, :, shown]
-    return _normal(
+    return _log_density_of_rows(
         covariance, off[None][..., shown], block.shape.count * (size - 1), float(np.abs(values).max(initial=0.0))
     )
 
 
-def _normal(covariance: Array, off: Array, count: int, magnitude: float) -> tuple[Array, Array]:
+def _log_density_of_rows(covariance: Array, off: Array, count: int, magnitude: float) -> tuple[Array, Array]:
     """Log density of ``count`` independent normal vectors from the rows ``off``, on the range of their covariance.
 
     ``magnitude`` is the size of the numbers whose differences are ``off``. For distances within a cell there is one row

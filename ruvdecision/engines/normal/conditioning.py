@@ -21,22 +21,22 @@ from numpy.typing import NDArray
 from ...beliefs.normal import NormalBelief
 from ...channels.linear import Block, LinearChannel
 from ...numerics.semidefinite import (
-    combined,
+    combined_covariance,
     concatenate_blocks,
-    divide,
     drop_spurious_covariances,
     exact_product,
     from_blocks,
-    joseph,
+    gram,
+    joseph_update,
     not_negative,
     null_rows,
     parallel_sum,
     pseudo_inverse,
+    right_divide,
     root,
     root_of_inverse,
     signal_noise_gains,
-    snap,
-    square,
+    snap_to_zero,
     sufficient_transform,
     symmetric,
     through,
@@ -83,7 +83,7 @@ class Conditioned:
         self.k, self.n, self.width = belief.k, belief.records, channel.width
         self.latents = self.k * (1 + len(channel.common))
         self._units = units(belief.record_covariance)
-        self.blocks = [self._solve(block) for block in channel.blocks]
+        self.blocks = [self._solve_block(block) for block in channel.blocks]
         self.revealed_noise = self._exactly_revealed_noise()
         draws = None if self.revealed_noise is None else self.revealed_noise[1]
         self.cov, self.unidentified = latent_law(
@@ -93,7 +93,7 @@ class Conditioned:
 
     # -- blocks and latents --------------------------------------------------------------------------
 
-    def _solve(self, block: Block) -> _ConditionedBlock:
+    def _solve_block(self, block: Block) -> _ConditionedBlock:
         k, record_covariance = self.k, self.belief.record_covariance
         roots = block.shape.roots
         c = len(roots)
@@ -107,13 +107,13 @@ class Conditioned:
             return _ConditionedBlock(
                 observed, nothing, q[None], start[None], np.zeros((1, self.latents, 0)), np.zeros((1, 0, self.latents))
             )
-        loading, alike = self._loading(block, mean_part, observed)
+        loading, alike = self._loading_of_latents(block, mean_part, observed)
         if block.plain and len(observed) == size and alike:
             # B is the identity: both shares of V keep their digits, however small the noise is.
             gain, complement = split = signal_noise_gains(q, block.r)
             slope = np.concatenate([complement @ mean_part] + [-gain @ mean_part] * len(block.loads), axis=-1)
             total = q + block.r
-            weight = np.tile(divide(mean_part.T[None], total), (1, self.latents // k, 1))
+            weight = np.tile(right_divide(mean_part.T[None], total), (1, self.latents // k, 1))
             given_latents, seen = parallel_sum(q, block.r, split), (loading[..., :k], total)
             return _ConditionedBlock(observed, gain, given_latents, slope, weight, loading, mean_observation=seen)
         b = block.b[:, observed, :]
@@ -128,26 +128,29 @@ class Conditioned:
         if direct or reduction is not None:
             shown, noise, loaded = b, r, loading
             if reduction is not None:
-                shown, noise, loaded = reduction @ b, square(reduction @ root(r)), reduction @ loading
+                shown, noise, loaded = reduction @ b, gram(reduction @ root(r)), reduction @ loading
             bq = shown @ q
             total = bq @ np.swapaxes(shown, -1, -2) + noise
-            gain, weight = divide(np.swapaxes(bq, -1, -2), total), divide(np.swapaxes(loaded, -1, -2), total)
+            gain, weight = (
+                right_divide(np.swapaxes(bq, -1, -2), total),
+                right_divide(np.swapaxes(loaded, -1, -2), total),
+            )
             mean_observation = (loaded[..., :k], total) if alike else None
             if reduction is not None:
                 gain, weight = gain @ reduction, weight @ reduction
                 if self.width > k:
                     # What an exact release leaves to a noisy one is nothing, and not the rounding error of that.
-                    gain = snap(gain, unit[:, None] / released)
+                    gain = snap_to_zero(gain, unit[:, None] / released)
         else:
-            lower = root_of_inverse(b, self._root(), r)
+            lower = root_of_inverse(b, self._root_of_record_covariance(), r)
             gain, weight = q @ through(b, lower), through(loading, lower)
-        complement = snap(np.eye(size) - gain @ b, unit[:, None] / unit)
-        given_latents = joseph(complement, q, gain, r)
+        complement = snap_to_zero(np.eye(size) - gain @ b, unit[:, None] / unit)
+        given_latents = joseph_update(complement, q, gain, r)
         scale = float(roots.max()) * unit[:, None] / np.tile(self._units, self.latents // k)
-        slope = snap(start - gain @ loading, scale)
+        slope = snap_to_zero(start - gain @ loading, scale)
         return _ConditionedBlock(observed, gain, given_latents, slope, weight, loading, complement, r, mean_observation)
 
-    def _loading(self, block: Block, mean_part: Array, observed: Ints) -> tuple[Array, bool]:
+    def _loading_of_latents(self, block: Block, mean_part: Array, observed: Ints) -> tuple[Array, bool]:
         """H, and whether every common draw enters as the mean does."""
         mean = block.b[:, observed, :] @ mean_part
         parts, alike = [mean], True
@@ -177,13 +180,17 @@ class Conditioned:
             views = []
             for block, solved in zip(self.channel.blocks, self.blocks, strict=True):
                 at = solved.observed
-                signal = (pick(block.b)[at].reshape(len(at), -1, k) @ self._root()).reshape(len(at), -1)
+                signal = (pick(block.b)[at].reshape(len(at), -1, k) @ self._root_of_record_covariance()).reshape(
+                    len(at), -1
+                )
                 views.append(null_rows(np.concatenate([signal, root(pick(block.r)[at[:, None], at])], axis=1)))
             told = np.concatenate([view @ pick(s.loading)[:, k:] for view, s in zip(views, self.blocks, strict=True)])
             own = covariance[member]
             gain = own @ told.T @ pseudo_inverse(told @ own @ told.T) if len(told) else np.zeros((len(own), 0))
             found = found or bool(np.abs(told).max(initial=0.0) > 1e-12)
-            covariance[member] = joseph(snap(np.eye(len(own)) - gain @ told), own, gain, np.zeros((len(told),) * 2))
+            covariance[member] = joseph_update(
+                snap_to_zero(np.eye(len(own)) - gain @ told), own, gain, np.zeros((len(told),) * 2)
+            )
             if not maps:
                 stops = np.cumsum([len(view) for view in views])[:-1]
                 maps = [g @ view for g, view in zip(np.split(gain, stops, axis=1), views, strict=True)]
@@ -197,7 +204,7 @@ class Conditioned:
             found[: self.k] = self.belief.mu_mean
         return found
 
-    def _root(self) -> Array:
+    def _root_of_record_covariance(self) -> Array:
         """A root of the covariance of a record."""
         return np.asarray(np.linalg.cholesky(self.belief.record_covariance))
 
@@ -212,7 +219,7 @@ class Conditioned:
         many = matrix is not None and len(parts) > MANY and all(p.kind is Kind.RECORD and not p.index for p in parts)
         if self._exchangeable is not None and not many:
             total = self._exchangeable.covariance(
-                parts, matrix, lambda p: (*self._place(p), self._row(p)), self.contrast
+                parts, matrix, lambda p: (*self._block_and_cell(p), self._row_in_file(p)), self.contrast
             )
             return not_negative(symmetric(total))
         if matrix is not None and many:
@@ -231,16 +238,16 @@ class Conditioned:
 
     def _each_part(self, parts: Sequence[Term], matrix: Array | None) -> tuple[Array, Array]:
         """Slopes of targets, or of linear functions of them, and their covariance given the latents."""
-        t = concatenate_blocks([self._slope(p) for p in parts], axis=-2)
+        t = concatenate_blocks([self._slope_of_target(p) for p in parts], axis=-2)
         given_latents = from_blocks([[self._covariance_given_latents(a, b) for b in parts] for a in parts])
         if matrix is not None:
             t = self._combined_slopes(matrix, parts, t)
-            given_latents = combined(matrix, given_latents)
+            given_latents = combined_covariance(matrix, given_latents)
         return t, given_latents
 
     def _weighted_rows(self, parts: Sequence[Term], matrix: Array) -> tuple[Array, Array]:
         """The same for linear functions of many records: those of one place go together, not pair by pair."""
-        place = np.array([self._row(p) for p in parts])
+        place = np.array([self._row_in_file(p) for p in parts])
         shape, copy, cell = (a[place] for a in self.channel.layout.rows())
         weights = matrix.reshape(len(matrix), -1, self.k).transpose(1, 0, 2)
         t, total = np.zeros((1, len(matrix), self.latents)), np.zeros((1, len(matrix), len(matrix)))
@@ -272,7 +279,7 @@ class Conditioned:
         ]
         return np.where(apart_from_mean[:, None], -exact_product(matrix, concatenate_blocks(short, axis=-2)), turned)
 
-    def _slope(self, part: Term) -> Array:
+    def _slope_of_target(self, part: Term) -> Array:
         """How a target moves with the latents given the release."""
         return np.eye(self.k, self.latents)[None] if part.outside else self._of_cells(part, lambda b: b.slope)
 
@@ -284,7 +291,7 @@ class Conditioned:
             return sum(
                 (block.shape.count * (self.averaging(block) @ of(solved)) for block, solved in pairs), np.zeros(1)
             )
-        shape, _, cell = self._place(part)
+        shape, _, cell = self._block_and_cell(part)
         return of(self.blocks[shape])[:, cell * k : cell * k + k] / self.channel.blocks[shape].shape.roots[cell]
 
     def averaging(self, block: Block) -> Array:
@@ -305,8 +312,8 @@ class Conditioned:
                     continue
                 # Through the factors of ``covariance``: an average that the release determines comes out as known.
                 unit = self._units[:, None] / np.tile(self._units, len(block.shape.roots))
-                complement = snap(a @ solved.complement, float(block.shape.roots.max()) / self.n * unit)
-                root = complement.reshape(complement.shape[:2] + (-1, k)) @ self._root()
+                complement = snap_to_zero(a @ solved.complement, float(block.shape.roots.max()) / self.n * unit)
+                root = complement.reshape(complement.shape[:2] + (-1, k)) @ self._root_of_record_covariance()
                 gain = a @ solved.gain
                 square = np.einsum("...icj,...lcj->...il", root, root) + gain @ solved.noise @ np.swapaxes(gain, -1, -2)
                 total = total + block.shape.count * square
@@ -314,12 +321,12 @@ class Conditioned:
         if first.kind is Kind.RECORD and second.kind is Kind.AVERAGE:
             return np.swapaxes(self._covariance_given_latents(second, first), -1, -2)
         if second.kind is Kind.RECORD and first.kind is Kind.AVERAGE:
-            shape, _, cell = self._place(second)
+            shape, _, cell = self._block_and_cell(second)
             block, solved = self.channel.blocks[shape], self.blocks[shape]
             here = solved.covariance[:, :, cell * k : cell * k + k]
             return np.asarray(self.averaging(block) @ here / block.shape.roots[cell])
         if first.kind is Kind.RECORD and second.kind is Kind.RECORD:
-            one, two = self._place(first), self._place(second)
+            one, two = self._block_and_cell(first), self._block_and_cell(second)
             if one[:2] != two[:2]:
                 return np.zeros((1, k, k))
             block, solved = self.channel.blocks[one[0]], self.blocks[one[0]]
@@ -327,7 +334,7 @@ class Conditioned:
             size = block.shape.sizes
             out = solved.covariance[:, i * k : i * k + k, j * k : j * k + k] / np.sqrt(float(size[i]) * float(size[j]))
             if i == j and size[i] > 1:
-                same = self._row(first) == self._row(second)
+                same = self._row_in_file(first) == self._row_in_file(second)
                 out = out + (float(same) - 1.0 / size[i]) * self.contrast(one[0], i)
             return out
         return np.zeros((1, k, k))
@@ -341,8 +348,8 @@ class Conditioned:
         if block.plain and len(observed) == self.k and block.contrasts_released[cell].all():
             return parallel_sum(record_covariance, block.rw[:, cell])
         gain, w, noise = self._contrast_gain(block, cell, observed)
-        complement = snap(np.eye(self.k) - gain @ w, self._units[:, None] / self._units)
-        return joseph(complement, record_covariance, gain, noise)
+        complement = snap_to_zero(np.eye(self.k) - gain @ w, self._units[:, None] / self._units)
+        return joseph_update(complement, record_covariance, gain, noise)
 
     def _contrast_columns(self, block: Block, cell: int) -> Ints:
         """Columns in which differences within a cell tell anything.
@@ -364,24 +371,24 @@ class Conditioned:
             reduction = sufficient_transform(w[0], noise, unit, self._units)
             shown = reduction @ w
             across = self.belief.record_covariance @ np.swapaxes(shown, -1, -2)
-            gain = divide(across, shown @ across + square(reduction @ root(noise))) @ reduction
-            return snap(gain, self._units[:, None] / unit), w, noise
+            gain = right_divide(across, shown @ across + gram(reduction @ root(noise))) @ reduction
+            return snap_to_zero(gain, self._units[:, None] / unit), w, noise
         total = w @ self.belief.record_covariance @ np.swapaxes(w, -1, -2) + noise
         across = self.belief.record_covariance @ np.swapaxes(w, -1, -2)
         regular = block.contrasts_released[cell][observed].all() and self.width == self.k
-        return divide(across, total) if regular else across @ pseudo_inverse(total), w, noise
+        return right_divide(across, total) if regular else across @ pseudo_inverse(total), w, noise
 
     def record_covariance(self, shape: int, cell: int, matrix: Array | None = None) -> Array:
         """Cov of a record that lies in this cell (or of a linear function of it) given the release."""
         return self.covariance([record_in(shape, cell)], matrix)
 
-    def _place(self, part: Term) -> tuple[int, int, int]:
+    def _block_and_cell(self, part: Term) -> tuple[int, int, int]:
         if part.index:
             shape, cell = part.index
             return shape, 0, cell
-        return self.channel.layout.locate(self._row(part))
+        return self.channel.layout.cell_of_row(self._row_in_file(part))
 
-    def _row(self, part: Term) -> int:
+    def _row_in_file(self, part: Term) -> int:
         return part.row % self.n
 
     # -- means, once the release is known ------------------------------------------------------------
@@ -443,7 +450,7 @@ class _Means:
             elif part.kind is Kind.AVERAGE:
                 means.append(records.mean(axis=0))
             else:
-                means.append(records[self.given._row(part)])
+                means.append(records[self.given._row_in_file(part)])
         return np.concatenate(means)
 
 

@@ -49,7 +49,7 @@ from .forms import (
     places_of,
     posterior_given,
 )
-from .releases import as_records, channel_of, moved, released, rows_alike, samples_held
+from .releases import as_records, channel_of, move_target, released, rows_alike, samples_held
 from .wrong_belief import NormalMixture, NormalPair
 
 AVERAGED = "exact, averaged over releases"
@@ -140,12 +140,14 @@ class Exact(BaseEngine):
             given = built.given(masks[members[0]])
             part = part_of(problem.progress, int(members[0]), len(masks), len(members))
             own = [masks[i] for i in members]
-            result, averaged[members] = self._family(replace(problem, progress=part), asked, own, given, built.table)
+            result, averaged[members] = self._uncertainty_of_family(
+                replace(problem, progress=part), asked, own, given, built.table
+            )
             value[members], error[members] = result.value, result.error
         names: str | list[str] = "exact"
         if averaged.any():
             names = [AVERAGED if a else "exact" for a in averaged]
-        before = self._before(problem, built)
+        before = self._uncertainty_before(problem, built)
         drawn = bool(averaged.any())
         return [Solution(value, error, float(before.value), names, averaged=drawn, before_error=float(before.error))]
 
@@ -155,7 +157,7 @@ class Exact(BaseEngine):
         Without ``release`` the posterior is centred at the prior mean: its shape is right, its place is not
         known yet.
         """
-        belief = _belief(user)
+        belief = _normal_belief_of(user)
         given = Conditioned(belief, channel_of(belief, mask))
         placed = given.channel.location != "known" and user.target.places_records
         if release is None and (placed or given.channel.open_samples):
@@ -163,18 +165,18 @@ class Exact(BaseEngine):
             raise InputError(what, None, "Pass release=mask.release(data, rng)")
         if release is None:
             return posterior_given(user, given, None, as_generator(0))
-        given, values, place = _read(given, mask, release)
-        return posterior_given(replace(user, target=moved(user.target, place)), given, values, as_generator(0))
+        given, values, place = _read_release(given, mask, release)
+        return posterior_given(replace(user, target=move_target(user.target, place)), given, values, as_generator(0))
 
     def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[object]) -> Iterator[Evidence]:
-        user, belief = problem.user, _belief(problem.user)
+        user, belief = problem.user, _normal_belief_of(problem.user)
         table = None if problem.data is None else as_records(belief, problem.data)
         given = Conditioned(belief, channel_of(belief, mask, data=table))
         for (_, _, for_draws), release in zip(replicate_seeds(problem.seed), releases, strict=False):
-            this, values, place = _read(given, mask, release, table)
-            mine = replace(user, target=moved(user.target, place))
+            this, values, place = _read_release(given, mask, release, table)
+            mine = replace(user, target=move_target(user.target, place))
             posterior = posterior_given(mine, this, values, np.random.default_rng(for_draws))
-            yield Evidence(posterior, partial(_density, this, values))
+            yield Evidence(posterior, partial(_log_density_and_rank, this, values))
 
     # -- every record --------------------------------------------------------------------------------
 
@@ -195,7 +197,9 @@ class Exact(BaseEngine):
             return None
         name = AVERAGED if averaged else "exact"
         one = problem.of_user(replace(user, target=user.target.aimed_at(int(rows[0]))))
-        return Solution(*found, float(self._before(one, built).value), [name] * len(problem.masks), averaged=averaged)
+        return Solution(
+            *found, float(self._uncertainty_before(one, built).value), [name] * len(problem.masks), averaged=averaged
+        )
 
     def _closed_rows(self, problem: Problem, channel: LinearChannel, form: LinearForm, rows: Ints) -> Value:
         """Each kind of row once, for all masks."""
@@ -247,12 +251,12 @@ class Exact(BaseEngine):
 
     # -- one family ----------------------------------------------------------------------------------
 
-    def _before(self, problem: Problem, built: _Built) -> Value:
+    def _uncertainty_before(self, problem: Problem, built: _Built) -> Value:
         """Uncertainty before any release."""
-        found = self._family(problem, _Asked.of(problem.user), [NOTHING], built.nothing, None)[0]
+        found = self._uncertainty_of_family(problem, _Asked.of(problem.user), [NOTHING], built.nothing, None)[0]
         return Value(found.value[0], found.error[0])
 
-    def _family(
+    def _uncertainty_of_family(
         self, problem: Problem, asked: _Asked, family: Sequence[Mask], given: Conditioned, data: Array | None
     ) -> tuple[Value, bool]:
         """Uncertainty of a family's members, and whether it had to be averaged over drawn releases."""
@@ -264,7 +268,7 @@ class Exact(BaseEngine):
             )
             if asked.whole or (form is not None and easy):
                 return self._over_samples(problem, asked, family, given, data), False
-            return self._simulate(problem, family, data), True
+            return self._average_over_draws(problem, family, data), True
         if asked.whole:
             return self._all_records(user, given, count), False
         if form is not None and place == "unknown":
@@ -277,7 +281,7 @@ class Exact(BaseEngine):
                 return self._over_places(user, given, form, place).over(count), False
             if data is None and form.number and user.belief.mu_covariance is not None:
                 return self._over_means(user, given, form, place, count), False
-        return self._simulate(problem, family, data), True
+        return self._average_over_draws(problem, family, data), True
 
     def _over_samples(
         self, problem: Problem, asked: _Asked, family: Sequence[Mask], given: Conditioned, data: Array | None
@@ -291,8 +295,8 @@ class Exact(BaseEngine):
         each = []
         for _, samples in cases:
             this = Conditioned(belief, channel_of(belief, family[0], numbers, data, samples))
-            each.append(self._family(problem, asked, family, this, data)[0])
-        total = _weighted([(w, value) for (w, _), value in zip(cases, each, strict=True)])
+            each.append(self._uncertainty_of_family(problem, asked, family, this, data)[0])
+        total = _weighted_sum([(w, value) for (w, _), value in zip(cases, each, strict=True)])
         if complete:
             return total
         spread = (
@@ -304,7 +308,7 @@ class Exact(BaseEngine):
         """Average over where the record may lie, for a sample whose rows are told."""
         if place == "known":
             return user.loss.uncertainty(gaussian_of(covariance_of(given, form), form))
-        return _weighted([(w, user.loss.uncertainty(gaussian_of(c, form))) for w, c in places_of(given, form)])
+        return _weighted_sum([(w, user.loss.uncertainty(gaussian_of(c, form))) for w, c in places_of(given, form)])
 
     def _over_means(self, user: User, given: Conditioned, form: LinearForm, place: str, count: int) -> Value:
         """Expected uncertainty of a loss that depends on where the posterior lies.
@@ -318,7 +322,7 @@ class Exact(BaseEngine):
         centre = float((form.matrix @ np.tile(belief.mu_mean, len(form.terms)) + form.constant)[0])
         covariances = [(1.0, covariance_of(given, form))] if place == "known" else places_of(given, form)
         answers = []
-        for z, weight in _nodes(smooth=user.actions is None):
+        for z, weight in _normal_rules(smooth=user.actions is None):
             total = np.zeros(count)
             for share, covariance in covariances:
                 var = np.broadcast_to(covariance[:, 0, 0], (count,))
@@ -342,7 +346,7 @@ class Exact(BaseEngine):
                 each = loss.uncertainty(gaussian_of(mean_covariance(given, form), form))
             else:
                 kinds = given.channel.layout.classes()
-                each = _weighted(
+                each = _weighted_sum(
                     [(w, loss.uncertainty(gaussian_of(given.record_covariance(t, c), form))) for w, t, c in kinds]
                 )
             return each.times(given.n).over(count)
@@ -354,7 +358,7 @@ class Exact(BaseEngine):
         form = all_records(belief)
         return loss.uncertainty(gaussian_of(covariance_of(given, form), form)).over(count)
 
-    def _simulate(self, problem: Problem, family: Sequence[Mask], data: Array | None) -> Value:
+    def _average_over_draws(self, problem: Problem, family: Sequence[Mask], data: Array | None) -> Value:
         """Average over drawn releases, with the same random numbers for every mask."""
         user, belief, count = problem.user, problem.user.belief, problem.count
         if data is None and belief.mu_covariance is None:
@@ -368,8 +372,12 @@ class Exact(BaseEngine):
             drawn = belief.draw(np.random.default_rng(for_data)) if data is None else data
             records = pd.DataFrame(drawn, columns=belief.columns)
             for i, (mask, single) in enumerate(zip(family, singles, strict=True)):
-                this, values, place = _read(single, mask, mask.release(records, for_mask), data)
-                mine = user if single.channel.location != "drawn" else replace(user, target=moved(user.target, place))
+                this, values, place = _read_release(single, mask, mask.release(records, for_mask), data)
+                mine = (
+                    user
+                    if single.channel.location != "drawn"
+                    else replace(user, target=move_target(user.target, place))
+                )
                 posterior = posterior_given(mine, this, values, np.random.default_rng(for_draws))
                 result = user.loss.uncertainty(posterior, user.actions)
                 uncertainties[r, i], within[r, i] = float(result.value), float(result.error)
@@ -379,7 +387,7 @@ class Exact(BaseEngine):
         return Value(over_replicates(uncertainties), between if count > 1 else within[0])
 
 
-def _nodes(smooth: bool) -> list[tuple[Array, Array]]:
+def _normal_rules(smooth: bool) -> list[tuple[Array, Array]]:
     """Several rules (nodes and weights) for an average over a standard normal; their differences show the error.
 
     Free estimates give a smooth U: Gauss-Hermite with 12 and with 25 nodes. A list of estimates gives kinks: three even
@@ -401,7 +409,7 @@ def _by_place(given: Conditioned, form: LinearForm, rows: Ints) -> tuple[list[Ar
     return [given.record_covariance(int(t), int(c), matrix) for t, c in kinds.T], which.reshape(-1)
 
 
-def _read(
+def _read_release(
     given: Conditioned, mask: Mask, release: object, data: Array | None = None
 ) -> tuple[Conditioned, Array, Ints]:
     """The belief given what a release tells of its samples, its values, and where each record stands in them."""
@@ -412,17 +420,17 @@ def _read(
     return given, *released(belief, given.channel, release)
 
 
-def _density(given: Conditioned, values: Array) -> tuple[float, float]:
+def _log_density_and_rank(given: Conditioned, values: Array) -> tuple[float, float]:
     found = log_density(given, values)
     return float(found.log[0]), float(found.rank[0])
 
 
-def _belief(user: User) -> NormalBelief:
+def _normal_belief_of(user: User) -> NormalBelief:
     if not isinstance(user.belief, NormalBelief):
         raise UnsupportedError("Exact needs a NormalBelief", type(user.belief).__name__, "Use engine='auto'")
     return user.belief
 
 
-def _weighted(parts: Sequence[tuple[float, Value]]) -> Value:
+def _weighted_sum(parts: Sequence[tuple[float, Value]]) -> Value:
     total = sum(w * np.asarray(v.value) for w, v in parts)
     return Value(np.asarray(total), np.sqrt(sum((w * np.asarray(v.error)) ** 2 for w, v in parts)))

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from ...channels.linear import LinearChannel
 from ...numerics.semidefinite import (
-    combined,
-    divide,
+    combined_covariance,
     from_blocks,
     kalman_covariance,
     parallel_sum,
+    right_divide,
     signal_noise_gains,
     symmetric,
 )
@@ -62,7 +62,7 @@ def latent_law(
     parts = [prior_covariance[None], *common]
     total = sum(parts[1:], parts[0])
     for solved, shape in informative:
-        total = _updated(total, solved, shape, k)
+        total = _covariance_after_blocks(total, solved, shape, k)
     known = np.zeros((1, k * len(parts)), dtype=bool)
     if not common:
         return total, known
@@ -75,7 +75,7 @@ def latent_law(
     return symmetric(from_blocks(cov)), known
 
 
-def _updated(prior: Array, solved: Any, shape: Any, k: int) -> Array:
+def _covariance_after_blocks(prior: Array, solved: Any, shape: Any, k: int) -> Array:
     """Covariance of the sum after the blocks of one shape."""
     if solved.mean_observation is None:
         information = shape.count * (solved.weight[..., :k, :] @ solved.loading[..., :k])
@@ -92,21 +92,21 @@ def _flat_prior_law(informative: Informative, k: int) -> tuple[Array, NDArray[np
         if first.mean_observation is not None and _observes_mean(first.mean_observation[0], shape, k):
             total = first.mean_observation[1] / float(shape.count * shape.sizes[0])
             for solved, other in [*informative[:i], *informative[i + 1 :]]:
-                total = _updated(total, solved, other, k)
+                total = _covariance_after_blocks(total, solved, other, k)
             return total, np.zeros((1, k), dtype=bool)
     information = sum(
         (shape.count * (s.weight[..., :k, :] @ s.loading[..., :k]) for s, shape in informative), np.zeros((1, k, k))
     )
-    return _inverted(symmetric(information), np.diagonal(information, axis1=-2, axis2=-1))
+    return _invert_information(symmetric(information), np.diagonal(information, axis1=-2, axis2=-1))
 
 
-def _inverted(information: Array, scale: Array) -> tuple[Array, NDArray[np.bool_]]:
+def _invert_information(information: Array, scale: Array) -> tuple[Array, NDArray[np.bool_]]:
     """Inverse of an information matrix, and the columns in which it is nothing but the rounding error of this scale."""
     unidentified = ~(np.diagonal(information, axis1=-2, axis2=-1) > 1e-13 * scale)
     keep = np.where(unidentified, 0.0, 1.0)
     both = keep[:, :, None] * keep[:, None, :]
     eye = np.eye(information.shape[-1])
-    return symmetric(divide(eye[None], information * both + (1.0 - keep)[:, :, None] * eye)) * both, unidentified
+    return symmetric(right_divide(eye[None], information * both + (1.0 - keep)[:, :, None] * eye)) * both, unidentified
 
 
 def _observes_mean(loading: Array, shape: Any, k: int) -> bool:
@@ -141,7 +141,7 @@ def _joint_law(
     # Flat prior: integrate the common noise out first, then invert what is known about the mean.
     a, b, c = information[:, :k, :k], information[:, :k, k:], information[:, k:, k:]
     mixed = np.asarray(np.linalg.solve(np.eye(d - k) + noise @ c, noise))
-    mean, unidentified = _inverted(
+    mean, unidentified = _invert_information(
         symmetric(a - b @ mixed @ np.swapaxes(b, -1, -2)), np.diagonal(a, axis1=-2, axis2=-1)
     )
     cross = -mean @ b @ mixed
@@ -225,12 +225,15 @@ class ExchangeableLaw:
         k, m = len(self.record_covariance), len(parts)
         coefficients = np.eye(m * k) if matrix is None else matrix
         is_mean = np.array([p.outside for p in parts])
-        of_average, of_mean = _gathered(coefficients, ~is_mean, k), _gathered(coefficients, is_mean, k)
+        of_average, of_mean = (
+            _gather_coefficients(coefficients, ~is_mean, k),
+            _gather_coefficients(coefficients, is_mean, k),
+        )
         with_average, with_mean = (np.any(x, axis=-1) for x in (of_average, of_mean))
         if np.any(with_average & with_mean):
             share, complement = self.split
             # A difference from the mean takes the other share: where the two cancel, nothing may be left behind.
-            opposed = ~np.any(_gathered(coefficients, np.ones(m, dtype=bool), k), axis=-1)
+            opposed = ~np.any(_gather_coefficients(coefficients, np.ones(m, dtype=bool), k), axis=-1)
             on = np.where(opposed[:, None], -of_mean @ complement, of_average + of_mean @ share)
             total = on @ self.average @ np.swapaxes(on, -1, -2) + of_mean @ self.rest @ of_mean.T
         else:
@@ -238,10 +241,10 @@ class ExchangeableLaw:
             if with_average.any() and with_mean.any():
                 across = of_mean @ self.split[0] @ self.average @ of_average.T
                 total = total + across + np.swapaxes(across, -1, -2)
-        distances = self._distances(parts, place, contrast)
-        return np.asarray(total + (distances if matrix is None else combined(matrix, distances)))
+        distances = self._distances_from_average(parts, place, contrast)
+        return np.asarray(total + (distances if matrix is None else combined_covariance(matrix, distances)))
 
-    def _distances(
+    def _distances_from_average(
         self, parts: Sequence[Term], place: Callable[[Term], Place], contrast: Callable[[int, int], Array]
     ) -> Array:
         """What parts have beside the average or the mean: distances from it, and what is new in a new record."""
@@ -260,7 +263,7 @@ class ExchangeableLaw:
         return from_blocks([[pair(p, one, q, two) for q, two in each] for p, one in each])
 
 
-def _gathered(coefficients: Array, chosen: NDArray[np.bool_], k: int) -> Array:
+def _gather_coefficients(coefficients: Array, chosen: NDArray[np.bool_], k: int) -> Array:
     """Sum of the coefficients of the chosen parts; what cancels up to rounding is zero."""
     blocks = coefficients.reshape(len(coefficients), -1, k)[:, chosen]
     total = blocks.sum(axis=1)

@@ -56,11 +56,11 @@ class Ranks(BaseEngine):
             what = f"Ranks needs an order statistic as target; this user is after {user.target.describe()}"
             return Refusal(what, "Use engine='auto'", Missing.USER)
         for mask in problem.masks:
-            if not self._closed(user, mask, problem.data):
+            if not self._closed_form(user, mask, problem.data):
                 if user.belief.records * user.belief.k * DRAWS > LARGEST:
                     what, do = "Too many records to draw from their posterior", "Use squared error and plain noise"
                     return Refusal(what, do, Missing.LOSS, user.belief.records)
-                self._channel(user.belief, mask, problem.data)
+                self._channel_of_mask(user.belief, mask, problem.data)
         return None
 
     def run(self, problem: Problem, built: None) -> list[Solution]:
@@ -70,36 +70,36 @@ class Ranks(BaseEngine):
         table = None if data is None else as_records(belief, data)
         value, error, names = np.empty(len(masks)), np.zeros(len(masks)), []
         for i, mask in enumerate(masks):
-            if self._closed(user, mask, data):
-                found = user.loss.uncertainty(Gaussian.scalar(0.0, self._variance(user, mask)))
+            if self._closed_form(user, mask, data):
+                found = user.loss.uncertainty(Gaussian.scalar(0.0, self._expected_variance(user, mask)))
                 names.append("exact")
             else:
-                found = self._simulate(user, mask, table, problem.count, problem.seed)
+                found = self._average_over_draws(user, mask, table, problem.count, problem.seed)
                 names.append("drawn")
             value[i], error[i] = float(found.value), float(found.error)
             problem.progress((i + 1) / len(masks))
-        return [Solution(value, error, self._before(user), names[0] if len(set(names)) == 1 else names)]
+        return [Solution(value, error, self._uncertainty_before(user), names[0] if len(set(names)) == 1 else names)]
 
     def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior after one release, as draws."""
         if release is None:
             what = f"The posterior after {mask} depends on what is released"
             raise InputError(what, None, "Pass release=mask.release(data, rng)")
-        given = Conditioned(user.belief, self._channel(user.belief, mask, None))
+        given = Conditioned(user.belief, self._channel_of_mask(user.belief, mask, None))
         values, _ = released(user.belief, given.channel, release)
-        residuals = self._residuals(user.belief, mask, given, 2 * DRAWS, np.random.SeedSequence(0))
-        return self._ranked(user, given.means(values).records() + residuals)
+        residuals = self._draw_residuals(user.belief, mask, given, 2 * DRAWS, np.random.SeedSequence(0))
+        return self._law_of_rank(user, given.means(values).records() + residuals)
 
     # -- in closed form ------------------------------------------------------------------------------------
 
-    def _closed(self, user: User, mask: Mask, data: object) -> bool:
+    def _closed_form(self, user: User, mask: Mask, data: object) -> bool:
         second_order = user.actions is None and as_bayes_loss(user.loss).second_order
         if not second_order or user.belief.k != 1 or data is not None:
             return False
         channel = linear_channel(user.belief, mask)
         return channel is not None and channel.plain_noise() is not None
 
-    def _variance(self, user: User, mask: Mask) -> float:
+    def _expected_variance(self, user: User, mask: Mask) -> float:
         """Expected posterior variance of the order statistic."""
         belief = user.belief
         n, s2 = belief.records, float(belief.record_covariance[0, 0])
@@ -117,40 +117,42 @@ class Ranks(BaseEngine):
             shift = belief.mu_covariance[0, 0] / (1 + belief.mu_covariance[0, 0] * precision)
         return float(s2 * paired_gap(n, rank, 2 * np.arcsin(np.sqrt(away / 2))) / 2 + away**2 * shift)
 
-    def _before(self, user: User) -> float:
+    def _uncertainty_before(self, user: User) -> float:
         if user.belief.mu_covariance is None:
             return (
                 float(user.loss.uncertainty(Gaussian.scalar(0.0, np.inf)).value) if user.belief.k == 1 else float("inf")
             )
-        if self._closed(user, NOTHING, None):
-            return float(user.loss.uncertainty(Gaussian.scalar(0.0, self._variance(user, NOTHING))).value)
+        if self._closed_form(user, NOTHING, None):
+            return float(user.loss.uncertainty(Gaussian.scalar(0.0, self._expected_variance(user, NOTHING))).value)
         seeds = list(replicate_seeds(np.random.SeedSequence(0), 4 * DRAWS))
         files = np.stack([user.belief.draw(np.random.default_rng(s[0])) for s in seeds])
         drawn = files.reshape(len(seeds), user.belief.records, user.belief.k)
-        return float(user.loss.uncertainty(self._ranked(user, drawn), user.actions).value)
+        return float(user.loss.uncertainty(self._law_of_rank(user, drawn), user.actions).value)
 
     # -- by drawing ------------------------------------------------------------------------------------------
 
-    def _simulate(self, user: User, mask: Mask, data: Array | None, count: int, seed: Root) -> Value:
+    def _average_over_draws(self, user: User, mask: Mask, data: Array | None, count: int, seed: Root) -> Value:
         belief = user.belief
         if data is None and belief.mu_covariance is None:
             what = "The uncertainty depends on the release, and a flat prior gives no law to average over"
             raise UnsupportedError(what, do="Give prior_variance=, pass data=, or use squared error and plain noise")
-        given = Conditioned(belief, self._channel(belief, mask, data))
-        residuals = self._residuals(belief, mask, given, DRAWS, seed)
+        given = Conditioned(belief, self._channel_of_mask(belief, mask, data))
+        residuals = self._draw_residuals(belief, mask, given, DRAWS, seed)
         uncertainties, within = np.empty(count), np.empty(count)
         for r, (for_data, for_mask, _) in enumerate(replicate_seeds(seed, count)):
             records = pd.DataFrame(
                 belief.draw(np.random.default_rng(for_data)) if data is None else data, columns=belief.columns
             )
             values, _ = released(belief, given.channel, mask.release(records, for_mask))
-            found = user.loss.uncertainty(self._ranked(user, given.means(values).records() + residuals), user.actions)
+            found = user.loss.uncertainty(
+                self._law_of_rank(user, given.means(values).records() + residuals), user.actions
+            )
             uncertainties[r], within[r] = float(found.value), float(found.error)
         between = float(replicate_error(uncertainties)) if count > 1 else 0.0
         # The replicates share their residuals, so the error within one of them does not average out.
         return Value(np.asarray(uncertainties.mean()), np.asarray(np.hypot(between, within.mean())))
 
-    def _channel(self, belief: NormalBelief, mask: Mask, data: object) -> LinearChannel:
+    def _channel_of_mask(self, belief: NormalBelief, mask: Mask, data: object) -> LinearChannel:
         channel = channel_of(belief, mask, data=None if data is None else as_records(belief, data))
         refuse_open_samples(channel, "order statistics")
         if channel.scrambled or (channel.location == "unknown" and channel.width > channel.columns):
@@ -158,7 +160,7 @@ class Ranks(BaseEngine):
             raise UnsupportedError(what, str(mask), "Put Shuffle() first in the chain")
         return channel
 
-    def _residuals(self, belief: NormalBelief, mask: Mask, given: Conditioned, count: int, seed: Root) -> Array:
+    def _draw_residuals(self, belief: NormalBelief, mask: Mask, given: Conditioned, count: int, seed: Root) -> Array:
         """Draws of x - E(x | release), shape (draws, n, k). Under a flat prior they are the same for every mean."""
         found = np.empty((count, belief.records, belief.k))
         root = np.random.SeedSequence(0) if seed is None else seed
@@ -185,6 +187,6 @@ class Ranks(BaseEngine):
             found[i] -= given.means(values).records()
         return found
 
-    def _ranked(self, user: User, records: Array) -> Drawn:
+    def _law_of_rank(self, user: User, records: Array) -> Drawn:
         ranked = Ranked(user.target).of(records)
         return Drawn(ranked[:, 0] if user.belief.scalar else ranked)

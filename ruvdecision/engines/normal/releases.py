@@ -81,11 +81,11 @@ def released(belief: NormalBelief, channel: LinearChannel, release: object) -> t
     The channel puts the rows of a random sample first. Which they are is told by the labels of the release. Several
     releases stand side by side, each row in its place unless one sample was taken before them all.
     """
-    found = [_numbers(belief, one) for one in release_files(belief, channel, release)]
+    found = [_numbers_of_release(belief, one) for one in release_files(belief, channel, release)]
     n = belief.records
     if channel.location != "drawn":
-        values = np.concatenate([_filled(frame, v, n, len(found) > 1) for frame, v in found], axis=1)
-        return _regrouped(channel, values) if channel.scrambled else values, np.arange(n)
+        values = np.concatenate([_values_of_all_rows(frame, v, n, len(found) > 1) for frame, v in found], axis=1)
+        return _regroup_shuffled_rows(channel, values) if channel.scrambled else values, np.arange(n)
     kept = _rows_held(found[0][0], n)
     order = np.concatenate([kept, np.setdiff1d(np.arange(n), kept)])
     place = np.empty(n, dtype=np.int64)
@@ -111,7 +111,7 @@ def samples_held(belief: NormalBelief, channel: LinearChannel, release: object) 
     return {first: _rows_held(Frame.of(files[first // belief.k]), belief.records) for first in sizes}
 
 
-def _numbers(belief: NormalBelief, release: object) -> tuple[Frame, Array]:
+def _numbers_of_release(belief: NormalBelief, release: object) -> tuple[Frame, Array]:
     frame, n = Frame.of(release), belief.records
     values, _ = frame.numeric("A release", missing=True)
     if values.shape[1] != belief.k or values.shape[0] > n:
@@ -120,7 +120,7 @@ def _numbers(belief: NormalBelief, release: object) -> tuple[Frame, Array]:
     return frame, values
 
 
-def _filled(frame: Frame, values: Array, n: int, by_label: bool) -> Array:
+def _values_of_all_rows(frame: Frame, values: Array, n: int, by_label: bool) -> Array:
     """Values of n rows; those that are not in the file are missing."""
     if len(values) == n:
         return values
@@ -143,14 +143,14 @@ def _rows_held(frame: Frame, n: int) -> Ints:
     return kept.astype(np.int64)
 
 
-def _regrouped(channel: LinearChannel, values: Array) -> Array:
+def _regroup_shuffled_rows(channel: LinearChannel, values: Array) -> Array:
     """Rows of shuffled groups put back together: the records of a group share their averaged values.
 
     Groups are of one size, so that it does not matter which of them comes first.
     """
     groups: list[Partition] = []
     for p in channel.layout.partitions:
-        if p is not None and p.joins and not p.ties_all and not any(p.same_as(q) for q in groups):
+        if p is not None and p.joins and not p.is_one_group and not any(p.same_as(q) for q in groups):
             groups.append(p)
     if len(groups) > 1:
         what = "Rows that were averaged in several ways and then shuffled cannot be put together again"
@@ -163,6 +163,6 @@ def _regrouped(channel: LinearChannel, values: Array) -> Array:
     return out
 
 
-def moved(target: BaseTarget, place: Ints) -> BaseTarget:
+def move_target(target: BaseTarget, place: Ints) -> BaseTarget:
     """The target with its records at their places in the channel's order."""
-    return target if target.is_a(Kind.FILE) else target.moved(lambda row: int(place[row]))
+    return target if target.is_a(Kind.FILE) else target.with_rows_moved(lambda row: int(place[row]))

@@ -32,7 +32,7 @@ from . import forms
 from .affine import AffineMeans, log_density, residual_law
 from .conditioning import Conditioned, record_in
 from .forms import LARGEST_JOINT, all_records, form_of, gaussian_of, mean_covariance
-from .releases import channel_of, moved, released
+from .releases import channel_of, move_target, released
 
 NEGLIGIBLE = 1e-12
 """Candidates with less than this share of the posterior weight are left out."""
@@ -62,18 +62,18 @@ class NormalPair:
         for family in masks.families:
             first, found = masks[family.positions[0]], None
             if self.own.knows_mask and problem.data is None:
-                found = self._closed(self.own, first, family.numbers)
+                found = self._closed_form(self.own, first, family.numbers)
             if found is None:
                 remaining.extend(family.positions)
                 continue
             value[family.positions], error[family.positions] = found[0]
             believed[family.positions] = found[1].value
         known = replace(self.own, knows_mask=True, mask_prior=None)
-        start = self._closed(known, NOTHING, np.zeros((1, 0)))
+        start = self._closed_form(known, NOTHING, np.zeros((1, 0)))
         before = None if start is None else float(start[0].value[0])
         return DecisionCosts(Value(value, error), believed, before, ["exact"] * len(masks), remaining)
 
-    def _closed(self, own: User, mask: Mask, numbers: Array) -> tuple[Value, Value] | None:
+    def _closed_form(self, own: User, mask: Mask, numbers: Array) -> tuple[Value, Value] | None:
         """Expected loss for a family of masks, and the loss that the user expects.
 
         None if it depends on the release.
@@ -87,31 +87,34 @@ class NormalPair:
         place = mine.channel.location if target.places_records else "known"
         if target.is_a(Kind.FILE):
             if not as_bayes_loss(loss).adds_up(mine.n, mine.k):
-                return self._joint(own, mine, theirs, place, count)
+                return self._cost_of_all_records(own, mine, theirs, place, count)
             form = LinearForm.of_term(Term(Kind.RECORD), mine.k, own.belief.scalar)
-            found = [(w, self._kind(own, mine, theirs, form, place, t, c)) for w, t, c in mine.channel.layout.classes()]
+            found = [
+                (w, self._cost_of_row_kind(own, mine, theirs, form, place, t, c))
+                for w, t, c in mine.channel.layout.classes()
+            ]
             if any(f is None for _, f in found):
                 return None
-            cost, own_law = (_summed([(w, f[j]) for w, f in found if f is not None], count) for j in (0, 1))
+            cost, own_law = (_sum_over_kinds([(w, f[j]) for w, f in found if f is not None], count) for j in (0, 1))
             return cost.times(mine.n), own_law.times(mine.n)
         linear = form_of(own.belief, target)
         if linear is None:
             return None
         form = linear
         if place == "known":
-            pair = self._judged(own, mine, theirs, form, form.terms)
+            pair = self._cost_of_terms(own, mine, theirs, form, form.terms)
             return pair[0].over(count), pair[1].over(count)
         if len(form.terms) != 1:
             return None
         if place == "unknown":
-            one = self._kind(own, mine, theirs, form, place, 0, 0)
+            one = self._cost_of_row_kind(own, mine, theirs, form, place, 0, 0)
             return None if one is None else (one[0].over(count), one[1].over(count))
         kinds = mine.channel.layout.places(form.terms[0].row % mine.n)
-        both = [(w, self._kind(own, mine, theirs, form, place, t, c)) for w, t, c in kinds]
-        cost, own_law = (_summed([(w, f[j]) for w, f in both if f is not None], count) for j in (0, 1))
+        both = [(w, self._cost_of_row_kind(own, mine, theirs, form, place, t, c)) for w, t, c in kinds]
+        cost, own_law = (_sum_over_kinds([(w, f[j]) for w, f in both if f is not None], count) for j in (0, 1))
         return cost, own_law
 
-    def _joint(
+    def _cost_of_all_records(
         self, own: User, mine: Conditioned, theirs: Conditioned, place: str, count: int
     ) -> tuple[Value, Value] | None:
         """All records together, for a loss that does not add up over them."""
@@ -119,30 +122,34 @@ class NormalPair:
         if place != "known" or size > LARGEST_JOINT:
             return None
         form = all_records(own.belief)
-        pair = self._judged(own, mine, theirs, form, form.terms)
+        pair = self._cost_of_terms(own, mine, theirs, form, form.terms)
         return pair[0].over(count), pair[1].over(count)
 
-    def _kind(
+    def _cost_of_row_kind(
         self, own: User, mine: Conditioned, theirs: Conditioned, form: LinearForm, place: str, t: int, c: int
     ) -> tuple[Value, Value] | None:
         """The same for a record of one kind of row, or for one in an unknown row under squared error."""
         if place != "unknown":
-            return self._judged(own, mine, theirs, form, (record_in(t, c),))
+            return self._cost_of_terms(own, mine, theirs, form, (record_in(t, c),))
         if not as_bayes_loss(own.loss).second_order:
             return None
         # The estimate is that of the average of all records; what is left is a matter of second moments.
         bias, covariance = residual_law(mine, theirs, [Term(Kind.AVERAGE)], form.matrix)
         if np.isfinite(covariance).all():
             covariance = covariance - theirs.covariance([Term(Kind.AVERAGE)], form.matrix)
-        return self._cost(own, mean_covariance(mine, form), bias, mean_covariance(theirs, form) + covariance, form)
+        return self._cost_of_estimate(
+            own, mean_covariance(mine, form), bias, mean_covariance(theirs, form) + covariance, form
+        )
 
-    def _judged(
+    def _cost_of_terms(
         self, own: User, mine: Conditioned, theirs: Conditioned, form: LinearForm, terms: Sequence[Term]
     ) -> tuple[Value, Value]:
         bias, covariance = residual_law(mine, theirs, terms, form.matrix)
-        return self._cost(own, mine.covariance(terms, form.matrix), bias, covariance, form)
+        return self._cost_of_estimate(own, mine.covariance(terms, form.matrix), bias, covariance, form)
 
-    def _cost(self, own: User, own_law: Array, bias: Array, covariance: Array, form: LinearForm) -> tuple[Value, Value]:
+    def _cost_of_estimate(
+        self, own: User, own_law: Array, bias: Array, covariance: Array, form: LinearForm
+    ) -> tuple[Value, Value]:
         """Loss of the estimate from a posterior with covariance ``own_law`` when the error is N(bias, covariance)."""
         loss = own.loss
         believed = loss.uncertainty(gaussian_of(own_law, form))
@@ -156,7 +163,7 @@ class NormalPair:
             worst = loss.uncertainty(gaussian_of(np.where(np.isfinite(own_law), covariance, own_law), form))
             value, error = np.array(worst.over(len(endless)).value), np.zeros(len(endless))
             if not endless.all():
-                rest = self._cost(own, own_law[~endless], bias[~endless], covariance[~endless], form)[0]
+                rest = self._cost_of_estimate(own, own_law[~endless], bias[~endless], covariance[~endless], form)[0]
                 value[~endless], error[~endless] = rest.value, rest.error
             return Value(value, error), believed
         right, guess = gaussian_of(covariance, form, bias), gaussian_of(own_law, form, np.zeros(bias.shape))
@@ -184,7 +191,7 @@ def _cross_entropy(own_law: Array, bias: Array, covariance: Array) -> Array:
     return np.asarray(0.5 * (size + np.trace(np.linalg.solve(own_law, moment), axis1=-2, axis2=-1)))
 
 
-def _summed(parts: Sequence[tuple[float, Value]], count: int) -> Value:
+def _sum_over_kinds(parts: Sequence[tuple[float, Value]], count: int) -> Value:
     """A weighted sum over kinds of rows."""
     table = [value.over(count) for _, value in parts]
     value, error = (np.stack(column, axis=-1) for column in zip(*table, strict=True))
@@ -224,14 +231,16 @@ class NormalMixture:
         """Posterior of the target after one release."""
         values, place = released(self.belief, self.channel, release)
         user = (
-            self.user if self.channel.location != "drawn" else replace(self.user, target=moved(self.user.target, place))
+            self.user
+            if self.channel.location != "drawn"
+            else replace(self.user, target=move_target(self.user.target, place))
         )
         if len(self.masks) == 1:
             return forms.posterior_given(user, self.families[0][1], values, rng)
         weights = self.weights(values)
         if user.target.places_records and self.channel.location == "unknown":
             return self._over_rows(user, weights, values)
-        return self._mixture(user, weights, values, rng)
+        return self._mixture_of_candidates(user, weights, values, rng)
 
     def weights(self, values: Array) -> Array:
         """Posterior probability of every candidate, from released values in the channel's order of rows."""
@@ -240,7 +249,7 @@ class NormalMixture:
             log[positions], rank[positions] = log_density(given, values)
         return combined_weights(self.prior, log, rank)
 
-    def _mixture(self, user: User, weights: Array, values: Array, rng: np.random.Generator) -> Posterior:
+    def _mixture_of_candidates(self, user: User, weights: Array, values: Array, rng: np.random.Generator) -> Posterior:
         belief, target = self.belief, user.target
         if target.is_a(Kind.FILE):
             size = belief.records * belief.k
@@ -250,7 +259,7 @@ class NormalMixture:
         form = all_records(belief) if target.is_a(Kind.FILE) else form_of(belief, target)
         terms = forms.joint_terms(belief, target) if form is None else form.terms
         matrix = forms.selector(belief, terms) if form is None else form.matrix
-        means, covariances = self._moments(target, terms, matrix, values)
+        means, covariances = self._moments_by_candidate(target, terms, matrix, values)
         kept = weights > NEGLIGIBLE * weights.max()
         chances = weights[kept] / weights[kept].sum()
         means, covariances = means[kept], covariances[kept]
@@ -259,7 +268,9 @@ class NormalMixture:
             return Drawn(forms.drawn_values(belief, target, terms, draws))
         return Mixture(gaussian_of(covariances, form, means + form.constant), chances)
 
-    def _moments(self, target: BaseTarget, terms: Sequence[Term], matrix: Array, values: Array) -> tuple[Array, Array]:
+    def _moments_by_candidate(
+        self, target: BaseTarget, terms: Sequence[Term], matrix: Array, values: Array
+    ) -> tuple[Array, Array]:
         """Posterior mean and covariance of a linear target under every candidate."""
         m = len(matrix)
         means, covariances = np.empty((len(self.masks), m)), np.empty((len(self.masks), m, m))

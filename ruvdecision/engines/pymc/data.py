@@ -27,7 +27,7 @@ def size_of(belief: PyMCBelief, problem: Problem) -> int:
         return Frame.of(problem.data).n
     if problem.release is None or belief.size is not None:
         return belief.records
-    return max(frame.n for frame in _frames(problem.masks[0], problem.release))
+    return max(frame.n for frame in _released_frames(problem.masks[0], problem.release))
 
 
 def records_of(belief: PyMCBelief, data: object) -> Frame | None:
@@ -61,10 +61,10 @@ def drawn_records(belief: PyMCBelief, seed: Seed) -> Frame:
 
 def observed_in(mask: Mask, records: Frame, compiled: CompiledModel, seed: Seed) -> ReleaseLikelihood:
     """What a release of the records tells."""
-    return _observed(mask, mask.apply(Frame.of(records), as_generator(seed)), compiled)
+    return _observe_frames(mask, mask.apply(Frame.of(records), as_generator(seed)), compiled)
 
 
-def _observed(mask: Mask, released: Any, compiled: CompiledModel) -> ReleaseLikelihood:
+def _observe_frames(mask: Mask, released: Any, compiled: CompiledModel) -> ReleaseLikelihood:
     if isinstance(released, tuple):
         return observe(mask, tuple(frame.unwrap() for frame in released), compiled.n)
     if released.plain:
@@ -79,7 +79,7 @@ def observed_release(
     """The model for as many records as a release is about, and what the release tells."""
     if release is None:
         raise InputError(f"A {what} needs a release", None, "Pass what mask.release(data, rng) gave back")
-    files = _frames(mask, release)
+    files = _released_frames(mask, release)
     n = belief.size if belief.size is not None else max(frame.n for frame in files)
     compiled = compiled_model(belief, n)
     belief.check_names(target, n)
@@ -87,7 +87,7 @@ def observed_release(
     return compiled, observe(mask, tuple(given) if mask.side_by_side else given[0], n)
 
 
-def _frames(mask: Mask, release: Any) -> list[Frame]:
+def _released_frames(mask: Mask, release: Any) -> list[Frame]:
     """The files that were released: one, or one by each of several masks."""
     several = mask.side_by_side and isinstance(release, tuple)
     return [Frame.of(one) for one in release] if several else [Frame.of(release)]
@@ -118,17 +118,17 @@ def replicates_of(problem: Problem, compiled: CompiledModel, tally: Tally) -> It
         if r == 0:
             # Random numbers that were not asked for, in a file that is given or of which nothing is released.
             still = [not rng.used for rng in sources]
-            tally.fixed = np.array(still) & [records is not None or _empty(one) for one in released]
+            tally.fixed = np.array(still) & [records is not None or _nothing_released(one) for one in released]
             tally.counts[tally.fixed] = 1
         wanted = zip(problem.masks, released, tally.counts > r, strict=True)
-        observed = [_observed(m, one, compiled) if more else None for m, one, more in wanted]
+        observed = [_observe_frames(m, one, compiled) if more else None for m, one, more in wanted]
         yield Replicate(r, observed, seed, released)
 
 
-def _empty(released: Any) -> bool:
+def _nothing_released(released: Any) -> bool:
     """Whether nothing is released."""
     if isinstance(released, tuple):
-        return all(map(_empty, released))
+        return all(map(_nothing_released, released))
     return released.plain and bool(np.isnan(released.numbers()).all())
 
 

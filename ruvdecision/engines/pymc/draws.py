@@ -69,7 +69,7 @@ class Point:
     points: ParameterPoints | None = None
     """The draws with what the release tells, where the records were integrated out."""
 
-    def light(self) -> Point:
+    def without_draws(self) -> Point:
         """The numbers without the draws."""
         return replace(self, posteriors=(), chains=None, weights=None, points=None)
 
@@ -98,7 +98,7 @@ class ReleaseDraws:
         """At every draw."""
         return self.likelihood.log_likelihood(self.chains.theta)
 
-    def reweighted(self, likelihood: MarginalLikelihood) -> ReleaseDraws:
+    def reweighted_for(self, likelihood: MarginalLikelihood) -> ReleaseDraws:
         """The draws for a neighbouring release."""
         logs = likelihood.log_likelihood(self.chains.theta) - self.log_likelihood
         with np.errstate(divide="ignore"):
@@ -168,23 +168,27 @@ class ReleaseSampler:
                 if i in empty:
                     point = self.prior_point
                 elif reasons[i]:
-                    point = self._latent(told[i], reasons[i], number)
+                    point = self._sample_latent_records(told[i], reasons[i], number)
                 else:
                     likelihood = marginal_likelihood(self.compiled, told[i], grids)
-                    near = None if i in self.fresh else self._reused([anchor, self.anchors.get(i)], likelihood)
+                    near = (
+                        None
+                        if i in self.fresh
+                        else self._point_from_neighbour([anchor, self.anchors.get(i)], likelihood)
+                    )
                     if near is None:
-                        point, anchor, grids = self._sampled(likelihood, grids, number)
+                        point, anchor, grids = self._draw_with_fine_grids(likelihood, grids, number)
                         self.anchors[i] = anchor
                     else:
                         point = near
             except UnsupportedError:
                 raise
             except RuvError as error:
-                point = self._failed(error)
+                point = self._failed_point(error)
             on_progress((done + 1) / len(told), f"R-hat {point.rhat:.3f}" if np.isfinite(point.rhat) else "")
             yield i, point
 
-    def _failed(self, error: RuvError) -> Point:
+    def _failed_point(self, error: RuvError) -> Point:
         """The point of a release that cannot be sampled: it is marked, and does not end the map."""
         missing = [Value(np.array(np.nan), np.array(np.nan)) for _ in self.users]
         numbers = (np.nan, np.nan, np.nan, 0, np.nan, 0)
@@ -199,99 +203,107 @@ class ReleaseSampler:
 
     def _is_uninformative(self, observed: ReleaseLikelihood) -> bool:
         """Whether a release tells nothing, and what is known without it can be drawn."""
-        bare = observed.joint is None and observed.averages is None and not self.compiled.improper
+        bare = observed.joint is None and observed.averages is None and not self.compiled.is_improper
         return bare and all(np.all(column.uninformative) for column in observed.columns)
 
-    def _reused(self, anchors: Sequence[ReleaseDraws | None], likelihood: MarginalLikelihood) -> Point | None:
+    def _point_from_neighbour(
+        self, anchors: Sequence[ReleaseDraws | None], likelihood: MarginalLikelihood
+    ) -> Point | None:
         """The point from the draws of a neighbour, the first whose will do."""
         for anchor in anchors if self.settings.reuse else ():
             if anchor is None or type(anchor.likelihood) is not type(likelihood):
                 continue
-            near = anchor.reweighted(likelihood)
-            point = self._summarise(near) if near.khat < GOOD_KHAT else None
+            near = anchor.reweighted_for(likelihood)
+            point = self._point_of_draws(near) if near.khat < GOOD_KHAT else None
             if point is not None and point.converged and not self._too_rough(point):
                 return point
         return None
 
-    def _sampled(
+    def _draw_with_fine_grids(
         self, likelihood: MarginalLikelihood, grids: tuple[RecordGrid, ...] | None, number: int
     ) -> tuple[Point, ReleaseDraws, tuple[RecordGrid, ...] | None]:
         """Draws of a release by nodes that are fine enough, and the grids that were."""
-        release = self._drawn(likelihood, number)
+        release = self._draw_posterior(likelihood, number)
         for _ in range(3):
             if release.error <= CLOSE:
                 break
             grids = release.better_grids(self.compiled)
-            release = self._drawn(marginal_likelihood(self.compiled, likelihood.observed, grids), number)
-        point, release = self._extend(release, number)
+            release = self._draw_posterior(marginal_likelihood(self.compiled, likelihood.observed, grids), number)
+        point, release = self._extend_draws(release, number)
         return point, release, grids
 
-    def _drawn(self, likelihood: MarginalLikelihood, number: int) -> ReleaseDraws:
+    def _draw_posterior(self, likelihood: MarginalLikelihood, number: int) -> ReleaseDraws:
         if not self.core.free:
             return ReleaseDraws.of(likelihood, Chains(NO_PARAMETERS, 0, CHAINS, 1000))
         if self.settings.importance and self.compiled.continuous:
-            found = self._weighted(likelihood, number)
+            found = self._draw_by_weights(likelihood, number)
             if found is not None:
                 return found
-        return ReleaseDraws.of(likelihood, self._remembered(self._sampler(likelihood), likelihood.data, number))
+        return ReleaseDraws.of(
+            likelihood, self._run_or_remember(self._sampler_of_likelihood(likelihood), likelihood.data, number)
+        )
 
-    def _weighted(self, likelihood: MarginalLikelihood, number: int) -> ReleaseDraws | None:
+    def _draw_by_weights(self, likelihood: MarginalLikelihood, number: int) -> ReleaseDraws | None:
         """Draws without a sampler, where weights will do."""
         own = self.settings
         posterior = OnePosterior(self.compiled, (likelihood.observed,), likelihood)
         found = weighted_draws(posterior, own.chains * own.draws, np.random.default_rng(number))
         if found is None:
             return None
-        values = self.core.natural(found.u)
+        values = self.core.on_natural_scale(found.u)
         values = {k: v.reshape(own.chains, own.draws, *v.shape[1:]) for k, v in values.items()}
         chains = Chains(values, 0, own.chains, own.draws)
         error = likelihood.refinement_error(chains.some(CHECKED))
         independent = Diagnosis(1.0, float(chains.count), float(chains.count))
         return ReleaseDraws(likelihood, chains, independent, found.weights, found.khat, "importance sampled", error)
 
-    def _extend(self, release: ReleaseDraws, number: int) -> tuple[Point, ReleaseDraws]:
+    def _extend_draws(self, release: ReleaseDraws, number: int) -> tuple[Point, ReleaseDraws]:
         """More draws until the users' uncertainties are known well enough, or the budget ends."""
-        point, target, turn = self._summarise(release), self.settings.target_mcse, 0
+        point, target, turn = self._point_of_draws(release), self.settings.target_mcse, 0
         if target is None or release.weights is not None:
             return point, release
-        sampler = self._sampler(release.likelihood)
-        while self._too_rough(point) and self._budget(release.chains) > 0:
+        sampler = self._sampler_of_likelihood(release.likelihood)
+        while self._too_rough(point) and self._draws_left(release.chains) > 0:
             turn += 1
-            rough, draws, most = max(map(_relative, point.values)), release.chains.draws, self._budget(release.chains)
+            rough, draws, most = (
+                max(map(_relative_error, point.values)),
+                release.chains.draws,
+                self._draws_left(release.chains),
+            )
             away = min(rough / target, 1e6)  # farther than any budget goes
             wanted = int(np.clip(1.2 * draws * (away**2 - 1), 50, most)) if np.isfinite(rough) else most
-            more = self._run(sampler, release.likelihood.data, min(wanted, most), number + turn)
+            more = self._run_sampler(sampler, release.likelihood.data, min(wanted, most), number + turn)
             chains = release.chains.joined(more)
             release = replace(release, chains=chains, diagnosis=diagnose(chains))
-            point = self._summarise(release)
-        return replace(point, budget=self._spent(point)), release
+            point = self._point_of_draws(release)
+        return replace(point, budget=self._error_goal_in_words(point)), release
 
-    def _budget(self, chains: Chains) -> int:
+    def _draws_left(self, chains: Chains) -> int:
         """Draws of each chain that may still be taken."""
         return max(0, self.settings.max_draws - chains.count) // chains.chains
 
-    def _spent(self, point: Point) -> str:
+    def _error_goal_in_words(self, point: Point) -> str:
         return f"not reached with {point.count} draws" if self._too_rough(point) else "reached"
 
     def _too_rough(self, point: Point) -> bool:
         target = self.settings.target_mcse
-        return target is not None and any(_relative(v) > target for v in point.values)
+        return target is not None and any(_relative_error(v) > target for v in point.values)
 
-    def _run(self, sampler: Sampler, data: Mapping[str, Array], draws: int, number: int) -> Chains:
+    def _run_sampler(self, sampler: Sampler, data: Mapping[str, Array], draws: int, number: int) -> Chains:
         return sampler.run(data, draws, self.settings.tune, self.settings.chains, number, self.settings.target_accept)
 
-    def _remembered(self, sampler: Sampler, data: Mapping[str, Array], number: int) -> Chains:
+    def _run_or_remember(self, sampler: Sampler, data: Mapping[str, Array], number: int) -> Chains:
         """The same draws again if they were drawn lately: another user, loss or power of the prior asks for them."""
         kept, own = sampler.recent, self.settings
         digest = hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in data.values())).hexdigest()
         key = (digest, own.draws, own.tune, own.chains, own.target_accept, number)
         if key not in kept:
-            kept[key] = self._run(sampler, data, own.draws, number)
+            kept[key] = self._run_sampler(sampler, data, own.draws, number)
             while len(kept) > RECENT:
                 kept.pop(next(iter(kept)))
         return kept[key]
 
-    def _sampler(self, likelihood: MarginalLikelihood) -> Sampler:
+    def _sampler_of_likelihood(self, likelihood: MarginalLikelihood) -> Sampler:
         core, data = self.core, likelihood.data
         key = (likelihood.name, self.kind, *(a.ndim for a in data.values()))
         if key not in core.samplers:
@@ -301,9 +313,9 @@ class ReleaseSampler:
 
     # -- one release -----------------------------------------------------------------------------------
 
-    def _summarise(self, release: ReleaseDraws) -> Point:
+    def _point_of_draws(self, release: ReleaseDraws) -> Point:
         """The users' uncertainties and the verdict."""
-        if self._powered:
+        if self._is_power_scaled:
             release = release.scaled(self.settings.prior_power, self.settings.likelihood_power)
         chains, likelihood = release.chains, release.likelihood
         points = ParameterPoints(
@@ -316,12 +328,12 @@ class ReleaseSampler:
             rng=as_generator(12345),
         )
         posteriors = [points.law(user.target) for user in self.users]
-        point = self._point(posteriors, chains, release.diagnosis, release.how, likelihood.name)
+        point = self._point_of_posteriors(posteriors, chains, release.diagnosis, release.how, likelihood.name)
         return diagnose_point(
             replace(point, weights=release.weights, khat=release.khat, integration_error=release.error, points=points)
         )
 
-    def _point(
+    def _point_of_posteriors(
         self, posteriors: Sequence[Posterior], chains: Chains, found: Diagnosis, how: str, marginalization: str
     ) -> Point:
         values, trouble = [], []
@@ -348,11 +360,11 @@ class ReleaseSampler:
         )
 
     @property
-    def _powered(self) -> bool:
+    def _is_power_scaled(self) -> bool:
         return self.settings.prior_power != 1 or self.settings.likelihood_power != 1
 
-    def _latent(self, observed: ReleaseLikelihood, reason: str, number: int) -> Point:
-        if self._powered:
+    def _sample_latent_records(self, observed: ReleaseLikelihood, reason: str, number: int) -> Point:
+        if self._is_power_scaled:
             do = "Use a mask that works record by record, or vary the prior in the builder"
             raise UnsupportedError("Power-scaling needs records that can be integrated out", reason, do)
         latent = Latent(self.compiled, observed, reason)
@@ -360,19 +372,23 @@ class ReleaseSampler:
         if key not in self.compiled.samplers:
             self.compiled.samplers[key] = latent.sampler(self.kind)
         sampler, data = self.compiled.samplers[key], latent.data()
-        chains = self._run(sampler, data, self.settings.draws, number)
+        chains = self._run_sampler(sampler, data, self.settings.draws, number)
         point = self._latent_point(latent, chains)
         turn = 0
-        while self._too_rough(point) and self._budget(chains) > 0:
+        while self._too_rough(point) and self._draws_left(chains) > 0:
             turn += 1
-            chains = chains.joined(self._run(sampler, data, min(chains.draws, self._budget(chains)), number + turn))
+            chains = chains.joined(
+                self._run_sampler(sampler, data, min(chains.draws, self._draws_left(chains)), number + turn)
+            )
             point = self._latent_point(latent, chains)
-        return point if self.settings.target_mcse is None else replace(point, budget=self._spent(point))
+        return point if self.settings.target_mcse is None else replace(point, budget=self._error_goal_in_words(point))
 
     def _latent_point(self, latent: Latent, chains: Chains) -> Point:
         posteriors = [latent.law(user.target, chains) for user in self.users]
         marginalization = f"records sampled too: {latent.reason}"
-        return diagnose_point(self._point(posteriors, chains, diagnose(chains), "sampled", marginalization))
+        return diagnose_point(
+            self._point_of_posteriors(posteriors, chains, diagnose(chains), "sampled", marginalization)
+        )
 
     # -- before any release ------------------------------------------------------------------------------
 
@@ -380,7 +396,7 @@ class ReleaseSampler:
     def before(self) -> Sequence[Value]:
         """Uncertainty of every user before any release; missing where the prior is flat, or nothing settles."""
         try:
-            if not self.compiled.improper:
+            if not self.compiled.is_improper:
                 return self.prior_point.values
         except RuvError:
             pass
@@ -410,7 +426,7 @@ class ReleaseSampler:
         rng = as_generator(12345)
         points = ParameterPoints(self.compiled, uninformative, support_maps, theta, weights, chains.chains, rng=rng)
         posteriors = [points.law(user.target) for user in self.users]
-        point = self._point(posteriors, chains, found, how, "nothing is released")
+        point = self._point_of_posteriors(posteriors, chains, found, how, "nothing is released")
         return diagnose_point(replace(point, weights=weights, khat=khat, points=points))
 
 
@@ -439,7 +455,7 @@ def tail_of_loss(user: User, posterior: Posterior) -> float:
     """Tail index of the loss of the best estimate over draws (Pareto k-hat): from one on it has no finite mean."""
     if not isinstance(posterior, Drawn) or posterior.event or posterior.support is not None:
         return -np.inf
-    draws = posterior.spaced(TAIL, np.random.default_rng(1))
+    draws = posterior.thinned_sample(TAIL, np.random.default_rng(1))
     with np.errstate(all="ignore"):
         try:
             logs = np.log(np.asarray(user.loss(user.loss.estimate(posterior, user.actions), draws), dtype=np.float64))
@@ -449,6 +465,6 @@ def tail_of_loss(user: User, posterior: Posterior) -> float:
     return smooth_weights(logs)[1] if logs.ndim == 1 and len(logs) >= TAIL // 2 else -np.inf
 
 
-def _relative(value: Value) -> float:
+def _relative_error(value: Value) -> float:
     u, e = float(value.value), float(value.error)
     return 0.0 if e == 0 else (e / abs(u) if u else np.inf)

@@ -16,7 +16,7 @@ from scipy import special, stats
 from ...protocols import Array
 from .log_posterior import LogPosteriors
 from .nuts import smooth_weights
-from .support import climb
+from .support import climb_to_mode
 
 Heights = Callable[[Array], Array]
 PARAMETERS = 6
@@ -48,12 +48,12 @@ def weighted_draws(posterior: LogPosteriors, count: int, rng: np.random.Generato
     heights = lambda u: posterior.evaluate(u[None])[0][0]  # noqa: E731
     there = heights(points[0])
     starts = [core.initial, *points[0][np.argsort(-there)[:STARTS]]]
-    modes = [climb(heights, start) for start in starts]
+    modes = [climb_to_mode(heights, start) for start in starts]
     tops = heights(np.stack(modes))
     if not np.isfinite(tops).any():
         return None
     mode = modes[int(np.argmax(np.where(np.isfinite(tops), tops, -np.inf)))]
-    root = _root(heights, mode)
+    root = _root_at_mode(heights, mode)
     if root is None:
         return None
     away = np.linalg.norm(np.linalg.solve(root, (np.stack(modes) - mode).T), axis=0)
@@ -61,7 +61,7 @@ def weighted_draws(posterior: LogPosteriors, count: int, rng: np.random.Generato
         return None
     centre = mode
     for turn in range(ROUNDS):
-        u, logs = _student(centre, root, count if turn == ROUNDS - 1 else FITTED, rng)
+        u, logs = _draw_student(centre, root, count if turn == ROUNDS - 1 else FITTED, rng)
         ratio = heights(u) - logs
         if turn < ROUNDS - 1:
             share = special.softmax(np.where(np.isnan(ratio), -np.inf, ratio))
@@ -77,7 +77,7 @@ def weighted_draws(posterior: LogPosteriors, count: int, rng: np.random.Generato
     return WeightedDraws(u, weights, khat) if good else None
 
 
-def _root(heights: Heights, mode: Array) -> Array | None:
+def _root_at_mode(heights: Heights, mode: Array) -> Array | None:
     """Lower root of the covariance that the curvature at the mode says; None if it is no mode."""
     size = len(mode)
     scale = np.full(size, 1e-3)
@@ -103,7 +103,7 @@ def _root(heights: Heights, mode: Array) -> Array | None:
     return np.asarray(np.linalg.cholesky((vectors / values) @ vectors.T * np.outer(scale, scale)))
 
 
-def _student(centre: Array, root: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
+def _draw_student(centre: Array, root: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """Draws from a Student-t law and their log densities."""
     z = rng.standard_normal((count, len(centre))) / np.sqrt(rng.chisquare(DEGREES, (count, 1)) / DEGREES)
     law = stats.multivariate_t(np.zeros(len(centre)), np.eye(len(centre)), df=DEGREES)

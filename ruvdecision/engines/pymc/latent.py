@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...beliefs.pymc import CHAINS, keeping_starts, quiet
+from ...beliefs.pymc import CHAINS, keeping_starts, without_notices
 from ...channels.likelihood import ReleaseLikelihood, tensor_math
 from ...errors import UnsupportedError
 from ...posteriors import Drawn
@@ -73,7 +73,7 @@ class Latent:
 
     def data(self) -> dict[str, Array]:
         """The numbers of the release that the compiled model takes."""
-        found: dict[str, Array] = {"known": np.nan_to_num(self._known)}
+        found: dict[str, Array] = {"known": np.nan_to_num(self._known_entries)}
         for j, column in enumerate(self.observed.columns):
             if column.normal is not None:
                 centre, variance = column.normal
@@ -91,7 +91,7 @@ class Latent:
         return found
 
     @cached_property
-    def _known(self) -> Array:
+    def _known_entries(self) -> Array:
         return np.stack([column.known for column in self.observed.columns], axis=1)
 
     @cached_property
@@ -128,21 +128,21 @@ class Latent:
 
     def sampler(self, kind: str) -> Sampler:
         """The compiled model for releases of this shape."""
-        self._refuse()
-        model = self._model()
+        self._refuse_unsuitable()
+        model = self._build_model()
         names = [rv.name for rv in self.compiled.free] + [ALL]
         shapes = {**self.compiled.shapes, ALL: (self.compiled.n, self.compiled.k)}
         return Sampler(model, kind, names, shapes)
 
-    def _refuse(self) -> None:
+    def _refuse_unsuitable(self) -> None:
         if self.observed.shuffled:
             raise UnsupportedError(
                 "Rows in unknown order cannot be sampled with this belief: its records do not all follow one law",
                 do="Leave out Shuffle(), or write the model so that all records are alike given the parameters",
             )
-        if self._forbidding:
+        if self._inequality_name:
             raise UnsupportedError(
-                f"The Potential {self._forbidding!r} forbids some values of the records, where a sampler gets stuck",
+                f"The Potential {self._inequality_name!r} forbids some values of the records: a sampler gets stuck",
                 do="Write a bound on single records into their law (pm.TruncatedNormal or pm.Truncated with arrays as "
                 "lower= and upper=); write x[8] > x[3] as a sum: x[8] is x[3] plus a positive variable, and the "
                 "records are a pm.Deterministic of both",
@@ -154,19 +154,19 @@ class Latent:
             )
 
     @cached_property
-    def _forbidding(self) -> str:
+    def _inequality_name(self) -> str:
         """Name of a Potential that has no density for records that their law makes: an inequality; or nothing."""
         compiled = self.compiled
         if not compiled.model.potentials or compiled.flat:
             return ""
         inputs = [*compiled.free, compiled.x]
         found = compiled.forward_sample(FORWARD // 5, np.random.default_rng(20_002))
-        with quiet():
+        with without_notices():
             logs = vectorised([p.sum() for p in compiled.model.potentials], inputs)([found[v.name] for v in inputs])
         names = [p.name for p, each in zip(compiled.model.potentials, logs, strict=True) if np.isneginf(each).any()]
         return names[0] if names else ""
 
-    def _model(self) -> Model:
+    def _build_model(self) -> Model:
         import pymc as pm
         import pytensor.tensor as pt
 
@@ -176,22 +176,22 @@ class Latent:
         model = compiled.belief.build(compiled.n)
         x = model[compiled.belief.variable]
         free = x in model.free_RVs
-        plain = free and not self._bounded and not self._exact_groups
-        with quiet(), model:
+        plain = free and not self._has_bounds and not self._exact_groups
+        with without_notices(), model:
             symbols = {name: pm.Data(f"release::{name}", value) for name, value in data.items()}
-            if not free and (self._bounded or self._exact_groups):
+            if not free and (self._has_bounds or self._exact_groups):
                 raise UnsupportedError(
                     "Records that the model derives from others cannot be fixed or bounded by a release",
                     do="Make the records a distribution of their own, or use normal noise",
                 )
-            graph, jacobian = self._mapped(symbols) if free and not plain else (x, 0.0)
+            graph, jacobian = self._records_from_unbounded(symbols) if free and not plain else (x, 0.0)
             matrix = graph if graph.ndim == 2 else graph[:, None]
-            pm.Potential("release", pt.sum(self._likelihood(matrix, symbols)) + jacobian)
+            pm.Potential("release", pt.sum(self._likelihood_graph(matrix, symbols)) + jacobian)
             if plain or not free:
                 pm.Deterministic(ALL, matrix)
                 return model
             pm.Potential("records::law", pt.sum(pm.logp(x, graph, warn_rvs=False)))
-        with quiet():
+        with without_notices():
             # Outside of the model's context: the new model must not become its child, with names taken already.
             found = keeping_starts(model, lambda m: pm.do(m, {x.name: graph}, make_interventions_shared=False))
             with found:
@@ -207,7 +207,7 @@ class Latent:
         each = x in self.compiled.model.free_RVs and getattr(x.owner.op, "ndim_supp", 1) == 0
         if not each:
             return SupportMap()
-        start = self.compiled.natural(self.compiled.initial[None])
+        start = self.compiled.on_natural_scale(self.compiled.initial[None])
         support_maps = find_support_maps(self.compiled, start, self.observed.columns)
         return SupportMap(
             min(support_map.low for support_map in support_maps), max(support_map.high for support_map in support_maps)
@@ -222,11 +222,13 @@ class Latent:
         return low, high
 
     @cached_property
-    def _bounded(self) -> bool:
-        return bool((~np.isnan(self._known)).any() or any(np.isfinite(end).any() for end in self._released_ends))
+    def _has_bounds(self) -> bool:
+        return bool(
+            (~np.isnan(self._known_entries)).any() or any(np.isfinite(end).any() for end in self._released_ends)
+        )
 
     @cached_property
-    def _groups(self) -> list[tuple[int, int, Places]]:
+    def _averaged_groups(self) -> list[tuple[int, int, Places]]:
         """Group, column and rows of the released averages."""
         a = self.observed.averages
         if a is None:
@@ -238,9 +240,9 @@ class Latent:
     @cached_property
     def _exact_groups(self) -> list[tuple[int, int, Places]]:
         """Those without noise."""
-        return [(g, j, rows) for g, j, rows in self._groups if self._average_variance[g, j] == 0]
+        return [(g, j, rows) for g, j, rows in self._averaged_groups if self._average_variance[g, j] == 0]
 
-    def _mapped(self, symbols: Mapping[str, TensorVariable]) -> tuple[TensorVariable, TensorVariable]:
+    def _records_from_unbounded(self, symbols: Mapping[str, TensorVariable]) -> tuple[TensorVariable, TensorVariable]:
         """The records as a graph of unbounded numbers, and the log of the Jacobian."""
         import pymc as pm
         import pytensor.tensor as pt
@@ -249,7 +251,7 @@ class Latent:
         bounded = np.isfinite(low)
         low, high = np.maximum(low, self._support_map.low), np.minimum(high, self._support_map.high)
         records, jacobian = symbols["known"], pt.constant(0.0)
-        unknown = np.isnan(self._known)
+        unknown = np.isnan(self._known_entries)
         for g, j, rows in self._exact_groups:
             if (~unknown[rows, j]).any() or bounded[rows, j].any():
                 raise UnsupportedError(
@@ -276,7 +278,7 @@ class Latent:
         if len(rows):
             u = pm.Flat("records::free", shape=len(rows))
             a, b = low[rows, columns], high[rows, columns]
-            place, scale = self._starts(a, b, rows, columns)
+            place, scale = self._starting_points(a, b, rows, columns)
             starts, stops = np.isfinite(a), np.isfinite(b)
             both, below, above = starts & stops, starts & ~stops, ~starts & stops
             a0, b0 = np.where(starts, a, 0.0), np.where(stops, b, 0.0)
@@ -291,7 +293,7 @@ class Latent:
             records = pt.set_subtensor(records[rows, columns], own)
         return (records if not self.compiled.scalar else records[:, 0]), jacobian
 
-    def _starts(self, low: Array, high: Array, rows: Places, columns: Places) -> tuple[Array, Array]:
+    def _starting_points(self, low: Array, high: Array, rows: Places, columns: Places) -> tuple[Array, Array]:
         """Where unbounded entries start and how they are scaled: near what was released."""
         place, scale = np.zeros(len(rows)), np.ones(len(rows))
         for i in np.flatnonzero(np.isinf(high)):
@@ -303,7 +305,7 @@ class Latent:
                 place[i] = np.log((max(a, low[i]) + b) / 2 - low[i])
         return place, scale
 
-    def _likelihood(self, records: TensorVariable, symbols: Mapping[str, TensorVariable]) -> TensorVariable:
+    def _likelihood_graph(self, records: TensorVariable, symbols: Mapping[str, TensorVariable]) -> TensorVariable:
         import pytensor.tensor as pt
 
         total = pt.constant(0.0)
@@ -320,7 +322,7 @@ class Latent:
             if len(rows):
                 total = total + pt.sum(column.take(rows).log(records[rows, j], tensor_math()))
         exact = {(g, j) for g, j, _ in self._exact_groups}
-        for g, j, rows in self._groups:
+        for g, j, rows in self._averaged_groups:
             if (g, j) not in exact:
                 variance = symbols["average_variance"][g, j]
                 residual = symbols["average"][g, j] - pt.mean(records[rows, j])
@@ -333,7 +335,7 @@ class Latent:
         """Posterior of a target from draws of parameters and records."""
         flat = chains.theta
         files = flat.pop(ALL)
-        found = self._values(target, self.compiled.complete(flat), files)
+        found = self._target_values(target, self.compiled.complete(flat), files)
         shape = (chains.chains, chains.draws)
         return Drawn(found.reshape(shape + found.shape[1:]), chains=chains.chains)
 
@@ -351,7 +353,7 @@ class Latent:
         files = files.reshape(*files.shape[:2], *shape).astype(float)
         return Chains({**draws, ALL: files}, 0, *files.shape[:2])
 
-    def _values(self, target: BaseTarget, values: Mapping[str, Array], files: Array) -> Array:
+    def _target_values(self, target: BaseTarget, values: Mapping[str, Array], files: Array) -> Array:
         if target.asks(Kind.NEW):
             raise UnsupportedError(
                 "Records of this model depend on each other, so a new one is not defined by it",

@@ -155,12 +155,12 @@ class OnePosterior(LogPosteriors):
 
     def refinement_error(self, u: Array) -> float:
         if not u.size:
-            return self.likelihood.refinement_error(self.core.natural(u))  # a model without parameters
+            return self.likelihood.refinement_error(self.core.on_natural_scale(u))  # a model without parameters
         logs = self.evaluate(u[None])[0][0]
         with np.errstate(invalid="ignore"):
             # Where hardly any of the posterior is, a law narrower than the nodes does no harm.
             weight = np.exp(np.minimum(logs - logs.max() + AWAY, 0.0))
-        return self.likelihood.refinement_error(self.core.natural(u), weight)
+        return self.likelihood.refinement_error(self.core.on_natural_scale(u), weight)
 
     def refined(self) -> OnePosterior:
         return replace(self, likelihood=self.likelihood.refined)
@@ -189,7 +189,7 @@ def log_posteriors(
     if not sums:
         return alone
     most = max(s[0].shape[1] for s in sums.values())
-    stacked = [_stacked([s[j] for s in sums.values()], most) for j in range(4)]
+    stacked = [_stack_padded([s[j] for s in sums.values()], most) for j in range(4)]
     return [(list(sums), NormalPosteriors(compiled, tuple(observed[i] for i in sums), *stacked)), *alone]
 
 
@@ -219,11 +219,11 @@ def _sufficient_statistics(observed: ReleaseLikelihood) -> tuple[Array, Array, A
         means = np.bincount(place, weights=y) / counts
         columns.append((each, counts, means, np.bincount(place, weights=np.square(y - means[place])).astype(float)))
     most = max(len(c[0]) for c in columns)
-    noise, counts, means, squares = (_stacked([c[j] for c in columns], most) for j in range(4))
+    noise, counts, means, squares = (_stack_padded([c[j] for c in columns], most) for j in range(4))
     return noise, counts, means, squares
 
 
-def _stacked(parts: Sequence[Array], width: int) -> Array:
+def _stack_padded(parts: Sequence[Array], width: int) -> Array:
     """Arrays on top of each other, each filled up with zeros to this width: the groups that are added hold nobody."""
     if all(part.shape[-1] == width for part in parts):
         return np.array(parts)

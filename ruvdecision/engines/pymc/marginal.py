@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...beliefs.pymc import keeping_starts, quiet
-from ...channels.likelihood import Between, Observation, ReleaseLikelihood, join
+from ...beliefs.pymc import keeping_starts, without_notices
+from ...channels.likelihood import Between, Observation, ReleaseLikelihood, join_rows
 from ...channels.likelihood.product import combine_observations
 from ...protocols import Array
 from .model import CompiledModel, Theta, count_of
 from .programs import vectorised
-from .support import ORDER, RecordGrid, SupportMap, cuts_of, find_grid, informative, row_ends
+from .support import ORDER, RecordGrid, SupportMap, cuts_of, find_grid, informative_entries, row_ends
 
 if TYPE_CHECKING:
     from pymc import Model
@@ -76,12 +76,12 @@ class MarginalLikelihood:
         import pymc as pm
 
         fresh = CompiledModel.of(self.model.belief, self.model.n)
-        with quiet(), fresh.model:
+        with without_notices(), fresh.model:
             pm.Potential(
                 "release",
                 self.graph(fresh, {name: pm.Data(f"release::{name}", self.data[name]) for name in self.axes}),
             )
-        with quiet():
+        with without_notices():
             zeros = np.zeros(fresh.shape, dtype=fresh.x.dtype)
             return keeping_starts(fresh.model, lambda m: pm.do(m, {fresh.x.name: zeros}))
 
@@ -249,26 +249,26 @@ class SummedMarginal(MarginalLikelihood):
         if not self._may_be_narrow or not len(found):
             return found
         found = np.array(found)
-        for some, laws in self._narrow(theta):
+        for some, laws in self._narrow_points(theta):
             found[some] = self._by_own_nodes({k: v[some] for k, v in theta.items()}, laws)
         return found
 
     @cached_property
     def _may_be_narrow(self) -> bool:
         one = self.model.n == 1 and self.model.scalar and not self.model.discrete and bool(self.model.free)
-        return one and self.observed.columns[0].support is None and bool(np.isfinite(self._distance))
+        return one and self.observed.columns[0].support is None and bool(np.isfinite(self._largest_node_distance))
 
     @property
-    def _distance(self) -> float:
+    def _largest_node_distance(self) -> float:
         """The largest distance of two nodes, on the mapped line."""
         raise NotImplementedError
 
     @property
-    def _constant(self) -> float:
+    def _log_constant(self) -> float:
         """By how much the log likelihood of `_by_nodes` is larger than log p(release | parameters)."""
         return 0.0
 
-    def _narrow(self, theta: Theta) -> Iterator[tuple[Array, NarrowLaws]]:
+    def _narrow_points(self, theta: Theta) -> Iterator[tuple[Array, NarrowLaws]]:
         """Parameter points at which a record's law is narrower than the nodes can see, with these laws."""
         grid, count = self.grids[0], count_of(theta)
         half = 0.75 * (grid.high - grid.low)
@@ -282,18 +282,18 @@ class SummedMarginal(MarginalLikelihood):
             top = heights.max(axis=1)
             with np.errstate(invalid="ignore"):
                 width = np.sum(np.exp(heights - top[:, None]), axis=1) * (t[1] - t[0])
-            some = np.flatnonzero(np.isfinite(top) & (width < RESOLVED * max(self._distance, t[1] - t[0])))
+            some = np.flatnonzero(np.isfinite(top) & (width < RESOLVED * max(self._largest_node_distance, t[1] - t[0])))
             if len(some):
                 own = {k: v[some] for k, v in part.items()}
                 laws = NarrowLaws.near(self.model, grid.support_map, own, t[heights[some].argmax(axis=1)], t[1] - t[0])
-                good = laws.whole & (laws.sd * np.sqrt(2 * np.pi) < RESOLVED * self._distance)
+                good = laws.whole & (laws.sd * np.sqrt(2 * np.pi) < RESOLVED * self._largest_node_distance)
                 if good.any():
                     yield start + some[good], laws.take(good)
 
     def _by_own_nodes(self, theta: Theta, laws: NarrowLaws) -> Array:
         column = self.observed.columns[0]
         known, told = ~np.isnan(column.known), ~np.asarray(column.uninformative)
-        total = np.full(len(laws.sd), self._constant)
+        total = np.full(len(laws.sd), self._log_constant)
         if (known & told).any():
             total = total + self.model.entry_log_density(theta, column.known[known & told])[:, :, 0].sum(axis=1)
         vague = np.flatnonzero(told & ~known)
@@ -373,12 +373,12 @@ class GridMarginal(SummedMarginal):
     @cached_property
     def data(self) -> dict[str, Array]:
         x, logw = self.grids[0].points()
-        logs, top = self._likelihood
+        logs, top = self._node_log_weights
         table, counts = np.unique(np.exp(logs - top).T, axis=0, return_counts=True)
         return {"nodes": x[:, None], "logw": logw, "table": table, "weight": counts.astype(float)}
 
     @cached_property
-    def _likelihood(self) -> tuple[Array, Array]:
+    def _node_log_weights(self) -> tuple[Array, Array]:
         """Log weights of the nodes with the release's likelihood, ``(K, records)``, and the largest of each record."""
         column = self.observed.columns[0]
         x, logw = self.grids[0].points()
@@ -388,12 +388,12 @@ class GridMarginal(SummedMarginal):
             return logs, np.where(np.isfinite(logs.max(axis=0)), logs.max(axis=0), 0.0)
 
     @property
-    def _distance(self) -> float:
+    def _largest_node_distance(self) -> float:
         return self.grids[0].step
 
     @property
-    def _constant(self) -> float:
-        return -float(self._likelihood[1].sum())
+    def _log_constant(self) -> float:
+        return -float(self._node_log_weights[1].sum())
 
     @staticmethod
     def graph(model: CompiledModel, data: Graphs) -> TensorVariable:
@@ -432,7 +432,7 @@ class NodesMarginal(SummedMarginal):
     axes: ClassVar[Mapping[str, int]] = {"nodes": 3, "logw": 3, "plain": 3, "weight": 2}
 
     @cached_property
-    def _distance(self) -> float:
+    def _largest_node_distance(self) -> float:
         grid, x = self.grids[0], self.data["nodes"][:, :, 0]
         t = np.sort(np.clip(grid.support_map.t(x), grid.low, grid.high), axis=0)
         return float(np.max(np.diff(t, axis=0), initial=0.0)) or np.inf
@@ -445,7 +445,9 @@ class NodesMarginal(SummedMarginal):
         fill = lambda a, rows: np.concatenate([a, np.repeat(rows, count - len(a), axis=0)])  # noqa: E731
         x = np.stack([fill(x, x[:1]) for x, _ in found], axis=2)
         logw = np.stack([fill(w, np.full((1, w.shape[1]), -np.inf)) for _, w in found], axis=2)
-        plain = np.stack([self._plain(c, x[:, :, j], logw[:, :, j]) for j, c in enumerate(columns)], axis=2)
+        plain = np.stack(
+            [self._log_weights_without_release(c, x[:, :, j], logw[:, :, j]) for j, c in enumerate(columns)], axis=2
+        )
         weight = np.stack([~np.asarray(column.uninformative) for column in columns], axis=1).astype(float)
         if self.model.n == 1 and self.observed.n > 1 and self.observed.k == 1:
             # Records that were released alike count several times.
@@ -457,7 +459,7 @@ class NodesMarginal(SummedMarginal):
         # An entry without weight was not released: any node will do.
         return {"nodes": x, "logw": np.where(weight > 0, logw, 0.0), "plain": plain, "weight": weight}
 
-    def _plain(self, column: Observation, x: Array, logw: Array) -> Array:
+    def _log_weights_without_release(self, column: Observation, x: Array, logw: Array) -> Array:
         """Log weights of the nodes without the likelihood; nothing for entries that are known or categories."""
         out = np.full(x.shape, -np.inf)
         vague = np.flatnonzero(np.isnan(column.known) & ~np.asarray(column.uninformative))
@@ -509,7 +511,7 @@ def marginal_kind(compiled: CompiledModel, observed: ReleaseLikelihood) -> type[
     if compiled.single is None or not compiled.scalar:
         return NodesMarginal
     column = observed.columns[0]
-    few = len(cuts_of(informative(column))) <= MOST_CUTS
+    few = len(cuts_of(informative_entries(column))) <= MOST_CUTS
     smooth = few and column.support is None and np.isnan(column.known).all()
     open_ends = np.isinf(column.low).all() and np.isinf(column.high).all()
     return GridMarginal if compiled.discrete or (smooth and open_ends) else NodesMarginal
@@ -529,7 +531,7 @@ def _within_support(compiled: CompiledModel, observed: ReleaseLikelihood) -> Rel
             own = (
                 combine_observations(column.take(rows), Between(ends[0][rows], ends[1][rows])) if len(rows) else column
             )
-            columns[j] = join(column.n, [(rows, own), (rest, column.take(rest))]) if len(rows) else column
+            columns[j] = join_rows(column.n, [(rows, own), (rest, column.take(rest))]) if len(rows) else column
     return replace(observed, columns=tuple(columns))
 
 

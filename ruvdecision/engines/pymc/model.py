@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...beliefs.pymc import BuiltModel, PyMCBelief, _reseed, cheap_mode, quiet, quiet_pymc
+from ...beliefs.pymc import BuiltModel, PyMCBelief, _reseed, cheap_mode, quiet_pymc, without_notices
 from ...protocols import Array
 from .programs import vectorised
 
@@ -40,7 +40,7 @@ class ModelValues:
     log_prior: Array
     """Log density ``(S,)`` of the parameters on the unconstrained scale, and of what the model has observed."""
     theta: dict[str, Array]
-    """The points on their natural scale, as `CompiledModel.natural`."""
+    """The points on their natural scale, as `CompiledModel.on_natural_scale`."""
     normal: tuple[Array, Array] | None
     """Mean and variance of the records, as `CompiledModel.normal`; None if they are not normal, or were not wanted."""
 
@@ -57,21 +57,21 @@ class CompiledModel(BuiltModel):
     # -- parameters ----------------------------------------------------------------------------------
 
     @cached_property
-    def _values(self) -> list[TensorVariable]:
+    def _value_variables(self) -> list[TensorVariable]:
         return [self.model.rvs_to_values[rv] for rv in self.free]
 
     @cached_property
-    def _point(self) -> dict[str, Array]:
+    def _initial_point(self) -> dict[str, Array]:
         # PyMC compiles a function for it at every call.
-        with quiet():
+        with without_notices():
             return self.model.initial_point()
 
     @cached_property
     def initial(self) -> Array:
         """A starting point on the unconstrained scale."""
         return (
-            np.concatenate([np.ravel(self._point[v.name]).astype(float) for v in self._values])
-            if self._values
+            np.concatenate([np.ravel(self._initial_point[v.name]).astype(float) for v in self._value_variables])
+            if self._value_variables
             else np.zeros(0)
         )
 
@@ -79,8 +79,8 @@ class CompiledModel(BuiltModel):
     def pieces(self) -> list[tuple[int, int, tuple[int, ...]]]:
         """First and last place of each free variable among the unconstrained numbers, and its shape there."""
         pieces, start = [], 0
-        for v in self._values:
-            shape = v.type.shape if None not in v.type.shape else np.shape(self._point[v.name])
+        for v in self._value_variables:
+            shape = v.type.shape if None not in v.type.shape else np.shape(self._initial_point[v.name])
             stop = start + int(np.prod(shape, dtype=int))
             pieces.append((start, stop, shape))
             start = stop
@@ -96,14 +96,14 @@ class CompiledModel(BuiltModel):
         import pytensor.tensor as pt
 
         terms = [*(v for v in self.model.basic_RVs if v is not self.x), *self.model.potentials]
-        with quiet():
+        with without_notices():
             return self.model.logp(vars=terms, jacobian=True, sum=True) if terms else pt.constant(0.0)
 
     @cached_property
     def _log_prior_density(self) -> vectorised:
         pm = quiet_pymc()
         at = [rv.type(name=f"{rv.name}_at") for rv in self.free]
-        with quiet():
+        with without_notices():
             logs = [pm.logp(rv, value, warn_rvs=False).sum() for rv, value in zip(self.free, at, strict=True)]
         return vectorised([sum(logs[1:], logs[0])], [*self.free, *at])
 
@@ -118,51 +118,51 @@ class CompiledModel(BuiltModel):
         return np.broadcast_to(self._log_prior_density([*points, *points])[0], (len(points[0]),))
 
     @cached_property
-    def _at(self) -> dict[bool, vectorised]:
+    def _functions_by_kind(self) -> dict[bool, vectorised]:
         return {}
 
     def at(self, u: ArrayLike, normal: bool = True) -> ModelValues:
         """Log prior, natural scale and (if wanted) moments of normal records in one go."""
         normal = normal and self.kind in ("normal", "mvnormal")
-        if normal not in self._at:
-            self._at[normal] = self._vectorised_at(normal)
-        return self._read(self._at[normal], u, normal)
+        if normal not in self._functions_by_kind:
+            self._functions_by_kind[normal] = self._vectorised_at(normal)
+        return self._evaluate_at(self._functions_by_kind[normal], u, normal)
 
     def _at_once(self, u: ArrayLike) -> ModelValues:
         """The same with graphs that nobody took the time to rewrite: for a look at a few points."""
         normal = self.kind in ("normal", "mvnormal")
-        return self._read(self._vectorised_at(normal, stable=False), u, normal)
+        return self._evaluate_at(self._vectorised_at(normal, stable=False), u, normal)
 
     def _vectorised_at(self, normal: bool, stable: bool = True) -> vectorised:
-        with quiet():
+        with without_notices():
             graphs = self.model.replace_rvs_by_values([*self.free, *(self.normal_graph() if normal else ())])
-        return vectorised([self._prior_graph, *graphs], self._values, stable=stable)
+        return vectorised([self._prior_graph, *graphs], self._value_variables, stable=stable)
 
-    def _read(self, function: vectorised, u: ArrayLike, normal: bool) -> ModelValues:
+    def _evaluate_at(self, function: vectorised, u: ArrayLike, normal: bool) -> ModelValues:
         u = np.atleast_2d(np.asarray(u, dtype=np.float64))
         count, own = len(u), len(self.free)
-        prior, *found = function(self._split(u))
-        theta = self._named(found[:own], count)
+        prior, *found = function(self._split_parameters(u))
+        theta = self._parameters_by_name(found[:own], count)
         moments = self._as_moments(found[own], found[own + 1], count) if normal else None
         return ModelValues(np.broadcast_to(prior, (count,)), theta, moments)
 
-    def _split(self, u: Array) -> list[Array]:
+    def _split_parameters(self, u: Array) -> list[Array]:
         return [
             u[:, a:b].reshape((len(u), *shape)).astype(v.dtype)
-            for (a, b, shape), v in zip(self.pieces, self._values, strict=True)
+            for (a, b, shape), v in zip(self.pieces, self._value_variables, strict=True)
         ]
 
-    def natural(self, u: ArrayLike) -> dict[str, Array]:
+    def on_natural_scale(self, u: ArrayLike) -> dict[str, Array]:
         """Parameter points on their natural scale; the prior, which may hold the records too, is not asked."""
         u = np.atleast_2d(np.asarray(u, dtype=np.float64))
-        return self._named(self._natural(self._split(u)), len(u))
+        return self._parameters_by_name(self._natural_function(self._split_parameters(u)), len(u))
 
     @cached_property
-    def _natural(self) -> vectorised:
-        with quiet():
-            return vectorised(self.model.replace_rvs_by_values(list(self.free)), self._values)
+    def _natural_function(self) -> vectorised:
+        with without_notices():
+            return vectorised(self.model.replace_rvs_by_values(list(self.free)), self._value_variables)
 
-    def _named(self, found: Sequence[Array], count: int) -> dict[str, Array]:
+    def _parameters_by_name(self, found: Sequence[Array], count: int) -> dict[str, Array]:
         return {
             v.name: np.broadcast_to(a, (count, *self.shapes[v.name])) for v, a in zip(self.free, found, strict=True)
         }
@@ -182,21 +182,21 @@ class CompiledModel(BuiltModel):
         found = vectorised(graphs, self.free)(theta)
         count = len(theta[0])
         u = np.concatenate([np.broadcast_to(a, (count, *np.shape(a)[1:])).reshape(count, -1) for a in found], axis=1)
-        with quiet():
-            density = vectorised([self.model.logp(vars=self.free, jacobian=True, sum=True)], self._values)
-        logs = np.broadcast_to(density(self._split(u))[0], (count,))
+        with without_notices():
+            density = vectorised([self.model.logp(vars=self.free, jacobian=True, sum=True)], self._value_variables)
+        logs = np.broadcast_to(density(self._split_parameters(u))[0], (count,))
         good = np.isfinite(u).all(axis=1) & np.isfinite(logs)
         return (u[good], logs[good]) if good.any() else None
 
     @cached_property
-    def _derive(self) -> vectorised:
+    def _derived_function(self) -> vectorised:
         return vectorised(self.derived, self.free)
 
     def complete(self, theta: Theta) -> dict[str, Array]:
         """The parameters with everything that the model derives from them."""
         found = dict(theta)
         if self.derived:
-            for v, a in zip(self.derived, self._derive([theta[rv.name] for rv in self.free]), strict=True):
+            for v, a in zip(self.derived, self._derived_function([theta[rv.name] for rv in self.free]), strict=True):
                 found[v.name] = np.broadcast_to(a, (count_of(theta), *self.shapes[v.name]))
         return found
 
@@ -220,14 +220,14 @@ class CompiledModel(BuiltModel):
         step = count if rows is None else max(1, HELD // self.n)
         parts = []
         for i in range(0, count, step):
-            mean, variance = self._moments([theta[rv.name][i : i + step] for rv in self.free])
+            mean, variance = self._moments_function([theta[rv.name][i : i + step] for rv in self.free])
             pair = self._as_moments(mean, variance, min(step, count - i))
             parts.append([a if rows is None or a.shape[1] == 1 else a[:, list(rows)] for a in pair])
         mean, variance = (np.concatenate(a) if len(a) > 1 else a[0] for a in zip(*parts, strict=True))
         return mean, variance
 
     @cached_property
-    def _moments(self) -> vectorised:
+    def _moments_function(self) -> vectorised:
         return vectorised(self.normal_graph(), self.free)
 
     def _as_moments(self, mean: Array, variance: Array, count: int) -> tuple[Array, Array]:
@@ -235,7 +235,7 @@ class CompiledModel(BuiltModel):
         return _with_axes(mean, rank, count), _with_axes(variance, rank + (self.kind == "mvnormal"), count)
 
     @cached_property
-    def _density(self) -> vectorised:
+    def _density_function(self) -> vectorised:
         import pytensor.tensor as pt
 
         nodes = pt.tensor("nodes", dtype=self.x.dtype, shape=(None, *self.shape))
@@ -253,7 +253,7 @@ class CompiledModel(BuiltModel):
     def _log_density_of(self, value: TensorVariable) -> TensorVariable:
         """Graph of the log density of the records at a value of theirs."""
         pm = quiet_pymc()
-        with quiet():
+        with without_notices():
             return _without_draws(pm.logp(_with_finite_ends(self.x), value, warn_rvs=False), self.free)
 
     def _categories_at(self, nodes: TensorVariable) -> TensorVariable:
@@ -269,7 +269,7 @@ class CompiledModel(BuiltModel):
     def log_density(self, theta: Theta, nodes: Array) -> Array:
         """Log density of each entry at ``nodes`` of shape ``(K, *shape)``, ``(S, K, *shape)``."""
         nodes = np.asarray(nodes).astype(self.x.dtype)
-        found = self._density([theta[rv.name] for rv in self.free], [nodes])[0]
+        found = self._density_function([theta[rv.name] for rv in self.free], [nodes])[0]
         return np.broadcast_to(found, (count_of(theta), *nodes.shape))
 
     def entry_log_density(self, theta: Theta, x: Array, column: int = 0) -> Array:
@@ -294,9 +294,9 @@ class CompiledModel(BuiltModel):
         """Records and parameters drawn from their laws, whatever the model observes or forbids."""
         rows = []
         for _ in range(count):
-            _reseed(self._forward, rng)
-            with quiet():
-                rows.append([np.asarray(a) for a in self._forward()])
+            _reseed(self._forward_function, rng)
+            with without_notices():
+                rows.append([np.asarray(a) for a in self._forward_function()])
         return {v.name: np.stack(a) for v, a in zip((self.x, *self.free), zip(*rows, strict=True), strict=False)}
 
     # -- one record stands for all ---------------------------------------------------------------------
@@ -313,12 +313,12 @@ class CompiledModel(BuiltModel):
             return self
         try:
             one = compiled_model(self.belief, 1)
-            return one if _FORM(one) == _FORM(self) and self._alike(one) else None
+            return one if _FORM(one) == _FORM(self) and self._is_alike_single(one) else None
         except Exception:
             # A builder need not know what to do with another number of records than the file's.
             return None
 
-    def _alike(self, one: CompiledModel) -> bool:
+    def _is_alike_single(self, one: CompiledModel) -> bool:
         """Whether the model of one record has the same prior, and its record the law of all of these."""
         rng = np.random.default_rng(7)
         u = one.initial + rng.normal(0, 0.3, size=(3, self.size))
@@ -328,13 +328,13 @@ class CompiledModel(BuiltModel):
             mine = self._at_once(u)
         except NotImplementedError:  # an operation that only stands for others until it is rewritten
             mine = self.at(u)
-        if not _alike(mine, theirs):
+        if not _same_prior_and_law(mine, theirs):
             mine = self.at(u)
-            if not _alike(mine, theirs):
+            if not _same_prior_and_law(mine, theirs):
                 return False
         if mine.normal is not None:
             return True
-        start = np.asarray(one._point[one.model.rvs_to_values[one.x].name])
+        start = np.asarray(one._initial_point[one.model.rvs_to_values[one.x].name])
         point = np.broadcast_to(start, one.shape)[None]
         here = self.log_density(mine.theta, np.broadcast_to(point, (1, *self.shape)))
         there = np.broadcast_to(one.log_density(mine.theta, point), here.shape)
@@ -393,7 +393,7 @@ def count_of(theta: Theta) -> int:
     return len(next(iter(theta.values()))) if theta else 1
 
 
-def _alike(mine: ModelValues, one: ModelValues) -> bool:
+def _same_prior_and_law(mine: ModelValues, one: ModelValues) -> bool:
     """Whether a model and that of one record have the same prior, and normal records the same moments."""
     if not np.allclose(one.log_prior, mine.log_prior, rtol=1e-10, atol=1e-10, equal_nan=True):
         return False

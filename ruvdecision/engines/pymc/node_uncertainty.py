@@ -61,22 +61,24 @@ class NodeSolver:
         """Of a user after each release, with the error that coarser subsets of the nodes show."""
         target = user.target
         if target.only(Kind.PARAMETER):
-            values = self._values(target)
+            values = self._values_at_nodes(target)
             if not _second_order(user):
-                heavy = self._heavy(values)
-                return self._each(lambda i: self._of_parameters(user, i, values[i], bool(heavy[i])))
+                heavy = self._has_heavy_tails(values)
+                return self._ask_each_release(lambda i: self._of_parameters(user, i, values[i], bool(heavy[i])))
             found = _with_step_error(
-                [_quadratic(user.loss, values[:, some], weights) for some, weights in self.nodes.parts]
+                [_quadratic_uncertainty(user.loss, values[:, some], weights) for some, weights in self.nodes.parts]
             )
-            return _with_tail_mass(found, *(_quadratic(user.loss, values, w) for w in _cut(self.nodes.weights)))
-        moments = None if self._numbers is None else self._moments(self._numbers, target)
+            return _with_tail_mass(
+                found, *(_quadratic_uncertainty(user.loss, values, w) for w in _drop_light_nodes(self.nodes.weights))
+            )
+        moments = None if self._normal_numbers is None else self._moments_given_nodes(self._normal_numbers, target)
         if moments is None:
-            return self._each(lambda i: self._of_records(user, i)[0])
+            return self._ask_each_release(lambda i: self._of_records(user, i)[0])
         means, variances = moments
         found = _with_step_error(
             [_of_mixtures(user, means[:, some], variances[:, some], weights) for some, weights in self.nodes.parts]
         )
-        cut = [_of_mixtures(user, means, variances, weights) for weights in _cut(self.nodes.weights)]
+        cut = [_of_mixtures(user, means, variances, weights) for weights in _drop_light_nodes(self.nodes.weights)]
         return _with_tail_mass(found, *cut)
 
     def law(self, user: User) -> tuple[Posterior, float]:
@@ -84,17 +86,17 @@ class NodeSolver:
         if user.target.only(Kind.PARAMETER):
             laws, share = self._parameter_laws(user, 0)
             return laws[0], share or 0.0
-        if self._numbers is None or self._moments(self._numbers, user.target) is None:
+        if self._normal_numbers is None or self._moments_given_nodes(self._normal_numbers, user.target) is None:
             (value, error), law = self._of_records(user, 0)
         else:
             value, error = self.uncertainty(user)
-            law = self._points(0).law(user.target, density=_needs_density(user.loss))
+            law = self._parameter_points(0).law(user.target, density=_needs_density(user.loss))
         first, off = float(np.ravel(value)[0]), float(np.ravel(error)[0])
         return law, np.inf if np.isinf(first) else off / abs(first) if first else 0.0
 
     # -- functions of the parameters -------------------------------------------------------------------
 
-    def _values(self, target: BaseTarget) -> Array:
+    def _values_at_nodes(self, target: BaseTarget) -> Array:
         """The target at every node, ``(L, S)`` or ``(L, S, k)``."""
         return self._by_release(self._value_of(target, self.nodes.theta))
 
@@ -116,22 +118,24 @@ class NodeSolver:
         if _needs_density(user.loss) or not heavy:
             return found
         own = self.nodes.weights[release]
-        whole, *parts = (ask(_point_masses(values, weights)).value for weights in (own, *_cut(own)))
+        whole, *parts = (ask(_point_masses(values, weights)).value for weights in (own, *_drop_light_nodes(own)))
         return _with_tail_mass(found, *(found.value - whole + part for part in parts))
 
-    def _heavy(self, values: Array) -> NDArray[np.bool_]:
+    def _has_heavy_tails(self, values: Array) -> NDArray[np.bool_]:
         """Whether the variance of a function of the parameters grows with the range of the nodes, ``(L,)``."""
         weights = self.nodes.weights
-        whole, inner = (_quadratic(Quadratic(), values, w) for w in (weights, _cut(weights)[0]))
+        whole, inner = (
+            _quadratic_uncertainty(Quadratic(), values, w) for w in (weights, _drop_light_nodes(weights)[0])
+        )
         return np.asarray(whole - inner > GROWING * whole)
 
     def _parameter_laws(self, user: User, release: int) -> tuple[list[Posterior], float | None]:
         """Law of a function of the parameters and its relative error; else point masses, and coarser ones."""
         target, one, boxes = user.target, self.posteriors.take([release]), self.boxes.take([release])
-        values = lambda u: self._value_of(target, one.core.natural(u))  # noqa: E731
+        values = lambda u: self._value_of(target, one.core.on_natural_scale(u))  # noqa: E731
         dense = _needs_density(user.loss)
         try:
-            found = law_of_value(one, boxes, values, self._place(target))
+            found = law_of_value(one, boxes, values, self._parameter_position(target))
             if found is not None and (dense or found[1] + np.max(found[0].error) <= ROUGH):
                 return [found[0]], found[1]
             if boxes.size and not dense:
@@ -144,10 +148,10 @@ class NodeSolver:
                 "throughout",
                 do="Use another loss, or engine=ruv.Sampling()",
             )
-        own = self._values(target)[release]
-        return [_point_masses(own, weights) for weights in self.nodes.weightings(release)], None
+        own = self._values_at_nodes(target)[release]
+        return [_point_masses(own, weights) for weights in self.nodes.step_weights(release)], None
 
-    def _place(self, target: BaseTarget) -> int | None:
+    def _parameter_position(self, target: BaseTarget) -> int | None:
         """Which unconstrained number the target is a function of, if it is one parameter that is a number."""
         core, name = self.posteriors.core, target.terms[0].name
         names = [v.name for v in core.free]
@@ -158,7 +162,7 @@ class NodeSolver:
     # -- records ---------------------------------------------------------------------------------------
 
     @cached_property
-    def _numbers(self) -> NormalRecords | None:
+    def _normal_numbers(self) -> NormalRecords | None:
         """The records, if they are normal numbers given the parameters, for all releases at once."""
         core, observed = self.posteriors.core, self.posteriors.observed
         pairs = [release.columns[0].normal for release in observed]
@@ -179,7 +183,7 @@ class NodeSolver:
             widths_of(core),
         )
 
-    def _moments(self, numbers: NormalRecords, target: BaseTarget) -> tuple[Array, Array] | None:
+    def _moments_given_nodes(self, numbers: NormalRecords, target: BaseTarget) -> tuple[Array, Array] | None:
         """Mean and variance given parameters and release, ``(L, S)``; for an unknown row ``(L, S, n)``."""
         if any(release.shuffled for release in self.posteriors.observed):
             if target.is_a(Kind.RECORD):
@@ -189,20 +193,20 @@ class NodeSolver:
 
     def _of_records(self, user: User, release: int) -> tuple[Value, Posterior]:
         """Uncertainty about records by averages of their laws, and the average itself."""
-        weightings = [*self.nodes.weightings(release), *(w[release] for w in _cut(self.nodes.weights))]
-        laws = self._points(release).averages(user.target, weightings, self.tolerance / 10)
+        weightings = [*self.nodes.step_weights(release), *(w[release] for w in _drop_light_nodes(self.nodes.weights))]
+        laws = self._parameter_points(release).averages(user.target, weightings, self.tolerance / 10)
         found = [user.loss.uncertainty(law, user.actions) for law in laws]
         # Laws narrower than the distance of the nodes leave a comb, whose error falls slowly and by fits and starts.
         value = _with_step_error([f.value for f in found[:3]], caution=10.0)
         return _with_tail_mass(Value(value.value, value.error + found[0].error), *(f.value for f in found[3:])), laws[0]
 
-    def _points(self, release: int) -> ParameterPoints:
+    def _parameter_points(self, release: int) -> ParameterPoints:
         own, weights = self.posteriors, self.nodes.weights[release]
         mine = slice(release * len(weights), (release + 1) * len(weights))
         theta = {name: values[mine] for name, values in self.nodes.theta.items()}
         return ParameterPoints(own.compiled, own.observed[release], own.support_maps, theta, weights, exact=True)
 
-    def _each(self, ask: Callable[[int], Value]) -> Value:
+    def _ask_each_release(self, ask: Callable[[int], Value]) -> Value:
         found = [ask(i) for i in range(len(self.posteriors))]
         return Value(np.array([float(f.value) for f in found]), np.array([float(f.error) for f in found]))
 
@@ -243,7 +247,10 @@ class Settled:
                 _refuse_single_node(nodes)
                 used[todo] = nodes.weights.shape[1]
                 solver, before = NodeSolver(some, part, nodes, max(tolerance, reached / 8)), answers
-                answers = [_better(a, todo, solver.uncertainty(user)) for a, user in zip(answers, users, strict=True)]
+                answers = [
+                    _keep_smaller_error(a, todo, solver.uncertainty(user))
+                    for a, user in zip(answers, users, strict=True)
+                ]
                 # Finer nodes are worth it as long as they help: a record's own law may leave an error too.
                 worth = [
                     (a.error > tolerance * np.abs(a.value)) & (a.error < b.error / 2)
@@ -315,12 +322,12 @@ def _whole_boxes(posteriors: LogPosteriors, starts: Array | None = None) -> Lapl
     """Boxes of the posteriors that miss no mass which draws from the prior can see; searched for again from there."""
     boxes = _find_boxes(posteriors, starts)
     some = np.unique(np.linspace(0, len(posteriors) - 1, LOOKED_AT).astype(int)).tolist()
-    share, best = _missed(posteriors.take(some), boxes.take(some))
+    share, best = _mass_outside_boxes(posteriors.take(some), boxes.take(some))
     if share <= MISSED:
         return boxes
     if len(posteriors) == 1:
         boxes = _find_boxes(posteriors, best)
-        share, _ = _missed(posteriors, boxes)
+        share, _ = _mass_outside_boxes(posteriors, boxes)
         if share <= MISSED:
             return boxes
     raise ConvergenceError(
@@ -330,7 +337,7 @@ def _whole_boxes(posteriors: LogPosteriors, starts: Array | None = None) -> Lapl
     )
 
 
-def _missed(posteriors: LogPosteriors, boxes: LaplaceBoxes) -> tuple[float, Array]:
+def _mass_outside_boxes(posteriors: LogPosteriors, boxes: LaplaceBoxes) -> tuple[float, Array]:
     """Mass outside of the boxes over that around the modes, by draws from the prior: the largest, and where it is."""
     points, count = posteriors.core.prior_points, len(posteriors)
     if points is None:
@@ -381,7 +388,7 @@ def _needs_density(loss: Loss) -> bool:
     return getattr(loss, "needs_density", False)
 
 
-def _quadratic(loss: Loss, values: Array, weights: Array, variances: Array | None = None) -> Array:
+def _quadratic_uncertainty(loss: Loss, values: Array, weights: Array, variances: Array | None = None) -> Array:
     """U of a loss that is linear in the covariance, for every release at once."""
     if values.ndim == 2:
         mean = np.einsum("ls,ls->l", weights, values - values[:, :1]) + values[:, 0]
@@ -400,7 +407,7 @@ def _quadratic(loss: Loss, values: Array, weights: Array, variances: Array | Non
 def _of_mixtures(user: User, means: Array, variances: Array, weights: Array) -> Array:
     """Uncertainties from all releases as one batch of mixtures of normal numbers."""
     if _second_order(user) and means.ndim == 2:
-        return _quadratic(user.loss, means, weights, variances)
+        return _quadratic_uncertainty(user.loss, means, weights, variances)
     if means.ndim == 3:
         n = means.shape[2]
         weights = np.repeat(weights / n, n, axis=1)
@@ -422,7 +429,7 @@ def _with_step_error(found: Sequence[Array], caution: float = 1.0) -> Value:
     return Value(fine, error)
 
 
-def _cut(weights: Array) -> list[Array]:
+def _drop_light_nodes(weights: Array) -> list[Array]:
     """The weights of nodes ``(L, S)`` with those left out that are far below the largest, and farther below."""
     top = weights.max(axis=-1, keepdims=True)
     kept = [np.where(weights > top * np.exp(-drop), weights, 0.0) for drop in CUTS]
@@ -446,7 +453,7 @@ def _with_tail_mass(found: Value, far: Array, near: Array) -> Value:
     return Value(np.where(endless, np.inf, value), np.where(endless, 0.0, error + np.where(endless, 0.0, left)))
 
 
-def _better(old: Value, places: Sequence[int], new: Value) -> Value:
+def _keep_smaller_error(old: Value, places: Sequence[int], new: Value) -> Value:
     """The old answers with the new ones put in their places, where their error is not larger."""
     value, error = np.array(old.value), np.array(old.error)
     with np.errstate(invalid="ignore"):

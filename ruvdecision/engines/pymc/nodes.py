@@ -97,7 +97,7 @@ class LaplaceBoxes:
             found += [(part.tolist(), steps) for part in np.array_split(np.array(members), count)]
         return found
 
-    def permuted(self, first: int) -> LaplaceBoxes:
+    def with_first_parameter(self, first: int) -> LaplaceBoxes:
         """The same with another parameter depending on the first coordinate of z alone."""
         if first == 0:
             return self
@@ -138,7 +138,7 @@ class Nodes:
             found.append((some, weights / weights.sum(axis=1, keepdims=True)))
         return found
 
-    def weightings(self, release: int) -> list[Array]:
+    def step_weights(self, release: int) -> list[Array]:
         """Weights of all nodes for the three steps after one release, ``(S,)`` each; zero where a node is left out."""
         found = np.zeros((3, self.weights.shape[1]))
         for row, (some, weights) in zip(found, self.parts, strict=True):
@@ -162,11 +162,11 @@ def find_boxes(posteriors: LogPosteriors, starts: Array, hessians: Array | None 
         return LaplaceBoxes(starts, np.zeros((len(starts), 0, 0)), starts, starts)
     for _ in range(4):
         modes, hessians = find_modes(posteriors, starts, hessians)
-        boxes = LaplaceBoxes(modes, _roots(hessians), np.zeros(modes.shape), np.zeros(modes.shape))
+        boxes = LaplaceBoxes(modes, _roots_of_covariances(hessians), np.zeros(modes.shape), np.zeros(modes.shape))
         some = np.unique(np.linspace(0, len(modes) - 1, min(len(modes), 3)).astype(int)).tolist()
         better = _higher_modes(posteriors.take(some), boxes.take(some))
         if better is None:
-            return with_ends(posteriors, boxes)
+            return extend_boxes(posteriors, boxes)
         # The scan found a place that is far higher: search again from there.
         starts, hessians = modes.copy(), None
         starts[:] = better[0]
@@ -186,7 +186,7 @@ def place_nodes(posteriors: LogPosteriors, boxes: LaplaceBoxes, steps: tuple[flo
         return Nodes(one, (flags, flags), (), np.zeros(count), u, np.arange(1), posteriors.evaluate(u)[1])
     low, high = boxes.low.copy(), boxes.high.copy()
     for _ in range(12):
-        axes, z, slopes = zip(*[_axis(low[:, i], high[:, i], steps[i]) for i in range(size)], strict=True)
+        axes, z, slopes = zip(*[_stretched_axis(low[:, i], high[:, i], steps[i]) for i in range(size)], strict=True)
         shape = tuple(a.shape[1] for a in axes)
         if int(np.prod(shape)) > LARGEST:
             raise InputError(
@@ -194,12 +194,12 @@ def place_nodes(posteriors: LogPosteriors, boxes: LaplaceBoxes, steps: tuple[flo
                 "very heavy tails",
                 "Use engine=ruv.Sampling()",
             )
-        u = boxes.over([_across(z[i], i, size) for i in range(size)], shape).reshape(count, -1, size)
+        u = boxes.over([_broadcast_over_grid(z[i], i, size) for i in range(size)], shape).reshape(count, -1, size)
         found, at = posteriors.evaluate(u)
         logs = found.reshape(count, *shape)
         for i in range(size):
             if slopes[i].any():
-                logs = logs + _across(slopes[i], i, size)
+                logs = logs + _broadcast_over_grid(slopes[i], i, size)
         with np.errstate(invalid="ignore"):
             far = logs - logs.max(axis=tuple(range(1, size + 1)), keepdims=True)
         grown = False
@@ -236,11 +236,11 @@ def find_modes(posteriors: LogPosteriors, starts: Array, hessians: Array | None 
         scale = np.where(curve > 0, 0.4 / np.sqrt(np.maximum(curve, 1e-12)), 1.0)
     hessians = np.zeros((count, size, size))
     steps = np.array([0.0, 1.0, 0.3, 0.05, 3.0, 10.0, 1e-3])
-    offsets = _stencil(size)
+    offsets = _difference_stencil(size)
     for _ in range(120):
         around = posteriors.evaluate(u[:, None] + offsets * scale[:, None])[0]
         least = np.min(np.where(np.isfinite(around), around, np.inf), axis=1, keepdims=True, initial=1e300)
-        slope, hessian = _derivatives(np.where(np.isfinite(around), around, least - 10), size)
+        slope, hessian = _slope_and_hessian(np.where(np.isfinite(around), around, least - 10), size)
         values, vectors = np.linalg.eigh(hessian)
         # In units of the stencil; where the curvature has the wrong sign, go uphill as if it had the other.
         cure = 1.0 / np.maximum(np.abs(values), 1e-3)
@@ -263,13 +263,13 @@ def find_modes(posteriors: LogPosteriors, starts: Array, hessians: Array | None 
     return u, hessians
 
 
-def _stencil(size: int) -> Array:
+def _difference_stencil(size: int) -> Array:
     if size == 1:
         return np.array([[0.0], [1.0], [-1.0]])
     return np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1], [1, 1], [-1, -1]], dtype=np.float64)
 
 
-def _derivatives(logs: Array, size: int) -> tuple[Array, Array]:
+def _slope_and_hessian(logs: Array, size: int) -> tuple[Array, Array]:
     slope = 0.5 * (logs[:, 1 : 2 * size : 2] - logs[:, 2 : 2 * size + 1 : 2])
     hessian = np.zeros((len(logs), size, size))
     for i in range(size):
@@ -280,7 +280,7 @@ def _derivatives(logs: Array, size: int) -> tuple[Array, Array]:
     return slope, hessian
 
 
-def _roots(hessians: Array) -> Array:
+def _roots_of_covariances(hessians: Array) -> Array:
     values, vectors = np.linalg.eigh(hessians)
     # Flat or upward directions get the size of the others: the scan finds how far they really go.
     least = 1e-6 * np.max(np.abs(values), axis=1, keepdims=True) + 1e-300
@@ -300,7 +300,7 @@ def _higher_modes(posteriors: LogPosteriors, boxes: LaplaceBoxes) -> Array | Non
     return np.asarray(u[np.arange(len(u)), np.argmax(logs, axis=1)])
 
 
-def with_ends(posteriors: LogPosteriors, boxes: LaplaceBoxes) -> LaplaceBoxes:
+def extend_boxes(posteriors: LogPosteriors, boxes: LaplaceBoxes) -> LaplaceBoxes:
     """How far each posterior goes along each axis, and parallel to it."""
     size = boxes.size
     line = np.concatenate([-_DISTANCES[::-1], _DISTANCES])
@@ -326,7 +326,7 @@ def with_ends(posteriors: LogPosteriors, boxes: LaplaceBoxes) -> LaplaceBoxes:
     return LaplaceBoxes(boxes.modes, boxes.roots, -np.maximum(out[left], 8.6), np.maximum(out[right], 8.6))
 
 
-def _axis(low: Array, high: Array, step: float) -> tuple[Array, Array, Array]:
+def _stretched_axis(low: Array, high: Array, step: float) -> tuple[Array, Array, Array]:
     """Even places from low to high for each release, where they lie after stretching, and the log of the stretch."""
     reach = np.maximum(-low, high)
     # z = sinh(c s) / c reaches a far end with about as many steps as a normal law needs.
@@ -341,6 +341,6 @@ def _axis(low: Array, high: Array, step: float) -> tuple[Array, Array, Array]:
     return s, np.where(stretch > 0, np.sinh(safe * s) / safe, s), np.where(stretch > 0, np.log(np.cosh(safe * s)), 0.0)
 
 
-def _across(array: Array, axis: int, size: int) -> Array:
+def _broadcast_over_grid(array: Array, axis: int, size: int) -> Array:
     """Places along one axis ``(L, places)``, to be broadcast over the product grid."""
     return array.reshape((len(array),) + tuple(-1 if j == axis else 1 for j in range(size)))

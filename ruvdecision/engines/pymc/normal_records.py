@@ -57,9 +57,9 @@ class NormalRecords:
         weights, n = form.matrix[0], self.centre.shape[1]
         if form.plain and form.terms[0].kind is Kind.RECORD:
             row = check_index(ROW, form.terms[0].row, n)
-            return after_noise(*self._of(row), self.centre[:, None, row], self.noise[:, None, row])
+            return after_noise(*self._moments_of_record(row), self.centre[:, None, row], self.noise[:, None, row])
         if form.plain and form.terms[0].kind is Kind.NEW:
-            return self._of(0)
+            return self._moments_of_record(0)
         total, fresh = np.full(self.mean.shape[:2], float(form.constant[0])), 0.0
         rows, place = np.zeros(n), 0
         for term in form.terms:
@@ -75,7 +75,7 @@ class NormalRecords:
             else:
                 rows[check_index(ROW, term.row, n)] += weights[place]
             place += size
-        mean, variance = self._of(0)
+        mean, variance = self._moments_of_record(0)
         total += fresh * mean
         around = fresh**2 * variance if fresh else np.zeros(total.shape)
         self._add_rows(rows, total, around)
@@ -85,7 +85,7 @@ class NormalRecords:
         """Mean and variance of every record given the parameters, ``(L, S, n)``."""
         return after_noise(self.mean, self.variance, self.centre[:, None], self.noise[:, None])
 
-    def _of(self, row: int) -> tuple[Array, Array]:
+    def _moments_of_record(self, row: int) -> tuple[Array, Array]:
         """Mean and variance of one record given the parameters alone."""
         row = row if self.rows is None else self.rows.index(row)
         mean, variance = (a[..., row if a.shape[2] > 1 else 0] for a in (self.mean, self.variance))
@@ -99,11 +99,11 @@ class NormalRecords:
         used = np.flatnonzero(rows)
         if max(self.mean.shape[2], self.variance.shape[2]) > 1:
             for row in used.tolist():
-                m, v = after_noise(*self._of(row), self.centre[:, None, row], self.noise[:, None, row])
+                m, v = after_noise(*self._moments_of_record(row), self.centre[:, None, row], self.noise[:, None, row])
                 total += rows[row] * m
                 around += rows[row] ** 2 * v
             return
-        mean, variance = self._of(0)
+        mean, variance = self._moments_of_record(0)
         for i, noise in enumerate(self.noise):
             for size in np.unique(noise[used]):
                 mine = used[noise[used] == size]

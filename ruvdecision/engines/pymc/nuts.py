@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...beliefs.pymc import quiet
+from ...beliefs.pymc import without_notices
 from ...errors import InputError
 from ...protocols import Array
 
@@ -87,7 +87,7 @@ class Sampler:
         self.recent: dict[Any, Chains] = {}
         self.steps: dict[float, Any] = {}
         no_compiler_notice(kind)
-        with quiet():
+        with without_notices():
             try:
                 if kind == "nutpie":
                     import nutpie
@@ -100,22 +100,22 @@ class Sampler:
                         self.compiled = pm.NUTS() if not model.discrete_value_vars else None
                     self.steps[PLAIN_ACCEPT] = self.compiled
             except Exception as error:
-                raise _broken(error) from None
+                raise _sampler_error(error) from None
 
     def run(
         self, data: Mapping[str, Array], draws: int, tune: int, chains: int, seed: int, accept: float = 0.8
     ) -> Chains:
         """Draw from the posterior of the parameters for a release."""
         named = {f"{self.prefix}{k}": v for k, v in data.items()}
-        with quiet():
+        with without_notices():
             try:
-                trace = (self._nutpie if self.kind == "nutpie" else self._pymc)(
+                trace = (self._run_nutpie if self.kind == "nutpie" else self._run_pymc)(
                     named, draws, tune, chains, seed, accept
                 )
             except KeyboardInterrupt:
                 raise
             except Exception as error:
-                raise _broken(error) from None
+                raise _sampler_error(error) from None
         posterior = trace["posterior"]
         values = {}
         for name in self.names:
@@ -125,7 +125,9 @@ class Sampler:
         own = {k: v for k, v in stats.items() if k in ARVIZ.values() and v.shape == (chains, draws)}
         return Chains(values, int(np.sum(stats["diverging"])), chains, draws, stats=own)
 
-    def _nutpie(self, data: Mapping[str, Array], draws: int, tune: int, chains: int, seed: int, accept: float) -> Any:
+    def _run_nutpie(
+        self, data: Mapping[str, Array], draws: int, tune: int, chains: int, seed: int, accept: float
+    ) -> Any:
         import nutpie
 
         # nutpie knows the data that the density uses, and refuses the rest.
@@ -137,7 +139,7 @@ class Sampler:
             settings["target_accept"] = accept
         return nutpie.sample(ready, **settings)
 
-    def _pymc(self, data: Mapping[str, Array], draws: int, tune: int, chains: int, seed: int, accept: float) -> Any:
+    def _run_pymc(self, data: Mapping[str, Array], draws: int, tune: int, chains: int, seed: int, accept: float) -> Any:
         import pymc as pm
 
         if data:
@@ -196,7 +198,7 @@ def diagnose(chains: Chains) -> Diagnosis:
     data, half = named(numbers), chains.draws // 2
     # One chain is compared with itself: its first half with its second.
     parts = data if chains.chains > 1 else named(numbers[:, : 2 * half].reshape(2, half, -1))
-    with quiet(), np.errstate(all="ignore"):
+    with without_notices(), np.errstate(all="ignore"):
         rhat = az.rhat(parts) if half > 3 else None
         bulk, tail = (float(np.min(az.ess(data, method=method)["x"].values)) for method in ("bulk", "tail"))
     return Diagnosis(np.nan if rhat is None else float(np.max(rhat["x"].values)), bulk, tail)
@@ -214,7 +216,7 @@ def smooth_weights(logs: Array) -> tuple[Array, float]:
         # The anchor itself: constant weights have no tail to fit.
         return np.full(len(logs), 1.0 / len(logs)), -np.inf
     az = quiet_arviz()
-    with quiet(), np.errstate(all="ignore"):
+    with without_notices(), np.errstate(all="ignore"):
         if hasattr(az, "psislw"):
             smoothed, k = az.psislw(logs.copy())
         else:
@@ -232,12 +234,12 @@ def smooth_weights(logs: Array) -> tuple[Array, float]:
 
 def quiet_arviz() -> Any:
     """ArviZ, imported without the notices that it prints about its own future."""
-    with quiet():
+    with without_notices():
         import arviz
     return arviz
 
 
-def _broken(error: Exception) -> InputError:
+def _sampler_error(error: Exception) -> InputError:
     # Only the first line: what follows shows values that the graph held, and records are among them.
     first = str(error).strip().splitlines()[0][:200] if str(error).strip() else "no message"
     if "initial" in first.lower() or "logp" in first.lower() or "SamplingError" in type(error).__name__:

@@ -91,8 +91,8 @@ class OneRecord:
         ``tolerance`` is an error that is not worth finer points.
         """
         best: list[Curve] = []
-        for grid in self._layouts(int(np.clip(WORK // len(self.weights), MOST_POINTS // 2, MOST_POINTS))):
-            found = self._averaged(grid, np.stack(weightings))
+        for grid in self._doubled_layouts(int(np.clip(WORK // len(self.weights), MOST_POINTS // 2, MOST_POINTS))):
+            found = self._average_densities(grid, np.stack(weightings))
             if not best or found[0].error < best[0].error:
                 best = found
             if best[0].error <= tolerance:
@@ -102,8 +102,8 @@ class OneRecord:
     def laws(self, tolerance: float = 1e-6) -> Curve:
         """The law at every parameter point, a batch ``(S,)``."""
         best: Curve | None = None
-        for grid in self._layouts(CELLS // (3 * len(self.weights))):  # splines hold several times as much
-            found = Curve.from_pieces(grid.pieces, grid.split(self._logs(grid.inside)))
+        for grid in self._doubled_layouts(CELLS // (3 * len(self.weights))):  # splines hold several times as much
+            found = Curve.from_pieces(grid.pieces, grid.split(self._log_joint_density(grid.inside)))
             if best is None or np.max(found.error) < np.max(best.error):
                 best = found
             if np.max(best.error) <= tolerance:
@@ -113,22 +113,22 @@ class OneRecord:
 
     def draws(self, rng: np.random.Generator) -> Array:
         """One draw at every parameter point, ``(S,)``."""
-        grid = next(self._layouts())
-        return np.concatenate([grid.draws(logs, rng) for _, logs in self._parts(grid)])
+        grid = next(self._doubled_layouts())
+        return np.concatenate([grid.draws(logs, rng) for _, logs in self._densities_in_blocks(grid)])
 
     def log_evidence(self) -> Array:
         """Log of the mass before it is scaled to one, at every parameter point: ``(S,)``."""
-        grid, found = next(self._layouts()), []
-        for _, logs in self._parts(grid):
+        grid, found = next(self._doubled_layouts()), []
+        for _, logs in self._densities_in_blocks(grid):
             heights = logs + grid.log_slope
             top = heights.max(axis=1, keepdims=True)
             with np.errstate(invalid="ignore", divide="ignore"):
                 found.append(np.log(np.maximum(np.exp(heights - top) @ grid.rules[0], 0.0)) + top[:, 0])
         return np.concatenate(found)
 
-    def _averaged(self, grid: _PiecewiseGrid, weights: Array) -> list[Curve]:
+    def _average_densities(self, grid: _PiecewiseGrid, weights: Array) -> list[Curve]:
         mass, node_error = np.zeros((len(weights), len(grid.inside))), np.zeros(len(weights))
-        for some, logs in self._parts(grid):
+        for some, logs in self._densities_in_blocks(grid):
             densities, errors = grid.densities(logs)
             mass += weights[:, some] @ densities
             node_error += weights[:, some] @ errors
@@ -136,47 +136,47 @@ class OneRecord:
             merged = np.log(mass) - grid.log_slope
         return [grid.curve(m, o / w.sum()) for m, o, w in zip(merged, node_error, weights, strict=True)]
 
-    def _layouts(self, most: int = MOST_POINTS) -> Iterator[_PiecewiseGrid]:
+    def _doubled_layouts(self, most: int = MOST_POINTS) -> Iterator[_PiecewiseGrid]:
         """Points that are doubled from one layout to the next."""
         points = POINTS
         while True:
-            grid = _PiecewiseGrid.over(*self._location, self._cuts, points)
+            grid = _PiecewiseGrid.over(*self._scale_and_ends, self._finite_cuts, points)
             yield grid
             points = 2 * points
             if max(points, len(grid.inside)) > most:
                 return
 
-    def _parts(self, grid: _PiecewiseGrid) -> Iterator[tuple[slice, Array]]:
+    def _densities_in_blocks(self, grid: _PiecewiseGrid) -> Iterator[tuple[slice, Array]]:
         """Densities of some parameter points after others."""
         step = max(1, CELLS // (8 * len(grid.inside)))
         for start in range(0, len(self.weights), step):
             some = slice(start, start + step)
-            yield some, self._logs(grid.inside, some)
+            yield some, self._log_joint_density(grid.inside, some)
 
     # -- where it lies ---------------------------------------------------------------------------------
 
-    def _logs(self, x: Array, some: slice | Index = ALL) -> Array:
+    def _log_joint_density(self, x: Array, some: slice | Index = ALL) -> Array:
         logs = self.log_density(x, some) + np.asarray(self.likelihood.log(x[:, None]))[:, 0]
         return np.where(np.isnan(logs), -np.inf, logs)
 
     @property
-    def _cuts(self) -> Array:
+    def _finite_cuts(self) -> Array:
         places = self.likelihood.cuts[0]
         return np.unique(places[np.isfinite(places)])
 
     @cached_property
-    def _location(self) -> tuple[_Axis, float, float]:
+    def _scale_and_ends(self) -> tuple[_Axis, float, float]:
         """A scale, and the ends of the mass on it and as numbers.
 
         Found by looking closer, and farther where it reaches an end.
         """
         for drop in (40.0, 160.0, 640.0, np.inf):
-            found = self._search(drop)
+            found = self._search_window(drop)
             if found is not None:
                 return found
         raise no_density()
 
-    def _search(self, drop: float) -> tuple[_Axis, float, float] | None:
+    def _search_window(self, drop: float) -> tuple[_Axis, float, float] | None:
         """None if the mass reaches beyond the window in which the likelihood is within ``drop`` of its largest."""
         low = max(self.support_map.low, float(self.likelihood.low[0]))
         high = min(self.support_map.high, float(self.likelihood.high[0]))
@@ -192,7 +192,7 @@ class OneRecord:
         for turn in range(SEARCHES):
             v = np.linspace(float(axis.v(a)), float(axis.v(b)), (SEARCH_POINTS if turn else FIRST_SEARCH_POINTS) + 1)
             x = np.clip(axis.x(v), low, high)
-            heights = self._logs(_inside(x), some) + axis.log_slope(v)
+            heights = self._log_joint_density(_ends_moved_inside(x), some) + axis.log_slope(v)
             top = heights.max(axis=1, keepdims=True)
             if not np.isfinite(top).any():
                 return None
@@ -235,7 +235,7 @@ def _within_mass(best: Array, x: Array, core: Index) -> Index:
     return np.flatnonzero(there)
 
 
-def _inside(x: Array) -> Array:
+def _ends_moved_inside(x: Array) -> Array:
     """The same points, both ends moved inside by next to nothing: the density there is that of the inside."""
     moved = x.copy()
     moved[0] += min(1e-12 * max(abs(x[0]), abs(x[1])), 1e-3 * (x[1] - x[0]))
@@ -267,16 +267,16 @@ class _PiecewiseGrid:
         places = axis.v(edges)
         pieces, inside, scale, rules = [], [], [], []
         for (a, b), (start, stop) in zip(pairwise(edges), pairwise(places), strict=True):
-            count = _intervals(points * (stop - start) / (places[-1] - places[0]))
+            count = _even_intervals(points * (stop - start) / (places[-1] - places[0]))
             v = np.linspace(start, stop, count + 1)
             x = axis.x(v)
             x[0], x[-1] = a, b
             coarse = np.zeros(count + 1)
-            coarse[::2] = 2 * _rule(count // 2)
+            coarse[::2] = 2 * _weights_of_even_points(count // 2)
             pieces.append(x)
-            inside.append(_inside(x))
+            inside.append(_ends_moved_inside(x))
             scale.append(v)
-            rules.append((stop - start) / count * np.stack([_rule(count), coarse]))
+            rules.append((stop - start) / count * np.stack([_weights_of_even_points(count), coarse]))
         v = np.concatenate(scale)
         return cls(tuple(pieces), np.concatenate(inside), v, axis.log_slope(v), np.concatenate(rules, axis=1))
 
@@ -351,13 +351,13 @@ class _PiecewiseGrid:
         return np.split(values, np.cumsum([len(x) for x in self.pieces])[:-1], axis=-1)
 
 
-def _intervals(wanted: float) -> int:
+def _even_intervals(wanted: float) -> int:
     """How many intervals a piece gets: such that every other point makes a rule too."""
     return next((n for n in (4, 8, 16) if wanted <= n), 32 * int(np.ceil(wanted / 32)))
 
 
 @lru_cache(maxsize=64)
-def _rule(intervals: int) -> Array:
+def _weights_of_even_points(intervals: int) -> Array:
     """Weights of an integral over evenly spaced points, in steps; of order eight where there are so many points.
 
     Few points: the interpolating polynomial. Many: the trapezoid rule with the ends mended (Gregory), which is exact to
@@ -419,13 +419,13 @@ class _Counts:
         if np.isfinite(start) and np.isfinite(stop):
             first, last = np.floor(start), np.ceil(stop)
         else:
-            first = last = _mode(lambda x: self._logs(x, ALL), self.near, low, high)
+            first = last = _integer_near_mode(lambda x: self._log_joint_density(x, ALL), self.near, low, high)
         size = max(16.0, last - first)
         while True:
             values = np.arange(first, last + 1)
             if last - first >= min(MOST_COUNTS, CELLS / self.count):
                 return values
-            parts = [self._moment(values, weights, some) for some in self.blocks(len(values))]
+            parts = [self._weighted_moment(values, weights, some) for some in self.blocks(len(values))]
             moment = np.sum(parts, axis=0)
             # A sixteenth of the range at either end shows whether anything lies beyond it.
             edge, total = max(1, len(values) // 16), 1e-14 * moment.sum()
@@ -442,23 +442,23 @@ class _Counts:
 
     def shares(self, values: Array, some: slice = ALL) -> Array:
         """Chances of the values at some of the parameter points."""
-        heights = self._logs(values, some)
+        heights = self._log_joint_density(values, some)
         top = heights.max(axis=1, keepdims=True)
         if not np.isfinite(top).any():
             raise no_density()
         share = np.exp(heights - np.where(np.isfinite(top), top, 0.0))
         return share / np.maximum(share.sum(axis=1, keepdims=True), 1e-300)
 
-    def _moment(self, values: Array, weights: Array, some: slice) -> Array:
+    def _weighted_moment(self, values: Array, weights: Array, some: slice) -> Array:
         share = self.shares(values, some)
         return weights[some] @ (share * (1 + (values - (share @ values)[:, None]) ** 2))
 
-    def _logs(self, values: Array, some: slice) -> Array:
+    def _log_joint_density(self, values: Array, some: slice) -> Array:
         found = self.log_density(values, some) + np.asarray(self.likelihood.log(values[:, None]))[:, 0]
         return np.where(np.isnan(found), -np.inf, found)
 
 
-def _mode(logs: Density, near: float, low: float, high: float) -> float:
+def _integer_near_mode(logs: Density, near: float, low: float, high: float) -> float:
     """A whole number where the law has its mass: over many sizes first, then closer."""
     steps = np.unique(np.rint(np.concatenate([[0.0], np.geomspace(1, 1e15, 200)])))
     values = np.unique(

@@ -14,7 +14,7 @@ from ...errors import InputError
 from ...posteriors import Curve
 from ...protocols import Array
 from .log_posterior import LogPosteriors
-from .nodes import LaplaceBoxes, Nodes, place_nodes, with_ends
+from .nodes import LaplaceBoxes, Nodes, extend_boxes, place_nodes
 
 DROP = 36.0
 STILL = 1e-9
@@ -58,20 +58,20 @@ def law_of_value(
         return None
     if size == 1:
         nodes = place_nodes(posteriors, boxes, (FINE,))
-        return _held(_along(nodes, values), nodes, values)
+        return _with_moment_error(_law_along_one_axis(nodes, values), nodes, values)
     if place is not None:
-        permuted = boxes.permuted(place)
-        nodes = place_nodes(posteriors, permuted, (FINE, 0.5))
-        found = _held(_marginal(nodes, values), nodes, values)
+        with_first_parameter = boxes.with_first_parameter(place)
+        nodes = place_nodes(posteriors, with_first_parameter, (FINE, 0.5))
+        found = _with_moment_error(_law_of_first_coordinate(nodes, values), nodes, values)
         if found is not None:
             return found
     best: tuple[Curve, float] | None = None
-    for frame in _frames(posteriors, boxes, values):
+    for frame in _directions(posteriors, boxes, values):
         nodes = place_nodes(posteriors, frame, (ROWS, FINE))
-        found = _held(_rows(nodes, values), nodes, values)
-        if found is not None and (best is None or _total(found) < _total(best)):
+        found = _with_moment_error(_law_by_rows(nodes, values), nodes, values)
+        if found is not None and (best is None or _total_error(found) < _total_error(best)):
             best = found
-        if best is not None and _total(best) <= ENOUGH:
+        if best is not None and _total_error(best) <= ENOUGH:
             break
     return best
 
@@ -85,7 +85,7 @@ def masses_of_value(
     along diagonals, which the levels of most functions cross.
     """
     size = boxes.size
-    frame = boxes if size == 1 else _diagonals(posteriors, boxes, values)
+    frame = boxes if size == 1 else _diagonal_box(posteriors, boxes, values)
     nodes = place_nodes(posteriors, frame, (FINE,) * size)
     logs = np.maximum(nodes.logs[0] - nodes.logs.max(), -2 * DROP)
     fine = [np.linspace(axis[0, 0], axis[0, -1], DENSER[size] * (axis.shape[1] - 1) + 1) for axis in nodes.axes]
@@ -102,7 +102,7 @@ def masses_of_value(
     return found
 
 
-def _held(
+def _with_moment_error(
     found: tuple[Curve, float] | None, nodes: Nodes, values: Callable[[Array], Array]
 ) -> tuple[Curve, float] | None:
     """The law with what its splines do to its first two moments, which the nodes have too, as part of its error."""
@@ -111,32 +111,34 @@ def _held(
     curve, error = found
     x, logs = values(nodes.whole[0].reshape(-1, nodes.whole.shape[-1])), nodes.logs[0].ravel() - nodes.logs.max()
     with np.errstate(all="ignore"):
-        (mean, variance), (_, inner) = (_moments(x[there], np.exp(logs[there])) for there in (logs > -DROP, logs > -18))
+        (mean, variance), (_, inner) = (
+            _mean_and_variance(x[there], np.exp(logs[there])) for there in (logs > -DROP, logs > -18)
+        )
         gap = float(abs(curve.mean() - mean) / np.sqrt(variance) + abs(curve.var() / variance - 1))
         exists = inner > 0.99 * variance
     # A variance that grows with the range of the nodes does not exist, and says nothing.
     return curve, error + (gap if exists and np.isfinite(gap) and gap > NEGLIGIBLE else 0.0)
 
 
-def _moments(x: Array, mass: Array) -> tuple[float, float]:
+def _mean_and_variance(x: Array, mass: Array) -> tuple[float, float]:
     mean = mass @ x / mass.sum()
     return float(mean), float(mass @ (x - mean) ** 2 / mass.sum())
 
 
-def _along(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float] | None:
+def _law_along_one_axis(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float] | None:
     x = values(nodes.whole[0])
-    curve = _curve(nodes.axes[0][0], x, nodes.logs[0]) if x.ndim == 1 else None
+    curve = _law_of_monotone_function(nodes.axes[0][0], x, nodes.logs[0]) if x.ndim == 1 else None
     return None if curve is None else (curve, 0.0)
 
 
-def _marginal(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float] | None:
+def _law_of_first_coordinate(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float] | None:
     """A function of the first coordinate alone: the second is summed out."""
     whole = nodes.whole[0]
     x = values(whole.reshape(-1, whole.shape[-1])).reshape(whole.shape[:-1])
     if np.max(np.abs(x - x[:, :1])) > 1e-12 * np.max(np.abs(x)):
         return None
     laws = [special.logsumexp(nodes.logs[0][:, ::step], axis=1) for step in (1, 2)]
-    curve = _curve(nodes.axes[0][0], x[:, 0], laws[0])
+    curve = _law_of_monotone_function(nodes.axes[0][0], x[:, 0], laws[0])
     # Half of the second coordinate's nodes show how well it was summed; halving the step squares the error.
     share = np.exp(laws[0] - special.logsumexp(laws[0]))
     gap = float(
@@ -145,12 +147,14 @@ def _marginal(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, fl
     return None if curve is None else (curve, gap**2 if gap**2 > 1e-13 else 0.0)
 
 
-def _curve(s: Array, x: Array, logs: Array) -> Curve | None:
+def _law_of_monotone_function(s: Array, x: Array, logs: Array) -> Curve | None:
     """The law of x(s) where s has this log density; None unless x rises or falls where s has any chance."""
     # Numbers of one sign may span many powers of ten, which splines follow by their logarithms only.
     sign = float(np.sign(x[0])) if np.all(x > 0) or np.all(x < 0) else 0.0
     bare = np.log(np.abs(x)) if sign else x
-    inside = np.flatnonzero((logs > logs.max() - DROP) & _moving(bare, logs, 1.0 if sign else float(np.abs(x).max())))
+    inside = np.flatnonzero(
+        (logs > logs.max() - DROP) & _where_not_constant(bare, logs, 1.0 if sign else float(np.abs(x).max()))
+    )
     part = slice(max(inside[0] - 1, 0), inside[-1] + 2)
     place = make_interp_spline(s, bare, k=7)
     slope = place.derivative()(s) * (x if sign else 1.0)
@@ -185,13 +189,15 @@ def _curve(s: Array, x: Array, logs: Array) -> Curve | None:
     return best
 
 
-def _moving(x: Array, logs: Array, unit: float) -> NDArray[np.bool_]:
+def _where_not_constant(x: Array, logs: Array, unit: float) -> NDArray[np.bool_]:
     """Where x still moves in floating point: at an end of its range it does not, and there is no mass to speak of."""
     mass, moving = np.exp(logs - logs.max()), np.abs(np.gradient(x, axis=-1)) > STILL * unit
     return moving if mass[~moving].sum() <= 10 * STILL * mass.sum() else np.ones(x.shape, dtype=bool)
 
 
-def _frames(posteriors: LogPosteriors, boxes: LaplaceBoxes, values: Callable[[Array], Array]) -> Iterator[LaplaceBoxes]:
+def _directions(
+    posteriors: LogPosteriors, boxes: LaplaceBoxes, values: Callable[[Array], Array]
+) -> Iterator[LaplaceBoxes]:
     """Directions along which the number may rise throughout, each second in its box; the other is summed out.
 
     First the diagonal along which both parameters move it up. A level of a number that rises with both then crosses
@@ -200,29 +206,29 @@ def _frames(posteriors: LogPosteriors, boxes: LaplaceBoxes, values: Callable[[Ar
     """
     if values(boxes.modes).ndim != 1:
         return
-    yield _diagonals(posteriors, boxes, values)
-    moved = np.abs(_moved(boxes, values))
-    yield from (boxes.permuted(i) for i in ((0, 1) if moved[0] <= moved[1] else (1, 0)))
+    yield _diagonal_box(posteriors, boxes, values)
+    moved = np.abs(_moved_by_one_sd(boxes, values))
+    yield from (boxes.with_first_parameter(i) for i in ((0, 1) if moved[0] <= moved[1] else (1, 0)))
 
 
-def _moved(boxes: LaplaceBoxes, values: Callable[[Array], Array]) -> Array:
+def _moved_by_one_sd(boxes: LaplaceBoxes, values: Callable[[Array], Array]) -> Array:
     """How far a standard deviation of each parameter moves the number, or the first of several."""
     sd = np.sqrt(np.square(boxes.roots[0]).sum(axis=1))
     x = values(np.concatenate([boxes.modes, boxes.modes + np.diag(sd)])).reshape(3, -1)[:, 0]
     return np.asarray(x[1:] - x[0])
 
 
-def _diagonals(posteriors: LogPosteriors, boxes: LaplaceBoxes, values: Callable[[Array], Array]) -> LaplaceBoxes:
+def _diagonal_box(posteriors: LogPosteriors, boxes: LaplaceBoxes, values: Callable[[Array], Array]) -> LaplaceBoxes:
     """A box along the diagonals, which are the principal axes of a correlation; the second moves the number up."""
     covariance = boxes.roots[0] @ boxes.roots[0].T
-    sd = np.where(_moved(boxes, values) < 0, -1, 1) * np.sqrt(np.diag(covariance))
+    sd = np.where(_moved_by_one_sd(boxes, values) < 0, -1, 1) * np.sqrt(np.diag(covariance))
     correlation = covariance[0, 1] / (sd[0] * sd[1])
     across, along = np.sqrt((1 - correlation) / 2), np.sqrt((1 + correlation) / 2)
     roots = sd[:, None] * np.array([[across, along], [-across, along]])
-    return with_ends(posteriors, LaplaceBoxes(boxes.modes, roots[None], boxes.low, boxes.high))
+    return extend_boxes(posteriors, LaplaceBoxes(boxes.modes, roots[None], boxes.low, boxes.high))
 
 
-def _rows(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float] | None:
+def _law_by_rows(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float] | None:
     """With the first coordinate fixed the number moves one way along the second; rows are then added up."""
     whole, logs, s = nodes.whole[0], nodes.logs[0], nodes.axes[1][0]
     x = values(whole.reshape(-1, whole.shape[-1])).reshape(whole.shape[:-1])
@@ -231,7 +237,7 @@ def _rows(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float]
     sign = float(np.sign(x[there][0])) if np.all(x[there] > 0) or np.all(x[there] < 0) else 0.0
     with np.errstate(all="ignore"):
         bare = np.log(np.abs(x)) if sign else x
-        there &= _moving(bare, logs, 1.0 if sign else float(np.abs(x[there]).max()))
+        there &= _where_not_constant(bare, logs, 1.0 if sign else float(np.abs(x[there]).max()))
         rises = np.diff(bare, axis=1)[there[:, 1:] & there[:, :-1]]
     if not len(rises) or not (np.all(rises > 0) or np.all(rises < 0)):
         return None
@@ -240,14 +246,14 @@ def _rows(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float]
         # Where it stands still in between, at a corner of the parameters, there is no mass to speak of.
         mine = np.flatnonzero(there[i])
         parts = (part for part in np.split(mine, np.flatnonzero(np.diff(mine) > 1) + 1) if len(part) >= 8)
-        rows += [(i, _along_line(s[part], bare[i, part], logs[i, part])) for part in parts]
+        rows += [(i, _log_density_along_line(s[part], bare[i, part], logs[i, part])) for part in parts]
     ends = np.array([min(row.x[0] for _, row in rows), max(row.x[-1] for _, row in rows)])
     u = whole.reshape(-1, 2)
     corners = values(np.stack(np.meshgrid(*zip(u.min(axis=0), u.max(axis=0), strict=True)), axis=-1).reshape(-1, 2))
-    edges = _edges(ends, np.log(np.abs(corners)) if sign else corners)
+    edges = _ends_and_kinks(ends, np.log(np.abs(corners)) if sign else corners)
     best: tuple[Curve, float] | None = None
     for points, by_ratio, crowded in (layout for layout in LAYOUTS if sign or not layout[1]):
-        pieces = _pieces(edges, sign, points, by_ratio, crowded)
+        pieces = _points_between_edges(edges, sign, points, by_ratio, crowded)
         grid = np.concatenate(pieces)
         wanted, table = np.log(np.abs(grid)) if sign else grid, np.full((len(x), len(grid)), -np.inf)
         for i, row in rows:
@@ -265,7 +271,7 @@ def _rows(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float]
     return best
 
 
-def _along_line(s: Array, x: Array, logs: Array) -> CubicHermiteSpline:
+def _log_density_along_line(s: Array, x: Array, logs: Array) -> CubicHermiteSpline:
     """Log density of a number x(s) that rises or falls, where s has this one; it holds between the ends of x."""
     fine = np.linspace(s[0], s[-1], FINER * (len(s) - 1) + 1)
     place, height = (make_interp_spline(s, values, k=7) for values in (x, logs))
@@ -282,14 +288,14 @@ def _along_line(s: Array, x: Array, logs: Array) -> CubicHermiteSpline:
     return CubicHermiteSpline(at, level, np.clip(rise, -most, most))
 
 
-def _edges(ends: Array, corners: Array) -> Array:
+def _ends_and_kinks(ends: Array, corners: Array) -> Array:
     """The ends of a law, and where it may have a kink: at its values for parameters at their ends."""
     margin = 1e-6 * (ends[1] - ends[0])
     inner = np.sort(corners[(corners > ends[0] + margin) & (corners < ends[1] - margin)])
     return np.concatenate([ends[:1], inner[np.diff(inner, prepend=ends[0]) > margin], ends[1:]])
 
 
-def _pieces(edges: Array, sign: float, points: int, by_ratio: bool, crowded: float) -> list[Array]:
+def _points_between_edges(edges: Array, sign: float, points: int, by_ratio: bool, crowded: float) -> list[Array]:
     """Points from edge to edge: even, or even by their logarithms, or more of them towards both ends of a piece.
 
     Edges are logarithms where numbers have a sign.
@@ -305,7 +311,7 @@ def _pieces(edges: Array, sign: float, points: int, by_ratio: bool, crowded: flo
     return [-piece[::-1] for piece in pieces[::-1]] if sign < 0 else pieces
 
 
-def _total(found: tuple[Curve, float]) -> float:
+def _total_error(found: tuple[Curve, float]) -> float:
     return float(np.max(found[0].error)) + found[1]
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...beliefs.pymc import cheap_mode, quiet
+from ...beliefs.pymc import cheap_mode, without_notices
 from ...errors import InputError
 from ...protocols import Array
 
@@ -45,11 +45,11 @@ class vectorised:
 
         many = [pt.tensor(f"{v.name}_many", dtype=v.dtype, shape=(None, *v.type.shape)) for v in inputs]
         # Where in the code a node was made is of no use to anybody here, and takes time to find out.
-        with quiet(), pytensor.config.change_flags(traceback__limit=0, traceback__compile_limit=0):
-            graphs, places = _forgiving(outputs, [*inputs, *extra])
+        with without_notices(), pytensor.config.change_flags(traceback__limit=0, traceback__compile_limit=0):
+            graphs, places = _without_parameter_checks(outputs, [*inputs, *extra])
             own, rest = places[: len(many)], places[len(many) :]
             graphs = vectorize_graph(graphs, dict(zip(own, many, strict=True))) if own else graphs
-            self.function: Any = _program([*many, *rest], graphs, stable)
+            self.function: Any = _numpy_program([*many, *rest], graphs, stable)
             if self.function is None:
                 self.function = pytensor.function([*many, *rest], graphs, mode=cheap_mode(), on_unused_input="ignore")
         self.types = [v.dtype for v in inputs]
@@ -68,7 +68,7 @@ class vectorised:
                 raise InputError("The model cannot be evaluated", f"{type(error).__name__}: {first}", do) from error
 
 
-def _program(inputs: Sequence[Variable], outputs: Sequence[Variable], stable: bool) -> Program | None:
+def _numpy_program(inputs: Sequence[Variable], outputs: Sequence[Variable], stable: bool) -> Program | None:
     """The graphs as numpy calls, rewritten into stable forms if wanted."""
     from pytensor.compile.sharedvalue import SharedVariable
     from pytensor.graph.fg import FunctionGraph
@@ -102,7 +102,9 @@ def _allocate_at_once(graph: FunctionGraph) -> None:
         graph.replace(out, found.astype(out.dtype), import_missing=True)
 
 
-def _forgiving(outputs: Sequence[Variable], inputs: Sequence[Variable]) -> tuple[list[Variable], list[Variable]]:
+def _without_parameter_checks(
+    outputs: Sequence[Variable], inputs: Sequence[Variable]
+) -> tuple[list[Variable], list[Variable]]:
     """The same graphs with log density -inf at points where a parameter is not allowed, instead of an error for all.
 
     An exponential that underflows makes a scale of zero: such a point has no density, and its neighbours have theirs.
@@ -144,12 +146,14 @@ class Program:
         self.steps: list[tuple[Call, list[int], list[int], list[int]]] = []
         for step, node in enumerate(nodes):
             done = [i for i, when in last.items() if when == step and i not in self.outputs]
-            self.steps.append((_call(node), [place[v] for v in node.inputs], [place[v] for v in node.outputs], done))
+            self.steps.append(
+                (_numpy_call(node), [place[v] for v in node.inputs], [place[v] for v in node.outputs], done)
+            )
 
     @classmethod
     def of(cls, graph: FunctionGraph, count: int) -> Program | None:
         """The program of a graph, or None."""
-        return cls(graph, count) if all(_plain(node.op) for node in graph.toposort()) else None
+        return cls(graph, count) if all(_runs_by_perform(node.op) for node in graph.toposort()) else None
 
     def __call__(self, *values: Array) -> list[Array]:
         held = self.start.copy()
@@ -166,7 +170,7 @@ class Program:
         return [held[i] for i in self.outputs]
 
 
-def _plain(op: Op) -> bool:
+def _runs_by_perform(op: Op) -> bool:
     """Whether an operation runs by its ``perform`` alone."""
     from pytensor.graph.op import Op
     from pytensor.link.c.op import COp
@@ -176,12 +180,12 @@ def _plain(op: Op) -> bool:
     )
 
 
-def _call(node: Apply) -> Call:
+def _numpy_call(node: Apply) -> Call:
     from pytensor.tensor.elemwise import Elemwise
 
     node.op.prepare_node(node, None, None, "py")
     if isinstance(node.op, Elemwise) and not node.op.inplace_pattern and len(node.outputs) == 1:
-        ready = _entrywise(node)
+        ready = _entrywise_function(node)
         if ready is not None:
             return ready
 
@@ -193,7 +197,7 @@ def _call(node: Apply) -> Call:
     return call
 
 
-def _entrywise(node: Apply) -> Call | None:
+def _entrywise_function(node: Apply) -> Call | None:
     """One numpy function over all entries; None if numpy has none for it."""
     from pytensor.scalar.basic import Add, Mul
 
@@ -204,7 +208,7 @@ def _entrywise(node: Apply) -> Call | None:
     if isinstance(function, np.ufunc) and dtype.kind == "f" and np.dtype(node.inputs[0].dtype).kind in "iub":
         # Numpy would take small whole numbers to half precision.
         options["sig"] = dtype.char * len(node.inputs) + "->" + dtype.char
-    loose = _loose(node)
+    loose = _axes_of_unknown_length(node)
     pairs = isinstance(node.op.scalar_op, (Add, Mul)) and len(node.inputs) > 2 and not options
     if function is None or not (pairs or count == len(node.inputs)):
         return None
@@ -212,7 +216,7 @@ def _entrywise(node: Apply) -> Call | None:
 
     def call(values: list[Array]) -> tuple[Array]:
         if loose:
-            _check(values, loose)
+            _check_lengths(values, loose)
         if squared:
             found = np.square(values[0], dtype=dtype)
         elif pairs:
@@ -232,7 +236,7 @@ def _is_two(variable: Variable) -> bool:
     return data is not None and np.size(data) == 1 and bool(np.all(data == 2))
 
 
-def _loose(node: Apply) -> list[tuple[int, list[int]]]:
+def _axes_of_unknown_length(node: Apply) -> list[tuple[int, list[int]]]:
     """Axes along which lengths are known when the graph runs only, each with the inputs that must agree there."""
     found = []
     for axis in range(node.outputs[0].type.ndim):
@@ -242,7 +246,7 @@ def _loose(node: Apply) -> list[tuple[int, list[int]]]:
     return found
 
 
-def _check(values: Sequence[Array], loose: Sequence[tuple[int, Sequence[int]]]) -> None:
+def _check_lengths(values: Sequence[Array], loose: Sequence[tuple[int, Sequence[int]]]) -> None:
     """PyTensor stretches an input only if the graph says that it may."""
     for axis, own in loose:
         lengths = {values[i].shape[axis] for i in own}

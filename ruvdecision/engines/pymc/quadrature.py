@@ -91,9 +91,9 @@ class Quadrature(BaseEngine):
     # -- the engine's contract -----------------------------------------------------------------------
 
     def prepare(self, problem: Problem) -> Refusal | None:
-        return next((r for r in (self._refuses(user, problem) for user in problem.users) if r is not None), None)
+        return next((r for r in (self._why_refused(user, problem) for user in problem.users) if r is not None), None)
 
-    def _refuses(self, user: User, problem: Problem) -> Refusal | None:
+    def _why_refused(self, user: User, problem: Problem) -> Refusal | None:
         """None if the model has few parameters, and every mask's law and the target's are known without drawing."""
         belief, masks = user.belief, problem.masks
         if not isinstance(belief, PyMCBelief):
@@ -152,7 +152,7 @@ class Quadrature(BaseEngine):
                         raise found
                     if isinstance(found, RuvError):
                         ((at, i, release, for_draws),) = own
-                        point = None if sampler is None else _sampled(sampler, release, for_draws)
+                        point = None if sampler is None else _solve_by_sampling(sampler, release, for_draws)
                         if point is None:
                             trouble[i][found.what] = trouble[i].get(found.what, 0) + 1
                         else:
@@ -198,7 +198,7 @@ class Quadrature(BaseEngine):
             diagnostics["trouble"] = [
                 "; ".join(f"{what} ({k} of {count} releases)" for what, k in words.items()) for words in trouble
             ]
-        before = self._before(compiled, users)
+        before = self._uncertainties_before(compiled, users)
         names = ["sampling" if i in sampled else self.name for i in range(len(masks))]
         engine = self.name if not sampled else names
         return [Solution(*value, before[i], engine, diagnostics) for i, value in enumerate(tally.averages())]
@@ -218,16 +218,16 @@ class Quadrature(BaseEngine):
             return settled_law(posteriors, user, self.tolerance)
         except RuvError:
             sampler = ReleaseSampler(Sampling(importance=True), compiled, [user])
-            point = _sampled(sampler, observed, np.random.SeedSequence(0)) if self.fallback else None
+            point = _solve_by_sampling(sampler, observed, np.random.SeedSequence(0)) if self.fallback else None
             if point is None:
                 raise
             return point.posteriors[0]
 
     # -- before any release ----------------------------------------------------------------------------
 
-    def _before(self, compiled: CompiledModel, users: Sequence[User]) -> list[float]:
+    def _uncertainties_before(self, compiled: CompiledModel, users: Sequence[User]) -> list[float]:
         """Uncertainties before any release, worked out once; missing where the prior is flat."""
-        keys = [_key(user) for user in users]
+        keys = [_key_of_user(user) for user in users]
         fresh = [i for i, key in enumerate(keys) if key is None or key not in compiled.cache]
         found = dict(zip(fresh, self._fresh_before(compiled, [users[i] for i in fresh]), strict=True)) if fresh else {}
         compiled.cache.update({keys[i]: value for i, value in found.items() if keys[i] is not None})
@@ -235,7 +235,7 @@ class Quadrature(BaseEngine):
 
     def _fresh_before(self, compiled: CompiledModel, users: Sequence[User]) -> list[float]:
         missing = [float("nan")] * len(users)
-        if compiled.improper:
+        if compiled.is_improper:
             return missing
         uninformative = ReleaseLikelihood(tuple(Uninformative(compiled.n) for _ in range(compiled.k)))
         try:
@@ -263,7 +263,9 @@ def _each_settled(
                 yield [i], found
 
 
-def _sampled(sampler: ReleaseSampler, observed: ReleaseLikelihood, seed: np.random.SeedSequence) -> Point | None:
+def _solve_by_sampling(
+    sampler: ReleaseSampler, observed: ReleaseLikelihood, seed: np.random.SeedSequence
+) -> Point | None:
     """What sampling finds where nodes do not settle; None if it cannot either."""
     try:
         return sampler.after(observed, seed)
@@ -284,7 +286,7 @@ def _refuses_model(compiled: CompiledModel) -> Refusal | None:
     return None
 
 
-def _key(user: User) -> Hashable:
+def _key_of_user(user: User) -> Hashable:
     """What the uncertainty before any release depends on, beside the model.
 
     None if it cannot be told apart from others.

@@ -160,8 +160,8 @@ class Sampling(BaseEngine):
         for user in users:
             belief.check_names(user.target, n)
         sampler = ReleaseSampler(self, compiled, users)
-        sampler.fresh = frozenset(i for i, mask in enumerate(masks) if self._kept(mask))
-        count = problem.replicates or self._affordable(compiled)
+        sampler.fresh = frozenset(i for i, mask in enumerate(masks) if self._keeps_draws(mask))
+        count = problem.replicates or self._affordable_releases(compiled)
         tally = _Tally(users, masks, count)
         if problem.replicates is None and count < RELEASES:
             tally.budget = f"{count} releases, as each takes long"
@@ -169,7 +169,7 @@ class Sampling(BaseEngine):
             with threadpool_limits(1):
                 for r, observed, for_draws, released in replicates_of(problem, compiled, tally):
                     for i, point in sampler.points(observed, for_draws, part_of(problem.progress, r, count)):
-                        self._check(point, masks[i])
+                        self._raise_if_strict(point, masks[i])
                         if r == 0 and i in sampler.fresh and point.chains is not None:
                             tally.keep(i, point, groups_of(point, masks[i], released[i], compiled, self.keep_records))
                         tally.put(r, i, point)
@@ -180,7 +180,7 @@ class Sampling(BaseEngine):
             tally.counts[:] = max(1, int(np.sum(tally.finished.all(axis=1))))
         return tally.solutions(sampler.before, self.name)
 
-    def _affordable(self, compiled: CompiledModel) -> int:
+    def _affordable_releases(self, compiled: CompiledModel) -> int:
         """Releases that are looked at where nothing else was asked for: fewer where each takes long."""
         steps = (self.draws + self.tune) * self.chains * compiled.n * compiled.k
         return int(np.clip(WORK // steps, FEWEST, RELEASES))
@@ -199,10 +199,10 @@ class Sampling(BaseEngine):
         with threadpool_limits(1):
             seed = np.random.SeedSequence(0) if seed is None else seed
             point = sampler.after(observed, seed)
-        self._check(point, mask)
+        self._raise_if_strict(point, mask)
         return point
 
-    def _check(self, point: Point, mask: Mask) -> None:
+    def _raise_if_strict(self, point: Point, mask: Mask) -> None:
         if self.strict and not point.converged:
             raise ConvergenceError(
                 f"{mask} did not converge",
@@ -210,7 +210,7 @@ class Sampling(BaseEngine):
                 "Draw more (draws=, tune=), reparametrise the model, or use strict=False to mark it",
             )
 
-    def _kept(self, mask: Mask) -> bool:
+    def _keeps_draws(self, mask: Mask) -> bool:
         return (
             bool(self.keep)
             if isinstance(self.keep, (bool, np.bool_))
@@ -234,7 +234,7 @@ class _Tally(Tally):
 
     def put(self, r: int, i: int, point: Point) -> None:
         self.add(r, i, point.values, point.source)
-        self.points[i].append(point.light())
+        self.points[i].append(point.without_draws())
 
     @property
     def done(self) -> NDArray[np.bool_]:
@@ -242,18 +242,18 @@ class _Tally(Tally):
         return np.array([done[:count].all() for done, count in zip(self.finished.T, self.counts, strict=True)])
 
     def solutions(self, before: Sequence[Value], name: str) -> list[Solution]:
-        columns = self._columns()
+        columns = self._diagnostic_columns()
         with np.errstate(invalid="ignore"):
             return [
                 Solution(*value, float(u0), name, columns, kept, before_error=float(error))
                 for value, (u0, error), kept in zip(self.averages(), before, self.kept, strict=True)
             ]
 
-    def _columns(self) -> dict[str, Any]:
+    def _diagnostic_columns(self) -> dict[str, Any]:
         found: dict[str, list[Any]] = {}
         done = self.done
         for own in self.points:
-            for key, entry in _summary(own).items():
+            for key, entry in _worst_diagnostics(own).items():
                 found.setdefault(key, []).append(entry)
         found["releases"] = self.counts.tolist()
         found["budget"] = [", ".join(filter(None, (self.budget, own))) for own in found["budget"]]
@@ -262,7 +262,7 @@ class _Tally(Tally):
         return found
 
 
-def _summary(points: list[Point]) -> dict[str, Any]:
+def _worst_diagnostics(points: list[Point]) -> dict[str, Any]:
     """Diagnostics of a release over its replicates: the worst of each."""
     worst = lambda name, f: float(f([getattr(p, name) for p in points])) if points else np.nan  # noqa: E731
     words = lambda name: ", ".join(dict.fromkeys(getattr(p, name) for p in points if getattr(p, name)))  # noqa: E731

@@ -106,7 +106,7 @@ class RecordGrid:
         if self.values is not None:
             return self.values, np.zeros(len(self.values))
         if self.cuts:
-            return self._panels()
+            return self._gauss_panels()
         t = np.linspace(self.low, self.high, self.count)
         return self.support_map.x(t), np.log(self.step) + self.support_map.log_slope(t)
 
@@ -115,7 +115,7 @@ class RecordGrid:
         """The largest distance of two points on the mapped line, about."""
         return (1.5 if self.cuts else 1.0) * (self.high - self.low) / (self.count - 1)
 
-    def _panels(self) -> tuple[Array, Array]:
+    def _gauss_panels(self) -> tuple[Array, Array]:
         """About as many Gauss nodes, in panels from cut to cut."""
         inner = np.clip(self.support_map.t(self.cuts), self.low, self.high)
         ends = np.unique(np.concatenate([[self.low, self.high], inner]))
@@ -142,7 +142,7 @@ class RecordGrid:
 
         None if that takes more than ``largest`` points.
         """
-        part = informative(column)
+        part = informative_entries(column)
         if not part.n or self.values is not None:
             return self
         a, b = part.window()
@@ -177,9 +177,9 @@ class RecordGrid:
             return nodes(column, -np.inf, np.inf)
         if np.isinf(self.support_map.low) and np.isinf(self.support_map.high):
             return nodes(column, self.low, self.high, panels=panels * self.fine, order=order)
-        return self._mapped(column, panels * self.fine, order)
+        return self._mapped_panels(column, panels * self.fine, order)
 
-    def _mapped(self, column: Observation, panels: int, order: int) -> tuple[Array, Array]:
+    def _mapped_panels(self, column: Observation, panels: int, order: int) -> tuple[Array, Array]:
         known, places = column.known, column.cuts
         sure = ~np.isnan(known)
         a, b = (np.clip(self.support_map.t(np.where(sure, known, w)), self.low, self.high) for w in column.window())
@@ -210,8 +210,8 @@ def find_grid(compiled: CompiledModel, column: Observation, place: int = 0) -> R
     """
     middle = released_middles(column)
     sample = _parameter_sample(compiled, column, np.round(middle) if compiled.discrete else middle, place)
-    cover = _counts if compiled.discrete else grid_at
-    return cover(compiled, compiled.natural(sample), column, place)
+    cover = _possible_counts if compiled.discrete else grid_at
+    return cover(compiled, compiled.on_natural_scale(sample), column, place)
 
 
 def grid_at(compiled: CompiledModel, theta: Theta, column: Observation, place: int = 0) -> RecordGrid:
@@ -219,9 +219,9 @@ def grid_at(compiled: CompiledModel, theta: Theta, column: Observation, place: i
     middle = released_middles(column)
     centre = float(np.median(middle)) if len(middle) else 0.0
     length = (float(np.ptp(middle) + 1e-9 * np.max(np.abs(middle))) if len(middle) else 0.0) or 1.0
-    support_map = _ends(compiled, theta, centre, length, place)
-    t = _coarse(support_map, centre, length)
-    logs = _density(compiled, theta, support_map.x(t), place) + support_map.log_slope(t)
+    support_map = _support_ends(compiled, theta, centre, length, place)
+    t = _points_over_scales(support_map, centre, length)
+    logs = _largest_log_density(compiled, theta, support_map.x(t), place) + support_map.log_slope(t)
     with np.errstate(invalid="ignore"):
         peak = np.max(np.where(np.isnan(logs), -np.inf, logs), axis=1, keepdims=True)
         inside = np.flatnonzero((logs > peak - DROP).any(axis=0) & np.isfinite(logs).any(axis=0))
@@ -246,7 +246,7 @@ def row_ends(compiled: CompiledModel, column: Observation, place: int = 0) -> tu
 
 
 def _row_ends(compiled: CompiledModel, centre: float, length: float, place: int) -> tuple[Array, Array] | None:
-    theta = compiled.natural(compiled.initial[None])
+    theta = compiled.on_natural_scale(compiled.initial[None])
 
     def inside(x: Array) -> NDArray[np.bool_]:
         """At numbers of each row's own, ``(K, n)``."""
@@ -282,7 +282,7 @@ def find_support_maps(compiled: CompiledModel, theta: Theta, columns: Sequence[O
     some = np.unique(np.linspace(0, count_of(theta) - 1, SAMPLE_POINTS).astype(int))
     few = {name: values[some] for name, values in theta.items()}
     return tuple(
-        SupportMap() if compiled.discrete else _ends(compiled, few, *middle_of_released(c), j)
+        SupportMap() if compiled.discrete else _support_ends(compiled, few, *middle_of_released(c), j)
         for j, c in enumerate(columns)
     )
 
@@ -299,14 +299,14 @@ def middle_of_released(column: Observation) -> tuple[float, float]:
     return centre, apart or 0.1 * abs(centre) or 1.0
 
 
-def informative(column: Observation) -> Observation:
+def informative_entries(column: Observation) -> Observation:
     """The entries of a column about which something was released."""
     return column.take(np.flatnonzero(~np.asarray(column.uninformative)))
 
 
 def released_middles(column: Observation) -> Array:
     """One value that the release makes likely, for each entry about which something was released."""
-    part = informative(column)
+    part = informative_entries(column)
     if not part.n:
         return np.empty(0)
     known = part.known
@@ -335,7 +335,7 @@ def no_density() -> InputError:
 # -- helpers ----------------------------------------------------------------------------------------------
 
 
-def _density(compiled: CompiledModel, theta: Theta, x: Array, place: int) -> Array:
+def _largest_log_density(compiled: CompiledModel, theta: Theta, x: Array, place: int) -> Array:
     """Log density of the records at each x, the largest over records where they differ: ``(S, len(x))``."""
     logs = compiled.entry_log_density(theta, x, place)
     return np.asarray(np.max(np.where(np.isnan(logs), -np.inf, logs), axis=2))
@@ -363,7 +363,7 @@ def _parameter_sample(compiled: CompiledModel, column: Observation, middle: Arra
             total = total + np.sum(np.where(np.isfinite(logs), logs, -50.0), axis=1)
         return np.where(np.isfinite(total), total, -1e300)
 
-    best = climb(heights, start)
+    best = climb_to_mode(heights, start)
     step = 1e-3 * np.maximum(1.0, np.abs(best))
     here, ends = heights(best[None])[0], heights(best + np.concatenate([np.diag(step), -np.diag(step)]))
     with np.errstate(all="ignore"):
@@ -375,7 +375,7 @@ def _parameter_sample(compiled: CompiledModel, column: Observation, middle: Arra
     return sample[good] if good.any() else best[None]
 
 
-def climb(heights: Callable[[Array], Array], start: Array) -> Array:
+def climb_to_mode(heights: Callable[[Array], Array], start: Array) -> Array:
     """A mode of a log density that takes many points at once; slopes are differences."""
     size, near = len(start), np.eye(len(start))
 
@@ -390,11 +390,11 @@ def climb(heights: Callable[[Array], Array], start: Array) -> Array:
         return np.asarray(optimize.minimize(slope, start, jac=True, method="BFGS", options={"maxiter": 200}).x)
 
 
-def _ends(compiled: CompiledModel, theta: Theta, centre: float, length: float, place: int) -> SupportMap:
+def _support_ends(compiled: CompiledModel, theta: Theta, centre: float, length: float, place: int) -> SupportMap:
     """Ends of the support, found by looking and halving; they are those of the widest law among the parameters."""
 
     def inside(x: ArrayLike) -> NDArray[np.bool_]:
-        return np.asarray(np.isfinite(_density(compiled, theta, np.atleast_1d(x), place)).any(axis=0))
+        return np.asarray(np.isfinite(_largest_log_density(compiled, theta, np.atleast_1d(x), place)).any(axis=0))
 
     middle = centre
     if not inside(middle)[0]:
@@ -425,12 +425,12 @@ def _ends(compiled: CompiledModel, theta: Theta, centre: float, length: float, p
         nearby = round(bad, 9)
         end = nearby if abs(nearby - bad) <= 1e-9 * max(1.0, abs(bad)) else bad
         # A density that only became too small to tell from zero has no end.
-        just = _density(compiled, theta, np.array([end - sign * 1e-7 * max(length, abs(end))]), place)
+        just = _largest_log_density(compiled, theta, np.array([end - sign * 1e-7 * max(length, abs(end))]), place)
         ends.append(end if np.max(just) > -1e5 else sign * np.inf)
     return SupportMap(*ends)
 
 
-def _coarse(support_map: SupportMap, centre: float, length: float) -> Array:
+def _points_over_scales(support_map: SupportMap, centre: float, length: float) -> Array:
     """Points over many scales on the mapped line."""
     if np.isfinite(support_map.low) and np.isfinite(support_map.high):
         return np.linspace(-50, 50, 1201)
@@ -441,7 +441,7 @@ def _coarse(support_map: SupportMap, centre: float, length: float) -> Array:
     return centre + np.concatenate([-half[:0:-1], half])
 
 
-def _counts(compiled: CompiledModel, theta: Theta, column: Observation, place: int) -> RecordGrid:
+def _possible_counts(compiled: CompiledModel, theta: Theta, column: Observation, place: int) -> RecordGrid:
     """The whole numbers that the released records can be.
 
     All that the model allows where the release does not end them.
@@ -452,7 +452,7 @@ def _counts(compiled: CompiledModel, theta: Theta, column: Observation, place: i
     middle = released_middles(column)
     if not len(middle):
         return RecordGrid(SupportMap(), 0.0, 1.0, values=np.arange(2.0))
-    low, high = informative(column).window()
+    low, high = informative_entries(column).window()
     finite = np.concatenate([low[np.isfinite(low)], high[np.isfinite(high)], middle])
     ends = [np.floor(finite.min()), np.ceil(finite.max())]
     open_ends = bool(np.isneginf(low).any()), bool(np.isposinf(high).any())
@@ -461,7 +461,7 @@ def _counts(compiled: CompiledModel, theta: Theta, column: Observation, place: i
         # Beyond the last value the sum over as many again must be nothing, whatever the parameters.
         while open_ends[i] and size < MOST_COUNTS:
             beyond = ends[i] + sign * np.arange(1.0, size + 1)
-            mass = np.exp(special.logsumexp(_density(compiled, theta, beyond, place), axis=1))
+            mass = np.exp(special.logsumexp(_largest_log_density(compiled, theta, beyond, place), axis=1))
             if not np.nanmax(mass, initial=0.0) > 1e-14:
                 break
             ends[i], size = ends[i] + sign * size, 2 * size

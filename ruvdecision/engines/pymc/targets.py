@@ -71,32 +71,32 @@ class ParameterPoints:
             return found
         term = target.term
         if target.entry is not None and not self.observed.shuffled:
-            found = self._column(*target.entry)
+            found = self._law_of_column(*target.entry)
             if found is not None:
                 return found
         if term is None or term.kind is Kind.AVERAGE:
             return self._function_posterior(target)
         if term.kind is Kind.PARAMETER:
             kinds = {v.name: np.dtype(v.dtype).kind for v in (*self.compiled.free, *self.compiled.derived)}
-            return self._drawn(parameter_values(self.compiled, self.values, term), kinds[term.name] in "iub")
+            return self._drawn_law(parameter_values(self.compiled, self.values, term), kinds[term.name] in "iub")
         if term.kind is Kind.FILE:
-            return self._records()
-        return self._record(self._row(term))
+            return self._law_of_records()
+        return self._law_of_record(self._row_of_term(term))
 
     def averages(self, target: BaseTarget, weightings: Sequence[Array], tolerance: float = 0.0) -> list[Posterior]:
         """Posteriors for several weights of the same nodes; an error up to ``tolerance`` is not worth finer points."""
         term = target.term
         if term is not None and term.kind in (Kind.RECORD, Kind.NEW) and self.compiled.scalar:
-            row = self._row(term)
+            row = self._row_of_term(term)
             told = not (row is not None and self.observed.shuffled)
-            if told and self._curved(row, 0):
+            if told and self._needs_grid(row, 0):
                 return list(self._one_record(row, 0).averages(weightings, tolerance))
-            if told and self.compiled.discrete and np.isnan(self._likelihood(row, 0).known[0]):
+            if told and self.compiled.discrete and np.isnan(self._entry_likelihood(row, 0).known[0]):
                 near = middle_of_released(self.observed.columns[0])[0]
-                density = lambda x, some: self._at(some)._log_density(x, row, 0)  # noqa: E731
-                return list(count_averages(density, self._likelihood(row, 0), near, np.stack(weightings)))
+                density = lambda x, some: self._at_positions(some)._log_density(x, row, 0)  # noqa: E731
+                return list(count_averages(density, self._entry_likelihood(row, 0), near, np.stack(weightings)))
         parts = [(np.flatnonzero(weights > 0), weights) for weights in weightings]
-        return [replace(self._at(keep), weights=weights[keep]).law(target) for keep, weights in parts]
+        return [replace(self._at_positions(keep), weights=weights[keep]).law(target) for keep, weights in parts]
 
     @cached_property
     def values(self) -> dict[str, Array]:
@@ -111,10 +111,10 @@ class ParameterPoints:
         return self.compiled.kind == "normal" and all(column.normal is not None for column in self.observed.columns)
 
     @property
-    def _weights(self) -> Array:
+    def _point_weights(self) -> Array:
         return np.full(self.count, 1.0 / self.count) if self.weights is None else self.weights
 
-    def _row(self, term: Term) -> int | None:
+    def _row_of_term(self, term: Term) -> int | None:
         return None if term.kind is Kind.NEW else check_index(ROW, term.row, self.compiled.n)
 
     # -- normal records ------------------------------------------------------------------------------
@@ -125,27 +125,27 @@ class ParameterPoints:
             return None
         if self.observed.shuffled and not target.only(Kind.PARAMETER, Kind.NEW):
             return None
-        moments = self._numbers_of(target).moments(target)
+        moments = self._normal_numbers_for(target).moments(target)
         if moments is None:
             return None
         mean, variance = (np.broadcast_to(a, (1, self.count))[0] for a in moments)
         if density and self.exact and (variance > 0).all():
-            return mixture_curve(self._weights, mean, variance)
-        return self._averaged(Gaussian.scalar(mean, variance))
+            return mixture_curve(self._point_weights, mean, variance)
+        return self._mixture_over_points(Gaussian.scalar(mean, variance))
 
-    def _numbers_of(self, target: BaseTarget) -> NormalRecords:
+    def _normal_numbers_for(self, target: BaseTarget) -> NormalRecords:
         """The records that a target asks for: those of a large file at many points would fill the memory."""
         n = self.compiled.n
         if n * self.count < LARGE or not target.only(Kind.RECORD, Kind.NEW, Kind.PARAMETER):
-            return self._numbers
+            return self._normal_numbers
         asked = {check_index(ROW, term.row, n) for term in target.terms if term.kind is Kind.RECORD}
-        return self._held(tuple(sorted({0, *asked})))
+        return self._normal_numbers_in_rows(tuple(sorted({0, *asked})))
 
     @cached_property
-    def _numbers(self) -> NormalRecords:
-        return self._held(None)
+    def _normal_numbers(self) -> NormalRecords:
+        return self._normal_numbers_in_rows(None)
 
-    def _held(self, rows: tuple[int, ...] | None) -> NormalRecords:
+    def _normal_numbers_in_rows(self, rows: tuple[int, ...] | None) -> NormalRecords:
         mean, variance = self.compiled.normal(self.theta, rows)
         centre, noise = (a[:, 0][None] for a in normal_entries(self.observed))
         return NormalRecords(
@@ -187,70 +187,74 @@ class ParameterPoints:
 
     # -- one record ----------------------------------------------------------------------------------
 
-    def _record(self, row: int | None) -> Posterior:
+    def _law_of_record(self, row: int | None) -> Posterior:
         if row is not None and self.observed.shuffled:
             return self._any_row()
         if self.compiled.kind == "mvnormal":
-            return self._averaged(Gaussian(*self._row_law(row)))
-        if self.compiled.scalar and self._curved(row, 0):
+            return self._mixture_over_points(Gaussian(*self._row_law(row)))
+        if self.compiled.scalar and self._needs_grid(row, 0):
             if self.exact:
-                return self._one_record(row, 0).averages([self._weights])[0]
+                return self._one_record(row, 0).averages([self._point_weights])[0]
             if self.count > CURVES:
                 length = self.count // (self.chains or 1)
-                return self._at(self._every(-(-length // max(1, CURVES // (self.chains or 1)))))._record(row)
-        parts = [self._entry(row, j) for j in range(self.compiled.k)]
+                return self._at_positions(
+                    self._every_so_many(-(-length // max(1, CURVES // (self.chains or 1))))
+                )._law_of_record(row)
+        parts = [self._law_of_entry(row, j) for j in range(self.compiled.k)]
         if self.compiled.scalar and parts[0] is not None:
-            return self._averaged(parts[0])
+            return self._mixture_over_points(parts[0])
         if all(isinstance(part, Gaussian) for part in parts):
             moments = [[np.broadcast_to(a, (self.count,)) for a in (p.mean(), p.var())] for p in parts if p is not None]
             mean, variance = (np.stack([pair[i] for pair in moments], axis=-1) for i in (0, 1))
-            return self._averaged(Gaussian(mean, variance[..., None] * np.eye(self.compiled.k)))
-        return self._drawn(self._entry_draws(row), self.compiled.discrete)
+            return self._mixture_over_points(Gaussian(mean, variance[..., None] * np.eye(self.compiled.k)))
+        return self._drawn_law(self._entry_draws(row), self.compiled.discrete)
 
-    def _column(self, row: int, column: int) -> Posterior | None:
+    def _law_of_column(self, row: int, column: int) -> Posterior | None:
         """One entry of a record; None where its laws given the parameters do not go on one grid."""
         row, column = check_index(ROW, row, self.compiled.n), check_index("column", column, self.compiled.k)
         if self.compiled.kind == "mvnormal":
             mean, covariance = self._row_law(row)
-            return self._averaged(Gaussian.scalar(mean[:, column], covariance[:, column, column]))
-        if self._curved(row, column) and self.exact:
-            return self._one_record(row, column).averages([self._weights])[0]
-        entry = self._entry(row, column)
-        return None if entry is None else self._averaged(entry)
+            return self._mixture_over_points(Gaussian.scalar(mean[:, column], covariance[:, column, column]))
+        if self._needs_grid(row, column) and self.exact:
+            return self._one_record(row, column).averages([self._point_weights])[0]
+        entry = self._law_of_entry(row, column)
+        return None if entry is None else self._mixture_over_points(entry)
 
     def _any_row(self) -> Posterior:
         """Every row may be the respondent's: all of them for nodes, one at random for each draw."""
         if self.exact and self.compiled.scalar and self.closed:
-            mean, variance = (a[0] for a in self._numbers.each_row())
-            weights = np.repeat(self._weights / mean.shape[1], mean.shape[1])
+            mean, variance = (a[0] for a in self._normal_numbers.each_row())
+            weights = np.repeat(self._point_weights / mean.shape[1], mean.shape[1])
             return Mixture(Gaussian.scalar(mean.ravel(), np.broadcast_to(variance, mean.shape).ravel()), weights)
-        rng = self._generator
+        rng = self._required_generator
         rows = rng.permutation(np.resize(rng.permutation(self.compiled.n), self.count))
         if self.compiled.kind == "mvnormal":
             mean = np.empty((self.count, self.compiled.k))
             covariance = np.empty((self.count, self.compiled.k, self.compiled.k))
             for row in np.unique(rows):
                 own = np.flatnonzero(rows == row)
-                mean[own], covariance[own] = self._at(own)._row_law(int(row))
-            return self._averaged(Gaussian(mean, covariance))
+                mean[own], covariance[own] = self._at_positions(own)._row_law(int(row))
+            return self._mixture_over_points(Gaussian(mean, covariance))
         if self.closed:
             mean, variance = (a[np.arange(self.count), rows] for a in self._entry_moments)
             if self.compiled.scalar:
-                return self._averaged(Gaussian.scalar(mean[:, 0], variance[:, 0]))
-            return self._averaged(Gaussian(mean, variance[..., None] * np.eye(self.compiled.k)))
-        files, keep = self._files()
+                return self._mixture_over_points(Gaussian.scalar(mean[:, 0], variance[:, 0]))
+            return self._mixture_over_points(Gaussian(mean, variance[..., None] * np.eye(self.compiled.k)))
+        files, keep = self._draw_files()
         values = files[np.arange(len(files)), rows[keep]]
-        return self._at(keep)._drawn(values[:, 0] if self.compiled.scalar else values, self.compiled.discrete)
+        return self._at_positions(keep)._drawn_law(
+            values[:, 0] if self.compiled.scalar else values, self.compiled.discrete
+        )
 
-    def _curved(self, row: int | None, column: int) -> bool:
+    def _needs_grid(self, row: int | None, column: int) -> bool:
         """Whether an entry is neither normal nor known nor a category, given the parameters."""
-        likelihood = self._likelihood(row, column)
+        likelihood = self._entry_likelihood(row, column)
         plain = self.compiled.kind == "normal" and likelihood.normal is not None
         return not plain and not self.compiled.discrete and bool(np.isnan(likelihood.known[0]))
 
-    def _entry(self, row: int | None, column: int) -> BasePosterior | None:
+    def _law_of_entry(self, row: int | None, column: int) -> BasePosterior | None:
         """Law of one entry given each point of the parameters, with batch ``(S,)``; None if no grid suits them all."""
-        likelihood = self._likelihood(row, column)
+        likelihood = self._entry_likelihood(row, column)
         if self.compiled.kind == "normal" and likelihood.normal is not None:
             place = 0 if row is None else row
             own = (a[..., None] if self.compiled.scalar else a for a in self.compiled.normal(self.theta))
@@ -262,18 +266,18 @@ class ParameterPoints:
         if not np.isnan(known):
             return Gaussian.scalar(np.full(self.count, known), 0.0)
         if self.compiled.discrete:
-            return self._counts(likelihood, row, column)
+            return self._law_of_count(likelihood, row, column)
         curve = self._one_record(row, column).laws()
         # Draws whose laws are of too different scales for one grid are drawn from one by one.
         return curve if np.max(curve.error) < 0.01 else None
 
     def _one_record(self, row: int | None, column: int) -> OneRecord:
         return OneRecord(
-            lambda x, some: self._at(some)._log_density(x, row, column),
-            self._likelihood(row, column),
+            lambda x, some: self._at_positions(some)._log_density(x, row, column),
+            self._entry_likelihood(row, column),
             self._support_map(0 if row is None else row, column),
             middle_of_released(self.observed.columns[column]),
-            self._weights,
+            self._point_weights,
         )
 
     def _support_map(self, row: int, column: int) -> SupportMap:
@@ -281,24 +285,24 @@ class ParameterPoints:
         ends = row_ends(self.compiled, self.observed.columns[column], column)
         return self.support_maps[column] if ends is None else SupportMap(float(ends[0][row]), float(ends[1][row]))
 
-    def _likelihood(self, row: int | None, column: int) -> Observation:
+    def _entry_likelihood(self, row: int | None, column: int) -> Observation:
         return Uninformative(1) if row is None else self.observed.columns[column].take(np.array([row]))
 
-    def _counts(self, likelihood: Observation, row: int | None, column: int) -> Finite:
+    def _law_of_count(self, likelihood: Observation, row: int | None, column: int) -> Finite:
         near = middle_of_released(self.observed.columns[column])[0]
-        return count_law(lambda x: self._log_density(x, row, column), likelihood, near, self._weights)
+        return count_law(lambda x: self._log_density(x, row, column), likelihood, near, self._point_weights)
 
     def _log_density(self, x: Array, row: int | None, column: int) -> Array:
         """Log density of an entry at ``x`` given each point of the parameters, ``(S, len(x))``."""
         alike = self.compiled.single is not None
         step = max(1, BLOCK // max(1, len(x) * (1 if alike else self.compiled.n) * self.compiled.k))
         parts = [slice(i, i + step) for i in range(0, self.count, step)]
-        logs = [self.compiled.entry_log_density(self._at(part).theta, x, column) for part in parts]
+        logs = [self.compiled.entry_log_density(self._at_positions(part).theta, x, column) for part in parts]
         return np.concatenate([a[:, :, 0 if alike or row is None else row] for a in logs])
 
     # -- many records --------------------------------------------------------------------------------
 
-    def _records(self) -> Posterior:
+    def _law_of_records(self) -> Posterior:
         if self.observed.shuffled:
             raise UnsupportedError(
                 "All records in unknown order cannot be sampled", do="Ask for one Record, or leave out Shuffle()"
@@ -306,18 +310,18 @@ class ParameterPoints:
         numbers = self.compiled.n * self.compiled.k
         if self.closed and self.compiled.kind == "normal" and numbers <= MOST_NUMBERS:
             mean, variance = (a.reshape(self.count, -1) for a in self._entry_moments)
-            return self._averaged(Gaussian(mean, variance[..., None] * np.eye(numbers)))
-        files, keep = self._files()
-        return self._at(keep)._drawn(files.reshape(len(files), -1), self.compiled.discrete)
+            return self._mixture_over_points(Gaussian(mean, variance[..., None] * np.eye(numbers)))
+        files, keep = self._draw_files()
+        return self._at_positions(keep)._drawn_law(files.reshape(len(files), -1), self.compiled.discrete)
 
-    def _files(self) -> tuple[Array, Places]:
+    def _draw_files(self) -> tuple[Array, Places]:
         """Whole files of records given parameters and release, ``(draws, n, k)``, and which draws they belong to.
 
         They are thinned where there would be a lot of them. Rows in unknown order are put in a random one.
         """
         files, keep = self._released_order()
         if self.observed.shuffled:
-            order = self._generator.permuted(np.tile(np.arange(files.shape[1]), (len(files), 1)), axis=1)
+            order = self._required_generator.permuted(np.tile(np.arange(files.shape[1]), (len(files), 1)), axis=1)
             files = np.take_along_axis(files, order[:, :, None], axis=1)
         return files, keep
 
@@ -325,10 +329,12 @@ class ParameterPoints:
         n, k = self.compiled.n, self.compiled.k
         if self.closed and self.compiled.kind == "normal":
             mean, variance = self._entry_moments
-            return mean + np.sqrt(variance) * self._generator.standard_normal(mean.shape), np.arange(self.count)
+            return mean + np.sqrt(variance) * self._required_generator.standard_normal(mean.shape), np.arange(
+                self.count
+            )
         mv = self.compiled.kind == "mvnormal"
-        keep = self._thin(n * k * (k if mv else COUNT_COST if self.compiled.discrete else COST))
-        part = self._at(keep)
+        keep = self._thinned_positions(n * k * (k if mv else COUNT_COST if self.compiled.discrete else COST))
+        part = self._at_positions(keep)
         out = np.empty((len(keep), n, k))
         if mv:
             for row in range(n):
@@ -339,18 +345,18 @@ class ParameterPoints:
                 out[:, row, column] = part._entry_draw(row, column)
         return out, keep
 
-    def _thin(self, cost: int) -> Places:
+    def _thinned_positions(self, cost: int) -> Places:
         """Which draws to keep where each costs so much."""
         chains = self.chains or 1
         length = self.count // chains
-        return self._every(length // int(np.clip(WORK // max(1, cost) // chains, 25, length)))
+        return self._every_so_many(length // int(np.clip(WORK // max(1, cost) // chains, 25, length)))
 
-    def _every(self, step: int) -> Places:
+    def _every_so_many(self, step: int) -> Places:
         """Positions of every so many draws, the same from each chain."""
         length = self.count // (self.chains or 1)
         return (np.arange(self.chains or 1)[:, None] * length + np.arange(0, length, max(1, step))).ravel()
 
-    def _at(self, keep: slice | Places) -> ParameterPoints:
+    def _at_positions(self, keep: slice | Places) -> ParameterPoints:
         theta = {name: values[keep] for name, values in self.theta.items()}
         return replace(self, theta=theta, weights=None if self.weights is None else self.weights[keep])
 
@@ -359,38 +365,38 @@ class ParameterPoints:
         files, part = None, self
         whole = target.asks(Kind.FILE) or target.asks(Kind.AVERAGE) or 2 * len(target.terms) > self.compiled.n > 4
         if whole or (target.asks(Kind.RECORD) and self.observed.shuffled):
-            files, keep = self._files()
+            files, keep = self._draw_files()
             files = files[..., 0] if self.compiled.scalar else files
-            part = self if len(keep) == self.count else self._at(keep)
-        return part._drawn(finite_values(target, _Draws(part, files)), False)
+            part = self if len(keep) == self.count else self._at_positions(keep)
+        return part._drawn_law(finite_values(target, _Draws(part, files)), False)
 
     def _entry_draws(self, row: int | None) -> Array:
         if self.compiled.kind == "mvnormal":
             mean, covariance = self._row_law(row)
-            noise = self._generator.standard_normal(mean.shape)
+            noise = self._required_generator.standard_normal(mean.shape)
             return mean + np.einsum("sij,sj->si", symmetric_root(covariance), noise)
         found = [self._entry_draw(row, j) for j in range(self.compiled.k)]
         return found[0] if self.compiled.scalar else np.stack(found, axis=-1)
 
     def _entry_draw(self, row: int | None, column: int) -> Array:
         """One draw of an entry for each draw of the parameters."""
-        if self._curved(row, column):
-            return self._one_record(row, column).draws(self._generator)
-        entry = self._entry(row, column)
+        if self._needs_grid(row, column):
+            return self._one_record(row, column).draws(self._required_generator)
+        entry = self._law_of_entry(row, column)
         assert entry is not None
-        return np.broadcast_to(entry.sample(1, self._generator)[0], (self.count,))
+        return np.broadcast_to(entry.sample(1, self._required_generator)[0], (self.count,))
 
     # -- as posteriors -------------------------------------------------------------------------------
 
     @property
-    def _generator(self) -> np.random.Generator:
+    def _required_generator(self) -> np.random.Generator:
         assert self.rng is not None
         return self.rng
 
-    def _averaged(self, parts: BasePosterior) -> Posterior:
+    def _mixture_over_points(self, parts: BasePosterior) -> Posterior:
         return Mixture(parts, self.weights, sampled=not self.exact, chains=None if self.exact else self.chains)
 
-    def _drawn(self, values: Array, discrete: bool) -> Posterior:
+    def _drawn_law(self, values: Array, discrete: bool) -> Posterior:
         weights = self.weights
         if self.chains is None:
             return Drawn(values, weights, discrete=discrete)

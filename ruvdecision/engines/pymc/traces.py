@@ -60,19 +60,19 @@ def groups_of(point: Point, mask: Mask, released: Any, compiled: CompiledModel, 
     names = [name for name in compiled.names if name in values]
     inside = {name: draws(np.asarray(values[name])) for name in names}
     if records:
-        own = _records(points, theta, compiled)
+        own = _draw_record_files(points, theta, compiled)
         if own is not None:
             inside[compiled.belief.variable] = draws(own)
-    found: Groups = {"posterior": _dataset(inside, compiled, about)}
+    found: Groups = {"posterior": _as_dataset(inside, compiled, about)}
     if resampled is None and chains.stats:
-        found["sample_stats"] = _dataset(chains.stats, compiled)
+        found["sample_stats"] = _as_dataset(chains.stats, compiled)
     if points is not None and compiled.free:
         logs = _log_likelihood(points)
         if logs is not None:
-            found["log_likelihood"] = _dataset({"release": draws(logs)}, compiled)
+            found["log_likelihood"] = _as_dataset({"release": draws(logs)}, compiled)
         core = compiled.single or compiled
-        found["log_prior"] = _dataset({"prior": draws(core.log_prior_density(theta))}, compiled)
-    found |= _predicted(mask, released, compiled, theta, draws, rng)
+        found["log_prior"] = _as_dataset({"prior": draws(core.log_prior_density(theta))}, compiled)
+    found |= _predictive_draws(mask, released, compiled, theta, draws, rng)
     return found
 
 
@@ -94,7 +94,7 @@ def with_target(groups: Groups, posterior: Posterior, point: Point) -> Groups:
     return {**groups, "posterior": groups["posterior"].assign(target=entry)}
 
 
-def _dataset(
+def _as_dataset(
     arrays: Mapping[str, Array], compiled: CompiledModel, attrs: Mapping[str, str] | None = None
 ) -> xr.Dataset:
     """Arrays ``(chain, draw, ...)`` under the model's dims and coords."""
@@ -118,7 +118,9 @@ def _dataset(
     return xr.Dataset(found, coords=coords, attrs=dict(attrs or {}))
 
 
-def _records(points: ParameterPoints | None, theta: Mapping[str, Array], compiled: CompiledModel) -> Array | None:
+def _draw_record_files(
+    points: ParameterPoints | None, theta: Mapping[str, Array], compiled: CompiledModel
+) -> Array | None:
     """One file for each draw, given the release."""
     name = compiled.belief.variable
     if name in theta:
@@ -158,24 +160,24 @@ def _log_likelihood(points: ParameterPoints) -> Array | None:
     if count * n * k * 400 > MOST_DENSITIES or observed.joint is not None:
         return None
     try:
-        return np.stack([sum(_evidence(points, row, j) for j in range(k)) for row in range(n)], axis=1)
+        return np.stack([sum(_log_evidence_of_entry(points, row, j) for j in range(k)) for row in range(n)], axis=1)
     except RuvError:
         return None
 
 
-def _evidence(points: ParameterPoints, row: int, column: int) -> Array:
+def _log_evidence_of_entry(points: ParameterPoints, row: int, column: int) -> Array:
     """Log of the integral of an entry's density times what the release tells of it, at every draw."""
-    likelihood = points._likelihood(row, column)
+    likelihood = points._entry_likelihood(row, column)
     if bool(np.all(likelihood.uninformative)):
         return np.zeros(points.count)
     known = float(likelihood.known[0])
     if not np.isnan(known):
         return points._log_density(np.array([known]), row, column)[:, 0]
     if points.compiled.discrete:
-        values = np.asarray(points._counts(likelihood, row, column).values)
+        values = np.asarray(points._law_of_count(likelihood, row, column).values)
         logs = points._log_density(values, row, column) + np.asarray(likelihood.log(values[:, None]))[:, 0]
         return np.asarray(np.logaddexp.reduce(logs, axis=1))
-    if points._curved(row, column):
+    if points._needs_grid(row, column):
         return points._one_record(row, column).log_evidence()
     own = (a[..., None] if points.compiled.scalar else a for a in points.compiled.normal(points.theta))
     mean, variance = (np.broadcast_to(a, (points.count, *a.shape[1:]))[:, row % a.shape[1], column] for a in own)
@@ -184,22 +186,22 @@ def _evidence(points: ParameterPoints, row: int, column: int) -> Array:
     return np.asarray(-0.5 * ((centre - mean) ** 2 / (variance + noise) + np.log(2 * np.pi * (variance + noise))))
 
 
-def _predicted(
+def _predictive_draws(
     mask: Mask, released: Any, compiled: CompiledModel, theta: Mapping[str, Array], draws: Any, rng: np.random.Generator
 ) -> Groups:
     """Prior draws, and new files and their releases by prior and posterior."""
     belief, free, found = compiled.belief, [v.name for v in compiled.free], Groups()
-    shown = None if isinstance(released, tuple) else _numbers(released)
+    shown = None if isinstance(released, tuple) else _release_as_numbers(released)
     if shown is not None:
-        ready = _dataset({"release": shown[None, None]}, compiled)
+        ready = _as_dataset({"release": shown[None, None]}, compiled)
         found["observed_data"] = ready.isel(chain=0, draw=0, drop=True)
     if not free or any(name not in theta for name in free):
         return found
     parts: dict[str, tuple[dict[str, Array], int]] = {}
-    if not compiled.improper:
+    if not compiled.is_improper:
         prior = {name: v[:PRIOR] for name, v in compiled.prior_draws.items()}
         every = compiled.complete(prior)
-        found["prior"] = _dataset({name: np.asarray(every[name])[None] for name in compiled.names}, compiled)
+        found["prior"] = _as_dataset({name: np.asarray(every[name])[None] for name in compiled.names}, compiled)
         parts["prior_predictive"] = ({name: v[:FILES] for name, v in prior.items()}, 1)
     arrays = {name: draws(np.asarray(theta[name])) for name in free}
     chains, length = next(iter(arrays.values())).shape[:2]
@@ -214,16 +216,16 @@ def _predicted(
             file = compiled.records_given({name: v[i] for name, v in points.items()}, rng)
             files.append(np.asarray(file, dtype=np.float64))
             table = pd.DataFrame(file if file.ndim == 2 else file[:, None], columns=belief.column_names(compiled.n))
-            again = None if shown is None else _numbers(mask.apply(Frame.of(table), rng))
+            again = None if shown is None else _release_as_numbers(mask.apply(Frame.of(table), rng))
             releases += [] if again is None else [again]
         arrays = {belief.variable: np.stack(files)}
         if len(releases) == len(files) and len({r.shape for r in releases}) == 1:
             arrays["release"] = np.stack(releases)
-        found[group] = _dataset({k: v.reshape(rows, -1, *v.shape[1:]) for k, v in arrays.items()}, compiled)
+        found[group] = _as_dataset({k: v.reshape(rows, -1, *v.shape[1:]) for k, v in arrays.items()}, compiled)
     return found
 
 
-def _numbers(frame: Frame) -> Array | None:
+def _release_as_numbers(frame: Frame) -> Array | None:
     """A release as numbers, a vector if it has one column; None if it holds labels."""
     try:
         values, _ = frame.numeric("A release", missing=True)

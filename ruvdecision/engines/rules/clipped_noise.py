@@ -49,8 +49,8 @@ def clipped_moments(
     """
     low, high = as_bounds(lower, upper)
     x, v = np.broadcast_arrays(np.asarray(centre, dtype=np.float64), np.asarray(variance, dtype=np.float64))
-    mean = x + _moment(x, v, x, low, high, 1)
-    return mean, _moment(x, v, mean, low, high, 2)
+    mean = x + _moment_of_clipped(x, v, x, low, high, 1)
+    return mean, _moment_of_clipped(x, v, mean, low, high, 2)
 
 
 def index_error(
@@ -66,7 +66,7 @@ def index_error(
     """
     low, high = as_bounds(lower, upper)
     x, v = np.broadcast_arrays(np.asarray(target, dtype=np.float64), np.asarray(noise_variance, dtype=np.float64))
-    return _moment(x, v, x, low, high, 2)
+    return _moment_of_clipped(x, v, x, low, high, 2)
 
 
 def position_error(
@@ -102,7 +102,7 @@ def released_variance(
     records: ArrayLike, noise_variance: ArrayLike, lower: float | None = 0.0, upper: float | None = None
 ) -> Array:
     """Expected sample variance of the released records, E S_y^2."""
-    x, mean, variance = _released(records, noise_variance, lower, upper)
+    x, mean, variance = _moments_of_released(records, noise_variance, lower, upper)
     n = len(x)
     return np.asarray(
         (variance.sum(axis=1) * (1 - 1 / n) + ((mean - mean.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)) / (n - 1)
@@ -124,7 +124,7 @@ def scientist_error(
     >>> round(float(scientist_error([1.0, 2.0, 3.0], [0.0])[0]), 12)  # S^2 / n
     0.333333333333
     """
-    x, mean, variance = _released(records, noise_variance, lower, upper)
+    x, mean, variance = _moments_of_released(records, noise_variance, lower, upper)
     n = len(x)
     error = released_variance(records, noise_variance, lower, upper) / n + (mean.mean(axis=1) - x.mean()) ** 2
     if replicates is not None:
@@ -135,7 +135,7 @@ def scientist_error(
 # -- helpers -------------------------------------------------------------------------------------------------
 
 
-def _released(
+def _moments_of_released(
     records: ArrayLike, noise_variance: ArrayLike, lower: float | None, upper: float | None
 ) -> tuple[Array, Array, Array]:
     x = check_vector("records", records)
@@ -177,7 +177,7 @@ def check_inside(x: Array, low: float, high: float) -> None:
         raise InputError(f"The records must lie between the bounds {low:g} and {high:g}", f"{outside} outside", do)
 
 
-def _moment(x: Array, v: Array, about: Array, low: float, high: float, power: int) -> Array:
+def _moment_of_clipped(x: Array, v: Array, about: Array, low: float, high: float, power: int) -> Array:
     """E (clip(x + e) - about)^power for power 1 or 2."""
     sd = np.sqrt(v)
     safe = np.where(sd > 0, sd, 1.0)

@@ -137,13 +137,13 @@ def has_clipped_error(user: Snooper, source: Source, mask: Mask, linear: Rule | 
         and source.n > 1
         and isinstance(user.loss, Quadratic)
         and (linear is not None or user.estimator.rank(source.n) is not None)
-        and _normal(mask, source) is not None
+        and _normal_noise(mask, source) is not None
     )
 
 
 def clipped_error(user: Snooper, source: Source, mask: Mask, linear: Rule | None) -> float:
     """Expected loss of the rule over the noise, the records being fixed."""
-    noise = _normal(mask, source)
+    noise = _normal_noise(mask, source)
     assert source.table is not None and noise is not None
     x = source.table[:, 0]
     low, high = (float(end[0]) if np.isfinite(end[0]) else None for end in (noise.lower, noise.upper))
@@ -164,7 +164,7 @@ def clipped_error(user: Snooper, source: Source, mask: Mask, linear: Rule | None
     return weight * (float(each[:, 0] ** 2 @ variance) + bias**2)
 
 
-def _normal(mask: Mask, source: Source) -> EntryNoise | None:
+def _normal_noise(mask: Mask, source: Source) -> EntryNoise | None:
     """The noise if it is normal, record by record, else None."""
     noise = EntryNoise.of(mask, source)
     return noise if noise is not None and noise.kind.name == "normal" else None

@@ -161,7 +161,9 @@ class SnooperWork:
         if not loss.location_free or not hasattr(loss, "expected") or target.is_a(Kind.FILE) or self.sampling_variance:
             return None
         rule = self.linear_rule
-        known = source.n >= 2 if source.table is not None else source.normal is not None and self._form() is not None
+        known = (
+            source.n >= 2 if source.table is not None else source.normal is not None and self._linear_form() is not None
+        )
         if rule is None or not known:
             return None
         channel = linear_channel(self._placeholder_belief(), mask, numbers, source.table)
@@ -190,17 +192,17 @@ class SnooperWork:
             truth = self.known_truth
             centre = np.einsum("nij,nj->i", estimate.records, source.table) + rule.constant()
             check_sizes(len(centre), len(truth), rule)
-            return self._expected(centre - truth, estimate.noise)
-        form = self._form()
+            return self._expected_loss(centre - truth, estimate.noise)
+        form = self._linear_form()
         assert form is not None
         check_sizes(source.k, len(form.constant), rule)
         total: Any = 0.0
-        for share, shaped in self._places(form, channel):
+        for share, shaped in self._target_places(form, channel):
             mean, covariance = error_law(self.user.belief, estimate, shaped, rule)
-            total = total + share * self._expected(mean, covariance).value
+            total = total + share * self._expected_loss(mean, covariance).value
         return Value.exact(total)
 
-    def _places(self, form: LinearForm, channel: LinearChannel) -> Iterator[tuple[float, LinearTarget]]:
+    def _target_places(self, form: LinearForm, channel: LinearChannel) -> Iterator[tuple[float, LinearTarget]]:
         """The target at each kind of place where its record may be, with its share."""
         n, k = self.source.n, self.source.k
         wanted = LinearTarget.of(form, n, k)
@@ -218,7 +220,7 @@ class SnooperWork:
             records[np.flatnonzero((shape == t) & (cell == c))[0]] += piece
             yield share, LinearTarget(wanted.mean, wanted.new, records, wanted.constant)
 
-    def _expected(self, mean: Array, covariance: Array) -> Value:
+    def _expected_loss(self, mean: Array, covariance: Array) -> Value:
         """Expected loss of an error with this law: the truth seen from the estimate."""
         loss = self.user.loss
         nothing = np.zeros((1, len(mean)))
@@ -229,7 +231,7 @@ class SnooperWork:
         centre = np.broadcast_to(-mean, (len(covariance), len(mean)))
         return loss.expected(Gaussian(centre, covariance), np.zeros(centre.shape))
 
-    def _form(self) -> LinearForm | None:
+    def _linear_form(self) -> LinearForm | None:
         return form_of(self.user.belief, self.user.target)
 
     def _placeholder_belief(self) -> NormalBelief:
@@ -244,7 +246,7 @@ class SnooperWork:
     def simulate(self, masks: Sequence[Mask], count: int, seed: Root, on_progress: Progress) -> Value:
         """Expected loss by releases that are drawn, and its standard error."""
         self._check_flat(masks, seed)
-        losses, correction = self._losses(masks, count, seed, on_progress)
+        losses, correction = self._losses_in_replicates(masks, count, seed, on_progress)
         lost = np.isnan(losses)
         for mask, without in zip(masks, lost.sum(axis=1).tolist(), strict=True):
             if 0 < without < count:
@@ -272,16 +274,16 @@ class SnooperWork:
         if belief is None or belief.mu_covariance is not None:
             return
         step = 1000.0 * float(np.sqrt(np.diag(belief.record_covariance).max()))
-        here = self._losses(masks, 4, seed)[0]
+        here = self._losses_in_replicates(masks, 4, seed)[0]
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a rule may overflow so far out, which is an answer too
-            there = self._losses(masks, 4, seed, shift=step)[0]
+            there = self._losses_in_replicates(masks, 4, seed, shift=step)[0]
         scale = np.nanmax(np.abs(here), initial=0.0)
         if not np.allclose(here, there, rtol=1e-7, atol=1e-7 * scale, equal_nan=True):
             what = "The loss of this rule depends on the population mean, and a flat prior gives no law to average over"
             raise UnsupportedError(what, do="Give the belief a prior_variance, or pass data=")
 
-    def _losses(
+    def _losses_in_replicates(
         self, masks: Sequence[Mask], count: int, seed: Root, on_progress: Progress = no_progress, shift: float = 0.0
     ) -> tuple[Array, Array]:
         """Loss in every replicate, (masks, replicates), and what is to be taken off their mean."""
@@ -304,19 +306,19 @@ class SnooperWork:
         for start in range(0, count, step):
             block = seeds[start : start + step]
             drawn = source.draw(block).moved(shift) if shift else source.draw(block)
-            truths.append(self._truth(drawn))
+            truths.append(self._true_targets(drawn))
             index = self._rows_of_rank(drawn.records) if self.rule.by_index else None
             for members in noises.values():
                 draws = members[0][1].draw(source.n, source.k, block)
                 for i, noise in members:
-                    found[i].append(self._estimates(NoisyValues(noise, drawn.records, draws), index))
+                    found[i].append(self._estimates_from_releases(NoisyValues(noise, drawn.records, draws), index))
             for i in others:
                 each = zip(drawn.records, drawn.records[:, 0] if index is None else index, block, strict=True)
                 found[i].append(np.stack([self._estimates_once(masks[i], x, at[None], s) for x, at, s in each]))
             on_progress(min(start + step, count) / count)
         return self.costs(np.stack([np.concatenate(part) for part in found]), np.concatenate(truths))
 
-    def _estimates(self, released: Released, index: Ints | None) -> Array:
+    def _estimates_from_releases(self, released: Released, index: Ints | None) -> Array:
         """Estimates from complete releases; ``index`` is where the target's record stands, for a rule that needs it."""
         if self.sampling_variance:
             return mean_moments(released.values)
@@ -335,7 +337,7 @@ class SnooperWork:
         release = mask.release(self.source.frame(x), rng)
         values = self.source.rows(release, f"The rule {self.rule!r}")[None]
         if self.sampling_variance or self.rule.by_index:
-            return self._estimates(Released(values), index)[0]
+            return self._estimates_from_releases(Released(values), index)[0]
         return self.rule.of(values)[0]
 
     def _rows_of_rank(self, records: Array) -> Ints:
@@ -359,7 +361,7 @@ class SnooperWork:
         place: int = self.rule.place(self.source.n) if rank is None else rank - 1  # type: ignore[attr-defined]
         return place
 
-    def _truth(self, drawn: DrawnRecords) -> Array:
+    def _true_targets(self, drawn: DrawnRecords) -> Array:
         """The target in every replicate, (replicates, m); the population mean of data is not known, and not needed."""
         if self.sampling_variance:
             return np.empty((len(drawn.records), 0))

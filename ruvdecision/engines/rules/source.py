@@ -210,20 +210,24 @@ class NoisyValues(Released):
 # -- costs -----------------------------------------------------------------------------------------------
 
 
-def mean_moments(values: Array) -> Array:
+def mean_moments(values: Array, overwrite: bool = False) -> Array:
     """Mean and covariance of the mean, estimated from one release each: shape (replicates, k + k * k)."""
     n, k = values.shape[1:]
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean, count = values.sum(axis=1) / n, np.full(len(values), n)
-        off = values - mean[:, None]
-        if np.isnan(mean).any():
-            present = ~np.isnan(values).any(axis=2, keepdims=True)
-            count = present.sum(axis=(1, 2))
-            mean = np.where(present, values, 0.0).sum(axis=1) / count[:, None]
-            off = np.where(present, values - mean[:, None], 0.0)
-        # The general sum is several times slower for one variable.
-        square = np.einsum("rn,rn->r", off[..., 0], off[..., 0]) if k == 1 else np.einsum("rna,rnb->rab", off, off)
+        # Sums over a table of one variable are several times faster than the general ones.
+        table = values[..., 0] if k == 1 else values
+        mean, count = table.sum(axis=1) / n, np.full(len(values), n)
+        if not np.isnan(mean).any():
+            off = np.subtract(table, mean[:, None], out=table if overwrite else None)
+        else:
+            present = np.asarray(~np.isnan(values).any(axis=2))
+            count = present.sum(axis=1)
+            there = present.reshape(table.shape[:2] + (1,) * (k > 1))
+            mean = np.where(there, table, 0.0).sum(axis=1) / count.reshape((-1,) + (1,) * (k > 1))
+            off = np.where(there, table - mean[:, None], 0.0)
+        square = np.einsum("rn,rn->r", off, off) if k == 1 else np.einsum("rna,rnb->rab", off, off)
         covariance = square.reshape(-1, k, k) / ((count - 1) * count)[:, None, None]
+        mean = mean.reshape(-1, k)
     return np.concatenate([mean, covariance.reshape(len(values), -1)], axis=1)
 
 

@@ -81,7 +81,7 @@ def combine_partial(estimates: ArrayLike, variances: ArrayLike) -> Combined:
     >>> float(combine_partial([1.0, 2.0, 3.0], [0.5, 0.5, 0.8]).variance)
     0.9333333333333333
     """
-    q, u = _checked(estimates, variances)
+    q, u = _check_estimates(estimates, variances)
     m = len(q)
     between, within = q.var(axis=0, ddof=1), u.mean(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -113,7 +113,7 @@ def combine_full(estimates: ArrayLike, variances: ArrayLike, *, size_ratio: floa
     >>> round(float(combine_full([1.0, 2.0, 3.0], [0.5, 0.5, 0.8]).variance), 6)
     0.733333
     """
-    q, u = _checked(estimates, variances)
+    q, u = _check_estimates(estimates, variances)
     ratio = check_number("size_ratio", size_ratio, low=0, open_low=True)
     m = len(q)
     between, within = q.var(axis=0, ddof=1), u.mean(axis=0)
@@ -127,7 +127,7 @@ def combine_full(estimates: ArrayLike, variances: ArrayLike, *, size_ratio: floa
     return Combined(q.mean(axis=0), np.where(adjusted, ratio * within, raw), df, between, within, m, "full", adjusted)
 
 
-def _checked(estimates: ArrayLike, variances: ArrayLike) -> tuple[Array, Array]:
+def _check_estimates(estimates: ArrayLike, variances: ArrayLike) -> tuple[Array, Array]:
     q = check_finite("estimates", as_float_array("estimates", estimates))
     u = check_finite("variances", as_float_array("variances", variances))
     if q.ndim not in (1, 2) or len(q) < 2:

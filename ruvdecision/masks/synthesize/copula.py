@@ -73,7 +73,7 @@ def latent_correlation(columns: Sequence[RankedColumn]) -> Array:
     r = 2 * np.sin(np.pi * s / 6)
     rough = [j for j, c in enumerate(columns) if c.tied]
     if rough and p > 1:
-        a = np.stack([_hermite(c) for c in columns])
+        a = np.stack([_hermite_coefficients(c) for c in columns])
         left, right = np.triu_indices(p, 1)
         use = np.isin(left, rough) | np.isin(right, rough)
         left, right = left[use], right[use]
@@ -103,7 +103,7 @@ def as_correlation(r: Array) -> Array:
     return fixed
 
 
-def _hermite(column: RankedColumn) -> Array:
+def _hermite_coefficients(column: RankedColumn) -> Array:
     """Coefficients of the standardised mid-ranks as a function of the latent normal, Hermite degrees 1, 2, ...
 
     The step function that jumps by d at t has the coefficient d phi(t) psi_(k-1)(t) / sqrt(k), psi normalised.
@@ -134,7 +134,7 @@ def _latent_given(columns: Sequence[RankedColumn], r: Array, rng: np.random.Gene
     for j, c in enumerate(columns):
         edges = np.concatenate([[0.0], c.upper[:-1], [1.0]])
         low[:, j], high[:, j] = ndtri(edges[c.codes]), ndtri(edges[c.codes + 1])
-    z = np.stack([_truncated(np.zeros(n), 1.0, low[:, j], high[:, j], rng) for j in range(q)], axis=1)
+    z = np.stack([_draw_truncated_normal(np.zeros(n), 1.0, low[:, j], high[:, j], rng) for j in range(q)], axis=1)
     if q == 1 or not any(c.tied for c in columns):
         return z
     for _ in range(SWEEPS):
@@ -142,11 +142,11 @@ def _latent_given(columns: Sequence[RankedColumn], r: Array, rng: np.random.Gene
             rest = [i for i in range(q) if i != j]
             slope = np.linalg.pinv(r[np.ix_(rest, rest)], rcond=1e-10, hermitian=True) @ r[rest, j]
             sd = np.sqrt(max(1.0 - float(r[rest, j] @ slope), 1e-6))
-            z[:, j] = _truncated(z[:, rest] @ slope, sd, low[:, j], high[:, j], rng)
+            z[:, j] = _draw_truncated_normal(z[:, rest] @ slope, sd, low[:, j], high[:, j], rng)
     return z
 
 
-def _truncated(mean: Array, sd: float, low: Array, high: Array, rng: np.random.Generator) -> Array:
+def _draw_truncated_normal(mean: Array, sd: float, low: Array, high: Array, rng: np.random.Generator) -> Array:
     """Draw normals between bounds; the tail is mirrored to the left, where the distribution function has digits."""
     a, b = (low - mean) / sd, (high - mean) / sd
     mirror = a > 0
@@ -173,19 +173,21 @@ def draw_hypercube(table: pd.DataFrame, ranked: Sequence[RankedColumn], rng: np.
     farther off: with a two-valued column and n records, by about 3/n.
     """
     n, p = len(table), len(ranked)
-    sorted_values = [_strata(table.iloc[:, j], ranked[j], (np.arange(n) + rng.random(n)) / n) for j in range(p)]
-    places = [_midranks(v, n) for v in sorted_values]
+    sorted_values = [
+        _quantile_values(table.iloc[:, j], ranked[j], (np.arange(n) + rng.random(n)) / n) for j in range(p)
+    ]
+    places = [_normalised_midranks(v, n) for v in sorted_values]
     scores = ndtri((np.arange(n) + 0.5) / n)
     z = np.stack([scores[rng.permutation(n)] for _ in range(p)], axis=1)
-    z = _white(z)
-    ranks = _restore(z, places, spearman(ranked), latent_correlation(ranked))
+    z = _uncorrelated_scores(z)
+    ranks = _restore_rank_correlations(z, places, spearman(ranked), latent_correlation(ranked))
     return [
         values[ranks[:, j]] if isinstance(values, np.ndarray) else values.take(ranks[:, j])
         for j, values in enumerate(sorted_values)
     ]
 
 
-def _strata(column: pd.Series, ranked: RankedColumn, u: Array) -> Any:
+def _quantile_values(column: pd.Series, ranked: RankedColumn, u: Array) -> Any:
     """Values at these points of the quantile function, in ascending order, in the column's own type."""
     if kind_of(column) != "number":
         return column.array.take(ranked.at(u))
@@ -194,7 +196,7 @@ def _strata(column: pd.Series, ranked: RankedColumn, u: Array) -> Any:
     return whole_like(np.interp(u, (np.arange(n) + 0.5) / n, x), column)
 
 
-def _midranks(values: Any, n: int) -> Array:
+def _normalised_midranks(values: Any, n: int) -> Array:
     """Centred, normalised mean ranks of values that are already in order."""
     series = pd.Series(values)
     new = np.concatenate([[True], (series.to_numpy()[1:] != series.to_numpy()[:-1])])
@@ -205,7 +207,7 @@ def _midranks(values: Any, n: int) -> Array:
     return z / size if size > 0 else z
 
 
-def _white(z: Array) -> Array:
+def _uncorrelated_scores(z: Array) -> Array:
     """Scores with sample correlation exactly zero, so that chance correlations do not come on top."""
     n, p = z.shape
     z = (z - z.mean(axis=0)) / np.maximum(z.std(axis=0), 1e-12)
@@ -217,7 +219,7 @@ def _white(z: Array) -> Array:
     return z @ ((vectors / np.sqrt(values)) @ vectors.T)
 
 
-def _restore(z: Array, places: Sequence[Array], wanted: Array, start: Array) -> Any:
+def _restore_rank_correlations(z: Array, places: Sequence[Array], wanted: Array, start: Array) -> Any:
     """Ranks of correlated scores whose rank correlations are the wanted ones as nearly as may be."""
     n, p = z.shape
     target, best, best_gap = start, None, np.inf

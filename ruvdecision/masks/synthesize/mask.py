@@ -110,14 +110,14 @@ class Synthesize(Mask):
     def releases(self, data: Any, rng: Seed = None) -> list[Any]:
         """Give back ``copies`` independent releases, each of the kind that came in."""
         frame = Frame.of(data)
-        return [self._draw(frame, stream).unwrap() for stream in as_generator(rng, RELEASES).spawn(self.copies)]
+        return [self._draw_file(frame, stream).unwrap() for stream in as_generator(rng, RELEASES).spawn(self.copies)]
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         # The same stream as the first copy, so that release(data, 1) is releases(data, 1)[0].
-        return self._draw(frame, rng.spawn(1)[0])
+        return self._draw_file(frame, rng.spawn(1)[0])
 
-    def _draw(self, frame: Frame, rng: np.random.Generator) -> Frame:
-        chosen, given = self._positions(frame)
+    def _draw_file(self, frame: Frame, rng: np.random.Generator) -> Frame:
+        chosen, given = self._chosen_and_given(frame)
         who = f"Synthesize(method={self.method!r})"
         if frame.n < 2:
             do = "One record cannot be synthesised without showing it"
@@ -126,17 +126,19 @@ class Synthesize(Mask):
         do = "" if sequential else 'Use method="cart" or "regression", which draw what is missing, too, or fill it in'
         refuse_missing(who, frame.table.iloc[:, [*chosen, *given]], only_infinite=sequential, do=do)
         if self.method == "normal":
-            return self._normal(frame, chosen, given, rng)
+            return self._draw_normal(frame, chosen, given, rng)
         if sequential:
             linear = self.method == "regression"
             model = regression if linear else cart(self.min_leaf or 5)
-            order = self._order(frame, chosen)
+            order = self._column_order(frame, chosen)
             return draw_sequential(frame, order, given, model, rng, proper=self.proper, corner=linear)
         if self.method == "belief":
             drawn = draw_belief(self.belief, frame, chosen, rng)
             if not isinstance(drawn, pd.DataFrame):
                 drawn = pd.DataFrame(np.asarray(drawn).reshape(frame.n, len(chosen)))
-            return frame.put({i: _typed(drawn.iloc[:, j], frame.table.iloc[:, i]) for j, i in enumerate(chosen)})
+            return frame.put(
+                {i: _in_type_of_column(drawn.iloc[:, j], frame.table.iloc[:, i]) for j, i in enumerate(chosen)}
+            )
         part = frame.table.iloc[:, chosen]
         ranked = rank_columns(who, part)
         if self.method == "hypercube":
@@ -144,7 +146,7 @@ class Synthesize(Mask):
         rows = draw_copula(ranked, rank_columns(who, frame.table.iloc[:, given]), rng)
         return frame.moved(dict(zip(chosen, rows, strict=True)))
 
-    def _normal(self, frame: Frame, chosen: list[int], given: list[int], rng: np.random.Generator) -> Frame:
+    def _draw_normal(self, frame: Frame, chosen: list[int], given: list[int], rng: np.random.Generator) -> Frame:
         names = frame.columns
         booleans = [names[i] for i in [*chosen, *given] if kind_of(frame.table.iloc[:, i]) == "boolean"]
         if booleans:
@@ -157,7 +159,7 @@ class Synthesize(Mask):
 
     # -- which columns -------------------------------------------------------------------------------
 
-    def _positions(self, frame: Frame) -> tuple[list[int], list[int]]:
+    def _chosen_and_given(self, frame: Frame) -> tuple[list[int], list[int]]:
         """Positions of the columns to synthesise and of those given."""
         names = frame.columns
         wanted = self.columns
@@ -177,7 +179,7 @@ class Synthesize(Mask):
             )
         return chosen, given
 
-    def _order(self, frame: Frame, chosen: list[int]) -> list[int]:
+    def _column_order(self, frame: Frame, chosen: list[int]) -> list[int]:
         if self.order is None:
             return sorted(chosen) if self.columns is None else chosen
         order = check_columns("order", self.order, frame.columns)
@@ -187,7 +189,7 @@ class Synthesize(Mask):
         return order
 
 
-def _typed(drawn: pd.Series, column: pd.Series) -> Any:
+def _in_type_of_column(drawn: pd.Series, column: pd.Series) -> Any:
     """A belief's draw in the floating type of the column; other values stay as the belief gave them."""
     if (
         kind_of(drawn) == "number"

@@ -22,10 +22,10 @@ def draw_sampled(x: Array, g: Array | None, rng: np.random.Generator, *, proper:
     |S|^(-(p+1)/2): S ~ inverse Wishart, coefficients given S ~ matrix normal.
     """
     n, p = x.shape
-    centre, scale = x.mean(axis=0), _scale(x)
+    centre, scale = x.mean(axis=0), _standard_deviations(x)
     y = (x - centre) / scale
-    q = _directions(g, n)
-    fitted = _project(q, y)
+    q = _orthonormal_directions(g, n)
+    fitted = _project_on_directions(q, y)
     df = n - 1 - len(q)
     if df < 1:
         raise InputError(
@@ -57,9 +57,9 @@ def draw_exact(x: Array, g: Array | None, rng: np.random.Generator) -> Array:
     orthogonal directions of the data and inverts nothing.
     """
     n = len(x)
-    centre, scale = x.mean(axis=0), _scale(x)
-    shown = np.empty((n, 0)) if g is None else (g - g.mean(axis=0)) / _scale(g)
-    held = len(_directions(g, n))
+    centre, scale = x.mean(axis=0), _standard_deviations(x)
+    shown = np.empty((n, 0)) if g is None else (g - g.mean(axis=0)) / _standard_deviations(g)
+    held = len(_orthonormal_directions(g, n))
     if held >= n - 1:
         raise InputError(
             "Exact moments leave no freedom with so few records",
@@ -74,18 +74,22 @@ def draw_exact(x: Array, g: Array | None, rng: np.random.Generator) -> Array:
     return np.asarray(out - out.mean(axis=0) + centre)
 
 
-def _scale(x: Array) -> Array:
+def _standard_deviations(x: Array) -> Array:
     """Standard deviations, so that units do not decide what counts as rounding."""
     sd, size = standard_deviations(x, ddof=1), np.abs(x).max(axis=0)
     return np.where(sd > 0, sd, np.where(size > 0, size, 1.0))
 
 
-def _directions(g: Array | None, n: int) -> Array:
+def _orthonormal_directions(g: Array | None, n: int) -> Array:
     """Orthonormal directions of the given columns, one per row; the constant one is left out."""
-    return np.empty((0, n)) if g is None or not g.shape[1] else orthonormal((g - g.mean(axis=0)) / _scale(g))[0]
+    return (
+        np.empty((0, n))
+        if g is None or not g.shape[1]
+        else orthonormal((g - g.mean(axis=0)) / _standard_deviations(g))[0]
+    )
 
 
-def _project(q: Array, y: Array) -> Array:
+def _project_on_directions(q: Array, y: Array) -> Array:
     """What the directions tell about the columns of y; summed in one order, whatever the number of threads."""
     return np.asarray(np.einsum("ji,jk->ik", q, np.einsum("ji,ik->jk", q, y)))
 

@@ -71,10 +71,12 @@ def draw_sequential(
         if not known.any():
             drawn[i] = column.array  # nothing to draw from
         elif known.all():
-            drawn[i] = model(_task(column, x, new, proper), stream)
+            drawn[i] = model(_column_task(column, x, new, proper), stream)
         else:
-            lost = np.asarray(model(_task(pd.Series(~known, name=column.name), x, new, proper), stream.spawn(1)[0]))
-            values = model(_task(column[known], x[known], new, proper), stream)
+            lost = np.asarray(
+                model(_column_task(pd.Series(~known, name=column.name), x, new, proper), stream.spawn(1)[0])
+            )
+            values = model(_column_task(column[known], x[known], new, proper), stream)
             drawn[i] = pd.Series(values).mask(lost.astype(bool)).astype(column.dtype).array
         if i in encoders:
             synthetic[i] = encoders[i](pd.Series(drawn[i]))
@@ -82,7 +84,7 @@ def draw_sequential(
     return frame.put(drawn)
 
 
-def _task(column: pd.Series, original: Array, synthetic: Array, proper: bool) -> ColumnTask:
+def _column_task(column: pd.Series, original: Array, synthetic: Array, proper: bool) -> ColumnTask:
     kind = kind_of(column)
     codes = _categories_of(column)[0] if kind in ("category", "boolean") else None
     return ColumnTask(column, kind, codes, original, synthetic, proper)
@@ -145,11 +147,11 @@ def regression(task: ColumnTask, rng: np.random.Generator) -> Any:
             'Use method="cart", or leave it out with columns=[...]',
         )
     if task.codes is None:
-        return whole_like(_linear(task, rng), task.column)
-    return _categories(task, task.codes, rng)
+        return whole_like(_draw_linear(task, rng), task.column)
+    return _draw_categories(task, task.codes, rng)
 
 
-def _linear(task: ColumnTask, rng: np.random.Generator) -> Array:
+def _draw_linear(task: ColumnTask, rng: np.random.Generator) -> Array:
     y = task.column.to_numpy(dtype=np.float64)
     n = len(y)
     q, r = orthonormal(task.original)
@@ -171,11 +173,11 @@ def _linear(task: ColumnTask, rng: np.random.Generator) -> Array:
         error = np.sqrt(variance) * rng.standard_normal(len(q) + 1)
         level, along = error[0] / np.sqrt(n), along + error[1:]
     new = task.synthetic - task.original.mean(axis=0)
-    mean = level + np.einsum("ij,j->i", new, _slopes(r, along))
+    mean = level + np.einsum("ij,j->i", new, _coefficients(r, along))
     return np.asarray(centre + scale * (mean + np.sqrt(variance) * rng.standard_normal(len(mean))))
 
 
-def _slopes(r: Array, along: Array) -> Array:
+def _coefficients(r: Array, along: Array) -> Array:
     """Coefficients of the columns behind R; a column that depends on those before it has none of its own."""
     slopes = np.zeros(r.shape[1])
     own = np.argmax(r != 0, axis=1) if len(r) else np.zeros(0, dtype=np.int64)
@@ -184,7 +186,7 @@ def _slopes(r: Array, along: Array) -> Array:
     return slopes
 
 
-def _categories(task: ColumnTask, codes: Ints, rng: np.random.Generator) -> Any:
+def _draw_categories(task: ColumnTask, codes: Ints, rng: np.random.Generator) -> Any:
     n, m, k = len(codes), len(task.synthetic), int(codes.max()) + 1
     first = np.unique(codes, return_index=True)[1]
     rows = rng.integers(0, n, size=n) if task.proper else np.arange(n)
@@ -244,14 +246,14 @@ def cart(min_leaf: int) -> Model:
         if task.original.shape[1] == 0:
             donors = rows[rng.integers(0, n, size=m)]
         else:
-            leaf, fallen = _leaves(task, rows, least, rng)
-            donors = rows[_members(leaf, fallen, rng.random(m))]
+            leaf, fallen = _tree_leaves(task, rows, least, rng)
+            donors = rows[_random_leaf_members(leaf, fallen, rng.random(m))]
         return task.column.array.take(donors)
 
     return model
 
 
-def _leaves(task: ColumnTask, rows: Ints, min_leaf: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
+def _tree_leaves(task: ColumnTask, rows: Ints, min_leaf: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
     """Leaf of each fitted record and of each synthetic one."""
     try:
         from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
@@ -274,7 +276,7 @@ def _leaves(task: ColumnTask, rows: Ints, min_leaf: int, rng: np.random.Generato
     return np.asarray(tree.apply(x), dtype=np.int64), np.asarray(tree.apply(drawn), dtype=np.int64)
 
 
-def _members(leaf: Ints, fallen: Ints, u: Array) -> Ints:
+def _random_leaf_members(leaf: Ints, fallen: Ints, u: Array) -> Ints:
     """A random member of the leaf of each synthetic record."""
     order = np.argsort(leaf, kind="stable")
     inside = leaf[order]

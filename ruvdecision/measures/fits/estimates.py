@@ -18,7 +18,7 @@ from ..frames import (
     as_names,
     enough_rows,
     numeric,
-    pick,
+    pick_columns,
     refuse_constant,
     refuse_vanishing,
     weighted_quantile,
@@ -48,7 +48,7 @@ class _Estimates:
 
     def variables(self, table: pd.DataFrame) -> list[Hashable]:
         """The columns that the statistic looks at."""
-        return pick(type(self).__name__, self.columns, table)
+        return pick_columns(type(self).__name__, self.columns, table)
 
     def start(self, original: pd.DataFrame, *weights: Array) -> _Compared:
         """Estimate from the original."""
@@ -58,7 +58,7 @@ class _Estimates:
         """Estimate from one data set, whose records may have weights."""
         raise NotImplementedError
 
-    def _values(self, table: pd.DataFrame, which: str) -> tuple[Array, list[str]]:
+    def _numeric_values(self, table: pd.DataFrame, which: str) -> tuple[Array, list[str]]:
         part = table[self.variables(table)]
         values = numeric(type(self).__name__, part, which)
         enough_rows(type(self).__name__, len(values), 2, which)
@@ -87,13 +87,13 @@ class _Summed(_Estimates):
 
     def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> tuple[Fit, Fit]:
         """The fits of both files."""
-        return self._from(original, "the original"), self._from(released, "the release")
+        return self._fit_from_sums(original, "the original"), self._fit_from_sums(released, "the release")
 
     def fit(self, table: pd.DataFrame, which: str = "the original", weights: Array | None = None) -> Fit:
         """Estimate from one data set."""
-        return self._from(self.partial(table, None, which, weights), which)
+        return self._fit_from_sums(self.partial(table, None, which, weights), which)
 
-    def _from(self, sums: ColumnMoments, which: str) -> Fit:
+    def _fit_from_sums(self, sums: ColumnMoments, which: str) -> Fit:
         raise NotImplementedError
 
 
@@ -105,7 +105,7 @@ class Means(_Summed):
     [2.0]
     """
 
-    def _from(self, sums: ColumnMoments, which: str) -> Fit:
+    def _fit_from_sums(self, sums: ColumnMoments, which: str) -> Fit:
         enough_rows("Means", sums.n, 2, which)
         # Columns of equal numbers have standard error zero, whatever rounding does to their mean.
         scale = sums.covariance(1) / sums.n
@@ -124,7 +124,7 @@ class Correlations(_Summed):
     [1.098612]
     """
 
-    def _from(self, sums: ColumnMoments, which: str) -> Fit:
+    def _fit_from_sums(self, sums: ColumnMoments, which: str) -> Fit:
         enough_rows("Correlations", sums.n, 4, which)
         names = sums.names
         if len(names) < 2:
@@ -139,7 +139,7 @@ class Correlations(_Summed):
         return Fit(labels, z, np.full(len(z), 1 / np.sqrt(sums.n - 3)), np.inf, None, sums.n)
 
 
-def _probabilities(name: str, given: Any) -> tuple[float, ...]:
+def _check_probabilities(name: str, given: Any) -> tuple[float, ...]:
     at = (given,) if is_single(given) else tuple(given)
     if not at:
         raise InputError("Quantiles need a probability", "none", f"Write {name}=[0.25, 0.5, 0.75]")
@@ -157,10 +157,10 @@ class Quantiles(_Estimates):
     """
 
     columns: Names = checked(None, as_names)
-    at: Any = checked((0.25, 0.5, 0.75), _probabilities)
+    at: Any = checked((0.25, 0.5, 0.75), _check_probabilities)
 
     def fit(self, table: pd.DataFrame, which: str = "the original", weights: Array | None = None) -> Fit:
-        values, names = self._values(table, which)
+        values, names = self._numeric_values(table, which)
         n = len(values)
         labels, estimates, errors = [], [], []
         order = np.argsort(values, axis=0, kind="stable")
@@ -226,7 +226,7 @@ class Statistic(_Estimates):
         if weights is not None:
             do = "Let the function weigh a column of its own, or use Means, Quantiles, Correlations or a formula"
             raise UnsupportedError(f"{self.label} is a function that is not told the weights of records", do=do)
-        values, _ = self._values(table, which)
+        values, _ = self._numeric_values(table, which)
         ask = lambda x: np.atleast_1d(np.asarray(self.function(x), dtype=np.float64))  # noqa: E731
         estimate, n = ask(values), len(values)
         if estimate.ndim != 1 or not np.isfinite(estimate).all():

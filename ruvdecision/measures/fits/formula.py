@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from ...checks import suggest
-from ...errors import InputError, failure
+from ...errors import InputError, describe_failure
 from ...protocols import Array
 from ..frames import ColumnCategories, categories_of, is_number, vector
 
@@ -82,13 +82,13 @@ class Design:
         """The response as a column; a name, or the left side of a richer formula."""
         if self.spec is None:
             return table[self.formula.response]
-        return pd.Series(self._side(self.spec.lhs, table)[:, 0], name=self.formula.text.split("~")[0].strip())
+        return pd.Series(self._side_matrix(self.spec.lhs, table)[:, 0], name=self.formula.text.split("~")[0].strip())
 
     def rows(self, table: pd.DataFrame, which: str) -> Array:
         """The design matrix, one row per coefficient (transposed), and one spare row at the end for the response."""
         formula = self.formula
         if self.spec is not None:
-            return np.vstack([self._side(self.spec.rhs, table).T, np.empty(len(table))])
+            return np.vstack([self._side_matrix(self.spec.rhs, table).T, np.empty(len(table))])
         parts: dict[Hashable, Array] = {}
         for variable in {v for term in self.terms for v in term}:
             if variable in self.levels:
@@ -109,14 +109,16 @@ class Design:
             row += len(block)
         return out
 
-    def _side(self, spec: Any, table: pd.DataFrame) -> Array:
+    def _side_matrix(self, spec: Any, table: pd.DataFrame) -> Array:
         try:
-            with _silently():
-                return np.asarray(spec.get_model_matrix(self._leveled(table), context=_functions()), dtype=np.float64)
+            with _without_warnings():
+                return np.asarray(
+                    spec.get_model_matrix(self._with_all_levels(table), context=_allowed_functions()), dtype=np.float64
+                )
         except Exception as error:
-            raise _cannot(self.formula.text, error) from None
+            raise _formula_error(self.formula.text, error) from None
 
-    def _leveled(self, table: pd.DataFrame) -> pd.DataFrame:
+    def _with_all_levels(self, table: pd.DataFrame) -> pd.DataFrame:
         # numpy's functions keep the seven digits of narrow floats.
         narrow = [c for c, t in table.dtypes.items() if t in (np.float16, np.float32)]
         table = table.astype(dict.fromkeys(narrow, np.float64)) if narrow else table
@@ -132,22 +134,22 @@ def read(text: str, table: pd.DataFrame, *, allow_code: bool = False) -> ParsedF
     """
     if not isinstance(text, str) or text.count("~") != 1 or not all(side.strip() for side in text.split("~")):
         raise InputError("A formula has a response and predictors", text, 'Write "y ~ a + b"')
-    return _read(text, tuple(table.columns), allow_code)
+    return _parse(text, tuple(table.columns), allow_code)
 
 
 @lru_cache(maxsize=64)
-def _read(text: str, columns: tuple[Hashable, ...], allow_code: bool) -> ParsedFormula:
+def _parse(text: str, columns: tuple[Hashable, ...], allow_code: bool) -> ParsedFormula:
     # A map reads the same formula for every release and measure.
     # A column that is called by a number must not pass for one.
-    known = {_spelled(str(c)): c for c in reversed(columns)}
-    spelled = re.sub(r"`(\d+)`", lambda quoted: f"`{_spelled(quoted[1])}`", text)
+    known = {_quotable_name(str(c)): c for c in reversed(columns)}
+    spelled = re.sub(r"`(\d+)`", lambda quoted: f"`{_quotable_name(quoted[1])}`", text)
     from formulaic import Formula
 
     if not allow_code:
         _refuse_code(text, len(columns))
     try:
         # A dot means every column but the response.
-        available = [_spelled(str(c)) for c in columns]
+        available = [_quotable_name(str(c)) for c in columns]
         parsed = Formula.from_spec(spelled, context={"__formulaic_variables_available__": available})
         left, right = (
             [[(f.expr, f.eval_method.value) for f in t.factors] for t in side] for side in (parsed.lhs, parsed.rhs)
@@ -163,10 +165,10 @@ def _read(text: str, columns: tuple[Hashable, ...], allow_code: bool) -> ParsedF
     if lost:
         do = suggest(lost[0], [str(c) for c in columns])
         raise InputError("The formula names a column that is not there", ", ".join(lost), do)
-    variables = tuple(c for c in columns if _spelled(str(c)) in needed)
+    variables = tuple(c for c in columns if _quotable_name(str(c)) in needed)
     intercept = [("1", "literal")] in right
-    terms = [[_plain(factor, known) for factor in term] for term in right if term != [("1", "literal")]]
-    response = _plain(left[0][0], known) if len(left) == len(left[0]) == 1 else None
+    terms = [[_column_of_factor(factor, known) for factor in term] for term in right if term != [("1", "literal")]]
+    response = _column_of_factor(left[0][0], known) if len(left) == len(left[0]) == 1 else None
     if response is None or response[1] or any(factor is None for term in terms for factor in term):
         return ParsedFormula(text, variables)
     plain = tuple(tuple(column for column, _ in term) for term in terms)  # type: ignore[misc]
@@ -193,9 +195,9 @@ def _refuse_code(text: str, columns: int) -> None:
             if kind == "value" and token != ".":  # a dot stands for every other column
                 ast.literal_eval(token)
             elif kind == "python" and odd is None:
-                odd = _odd(ast.parse(sanitize_variable_names(token, {}, {}), mode="eval").body)
+                odd = _first_unsafe_part(ast.parse(sanitize_variable_names(token, {}, {}), mode="eval").body)
     except Exception as error:
-        do = f'Write it like "y ~ a + b" ({failure(error)})'
+        do = f'Write it like "y ~ a + b" ({describe_failure(error)})'
         raise InputError("The formula cannot be read", text, do) from None
     if odd is not None:
         do = f"Use columns, operators and {', '.join(TRANSFORMS)}; from Python, allow_code=True lets a formula be code"
@@ -212,7 +214,7 @@ def _refuse_code(text: str, columns: int) -> None:
         raise InputError("The formula has too many products of columns", text, "Write out those that you want")
 
 
-def _odd(node: ast.expr) -> str | None:
+def _first_unsafe_part(node: ast.expr) -> str | None:
     """The first part of an expression that is neither a column, a number, an operator nor a transform; None if none."""
     parts: list[ast.expr] = []
     match node:
@@ -248,18 +250,18 @@ def _odd(node: ast.expr) -> str | None:
             parts = [*args, *(k.value for k in keywords)]
         case _:
             return ast.unparse(node)
-    return next(filter(None, map(_odd, parts)), None)
+    return next(filter(None, map(_first_unsafe_part, parts)), None)
 
 
 def _is_figure(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float))
 
 
-def _spelled(name: str) -> str:
+def _quotable_name(name: str) -> str:
     return f"column {name}" if name.isdigit() else name
 
 
-def _plain(factor: tuple[str, str], known: dict[str, Hashable]) -> tuple[Hashable, bool] | None:
+def _column_of_factor(factor: tuple[str, str], known: dict[str, Hashable]) -> tuple[Hashable, bool] | None:
     """The column that a factor is, and whether as categories; None for what must be computed."""
     expression, how = factor
     if how == "lookup":
@@ -279,7 +281,7 @@ def design(formula: ParsedFormula, *tables: pd.DataFrame) -> Design:
     levels = {v: _joint_levels(v, tables) for v in wanted if v != formula.response and _is_factor(formula, v, kinds)}
     if formula.terms is None:
         return _rich_design(formula, levels, tables[0])
-    if levels and not (formula.intercept and _hierarchical(formula.terms, levels)):
+    if levels and not (formula.intercept and _is_hierarchical(formula.terms, levels)):
         # Which indicators are redundant is then a question for a full formula library.
         return _rich_design(formula, levels, tables[0])
     names = ["Intercept"] if formula.intercept else []
@@ -315,7 +317,7 @@ def _joint_levels(variable: Hashable, tables: tuple[pd.DataFrame, ...]) -> Colum
     return ColumnCategories([common[0], *(v for v in joint.values if v != common[0])])
 
 
-def _hierarchical(terms: tuple[tuple[Hashable, ...], ...], levels: Container[Hashable]) -> bool:
+def _is_hierarchical(terms: tuple[tuple[Hashable, ...], ...], levels: Container[Hashable]) -> bool:
     """True if every product with categories comes with all products of fewer of its variables."""
     have = {frozenset(t) for t in terms}
     products = [t for t in terms if len(t) > 1 and any(v in levels for v in t)]
@@ -328,23 +330,23 @@ def _rich_design(formula: ParsedFormula, levels: dict[Hashable, ColumnCategories
     bare = Design(formula, levels, ())
     text = formula.text
     try:
-        with _silently():
+        with _without_warnings():
             matrices = Formula(text).get_model_matrix(
-                bare._leveled(table), na_action="raise", context=_functions(), ensure_full_rank=True
+                bare._with_all_levels(table), na_action="raise", context=_allowed_functions(), ensure_full_rank=True
             )
     except Exception as error:
-        raise _cannot(text, error) from None
+        raise _formula_error(text, error) from None
     if np.asarray(matrices.lhs).shape[1] != 1:
         raise InputError("The response must be one number per record", text, "Give a numeric response")
     return Design(formula, levels, tuple(map(str, matrices.rhs.columns)), matrices.model_spec)
 
 
-def _functions() -> dict[str, Any]:
+def _allowed_functions() -> dict[str, Any]:
     return {"np": np, **{name: getattr(np, name) for name in ELEMENTWISE}}
 
 
 @contextmanager
-def _silently() -> Iterator[None]:
+def _without_warnings() -> Iterator[None]:
     """No word of what is not finite, which is refused by name later, and none of categories, which are records."""
     from formulaic.errors import DataMismatchWarning
 
@@ -363,12 +365,12 @@ def without_levels(names: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(re.sub(r"\[.*?\](?=:|$)", "", name) for name in names))
 
 
-def _cannot(text: str, error: Exception) -> InputError:
+def _formula_error(text: str, error: Exception) -> InputError:
     if isinstance(error, Warning):
         what = "The formula names levels, and others occur in the data"
         return InputError(what, text, "Name all levels of the category, or recode it first")
     # What formulaic says may quote values.
-    return InputError("The formula cannot be evaluated", text, f"formulaic fails with {failure(error)}")
+    return InputError("The formula cannot be evaluated", text, f"formulaic fails with {describe_failure(error)}")
 
 
 @dataclass(frozen=True)
@@ -397,8 +399,8 @@ class FileKinds:
         if mixed:
             what = "A column must be of one kind in all of a file"
             raise InputError(what, ", ".join(mixed), "Convert it, or leave it out")
-        levels = {c: _joined(values, other.levels[c]) for c, values in self.levels.items()}
-        order = {c: _joined(values, other.order.get(c, ())) for c, values in self.order.items()}
+        levels = {c: _union(values, other.levels[c]) for c, values in self.levels.items()}
+        order = {c: _union(values, other.order.get(c, ())) for c, values in self.order.items()}
         return FileKinds(self.numbers, levels, order)
 
     def example(self) -> pd.DataFrame:
@@ -414,5 +416,5 @@ class FileKinds:
         return pd.DataFrame(columns)
 
 
-def _joined(first: tuple[Hashable, ...], second: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
+def _union(first: tuple[Hashable, ...], second: tuple[Hashable, ...]) -> tuple[Hashable, ...]:
     return tuple(dict.fromkeys([*first, *second]))

@@ -74,24 +74,26 @@ class Linear:
 
     def variables(self, table: pd.DataFrame) -> list[Hashable]:
         """The columns that the model looks at."""
-        return list(self._read(table).variables)
+        return list(self._read_formula(table).variables)
 
-    def _read(self, table: pd.DataFrame) -> ParsedFormula:
+    def _read_formula(self, table: pd.DataFrame) -> ParsedFormula:
         return read(self.formula, table, allow_code=self.allow_code)
 
     def start(self, original: pd.DataFrame, weights: Array | None = None) -> FittedModel:
         """Read the formula and fit the original."""
-        formula = self._read(original)
+        formula = self._read_formula(original)
         plan = design(formula, original)
-        return FittedModel(self, formula, plan, original, self._fit(plan, original, "the original", weights), weights)
+        return FittedModel(
+            self, formula, plan, original, self._fit_table(plan, original, "the original", weights), weights
+        )
 
     def fit(self, table: pd.DataFrame, weights: Array | None = None) -> Fit:
         """Fit one data set, whose records may have weights."""
         return self.start(table, weights).fit
 
-    def _fit(self, plan: Design, table: pd.DataFrame, which: str, weights: Array | None = None) -> Fit:
+    def _fit_table(self, plan: Design, table: pd.DataFrame, which: str, weights: Array | None = None) -> Fit:
         if weights is not None:
-            work, names = _ready(self, plan, table, which)
+            work, names = _design_and_response(self, plan, table, which)
             return _from_triangle(Triangle.of(work, weights), names, plan.intercept, which)
         matrix = table.to_numpy() if plan.is_plain else None
         if matrix is not None and matrix.dtype.kind in "fiu":
@@ -100,7 +102,7 @@ class Linear:
             fit = _normal_equations(matrix.astype(np.float64, copy=False), at, plan.names, plan.intercept, which)
             if fit is not None:
                 return fit
-        work, names = _ready(self, plan, table, which)
+        work, names = _design_and_response(self, plan, table, which)
         fit = None
         if matrix is None and len(work) > 2:
             fit = _normal_equations(work.T, range(int(plan.intercept), len(work)), names, plan.intercept, which)
@@ -110,7 +112,7 @@ class Linear:
 
     def survey(self, piece: pd.DataFrame) -> FileKinds:
         """The kinds of the variables, and the categories that occur in this piece."""
-        formula = self._read(piece)
+        formula = self._read_formula(piece)
         if self.kind != "linear":
             do = "Leave chunksize= out, or use a formula for least squares"
             raise UnsupportedError(f"A {self.kind} regression is not made of sums over records ({self.formula})", do=do)
@@ -121,7 +123,7 @@ class Linear:
     def settle(self, original: FileKinds, released: FileKinds) -> Design:
         """One design for both files, with the categories of both; the same that whole files would be given."""
         first, second = original.example(), released.example()
-        formula = self._read(first)
+        formula = self._read_formula(first)
         plan = design(formula, first)
         if any(set(categories_of(second[v]).values) != set(levels.values) for v, levels in plan.levels.items()):
             plan = design(formula, first, second)
@@ -132,7 +134,7 @@ class Linear:
     def partial(self, piece: pd.DataFrame, plan: Design, which: str, weights: Array | None = None) -> Triangle:
         """The triangular factor of one piece of a file."""
         work = plan.rows(piece, which)
-        work[-1] = self._response(plan, piece, which)
+        work[-1] = self._response_values(plan, piece, which)
         return Triangle.of(work, weights)
 
     def total(self, original: Triangle, released: Triangle, plan: Design) -> tuple[Fit, Fit]:
@@ -141,12 +143,12 @@ class Linear:
         def fitted(sums: Triangle, which: str) -> Fit:
             names = plan.names
             if plan.levels:
-                sums, names = sums.occurring(), _occurring(names, sums.occurs)
+                sums, names = sums.occurring(), _occurring_names(names, sums.occurs)
             return _from_triangle(sums, names, plan.intercept, which)
 
         return fitted(original, "the original"), fitted(released, "the release")
 
-    def _response(self, plan: Design, table: pd.DataFrame, which: str) -> Array:
+    def _response_values(self, plan: Design, table: pd.DataFrame, which: str) -> Array:
         column = plan.response(table)
         if not is_number(column):
             got = f"{column.name}: {column.dtype}"
@@ -174,11 +176,11 @@ class Logistic(Linear):
     kind: ClassVar[str] = "logistic"
     likelihood: ClassVar[Likelihood] = logistic
 
-    def _fit(self, plan: Design, table: pd.DataFrame, which: str, weights: Array | None = None) -> Fit:
-        work, names = _ready(self, plan, table, which)
-        return _likelihood(work[:-1], work[-1], names, self.likelihood, which, weights)
+    def _fit_table(self, plan: Design, table: pd.DataFrame, which: str, weights: Array | None = None) -> Fit:
+        work, names = _design_and_response(self, plan, table, which)
+        return _fit_by_likelihood(work[:-1], work[-1], names, self.likelihood, which, weights)
 
-    def _response(self, plan: Design, table: pd.DataFrame, which: str) -> Array:
+    def _response_values(self, plan: Design, table: pd.DataFrame, which: str) -> Array:
         column = plan.response(table)
         if not is_number(column):
             found = categories_of(column)
@@ -211,8 +213,8 @@ class Poisson(Logistic):
     kind: ClassVar[str] = "Poisson"
     likelihood: ClassVar[Likelihood] = poisson
 
-    def _response(self, plan: Design, table: pd.DataFrame, which: str) -> Array:
-        y = Linear._response(self, plan, table, which)
+    def _response_values(self, plan: Design, table: pd.DataFrame, which: str) -> Array:
+        y = Linear._response_values(self, plan, table, which)
         if y.min() < 0:
             got = f"{int(np.sum(y < 0))} negative values in {plan.response(table).name}"
             do = "Do not mask the response with noise, or use Linear"
@@ -254,10 +256,10 @@ class FittedModel:
             set(categories_of(released[v]).values) == set(levels.values) for v, levels in self.plan.levels.items()
         )
         if same:
-            return self.fit, self.model._fit(self.plan, released, "the release", weights)
+            return self.fit, self.model._fit_table(self.plan, released, "the release", weights)
         joint = design(self.formula, self.original, released)
-        first = self.model._fit(joint, self.original, "the original", self.weights)
-        return first, self.model._fit(joint, released, "the release", weights)
+        first = self.model._fit_table(joint, self.original, "the original", self.weights)
+        return first, self.model._fit_table(joint, released, "the release", weights)
 
 
 def _normal_equations(
@@ -268,7 +270,7 @@ def _normal_equations(
     ``at`` says where the predictors are, and then the response; no column of ones is among them.
     """
     n, k = len(matrix), len(at) - 1
-    _enough(n, len(names), which)
+    _check_enough_rows(n, len(names), which)
     with np.errstate(all="ignore"):
         # The layout decides which side is transposed; the other way would copy the matrix. numpy would take the
         # symmetric product, which is slow for a few long columns.
@@ -292,7 +294,7 @@ def _normal_equations(
     rss = float(gram[k, k] - slopes @ gram[:k, k])
     if rss < 0.01 * gram[k, k]:
         return None
-    return _finish(tuple(names), intercept, n, centre, inverse, slopes, rss, which)
+    return _finish_fit(tuple(names), intercept, n, centre, inverse, slopes, rss, which)
 
 
 def _from_triangle(factor: Triangle, every: Sequence[str], intercept: bool, which: str) -> Fit:
@@ -304,7 +306,7 @@ def _from_triangle(factor: Triangle, every: Sequence[str], intercept: bool, whic
     if not np.isfinite(triangle).all():
         got = "infinite or missing ones"
         raise InputError(f"A regression needs finite values in {which}", got, "Remove them first")
-    _enough(n, len(every), which)
+    _check_enough_rows(n, len(every), which)
     # The first column is all ones: what stands below its row belongs to centred columns.
     triangle = np.asarray(linalg.qr(triangle, mode="r")[0])
     centre = triangle[0, start:] / triangle[0, 0] if intercept else np.zeros(len(every) + 1)
@@ -336,10 +338,10 @@ def _from_triangle(factor: Triangle, every: Sequence[str], intercept: bool, whic
     rss = float(residual @ residual)
     if rss <= (1e-13 * length[-1]) ** 2:
         rss = 0.0  # an exact fit: what remains is rounding
-    return _finish(tuple(every), intercept, n, centre, inverse, slopes, rss, which)
+    return _finish_fit(tuple(every), intercept, n, centre, inverse, slopes, rss, which)
 
 
-def _occurring(names: Sequence[str], occurs: Flags) -> tuple[str, ...]:
+def _occurring_names(names: Sequence[str], occurs: Flags) -> tuple[str, ...]:
     """Names of the coefficients that some record speaks about; the response stands last."""
     return tuple(name for name, ok in zip(names, occurs[:-1], strict=True) if ok)
 
@@ -351,7 +353,7 @@ def _too_rich(formula: str) -> UnsupportedError:
     )
 
 
-def _finish(
+def _finish_fit(
     names: tuple[str, ...],
     intercept: bool,
     n: int,
@@ -379,7 +381,7 @@ def _finish(
     return Fit(names, estimate, np.sqrt(np.diag(scale)), float(n - p), scale, n)
 
 
-def _enough(n: int, p: int, which: str) -> None:
+def _check_enough_rows(n: int, p: int, which: str) -> None:
     if n <= p:
         what = f"A regression with {p} coefficients needs more than {p} rows in {which}"
         raise InputError(what, f"{n} rows", "Use fewer predictors, or more records")
@@ -401,16 +403,16 @@ def _full_rank(r: Array, order: Array, names: Sequence[str], which: str) -> None
     raise InputError(f"Predictors are collinear in {which}", got, "Leave one of them out of the formula")
 
 
-def _ready(model: Linear, plan: Design, table: pd.DataFrame, which: str) -> tuple[Array, Sequence[str]]:
+def _design_and_response(model: Linear, plan: Design, table: pd.DataFrame, which: str) -> tuple[Array, Sequence[str]]:
     """Design rows with the response below, and names, without coefficients that no record of this file speaks about."""
     work = plan.rows(table, which)
-    work[-1] = model._response(plan, table, which)
+    work[-1] = model._response_values(plan, table, which)
     names: Sequence[str] = plan.names
     if plan.levels:
         occurs = np.asarray(work.any(axis=1))
         occurs[-1] = True
         if not occurs.all():
-            work, names = work[occurs], _occurring(names, occurs)
+            work, names = work[occurs], _occurring_names(names, occurs)
     if plan.spec is not None and not np.isfinite(work).all():
         bad = [name for name, row in zip([*names, "the response"], work, strict=True) if not np.isfinite(row).all()]
         what = f"The formula gives values that are not finite in {which}"
@@ -418,12 +420,12 @@ def _ready(model: Linear, plan: Design, table: pd.DataFrame, which: str) -> tupl
     return work, names
 
 
-def _likelihood(
+def _fit_by_likelihood(
     rows: Array, y: Array, names: Sequence[str], law: Likelihood, which: str, weights: Array | None = None
 ) -> Fit:
     """Maximum likelihood on standardised columns; collinear ones and an unbounded likelihood are refused."""
     p, n = rows.shape
-    _enough(n, p, which)
+    _check_enough_rows(n, p, which)
     size = np.sqrt((rows**2).mean(axis=1))
     size[size == 0] = 1.0
     x = rows / size[:, None]

@@ -137,8 +137,8 @@ class Disclosure(_KeysInBoth):
 
     def uses(self, original: pd.DataFrame) -> frames.Labels:
         """The keys and then the targets."""
-        keys = frames.pick(self.name, self.keys, original)
-        wanted = None if self.target is None else frames.pick(self.name, self.target, original)
+        keys = frames.pick_columns(self.name, self.keys, original)
+        wanted = None if self.target is None else frames.pick_columns(self.name, self.target, original)
         return [
             *keys,
             *frames.pick_apart(self.name, original, ("target", wanted), *(("keys", k) for k in keys))[: -len(keys)],

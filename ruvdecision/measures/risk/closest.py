@@ -20,10 +20,10 @@ from ...protocols import Array
 from .. import frames
 from ..base import Measured
 from ..frames import Names
-from ..missing import fill, with_missing
+from ..missing import fill_missing, with_missing
 from ..tables import cells
 from .coordinates import Space
-from .neighbours import BoxTree, nearest, tied
+from .neighbours import BoxTree, is_tied, nearest
 from .records import AveragedMeasure, OtherFile, excess_over_holdout
 
 DISTANCES = ("standardised", "mahalanobis")
@@ -40,7 +40,7 @@ class _InSpace(AveragedMeasure):
     missing_choices: ClassVar[tuple[str, ...]] = ("category", "omit", "raise")
     own_missing: ClassVar[tuple[str, ...]] = ("category",)
 
-    def _places(
+    def _coordinates_of_files(
         self, original: pd.DataFrame, released: pd.DataFrame, holdout: OtherFile | None, distance: str
     ) -> tuple[Array, Array, Array]:
         """Coordinates of the original, the release and the holdout, which may be empty."""
@@ -51,7 +51,7 @@ class _InSpace(AveragedMeasure):
                 frames.refuse_mixed(self.name, original[label], held[label])
         tables = [original, released, held]
         lacking = list(dict.fromkeys(c for t in tables for c in with_missing(t)))
-        original, released, held = (fill(self.missing, original, t, lacking) for t in tables)
+        original, released, held = (fill_missing(self.missing, original, t, lacking) for t in tables)
         both = pd.concat([released, held], ignore_index=True) if len(held) else released
         left, right, _ = Space(self.name, distance, original).coordinates(None, both)
         if left.shape[1] == 0:
@@ -103,10 +103,10 @@ class ClosestRecord(_InSpace):
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
         """Find neighbours and compare."""
-        left, points, held = self._places(state, released, self.holdout, self.distance)
+        left, points, held = self._coordinates_of_files(state, released, self.holdout, self.distance)
         near, parts = _two_nearest(cKDTree(left), points)
         if self.holdout is None:
-            own, baseline = _distances(cKDTree(left), left)[:, -1], NEAR
+            own, baseline = _nearest_distances(cKDTree(left), left)[:, -1], NEAR
             bound = np.quantile(own, NEAR, method="inverted_cdf") if len(left) > 1 else 0.0
             # Distances of categories are often the same: those at the bound count as far as the originals' do.
             part = (NEAR - (own < bound).mean()) / (own == bound).mean() if len(left) > 1 else 1.0
@@ -114,7 +114,7 @@ class ClosestRecord(_InSpace):
         else:
             other, more = _two_nearest(cKDTree(held), points)
             baseline = len(left) / (len(left) + len(held))
-            closer = np.where(tied(near, other), baseline, near < other)
+            closer = np.where(is_tied(near, other), baseline, near < other)
             parts |= {f"holdout {name}": value for name, value in more.items()}
         value = float(closer.mean())
         error = float(closer.std(ddof=1) / np.sqrt(len(closer))) if len(closer) > 1 else 0.0
@@ -165,11 +165,11 @@ class Membership(_InSpace):
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
         """Find neighbours and rank."""
-        left, points, held = self._places(state, released, self.holdout, self.distance)
+        left, points, held = self._coordinates_of_files(state, released, self.holdout, self.distance)
         tree = cKDTree(points)
-        inside, outside = (_distances(tree, x)[:, 0] for x in (left, held))
+        inside, outside = (_nearest_distances(tree, x)[:, 0] for x in (left, held))
         n, m = len(inside), len(outside)
-        each, other = 1.0 - _below(outside, inside), _below(inside, outside)
+        each, other = 1.0 - _share_below(outside, inside), _share_below(inside, outside)
         errors = [np.var(v, ddof=1) / len(v) if len(v) > 1 else 0.0 for v in (each, other)]
         at = np.unique(np.concatenate([inside, outside]))
         hit, miss = (np.searchsorted(np.sort(x), at, side="right") / len(x) for x in (inside, outside))
@@ -230,7 +230,7 @@ class Linkability(_InSpace):
 
     def uses(self, original: pd.DataFrame) -> frames.Labels:
         """The columns of the one and then of the other."""
-        known, other = (frames.pick(self.name, names, original) for names in (self.known, self.other))
+        known, other = (frames.pick_columns(self.name, names, original) for names in (self.known, self.other))
         both = [str(c) for c in known if c in other]
         if both:
             raise InputError("known and other must name different columns", ", ".join(both), "Name each column once")
@@ -240,7 +240,7 @@ class Linkability(_InSpace):
         """Link by each set of columns, and see whether the links meet."""
         names: Any = self.known
         split = list(state.columns[: len(names)]), list(state.columns[len(names) :])
-        sides = [self._places(state[c], released[c], self.holdout, self.distance) for c in split]
+        sides = [self._coordinates_of_files(state[c], released[c], self.holdout, self.distance) for c in split]
         kinds = [np.unique(points, axis=0, return_inverse=True) for _, points, _ in sides]
         trees, at = [BoxTree.of(k[0]) for k in kinds], [k[1].reshape(-1) for k in kinds]
 
@@ -266,7 +266,7 @@ class Linkability(_InSpace):
         return Measured(value, error, parts, records=each)
 
 
-def _distances(tree: cKDTree, points: Array) -> Array:
+def _nearest_distances(tree: cKDTree, points: Array) -> Array:
     """Distances to the closest and to the second closest point, the same where there is one point only."""
     found = tree.query(points, k=[1, min(2, tree.n)])[0]
     return np.asarray(found, dtype=np.float64)
@@ -274,7 +274,7 @@ def _distances(tree: cKDTree, points: Array) -> Array:
 
 def _two_nearest(tree: cKDTree, points: Array) -> tuple[Array, dict[str, float]]:
     """Distance of each point to its closest one, and the usual figures."""
-    first, second = _distances(tree, points).T
+    first, second = _nearest_distances(tree, points).T
     ratio = np.divide(first, second, out=np.ones(len(first)), where=second > 0)
     parts = {
         "DCR 5%": float(np.quantile(first, NEAR)),
@@ -285,7 +285,7 @@ def _two_nearest(tree: cKDTree, points: Array) -> tuple[Array, dict[str, float]]
     return first, parts
 
 
-def _below(sample: Array, at: Array) -> Array:
+def _share_below(sample: Array, at: Array) -> Array:
     """Share of a sample below each value, those equal to it counted half."""
     ranked = np.sort(sample)
     return (np.searchsorted(ranked, at, "left") + np.searchsorted(ranked, at, "right")) / (2.0 * len(ranked))

@@ -12,7 +12,7 @@ from scipy.stats import rankdata
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
 from .. import frames
-from .neighbours import BoxTree, Links, Surroundings, nearest_known, tied
+from .neighbours import BoxTree, Links, Surroundings, is_tied, nearest_known
 
 
 class IncompletePoints(NamedTuple):
@@ -37,9 +37,9 @@ class IncompletePoints(NamedTuple):
         first = np.zeros(len(self.points), dtype=np.int64)
         own, links = self.links(self, np.arange(len(first))), self.links(other, first)
         around = nearest_known(self.points, self.known, self.points, self.extra, first, elsewhere=True)
-        even = tied(links.distance, around.distance)
+        even = is_tied(links.distance, around.distance)
         share = np.where(even, links.counts / (links.counts + around.counts), links.distance < around.distance)
-        return Surroundings(own.counts, np.where(tied(links.distance, 0.0), links.counts, 0), share)
+        return Surroundings(own.counts, np.where(is_tied(links.distance, 0.0), links.counts, 0), share)
 
 
 class Space:
@@ -67,7 +67,7 @@ class Space:
             named = f"unordered categories in {', '.join(str(c) for c in unordered)}"
             do = 'Use distance="standardised", or make them ordered categoricals'
             raise UnsupportedError("Rank distance needs columns with an order", named, do)
-        self._map = self._affine()
+        self._map = self._matrix_to_coordinates()
         self._tree: BoxTree | None = None
         self._left: Array | None = None
 
@@ -76,10 +76,10 @@ class Space:
         """The originals' tree; built once, whatever the number of releases."""
         if self._tree is None:
             assert self._left is not None
-            self._tree = grow(self._left)
+            self._tree = tree_of_points(self._left)
         return self._tree
 
-    def gapped(
+    def incomplete_points(
         self, known: pd.DataFrame | None, released: pd.DataFrame
     ) -> tuple[IncompletePoints, IncompletePoints] | None:
         """Both files with their gaps; None if nothing is missing in either.
@@ -97,7 +97,7 @@ class Space:
         sides: tuple[list[Array], list[Array]] = ([], [])
         extra = []
         for label in left.columns:
-            blocks, spread = self._block(label, left[label], released[label])
+            blocks, spread = self._column_coordinates(label, left[label], released[label])
             for side, block in zip(sides, blocks, strict=True):
                 side.append(block)
             extra += [spread] + [0.0] * (blocks[0].shape[1] - 1) if blocks[0].shape[1] else []
@@ -110,15 +110,19 @@ class Space:
         )
         return first, second
 
-    def _block(self, label: Hashable, left: pd.Series, right: pd.Series) -> tuple[tuple[Array, Array], float]:
+    def _column_coordinates(
+        self, label: Hashable, left: pd.Series, right: pd.Series
+    ) -> tuple[tuple[Array, Array], float]:
         """Coordinates of one column in both files, NaN where it is missing, and its variance in the original."""
         if label in self.categories and self.distance != "rank":
-            blocks = self._indicators(label, left, right)
+            blocks = self._category_coordinates(label, left, right)
             for block, column in zip(blocks, (left, right), strict=True):
                 block[column.isna().to_numpy(dtype=bool)] = np.nan
             return blocks, 1.0
-        values = [self._values(label, c, which) for c, which in ((left, "the original"), (right, "the release"))]
-        own = self._values(label, self.original[label], "the original")
+        values = [
+            self._ordered_or_missing(label, c, which) for c, which in ((left, "the original"), (right, "the release"))
+        ]
+        own = self._ordered_or_missing(label, self.original[label], "the original")
         spread = float(frames.spreads(own[~np.isnan(own)])) if np.isfinite(own).any() else 0.0
         if spread == 0:
             return (np.zeros((len(left), 0)), np.zeros((len(right), 0))), 0.0
@@ -127,7 +131,7 @@ class Space:
             return (ranks[0][:, None], ranks[1][:, None]), 1 / 12
         return (values[0][:, None] / spread, values[1][:, None] / spread), 1.0
 
-    def _values(self, label: Hashable, column: pd.Series, which: str) -> Array:
+    def _ordered_or_missing(self, label: Hashable, column: pd.Series, which: str) -> Array:
         """A column with an order as numbers, NaN where it is missing."""
         if isinstance(column.dtype, pd.CategoricalDtype):
             codes = column.cat.codes.to_numpy().astype(np.float64)
@@ -140,22 +144,22 @@ class Space:
             frames.refuse_mixed(self.who, self.original[label], released[label])
         left = self.original if known is None else known
         if self.distance == "rank":
-            return self._ranks(left), self._ranks(released), False
+            return self._rank_coordinates(left), self._rank_coordinates(released), False
         if known is None and not self.categories:
             # The coordinates of the originals are the same for every release, and so is their tree.
             if self._left is None:
-                self._left = self._numbers(left)
-            return self._left, self._numbers(released), self._left.shape[1] > 0
-        blocks = [(self._numbers(left), self._numbers(released))]
-        blocks += [self._indicators(label, left[label], released[label]) for label in self.categories]
+                self._left = self._numeric_coordinates(left)
+            return self._left, self._numeric_coordinates(released), self._left.shape[1] > 0
+        blocks = [(self._numeric_coordinates(left), self._numeric_coordinates(released))]
+        blocks += [self._category_coordinates(label, left[label], released[label]) for label in self.categories]
         both = [np.concatenate(side, axis=1) for side in zip(*blocks, strict=True)]
         return both[0], both[1], False
 
-    def _affine(self) -> Array | None:
+    def _matrix_to_coordinates(self) -> Array | None:
         """Matrix that turns numeric columns into coordinates; None for ranks."""
         if self.distance == "rank" or frames.missing_rows(self.original) is not None:
             return None  # ranks need none, and files with gaps are scaled column by column
-        values = self._floats(self.original)
+        values = self._numeric_part(self.original)
         if len(values) < 2:
             return np.zeros((values.shape[1], 0))
         # A column of equal numbers may have a standard deviation of rounding size.
@@ -178,7 +182,7 @@ class Space:
             )
         return scale @ (vectors / np.sqrt(root))
 
-    def _floats(self, table: pd.DataFrame) -> Array:
+    def _numeric_part(self, table: pd.DataFrame) -> Array:
         which = "the original" if table is self.original else "the release"
         part = np.zeros((len(table), 0))
         if self.numbers:
@@ -186,18 +190,18 @@ class Space:
         if not self.times:
             return part
         return np.concatenate(
-            [part, *(frames.seconds(table[c], self.original[c])[:, None] for c in self.times)], axis=1
+            [part, *(frames.seconds_since_first(table[c], self.original[c])[:, None] for c in self.times)], axis=1
         )
 
-    def _numbers(self, table: pd.DataFrame) -> Array:
-        values, matrix = self._floats(table), self._map
+    def _numeric_coordinates(self, table: pd.DataFrame) -> Array:
+        values, matrix = self._numeric_part(table), self._map
         assert matrix is not None
         if self.distance == "standardised":
             live = np.flatnonzero(matrix.any(axis=1))
             return values[:, live] * matrix.sum(axis=1)[live]
         return values @ matrix
 
-    def _indicators(self, label: Hashable, left: pd.Series, right: pd.Series) -> tuple[Array, Array]:
+    def _category_coordinates(self, label: Hashable, left: pd.Series, right: pd.Series) -> tuple[Array, Array]:
         """One coordinate per category; a mismatch costs 2 / (1 - sum p^2), with mean 2 over two random originals."""
         column = self.original[label]
         base = frames.categories_of(column)
@@ -211,31 +215,31 @@ class Space:
         a, b = ((levels.codes(c)[:, None] == np.arange(len(levels))) * height for c in (left, right))
         return a, b
 
-    def _ranks(self, table: pd.DataFrame) -> Array:
+    def _rank_coordinates(self, table: pd.DataFrame) -> Array:
         kept = []
         for label in table.columns:
             column = self.original[label]
             if column.nunique() < 2:
                 continue
-            kept.append(rankdata(self._ordered(label, table[label])) / len(table))
+            kept.append(rankdata(self._ordered_values(label, table[label])) / len(table))
         return np.stack(kept, axis=1) if kept else np.zeros((len(table), 0))
 
-    def _ordered(self, label: Hashable, column: pd.Series) -> Array:
+    def _ordered_values(self, label: Hashable, column: pd.Series) -> Array:
         """A column with an order as numbers."""
         if label in self.times:
-            return frames.seconds(column, self.original[label])
+            return frames.seconds_since_first(column, self.original[label])
         if isinstance(column.dtype, pd.CategoricalDtype):
             return column.cat.codes.to_numpy()
         return frames.offsets_from_minimum(self.who, column.to_frame(), self.original[[label]])[:, 0]
 
 
-def grow(points: Array) -> BoxTree:
+def tree_of_points(points: Array) -> BoxTree:
     """A tree over the different points, each with its number of records."""
-    different, kinds = distinct(points)
+    different, kinds = distinct_points(points)
     return BoxTree.of(different, None if kinds is None else np.bincount(kinds).astype(np.float64))
 
 
-def distinct(points: Array) -> tuple[Array, frames.Ints | None]:
+def distinct_points(points: Array) -> tuple[Array, frames.Ints | None]:
     """The different points and which of them each record is at, where they are few; otherwise all points and None.
 
     Files of categories repeat a few points, and a search that met each record would take time n^2.

@@ -20,10 +20,17 @@ from ..missing import IMPUTED, KNOWN
 from ..tables import cells
 from ..utility.cluster import METHODS, check_cluster_count, cluster_labels
 from ..utility.distance import robust_covariance
-from .coordinates import Space, distinct
+from .coordinates import Space, distinct_points
 from .linkage import DISTANCES
 from .neighbours import BoxTree, Links, nearest
-from .records import OtherFile, PairedMeasure, RecordPairs, excess_over_holdout
+from .records import (
+    OtherFile,
+    PairedMeasure,
+    RecordPairs,
+    are_nobodys,
+    excess_over_holdout,
+    risk_without_pairs,
+)
 
 ISOLATED = 0.05
 """A released record farther than this from every other, in standard deviations, is isolated; sdcMicro's k and k2."""
@@ -66,7 +73,7 @@ class _AfterLinkage(PairedMeasure):
         """Scales of the known columns and the truth."""
         return Space(self.name, self.distance, original.iloc[:, :-1]), original.iloc[:, -1]
 
-    def _read(
+    def _link_and_read(
         self, state: tuple[Space, pd.Series], released: pd.DataFrame, held: pd.DataFrame | None = None
     ) -> _Reading:
         """Link the originals, or the records of a holdout, and look up the unknown column."""
@@ -87,14 +94,14 @@ class _AfterLinkage(PairedMeasure):
             if column.notna().any():
                 frames.refuse_mixed(self.name, truth, column)
             a, b, _ = frames.joined_codes(truth, column)
-        gapped = space.gapped(known, released.iloc[:, :-1])
+        gapped = space.incomplete_points(known, released.iloc[:, :-1])
         if gapped is not None:
             links = gapped[0].at(pairs.original).links(gapped[1], pairs.released)
             return _Reading(a, b, np.arange(len(b)), links, pairs, number)
         left, right, _ = space.coordinates(known, released.iloc[:, :-1])
         if left.shape[1] == 0:
             left, right = np.zeros((len(left), 1)), np.zeros((len(right), 1))
-        points, places = distinct(right)
+        points, places = distinct_points(right)
         links = nearest(BoxTree.of(points), left[pairs.original])
         return _Reading(a, b, np.arange(len(b)) if places is None else places, links, pairs, number)
 
@@ -112,35 +119,37 @@ class _Reading:
     number: bool
 
     @property
-    def mine(self) -> NDArray[Any]:
+    def true_values(self) -> NDArray[Any]:
         """The true values of the linked originals."""
         return self.truth[self.pairs.original]
 
     def means(self) -> Array:
         """Mean released value over the links of each original; the file's mean where all of them are blank."""
         known = ~np.isnan(self.values)
-        count = self._total(np.bincount(self.places, weights=known))
-        total = self._total(np.bincount(self.places, weights=np.where(known, self.values, 0.0)))
+        count = self._sum_over_links(np.bincount(self.places, weights=known))
+        total = self._sum_over_links(np.bincount(self.places, weights=np.where(known, self.values, 0.0)))
         return np.divide(total, count, out=np.full(len(count), self.middle), where=count > 0)
 
     @property
     def middle(self) -> float:
         """The mean of the released values; of the true ones if all are blank."""
         known = self.values[~np.isnan(self.values)]
-        return float(known.mean() if len(known) else self.mine.mean())
+        return float(known.mean() if len(known) else self.true_values.mean())
 
     def right(self, near: float) -> Array:
         """Whether each original's value is read: a number within ``near``, or the share of links with its category."""
-        return (np.abs(self.means() - self.mine) <= near).astype(np.float64) if self.number else self.hits()
+        return (
+            (np.abs(self.means() - self.true_values) <= near).astype(np.float64) if self.number else self.share_read()
+        )
 
-    def hits(self) -> Array:
+    def share_read(self) -> Array:
         """Share of the links of each original that have its true category."""
         width = int(max(self.truth.max(), self.values.max())) + 2
-        wanted = self.links.points * width + np.repeat(self.mine, self.links.counts) + 1
+        wanted = self.links.points * width + np.repeat(self.true_values, self.links.counts) + 1
         right = cells.counts_of(self.places * width + self.values + 1, wanted)  # a blank has code -1
-        return np.add.reduceat(right, self.links.edges[:-1]) / self._total(np.bincount(self.places))
+        return np.add.reduceat(right, self.links.edges[:-1]) / self._sum_over_links(np.bincount(self.places))
 
-    def _total(self, by_point: NDArray[Any]) -> Array:
+    def _sum_over_links(self, by_point: NDArray[Any]) -> Array:
         return np.add.reduceat(by_point[self.links.points], self.links.edges[:-1])
 
 
@@ -184,18 +193,20 @@ class AttributeDisclosure(_AfterLinkage):
 
     def compare(self, state: tuple[Space, pd.Series], released: pd.DataFrame) -> Measured:
         """Link, read, compare."""
-        read = self._read(state, released)
-        near = self.within_sd * _sd(read.truth[~np.isnan(read.truth)]) * (1 + 1e-9) if read.number else 0.0
+        read = self._link_and_read(state, released)
+        near = (
+            self.within_sd * _standard_deviation(read.truth[~np.isnan(read.truth)]) * (1 + 1e-9) if read.number else 0.0
+        )
         right = read.right(near)
         if read.number:
-            chance = float((np.abs(read.middle - read.mine) <= near).mean())
+            chance = float((np.abs(read.middle - read.true_values) <= near).mean())
         else:
             shares = np.bincount(read.values + 1, minlength=read.truth.max() + 2) / len(read.values)
-            chance = float(shares[read.mine + 1].mean())
+            chance = float(shares[read.true_values + 1].mean())
         parts, value = {"chance": chance}, float(right.mean())
         if self.holdout is not None:
             held = self.holdout.taken(self.name, "the holdout", list(released.columns), self.missing)
-            parts |= excess_over_holdout(value, float(self._read(state, released, held).right(near).mean()))
+            parts |= excess_over_holdout(value, float(self._link_and_read(state, released, held).right(near).mean()))
         return Measured(value, parts=parts, records=read.pairs.along_original(right))
 
 
@@ -237,15 +248,15 @@ class IntruderError(_AfterLinkage):
 
     def compare(self, state: tuple[Space, pd.Series], released: pd.DataFrame) -> Measured:
         """Link, read, compare."""
-        read = self._read(state, released)
+        read = self._link_and_read(state, released)
         if not read.number:
-            wrong = 1.0 - read.hits()
+            wrong = 1.0 - read.share_read()
             return Measured(
                 float(wrong.mean()), parts={"error": float(wrong.mean())}, records=read.pairs.along_original(wrong)
             )
-        off = np.abs(read.means() - read.mine)
+        off = np.abs(read.means() - read.true_values)
         error = float(np.sqrt(np.mean(off**2)))
-        sd = _sd(read.truth[~np.isnan(read.truth)])
+        sd = _standard_deviation(read.truth[~np.isnan(read.truth)])
         if sd == 0:
             what = f"{self.name} needs an unknown column that varies"
             raise InputError(what, f"{self.unknown} is constant", "Choose another column")
@@ -261,6 +272,12 @@ class IntervalDisclosure(PairedMeasure):
     released values whose ranks are ``width_rank`` of the file below and above. Missing values, ``missing="pairwise"``:
     a value that the original lacks does not count, and a blank in the release gives nothing away.
 
+    A release with another number of rows and no row labels of the original, as a synthetic file is, has no true pairs.
+    The original nearest to a released row is then taken for its own, and what is given away that way counts as far as
+    it is more than originals give away about the nearest other original: another sample of numbers has a value near 0,
+    a file of the originals' own rows has 1. ``parts`` has the share of ``copies``, and of the other rows the share that
+    give somebody away, ``nearer``, and what another sample would, ``chance``; ``error`` is the standard error.
+
     Parameters
     ----------
     columns : list of column names, optional
@@ -273,12 +290,14 @@ class IntervalDisclosure(PairedMeasure):
         A record counts if all its columns, or any of them, lie inside; or with the share of them that do.
     spread_of : "original" or "released"
         Whose standard deviations; those of the release give sdcMicro's ``dRisk``.
+    paired : bool
+        False if rows are nobody's though the release has as many as the original, as those of a synthetic file.
     outlying : bool
         Multiply the width by the record's robust Mahalanobis distance, so that outliers, which are found more easily,
-        count as given away sooner; each file is standardised by its own mean and standard deviation. With
-        ``width_sd=0.0005, across="any"`` sdcMicro's ``dRiskRMD``, with its ``risk1``, ``risk2`` (of
-        these, records without another released one within 0.05), ``wrisk1`` and ``wrisk2`` (0.05 times the distances
-        of those records, summed, times their share) in ``parts``.
+        count as given away sooner; each file is standardised by its own mean and standard deviation. Needs true pairs.
+        With ``width_sd=0.0005, across="any"`` sdcMicro's ``dRiskRMD``, with its ``risk1``, ``risk2`` (of these, records
+        without another released one within 0.05), ``wrisk1`` and ``wrisk2`` (0.05 times the distances of those records,
+        summed, times their share) in ``parts``.
 
     Examples
     --------
@@ -300,6 +319,7 @@ class IntervalDisclosure(PairedMeasure):
     width_rank: float | None = checked(None, check_number, low=0, high=1)
     across: str = checked("all", check_choice, options=("all", "any", "mean"))
     spread_of: str = checked("original", check_choice, options=("original", "released"))
+    paired: bool = True
     outlying: bool = False
 
     def __post_init__(self) -> None:
@@ -311,6 +331,15 @@ class IntervalDisclosure(PairedMeasure):
         super().__post_init__()
         if self.outlying and self.width_rank is not None:
             raise InputError("outlying widens intervals in standard deviations", "width_rank", "Give width_sd")
+        if self.outlying and not self.paired:
+            raise InputError("outlying looks at true pairs", "paired=False", "Leave one of them out")
+        plain = self.width_rank is None and not self.outlying
+        self.refuse_unused(plain, "a width in standard deviations without outlying", "width_sd=0.05", "spread_of")
+
+    @property
+    def pairs(self) -> str:
+        """Needed for the widths of outliers."""
+        return "needed" if self.outlying else "wanted"
 
     def default_name(self) -> str:
         """SDID, or the rank version's name."""
@@ -323,13 +352,13 @@ class IntervalDisclosure(PairedMeasure):
     def compare(self, state: tuple[pd.DataFrame, Array], released: pd.DataFrame) -> Measured:
         """Count the originals inside."""
         table, values = state
-        pairs = RecordPairs.of(self.name, table, released)
         masked = _floats_with_nan(self.name, released, table)
+        if not self.paired or are_nobodys(released):
+            return self._without_pairs(table, values, masked)
+        pairs = RecordPairs.of(self.name, table, released)
         truth, shown = values[pairs.original], masked[pairs.released]
         if self.outlying and self.width_sd is not None:
-            if np.isnan(values).any() or np.isnan(masked).any():
-                what = f"{self.name} has no pairwise rule for Mahalanobis distances"
-                raise UnsupportedError(what, "missing values", 'Write missing="impute" or "omit"')
+            self._refuse_gaps(values, masked, "Mahalanobis distances")
             sides = (values, "the original"), (masked, "the release")
             own, other = (
                 (v - v.mean(axis=0)) / frames.varying_spreads(self.name, v, table.columns, which) for v, which in sides
@@ -339,29 +368,64 @@ class IntervalDisclosure(PairedMeasure):
             gap = np.abs(own[pairs.original] - other[pairs.released])
             inside = gap < self.width_sd * far[:, None]
             lone = cKDTree(other).query(other, k=min(2, len(other)))[0].reshape(len(other), -1)[:, -1][pairs.released]
-        elif self.width_sd is not None:
-            wide = values if self.spread_of == "original" else masked
-            spread = np.array([frames.spreads(v[~np.isnan(v)]) if not np.isnan(v).all() else 0.0 for v in wide.T])
-            inside = np.abs(truth - shown) <= self.width_sd * spread * (1 + 1e-9)
         else:
-            inside = np.zeros(truth.shape, dtype=bool)
-            for j in range(masked.shape[1]):
-                ranked = np.sort(masked[~np.isnan(masked[:, j]), j])
-                steps = int((self.width_rank or 0.0) * len(ranked) + 1e-9)
-                if not len(ranked):
-                    continue
-                low = ranked[np.maximum(np.searchsorted(ranked, shown[:, j], "left") - steps, 0)]
-                high = ranked[np.minimum(np.searchsorted(ranked, shown[:, j], "right") - 1 + steps, len(ranked) - 1)]
-                inside[:, j] = (low <= truth[:, j]) & (truth[:, j] <= high) & ~np.isnan(shown[:, j])
-        count = (~np.isnan(truth)).sum(axis=1)
-        share = inside.sum(axis=1) / np.maximum(count, 1)
-        risk = {"all": share == 1.0, "any": share > 0.0, "mean": share}[self.across].astype(np.float64)
-        rates = inside.sum(axis=0) / np.maximum((~np.isnan(truth)).sum(axis=0), 1)
-        parts = {str(c): float(v) for c, v in zip(table.columns, rates, strict=True)}
+            inside = self._inside_intervals(truth, shown, masked, values if self.spread_of == "original" else masked)
+        risk, parts = self._risk_of_rows(inside, truth, table)
         for kind, counted in enumerate((risk, risk * (lone > ISOLATED)), 1) if self.outlying else ():
             weighted = float(counted.sum() * (counted @ far) * ISOLATED / len(risk))
             parts |= {f"risk{kind}": float(counted.mean()), f"wrisk{kind}": weighted}
         return Measured(float(risk.mean()), parts=parts, records=pairs.along_released(risk))
+
+    def _without_pairs(self, table: pd.DataFrame, values: Array, masked: Array) -> Measured:
+        """The same for the original nearest to each released row, beyond what originals show of each other."""
+        self._refuse_gaps(values, masked, "the nearest original")
+        unit = frames.spreads(values)
+        unit = np.where(unit > 0, unit, 1.0)
+        points, kind = np.unique(values, axis=0, return_inverse=True)
+        tree = cKDTree(points / unit)
+        wide = values if self.spread_of == "original" else masked
+        near = points[tree.query(masked / unit)[1]]
+        share, parts = self._risk_of_rows(self._inside_intervals(near, masked, masked, wide), near, table)
+        usual = np.zeros(len(values))
+        if len(points) > 1:
+            two = tree.query(points / unit, k=2)[1]
+            other = points[np.where(two[:, 0] == np.arange(len(points)), two[:, 1], two[:, 0])][kind.reshape(-1)]
+            usual, _ = self._risk_of_rows(self._inside_intervals(other, values, values, wide), other, table)
+        error = float(usual.std() / np.sqrt(len(usual)))
+        found = risk_without_pairs((near == masked).all(axis=1), share, share, float(usual.mean()), error)
+        return Measured(float(found.risk.mean()), found.error, parts | found.parts, records=found.risk)
+
+    def _inside_intervals(self, truth: Array, shown: Array, masked: Array, wide: Array) -> frames.Flags:
+        """Which true values lie in the intervals around those shown, a row of a file ``masked``.
+
+        ``wide`` is the file whose standard deviations count.
+        """
+        if self.width_sd is not None:
+            spread = np.array([frames.spreads(v[~np.isnan(v)]) if not np.isnan(v).all() else 0.0 for v in wide.T])
+            return np.asarray(np.abs(truth - shown) <= self.width_sd * spread * (1 + 1e-9))
+        inside = np.zeros(truth.shape, dtype=bool)
+        for j in range(masked.shape[1]):
+            ranked = np.sort(masked[~np.isnan(masked[:, j]), j])
+            steps = int((self.width_rank or 0.0) * len(ranked) + 1e-9)
+            if not len(ranked):
+                continue
+            low = ranked[np.maximum(np.searchsorted(ranked, shown[:, j], "left") - steps, 0)]
+            high = ranked[np.minimum(np.searchsorted(ranked, shown[:, j], "right") - 1 + steps, len(ranked) - 1)]
+            inside[:, j] = (low <= truth[:, j]) & (truth[:, j] <= high) & ~np.isnan(shown[:, j])
+        return inside
+
+    def _risk_of_rows(self, inside: frames.Flags, truth: Array, table: pd.DataFrame) -> tuple[Array, dict[str, float]]:
+        """What is given away of each record, and of each column."""
+        known = ~np.isnan(truth)
+        share = inside.sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+        risk = {"all": share == 1.0, "any": share > 0.0, "mean": share}[self.across].astype(np.float64)
+        rates = inside.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+        return risk, {str(c): float(v) for c, v in zip(table.columns, rates, strict=True)}
+
+    def _refuse_gaps(self, values: Array, masked: Array, rule: str) -> None:
+        if np.isnan(values).any() or np.isnan(masked).any():
+            what = f"{self.name} has no pairwise rule for {rule}"
+            raise UnsupportedError(what, "missing values", 'Write missing="impute" or "omit"')
 
 
 @dataclass(frozen=True, repr=False)
@@ -370,7 +434,8 @@ class ClusteringAttack(PairedMeasure):
 
     The intruder standardises the known columns, clusters all records of both files and links a released record to an
     original of its cluster, any of them with the same probability. Without originals in its cluster a record is not
-    linked. With as many clusters as records, clusters are pairs more often than not. Bacher, Brand and Bender (2002).
+    linked. With as many clusters as records, clusters are pairs more often than not. Needs true pairs: of a synthetic
+    file of another length measure `RecordLinkage`. Bacher, Brand and Bender (2002).
 
     Parameters
     ----------
@@ -389,6 +454,7 @@ class ClusteringAttack(PairedMeasure):
     1.0
     """
 
+    columns_by_name: ClassVar[bool] = True
     label: ClassVar[str] = "clustering_attack"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Bacher, Brand and Bender (2002); Winkler (2004), section 4"
@@ -426,7 +492,7 @@ class ClusteringAttack(PairedMeasure):
         return Measured(float(risk.mean()), parts=parts, records=pairs.along_released(risk))
 
 
-def _sd(values: Array) -> float:
+def _standard_deviation(values: Array) -> float:
     return float(frames.spreads(values))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -38,15 +38,24 @@ class ValuesInClasses(NamedTuple):
     """Records of each class."""
 
     @classmethod
-    def of(cls, table: pd.DataFrame, value: Ints, often: Array) -> ValuesInClasses:
-        """Count the codes of a column by the rows of a table, each ``often``."""
-        (row,), classes = cells.joint_codes(table)
+    def of(cls, keys: NDArray[Any], levels: Sequence[int], value: Ints, often: Array | None) -> ValuesInClasses:
+        """Count the codes of a column by those of the keys, which have a row each; records count ``often``."""
+        row, classes = cells.merged_codes(keys, levels)
         values = int(value.max(initial=0)) + 1
-        place, many = cells.compact(row * values + value, classes * values)
-        where, which = np.empty(many, dtype=np.int64), np.empty(many, dtype=np.int64)
-        where[place], which[place] = row, value
-        counts, size = (np.bincount(c, weights=often).astype(np.float64) for c in (place, row))
-        return cls(row, where, which, counts, size)
+        joint, size = row * values + value, np.bincount(row, weights=often, minlength=classes)
+        if classes * values <= 16 * len(row) + 64:
+            dense = np.bincount(joint, weights=often, minlength=classes * values)
+            there = np.flatnonzero(dense)
+            counts = dense[there]
+        else:
+            there, place = np.unique(joint, return_inverse=True)
+            counts = np.bincount(place.reshape(-1), weights=often)
+        return cls(row, there // values, there % values, counts.astype(np.float64), size.astype(np.float64))
+
+    @property
+    def start(self) -> Ints:
+        """The first entry of each class."""
+        return np.searchsorted(self.where, np.arange(len(self.size)))
 
     @property
     def share(self) -> Array:
@@ -56,6 +65,11 @@ class ValuesInClasses(NamedTuple):
     def total(self, amounts: NDArray[Any]) -> Array:
         """Sums of amounts by class."""
         return np.bincount(self.where, weights=amounts, minlength=len(self.size)).astype(np.float64)
+
+    def measured(self, worst: float, each: Array, records: Array) -> Measured:
+        """The number of the worst class, with the mean of the records' classes; ``records`` has one per class."""
+        parts = {"combinations": float(len(each)), "mean": float(each @ self.size / self.size.sum())}
+        return Measured(float(worst), parts=parts, records=records[self.row])
 
 
 @dataclass(frozen=True, repr=False)
@@ -70,13 +84,14 @@ class _TargetInClasses(CountedKeys):
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """The worst class."""
-        return self._worst(released, np.ones(len(released)))
+        return self._worst_class(released, None)
 
     def total(self, original: None, released: Counts, plan: None) -> Measured:
-        found = self._worst(released.rows, released.count)
+        found = self._worst_class(released.rows, released.count)
         return Measured(float(found), parts=found.parts)
 
-    def _worst(self, released: pd.DataFrame, often: Array) -> Measured:
+    def _worst_class(self, released: pd.DataFrame, often: Array | None) -> Measured:
+        """The worst class of rows that occur so ``often``, each once by default."""
         raise NotImplementedError
 
 
@@ -117,31 +132,40 @@ class LDiversity(_TargetInClasses):
     kind: str = checked("distinct", check_choice, options=KINDS)
     c: float = checked(2.0, check_number, low=0, open_low=True)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.refuse_unused(self.kind == "recursive", "recursive diversity", 'kind="recursive"', "c")
+
+    def of_plain_columns(self, columns: Sequence[NDArray[Any]]) -> Measured | None:
+        found = cells.close_numbers(np.stack(columns))
+        return None if found is None else self._worst_diversity(*found, None)
+
     def diversity(self, original: Data, released: Data) -> Array:
         """Diversity of the class of each released record, l."""
         used = self.prepare(original).used(released)
-        found, each = self._classes(used, np.ones(len(used)))
+        found, each = self._diversity_of_classes(*cells.column_codes(used), None)
         return each[found.row]
 
-    def _classes(self, released: pd.DataFrame, often: Array) -> tuple[ValuesInClasses, Array]:
-        (value,), _ = cells.joint_codes(released.iloc[:, -1:])
-        found = ValuesInClasses.of(released.iloc[:, :-1], value, often)
+    def _diversity_of_classes(
+        self, codes: NDArray[Any], levels: Sequence[int], often: Array | None
+    ) -> tuple[ValuesInClasses, Array]:
+        found = ValuesInClasses.of(codes[:-1], levels[:-1], codes[-1], often)
         if self.kind == "distinct":
             return found, np.bincount(found.where, minlength=len(found.size)).astype(np.float64)
         if self.kind == "entropy":
             return found, np.exp(-found.total(found.share * np.log(found.share)))
         order = np.lexsort((-found.counts, found.where))
-        where, count = found.where[order], found.counts[order]
-        start = np.searchsorted(where, np.arange(len(found.size)))
+        where, count, start = found.where[order], found.counts[order], found.start
         before = np.cumsum(count) - count
         tail = found.size[where] - (before - before[start][where])
         return found, found._replace(where=where).total(count[start][where] < self.c * tail)
 
-    def _worst(self, released: pd.DataFrame, often: Array) -> Measured:
-        found, each = self._classes(released, often)
-        top = np.maximum.reduceat(found.share, np.searchsorted(found.where, np.arange(len(found.size))))
-        parts = {"combinations": float(len(each)), "mean": float(np.average(each[found.row], weights=often))}
-        return Measured(float(each.min()), parts=parts, records=top[found.row])
+    def _worst_class(self, released: pd.DataFrame, often: Array | None) -> Measured:
+        return self._worst_diversity(*cells.column_codes(released), often)
+
+    def _worst_diversity(self, codes: NDArray[Any], levels: Sequence[int], often: Array | None) -> Measured:
+        found, each = self._diversity_of_classes(codes, levels, often)
+        return found.measured(each.min(), each, np.maximum.reduceat(found.share, found.start))
 
 
 @dataclass(frozen=True, repr=False)
@@ -168,19 +192,18 @@ class TCloseness(_TargetInClasses):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Li, Li and Venkatasubramanian (2007), ICDE, 106-115"
 
-    def _worst(self, released: pd.DataFrame, often: Array) -> Measured:
-        column = released.iloc[:, -1]
+    def _worst_class(self, released: pd.DataFrame, often: Array | None) -> Measured:
+        column, (codes, levels) = released.iloc[:, -1], cells.column_codes(released)
         ordered = has_order(column)
-        value = _ordered_codes(column) if ordered else cells.joint_codes(column.to_frame())[0][0]
-        found = ValuesInClasses.of(released.iloc[:, :-1], value, often)
-        whole = np.bincount(value, weights=often) / often.sum()
+        value = _ordered_codes(column) if ordered else codes[-1]
+        found = ValuesInClasses.of(codes[:-1], levels[:-1], value, often)
+        whole = np.bincount(value, weights=often) / found.size.sum()
         if ordered:
             each = _ordered_distance(found, whole)
         else:
             base = whole[found.value]
             each = 0.5 * (found.total(np.abs(found.share - base) - base) + 1.0)
-        parts = {"combinations": float(len(each)), "mean": float(np.average(each[found.row], weights=often))}
-        return Measured(float(each.max()), parts=parts, records=each[found.row])
+        return found.measured(each.max(), each, each)
 
 
 def _ordered_codes(column: pd.Series) -> Ints:

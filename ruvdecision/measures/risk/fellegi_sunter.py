@@ -21,8 +21,16 @@ from ..base import Measured
 from ..frames import Ints
 from ..missing import KNOWN
 from ..tables import cells
-from .linkage import PerColumn, by_column, check_assigned, exchanged_shares, named_columns, of_column
-from .records import PairedMeasure, RecordPairs
+from .linkage import (
+    PerColumn,
+    by_column,
+    check_assigned,
+    check_pairs_option,
+    exchanged_shares,
+    named_columns,
+    of_column,
+)
+from .records import PairedMeasure, RecordPairs, are_nobodys, risk_without_pairs
 
 MOST_COLUMNS = 20
 EDGE = 1e-12
@@ -45,7 +53,7 @@ class AgreementMixture:
         Bit j of a pattern's number says that column j agrees.
         """
         none = np.log2((1 - self.m) / (1 - self.u))
-        return _bits(patterns, len(self.m)) @ (np.log2(self.m / self.u) - none) + none.sum()
+        return _pattern_bits(patterns, len(self.m)) @ (np.log2(self.m / self.u) - none) + none.sum()
 
     def probabilities(self, patterns: ArrayLike) -> Array:
         """Posterior probability that a pair with each pattern is a match."""
@@ -77,11 +85,11 @@ def fit_mixture(counts: ArrayLike, *, prevalence: float, m: float = 0.9, iterati
         what = "counts must be 2^p numbers that are not negative"
         raise InputError(what, f"shape {pairs.shape}", "Count pairs per agreement pattern")
     occurring = np.flatnonzero(pairs)  # of 2^p patterns few do
-    pairs, bits = pairs[occurring], _bits(occurring, p)
+    pairs, bits = pairs[occurring], _pattern_bits(occurring, p)
     total = pairs.sum()
     fit = AgreementMixture(
         np.full(p, check_number("m", m, low=0, high=1, open_low=True, open_high=True)),
-        _inside(pairs @ bits / total),
+        _inside_unit_interval(pairs @ bits / total),
         check_number("prevalence", prevalence, low=0, high=1, open_low=True, open_high=True),
     )
     for _ in range(check_integer("iterations", iterations, low=0)):
@@ -91,8 +99,8 @@ def fit_mixture(counts: ArrayLike, *, prevalence: float, m: float = 0.9, iterati
         if share <= 0 or share >= total:
             break
         fit = AgreementMixture(
-            _inside(match @ bits / share),
-            _inside(rest @ bits / rest.sum()),
+            _inside_unit_interval(match @ bits / share),
+            _inside_unit_interval(rest @ bits / rest.sum()),
             float(np.clip(share / total, EDGE, 1 - EDGE)),
         )
     return fit
@@ -106,6 +114,12 @@ class FellegiSunter(PairedMeasure):
     matches and non-matches without knowing the truth, and every released record is linked to the original with the
     largest weight; a link shared by k originals counts 1/k. Columns are taken to agree independently of one another
     given the match status; correlated columns make the fitted probabilities too sure of themselves.
+
+    A release with another number of rows and no row labels of the original, as a synthetic file is, has no true pairs.
+    A row that equals an original is then taken for its copy. The other rows count by the posterior probability of their
+    best link, as far as it is larger than that of the best links between different originals: another sample has a
+    value near 0. ``error`` is the standard error; ``parts`` has the share of ``copies``, and of the other rows the mean
+    probability, ``nearer``, and that of another sample, ``chance``.
 
     Parameters
     ----------
@@ -123,7 +137,10 @@ class FellegiSunter(PairedMeasure):
         rapidfuzz, the extra ``names``.
     one_to_one : bool
         Link all records at once so that no two share a partner and the sum of weights is largest. Holds the matrix of
-        all weights. Rows that are equal within a file share their partners; other ties are settled by the solver.
+        all weights. Rows that are equal within a file share their partners; other ties are settled by the solver. Needs
+        true pairs.
+    paired : bool
+        False if rows are nobody's though the release has as many as the original, as those of a synthetic file.
     start_m : float
         Agreement probability of matches that EM starts from.
     iterations : int
@@ -150,6 +167,7 @@ class FellegiSunter(PairedMeasure):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Fellegi and Sunter (1969); Winkler (2004), section 4"
 
+    columns_by_name: ClassVar[bool] = True
     missing_choices: ClassVar[tuple[str, ...]] = KNOWN
     own_missing: ClassVar[tuple[str, ...]] = ("pairwise",)
 
@@ -159,6 +177,7 @@ class FellegiSunter(PairedMeasure):
     tolerance_share: PerColumn = checked(None, lambda name, value: by_column(name, value, high=1.0 - 1e-9))
     similar: PerColumn = checked(None, by_column, high=1.0)
     one_to_one: bool = False
+    paired: bool = True
     start_m: float = checked(0.9, check_number, low=0, high=1, open_low=True, open_high=True)
     iterations: int = checked(200, check_integer, low=0)
 
@@ -167,6 +186,12 @@ class FellegiSunter(PairedMeasure):
         if self.tolerance is not None and not isinstance(self.tolerance, Mapping):
             what = "tolerance has a unit and needs a number per column"
             raise InputError(what, self.tolerance, 'Write tolerance={"age": 2}, or use tolerance_sd')
+        check_pairs_option(self.one_to_one, self.paired)
+
+    @property
+    def pairs(self) -> str:
+        """Needed where all records are assigned at once."""
+        return "needed" if self.one_to_one else "wanted"
 
     def begin(self, original: pd.DataFrame) -> pd.DataFrame:
         """Check the columns; agreement needs both files."""
@@ -186,32 +211,47 @@ class FellegiSunter(PairedMeasure):
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
         """Count patterns, fit, link."""
-        if self.one_to_one:  # the solver settles ties by what comes first, which must not be the order of columns
-            names = sorted(state.columns, key=str)
-            state, released = state[names], released[names]
-        pairs = RecordPairs.of(self.name, state, released)
         own = np.full(len(released), -1, dtype=np.int64)
-        own[pairs.released] = pairs.original
-        fit, share, best = self._linked(state, released, own)
-        records = np.where(own >= 0, share, np.nan)
+        alone = not self.paired or are_nobodys(released)
+        if not alone:
+            pairs = RecordPairs.of(self.name, state, released)
+            own[pairs.released] = pairs.original
+        fit, share, best, ties = self._fit_and_link(state, released, own)
         chance = fit.probabilities(best)
         table = pd.DataFrame({"m": fit.m, "u": fit.u, "weight": np.log2(fit.m / fit.u)}, index=state.columns)
         parts = {"prevalence": fit.prevalence, "expected": float(chance.mean())}
-        return Measured(float(share[own >= 0].mean()), parts=parts, table=table, records=records)
+        if not alone:
+            records = np.where(own >= 0, share, np.nan)
+            return Measured(float(share[own >= 0].mean()), parts=parts, table=table, records=records)
+        (ours, theirs), size = cells.joint_codes(state, released)
+        equal = np.bincount(ours, minlength=size)
+        different, first = np.unique(ours, return_index=True)
+        between = self._between_originals(state.iloc[first], fit, equal[different])
+        found = risk_without_pairs(equal[theirs] > 0, 1.0 / ties, chance / ties, *between)
+        return Measured(float(found.risk.mean()), found.error, parts | found.parts, table, found.risk)
+
+    def _between_originals(self, original: pd.DataFrame, fit: AgreementMixture, often: Ints) -> tuple[float, float]:
+        """Mean probability of the best links between different originals, and its standard error."""
+        task, n = self._agreement_of_columns(original, original), len(original)
+        weights = fit.weights(np.arange(1 << len(fit.m)))
+        _, best, ties = best_links(*task, weights, np.arange(n), n, True)
+        each = np.where(ties > 0, fit.probabilities(best) / np.maximum(ties, 1), 0.0)
+        mean = float(np.average(each, weights=often))
+        return mean, float(np.sqrt(np.average((each - mean) ** 2, weights=often) / n))
 
     def match_probabilities(self, original: frames.Data, released: frames.Data) -> Array:
         """Posterior probability that each released record's best link is a match, as an intruder would compute it."""
         prepared = self.prepare(original)
         table = prepared.used(released)
         frames.refuse_missing(self.name, "the release", table, frames.missing_rows(table))
-        fit, _, best = self._linked(prepared.state, table, np.full(len(table), -1, dtype=np.int64))
+        fit, _, best, _ = self._fit_and_link(prepared.state, table, np.full(len(table), -1, dtype=np.int64))
         return fit.probabilities(best)
 
-    def _linked(
+    def _fit_and_link(
         self, original: pd.DataFrame, released: pd.DataFrame, own: Ints
-    ) -> tuple[AgreementMixture, Array, Ints]:
-        """The fitted mixture, and per released record its own original's share of the best links and their pattern."""
-        task, n = self._agreement(original, released), len(original)
+    ) -> tuple[AgreementMixture, Array, Ints, Ints]:
+        """The mixture, and per released record its own original's share of the best links, their pattern and number."""
+        task, n = self._agreement_of_columns(original, released), len(original)
         counts = pattern_counts(*task, n)
         prevalence = min(1.0 / n, 0.5)
         fit = fit_mixture(counts, prevalence=prevalence, m=self.start_m, iterations=self.iterations)
@@ -220,11 +260,11 @@ class FellegiSunter(PairedMeasure):
         weights = np.full(len(counts), -np.inf)
         weights[occurring] = fit.weights(occurring)
         if not self.one_to_one:
-            return fit, *best_links(*task, weights, own, n)
+            return fit, *best_links(*task, weights, own, n, False)
         check_assigned(self.name, len(released), n, "weights")
         patterns = all_patterns(*task, n)
         # Ties are many, and the solver settles them by the order of rows: let values alone give that.
-        columns = [self._column(c, original[c], released[c], None)[:2] for c in original.columns]
+        columns = [self._agreement_of_values(c, original[c], released[c], None)[:2] for c in original.columns]
         ours, theirs = (np.lexsort(side) for side in zip(*columns, strict=True))
         rows, linked = linear_sum_assignment(weights[patterns[np.ix_(theirs, ours)]], maximize=True)
         rows, linked = theirs[rows], ours[linked]
@@ -232,26 +272,26 @@ class FellegiSunter(PairedMeasure):
         (kinds_b, kinds_a), _ = cells.joint_codes(released, original)
         share[known] = exchanged_shares(rows, linked, kinds_b, kinds_a, np.flatnonzero(known), own[known])
         best[rows] = patterns[rows, linked]
-        return fit, share, best
+        return fit, share, best, np.ones(len(released), dtype=np.int64)
 
-    def _agreement(self, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Ints, Ints, Ints]:
+    def _agreement_of_columns(self, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Ints, Ints, Ints]:
         """Lists of originals, and per column and released record the stretch of them that agrees with it."""
         shape, members, at = (original.shape[1], len(released)), [], 0
         first, last = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.int64)
         for j, label in enumerate(original.columns):
-            listed, low, high = self._agreeing(label, original[label], released[label])
+            listed, low, high = self._agreement_of_column(label, original[label], released[label])
             members.append(listed)
             first[j], last[j] = low + at, high + at
             at += len(listed)
         return np.concatenate(members), first, last
 
-    def _agreeing(self, label: Hashable, a: pd.Series, b: pd.Series) -> tuple[Ints, Ints, Ints]:
+    def _agreement_of_column(self, label: Hashable, a: pd.Series, b: pd.Series) -> tuple[Ints, Ints, Ints]:
         """The same for one column."""
         wanted = of_column(self.similar, label)
         if wanted is not None and not frames.is_number(a):
-            return _similar(self.name, a, b, wanted)
+            return _similar_texts(self.name, a, b, wanted)
         share = of_column(self.tolerance_share, label)
-        left, right, width = self._column(label, a, b, share)
+        left, right, width = self._agreement_of_values(label, a, b, share)
         order = np.argsort(left, kind="stable")
         ranked = left[order]
         if share is not None and frames.is_number(a):
@@ -263,7 +303,9 @@ class FellegiSunter(PairedMeasure):
             room = width * 1e-9 + 1e-12 * np.abs(right) * (width > 0)
         return order, np.searchsorted(ranked, low - room, "left"), np.searchsorted(ranked, high + room, "right")
 
-    def _column(self, label: Hashable, a: pd.Series, b: pd.Series, share: float | None) -> tuple[Array, Array, float]:
+    def _agreement_of_values(
+        self, label: Hashable, a: pd.Series, b: pd.Series, share: float | None
+    ) -> tuple[Array, Array, float]:
         if b.notna().any():
             frames.refuse_mixed(self.name, a, b)
         if not frames.is_number(a):
@@ -286,7 +328,7 @@ class FellegiSunter(PairedMeasure):
         return left, right, (size or 0.0) * float(frames.spreads(there)) if len(there) else 0.0
 
 
-def _similar(who: str, a: pd.Series, b: pd.Series, wanted: float) -> tuple[Ints, Ints, Ints]:
+def _similar_texts(who: str, a: pd.Series, b: pd.Series, wanted: float) -> tuple[Ints, Ints, Ints]:
     """Originals whose text is similar to each released one: each pair of different texts is looked at once."""
     try:
         from rapidfuzz import distance, process
@@ -311,7 +353,7 @@ def _similar(who: str, a: pd.Series, b: pd.Series, wanted: float) -> tuple[Ints,
     return np.concatenate([*listed, order[:0]]), ends[released], np.where(released < 0, ends[-1], ends[released + 1])
 
 
-def _agree(members: Ints, first: Ints, last: Ints, i: int, code: Ints, touched: Ints) -> int:
+def _agreement_patterns(members: Ints, first: Ints, last: Ints, i: int, code: Ints, touched: Ints) -> int:
     """Agreement pattern of released record i with each original, and how many originals agree somewhere."""
     size = 0
     for j in range(len(first)):
@@ -324,14 +366,14 @@ def _agree(members: Ints, first: Ints, last: Ints, i: int, code: Ints, touched: 
     return size
 
 
-@compiled(_agree)
+@compiled(_agreement_patterns)
 def pattern_counts(members: Ints, first: Ints, last: Ints, n: int) -> Ints:
     """Pairs with each agreement pattern. Only pairs that agree somewhere are touched."""
     counts = np.zeros(1 << len(first), dtype=np.int64)
     code = np.zeros(n, dtype=np.int64)
     touched = np.empty(n, dtype=np.int64)
     for i in range(first.shape[1]):
-        size = _agree(members, first, last, i, code, touched)
+        size = _agreement_patterns(members, first, last, i, code, touched)
         counts[0] += n - size
         for t in range(size):
             counts[code[touched[t]]] += 1
@@ -339,49 +381,57 @@ def pattern_counts(members: Ints, first: Ints, last: Ints, n: int) -> Ints:
     return counts
 
 
-@compiled(_agree)
+@compiled(_agreement_patterns)
 def all_patterns(members: Ints, first: Ints, last: Ints, n: int) -> Ints:
     """Agreement pattern of every released record with every original."""
     patterns = np.zeros((first.shape[1], n), dtype=np.int64)
     touched = np.empty(n, dtype=np.int64)
     for i in range(first.shape[1]):
-        _agree(members, first, last, i, patterns[i], touched)
+        _agreement_patterns(members, first, last, i, patterns[i], touched)
     return patterns
 
 
-@compiled(_agree)
-def best_links(members: Ints, first: Ints, last: Ints, weight: Array, own: Ints, n: int) -> tuple[Array, Ints]:
-    """Own record's share of the largest weight, and the pattern with that weight, per released record."""
+@compiled(_agreement_patterns)
+def best_links(
+    members: Ints, first: Ints, last: Ints, weight: Array, own: Ints, n: int, apart: bool
+) -> tuple[Array, Ints, Ints]:
+    """Own record's share of the largest weight, the pattern with that weight and its number, per released record.
+
+    ``apart``: the own record is no candidate.
+    """
     m = first.shape[1]
     code = np.zeros(n, dtype=np.int64)
     touched = np.empty(n, dtype=np.int64)
     share = np.zeros(m)
     pattern = np.zeros(m, dtype=np.int64)
+    number = np.zeros(m, dtype=np.int64)
     for i in range(m):
-        size = _agree(members, first, last, i, code, touched)
-        best = weight[0] if size < n else -np.inf
+        size = _agreement_patterns(members, first, last, i, code, touched)
+        rest = n - size
+        if apart and own[i] >= 0 and code[own[i]] == 0:
+            rest -= 1
+        best = weight[0] if rest > 0 else -np.inf
         for t in range(size):
             c = code[touched[t]]
-            if weight[c] > best:
+            if weight[c] > best and not (apart and touched[t] == own[i]):
                 best = weight[c]
                 pattern[i] = c
         room = 1e-9 * (1.0 + abs(best))
-        ties = 0
-        if weight[0] >= best - room:
-            ties = n - size
+        ties = rest if rest > 0 and weight[0] >= best - room else 0
         for t in range(size):
-            if weight[code[touched[t]]] >= best - room:
+            if weight[code[touched[t]]] >= best - room and not (apart and touched[t] == own[i]):
                 ties += 1
-        if own[i] >= 0 and weight[code[own[i]]] >= best - room:
+        number[i] = ties
+        if own[i] >= 0 and not apart and weight[code[own[i]]] >= best - room:
             share[i] = 1.0 / ties
         for t in range(size):
             code[touched[t]] = 0
-    return share, pattern
+    return share, pattern, number
 
 
-def _bits(patterns: ArrayLike, p: int) -> Array:
+def _pattern_bits(patterns: ArrayLike, p: int) -> Array:
     return ((np.asarray(patterns)[:, None] >> np.arange(p)) & 1).astype(np.float64)
 
 
-def _inside(x: Array) -> Array:
+def _inside_unit_interval(x: Array) -> Array:
     return np.clip(x, EDGE, 1 - EDGE)

@@ -6,12 +6,13 @@ one in F. The agency sees the f records of the sample and their weights, and est
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.special import hyp2f1
 
 from ...checks import check_choice, check_integer, check_number, checked
@@ -120,6 +121,10 @@ class IndividualRisk(KeyMeasure):
     alpha: float = checked(1.0, check_number, low=0, high=1)
     threshold: float | None = checked(None, check_number, low=0, high=1)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.refuse_unused(self.missing == "wildcard", 'missing="wildcard"', 'missing="wildcard"', "alpha")
+
     def uses(self, original: pd.DataFrame) -> frames.Labels:
         """The keys and then the weights."""
         return frames.pick_apart(self.name, original, ("keys", self.keys), ("weights", self.weights))
@@ -127,16 +132,29 @@ class IndividualRisk(KeyMeasure):
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Count and estimate."""
         f, _, risk = self.frequencies_and_risk(released)
-        return Measured(float(risk.mean()), parts=self._parts(f, risk), records=risk)
+        return Measured(float(risk.mean()), parts=self._risk_parts(f, risk), records=risk)
+
+    def of_plain_columns(self, columns: Sequence[NDArray[Any]]) -> Measured | None:
+        keys, weights = (columns, None) if self.weights is None else (columns[:-1], columns[-1])
+        codes = cells.close_numbers(np.stack(keys))
+        if codes is None or (weights is not None and not (weights.min() > 0 and weights.max() < frames.LARGE)):
+            return None
+        label, size = cells.merged_codes(*codes)
+        f = np.bincount(label, minlength=size).astype(np.float64)
+        each = 1.0 / f
+        if weights is not None:
+            each = individual_risk(f, np.bincount(label, weights=weights, minlength=size), self.method)
+        risk = each[label]
+        return Measured(float(risk.mean()), parts=self._risk_parts(f[label], risk), records=risk)
 
     def frequencies_and_risk(self, used: pd.DataFrame) -> tuple[Array, Array, Array]:
         """f, F and risk of the records of a table of the keys and then the weights."""
-        weights = None if self.weights is None else frames.positive(self.name, used.iloc[:, -1])
+        weights = None if self.weights is None else frames.positive_weights(self.name, used.iloc[:, -1])
         keys = used if weights is None else used.iloc[:, :-1]
         f, estimate = key_frequencies(keys, weights, wildcard=self.missing == "wildcard", alpha=self.alpha)
         return f, estimate, 1.0 / f if weights is None else individual_risk(f, estimate, self.method)
 
-    def _parts(self, f: Array, risk: Array) -> dict[str, float]:
+    def _risk_parts(self, f: Array, risk: Array) -> dict[str, float]:
         parts = {"expected": float(risk.sum()), "largest": float(risk.max())}
         parts |= {f"below {k}": float((f < k).sum()) for k in BELOW}
         return parts if self.threshold is None else parts | {"above": float((risk > self.threshold).sum())}
@@ -189,6 +207,10 @@ class HouseholdRisk(KeyMeasure):
     alpha: float = checked(1.0, check_number, low=0, high=1)
     threshold: float | None = checked(None, check_number, low=0, high=1)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.refuse_unused(self.missing == "wildcard", 'missing="wildcard"', 'missing="wildcard"', "alpha")
+
     def uses(self, original: pd.DataFrame) -> frames.Labels:
         """The keys, the household and the weights."""
         ones = ("household", self.household), ("weights", self.weights)
@@ -196,8 +218,8 @@ class HouseholdRisk(KeyMeasure):
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Put the members' risks together."""
-        f, risk, home, found = self._risks(released)
-        alone = self._individual()._parts(f, risk)
+        f, risk, home, found = self._record_and_household_risks(released)
+        alone = self._individual_measure()._risk_parts(f, risk)
         above = {} if self.threshold is None else {"above": float((found[home] > self.threshold).sum())}
         parts = (
             alone
@@ -214,26 +236,26 @@ class HouseholdRisk(KeyMeasure):
     def household_table(self, original: Data, released: Data) -> pd.DataFrame:
         """Members, largest risk of a member and risk of every household, under its number. Confidential."""
         used = self.prepare(original).used(released)
-        _, risk, home, found = self._risks(used)
+        _, risk, home, found = self._record_and_household_risks(used)
         members = pd.Series(risk).groupby(home)
         table = pd.DataFrame({"members": members.size(), "largest": members.max(), "risk": found})
-        return table.set_axis(pd.Index(pd.unique(used[self._home(used)]), name=self.household), axis=0)
+        return table.set_axis(pd.Index(pd.unique(used[self._household_column(used)]), name=self.household), axis=0)
 
-    def _individual(self) -> IndividualRisk:
+    def _individual_measure(self) -> IndividualRisk:
         shared: Any = {"method": self.method, "alpha": self.alpha, "threshold": self.threshold}
         return IndividualRisk(self.keys, self.weights, missing=self.missing, **shared)
 
-    def _home(self, used: pd.DataFrame) -> Hashable:
+    def _household_column(self, used: pd.DataFrame) -> Hashable:
         return used.columns[-1 if self.weights is None else -2]
 
-    def _risks(self, used: pd.DataFrame) -> tuple[Array, Array, frames.Ints, Array]:
+    def _record_and_household_risks(self, used: pd.DataFrame) -> tuple[Array, Array, frames.Ints, Array]:
         """F and risk of each record, its household's position and the households' risks."""
-        label = self._home(used)
+        label = self._household_column(used)
         home, _ = pd.factorize(used[label])
         if (home < 0).any():
             what = f"{self.name} needs to know the household of every record"
             raise InputError(what, f"{int((home < 0).sum())} missing in {label}", "Give each a number of its own")
-        f, _, risk = self._individual().frequencies_and_risk(used.drop(columns=[label]))
+        f, _, risk = self._individual_measure().frequencies_and_risk(used.drop(columns=[label]))
         with np.errstate(divide="ignore"):  # a sure find of a member is one of the household
             spared = np.bincount(home, weights=np.log1p(-risk))
         return f, risk, home, -np.expm1(spared)
@@ -293,7 +315,7 @@ class SkinnerElliot(KeyMeasure):
         weights = (
             np.full(n, (self.population or n) / n)
             if self.weights is None
-            else frames.positive(self.name, released.iloc[:, -1])
+            else frames.positive_weights(self.name, released.iloc[:, -1])
         )
         f, _ = key_frequencies(keys, wildcard=self.missing == "wildcard")
         unique, paired = f == 1, f == 2

@@ -26,10 +26,10 @@ class _InPopulation(KeyMeasure):
 
     population: Any = checked(None, OtherFile.of, required=True)
 
-    def _counts(self, released: pd.DataFrame) -> tuple[Array, Array, Array]:
-        """Released records and people who agree with each released record, and the former for each person's keys.
+    def _counts_in_population(self, released: pd.DataFrame) -> tuple[Array, Array, Array]:
+        """Released records and people who agree with each released record, and each person's probability of presence.
 
-        The last is one number per person, records over people.
+        A released record is any of the people who agree with it, each as likely.
         """
         people = self.population.table(self.name, "the population", list(released.columns))
         (ours, theirs), size = cells.joint_codes(released, people)
@@ -39,7 +39,8 @@ class _InPopulation(KeyMeasure):
         mine = np.arange(len(released) + len(people)) < len(released)
         both = pd.concat([released, people], ignore_index=True)
         f, big = (key_matches(both, weights=which.astype(np.float64)) for which in (mine, ~mine))
-        return f[mine], big[mine], f[~mine] / big[~mine]
+        share = np.divide(1.0, big, out=np.zeros(len(both)), where=mine & (big > 0))
+        return f[mine], big[mine], key_matches(both, weights=share)[~mine]
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,7 +78,7 @@ class KMap(_InPopulation):
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Count."""
-        f, people, _ = self._counts(released)
+        f, people, _ = self._counts_in_population(released)
         there = people > 0
         risk = np.divide(1.0, people, out=np.zeros(len(f)), where=there)
         alone = (f == 1) & there
@@ -117,7 +118,7 @@ class PopulationUniques(_InPopulation):
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Count."""
-        f, people, _ = self._counts(released)
+        f, people, _ = self._counts_in_population(released)
         both = ((f == 1) & (people == 1)).astype(np.float64)
         parts = {"sample uniques": float((f == 1).sum()), "population uniques": float(both.sum())}
         return Measured(float(both.mean()), parts=parts, records=both)
@@ -129,7 +130,9 @@ class DeltaPresence(_InPopulation):
 
     An intruder who knows the population's keys, and that the release is a part of it, learns that a person with these
     keys is in the file with probability f / F, records over people. A file is (delta_min, delta_max)-present if that
-    lies between the two for everybody. `per_record` gives it for each released record.
+    lies between the two for everybody. With missing keys a record is any of the F people who agree with it, and a
+    person is present with the sum of 1 / F over the records that agree with him (at most 1): more blanks spread the
+    same number of records over more people. `per_record` gives f / F of each released record, at most 1.
 
     Parameters
     ----------
@@ -153,7 +156,7 @@ class DeltaPresence(_InPopulation):
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Count."""
-        f, people, present = self._counts(released)
+        f, people, present = self._counts_in_population(released)
         there = people > 0
         risk = np.minimum(np.divide(f, people, out=np.zeros(len(f)), where=there), 1.0)
         present = np.minimum(present, 1.0)
@@ -162,4 +165,4 @@ class DeltaPresence(_InPopulation):
             "mean": float(present.mean()),
             "unmatched": float((~there).sum()),
         }
-        return Measured(float(risk.max()), parts=parts, records=risk)
+        return Measured(float(present.max()), parts=parts, records=risk)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -18,9 +18,9 @@ from .. import frames
 from ..base import Measured
 from ..missing import PAIRED
 from ..tables import cells
-from .coordinates import IncompletePoints, Space, grow
+from .coordinates import IncompletePoints, Space, tree_of_points
 from .neighbours import BoxTree, Surroundings, nearest, own_share
-from .records import PairedMeasure, RecordPairs
+from .records import PairedMeasure, RecordPairs, are_nobodys, risk_without_pairs
 
 DISTANCES = ("standardised", "mahalanobis", "rank")
 LINKS = ("released to original", "original to released")
@@ -138,8 +138,7 @@ class RecordLinkage(PairedMeasure):
         if self.draws > 1 and self.error_sd is None and self.error_rate is None:
             what = "draws repeats the intruder's errors, and he makes none"
             raise InputError(what, self.draws, "Give error_sd or error_rate, or leave draws out")
-        if self.one_to_one and not self.paired:
-            raise InputError("one_to_one counts true pairs", "paired=False", "Leave one of them out")
+        check_pairs_option(self.one_to_one, self.paired)
 
     @property
     def per_record_file(self) -> str:
@@ -159,18 +158,18 @@ class RecordLinkage(PairedMeasure):
 
     def compare(self, state: Space, released: pd.DataFrame) -> Measured:
         """Link the release and count correct links."""
-        if not self.paired or (len(released) and (released.index < 0).all()):
+        if not self.paired or are_nobodys(released):
             return self._without_pairs(state, released)
         pairs = RecordPairs.of(self.name, state.original, released)
         shares = []
-        for known in self._knowledge(state):
-            gapped = state.gapped(known, released) if self.missing == "pairwise" else None
+        for known in self._intruder_file(state):
+            gapped = state.incomplete_points(known, released) if self.missing == "pairwise" else None
             if gapped is not None:
                 shares.append(self._shares_known(*gapped, pairs))
                 continue
             left, right, fixed = state.coordinates(known, released)
             tree = state.tree if fixed and self.link == LINKS[0] and not self.one_to_one else None
-            shares.append(self._shares(left, right, pairs, tree))
+            shares.append(self._shares_of_own(left, right, pairs, tree))
         rates = np.mean(shares, axis=1)
         error = float(np.std(rates, ddof=1) / np.sqrt(len(rates))) if len(rates) > 1 else 0.0
         along = pairs.along_released if self.link == LINKS[0] else pairs.along_original
@@ -180,8 +179,8 @@ class RecordLinkage(PairedMeasure):
     def _without_pairs(self, state: Space, released: pd.DataFrame) -> Measured:
         """What links are worth where no row is known to be anybody's."""
         found = []
-        for known in self._knowledge(state):
-            gapped = state.gapped(known, released) if self.missing == "pairwise" else None
+        for known in self._intruder_file(state):
+            gapped = state.incomplete_points(known, released) if self.missing == "pairwise" else None
             asks = self.per_record_file == "released"
             if gapped is None:
                 left, right, _ = state.coordinates(known, released)
@@ -189,7 +188,9 @@ class RecordLinkage(PairedMeasure):
             else:
                 around = gapped[1].among(gapped[0]) if asks else gapped[0].among(gapped[1])
             size, equals = (len(state.original), around.other) if asks else (len(released), around.own)
-            found.append(_somebodys(around, size, equals))
+            copy = around.other > 0
+            chance = size / (size + len(copy) - around.own)
+            found.append(risk_without_pairs(copy, 1.0 / np.maximum(equals, 1), around.share, chance))
         rates, own = np.mean([f.risk for f in found], axis=1), float(np.mean([f.error for f in found]))
         error = np.hypot(own, np.std(rates, ddof=1) / np.sqrt(len(rates))) if len(rates) > 1 else own
         parts = {"linked": 0.0}
@@ -206,13 +207,13 @@ class RecordLinkage(PairedMeasure):
         state: Space = prepared.state
         table = prepared.used(released)
         frames.refuse_missing(self.name, "the release", table, frames.missing_rows(table))
-        left, right, _ = state.coordinates(next(self._knowledge(state)), table)
+        left, right, _ = state.coordinates(next(self._intruder_file(state)), table)
         # Originals may have been left out for missing values.
         places = state.original.index.to_numpy(), np.arange(len(table))
         asking, asked = (right, left) if self.link == LINKS[0] else (left, right)
         rows, linked = places[::-1] if self.link == LINKS[0] else places
         if self.one_to_one:
-            who, whom, gap = _assignment(self.name, asking, asked)
+            who, whom, gap = _one_to_one_links(self.name, asking, asked)
             return pd.DataFrame({"row": rows[who], "linked": linked[whom], "weight": 1.0, "distance": np.sqrt(gap)})
         if asking.shape[1] == 0:
             asking, asked = np.zeros((len(asking), 1)), np.zeros((len(asked), 1))
@@ -222,7 +223,7 @@ class RecordLinkage(PairedMeasure):
         return pd.DataFrame({"row": rows[row], "linked": linked[found.points], "weight": weight, "distance": distance})
 
     def _shares_known(self, left: IncompletePoints, right: IncompletePoints, pairs: RecordPairs) -> Array:
-        """As `_shares`, where some values are missing."""
+        """As `_shares_of_own`, where some values are missing."""
         if self.one_to_one:
             what = f"{self.name} has no pairwise rule for one_to_one"
             raise UnsupportedError(what, "missing values", 'Write missing="impute", or one_to_one=False')
@@ -232,20 +233,20 @@ class RecordLinkage(PairedMeasure):
         row = np.repeat(np.arange(len(mine)), links.counts)
         return np.bincount(row[links.points == own[row]], minlength=len(mine)) / links.counts
 
-    def _shares(self, left: Array, right: Array, pairs: RecordPairs, tree: BoxTree | None) -> Array:
+    def _shares_of_own(self, left: Array, right: Array, pairs: RecordPairs, tree: BoxTree | None) -> Array:
         """Share of the own record in each asking record's link, over the pairs."""
         ours, theirs = (right, left) if self.link == LINKS[0] else (left, right)
         mine, own = (pairs.released, pairs.original) if self.link == LINKS[0] else (pairs.original, pairs.released)
         if self.one_to_one:
-            row, linked, _ = _assignment(self.name, ours, theirs)
-            return exchanged_shares(row, linked, _kinds(ours), _kinds(theirs), mine, own)
+            row, linked, _ = _one_to_one_links(self.name, ours, theirs)
+            return exchanged_shares(row, linked, _distinct_rows(ours), _distinct_rows(theirs), mine, own)
         if theirs.shape[1] == 0:
             return np.full(len(mine), 1.0 / len(theirs))  # nothing tells records apart: everybody is a tie
-        grown = grow(theirs) if tree is None else tree
+        grown = tree_of_points(theirs) if tree is None else tree
         whole = mine is own and len(mine) == len(ours) == len(theirs)  # the usual case, which needs no copies
         return own_share(grown, ours if whole else ours[mine], theirs if whole else theirs[own])
 
-    def _knowledge(self, state: Space) -> Iterator[pd.DataFrame | None]:
+    def _intruder_file(self, state: Space) -> Iterator[pd.DataFrame | None]:
         """The intruder's file, once per draw; None where he knows the originals as they are."""
         if self.error_sd is None and self.error_rate is None:
             yield None
@@ -259,7 +260,7 @@ class RecordLinkage(PairedMeasure):
                     if sd := of_column(self.error_sd, label):
                         table[label] = column.to_numpy(dtype=np.float64) + sd * rng.standard_normal(len(column))
                 elif rate := of_column(self.error_rate, label):
-                    table[label] = _misreported(column, rate, rng)
+                    table[label] = _misreport_categories(column, rate, rng)
             yield table
 
     def _check_errors(self, state: Space) -> None:
@@ -278,37 +279,17 @@ class RecordLinkage(PairedMeasure):
                 raise InputError(what, [str(c) for c in columns], f"Leave {name} out")
 
 
-class _Somebodys(NamedTuple):
-    risk: Array
-    error: float
-    parts: dict[str, float]
-
-
-def _somebodys(around: Surroundings, size: int, equals: frames.Ints) -> _Somebodys:
-    """Probability that each row is linked rightly, for rows whose owners nobody knows.
-
-    ``size`` is the length of the other file and ``equals`` the number of originals that a copy may be of.
-    """
-    copy = around.other > 0
-    risk = np.where(copy, 1.0 / np.maximum(equals, 1), 0.0)
-    share, rest = around.share[~copy], len(copy) - around.own[~copy]
-    parts, error = {"copies": float(copy.mean())}, 0.0
-    if len(share):
-        chance = size / (size + rest)
-        room = float(np.mean(1.0 - chance))
-        excess = max(float(np.mean(share - chance)) / room, 0.0) if room > 0 else 0.0
-        # Rows that are somebody's are among those whose nearest is of the other file.
-        risk[~copy] = excess * share / max(float(share.mean()), np.finfo(float).tiny)
-        error = float(np.std((share - chance) / room)) * np.sqrt(len(share)) / len(copy) if room > 0 else 0.0
-        parts |= {"nearer": float(share.mean()), "chance": float(chance.mean())}
-    return _Somebodys(risk, float(error), parts)
-
-
-def _assignment(who: str, asking: Array, asked: Array) -> tuple[frames.Ints, frames.Ints, Array]:
+def _one_to_one_links(who: str, asking: Array, asked: Array) -> tuple[frames.Ints, frames.Ints, Array]:
     check_assigned(who, len(asking), len(asked))
     cost = cdist(asking, asked, "sqeuclidean") if asking.shape[1] else np.zeros((len(asking), len(asked)))
     who_, whom = linear_sum_assignment(cost)
     return who_, whom, cost[who_, whom]
+
+
+def check_pairs_option(one_to_one: bool, paired: bool) -> None:
+    """Raise an error for an assignment of rows that are nobody's."""
+    if one_to_one and not paired:
+        raise InputError("one_to_one counts true pairs", "paired=False", "Leave one of them out")
 
 
 def check_assigned(who: str, n: int, m: int, what: str = "distances") -> None:
@@ -341,14 +322,14 @@ def exchanged_shares(
     return found / (size_a[kinds_a[mine]] * size_b[kinds_b[own]])
 
 
-def _kinds(points: Array) -> frames.Ints:
+def _distinct_rows(points: Array) -> frames.Ints:
     """Number of the distinct row that each row equals."""
     if points.shape[1] == 0:
         return np.zeros(len(points), dtype=np.int64)
     return np.unique(points, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def _misreported(column: pd.Series, rate: float, rng: np.random.Generator) -> pd.Series:
+def _misreport_categories(column: pd.Series, rate: float, rng: np.random.Generator) -> pd.Series:
     """The column with some values exchanged for another category, each other one as likely."""
     levels = frames.categories_of(column)
     codes = levels.codes(column)

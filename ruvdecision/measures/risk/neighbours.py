@@ -67,25 +67,25 @@ class BoxTree:
         return cls(np.ascontiguousarray(points, dtype=np.float64), heavy)
 
     @cached_property
-    def _built(self) -> tuple[Ints, Boxes]:
+    def _build_tree(self) -> tuple[Ints, Boxes]:
         rows, *boxes = build(self.points)
         return rows, Boxes(*boxes)
 
     @property
     def rows(self) -> Ints:
         """The points in the order of the leaves."""
-        return self._built[0]
+        return self._build_tree[0]
 
     @property
     def boxes(self) -> Boxes:
         """What searches read."""
-        return self._built[1]
+        return self._build_tree[1]
 
     def is_small(self, queries: Array) -> bool:
         """Whether all distances may be taken at once."""
         return len(queries) * len(self.points) <= SMALL
 
-    def turns(self, queries: Array) -> Ints:
+    def query_order(self, queries: Array) -> Ints:
         """An order of the queries: that of the leaves where query i is likely near point i; memory is read in turn."""
         return self.rows if len(queries) == len(self.rows) else np.arange(len(queries))
 
@@ -113,7 +113,7 @@ def own_share(tree: BoxTree, queries: Array, own: Array) -> Array:
     """
     queries = np.ascontiguousarray(queries, dtype=np.float64)
     gap = queries - own
-    reach, room = np.sqrt(np.einsum("ij,ij->i", gap, gap)), _tolerances(queries)
+    reach, room = np.sqrt(np.einsum("ij,ij->i", gap, gap)), _rounding_tolerances(queries)
     inner = np.maximum(reach * (1.0 - ROOM) - room, 0.0) ** 2
     outer = (reach * (1.0 + ROOM) + room) ** 2
     ties = weight_inside(tree, queries, inner, outer, tree.weight)
@@ -127,7 +127,8 @@ def weight_inside(tree: BoxTree, queries: Array, inner: Array, outer: Array, wei
         return np.where(square.min(axis=1, initial=np.inf) < inner, 0.0, (square <= outer[:, None]) @ weight)
     none = np.zeros(0, dtype=np.int64)
     return np.asarray(
-        inside(queries, tree.turns(queries), inner, outer, none, none, tree.boxes, weight[tree.rows]), dtype=np.float64
+        weight_in_ball(queries, tree.query_order(queries), inner, outer, none, none, tree.boxes, weight[tree.rows]),
+        dtype=np.float64,
     )
 
 
@@ -153,20 +154,20 @@ def nearest(tree: BoxTree, queries: Array) -> Links:
     ([0, 1, 2], [0, 2, 3], [0.5, 0.1])
     """
     queries = np.ascontiguousarray(queries, dtype=np.float64)
-    room = _tolerances(queries)
+    room = _rounding_tolerances(queries)
     if tree.is_small(queries):
         square = cdist(queries, tree.points, "sqeuclidean")
         distance = np.sqrt(square.min(axis=1, initial=np.inf))
         close = square <= ((distance * (1.0 + ROOM) + room) ** 2)[:, None]
         return Links(np.append(0, np.cumsum(close.sum(axis=1))), np.nonzero(close)[1], distance)
-    first, ties, distance = least(queries, tree.points, tree.turns(queries), room, tree.boxes)
+    first, ties, distance = least_distances(queries, tree.points, tree.query_order(queries), room, tree.boxes)
     asked = np.flatnonzero(ties > 1)
     if len(asked) == 0:
         return Links(np.arange(len(queries) + 1), tree.rows[first], distance)
     edges = np.append(0, np.cumsum(ties[asked]))
     outer = (distance * (1.0 + ROOM) + room) ** 2
     found = np.full(edges[-1], -1, dtype=np.int64)
-    counts = inside(
+    counts = weight_in_ball(
         queries, asked, np.zeros(len(queries)), outer, edges, found, tree.boxes, np.ones(len(tree.rows))
     ).astype(np.int64)
     alone = np.flatnonzero(ties == 1)
@@ -186,7 +187,7 @@ def nearest_known(
     per query. With ``elsewhere`` points at distance zero are passed over, and a query may have none. Time grows with
     the number of pairs, and each is left as soon as it is too far.
     """
-    room = _tolerances(asking)
+    room = _rounding_tolerances(asking)
     return Links(
         *across_gaps(asking, known, asked, extra, guess, room, room**2 if elsewhere else np.full(len(room), -1.0))
     )
@@ -219,18 +220,18 @@ class Surroundings(NamedTuple):
         if len(alone):
             tree, queries = BoxTree.of(points), points[alone]
             reach = cKDTree(points).query(queries, k=2)[0][:, 1]
-            inner, outer = np.zeros(len(alone)), (reach * (1.0 + ROOM) + _tolerances(queries)) ** 2
+            inner, outer = np.zeros(len(alone)), (reach * (1.0 + ROOM) + _rounding_tolerances(queries)) ** 2
             near = [weight_inside(tree, queries, inner, outer, size.astype(np.float64)) for size in (own, other)]
             share[alone] = near[1] / (near[0] - own[alone] + near[1])
         return cls(own[at], other[at], share[at])
 
 
-def tied(a: Array, b: Array | float) -> Flags:
+def is_tied(a: Array, b: Array | float) -> Flags:
     """Where two distances differ by rounding at most."""
     return np.asarray(a == b) | np.asarray(np.abs(a - b) <= ROOM * np.maximum(a, b))
 
 
-def _tolerances(queries: Array) -> Array:
+def _rounding_tolerances(queries: Array) -> Array:
     """Rounding room of each query; one record far away must not make ties of all others."""
     return FLOOR * np.maximum(queries.max(axis=1, initial=0.0), -queries.min(axis=1, initial=0.0))
 
@@ -238,7 +239,7 @@ def _tolerances(queries: Array) -> Array:
 # -- kernels -------------------------------------------------------------------------------------------
 
 
-def _select(z: Array, rows: Ints, a: int, b: int, k: int, j: int) -> None:
+def _partition_rows(z: Array, rows: Ints, a: int, b: int, k: int, j: int) -> None:
     """Rearrange rows[a:b] so that rows[k] has the rank it would have after sorting by coordinate j (Hoare)."""
     left, right = a, b - 1
     while left < right:
@@ -259,7 +260,7 @@ def _select(z: Array, rows: Ints, a: int, b: int, k: int, j: int) -> None:
             right = high
 
 
-@compiled(_select)
+@compiled(_partition_rows)
 def build(z: Array) -> tuple[Ints, Ints, Ints, Array, Array, Array]:
     """Split at the median until every leaf is small, across the widest side of what the splits above left."""
     n, p = z.shape
@@ -285,7 +286,7 @@ def build(z: Array) -> tuple[Ints, Ints, Ints, Array, Array, Array]:
             if box[node, 1, j] - box[node, 0, j] > box[node, 1, widest] - box[node, 0, widest]:
                 widest = j
         half = m // 2
-        _select(z, rows, a, a + m, a + half, widest)
+        _partition_rows(z, rows, a, a + m, a + half, widest)
         left, right = 2 * node, 2 * node + 1
         axis[node] = widest
         start[left], size[left] = a, half
@@ -314,7 +315,7 @@ def build(z: Array) -> tuple[Ints, Ints, Ints, Array, Array, Array]:
     return rows, start[leaves:], axis, cut, box, points
 
 
-def _gap(q: Array, box: Array, node: int, p: int) -> float:
+def _squared_distance_to_box(q: Array, box: Array, node: int, p: int) -> float:
     """Squared distance from a point to a box, zero inside."""
     total = 0.0
     for j in range(p):
@@ -329,7 +330,7 @@ def _next_leaf(q: Array, axis: Ints, cut: Array, box: Array, outer: float, stack
     while top > 0:
         top -= 1
         node = stack[top]
-        if _gap(q, box, node, len(q)) > outer:
+        if _squared_distance_to_box(q, box, node, len(q)) > outer:
             continue
         # Walk down to the nearer child; the other one waits if the ball reaches its side of the split.
         while node < leaves:
@@ -345,7 +346,7 @@ def _next_leaf(q: Array, axis: Ints, cut: Array, box: Array, outer: float, stack
     return -1, 0
 
 
-def _scan(q: Array, points: Array, leaf: int, p: int, square: Array) -> None:
+def _squared_distances_in_leaf(q: Array, points: Array, leaf: int, p: int, square: Array) -> None:
     """Squared distances from a point to those of a leaf.
 
     Eight sums side by side, which the compiler turns into vectors.
@@ -365,8 +366,8 @@ def _scan(q: Array, points: Array, leaf: int, p: int, square: Array) -> None:
     square[4], square[5], square[6], square[7] = s4, s5, s6, s7
 
 
-@compiled(_gap, _next_leaf, _scan, fastmath=LOOSE)
-def inside(
+@compiled(_squared_distance_to_box, _next_leaf, _squared_distances_in_leaf, fastmath=LOOSE)
+def weight_in_ball(
     queries: Array, order: Ints, inner: Array, outer: Array, edges: Ints, found: Ints, tree: Boxes, weight: Array
 ) -> Array:
     """Weight of the points in the outer ball around each query of ``order``, 0 if one is in the inner ball.
@@ -387,7 +388,7 @@ def inside(
         stack[0] = 1
         leaf, top = _next_leaf(q, axis, cut, box, outer[i], stack, 1)
         while leaf >= 0 and not closer:
-            _scan(q, points, leaf, len(q), square)
+            _squared_distances_in_leaf(q, points, leaf, len(q), square)
             for t in range(LEAF):
                 if square[t] <= outer[i]:
                     if len(edges) > 0:
@@ -404,8 +405,8 @@ def inside(
     return total
 
 
-@compiled(_gap, _next_leaf, _scan, fastmath=LOOSE)
-def least(queries: Array, guess: Array, order: Ints, room: Array, tree: Boxes) -> tuple[Ints, Ints, Array]:
+@compiled(_squared_distance_to_box, _next_leaf, _squared_distances_in_leaf, fastmath=LOOSE)
+def least_distances(queries: Array, guess: Array, order: Ints, room: Array, tree: Boxes) -> tuple[Ints, Ints, Array]:
     """Least distance of each query, a point at that distance, and at most how many points share it."""
     m, p = queries.shape
     start, axis, cut, box, points = tree
@@ -429,7 +430,7 @@ def least(queries: Array, guess: Array, order: Ints, room: Array, tree: Boxes) -
         stack[0] = 1
         leaf, top = _next_leaf(q, axis, cut, box, outer, stack, 1)
         while leaf >= 0:
-            _scan(q, points, leaf, p, square)
+            _squared_distances_in_leaf(q, points, leaf, p, square)
             for t in range(LEAF):
                 if square[t] <= outer:
                     count += 1

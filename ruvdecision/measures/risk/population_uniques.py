@@ -53,7 +53,7 @@ class _PopulationModel(KeyMeasure):
         if n == self.population:
             alone[unique] = match[unique] = 1.0  # the sample is the population
         elif unique.any():
-            alone[unique], match[unique], more = self._chances(released, unique, sizes)
+            alone[unique], match[unique], more = self._match_chances(released, unique, sizes)
         parts = {
             "sample uniques": float(unique.sum()),
             "expected uniques": float(alone.sum()),
@@ -62,7 +62,7 @@ class _PopulationModel(KeyMeasure):
         }
         return Measured(float(alone.mean()), parts=parts | more, records=alone)
 
-    def _chances(self, released: pd.DataFrame, unique: Flags, sizes: Ints) -> Chances:
+    def _match_chances(self, released: pd.DataFrame, unique: Flags, sizes: Ints) -> Chances:
         """P(F = 1 | f = 1) and E(1/F | f = 1) of the sample uniques, F the size of the cell in the population."""
         raise NotImplementedError
 
@@ -106,7 +106,7 @@ class PoissonGammaUniques(_PopulationModel):
     combinations: int | None = checked(None, check_integer, low=1)
     method: str = checked("likelihood", check_choice, options=("likelihood", "moments"))
 
-    def _chances(self, released: pd.DataFrame, unique: Flags, sizes: Ints) -> Chances:
+    def _match_chances(self, released: pd.DataFrame, unique: Flags, sizes: Ints) -> Chances:
         seen, n, big = len(sizes), len(released), self.population
         total = float(self.combinations or np.prod(np.array(cells.common_codes(released)[1], dtype=np.float64)))
         if total < seen:
@@ -161,7 +161,7 @@ class LogLinearUniques(_PopulationModel):
     margins: int = checked(1, check_integer, low=1)
     overdispersed: bool = False
 
-    def _chances(self, released: pd.DataFrame, unique: Flags, sizes: Ints) -> Chances:
+    def _match_chances(self, released: pd.DataFrame, unique: Flags, sizes: Ints) -> Chances:
         (codes,), levels = cells.common_codes(released)
         n, p = codes.shape
         if self.margins > p:
@@ -173,7 +173,7 @@ class LogLinearUniques(_PopulationModel):
             shares = [np.bincount(codes[:, j], minlength=levels[j])[codes[unique, j]] / n for j in range(p)]
             mu = n * np.prod(shares, axis=0)
         else:
-            table = cells.dense(self.name, codes, levels)
+            table = cells.dense_table(self.name, codes, levels)
             kept = list(itertools.combinations(range(p), self.margins))
             fitted = fit_loglinear(table, kept, tolerance=1e-8).fitted
             mu = fitted[tuple(codes[unique].T)]
@@ -214,7 +214,7 @@ class PitmanUniques(_PopulationModel):
     label: ClassVar[str] = "pitman_uniques"
     reference: ClassVar[str] = "Hoshino (2001), Journal of Official Statistics 17, 499-520"
 
-    def _chances(self, released: pd.DataFrame, unique: Flags, sizes: Ints) -> Chances:
+    def _match_chances(self, released: pd.DataFrame, unique: Flags, sizes: Ints) -> Chances:
         n = len(released)
         if len(sizes) == n:
             what = f"{self.name} cannot be fitted where every record is unique"

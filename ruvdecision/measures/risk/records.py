@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -92,7 +92,7 @@ class RecordMeasure(Measure):
             return records
         followed = prepared.original if self.per_record_file == "original" else prepared.used(released)
         missing = frames.missing_rows(followed)
-        return records if missing is None else _placed(records, np.flatnonzero(~missing), len(followed))
+        return records if missing is None else _place_in_file(records, np.flatnonzero(~missing), len(followed))
 
 
 @dataclass(frozen=True, repr=False)
@@ -151,10 +151,10 @@ class _Paired(Prepared):
         super().__init__(measure, original)
         self.paired = bool(getattr(measure, "paired", True))
 
-    def arranged(self, frame: Frame) -> pd.DataFrame:
-        return frame.table.set_axis(self._places(frame), axis=0)
+    def with_paired_rows(self, frame: Frame) -> pd.DataFrame:
+        return frame.table.set_axis(self._positions_of_pairs(frame), axis=0)
 
-    def _places(self, frame: Frame) -> pd.Index:
+    def _positions_of_pairs(self, frame: Frame) -> pd.Index:
         n, m = len(self.labels), frame.n
         who, index, measure = self.measure.name, frame.table.index, self.measure
         if n == m and not index.equals(pd.RangeIndex(-m, 0)):
@@ -169,9 +169,12 @@ class _Paired(Prepared):
         if measure.pairs == "optional" or (measure.pairs == "wanted" and not labelled):
             return pd.RangeIndex(-m, 0)
         sizes = f"{n} rows in the original and {m} in the release"
-        instead = "or measure replicated_uniques, linkability or disclosure instead"
+        instead = "or measure linkage, linkability or disclosure instead"
         do = f"Set the respondents' key as the index of both files, {instead}"
         what = "cannot tell whose rows were released"
+        if getattr(measure, "one_to_one", False) or getattr(measure, "outlying", False):
+            option = "one_to_one" if getattr(measure, "one_to_one", False) else "outlying"
+            do = f"Set the respondents' key as the index of both files, or write {option}=False, which needs no pairs"
         if m > n and not several:
             what = "looks for each original's own record and cannot take more rows than the original has"
             do = f"Release each record at most once, {instead}"
@@ -218,11 +221,46 @@ class RecordPairs:
 
     def along_original(self, risk: Array) -> Array:
         """One entry per original, NaN for those without a partner."""
-        return _placed(risk, self.original, self.rows[0])
+        return _place_in_file(risk, self.original, self.rows[0])
 
     def along_released(self, risk: Array) -> Array:
         """One entry per released record, NaN for those without a partner."""
-        return _placed(risk, self.released, self.rows[1])
+        return _place_in_file(risk, self.released, self.rows[1])
+
+
+class RiskWithoutPairs(NamedTuple):
+    """The risk of each row of a file whose owners nobody knows, the standard error of its mean, and what made it."""
+
+    risk: Array
+    error: float
+    parts: dict[str, float]
+
+
+def risk_without_pairs(
+    copy: Flags, found: Array, share: Array, chance: Array | float, chance_error: float = 0.0
+) -> RiskWithoutPairs:
+    """What links are worth where no row is known to be anybody's: beyond what another sample would show.
+
+    A row that is a ``copy`` of somebody is ``found`` with a probability of its own. Of the others, ``share`` look like
+    somebody's; of another sample from the same population ``chance`` would. So (share - chance) / (1 - chance) of them
+    must be somebody's, those that look like it; none if there are fewer than chance has it.
+    """
+    risk, parts, error = np.where(copy, found, 0.0), {"copies": float(copy.mean())}, 0.0
+    share, usual = share[~copy], np.broadcast_to(chance, copy.shape)[~copy]
+    if len(share):
+        room = float(np.mean(1.0 - usual))
+        excess = max(float(np.mean(share - usual)) / room, 0.0) if room > 0 else 0.0
+        risk[~copy] = excess * share / max(float(share.mean()), np.finfo(float).tiny)
+        if room > 0:
+            over_rows = float(np.std((share - usual) / room)) * np.sqrt(len(share)) / len(copy)
+            error = float(np.hypot(over_rows, chance_error / room * len(share) / len(copy)))
+        parts |= {"nearer": float(share.mean()), "chance": float(usual.mean())}
+    return RiskWithoutPairs(risk, error, parts)
+
+
+def are_nobodys(released: pd.DataFrame) -> bool:
+    """Whether no row of a release is known to be anybody's: `PairedMeasure` labels such rows below zero."""
+    return len(released) > 0 and bool((released.index < 0).all())
 
 
 def excess_over_holdout(value: float, baseline: float) -> dict[str, float]:
@@ -230,7 +268,7 @@ def excess_over_holdout(value: float, baseline: float) -> dict[str, float]:
     return {"holdout": baseline, "excess": (value - baseline) / (1.0 - baseline) if baseline < 1 else 0.0}
 
 
-def _placed(values: Array, where: Ints, size: int) -> Array:
+def _place_in_file(values: Array, where: Ints, size: int) -> Array:
     records = np.full(size, np.nan)
     records[where] = values
     return records

@@ -44,7 +44,7 @@ def common_codes(*tables: pd.DataFrame) -> tuple[list[Ints], list[int]]:
 
 def _by_value(columns: Sequence[pd.Series]) -> tuple[Ints, int]:
     """Codes of the columns' values, one after another, and how many there are."""
-    values = [plain(c) for c in columns]
+    values = [plain_values(c) for c in columns]
     if len({is_text(v) for v in values if v.notna().any()}) > 1:
         kinds = ", ".join(str(c.dtype) for c in columns)
         what = "A column must be of one kind in both files"
@@ -86,27 +86,30 @@ def renumber(codes: Ints, size: int) -> tuple[Ints, int]:
     return (np.cumsum(there) - 1)[codes], int(there.sum())
 
 
-def merge(codes: Sequence[Ints]) -> tuple[list[Ints], int]:
+def merge_codes(codes: Sequence[Ints]) -> tuple[list[Ints], int]:
     """One code per row from the columns of each part: rows that agree everywhere get the same number, 0, 1, ..."""
     across = np.concatenate(codes).T
-    joint, size = merged(across, [int(column.max(initial=0)) + 1 for column in across])
+    joint, size = merged_codes(across, [int(column.max(initial=0)) + 1 for column in across])
     return np.split(joint, np.cumsum([len(c) for c in codes])[:-1]), size
 
 
-def merged(across: NDArray[Any], levels: Sequence[int]) -> tuple[Ints, int]:
+def merged_codes(across: NDArray[Any], levels: Sequence[int]) -> tuple[Ints, int]:
     """The same for one row per column, whose numbers run from 0 to below its ``levels``."""
     n = across.shape[1]
-    joint, cells = np.zeros(n, dtype=np.int64), 1
-    for column, many in zip(across, levels, strict=True):
-        if cells * many > 2**62:
-            joint, cells = compact(joint, cells)  # the product of many columns would not fit an integer
-        joint, cells = joint * many + column, cells * many
-        if cells > 4 * n:
-            joint, cells = compact(joint, cells)
-    return compact(joint, cells)
+    joint, cells, first = np.zeros(n, dtype=np.int64), 1, 0
+    while first < len(levels):
+        # As many columns at once as make few cells: those are counted, which is quicker than sorting.
+        if cells * levels[first] > 4 * n:
+            joint, cells = compact_codes(joint, cells)
+        last, many = first + 1, int(levels[first])
+        while last < len(levels) and cells * many * levels[last] <= 4 * n:
+            last, many = last + 1, many * int(levels[last])
+        steps = np.append(np.cumprod(levels[last - 1 : first : -1], dtype=np.int64)[::-1], 1)
+        joint, cells, first = joint * many + steps @ across[first:last], cells * many, last
+    return compact_codes(joint, cells)
 
 
-def compact(codes: Ints, size: int) -> tuple[Ints, int]:
+def compact_codes(codes: Ints, size: int) -> tuple[Ints, int]:
     """Codes below ``size`` without those that nobody has, in the same order, and how many are left."""
     if size <= 16 * len(codes) + 64:
         return renumber(codes, size)  # counting is quicker than sorting
@@ -116,18 +119,31 @@ def compact(codes: Ints, size: int) -> tuple[Ints, int]:
 
 def joint_codes(*tables: pd.DataFrame) -> tuple[list[Ints], int]:
     """One code per row, shared by the tables, and the number of different rows."""
+    joint, size = merged_codes(*column_codes(*tables))
+    return np.split(joint, np.cumsum([len(t) for t in tables])[:-1]), size
+
+
+def column_codes(*tables: pd.DataFrame) -> tuple[NDArray[Any], list[int]]:
+    """Codes of every column, one row each, for the tables one after another, and a bound of each column's codes."""
     labels = tables[0].columns
-    if len(labels) and all(isinstance(d, np.dtype) and d.kind in "ib" for t in tables for d in t.dtypes):
+    if len(labels) and all(isinstance(d, np.dtype) and d.kind in "ib" for t in tables for d in t.dtypes.to_numpy()):
         # Whole numbers that lie close together need no codes of their own.
         parts = [t.to_numpy() if t.columns is labels else t[labels].to_numpy() for t in tables]
-        across = np.ascontiguousarray((parts[0] if len(parts) == 1 else np.concatenate(parts)).T)
-        if across.shape[1] and across.dtype.kind == "i":
-            low, high = across.min(axis=1), across.max(axis=1)
-            levels = [int(b) - int(a) + 1 for a, b in zip(low, high, strict=True)]
-            if max(levels) <= 4 * across.shape[1] + 64:
-                joint, size = merged(across.astype(np.int64, copy=False) - low[:, None], levels)
-                return np.split(joint, np.cumsum([len(t) for t in tables])[:-1]), size
-    return merge(common_codes(*tables)[0])
+        found = close_numbers(np.ascontiguousarray((parts[0] if len(parts) == 1 else np.concatenate(parts)).T))
+        if found is not None:
+            return found
+    codes, levels = common_codes(*tables)
+    return np.concatenate(codes).T, levels
+
+
+def close_numbers(across: NDArray[Any]) -> tuple[Ints, list[int]] | None:
+    """The same for rows of whole numbers that lie close together in each; None for others."""
+    if not across.shape[1] or across.dtype.kind != "i":
+        return None
+    low, high = across.min(axis=1), across.max(axis=1)
+    levels = [b - a + 1 for a, b in zip(low.tolist(), high.tolist(), strict=True)]
+    few = max(levels) <= 4 * across.shape[1] + 64
+    return (across.astype(np.int64, copy=False) - low[:, None], levels) if few else None
 
 
 def frequencies(codes: Ints, cells: int, weights: Array | None = None) -> Array:
@@ -157,7 +173,7 @@ def class_sizes(table: pd.DataFrame) -> tuple[Ints, Ints]:
     return sizes[codes], sizes
 
 
-def dense(who: str, codes: Ints, levels: Sequence[int], weights: Array | None = None) -> Array:
+def dense_table(who: str, codes: Ints, levels: Sequence[int], weights: Array | None = None) -> Array:
     """The table of counts with one axis per column; with ``weights`` each row counts so often."""
     cells = int(np.prod([float(k) for k in levels]))
     if cells > MOST_CELLS:
@@ -170,7 +186,7 @@ def dense(who: str, codes: Ints, levels: Sequence[int], weights: Array | None = 
     return np.bincount(flat, weights=weights, minlength=cells).reshape(levels).astype(np.float64)
 
 
-def plain(column: pd.Series) -> pd.Series:
+def plain_values(column: pd.Series) -> pd.Series:
     """The column as its values, where it is a category."""
     return column.astype(column.cat.categories.dtype) if isinstance(column.dtype, pd.CategoricalDtype) else column
 

@@ -30,7 +30,7 @@ def hellinger(f: ArrayLike, g: ArrayLike) -> float:
     >>> round(hellinger([0.5, 0.5, 0], [0.25, 0.25, 0.5]), 12)
     0.541196100146
     """
-    a, b = _two(f, g)
+    a, b = _check_two_laws(f, g)
     return min(float(np.sqrt(0.5 * np.sum((np.sqrt(a) - np.sqrt(b)) ** 2))), 1.0)
 
 
@@ -40,7 +40,7 @@ def total_variation(f: ArrayLike, g: ArrayLike) -> float:
     >>> total_variation([0.5, 0.5, 0], [0.25, 0.25, 0.5])
     0.5
     """
-    a, b = _two(f, g)
+    a, b = _check_two_laws(f, g)
     return min(float(0.5 * np.abs(a - b).sum()), 1.0)
 
 
@@ -50,7 +50,7 @@ def entropy(f: ArrayLike) -> float:
     >>> round(entropy([0.5, 0.5]), 6)
     0.693147
     """
-    a = _probabilities(f)
+    a = _check_frequencies(f)
     return float(-xlogy(a, a).sum()) + 0.0
 
 
@@ -124,16 +124,16 @@ class _TableMeasure(_CountedMeasure):
         codes, _ = cells.common_codes(original.rows, released.rows)
         names = [str(c) for c in original.rows.columns]
         parts: dict[str, float] = {}
-        for chosen in _choose(self.name, len(names), self.way):
-            parted, size = cells.merge([c[:, chosen] for c in codes])
+        for chosen in _choose_columns(self.name, len(names), self.way):
+            parted, size = cells.merge_codes([c[:, chosen] for c in codes])
             weights = original.count, released.count
             f, g = (cells.frequencies(c, size, w) for c, w in zip(parted, weights, strict=True))
-            number, more = self._number(f, g)
+            number, more = self._distance_of_tables(f, g)
             parts |= {" x ".join(names[j] for j in chosen): number} if self.way is not None else more
             value = number
         return Measured(float(np.mean(list(parts.values()))) if self.way is not None else value, parts=parts)
 
-    def _number(self, f: Array, g: Array) -> tuple[float, dict[str, float]]:
+    def _distance_of_tables(self, f: Array, g: Array) -> tuple[float, dict[str, float]]:
         raise NotImplementedError
 
 
@@ -161,7 +161,7 @@ class Hellinger(_TableMeasure):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Gomatam and Karr (2003); Winkler (2004), section 5"
 
-    def _number(self, f: Array, g: Array) -> tuple[float, dict[str, float]]:
+    def _distance_of_tables(self, f: Array, g: Array) -> tuple[float, dict[str, float]]:
         return hellinger(f, g), {}
 
 
@@ -181,7 +181,7 @@ class TotalVariation(_TableMeasure):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Agrawal and Aggarwal (2001); Gomatam and Karr (2003); Winkler (2004), section 5"
 
-    def _number(self, f: Array, g: Array) -> tuple[float, dict[str, float]]:
+    def _distance_of_tables(self, f: Array, g: Array) -> tuple[float, dict[str, float]]:
         return total_variation(f, g), {}
 
 
@@ -212,7 +212,7 @@ class EntropyChange(_TableMeasure):
 
     signed: bool = False
 
-    def _number(self, f: Array, g: Array) -> tuple[float, dict[str, float]]:
+    def _distance_of_tables(self, f: Array, g: Array) -> tuple[float, dict[str, float]]:
         before, after = entropy(f), entropy(g)
         change = after - before
         return change if self.signed else abs(change), {"original": before, "released": after, "change": change}
@@ -237,7 +237,7 @@ class _Association(_CountedMeasure):
         rows = []
         for i, j in itertools.combinations(range(len(columns)), 2):
             a, b = (
-                self._coefficient(cells.dense(self.name, c[:, [i, j]], [levels[i], levels[j]], w))
+                self._association_of_table(cells.dense_table(self.name, c[:, [i, j]], [levels[i], levels[j]], w))
                 for c, w in zip(codes, weights, strict=True)
             )
             rows.append((columns[i], columns[j], a, b, b - a))
@@ -248,7 +248,7 @@ class _Association(_CountedMeasure):
             parts = dict(zip(("original", "released", "change"), rows[0][2:], strict=True))
         return Measured(float((change if self.signed else np.abs(change)).mean()), parts=parts, table=table)
 
-    def _coefficient(self, table: Array) -> float:
+    def _association_of_table(self, table: Array) -> float:
         raise NotImplementedError
 
 
@@ -271,7 +271,7 @@ class CramersV(_Association):
 
     label: ClassVar[str] = "cramers_v"
 
-    def _coefficient(self, table: Array) -> float:
+    def _association_of_table(self, table: Array) -> float:
         return cramers_v(table)
 
 
@@ -289,11 +289,11 @@ class PearsonC(_Association):
 
     label: ClassVar[str] = "pearson_c"
 
-    def _coefficient(self, table: Array) -> float:
+    def _association_of_table(self, table: Array) -> float:
         return pearson_c(table)
 
 
-def _choose(who: str, columns: int, way: int | None) -> Iterable[list[int]]:
+def _choose_columns(who: str, columns: int, way: int | None) -> Iterable[list[int]]:
     if way is None:
         return [list(range(columns))]
     if way > columns:
@@ -301,15 +301,15 @@ def _choose(who: str, columns: int, way: int | None) -> Iterable[list[int]]:
     return [list(c) for c in itertools.combinations(range(columns), way)]
 
 
-def _probabilities(f: ArrayLike) -> Array:
+def _check_frequencies(f: ArrayLike) -> Array:
     a = check_finite("frequencies", as_float_array("frequencies", f)).ravel()
     if np.any(a < 0) or not np.isclose(a.sum(), 1.0, rtol=0, atol=1e-9):
         raise InputError("Frequencies must be at least 0 and sum to 1", float(a.sum()), "Divide counts by their sum")
     return a
 
 
-def _two(f: ArrayLike, g: ArrayLike) -> tuple[Array, Array]:
-    a, b = _probabilities(f), _probabilities(g)
+def _check_two_laws(f: ArrayLike, g: ArrayLike) -> tuple[Array, Array]:
+    a, b = _check_frequencies(f), _check_frequencies(g)
     if a.shape != b.shape:
         got = f"{a.size} and {b.size} cells"
         raise InputError("Two laws must be over the same cells", got, "Give 0 to cells that one of them lacks")

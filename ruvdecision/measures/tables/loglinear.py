@@ -81,7 +81,7 @@ def fit_loglinear(
         got = f"a margin is off by {worst:.3g} after {steps} rounds"
         raise InputError("The log-linear model did not converge", got, "Merge sparse categories")
     deviance = max(2 * float((xlogy(counts, counts) - xlogy(counts, fitted)).sum()), 0.0)
-    return LogLinearFit(fitted, deviance, counts.size - _parameters(counts.shape, kept))
+    return LogLinearFit(fitted, deviance, counts.size - _count_parameters(counts.shape, kept))
 
 
 @dataclass(frozen=True, repr=False)
@@ -125,9 +125,9 @@ class LogLinearLoss(WeightedMeasure):
         """Fit both and compare."""
         original, own = state
         codes, levels = cells.common_codes(original, released)
-        margins = self._margins(original)
+        margins = self._margins_to_keep(original)
         counts = [None if w is None else w / w.mean() for w in (own, weights)]
-        tables = [cells.dense(self.name, c, levels, w) for c, w in zip(codes, counts, strict=True)]
+        tables = [cells.dense_table(self.name, c, levels, w) for c, w in zip(codes, counts, strict=True)]
         before, after = (fit_loglinear(t + self.smoothing, margins) for t in tables)
         f, g = before.fitted / before.fitted.sum(), after.fitted / after.fitted.sum()
         # Cells of the original alone decide; where its fit is zero the divergence has no term.
@@ -137,14 +137,14 @@ class LogLinearLoss(WeightedMeasure):
             parts |= {f"deviance {which}": fit.deviance, f"df {which}": float(fit.df), f"p {which}": fit.pvalue}
         return Measured(max(value, 0.0), parts=parts)
 
-    def _margins(self, table: pd.DataFrame) -> list[list[int]]:
+    def _margins_to_keep(self, table: pd.DataFrame) -> list[list[int]]:
         names = list(table.columns)
         if isinstance(self.margins, int):
             if self.margins > len(names):
                 what = f"{self.name} cannot keep margins of {self.margins} columns"
                 raise InputError(what, f"{len(names)} columns", "Use a smaller number")
             return [list(m) for m in itertools.combinations(range(len(names)), self.margins)]
-        picked = [frames.pick(self.name, m, table) for m in self.margins]
+        picked = [frames.pick_columns(self.name, m, table) for m in self.margins]
         chosen = [[names.index(c) for c in margin] for margin in picked]
         if not chosen:
             raise InputError("margins must hold a margin", self.margins, "Use margins=1 for independence")
@@ -155,7 +155,7 @@ class LogLinearLoss(WeightedMeasure):
         return chosen
 
 
-def _parameters(shape: Sequence[int], margins: Iterable[tuple[int, ...]]) -> int:
+def _count_parameters(shape: Sequence[int], margins: Iterable[tuple[int, ...]]) -> int:
     """Free parameters: one per term of the hierarchy, each term the product of levels minus 1."""
     terms = {t for m in margins for k in range(len(m) + 1) for t in itertools.combinations(m, k)}
     return sum(int(np.prod([shape[a] - 1 for a in t])) for t in terms)

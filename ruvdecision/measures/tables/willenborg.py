@@ -88,9 +88,11 @@ class EntropyLoss(PairedMeasure):
         total, parts, start = np.zeros(len(after)), {}, 0.0
         for label in original.columns:
             if label in transition:
-                law, seen = _posterior(label, transition[label], original[label], after[label], weights)
+                law, seen = _conditional_from_transition(
+                    label, transition[label], original[label], after[label], weights
+                )
             else:
-                law, seen = _conditional(before[label], after[label], often)
+                law, seen = _conditional_from_pairs(before[label], after[label], often)
             left = -xlogy(law, law).sum(axis=0)[seen] + 0.0
             total += left / original.shape[1]
             parts[str(label)] = float(np.average(left, weights=often))
@@ -140,7 +142,7 @@ class VarianceInflation(SummedMeasure, WeightedMeasure):
 
     def begin(self, original: pd.DataFrame, *weights: Array) -> tuple[pd.DataFrame, Array]:
         """Standard errors from the original."""
-        error = self._error(original, "the original", *weights)
+        error = self._standard_errors(original, "the original", *weights)
         self._check_varies([str(c) for c in original.columns], error)
         return original, error
 
@@ -154,7 +156,9 @@ class VarianceInflation(SummedMeasure, WeightedMeasure):
     def compare(self, state: tuple[pd.DataFrame, Array], released: pd.DataFrame, *weights: Array) -> Measured:
         """Ratio of variances."""
         original, before = state
-        return self._ratio([str(c) for c in original.columns], before, self._error(released, "the release", *weights))
+        return self._variance_ratio(
+            [str(c) for c in original.columns], before, self._standard_errors(released, "the release", *weights)
+        )
 
     def partial(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
         if self.statistic != "mean":
@@ -166,9 +170,9 @@ class VarianceInflation(SummedMeasure, WeightedMeasure):
         files = ((original, "the original"), (released, "the release"))
         squares = [np.diag(sound_covariance(self.name, which, sums, 1)) / sums.n for sums, which in files]
         self._check_varies(original.names, squares[0])
-        return self._ratio(original.names, *np.sqrt(squares))
+        return self._variance_ratio(original.names, *np.sqrt(squares))
 
-    def _ratio(self, names: Sequence[str], before: Array, after: Array) -> Measured:
+    def _variance_ratio(self, names: Sequence[str], before: Array, after: Array) -> Measured:
         # Squared last: variances of tiny numbers would vanish. A ratio too large for a float is infinite.
         with np.errstate(over="ignore"):
             ratio = np.where(after > 0, before / np.where(after > 0, after, 1.0), np.inf) ** 2
@@ -178,7 +182,7 @@ class VarianceInflation(SummedMeasure, WeightedMeasure):
             return Measured(value, error=value * 2 / np.sqrt(self.draws - 1) if np.isfinite(value) else np.inf)
         return Measured(value, parts={c: float(r) for c, r in zip(names, ratio, strict=True)})
 
-    def _error(self, table: pd.DataFrame, which: str, weights: Array | None = None) -> Array:
+    def _standard_errors(self, table: pd.DataFrame, which: str, weights: Array | None = None) -> Array:
         n = len(table)
         frames.enough_rows(self.name, n, 2, which)
         if self.statistic == "mean":
@@ -197,15 +201,15 @@ class VarianceInflation(SummedMeasure, WeightedMeasure):
         return np.atleast_1d(frames.spreads(check_finite("The statistic in bootstrap samples", np.array(found))))
 
 
-def _conditional(before: pd.Series, after: pd.Series, weights: Array | None) -> tuple[Array, frames.Ints]:
+def _conditional_from_pairs(before: pd.Series, after: pd.Series, weights: Array | None) -> tuple[Array, frames.Ints]:
     """P(original | released) from pairs, originals by releases, and each record's released code."""
     (a,), rows = cells.joint_codes(before.to_frame())
     (b,), columns = cells.joint_codes(after.to_frame())
-    counts = cells.dense("EntropyLoss", np.stack([a, b], axis=1), [rows, columns], weights)
+    counts = cells.dense_table("EntropyLoss", np.stack([a, b], axis=1), [rows, columns], weights)
     return counts / counts.sum(axis=0), b
 
 
-def _posterior(
+def _conditional_from_transition(
     label: Hashable, transition: pd.DataFrame, before: pd.Series, after: pd.Series, weights: Array | None
 ) -> tuple[Array, frames.Ints]:
     """P(original | released) by Bayes' rule from P(released | original)."""

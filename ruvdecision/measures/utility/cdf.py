@@ -46,7 +46,7 @@ class MD(WeightedMeasure):
         gap = cdf_differences(first, second, None if weights is None else (state[1], weights))
         parts = {"MD": float(np.abs(gap).max())}
         if weights is None:
-            ties = _ties(first, second)
+            ties = _has_ties(first, second)
             parts |= {
                 "MCM": float(gap @ gap),
                 "MCM maximum": mcm_maximum(len(first), len(second), first.shape[1], ties),
@@ -187,5 +187,5 @@ def _first_places(values: Array) -> NDArray[np.int32]:
     return np.maximum.accumulate(np.where(new, np.arange(len(values)), 0)).astype(np.int32)
 
 
-def _ties(first: Array, second: Array) -> bool:
+def _has_ties(first: Array, second: Array) -> bool:
     return any(len(np.unique(c)) < len(c) for c in np.concatenate([first, second]).T)

@@ -62,6 +62,7 @@ class Cluster(WeightedMeasure):
     standardise: bool = False
     seed: int = checked(0, check_integer, low=0)
 
+    columns_by_name: ClassVar[bool] = True
     label: ClassVar[str] = "cluster"
     reference: ClassVar[str] = "Karr, Oganian, Reiter and Woo, New measures of data utility, eq. 2.4"
 
@@ -71,7 +72,7 @@ class Cluster(WeightedMeasure):
         first, second, _ = encode(self.name, state[0], released)
         counts = self.clusters if isinstance(self.clusters, tuple) else (self.clusters,)
         source = np.arange(len(first) + len(second)) < len(first)
-        pooled = pool(first, second, self.standardise)
+        pooled = pool_files(first, second, self.standardise)
         often = np.ones(len(source))
         if weights is not None and state[1] is not None:
             often = np.concatenate([w / w.mean() for w in (state[1], weights)])
@@ -95,7 +96,9 @@ def cluster_labels(pooled: Array, counts: tuple[int, ...], method: str, seed: in
         return linkage_cut(pooled, counts)
     from sklearn.cluster import KMeans
 
-    points = _about_zero(pooled)
+    # In the order of the values: that of the records must not meet random numbers.
+    order = np.lexsort(pooled.T) if pooled.shape[1] else np.arange(n)
+    points = _about_zero(pooled[order])
     # Points that differ by less than the squares of their distances can tell are one to k-means.
     distinct = len(np.unique(np.round(points, 12), axis=0)) if points.shape[1] else 1
     found = []
@@ -104,7 +107,7 @@ def cluster_labels(pooled: Array, counts: tuple[int, ...], method: str, seed: in
             found.append(np.zeros(n, dtype=np.int64))
             continue
         fit = KMeans(n_clusters=min(g, distinct), n_init=1, random_state=seed).fit(points)
-        found.append(np.unique(fit.labels_, return_inverse=True)[1])
+        found.append(np.unique(fit.labels_[np.argsort(order)], return_inverse=True)[1])
     return found
 
 
@@ -145,7 +148,7 @@ def _about_zero(points: Array) -> Array:
     return np.ldexp(middle, -int(exponent))
 
 
-def pool(first: Array, second: Array, standardise: bool) -> Array:
+def pool_files(first: Array, second: Array, standardise: bool) -> Array:
     """Both files below each other, in units of the original's standard deviations if asked."""
     pooled = np.concatenate([first, second])
     if standardise:

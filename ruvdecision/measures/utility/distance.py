@@ -93,6 +93,7 @@ class EnergyDistance(_StandardisedMeasure):
     projections: int | None = checked(None, check_integer, low=2)
     seed: int = checked(0, check_integer, low=0)
 
+    columns_by_name: ClassVar[bool] = True
     label: ClassVar[str] = "energy"
     reference: ClassVar[str] = "Szekely and Rizzo (2013); Baringhaus and Franz (2004)"
 
@@ -105,7 +106,7 @@ class EnergyDistance(_StandardisedMeasure):
         second = numeric(self.name, released, "the release") / units
         error = 0.0
         if second.shape[1] == 1:
-            value = _energy(Law.of(first[:, 0], own), Law.of(second[:, 0], weights))
+            value = _energy_distance_1d(Law.of(first[:, 0], own), Law.of(second[:, 0], weights))
         elif self.projections is None and max(len(first), len(second)) <= ALL_PAIRS:
             shares = frames.shares(own, len(first)), frames.shares(weights, len(second))
             if "within" not in known:
@@ -113,10 +114,12 @@ class EnergyDistance(_StandardisedMeasure):
             across = _mean_distance(first, second, *shares)
             value = max(2 * across - known["within"] - _mean_distance(second, second, shares[1], shares[1]), 0.0)
         else:
-            value, error = self._sliced(first, second, own, weights)
+            value, error = self._sliced_distance(first, second, own, weights)
         return Measured(value, error, parts={"root": float(np.sqrt(value))})
 
-    def _sliced(self, first: Array, second: Array, own: Array | None, weights: Array | None) -> tuple[float, float]:
+    def _sliced_distance(
+        self, first: Array, second: Array, own: Array | None, weights: Array | None
+    ) -> tuple[float, float]:
         """The mean over directions, and its standard error over sets of orthogonal ones."""
         rng, p = as_generator(self.seed), first.shape[1]
         # |v| is this times the mean of |v projected| over all directions.
@@ -125,8 +128,11 @@ class EnergyDistance(_StandardisedMeasure):
         found = []
         for _ in range(sets):
             directions = np.linalg.qr(rng.standard_normal((p, p)))[0]
-            laws = [_projected(np.ascontiguousarray(v.T), directions, w) for v, w in ((first, own), (second, weights))]
-            found.append(scale * float(np.mean([_energy(a, b) for a, b in zip(*laws, strict=True)])))
+            laws = [
+                _sorted_projections(np.ascontiguousarray(v.T), directions, w)
+                for v, w in ((first, own), (second, weights))
+            ]
+            found.append(scale * float(np.mean([_energy_distance_1d(a, b) for a, b in zip(*laws, strict=True)])))
         return float(np.mean(found)), float(np.std(found, ddof=1) / np.sqrt(sets))
 
 
@@ -164,7 +170,7 @@ class Wasserstein(_StandardisedMeasure):
     ) -> Measured:
         first, units, names = state
         second = [Law.of(v, weights) for v in (numeric(self.name, released, "the release") / units).T]
-        power = _transports(first, second, self.order)
+        power = _transport_costs(first, second, self.order)
         each = power ** (1 / self.order)
         return Measured(float(each.mean()), parts=dict(zip(names, each.tolist(), strict=True)))
 
@@ -197,6 +203,7 @@ class SlicedWasserstein(_StandardisedMeasure):
     order: float = checked(2.0, check_number, low=1)
     seed: int = checked(0, check_integer, low=0)
 
+    columns_by_name: ClassVar[bool] = True
     label: ClassVar[str] = "sliced Wasserstein"
     reference: ClassVar[str] = "Rabin, Peyre, Delon and Bernot (2011)"
 
@@ -207,14 +214,16 @@ class SlicedWasserstein(_StandardisedMeasure):
         directions = as_generator(self.seed).standard_normal((values.shape[1], self.projections))
         directions /= np.linalg.norm(directions, axis=0)
         across = np.ascontiguousarray(values.T)
-        kept = list(_projected(across, directions, weights)) if len(values) * self.projections <= KEPT else None
+        kept = (
+            list(_sorted_projections(across, directions, weights)) if len(values) * self.projections <= KEPT else None
+        )
         return across, kept, units, directions, weights
 
     def compare(self, state: Any, released: pd.DataFrame, weights: Array | None = None) -> Measured:
         across, kept, units, directions, own = state
         second = np.ascontiguousarray((numeric(self.name, released, "the release") / units).T)
-        before = _projected(across, directions, own) if kept is None else kept
-        power = _transports(before, _projected(second, directions, weights), self.order)
+        before = _sorted_projections(across, directions, own) if kept is None else kept
+        power = _transport_costs(before, _sorted_projections(second, directions, weights), self.order)
         mean = float(power.mean())
         if mean == 0:
             return Measured(0.0)
@@ -270,7 +279,7 @@ class IL1s(SummedMeasure, WeightedMeasure):
                 floats_with_nan(self.name, released[c], original[c], "the release"),
             )
             both = ~np.isnan(x) & ~np.isnan(y)
-            sums.append((often[both].sum(), *(often[both] @ _changes(x[both], y[both]))))
+            sums.append((often[both].sum(), *(often[both] @ _absolute_and_relative_changes(x[both], y[both]))))
         count, change, percent = np.array(sums).T
         return self._made_of(count, change / count / spread, percent, names)
 
@@ -281,11 +290,11 @@ class IL1s(SummedMeasure, WeightedMeasure):
         self, original: pd.DataFrame, released: pd.DataFrame, sums: ColumnMoments, weights: Array | None = None
     ) -> ColumnMoments:
         x, y = numeric(self.name, original), numeric(self.name, released, "the release")
-        changes = np.hstack([_changes(x[:, [j]], y[:, [j]]) for j in range(x.shape[1])])
+        changes = np.hstack([_absolute_and_relative_changes(x[:, [j]], y[:, [j]]) for j in range(x.shape[1])])
         return ColumnMoments.of(changes, weights=weights)
 
     def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
-        spread = _varying(self.name, original, "the original")
+        spread = _refuse_constant_columns(self.name, original, "the original")
         count = np.full(len(spread), original.n)
         return self._made_of(count, released.mean[::2] / spread, released.mean[1::2] * count, original.names)
 
@@ -295,7 +304,7 @@ class IL1s(SummedMeasure, WeightedMeasure):
         return Measured(float(each.mean()), parts=parts | dict(zip(names, each.tolist(), strict=True)))
 
 
-def _changes(x: Array, y: Array) -> Array:
+def _absolute_and_relative_changes(x: Array, y: Array) -> Array:
     """|x - y| and 100 |x - y| / |x| side by side, the latter 0 where x is."""
     gap, size = np.abs(x - y), np.abs(x)
     percent = np.divide(100 * gap, size, out=np.zeros_like(gap), where=size > 0)
@@ -343,15 +352,15 @@ class Eigenvalues(SummedMeasure, WeightedMeasure):
         moments = moments_of(self.name, original, "the original", weights)
         definite_covariance(self.name, moments)
         if self.robust:
-            return self._robust(original, "the original"), moments
-        return self._spectrum(moments, "the original"), moments
+            return self._robust_moments(original, "the original"), moments
+        return self._eigenvalues_of(moments, "the original"), moments
 
     def compare(
         self, state: tuple[Array, ColumnMoments], released: pd.DataFrame, weights: Array | None = None
     ) -> Measured:
         if self.robust:
-            return _relative(state[0], self._robust(released, "the release"))
-        return self._compared(*state, moments_of(self.name, released, "the release", weights))
+            return _relative_spectrum_change(state[0], self._robust_moments(released, "the release"))
+        return self._compare_spectra(*state, moments_of(self.name, released, "the release", weights))
 
     def partial(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
         if self.robust:
@@ -361,26 +370,26 @@ class Eigenvalues(SummedMeasure, WeightedMeasure):
 
     def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
         definite_covariance(self.name, original)
-        return self._compared(self._spectrum(original, "the original"), original, released)
+        return self._compare_spectra(self._eigenvalues_of(original, "the original"), original, released)
 
-    def _compared(self, before: Array, original: ColumnMoments, released: ColumnMoments) -> Measured:
-        after = self._spectrum(released, "the release")
+    def _compare_spectra(self, before: Array, original: ColumnMoments, released: ColumnMoments) -> Measured:
+        after = self._eigenvalues_of(released, "the release")
         # A column's variance inflation: the diagonal of the inverse, which a singular release does not have.
         if after[-1] <= 1e-12 * len(after):
-            return _relative(before, after)
-        first, second = (np.diag(np.linalg.inv(self._correlation(m))) for m in (original, released))
+            return _relative_spectrum_change(before, after)
+        first, second = (np.diag(np.linalg.inv(self._correlation_matrix(m))) for m in (original, released))
         gap = first / np.linalg.norm(first) - second / np.linalg.norm(second)
-        return _relative(before, after, {"IL_correl": float(np.linalg.norm(gap) / np.sqrt(2))})
+        return _relative_spectrum_change(before, after, {"IL_correl": float(np.linalg.norm(gap) / np.sqrt(2))})
 
-    def _spectrum(self, moments: ColumnMoments, which: str) -> Array:
-        _varying(self.name, moments, which)
-        return np.asarray(np.linalg.eigvalsh(self._correlation(moments))[::-1])
+    def _eigenvalues_of(self, moments: ColumnMoments, which: str) -> Array:
+        _refuse_constant_columns(self.name, moments, which)
+        return np.asarray(np.linalg.eigvalsh(self._correlation_matrix(moments))[::-1])
 
-    def _correlation(self, moments: ColumnMoments) -> Array:
+    def _correlation_matrix(self, moments: ColumnMoments) -> Array:
         spread = moments.spreads()
         return moments.covariance(1) / np.outer(spread, spread)
 
-    def _robust(self, table: pd.DataFrame, which: str) -> Array:
+    def _robust_moments(self, table: pd.DataFrame, which: str) -> Array:
         values = numeric(self.name, table, which)
         scaled = (values - values.mean(axis=0)) / varying_spreads(self.name, values, table.columns, which)
         flat = which == "the release"  # the original's eigenvalues divide
@@ -413,7 +422,7 @@ class Mahalanobis(SummedMeasure, WeightedMeasure):
 
     def compare(self, state: tuple[Array, _Whitening, Array | None], released: pd.DataFrame) -> Measured:
         first, white, weights = state
-        moved, outlying, shift = _displacements(first, white(released, "the release"))
+        moved, outlying, shift = _record_displacements(first, white(released, "the release"))
         mean = [np.average(v, axis=-1, weights=weights) for v in (moved, outlying, shift)]
         parts = {"means": float(np.linalg.norm(mean[2])), "outlyingness": float(mean[1])}
         return Measured(float(mean[0]), parts=parts, records=moved)
@@ -425,7 +434,7 @@ class Mahalanobis(SummedMeasure, WeightedMeasure):
         self, original: pd.DataFrame, released: pd.DataFrame, sums: ColumnMoments, weights: Array | None = None
     ) -> ColumnMoments:
         white = _Whitening.of(self.name, sums)
-        moves = np.vstack(_displacements(white(original, "the original"), white(released, "the release")))
+        moves = np.vstack(_record_displacements(white(original, "the original"), white(released, "the release")))
         return ColumnMoments.of(moves.T, weights=weights)
 
     def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
@@ -507,14 +516,16 @@ def robust_covariance(scaled: Array, which: str, seed: int = 0, flat: bool = Fal
     if none.any():
         on = (np.abs(away @ axes[:, none]) < 1e-6).all(axis=1)
         return np.cov(scaled[on].T).reshape(p, p)
-    raw = covariance * (half / (half - 1) * _consistent(half / n, p) * _small_file(n, p, PISON_RAW))
+    raw = covariance * (half / (half - 1) * _consistency_factor(half / n, p) * _small_file(n, p, PISON_RAW))
     near = np.einsum("ij,ij->i", away, np.linalg.solve(raw, away.T).T) < special.chdtri(p, 0.025)
     if near.all():
         return np.cov(scaled.T).reshape(p, p)
-    return np.cov(scaled[near].T).reshape(p, p) * (_consistent(float(near.mean()), p) * _small_file(n, p, PISON_FINAL))
+    return np.cov(scaled[near].T).reshape(p, p) * (
+        _consistency_factor(float(near.mean()), p) * _small_file(n, p, PISON_FINAL)
+    )
 
 
-def _consistent(share: float, p: int) -> float:
+def _consistency_factor(share: float, p: int) -> float:
     """Normal variance over that of the innermost share of p normal variables."""
     if share >= 1:
         return 1.0
@@ -545,17 +556,17 @@ def wasserstein(first: ArrayLike, second: ArrayLike, order: float = 1.0) -> floa
     2.0
     """
     a, b = (Law.of(np.asarray(v, dtype=np.float64).reshape(-1), None) for v in (first, second))
-    return float(_transports([a], [b], check_number("order", order, low=1))[0] ** (1 / order))
+    return float(_transport_costs([a], [b], check_number("order", order, low=1))[0] ** (1 / order))
 
 
-def _projected(across: Array, directions: Array, weights: Array | None) -> Iterator[Law]:
+def _sorted_projections(across: Array, directions: Array, weights: Array | None) -> Iterator[Law]:
     """The sorted projection on each direction; ``across`` is (variables, records): projections lie in one piece."""
     for start in range(0, directions.shape[1], TOGETHER):
         for row in directions[:, start : start + TOGETHER].T @ across:
             yield Law.of(row, weights)
 
 
-def _transports(first: Iterable[Law], second: Iterable[Law], order: float) -> Array:
+def _transport_costs(first: Iterable[Law], second: Iterable[Law], order: float) -> Array:
     """Integral of |quantile - quantile|^order of each pair of laws."""
     found: list[float] = []
     steps: Any = None
@@ -582,7 +593,7 @@ def _transports(first: Iterable[Law], second: Iterable[Law], order: float) -> Ar
     return np.array(found)
 
 
-def _energy(first: Law, second: Law) -> float:
+def _energy_distance_1d(first: Law, second: Law) -> float:
     """Energy distance of one variable: twice the area of (F - G)^2."""
     values, gap = step_differences(first, second)
     return 2 * float(np.square(gap[:-1]) @ np.diff(values))
@@ -594,17 +605,17 @@ def _mean_distance(first: Array, second: Array, a: Array, b: Array) -> float:
     return float(sum_distances(*across, a * len(a), b * len(b), first is second)) / (len(a) * len(b))
 
 
-def _displacements(white: Array, other: Array) -> tuple[Array, Array, Array]:
+def _record_displacements(white: Array, other: Array) -> tuple[Array, Array, Array]:
     """How far each record moved, how much its distance from the mean changed, and its move; records are columns."""
     size = [np.linalg.norm(v, axis=0) for v in (white, other)]
     return np.linalg.norm(white - other, axis=0), np.abs(size[0] - size[1]), other - white
 
 
-def _relative(spectrum: Array, other: Array, parts: dict[str, float] | None = None) -> Measured:
+def _relative_spectrum_change(spectrum: Array, other: Array, parts: dict[str, float] | None = None) -> Measured:
     return Measured(float((np.abs(spectrum - other) / spectrum).sum()), parts=parts)
 
 
-def _varying(who: str, sums: ColumnMoments, which: str) -> Array:
+def _refuse_constant_columns(who: str, sums: ColumnMoments, which: str) -> Array:
     """Standard deviations from sums; columns of equal numbers are refused by name."""
     spread = np.sqrt(np.diag(sound_covariance(who, which, sums, 1)))
     refuse_constant(who, which, sums.names, spread)

@@ -75,8 +75,8 @@ class NormalKL(SummedMeasure, WeightedMeasure):
         first = original.mean, definite_covariance(self.name, original)
         second = released.mean, sound_covariance(self.name, "the release", released)
         if is_singular(second[1]):
-            return _divergences(self.under, np.inf, np.inf)
-        return _divergences(self.under, _normal_kl(*first, *second), _normal_kl(*second, *first))
+            return _chosen_divergence(self.under, np.inf, np.inf)
+        return _chosen_divergence(self.under, _normal_kl(*first, *second), _normal_kl(*second, *first))
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,10 +117,11 @@ class _Density(WeightedMeasure):
         step = (high - low) / (size - 1)
         grids = []
         for points, often in ((first, own), (second, weights)):
-            grid = _binned((points - low) / step, size, often)
+            grid = _bin_linearly((points - low) / step, size, often)
             for axis in range(p):
-                # Outliers may stretch the grid: the kernel is then never finer than the grid.
-                scale = max(width, float(step[axis])) / step[axis]
+                # Outliers may stretch the grid: the kernel is then never finer than the grid. Sharing the mass of a
+                # point between two nodes has spread it by a variance of 1/6 (on average) already.
+                scale = np.sqrt(max(width / step[axis], 1.0) ** 2 - 1 / 6)
                 lag = np.arange(size[axis])
                 kernel = np.exp(-0.5 * ((lag[:, None] - lag) / scale) ** 2)
                 # A plain product keeps all terms positive, so far tails have their digits; a Fourier transform would
@@ -166,7 +167,7 @@ class DensityKL(_Density):
         f, g, width = self.densities(state, released, weights)
         ratio = np.log(np.maximum(f, FLOOR)) - np.log(np.maximum(g, FLOOR))
         forward, backward = max(float((f * ratio).sum()), 0.0), max(float(-(g * ratio).sum()), 0.0)
-        return _divergences(self.under, forward, backward, bandwidth=width)
+        return _chosen_divergence(self.under, forward, backward, bandwidth=width)
 
 
 @dataclass(frozen=True, repr=False)
@@ -191,7 +192,7 @@ class InformationLoss(_Density):
     noise : "normal" or "uniform"
         Its law.
     cells : int
-        Cells of the histogram, over the original's range and a noise's width beyond it.
+        Cells of the histogram, over the original's range.
 
     Examples
     --------
@@ -211,6 +212,10 @@ class InformationLoss(_Density):
     label: ClassVar[str] = "information loss"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Agrawal and Aggarwal (2001), Agrawal and Srikant (2000); Winkler (2004)"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.refuse_unused(self.noise_sd is not None, "the reconstruction", "noise_sd=1.0", "noise", "cells")
 
     def begin(self, original: pd.DataFrame, weights: Array | None = None) -> _State:
         if self.noise_sd is not None and original.shape[1] != 1:
@@ -317,7 +322,7 @@ def density_kl(f: Callable[[float], float], g: Callable[[float], float], at: Seq
         a, b = f(x), g(x)
         return 0.0 if a <= 0 else np.inf if b <= 0 else a * float(np.log(a / b))
 
-    return _integral(part, at)
+    return _panels_of_integral(part, at)
 
 
 def density_loss(f: Callable[[float], float], g: Callable[[float], float], at: Sequence[float]) -> float:
@@ -330,15 +335,15 @@ def density_loss(f: Callable[[float], float], g: Callable[[float], float], at: S
     >>> density_loss(lambda x: float(0 <= x <= 1), lambda x: 0.5 * (0 <= x <= 2), [0, 1, 2])
     0.5
     """
-    return 0.5 * _integral(lambda x: abs(f(x) - g(x)), at)
+    return 0.5 * _panels_of_integral(lambda x: abs(f(x) - g(x)), at)
 
 
-def _divergences(under: str, forward: float, backward: float, **more: float) -> Measured:
+def _chosen_divergence(under: str, forward: float, backward: float, **more: float) -> Measured:
     chosen = {"original": forward, "released": backward, "both": forward + backward}[under]
     return Measured(chosen, parts={"original || released": forward, "released || original": backward, **more})
 
 
-def _integral(part: Callable[[float], float], at: Sequence[float]) -> float:
+def _panels_of_integral(part: Callable[[float], float], at: Sequence[float]) -> float:
     points = [float(x) for x in at]
     if len(points) < 2 or any(b <= a for a, b in pairwise(points)):
         raise InputError(
@@ -364,7 +369,7 @@ def _normal_kl(m1: Array, s1: Array, m2: Array, s2: Array) -> float:
     return float(0.5 * (half[:, -1] @ half[:, -1] + terms.sum()))
 
 
-def _binned(where: Array, size: Ints, weights: Array | None) -> Array:
+def _bin_linearly(where: Array, size: Ints, weights: Array | None) -> Array:
     """Share the mass of each point among the corners of its grid cell."""
     p = where.shape[1]
     base = np.minimum(np.floor(where).astype(np.int64), size - 2)

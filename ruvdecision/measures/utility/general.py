@@ -78,8 +78,8 @@ class GeneralUtility(WeightedMeasure):
             label: (_Number if is_number(column) or is_time(column) else _Category)(self.name, column, groups, own)
             for label, column in original.items()
         }
-        codes = [columns[c].judge(v, "the original", own)[1] for c, v in original.items()]
-        return own.size(), columns, _joint(columns, codes, weights)
+        codes = [columns[c].score_column(v, "the original", own)[1] for c, v in original.items()]
+        return own.size(), columns, _pair_probabilities(columns, codes, weights)
 
     def compare(
         self,
@@ -89,13 +89,13 @@ class GeneralUtility(WeightedMeasure):
     ) -> Measured:
         n, columns, before = state
         own = _Weights(weights, len(released))
-        judged = {str(c): column.judge(released[c], "the release", own) for c, column in columns.items()}
+        judged = {str(c): column.score_column(released[c], "the release", own) for c, column in columns.items()}
         rows = {name: scores for name, (scores, _) in judged.items() if scores}
         found = pd.DataFrame.from_dict(rows, orient="index")
         value = margins = float(found["score"].mean()) if rows else 1.0
         parts = {"margins": margins, **found.drop(columns="score", errors="ignore").mean().to_dict()}
-        after = _joint(columns, [codes for _, codes in judged.values()], weights)
-        dependence = _dependence(before, after, [c.size for c in columns.values()], 1 / n + 1 / own.size())
+        after = _pair_probabilities(columns, [codes for _, codes in judged.values()], weights)
+        dependence = _dependence_kept(before, after, [c.size for c in columns.values()], 1 / n + 1 / own.size())
         if dependence is not None:
             parts["dependence"], value = dependence, (margins + dependence) / 2
         return Measured(value, parts=parts, table=found if rows else None)
@@ -129,7 +129,7 @@ class _Column:
     size: int
     """Number of groups, that of missing values included."""
 
-    def judge(self, column: pd.Series, which: str, weights: _Weights) -> tuple[dict[str, float], Ints]:
+    def score_column(self, column: pd.Series, which: str, weights: _Weights) -> tuple[dict[str, float], Ints]:
         """The scores of a column (none if the original has nothing to keep), and the group of each record."""
         raise NotImplementedError
 
@@ -165,13 +165,13 @@ class _Number(_Column):
                     if below >= FEW / 2:
                         self.tails.append((sign, (side[below - 1] + side[below]) / 2, float(share[below - 1])))
 
-    def judge(self, column: pd.Series, which: str, weights: _Weights) -> tuple[dict[str, float], Ints]:
+    def score_column(self, column: pd.Series, which: str, weights: _Weights) -> tuple[dict[str, float], Ints]:
         values = floats_with_nan(self.who, column, self.column, which)
         known = ~np.isnan(values)
         codes = np.where(known, np.searchsorted(self.cuts, values), self.size - 1)
         own, kept = weights.at(known), values[known]
         law, size = Law.of(kept, own), weights.size(known)
-        lost = _kept(abs(weights.share(known) - self.known), self.known, 1 / weights.size() + 1 / self.rows)
+        lost = _share_kept(abs(weights.share(known) - self.known), self.known, 1 / weights.size() + 1 / self.rows)
         if self.sd == 0:
             same = self.n == 0 or (len(kept) > 0 and bool((kept == self.law.values[0]).all()))
             return {} if same and lost == 1 else {"score": lost * float(same)}, codes
@@ -182,17 +182,17 @@ class _Number(_Column):
         scores = {
             "shape": 1 - min(max(kolmogorov(self.law, law) - 1.36 * noise, 0.0) / max(1 - 1.36 * noise, 1e-9), 1.0),
             "mean": float(np.exp(-max(shift - 2 * noise, 0.0))),
-            "spread": _alike(float(spreads(kept, own)), self.sd, np.sqrt(self.wide) * noise),
+            "spread": _similarity_of_sizes(float(spreads(kept, own)), self.sd, np.sqrt(self.wide) * noise),
         }
         if self.tails:
-            scores["tails"] = float(np.mean([self._tail(law, size, *tail) for tail in self.tails]))
+            scores["tails"] = float(np.mean([self._tail_kept(law, size, *tail) for tail in self.tails]))
         return scores | {"score": lost * float(np.prod(list(scores.values()))) ** (1 / len(scores))}, codes
 
-    def _tail(self, law: Law, size: float, sign: int, edge: float, share: float) -> float:
+    def _tail_kept(self, law: Law, size: float, sign: int, edge: float, share: float) -> float:
         at = np.nextafter(edge, -np.inf) if sign > 0 else -edge
         below = float(law.below(np.array([at]))[0])
         noise = 2 * np.sqrt((1 - share) / share * (1 / self.n + 1 / size))
-        return _alike(max(below if sign > 0 else 1 - below, 0.5 / size), share, noise)
+        return _similarity_of_sizes(max(below if sign > 0 else 1 - below, 0.5 / size), share, noise)
 
 
 class _Category(_Column):
@@ -206,18 +206,18 @@ class _Category(_Column):
         # Categories that only the release has are rare, too; missing values have the last group.
         self.size, self.rows = int(kept.sum()) + 2, weights.size()
         self.place = np.append(np.where(kept, np.cumsum(kept) - 1, self.size - 2), self.size - 2)
-        self.share, self.all = self._shares(column, weights), _diversity(codes, weights)
+        self.share, self.all = self._category_shares(column, weights), _shares_of_codes(codes, weights)
 
-    def _codes(self, column: pd.Series) -> Ints:
+    def _category_codes(self, column: pd.Series) -> Ints:
         return np.where(column.notna(), self.place[self.levels.codes(column)], self.size - 1)
 
-    def _shares(self, column: pd.Series, weights: _Weights) -> Array:
-        return frequencies(self._codes(column), self.size, weights.each)
+    def _category_shares(self, column: pd.Series, weights: _Weights) -> Array:
+        return frequencies(self._category_codes(column), self.size, weights.each)
 
-    def judge(self, column: pd.Series, which: str, weights: _Weights) -> tuple[dict[str, float], Ints]:
-        codes, p, q = self._codes(column), self.share, self._shares(column, weights)
+    def score_column(self, column: pd.Series, which: str, weights: _Weights) -> tuple[dict[str, float], Ints]:
+        codes, p, q = self._category_codes(column), self.share, self._category_shares(column, weights)
         v = 1 / self.rows + 1 / weights.size()
-        lost = _kept(abs(p[-1] - q[-1]), p[-1], v)
+        lost = _share_kept(abs(p[-1] - q[-1]), p[-1], v)
         known, there = 1 - p[-1], 1 - q[-1]
         if known == 0:
             return {} if lost == 1 else {"score": lost}, codes
@@ -232,32 +232,32 @@ class _Category(_Column):
         noise = 0.4 * float(sd.sum()) + 0.6 * float(np.sqrt(sd @ sd))
         same = float(self.all @ self.all)
         wide = 4 * np.sqrt(max(float((self.all**3).sum()) - same**2, 0.0) * v) / (1 - same)
-        often = _diversity(pd.factorize(column)[0], weights)
+        often = _shares_of_codes(pd.factorize(column)[0], weights)
         scores = {
             "shape": 1 - min(max(distance - noise, 0.0) / max(1 - noise, 1e-9), 1.0),
-            "spread": _alike(1 - float(often @ often) if len(often) > 1 else 0.0, 1 - same, wide),
+            "spread": _similarity_of_sizes(1 - float(often @ often) if len(often) > 1 else 0.0, 1 - same, wide),
         }
         return scores | {"score": lost * float(np.sqrt(scores["shape"] * scores["spread"]))}, codes
 
 
-def _diversity(codes: Ints, weights: _Weights) -> Array:
+def _shares_of_codes(codes: Ints, weights: _Weights) -> Array:
     """Shares of the codes among records that have one; those that nobody has are left out."""
     known = codes >= 0
     found = np.bincount(codes[known], weights=weights.at(known))
     return found[found > 0] / max(float(found.sum()), 1e-300)
 
 
-def _alike(a: float, b: float, noise: float) -> float:
+def _similarity_of_sizes(a: float, b: float, noise: float) -> float:
     """The smaller over the larger, as far as their logarithms differ by more than noise."""
     return float(np.exp(-max(abs(np.log(a / b)) - noise, 0.0))) if a > 0 else 0.0
 
 
-def _kept(change: float, share: float, v: float) -> float:
+def _share_kept(change: float, share: float, v: float) -> float:
     """1 minus the change of a share, as far as it is more than noise."""
     return 1 - max(float(change) - 2 * np.sqrt(max(share * (1 - share), 0.0) * v), 0.0)
 
 
-def _joint(columns: dict[Hashable, _Column], codes: list[Ints], weights: Array | None) -> Array:
+def _pair_probabilities(columns: dict[Hashable, _Column], codes: list[Ints], weights: Array | None) -> Array:
     """P(a, b) of all pairs of groups of all columns, one block per pair of columns; P(a) stands on the diagonal."""
     sizes = [c.size for c in columns.values()]
     start = np.cumsum([0, *sizes])
@@ -273,7 +273,7 @@ def _joint(columns: dict[Hashable, _Column], codes: list[Ints], weights: Array |
     return total / (max(rows, 1) if weights is None else weights.sum())
 
 
-def _dependence(before: Array, after: Array, sizes: list[int], v: float) -> float | None:
+def _dependence_kept(before: Array, after: Array, sizes: list[int], v: float) -> float | None:
     """How much of what the groups have beyond independence is kept; None if that is no more than noise."""
     start = np.cumsum([0, *sizes[:-1]])
 

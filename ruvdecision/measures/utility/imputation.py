@@ -116,7 +116,7 @@ class ImputationLoss(WeightedMeasure):
             if weights is not None:
                 what = f"{self.name} of a function cannot tell it the weights of records"
                 raise UnsupportedError(what, do='Leave weights= out, or write statistic="mean"')
-            said = [self._ask(t) for t in released]
+            said = [self._call_statistic(t) for t in released]
             fit = little_liu([q for q, _ in said], [v for _, v in said])
             return Measured(fit.gamma, parts={"copies": float(fit.copies)})
         values = [frames.numeric(self.name, t, "the release") for t in released]
@@ -128,7 +128,7 @@ class ImputationLoss(WeightedMeasure):
         parts = {str(name): float(g) for name, g in zip(state[0].columns, c.gamma, strict=True)}
         return Measured(float(c.gamma.mean()), parts=parts | {"copies": float(c.copies)})
 
-    def _ask(self, table: pd.DataFrame) -> tuple[Array, Array]:
+    def _call_statistic(self, table: pd.DataFrame) -> tuple[Array, Array]:
         said = self.statistic(table)
         if not isinstance(said, (tuple, list)) or len(said) != 2:
             raise InputError("The statistic must give an estimate and its variance", kind_of(said), "Return a pair")

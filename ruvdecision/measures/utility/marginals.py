@@ -65,11 +65,11 @@ class Marginals(WeightedMeasure):
     def compare(self, state: Any, released: pd.DataFrame, weights: Array | None = None) -> Measured:
         original, known, own = state
         rows = {
-            str(c): _variable(self.name, original[c], released[c], known.get(c), (own, weights))
+            str(c): _compare_variable(self.name, original[c], released[c], known.get(c), (own, weights))
             for c in original.columns
         }
         parts = {name: row["distance"] for name, row in rows.items()}
-        return Measured(float(np.mean(list(parts.values()))), parts=parts, table=partial(_frame, rows))
+        return Measured(float(np.mean(list(parts.values()))), parts=parts, table=partial(_frame_of_rows, rows))
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,7 +97,7 @@ class Pairwise(WeightedMeasure):
         if original.shape[1] < 2:
             names = ", ".join(map(str, original.columns))
             raise InputError(f"{self.name} needs at least two columns", names, "Name more columns")
-        return original, _associations(self.name, original, "the original", weights)
+        return original, _pairwise_associations(self.name, original, "the original", weights)
 
     def compare(
         self, state: tuple[pd.DataFrame, Associations], released: pd.DataFrame, weights: Array | None = None
@@ -105,7 +105,7 @@ class Pairwise(WeightedMeasure):
         original, before = state
         for label in original.columns:
             refuse_mixed(self.name, original[label], released[label])
-        after = _associations(self.name, released, "the release", weights)
+        after = _pairwise_associations(self.name, released, "the release", weights)
         rows, changes, squares = {}, [], 0.0
         for (a, b), x in before.items():
             y = after[a, b]
@@ -114,7 +114,7 @@ class Pairwise(WeightedMeasure):
             squares += 2 * (x - y) ** 2 if numbers else 0.0
             rows[f"{a}, {b}"] = {"original": x, "released": y, "change": changes[-1]}
         parts = {"correlation distance": float(np.sqrt(squares)), "largest": max(changes)}
-        return Measured(float(np.mean(changes)), parts=parts, table=partial(_frame, rows))
+        return Measured(float(np.mean(changes)), parts=parts, table=partial(_frame_of_rows, rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,15 +137,15 @@ class _Margin:
         return cls(law, float(np.average(values, weights=weights)), float(spreads(values, weights)), middle)
 
 
-def _variable(
+def _compare_variable(
     who: str, a: pd.Series, b: pd.Series, known: _Margin | None, weights: tuple[Array | None, Array | None]
 ) -> dict[str, float]:
     refuse_mixed(who, a, b)
     if known is not None:
-        return _numbers(known, _Margin.of(vector(who, b, "the release"), weights[1]))
+        return _compare_numbers(known, _Margin.of(vector(who, b, "the release"), weights[1]))
     if is_time(a):
         files = encode(who, a.to_frame(), b.to_frame())[:2]
-        return _numbers(*(_Margin.of(v[:, 0], w) for v, w in zip(files, weights, strict=True)))
+        return _compare_numbers(*(_Margin.of(v[:, 0], w) for v, w in zip(files, weights, strict=True)))
     *codes, levels = joined_codes(a, b)
     shares = [frequencies(c, len(levels), w) for c, w in zip(codes, weights, strict=True)]
     only = int(np.sum((shares[0] == 0) != (shares[1] == 0)))
@@ -156,7 +156,7 @@ def _variable(
     }
 
 
-def _numbers(a: _Margin, b: _Margin) -> dict[str, float]:
+def _compare_numbers(a: _Margin, b: _Margin) -> dict[str, float]:
     shift = b.mean - a.mean
     row = {"distance": kolmogorov(a.law, b.law)}
     for name in ("mean", "sd", "median"):
@@ -164,7 +164,7 @@ def _numbers(a: _Margin, b: _Margin) -> dict[str, float]:
     return row | {"shift": shift / a.sd if a.sd > 0 else (0.0 if shift == 0 else np.inf)}
 
 
-def _associations(who: str, table: pd.DataFrame, which: str, weights: Array | None) -> Associations:
+def _pairwise_associations(who: str, table: pd.DataFrame, which: str, weights: Array | None) -> Associations:
     often = np.ones(len(table)) if weights is None else weights / weights.mean()
     numbers: dict[Hashable, Array] = {}
     codes: dict[Hashable, Ints] = {}
@@ -184,7 +184,7 @@ def _associations(who: str, table: pd.DataFrame, which: str, weights: Array | No
         if a in numbers and b in numbers:
             found[a, b] = float(np.clip((often * numbers[a]) @ numbers[b] / len(table), -1, 1))
         elif a in codes and b in codes:
-            found[a, b] = _cramer(codes[a], codes[b], often)
+            found[a, b] = _cramers_v_of_codes(codes[a], codes[b], often)
         else:
             value, code = (numbers[a], codes[b]) if a in numbers else (numbers[b], codes[a])
             sizes = np.bincount(code, weights=often)
@@ -193,10 +193,10 @@ def _associations(who: str, table: pd.DataFrame, which: str, weights: Array | No
     return found
 
 
-def _cramer(a: Ints, b: Ints, often: Array) -> float:
+def _cramers_v_of_codes(a: Ints, b: Ints, often: Array) -> float:
     shape = int(a.max()) + 1, int(b.max()) + 1
     return cramers_v(np.bincount(a * shape[1] + b, weights=often, minlength=shape[0] * shape[1]).reshape(shape))
 
 
-def _frame(rows: dict[str, dict[str, float]]) -> pd.DataFrame:
+def _frame_of_rows(rows: dict[str, dict[str, float]]) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index")

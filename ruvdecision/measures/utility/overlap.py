@@ -43,14 +43,14 @@ class _Overlap(SummedMeasure, WeightedMeasure):
             object.__setattr__(self, "model_weights", self.weights)
             object.__setattr__(self, "weights", None)
         super().__post_init__()
-        models = self._models()
+        models = self._named_models()
         if self.model_weights is not None:
             weights = check_vector("model_weights", self.model_weights, len(models))
             if np.any(weights < 0) or weights.sum() == 0:
                 raise InputError("model_weights must be positive", weights.tolist(), "Give one weight per model")
             object.__setattr__(self, "model_weights", tuple(float(w) for w in weights))
 
-    def _models(self) -> dict[str, Any]:
+    def _named_models(self) -> dict[str, Any]:
         given = self.model
         if given is None or (isinstance(given, (Mapping, list, tuple)) and not given):
             who = type(self).__name__
@@ -62,37 +62,41 @@ class _Overlap(SummedMeasure, WeightedMeasure):
         return {n if names.count(n) == 1 else f"{n} ({i + 1})": models[i] for i, n in enumerate(names)}
 
     def uses(self, original: pd.DataFrame) -> list[Any]:
-        return list(dict.fromkeys(c for m in self._models().values() for c in m.variables(original)))
+        return list(dict.fromkeys(c for m in self._named_models().values() for c in m.variables(original)))
 
     def begin(self, original: pd.DataFrame, *weights: Array) -> dict[str, Any]:
-        return {name: model.start(original, *weights) for name, model in self._models().items()}
+        return {name: model.start(original, *weights) for name, model in self._named_models().items()}
 
     def survey(self, piece: pd.DataFrame) -> NamedSums:
-        return NamedSums({name: _summable(model).survey(piece) for name, model in self._models().items()})
+        return NamedSums(
+            {name: _refuse_unsummable(model).survey(piece) for name, model in self._named_models().items()}
+        )
 
     def settle(self, original: NamedSums, released: NamedSums) -> dict[str, Any]:
-        return {name: model.settle(original.of[name], released.of[name]) for name, model in self._models().items()}
+        return {
+            name: model.settle(original.of[name], released.of[name]) for name, model in self._named_models().items()
+        }
 
     def partial(self, piece: pd.DataFrame, plan: Any, which: str, *weights: Array) -> NamedSums:
-        models = self._models().items()
+        models = self._named_models().items()
         return NamedSums({name: model.partial(piece, plan[name], which, *weights) for name, model in models})
 
     def total(self, original: NamedSums, released: NamedSums, plan: Any) -> Measured:
-        models = self._models().items()
-        return self._judge({k: m.total(original.of[k], released.of[k], plan[k]) for k, m in models})
+        models = self._named_models().items()
+        return self._compare_fits({k: m.total(original.of[k], released.of[k], plan[k]) for k, m in models})
 
     def compare(self, state: dict[str, Any], released: pd.DataFrame, *weights: Array) -> Measured:
-        return self._judge({name: started.against(released, *weights) for name, started in state.items()})
+        return self._compare_fits({name: started.against(released, *weights) for name, started in state.items()})
 
-    def _judge(self, pairs: dict[str, tuple[Fit, Fit]]) -> Measured:
+    def _compare_fits(self, pairs: dict[str, tuple[Fit, Fit]]) -> Measured:
         """The measure from the fits of original and release, by model."""
         raise NotImplementedError
 
-    def _weights(self, count: int) -> Array:
+    def _weights_of_models(self, count: int) -> Array:
         return np.ones(count) if self.model_weights is None else np.array(self.model_weights)
 
-    def _average(self, values: list[float]) -> float:
-        weights = self._weights(len(values))
+    def _weighted_average(self, values: list[float]) -> float:
+        weights = self._weights_of_models(len(values))
         return float(weights @ values / weights.sum())
 
 
@@ -148,11 +152,11 @@ class IntervalOverlap(_Overlap):
         if self.penalty:
             object.__setattr__(self, "range", (-np.inf, 1.0))
 
-    def _judge(self, pairs: dict[str, tuple[Fit, Fit]]) -> Measured:
+    def _compare_fits(self, pairs: dict[str, tuple[Fit, Fit]]) -> Measured:
         probability, length, chosen = [], [], []
         switched = changed = lost = 0
         for first, second in pairs.values():
-            a, b, only = _common(first, second)
+            a, b, only = _common_coefficients(first, second)
             i, j, gap = interval_overlap(a, b, self.level)
             total = len(a.names) + only
             probability.append(float(i.sum()) / total)
@@ -160,18 +164,20 @@ class IntervalOverlap(_Overlap):
             base = i if self.kind == "probability" else j
             chosen.append(float((base - self.penalty * np.where(gap > 0, gap, 0.0)).sum()) / total)
             switched += int(np.sum(a.estimate * b.estimate < 0))
-            changed += int(np.sum(_significant(a, self.level) != _significant(b, self.level)))
+            changed += int(np.sum(_significant_coefficients(a, self.level) != _significant_coefficients(b, self.level)))
             lost += only
         parts = {
-            "IO": self._average(probability),
-            "J": self._average(length),
+            "IO": self._weighted_average(probability),
+            "J": self._weighted_average(length),
             "sign switches": float(switched),
             "significance changes": float(changed),
             "lost": float(lost),
         }
         if len(pairs) > 1:
             parts |= dict(zip(pairs, chosen, strict=True))
-        return Measured(self._average(chosen), parts=parts, table=partial(_table, pairs, self.level))
+        return Measured(
+            self._weighted_average(chosen), parts=parts, table=partial(_coefficient_table, pairs, self.level)
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -210,7 +216,7 @@ class EllipsoidOverlap(_Overlap):
     label: ClassVar[str] = "EO"
     reference: ClassVar[str] = "Karr, Kohnen, Oganian, Reiter and Sanil (2006), section 2.2"
 
-    def _judge(self, pairs: dict[str, tuple[Fit, Fit]]) -> Measured:
+    def _compare_fits(self, pairs: dict[str, tuple[Fit, Fit]]) -> Measured:
         values, spread = [], []
         parts: dict[str, float] = {}
         for name, (first, second) in pairs.items():
@@ -227,7 +233,8 @@ class EllipsoidOverlap(_Overlap):
             else:
                 rng = as_generator(self.seed)
                 (one, e_one), (two, e_two) = (
-                    _drawn(f, g, self.level, self.draws, rng) for f, g in ((second, first), (first, second))
+                    _drawn_probability_in_region(f, g, self.level, self.draws, rng)
+                    for f, g in ((second, first), (first, second))
                 )
                 halves, errors = (one, two), (e_one, e_two)
             values.append(sum(halves) / 2)
@@ -236,9 +243,9 @@ class EllipsoidOverlap(_Overlap):
             parts |= {f"{prefix}original's ellipsoid": halves[0], f"{prefix}release's ellipsoid": halves[1]}
             if len(pairs) > 1:
                 parts[name] = values[-1]
-        weights = self._weights(len(values))
+        weights = self._weights_of_models(len(values))
         error = float(np.linalg.norm(weights / weights.sum() * np.array(spread)))
-        return Measured(self._average(values), error, parts, partial(_table, pairs, self.level))
+        return Measured(self._weighted_average(values), error, parts, partial(_coefficient_table, pairs, self.level))
 
 
 @dataclass(frozen=True, repr=False)
@@ -270,24 +277,26 @@ class CoefficientChanges(_Overlap):
     range: ClassVar[tuple[float, float]] = (0.0, np.inf)
     reference: ClassVar[str] = "Karr, Kohnen, Oganian, Reiter and Sanil (2006), section 4"
 
-    def _judge(self, pairs: dict[str, tuple[Fit, Fit]]) -> Measured:
+    def _compare_fits(self, pairs: dict[str, tuple[Fit, Fit]]) -> Measured:
         total = 0.0
-        for weight, (first, second) in zip(self._weights(len(pairs)), pairs.values(), strict=True):
-            a, b, only = _common(first, second)
+        for weight, (first, second) in zip(self._weights_of_models(len(pairs)), pairs.values(), strict=True):
+            a, b, only = _common_coefficients(first, second)
             if self.kind == "significance":
-                changed = _significant(a, self.level) != _significant(b, self.level)
+                changed = _significant_coefficients(a, self.level) != _significant_coefficients(b, self.level)
             else:
-                changed = (a.estimate * b.estimate < 0) & (_significant(a, self.level) | (self.kind == "any sign"))
+                changed = (a.estimate * b.estimate < 0) & (
+                    _significant_coefficients(a, self.level) | (self.kind == "any sign")
+                )
             total += weight * (int(np.sum(changed)) + only)
-        return Measured(total, table=partial(_table, pairs, self.level))
+        return Measured(total, table=partial(_coefficient_table, pairs, self.level))
 
 
 def interval_overlap(first: Fit, second: Fit, level: float = 0.95) -> tuple[Array, Array, Array]:
     """I_k and J_k of two fits with the same names, and the gap between intervals in lengths of the first."""
     # About the first estimate: far from zero the ends of short intervals have few digits.
     first, second = (replace(fit, estimate=fit.estimate - first.estimate) for fit in (first, second))
-    (low_a, high_a), (low_b, high_b) = _interval(first, level), _interval(second, level)
-    i = 0.5 * (_content(low_b, high_b, first) + _content(low_a, high_a, second))
+    (low_a, high_a), (low_b, high_b) = _confidence_interval(first, level), _confidence_interval(second, level)
+    i = 0.5 * (_probability_in_intervals(low_b, high_b, first) + _probability_in_intervals(low_a, high_a, second))
     common = np.minimum(high_a, high_b) - np.maximum(low_a, low_b)
     touch = common >= 0
     j = np.zeros(len(i))
@@ -299,40 +308,44 @@ def interval_overlap(first: Fit, second: Fit, level: float = 0.95) -> tuple[Arra
 
 def ellipsoid_overlap(first: Fit, second: Fit, level: float = 0.95) -> tuple[float, float]:
     """Probability of the first fit's ellipsoid under the second's law, and of the second's under the first's."""
-    return _inside(second, first, level), _inside(first, second, level)
+    return _probability_in_region(second, first, level), _probability_in_region(first, second, level)
 
 
-def _inside(law: Fit, region: Fit, level: float) -> float:
+def _probability_in_region(law: Fit, region: Fit, level: float) -> float:
     assert law.scale is not None and region.scale is not None
-    radius = _radius(region, level)
+    radius = _ellipsoid_radius(region, level)
     exact = [not np.any(f.scale) for f in (law, region)]
     if exact[1]:
         # An ellipsoid that has shrunk to a point catches a law only if that sits on the very point.
         return float(exact[0] and np.array_equal(law.estimate, region.estimate))
-    shape, root = _shape(region, region)
+    shape, root = _scaled_shape(region, region)
     away = (law.estimate - region.estimate) / region.se
     if exact[0]:
         inner = linalg.solve_triangular(root, away, lower=True)
         return float(inner @ inner <= radius)
-    return generalised_chi2.ellipsoid_content(away, _shape(law, region)[0], law.df, np.zeros(len(away)), shape, radius)
+    return generalised_chi2.ellipsoid_content(
+        away, _scaled_shape(law, region)[0], law.df, np.zeros(len(away)), shape, radius
+    )
 
 
-def _drawn(law: Fit, region: Fit, level: float, draws: int, rng: np.random.Generator) -> tuple[float, float]:
+def _drawn_probability_in_region(
+    law: Fit, region: Fit, level: float, draws: int, rng: np.random.Generator
+) -> tuple[float, float]:
     assert law.scale is not None and region.scale is not None
     if not np.any(law.scale) or not np.any(region.scale):
-        return _inside(law, region, level), 0.0
+        return _probability_in_region(law, region, level), 0.0
     z = rng.standard_normal((len(law.estimate), draws))
     if np.isfinite(law.df):
         z /= np.sqrt(rng.chisquare(law.df, draws) / law.df)
-    away = ((law.estimate - region.estimate) / region.se)[:, None] + _shape(law, region)[1] @ z
-    inner = linalg.solve_triangular(_shape(region, region)[1], away, lower=True)
-    share = float(np.mean(np.einsum("ij,ij->j", inner, inner) <= _radius(region, level)))
+    away = ((law.estimate - region.estimate) / region.se)[:, None] + _scaled_shape(law, region)[1] @ z
+    inner = linalg.solve_triangular(_scaled_shape(region, region)[1], away, lower=True)
+    share = float(np.mean(np.einsum("ij,ij->j", inner, inner) <= _ellipsoid_radius(region, level)))
     # One success or failure more keeps the error above zero when all draws agree.
     smooth = (share * draws + 1) / (draws + 2)
     return share, float(np.sqrt(smooth * (1 - smooth) / draws))
 
 
-def _shape(fit: Fit, unit: Fit) -> tuple[Array, Array]:
+def _scaled_shape(fit: Fit, unit: Fit) -> tuple[Array, Array]:
     """The fit's scale matrix in units of another one's standard errors, and its Cholesky factor.
 
     A singular law is refused.
@@ -354,24 +367,24 @@ def _shape(fit: Fit, unit: Fit) -> tuple[Array, Array]:
         raise InputError(what, without_levels(fit.names), do) from None
 
 
-def _radius(fit: Fit, level: float) -> float:
+def _ellipsoid_radius(fit: Fit, level: float) -> float:
     p = len(fit.estimate)
     return float(special.chdtri(p, 1 - level)) if np.isinf(fit.df) else float(p * special.fdtri(p, fit.df, level))
 
 
-def _interval(fit: Fit, level: float) -> tuple[Array, Array]:
-    half = _quantile(fit.df, level) * fit.se
+def _confidence_interval(fit: Fit, level: float) -> tuple[Array, Array]:
+    half = _confidence_quantile(fit.df, level) * fit.se
     return fit.estimate - half, fit.estimate + half
 
 
 @lru_cache(maxsize=256)
-def _quantile(df: float, level: float) -> float:
+def _confidence_quantile(df: float, level: float) -> float:
     # All releases of a map have the same few degrees of freedom, and the quantile costs more than the rest of an
     # interval.
     return float(special.ndtri(0.5 + level / 2) if np.isinf(df) else special.stdtrit(df, 0.5 + level / 2))
 
 
-def _content(low: Array, high: Array, fit: Fit) -> Array:
+def _probability_in_intervals(low: Array, high: Array, fit: Fit) -> Array:
     """Probability of the intervals under the fit's marginal laws; a law of scale zero is a point."""
     point = fit.se == 0
     se = np.where(point, 1.0, fit.se)
@@ -384,29 +397,29 @@ def _content(low: Array, high: Array, fit: Fit) -> Array:
     return np.where(point, (low <= fit.estimate) & (fit.estimate <= high), mass)
 
 
-def _significant(fit: Fit, level: float) -> Flags:
-    return np.abs(fit.estimate) > _quantile(fit.df, level) * fit.se
+def _significant_coefficients(fit: Fit, level: float) -> Flags:
+    return np.abs(fit.estimate) > _confidence_quantile(fit.df, level) * fit.se
 
 
-def _common(first: Fit, second: Fit) -> tuple[Fit, Fit, int]:
+def _common_coefficients(first: Fit, second: Fit) -> tuple[Fit, Fit, int]:
     if first.names == second.names:
         return first, second, 0
     both = [n for n in first.names if n in second.names]
     return first.take(both), second.take(both), len(set(first.names) ^ set(second.names))
 
 
-def _table(fits: dict[str, tuple[Fit, Fit]], level: float) -> pd.DataFrame:
+def _coefficient_table(fits: dict[str, tuple[Fit, Fit]], level: float) -> pd.DataFrame:
     """Both fits, coefficient by coefficient."""
     rows = []
     for model, (first, second) in fits.items():
-        a, b, _ = _common(first, second)
+        a, b, _ = _common_coefficients(first, second)
         i, j, _ = interval_overlap(a, b, level)
         overlap = dict(zip(a.names, zip(i, j, strict=True), strict=True))
         for name in dict.fromkeys([*first.names, *second.names]):
             row: dict[str, Any] = {"model": model, "coefficient": name}
             for side, fit in (("original", first), ("released", second)):
                 if name in fit.names:
-                    k, (low, high) = fit.names.index(name), _interval(fit, level)
+                    k, (low, high) = fit.names.index(name), _confidence_interval(fit, level)
                     row |= {
                         side: fit.estimate[k],
                         f"{side}_se": fit.se[k],
@@ -417,12 +430,14 @@ def _table(fits: dict[str, tuple[Fit, Fit]], level: float) -> pd.DataFrame:
             if name in overlap:
                 k = a.names.index(name)
                 row["sign_switch"] = bool(row["original"] * row["released"] < 0)
-                row["significance_change"] = bool(_significant(a, level)[k] != _significant(b, level)[k])
+                row["significance_change"] = bool(
+                    _significant_coefficients(a, level)[k] != _significant_coefficients(b, level)[k]
+                )
             rows.append(row)
     return pd.DataFrame(rows).set_index(["model", "coefficient"])
 
 
-def _summable(model: Any) -> Any:
+def _refuse_unsummable(model: Any) -> Any:
     if not hasattr(model, "survey"):
         raise UnsupportedError(
             f"{model} is not made of sums over records, so it cannot read files in pieces",

@@ -24,7 +24,7 @@ from ..base import Measured, WeightedMeasure, one_thread
 from ..frames import Flags, Ints, Names, as_names, encode, is_number, is_time, joined_codes, refuse_mixed
 from ..kernels import grow_classes, grow_tree
 from .cdf import Law, kolmogorov
-from .cluster import check_cluster_count, linkage_cut, pool
+from .cluster import check_cluster_count, linkage_cut, pool_files
 
 STATISTICS = ("pMSE", "U", "ratio", "z", "SPECKS")
 RANGES = {"pMSE": (0.0, 0.25), "U": (0.0, np.inf), "ratio": (0.0, np.inf), "z": (-np.inf, np.inf), "SPECKS": (0.0, 1.0)}
@@ -47,6 +47,8 @@ def _check_degree(name: str, degree: Any, options: tuple[int | str, ...]) -> int
 class _PropensityMeasure(WeightedMeasure):
     """What all propensity measures share: the numbers made of the scores, and their null values."""
 
+    columns_by_name: ClassVar[bool] = True
+
     columns: Names = checked(None, as_names)
     statistic: str = checked("pMSE", check_choice, options=STATISTICS)
     null: str = "independent"
@@ -61,14 +63,12 @@ class _PropensityMeasure(WeightedMeasure):
         object.__setattr__(self, "range", RANGES[self.statistic])
         if self.null == "permutation" and self.permutations < 2:
             raise InputError('null="permutation" needs permutations', self.permutations, "Write permutations=50")
-        if self.null != "permutation" and self.permutations:
-            what = "permutations belong to the permutation null"
-            raise InputError(what, f"null={self.null!r}", 'Write null="permutation"')
+        self.refuse_unused(self.null == "permutation", "that null", 'null="permutation"', "permutations")
         if self.statistic in ("ratio", "z") and self.null == "none":
             what = f"The statistic {self.statistic} needs a null value"
             raise InputError(what, "null='none'", 'Write null="permutation", permutations=50')
 
-    def classifier_inputs(self, pooled: Array) -> Any:
+    def classifier_inputs(self, pooled: Array, levels: Ints | None) -> Any:
         """What depends on the pooled records but not on which file they come from."""
         raise NotImplementedError
 
@@ -80,9 +80,9 @@ class _PropensityMeasure(WeightedMeasure):
         """Expectation and standard deviation of pMSE when both files are samples of one population."""
         return None
 
-    def encoded(self, original: pd.DataFrame, released: pd.DataFrame) -> Any:
-        """Both files together, as `classifier_inputs` takes them."""
-        return np.concatenate(encode(self.name, original, released)[:2])
+    def encoded(self, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Array, Ints | None]:
+        """Both files together as numbers, and how many levels each column has, 0 for a number; None if all are."""
+        return np.concatenate(encode(self.name, original, released)[:2]), None
 
     def compare(
         self, state: tuple[pd.DataFrame, Array | None], released: pd.DataFrame, weights: Array | None = None
@@ -92,30 +92,45 @@ class _PropensityMeasure(WeightedMeasure):
         often = None if own is None or weights is None else np.concatenate([w / w.mean() for w in (own, weights)])
         n, c = len(source), float(source.mean())
         with one_thread():
-            inputs = self.classifier_inputs(self.encoded(original, released))
+            pooled, levels = self.encoded(original, released)
+            if self.null == "permutation":
+                # Labels are drawn for records in the order of their values: that of the files means nothing.
+                order = np.lexsort((source, *([] if often is None else [often]), *pooled.T))
+                pooled, source, often = pooled[order], source[order], None if often is None else often[order]
+            inputs = self.classifier_inputs(pooled, levels)
             scores, slopes = self.scores(inputs, source, often)
             gap = np.square(np.where(np.abs(scores - c) < ROUNDED, 0.0, scores - c))
             value = float(gap.sum() if often is None else often @ gap)
             if self.null == "permutation":
-                law: tuple[float, float, float] | None = self._permuted(inputs, source, often)
+                law: tuple[float, float, float] | None = self._permuted_null(inputs, source, often)
             else:
                 # Weights count for fewer records than there are (Kish).
                 size = n if often is None else float(often.sum() ** 2 / (often @ often))
                 closed = self.closed_null(slopes, size, c)
                 law = None if closed is None else (*closed, 0.0)
-        parts = {"U": value, "pMSE": value / n, "coefficients": float(slopes), **_separation(scores, source, often)}
+        parts = {
+            "U": value,
+            "pMSE": value / n,
+            "coefficients": float(slopes),
+            **_score_separation(scores, source, often),
+        }
         error = 0.0
         if law is not None:
             mean, sd, mean_error = law
-            parts |= {"null": mean, "null sd": sd, "ratio": _over(value / n, mean), "z": _over(value / n - mean, sd)}
+            parts |= {
+                "null": mean,
+                "null sd": sd,
+                "ratio": _ratio_or_infinite(value / n, mean),
+                "z": _ratio_or_infinite(value / n - mean, sd),
+            }
             # The null is an estimate where it comes from permutations; the error goes with whatever uses it.
             if self.statistic == "ratio":
-                error = parts["ratio"] * _over(mean_error, mean)
+                error = parts["ratio"] * _ratio_or_infinite(mean_error, mean)
             elif self.statistic == "z":
-                error = _over(mean_error, sd)
+                error = _ratio_or_infinite(mean_error, sd)
         return Measured(parts[self.statistic], error, parts)
 
-    def _permuted(self, inputs: Any, source: Flags, often: Array | None) -> tuple[float, float, float]:
+    def _permuted_null(self, inputs: Any, source: Flags, often: Array | None) -> tuple[float, float, float]:
         rng = as_generator(self.seed)
         shuffled = [rng.permutation(source) for _ in range(self.permutations)]
 
@@ -167,7 +182,7 @@ class Propensity(_PropensityMeasure):
     reference: ClassVar[str] = f"{WOO}, eq. 2.5; Snoke et al. (2018)"
     nulls: ClassVar[tuple[str, ...]] = ("independent", "synthetic", "permutation")
 
-    def classifier_inputs(self, pooled: Array) -> Array:
+    def classifier_inputs(self, pooled: Array, levels: Ints | None) -> Array:
         return design_rows(pooled, self.degree)
 
     def scores(self, inputs: Array, source: Flags, weights: Array | None = None) -> tuple[Array, int]:
@@ -224,7 +239,7 @@ class TreePropensity(_PropensityMeasure):
     reference: ClassVar[str] = f"{WOO}, eq. 2.5; Breiman et al. (1984)"
     nulls: ClassVar[tuple[str, ...]] = ("none", "permutation")
 
-    def encoded(self, original: pd.DataFrame, released: pd.DataFrame) -> Any:
+    def encoded(self, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Array, Ints | None]:
         if self.kind == "anova":
             return super().encoded(original, released)
         parts, levels = [], []
@@ -237,9 +252,8 @@ class TreePropensity(_PropensityMeasure):
             levels.append(int(parts[-1].max()) + 1 if categories else 0)
         return np.stack(parts, axis=1), np.array(levels, dtype=np.int64)
 
-    def classifier_inputs(self, pooled: Any) -> tuple[Array, Ints, Ints | None]:
-        values, levels = pooled if self.kind == "class" else (pooled, None)
-        values = np.ascontiguousarray(values.T)
+    def classifier_inputs(self, pooled: Array, levels: Ints | None) -> tuple[Array, Ints, Ints | None]:
+        values = np.ascontiguousarray(pooled.T)
         return values, np.ascontiguousarray(np.argsort(values, axis=1, kind="stable")), levels
 
     def scores(
@@ -293,10 +307,10 @@ class ClusteredPropensity(_PropensityMeasure):
         check_cluster_count(self.clusters, len(state[0]) + len(released))
         return super().compare(state, released, weights)
 
-    def classifier_inputs(self, pooled: Array) -> list[tuple[Ints, Array]]:
+    def classifier_inputs(self, pooled: Array, levels: Ints | None) -> list[tuple[Ints, Array]]:
         if self.standardise:
             # Relabelling must not change the clusters, so the scale is that of both files together.
-            pooled = pool(pooled, pooled[:0], True)
+            pooled = pool_files(pooled, pooled[:0], True)
         labels = linkage_cut(pooled, (self.clusters,))[0]
         order = np.argsort(labels, kind="stable")
         members = np.split(order, np.cumsum(np.bincount(labels))[:-1])
@@ -323,7 +337,7 @@ class ClusteredPropensity(_PropensityMeasure):
         return slopes * unit, float(np.sqrt(2 * slopes)) * unit
 
 
-def _separation(scores: Array, source: Flags, weights: Array | None) -> dict[str, float]:
+def _score_separation(scores: Array, source: Flags, weights: Array | None) -> dict[str, float]:
     """How far the scores tell the files apart.
 
     SPECKS, the Kolmogorov-Smirnov distance between the scores of the files; PO50, the percentage of records on the
@@ -342,7 +356,7 @@ def _separation(scores: Array, source: Flags, weights: Array | None) -> dict[str
     return {"SPECKS": kolmogorov(mine, others), "PO50": 100 * float(right) - 50, "Mann-Whitney": above}
 
 
-def _over(a: float, b: float) -> float:
+def _ratio_or_infinite(a: float, b: float) -> float:
     return a / b if b > 0 else (np.inf if a > 0 else 0.0)
 
 
@@ -366,10 +380,10 @@ def design_rows(pooled: Array, degree: int | str) -> Array:
         rows /= np.maximum(np.abs(rows).max(axis=1), 1e-300)[:, None]
     else:
         # A full polynomial spans the same functions about any origin; about the mean it keeps its digits.
-        _standardise(rows)
+        _standardise_rows(rows)
     work = _monomials(rows, degree)
     terms = work[1:]
-    size = _standardise(terms)
+    size = _standardise_rows(terms)
     alive = size > 1e-13
     if not alive.all():
         terms = terms[alive]
@@ -445,7 +459,7 @@ def _monomials(rows: Array, degree: int | str) -> Array:
     return out
 
 
-def _standardise(rows: Array) -> Array:
+def _standardise_rows(rows: Array) -> Array:
     """Centre and scale rows in place; returns the sizes they had. Rows without variation are left at zero."""
     rows -= rows.mean(axis=1)[:, None]
     # By the largest first: the squares of tiny numbers would vanish.

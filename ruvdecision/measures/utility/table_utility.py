@@ -90,7 +90,7 @@ class TableUtility(WeightedMeasure):
 
     The value is one of them (``kind``); ``parts`` has them all (see `table_measures`). With ``way`` every table of so
     many columns is compared: the value is then the mean, ``parts`` has one number per table and ``table`` has
-    everything. Numbers are cut into groups by quantiles of both files together. Missing is a level.
+    everything. Numbers and times are cut into groups by quantiles of both files together. Missing is a level.
 
     Parameters
     ----------
@@ -137,9 +137,9 @@ class TableUtility(WeightedMeasure):
 
     def begin(self, original: pd.DataFrame, weights: Array | None = None) -> tuple[pd.DataFrame, Array | None]:
         """Check what is named; groups need both files."""
-        stray = [str(c) for c in self.codes or () if c not in original.columns]
+        stray = [str(c) for c in self.codes or () if c not in original.columns or not _is_cut(original[c])]
         if stray:
-            raise InputError(f"{self.name} has codes for columns that it does not compare", stray, "Leave them out")
+            raise InputError(f"{self.name} has codes for columns that it does not cut", stray, "Leave them out")
         most = max(self.way or (1,))
         if most > original.shape[1]:
             what = f"{self.name} cannot make tables of {most} columns"
@@ -152,20 +152,20 @@ class TableUtility(WeightedMeasure):
         """Code both files once, then count table after table."""
         original, own = state
         n, names = len(original), [str(c) for c in original.columns]
-        coded = [self._column(c, original[c], released[c]) for c in original.columns]
+        coded = [self._column_codes(c, original[c], released[c]) for c in original.columns]
         often = [None if w is None else w / w.mean() for w in (own, weights)]
         if self.way is None:
-            parts = self._table(coded, range(len(coded)), n, often)
+            parts = self._compare_table(coded, range(len(coded)), n, often)
             return Measured(parts[self.kind], parts=parts)
         found = {
-            " x ".join(names[j] for j in chosen): self._table(coded, chosen, n, often)
+            " x ".join(names[j] for j in chosen): self._compare_table(coded, chosen, n, often)
             for k in self.way
             for chosen in itertools.combinations(range(len(coded)), k)
         }
         values = {name: parts[self.kind] for name, parts in found.items()}
         return Measured(float(np.mean(list(values.values()))), parts=values, table=lambda: pd.DataFrame(found).T)
 
-    def _table(
+    def _compare_table(
         self, coded: Sequence[tuple[Ints, int]], chosen: Sequence[int], n: int, often: Sequence[Array | None]
     ) -> dict[str, float]:
         """Compare one table; only cells that occur are looked at."""
@@ -182,16 +182,14 @@ class TableUtility(WeightedMeasure):
         d, s = (np.bincount(part, weights=w, minlength=levels).astype(np.float64) for part, w in files)
         return table_measures(d, s, every)
 
-    def _column(self, label: Hashable, a: pd.Series, b: pd.Series) -> tuple[Ints, int]:
+    def _column_codes(self, label: Hashable, a: pd.Series, b: pd.Series) -> tuple[Ints, int]:
         """Codes of a column, the original's and then the release's, and the number of levels."""
         frames.refuse_mixed(self.name, a, b)
-        if not frames.is_number(a) or pd.api.types.is_bool_dtype(a.dtype):
+        if not (_is_cut(a) or frames.is_time(a)):
             (ours, theirs), (levels,) = cells.common_codes(a.to_frame(), b.to_frame())
             return np.concatenate([ours[:, 0], theirs[:, 0]]), levels
-        values = np.concatenate([c.to_numpy(dtype=np.float64, na_value=np.nan) for c in (a, b)])
-        if np.isinf(values).any():
-            what = f"{self.name} cannot cut infinite numbers into groups"
-            raise InputError(what, str(label), "Replace them first")
+        sides = (a, "the original"), (b, "the release")
+        values = np.concatenate([frames.floats_with_nan(self.name, c, a, which) for c, which in sides])
         level = np.full(len(values), -1, dtype=np.int64)
         special = [np.nan, *((self.codes or {}).get(label, ()))]
         for code, value in enumerate(special):
@@ -199,6 +197,11 @@ class TableUtility(WeightedMeasure):
         plain = level < 0
         level[plain] = len(special) + quantile_groups(values[plain], self.groups)
         return cells.renumber(level, len(special) + self.groups + 1)
+
+
+def _is_cut(column: pd.Series) -> bool:
+    """True for numbers, which are cut into groups; truth values are categories."""
+    return frames.is_number(column) and not pd.api.types.is_bool_dtype(column.dtype)
 
 
 def quantile_groups(values: Array, groups: int) -> Ints:

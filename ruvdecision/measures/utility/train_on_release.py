@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ...checks import Seed, as_generator, check_integer, checked, fixed_seed
-from ...errors import InputError, UnsupportedError, failure
+from ...errors import InputError, UnsupportedError, describe_failure
 from ...protocols import Array
 from .. import frames
 from ..base import Measured, WeightedMeasure, one_thread
@@ -97,30 +97,32 @@ class TrainOnRelease(WeightedMeasure):
             used = list(original.columns) if weights is None else [*original.columns, self.weights]
             held = self.holdout.taken(self.name, "the holdout", used, self.missing)
             tables.append(held[original.columns])
-            often.append(None if weights is None else frames.positive(self.name, held[self.weights], "the holdout"))
+            often.append(
+                None if weights is None else frames.positive_weights(self.name, held[self.weights], "the holdout")
+            )
         there = [t.iloc[:, -1].notna().to_numpy(dtype=bool) for t in tables]
         whole = [t[k] for t, k in zip(tables, there, strict=True)]
         w = [np.ones(k.sum()) if v is None else v[k] / v[k].mean() for v, k in zip(often, there, strict=True)]
         omitted = sum(map(len, tables)) - sum(map(len, whole))
         for t, which in zip(whole, ("the original", "the release", "the holdout"), strict=False):
             frames.enough_rows(self.name, len(t), 2, which)
-        x, (y, classes) = _design(self.name, whole), self._targets([t.iloc[:, -1] for t in whole])
+        x, (y, classes) = _design_of_tables(self.name, whole), self._encode_targets([t.iloc[:, -1] for t in whole])
         # The order of a file means nothing, and a model that draws must not see it.
         rows = [np.lexsort((*np.atleast_2d(b.T), *a.T)) for a, b in zip(x, y, strict=True)]
         x, y, w = ([part[row] for part, row in zip(both, rows, strict=True)] for both in (x, y, w))
         weighty = weights is not None
         truth, tested = (y[-1], w[-1]) if self.holdout is not None else (y[0], w[0])
-        base = tested * _squares(truth, np.average(y[0], axis=0, weights=w[0])[None])
+        base = tested * _squared_errors(truth, np.average(y[0], axis=0, weights=w[0])[None])
         if not base.sum() > 0:
             what = f"{self.name} needs a target that varies"
             raise InputError(what, f"{original.columns[-1]} is constant", "Choose another column")
         with one_thread():
             train = [(x[i], y[i], w[i] if weighty else None) for i in (0, 1)]
             if self.holdout is not None:
-                guesses = [self._fit(*train[i], classes, x[2]) for i in (1, 0)]
+                guesses = [self._predict_elsewhere(*train[i], classes, x[2]) for i in (1, 0)]
             else:
-                guesses = [self._fit(*train[1], classes, x[0]), self._cross_validated(*train[0], classes)]
-        losses = [tested * _squares(truth, guess) for guess in guesses]
+                guesses = [self._predict_elsewhere(*train[1], classes, x[0]), self._cross_validated(*train[0], classes)]
+        losses = [tested * _squared_errors(truth, guess) for guess in guesses]
         skill, real = (1.0 - float(loss.sum() / base.sum()) for loss in losses)
         spread = (losses[0] - (1.0 - skill) * base) / base.mean()
         error = float(spread.std(ddof=1) / np.sqrt(len(spread))) if len(spread) > 1 else 0.0
@@ -131,7 +133,7 @@ class TrainOnRelease(WeightedMeasure):
             parts |= {"accuracy": right[0], "accuracy original": right[1]}
         return Measured(skill, error, parts)
 
-    def _targets(self, columns: Sequence[pd.Series]) -> tuple[list[Array], ColumnCategories | None]:
+    def _encode_targets(self, columns: Sequence[pd.Series]) -> tuple[list[Array], ColumnCategories | None]:
         """The targets as numbers, or as indicators of the categories of all files."""
         for other in columns[1:]:
             frames.refuse_mixed(self.name, columns[0], other)
@@ -142,27 +144,29 @@ class TrainOnRelease(WeightedMeasure):
             levels = levels.plus(other)
         return [(levels.codes(c)[:, None] == np.arange(len(levels))).astype(np.float64) for c in columns], levels
 
-    def _fit(self, x: Array, y: Array, weights: Array | None, classes: ColumnCategories | None, at: Array) -> Array:
+    def _predict_elsewhere(
+        self, x: Array, y: Array, weights: Array | None, classes: ColumnCategories | None, at: Array
+    ) -> Array:
         """What a model trained on x and y says at other places: a mean, or the probability of each category."""
         if classes is None:
             if np.ptp(y) == 0:
                 return np.full(len(at), y[0])
-            return np.asarray(self._trained(False, x, y, weights).predict(at), dtype=np.float64).reshape(-1)
+            return np.asarray(self._train_model(False, x, y, weights).predict(at), dtype=np.float64).reshape(-1)
         found = np.zeros((len(at), y.shape[1]))
         code = y.argmax(axis=1)
         if (code == code[0]).all():
             found[:, code[0]] = 1.0
             return found
-        made = self._trained(True, x, code, weights)
+        made = self._train_model(True, x, code, weights)
         if not hasattr(made, "predict_proba"):
             what = f"{self.name} needs a classifier with probabilities for a category"
             raise UnsupportedError(what, type(made).__name__, 'Use estimator="boosting"')
         found[:, made.classes_] = made.predict_proba(at)
         return found
 
-    def _trained(self, classify: bool, x: Array, y: Array, weights: Array | None) -> Any:
+    def _train_model(self, classify: bool, x: Array, y: Array, weights: Array | None) -> Any:
         """A model, with the records' weights if they have any."""
-        made = self._made(classify)
+        made = self._fresh_model(classify)
         if weights is None:
             return made.fit(x, y)
         last = f"{made.steps[-1][0]}__sample_weight" if hasattr(made, "steps") else "sample_weight"
@@ -170,7 +174,9 @@ class TrainOnRelease(WeightedMeasure):
             return made.fit(x, y, **{last: weights})
         except (TypeError, ValueError) as error:
             what = f"{self.name} cannot give the model the weights of records"
-            raise UnsupportedError(what, failure(error), 'Use estimator="boosting", or leave weights= out') from None
+            raise UnsupportedError(
+                what, describe_failure(error), 'Use estimator="boosting", or leave weights= out'
+            ) from None
 
     def _cross_validated(self, x: Array, y: Array, weights: Array | None, classes: ColumnCategories | None) -> Array:
         """What models trained on the other folds say at each record."""
@@ -180,10 +186,10 @@ class TrainOnRelease(WeightedMeasure):
         for k in range(self.folds):
             rest = fold != k
             own = None if weights is None else weights[rest]
-            found[~rest] = self._fit(x[rest], y[rest], own, classes, x[~rest])
+            found[~rest] = self._predict_elsewhere(x[rest], y[rest], own, classes, x[~rest])
         return found
 
-    def _made(self, classify: bool) -> Any:
+    def _fresh_model(self, classify: bool) -> Any:
         """A fresh model."""
         if not isinstance(self.estimator, str):
             from sklearn.base import clone
@@ -207,13 +213,13 @@ class TrainOnRelease(WeightedMeasure):
         return boosting(early_stopping=False, random_state=draw)
 
 
-def _squares(truth: Array, guess: Array) -> Array:
+def _squared_errors(truth: Array, guess: Array) -> Array:
     """Squared error of each record, summed over indicators."""
     off = (truth - guess) ** 2
     return off if off.ndim == 1 else off.sum(axis=1)
 
 
-def _design(who: str, tables: Sequence[pd.DataFrame]) -> list[Array]:
+def _design_of_tables(who: str, tables: Sequence[pd.DataFrame]) -> list[Array]:
     """Predictors of each table as numbers, the same columns in all, centred and scaled by the first."""
     blocks: list[list[Array]] = [[] for _ in tables]
     for label in tables[0].columns[:-1]:
@@ -221,7 +227,7 @@ def _design(who: str, tables: Sequence[pd.DataFrame]) -> list[Array]:
         for other in columns[1:]:
             frames.refuse_mixed(who, columns[0], other)
         if frames.is_number(columns[0]) or frames.is_time(columns[0]):
-            new = _filled(who, columns)
+            new = _fill_with_mean(who, columns)
         else:
             levels = frames.categories_of(columns[0])
             for other in columns[1:]:
@@ -232,11 +238,11 @@ def _design(who: str, tables: Sequence[pd.DataFrame]) -> list[Array]:
     return [np.concatenate(block, axis=1) for block in blocks]
 
 
-def _filled(who: str, columns: Sequence[pd.Series]) -> list[Array]:
+def _fill_with_mean(who: str, columns: Sequence[pd.Series]) -> list[Array]:
     """A column of numbers or times, with the mean where it is missing and an indicator of that."""
     first = columns[0]
     values: list[NDArray[Any]] = [
-        frames.seconds(c, first) if frames.is_time(c) else c.to_numpy(dtype=np.float64, na_value=np.nan)
+        frames.seconds_since_first(c, first) if frames.is_time(c) else c.to_numpy(dtype=np.float64, na_value=np.nan)
         for c in columns
     ]
     if any(np.isinf(v).any() or np.nanmax(np.abs(v), initial=0.0) >= frames.LARGE for v in values):

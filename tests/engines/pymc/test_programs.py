@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ruvdecision.beliefs.pymc import PyMCBelief, cheap_mode, quiet, quiet_pymc
+from ruvdecision.beliefs.pymc import PyMCBelief, cheap_mode, quiet_pymc, without_notices
 from ruvdecision.channels.likelihood import observe
 from ruvdecision.engines.pymc.data import observed_in
 from ruvdecision.engines.pymc.model import compiled_model
 from ruvdecision.engines.pymc.nodes import LaplaceBoxes
-from ruvdecision.engines.pymc.programs import Program, _forgiving, vectorised
+from ruvdecision.engines.pymc.programs import Program, _without_parameter_checks, vectorised
 from ruvdecision.masks import Clip, Noise, Round, Subsample, Suppress
 from ruvdecision.masks.frame import Frame, Numbers
 
@@ -67,8 +67,8 @@ def whole(outputs: Any, inputs: Any) -> Any:
     from pytensor.graph.replace import vectorize_graph
 
     many = [pt.tensor(f"{v.name}_many", dtype=v.dtype, shape=(None, *v.type.shape)) for v in inputs]
-    with quiet():
-        graphs, places = _forgiving(outputs, inputs)
+    with without_notices():
+        graphs, places = _without_parameter_checks(outputs, inputs)
         graphs = vectorize_graph(graphs, dict(zip(places, many, strict=True)))
         return pytensor.function(many, graphs, mode=cheap_mode(), on_unused_input="ignore")
 
@@ -79,11 +79,11 @@ def whole(outputs: Any, inputs: Any) -> Any:
 def test_a_program_gives_what_the_function_gives(build: Any, n: int) -> None:
     compiled = compiled_model(PyMCBelief(build), n)
     u = RNG.normal(0, 1.5, (7, compiled.size))
-    values = compiled._split(u)
+    values = compiled._split_parameters(u)
     for outputs in ([compiled._prior_graph], compiled.model.replace_rvs_by_values(list(compiled.free))):
-        mine = vectorised(outputs, compiled._values)
+        mine = vectorised(outputs, compiled._value_variables)
         assert isinstance(mine.function, Program)
-        for a, b in zip(mine(values), whole(outputs, compiled._values)(*values), strict=True):
+        for a, b in zip(mine(values), whole(outputs, compiled._value_variables)(*values), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-13)
 
 
@@ -93,9 +93,9 @@ def test_all_at_once_is_one_after_the_other(build: Any) -> None:
     compiled = compiled_model(PyMCBelief(build), 3)
     u = RNG.normal(0, 1.0, (5, compiled.size))
     at = compiled.at(u)
-    prior = vectorised([compiled._prior_graph], compiled._values)(compiled._split(u))[0]
+    prior = vectorised([compiled._prior_graph], compiled._value_variables)(compiled._split_parameters(u))[0]
     np.testing.assert_allclose(at.log_prior, prior, rtol=1e-13)
-    theta = compiled.natural(u)
+    theta = compiled.on_natural_scale(u)
     for name, values in theta.items():
         np.testing.assert_allclose(at.theta[name], values, rtol=1e-14)
     assert (at.normal is None) == (build is gamma)

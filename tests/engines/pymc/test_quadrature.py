@@ -574,7 +574,9 @@ def test_nodes_of_the_records_are_judged_where_the_posterior_is():
     ((_, coarse),) = log_posteriors(compiled, [release])
     boxes = _whole_boxes(coarse)
     u = boxes.u(np.random.default_rng(0).standard_normal((16, boxes.size)) * 2)[0]
-    assert coarse.refinement_error(u) < 1e-6 < 1e-4 < coarse.likelihood.refinement_error(coarse.core.natural(u))
+    assert (
+        coarse.refinement_error(u) < 1e-6 < 1e-4 < coarse.likelihood.refinement_error(coarse.core.on_natural_scale(u))
+    )
     users = [User(belief, Parameter("mu"), Quadratic())]
     values = [Settled.of(some, users, 1e-4).values[0].value[0] for some in (coarse, coarse.refined().refined())]
     assert values[0] == pytest.approx(values[1], rel=1e-6)

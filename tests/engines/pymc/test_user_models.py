@@ -394,7 +394,9 @@ def test_a_scale_near_zero_has_its_evidence(lognormals):
     compiled, observed = observed_release(lognormals, user.target, Times(), np.exp(logs), "posterior")
     likelihood = marginal_likelihood(compiled, observed)
     sigma, mu = np.exp(np.array([-20.0, -12, -8, -6, -5, -4, -3, -2, -1, 0])), 3.86
-    found = likelihood.log_likelihood(compiled.single.natural(np.stack([np.full(10, mu), np.log(sigma)], axis=1)))
+    found = likelihood.log_likelihood(
+        compiled.single.on_natural_scale(np.stack([np.full(10, mu), np.log(sigma)], axis=1))
+    )
     wide = sigma**2 + 0.01
     right = -3 * np.log(wide) - 0.5 * np.sum((logs[:, None] - mu) ** 2, axis=0) / wide
     np.testing.assert_allclose(found - found[-1], right - right[-1], atol=1e-6)

@@ -13,8 +13,10 @@ from ruvdecision.measures import (
     DeltaPresence,
     HouseholdRisk,
     IndividualRisk,
+    KAnonymity,
     KMap,
     PopulationUniques,
+    SampleUniques,
     SkinnerElliot,
     SpecialUniques,
 )
@@ -59,6 +61,16 @@ def test_ends_of_the_risk() -> None:
         )
 
 
+def test_a_person_is_present_as_far_as_records_may_be_his() -> None:
+    people = pd.DataFrame({"a": [1.0, 1, 1, 2], "b": list("xyzx")})
+    value = DeltaPresence(population=people)(people[:2], pd.DataFrame({"a": [1.0, None], "b": [None, "x"]}))
+    # The first record is anybody's of the first three, the second the first's or the last's.
+    assert float(value) == pytest.approx(1 / 3 + 1 / 2)
+    assert value.parts["smallest"] == pytest.approx(1 / 3) and value.parts["mean"] == pytest.approx(2 / 4)
+    blank = DeltaPresence("a", population=people)(people[:3], people[["a"]][:3] * np.nan)
+    assert float(blank) == blank.parts["mean"] == blank.parts["smallest"] == pytest.approx(3 / 4)
+
+
 @pytest.mark.slow
 @settings(max_examples=12)
 @given(st.integers(0, 10**6), st.integers(2, 40), st.floats(0.0, 0.5), st.floats(0.01, 0.5))
@@ -70,6 +82,9 @@ def test_more_blanks_never_raise_the_risk(seed: int, n: int, before: float, more
         IndividualRisk(["a", "b", "c"]),
         HouseholdRisk(["a", "b", "c"], "home", "w"),
         SpecialUniques(["a", "b", "c"], largest=3),
+        KAnonymity(["a", "b", "c"]),
+        SampleUniques(["a", "b", "c"]),
+        *(kind(["a", "b", "c"], population=table) for kind in (KMap, PopulationUniques)),
     ):
         first = measure.per_record(table, table)
         second = measure.per_record(table, blanked(table, seed + 2, more))
@@ -145,7 +160,13 @@ def test_known_population_by_brute_force(seed: int, n: int, share: float) -> Non
     uniques = PopulationUniques(population=people)(release, release)
     assert uniques.records.tolist() == ((f == 1) & (big == 1)).astype(float).tolist()
     present = DeltaPresence(population=people)(release, release)
-    assert present.records == approx(np.minimum(f / big, 1)) and float(present) == approx(min((f / big).max(), 1))
+    each = [
+        sum(agree(r, p) / many for (_, r), many in zip(release.iterrows(), big, strict=True))
+        for _, p in people.iterrows()
+    ]
+    assert present.records == approx(np.minimum(f / big, 1)) and float(present) == approx(min(max(each), 1))
+    assert present.parts["smallest"] == approx(min(*each, 1))
+    assert present.parts["mean"] == approx(np.minimum(each, 1).mean())
 
 
 def test_nobody_has_the_keys() -> None:

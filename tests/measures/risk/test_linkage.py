@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 from measured import two_columns
 
-from ruvdecision.errors import InputError
-from ruvdecision.measures import FellegiSunter, IntervalDisclosure, RecordLinkage
+from ruvdecision.errors import InputError, UnsupportedError
+from ruvdecision.measures import ClusteringAttack, FellegiSunter, IntervalDisclosure, RecordLinkage
+from ruvdecision.measures.risk.fellegi_sunter import fit_mixture
 
 
 @pytest.mark.parametrize("distance", ["standardised", "mahalanobis"])
@@ -94,8 +95,8 @@ def test_a_longer_release_is_linked_by_its_labels() -> None:
             assert float(measure(original, together)) == pytest.approx(alone.mean())
     with pytest.raises(InputError, match="each original's own record"):
         RecordLinkage(link="original to released")(original, together)
-    with pytest.raises(InputError, match=r"whose rows.*replicated_uniques"):
-        FellegiSunter()(original, together.reset_index(drop=True))
+    with pytest.raises(InputError, match=r"whose rows.*linkability"):
+        ClusteringAttack()(original, together.reset_index(drop=True))
 
 
 # -- releases in which no row is known to be anybody's ---------------------------------------------------
@@ -214,3 +215,123 @@ def test_nobodys_rows_by_group_and_with_weights() -> None:
     assert 0 < erring < 1 and erring.error > 0 and 0 < erring.parts["copies"] < 1 and "nearer" in erring.parts
     with pytest.raises(InputError, match="one_to_one"):
         RecordLinkage(one_to_one=True, paired=False)
+
+
+def beyond(share: np.ndarray, usual: np.ndarray, copy: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Risk of rows that are nobody's: copies are found, others as far as they are more than chance."""
+    rest = share[~copy]
+    excess = max((rest.mean() - usual.mean()) / (1 - usual.mean()), 0) if len(rest) else 0.0
+    risk = found.copy()
+    risk[~copy] = excess * rest / max(rest.mean(), 1e-300) if len(rest) else 0.0
+    return risk
+
+
+@pytest.mark.parametrize("kind", ["mixed", "few", "equal originals"])
+def test_probabilistic_links_of_nobodys_rows_by_all_pairs(kind: str) -> None:
+    original, released = of_any_length("few" if kind == "few" else "mixed")
+    if kind == "equal originals":
+        original = pd.concat([original, original.iloc[:4]], ignore_index=True)
+    sd = original[["a", "b"]].std().to_numpy()
+
+    def agree(first: pd.DataFrame, second: pd.DataFrame) -> np.ndarray:
+        numbers = [
+            np.abs(first[[c]].to_numpy() - second[c].to_numpy()) <= 0.3 * s for c, s in zip("ab", sd, strict=True)
+        ]
+        return np.stack([*numbers, first[["c"]].to_numpy() == second["c"].to_numpy()], axis=-1)
+
+    def best(pattern: np.ndarray) -> np.ndarray:
+        weight = np.where(pattern, np.log2(fit.m / fit.u), np.log2((1 - fit.m) / (1 - fit.u))).sum(axis=-1)
+        top = weight.max(axis=1)
+        odds = 2.0**top * fit.prevalence / (1 - fit.prevalence)
+        return odds / (1 + odds) / (weight >= top[:, None] - 1e-9 * (1 + np.abs(top[:, None]))).sum(axis=1)
+
+    pairs = agree(released, original)
+    counts = np.bincount((pairs @ [1, 2, 4]).ravel(), minlength=8)
+    fit = fit_mixture(counts, prevalence=1 / len(original))
+    kinds, often = np.unique([str(list(r)) for r in original.to_numpy()], return_counts=True)
+    apart = original.drop_duplicates().sort_values(list("abc"), key=lambda v: v.astype(str))
+    often = np.array([often[list(kinds).index(str(list(r)))] for r in apart.to_numpy()])
+    own = agree(apart, apart)
+    others = [np.delete(own[i], i, axis=0)[None] for i in range(len(apart))]
+    usual = np.repeat([best(o)[0] for o in others], often)
+    copy = (released[["a"]].to_numpy() == original["a"].to_numpy()).any(axis=1)
+    ties = pairs.all(axis=2).sum(axis=1)
+    measure = FellegiSunter(tolerance_sd=0.3)
+    value = measure(original, released)
+    expected = beyond(best(pairs), usual, copy, np.where(copy, 1 / np.maximum(ties, 1), 0.0))
+    np.testing.assert_allclose(value.records, expected, atol=1e-9)
+    assert value.parts["chance"] == pytest.approx(usual.mean()) and float(value) == pytest.approx(expected.mean())
+    turned = [f.sample(frac=1, random_state=i).reset_index(drop=True) for i, f in enumerate((original, released))]
+    assert float(measure(turned[0][list("cab")], turned[1])) == pytest.approx(float(value))
+
+
+@pytest.mark.parametrize("across", ["all", "any", "mean"])
+@pytest.mark.parametrize("width", [{"width_sd": 0.2}, {"width_rank": 0.1}, {"width_sd": 0.2, "spread_of": "released"}])
+def test_intervals_of_nobodys_rows_by_all_distances(width: dict, across: str) -> None:
+    rng = np.random.default_rng(5)
+    x, y = rng.normal(size=(40, 2)), rng.normal(size=(55, 2))
+    x[30:] = x[:10]  # equal originals
+    y[:9], y[9:30] = x[3:12], x[rng.integers(0, 40, 21)] + rng.normal(0, 0.1, (21, 2))
+    sd = x.std(axis=0, ddof=1)
+
+    def inside(truth: np.ndarray, shown: np.ndarray, file: np.ndarray) -> np.ndarray:
+        if "width_sd" in width:
+            unit = (y if "spread_of" in width else x).std(axis=0, ddof=1)
+            each = np.abs(truth - shown) <= 0.2 * unit
+        else:
+            below = np.stack([(file[:, j] < shown[:, [j]]).sum(axis=1) for j in (0, 1)], axis=1)
+            upto = np.stack([(file[:, j] <= shown[:, [j]]).sum(axis=1) for j in (0, 1)], axis=1)
+            steps, last, ranked = len(file) // 10, len(file) - 1, np.sort(file, axis=0)
+            low = np.stack([ranked[np.maximum(below[:, j] - steps, 0), j] for j in (0, 1)], axis=1)
+            high = np.stack([ranked[np.minimum(upto[:, j] - 1 + steps, last), j] for j in (0, 1)], axis=1)
+            each = (low <= truth) & (truth <= high)
+        return {"all": each.all(axis=1), "any": each.any(axis=1), "mean": each.mean(axis=1)}[across].astype(float)
+
+    gap = (((y[:, None] - x) / sd) ** 2).sum(axis=2)
+    near = x[gap.argmin(axis=1)]
+    share = inside(near, y, y)
+    own = (((x[:, None] - x) / sd) ** 2).sum(axis=2)
+    own[own < 1e-20] = np.inf
+    usual = inside(x[own.argmin(axis=1)], x, x)
+    expected = beyond(share, usual, (near == y).all(axis=1), share)
+    value = IntervalDisclosure(across=across, **width)(x, y)
+    np.testing.assert_allclose(value.records, expected, atol=1e-12)
+    assert value.parts["copies"] == pytest.approx(9 / 55)
+
+
+@pytest.mark.parametrize("measure", [FellegiSunter(tolerance_sd=0.1), IntervalDisclosure(width_sd=0.1)], ids=repr)
+def test_what_links_and_intervals_tell_of_nobodys_rows(measure) -> None:
+    rng = np.random.default_rng(3)
+    original = pd.DataFrame(rng.normal(size=(400, 3)), columns=list("abc"))
+    fresh = [measure(original, rng.normal(size=(600, 3))) for _ in range(8)]
+    assert max(v / v.error for v in fresh) < 4 and max(map(float, fresh)) < 0.05
+    some = original.iloc[50:150]
+    assert measure(original, some.reset_index(drop=True)) == pytest.approx(float(measure(original, some)), abs=1e-12)
+    noisy = original + rng.normal(0, 0.02, size=(400, 3))
+    known, unknown = measure(original, noisy.iloc[:300]), measure(original, noisy.iloc[:300].reset_index(drop=True))
+    assert known > 0.9 and abs(known - unknown) < 0.08
+    shuffled = original.sample(frac=1, random_state=1).reset_index(drop=True)
+    nobody = type(measure)(**{**measure.settings(), "paired": False})
+    assert measure(original, shuffled) < 0.03
+    assert nobody(original, shuffled) == pytest.approx(float(measure(original, original)), abs=1e-12)
+    assert np.isfinite(
+        type(measure)(**{**measure.settings(), "missing": "impute"})(original, noisy.mask(noisy > 2)[:99])
+    )
+
+
+def test_what_needs_pairs_says_what_to_use_instead() -> None:
+    x, y = np.arange(8.0).reshape(-1, 2), np.arange(12.0).reshape(-1, 2)
+    with pytest.raises(InputError, match="measure linkage, linkability or disclosure instead"):
+        ClusteringAttack()(x, y)
+    for measure, option in (
+        (RecordLinkage(one_to_one=True), "one_to_one"),
+        (FellegiSunter(one_to_one=True), "one_to_one"),
+        (IntervalDisclosure(outlying=True), "outlying"),
+    ):
+        with pytest.raises(InputError, match=f"or write {option}=False, which needs no pairs"):
+            measure(x, y[:3])
+    with pytest.raises(UnsupportedError, match='Write missing="impute"'):
+        IntervalDisclosure()(x, np.where(y > 10, np.nan, y))
+    for given in ({"one_to_one": True}, {"outlying": True}):
+        with pytest.raises(InputError, match="true pairs"):
+            (FellegiSunter if "one_to_one" in given else IntervalDisclosure)(paired=False, **given)

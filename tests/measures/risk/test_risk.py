@@ -467,10 +467,10 @@ def test_fellegi_sunter_takes_categories_and_units() -> None:
 
 def test_fellegi_sunter_within_a_share() -> None:
     x, y = pd.DataFrame({"pay": [100.0, 200.0, -50.0, 0.0]}), pd.DataFrame({"pay": [105.0, 189.0, -52.5, 0.0]})
-    order, first, last = FellegiSunter(tolerance_share=0.05)._agreement(x, y)
+    order, first, last = FellegiSunter(tolerance_share=0.05)._agreement_of_columns(x, y)
     found = [sorted(order[a:b].tolist()) for a, b in zip(first[0], last[0], strict=True)]
     assert found == [[0], [], [2], [3]]  # 189 is 5.5 % below 200
-    assert FellegiSunter(tolerance_share={"pay": 0.06})._agreement(x, y)[2][0, 1] == 4
+    assert FellegiSunter(tolerance_share={"pay": 0.06})._agreement_of_columns(x, y)[2][0, 1] == 4
     with pytest.raises(InputError, match="numeric column"):
         FellegiSunter(tolerance_share={"town": 0.1})(x.assign(town="a"), y.assign(town="a"))
 
@@ -498,7 +498,7 @@ def test_fellegi_sunter_takes_names_that_are_nearly_equal() -> None:
     x = pd.DataFrame({"name": ["MARTHA", "DWAYNE", "DIXON", "SMITH"]})
     y = pd.DataFrame({"name": ["MARHTA", "DUANE", "DICKSONX", None]})
     measure = FellegiSunter(similar=0.84)
-    order, first, last = measure._agreement(x, y)
+    order, first, last = measure._agreement_of_columns(x, y)
     found = [order[a:b].tolist() for a, b in zip(first[0], last[0], strict=True)]
     score = fuzz.distance.JaroWinkler.similarity
     assert found == [[j for j in range(4) if n and score(n, x["name"][j]) >= 0.84] for n in y["name"]]
@@ -949,9 +949,9 @@ def test_the_search_by_bits_finds_what_the_search_by_sets_finds(monkeypatch, n, 
     keys = pd.DataFrame({f"k{j}": rng.zipf(1.5, n).clip(max=rng.integers(2, 30)).astype(float) for j in range(p)})
     keys = keys.mask(rng.random(keys.shape) < 0.05)
     measure = SpecialUniques(largest=largest, missing=missing)
-    quick = measure._search(keys)
+    quick = measure._search_minimal_uniques(keys)
     monkeypatch.setattr(uniqueness, "MOST_BITS", -1)
-    slow = measure._search(keys)
+    slow = measure._search_minimal_uniques(keys)
     np.testing.assert_array_equal(quick.score, slow.score)
     np.testing.assert_array_equal(quick.worth, slow.worth)
     assert (quick.taking.tolist(), quick.sizes) == (slow.taking.tolist(), slow.sizes)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
+from places import REFERENCE
 from scipy.spatial.distance import cdist
 from scipy.stats import wasserstein_distance
 
@@ -233,3 +236,22 @@ def test_part_of_the_original_counts_alone() -> None:
     some = original.iloc[5:12]
     each = AttributeDisclosure("t", ["a", "b", "c"]).per_record(original, some)
     assert np.isnan(each[:5]).all() and np.isnan(each[12:]).all() and not np.isnan(each[5:12]).any()
+
+
+def test_links_and_inferences_are_anonymeters() -> None:
+    """Its rates are Wilson's of 150 attacks, by Gower's distance; members and people outside within both errors."""
+    stored = json.loads((REFERENCE / "anonymeter.json").read_text())
+    unit, files = stored["inputs"].pop("unit"), {}
+    for name, columns in stored["inputs"].items():
+        files[name] = pd.DataFrame({k: list(v) if k == "g" else np.array(v) * unit for k, v in columns.items()})
+    original, released, held = files.values()
+    near = 0.05 * original["a"].mean() / original["a"].std()
+    for measure, name in (
+        (Linkability(["a", "b"], ["c", "d"], holdout=held), "linkability"),
+        (AttributeDisclosure("a", ["b", "c", "d"], within_sd=near, holdout=held), "inference a"),
+        (AttributeDisclosure("g", ["a", "b", "c", "d"], holdout=held), "inference g"),
+    ):
+        value = measure(original, released)
+        for ours, side in ((float(value), "attack"), (value.parts["holdout"], "control")):
+            theirs, room = stored[name][side]
+            assert abs(ours - theirs) < room

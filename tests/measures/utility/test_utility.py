@@ -843,9 +843,11 @@ def test_bounds_hold_for_any_files(seed, n, m, p):
 def test_the_original_is_fitted_once(monkeypatch):
     original, released = sample()
     calls = []
-    fit = Linear._fit
+    fit = Linear._fit_table
     monkeypatch.setattr(
-        Linear, "_fit", lambda self, plan, table, which, *w: calls.append(which) or fit(self, plan, table, which, *w)
+        Linear,
+        "_fit_table",
+        lambda self, plan, table, which, *w: calls.append(which) or fit(self, plan, table, which, *w),
     )
     prepared = IntervalOverlap("a ~ b + c").prepare(original)
     for _ in range(3):
