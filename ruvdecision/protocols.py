@@ -106,7 +106,7 @@ class Posterior(Protocol):
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         """Independent draws, ``(size,) + batch + event``."""
 
-    def spaced(self, size: int, rng: np.random.Generator) -> Array:
+    def thinned_sample(self, size: int, rng: np.random.Generator) -> Array:
         """Draws as independent as they come: of a chain those far apart, and none twice."""
 
     def log_density(self, at: ArrayLike) -> Array:

@@ -387,7 +387,7 @@ class BaseTarget:
         return None
 
     @property
-    def apart(self) -> tuple[BaseTarget, ...]:
+    def single_targets(self) -> tuple[BaseTarget, ...]:
         """The single targets that it stands for: itself, or some of the records that are meant."""
         return (self,)
 
@@ -397,15 +397,15 @@ class BaseTarget:
         return None
 
     @property
-    def by_name(self) -> bool:
+    def has_names(self) -> bool:
         """Whether rows, columns or entries are named, and `named` must find them first."""
         return False
 
-    def named(self, names: Names) -> BaseTarget:
+    def with_positions(self, names: Names) -> BaseTarget:
         """The same target by positions."""
         return self
 
-    def moved(self, place: Callable[[int], int]) -> BaseTarget:
+    def with_rows_moved(self, place: Callable[[int], int]) -> BaseTarget:
         """The same target of records that stand elsewhere: record i in row ``place(i)``."""
         return _Moved(self, place) if self.asks(Kind.RECORD) else self
 
@@ -413,7 +413,7 @@ class BaseTarget:
         """The same question about the respondent of another row; None if it is not about one respondent."""
         if len({t.row for t in self.terms if t.kind is Kind.RECORD}) != 1:
             return None
-        return self.moved(lambda _: row)
+        return self.with_rows_moved(lambda _: row)
 
 
 NEW = "new record"
@@ -576,10 +576,10 @@ class Record(BaseTarget):
         return LinearForm.of_term(self.terms[0], k, number).column(self.column)
 
     @property
-    def by_name(self) -> bool:
+    def has_names(self) -> bool:
         return _is_name(self.row) or _is_name(self.column)
 
-    def named(self, names: Names) -> Record:
+    def with_positions(self, names: Names) -> Record:
         # The only column there is, is the record.
         column = None if self.column is None or len(names.columns) == 1 else self.column
         if self.column is not None and (column is None or _is_name(column)):
@@ -587,7 +587,7 @@ class Record(BaseTarget):
             column = None if column is None else found
         return Record(names.row(self.row), column)
 
-    def moved(self, place: Callable[[int], int]) -> Record:
+    def with_rows_moved(self, place: Callable[[int], int]) -> Record:
         return Record(int(place(self.row)), self.column)
 
     def describe(self) -> str:
@@ -661,10 +661,10 @@ class EachRecord(BaseTarget):
     asks_each = True
 
     @property
-    def by_name(self) -> bool:
+    def has_names(self) -> bool:
         return any(map(_is_name, self.rows or ()))
 
-    def named(self, names: Names) -> EachRecord:
+    def with_positions(self, names: Names) -> EachRecord:
         return self if self.rows is None else replace(self, rows=tuple(map(names.row, self.rows)))
 
     def rows_in(self, n: int) -> NDArray[np.int64]:
@@ -691,7 +691,7 @@ class EachRecord(BaseTarget):
         return count - rank
 
     @property
-    def apart(self) -> tuple[BaseTarget, ...]:
+    def single_targets(self) -> tuple[BaseTarget, ...]:
         return tuple(Record(row) for row in self.rows or (0,))
 
     def aimed_at(self, row: int) -> Record:
@@ -737,11 +737,11 @@ class Parameter(BaseTarget):
         return f"Parameter({self.name!r}" + ("" if self.component is None else f", component={self.component!r}") + ")"
 
     @property
-    def by_name(self) -> bool:
+    def has_names(self) -> bool:
         return _is_name(self.component)
 
-    def named(self, names: Names) -> Parameter:
-        return Parameter(self.name, names.entry(self.name, self.component)) if self.by_name else self
+    def with_positions(self, names: Names) -> Parameter:
+        return Parameter(self.name, names.entry(self.name, self.component)) if self.has_names else self
 
     @property
     def term(self) -> Term:
@@ -824,10 +824,10 @@ class Average(BaseTarget):
         return LinearForm.of_rows(self._weights_by_row, k, number).column(self.column)
 
     @property
-    def by_name(self) -> bool:
+    def has_names(self) -> bool:
         return self.labels is not None or _is_name(self.column)
 
-    def named(self, names: Names) -> Average:
+    def with_positions(self, names: Names) -> Average:
         weights, column = self.weights, None if self.column is None else names.column(self.column)
         if self.labels is not None and names.rows is not None and weights is not None:
             own, given = dict(zip(self.labels, weights, strict=True)), list(names.rows)
@@ -922,10 +922,10 @@ class Identity(BaseTarget):
         return self.row if isinstance(self.row, tuple) else (self.row,)
 
     @property
-    def by_name(self) -> bool:
+    def has_names(self) -> bool:
         return self.row != "all" and any(map(_is_name, self._rows_as_tuple))
 
-    def named(self, names: Names) -> Identity:
+    def with_positions(self, names: Names) -> Identity:
         rows = tuple(map(names.row, self._rows_as_tuple))
         return replace(self, row=rows if isinstance(self.row, tuple) else rows[0])
 
@@ -1161,15 +1161,15 @@ class Functional(BaseTarget):
     def terms(self) -> tuple[Term, ...]:
         return tuple(term for part in self.parts for term in part.terms)
 
-    def moved(self, place: Callable[[int], int]) -> Functional:
-        return Functional(self.function, [part.moved(place) for part in self.parts], self.name)
+    def with_rows_moved(self, place: Callable[[int], int]) -> Functional:
+        return Functional(self.function, [part.with_rows_moved(place) for part in self.parts], self.name)
 
     @property
-    def by_name(self) -> bool:
-        return any(part.by_name for part in self.parts)
+    def has_names(self) -> bool:
+        return any(part.has_names for part in self.parts)
 
-    def named(self, names: Names) -> Functional:
-        return Functional(self.function, [part.named(names) for part in self.parts], self.name)
+    def with_positions(self, names: Names) -> Functional:
+        return Functional(self.function, [part.with_positions(names) for part in self.parts], self.name)
 
     def rows_in(self, n: int) -> NDArray[np.int64]:
         found = [part.rows_in(n) for part in self.parts]

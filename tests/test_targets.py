@@ -167,7 +167,7 @@ def test_snooper(target):
 def test_record_by_record_and_in_another_place():
     one = ruv.Functional(lambda a, m: a - m, of=[ruv.Record(0), ruv.Average()])
     assert one.aimed_at(3).terms[0].row == 3 and Ratio().aimed_at(0) is None
-    moved = Ratio().moved({1: 0, 3: 2}.__getitem__)
+    moved = Ratio().with_rows_moved({1: 0, 3: 2}.__getitem__)
     assert moved.of(np.array([2.0, 9.0, 1.0, 9.0])) == pytest.approx(2.0 / 2.0)
     # A sample tells which rows it holds: the target's records are looked up where they stand.
     found = uncertainty(NORMAL, Ratio(), [ruv.Subsample(size=4), ruv.Release()], replicates=3)

@@ -332,7 +332,7 @@ def simulate(shared: Any, start: int, stop: int) -> dict[str, Any]:
                 found.setdefault(name, []).append(value)
         else:
             posterior = engine.posterior(user, mask, release)
-        found["ranks"].append(_rank_among_draws(truth, posterior.spaced(draws, rng).reshape(draws, -1), rng))
+        found["ranks"].append(_rank_among_draws(truth, posterior.thinned_sample(draws, rng).reshape(draws, -1), rng))
     return {name: np.asarray(values) for name, values in found.items()}
 
 

@@ -43,7 +43,7 @@ def resolve_names(problem: Problem) -> Problem:
     files: list[Any] = _released_files(problem.release) if problem.data is None else [problem.data]
     tables = [file for file in files if isinstance(file, (pd.DataFrame, pd.Series))]
     n = max((len(file) for file in files if _is_file(file)), default=None)
-    if tables or user.target.by_name or _knows_by_label(user):
+    if tables or user.target.has_names or _knows_by_label(user):
         names = columns_of(belief, n)
         if names is None:
             names = next((list(t.columns) for t in tables if isinstance(t, pd.DataFrame)), [])
@@ -132,7 +132,7 @@ def _knows_by_label(user: User | Snooper) -> bool:
 
 
 def _by_position(user: User | Snooper, names: Names) -> User | Snooper:
-    changes: dict[str, Any] = {"target": user.target.named(names)} if user.target.by_name else {}
+    changes: dict[str, Any] = {"target": user.target.with_positions(names)} if user.target.has_names else {}
     if _knows_by_label(user):
         changes["knows"] = _mask_by_position(user.knows, names)
     return replace(user, **changes) if changes else user

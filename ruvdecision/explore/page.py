@@ -364,7 +364,7 @@ class Page:
         """Sample the posteriors of the release looked at, beside the page."""
         if self.built is None:
             return
-        built, job = self.built, Job(lambda: self._beliefs_of_row(built, True)).beside()
+        built, job = self.built, Job(lambda: self._beliefs_of_row(built, True)).run_in_thread()
         self.sample.disabled = True
 
         def poll() -> None:

@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 class Job(Generic[Result]):
     """Some work under way, or its outcome.
 
-    >>> job = Job(lambda: 6 * 7).here()
+    >>> job = Job(lambda: 6 * 7).run_now()
     >>> job.result, job.failure
     (42, '')
     """
@@ -41,7 +41,7 @@ class Job(Generic[Result]):
         self.stopped, self.ended = False, threading.Event()
         self.began, self.seconds = monotonic(), 0.0
 
-    def here(self) -> Job[Result]:
+    def run_now(self) -> Job[Result]:
         """Do it, and keep what comes of it; nothing is raised."""
         try:
             with host(self._on_progress):
@@ -59,9 +59,9 @@ class Job(Generic[Result]):
             self.ended.set()
         return self
 
-    def beside(self) -> Job[Result]:
+    def run_in_thread(self) -> Job[Result]:
         """Do it in a thread; a daemon, so that Ctrl-C ends the program in the middle of a long run too."""
-        threading.Thread(target=self.here, daemon=True, name="ruvdecision-study").start()
+        threading.Thread(target=self.run_now, daemon=True, name="ruvdecision-study").start()
         return self
 
     def _on_progress(self, text: str) -> None:
@@ -94,7 +94,7 @@ class Runner:
         key = tuple(sorted((k, v) for k, v in values.items()))
         if key in self._kept:
             self._kept.move_to_end(key)
-            return Job(lambda: self._kept[key]).here()
+            return Job(lambda: self._kept[key]).run_now()
         if not start and not self.quick:
             return None
         if self.job is not None:
@@ -110,8 +110,8 @@ class Runner:
 
         job = self.job = Job(work, self.debug)
         if self.always:
-            return job.here()
-        job.beside().ended.wait(PATIENCE)
+            return job.run_now()
+        job.run_in_thread().ended.wait(PATIENCE)
         return job
 
     def stop(self) -> None:

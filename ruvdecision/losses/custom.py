@@ -174,7 +174,7 @@ def as_loss(loss: object) -> Loss:
     """
     if isinstance(loss, type):
         raise InputError("A loss must be an object", f"the class {loss.__name__}", f"Write {loss.__name__}(...)")
-    if isinstance(loss, Loss):
+    if isinstance(loss, (BayesLoss, Loss)):  # the protocol is slow to ask
         return loss
     if callable(loss):
         return cast(Loss, CustomLoss(loss))

@@ -353,7 +353,7 @@ class Prepared:
     def __init__(self, measure: Measure, original: Data) -> None:
         frame = Frame.of(original)
         self.measure, self.labels = measure, frame.table.index
-        table = self.arranged(frame)
+        table = self.with_paired_rows(frame)
         self.columns = UsedColumns(measure, table)
         # Of a release alone the original only says which columns there are.
         self.original = table.iloc[:0] if measure.release_only else self.columns.of(Frame(table, "frame"))
@@ -382,7 +382,7 @@ class Prepared:
 
     def __call__(self, released: Data) -> Measured:
         measure, columns, frame = self.measure, self.columns, Frame.of(released)
-        frame = replace(frame, table=self.arranged(frame))
+        frame = replace(frame, table=self.with_paired_rows(frame))
         table = columns.of(frame)
         if measure.matched and len(table) != len(self.original):
             raise frames.PairingError(
@@ -426,7 +426,7 @@ class Prepared:
         """The columns of a release that the measure looks at."""
         return self.columns.of(Frame.of(released))
 
-    def arranged(self, frame: Frame) -> pd.DataFrame:
+    def with_paired_rows(self, frame: Frame) -> pd.DataFrame:
         """The table of a file with its rows labelled as the measure wants them; the original comes first."""
         return frame.table
 
@@ -468,7 +468,8 @@ class PreparedByGroup(Prepared):
         frames.pick_columns(self.measure.name, (self.by,), table)
         whole = self.whole(table.drop(columns=self.drop))
         paired = (
-            self.whole.paired and self.whole.arranged(Frame(table, "frame")).index.isin(range(len(self.labels))).all()
+            self.whole.paired
+            and self.whole.with_paired_rows(Frame(table, "frame")).index.isin(range(len(self.labels))).all()
         )
         if paired and len(table) == len(self.labels):
             table = table.set_axis(self.labels, axis=0)

@@ -430,6 +430,6 @@ def _name_points(ax: Axes, x: Array, y: Array, names: Sequence[str], rows: NDArr
     look = look_of(ax)
     count = len(ax.texts)
     for i, row in enumerate(rows):
-        labeller.beside(shorten_text(names[row], 34), path[i : i + 1], 0, "black")
+        labeller.write_beside(shorten_text(names[row], 34), path[i : i + 1], 0, "black")
     for note in ax.texts[count:]:
         note.set_color(look.ink)

@@ -255,7 +255,7 @@ def _write_labels(
     handles = []
     first = {curve.name: i for i, curve in reversed(list(enumerate(curves)))}
     for curve in [curves[i] for i in sorted(first.values())]:
-        if not curve.x.size or not labeller.along(curve.name, _path_in_pixels(ax, curve), curve.colour):
+        if not curve.x.size or not labeller.write_along(curve.name, _path_in_pixels(ax, curve), curve.colour):
             handles.append(Line2D([], [], color=curve.colour, lw=2, label=curve.name))
     for curve in curves:
         if curve.crossing is not None and max_risk is not None:
@@ -264,7 +264,7 @@ def _write_labels(
             point = ax.transData.transform((place, max_risk))
             points(ax, place, max_risk, "o", 6, curve.colour, hollow=True, mew=1.5, zorder=5)
             text = f"{parameter} {at:.3g}".replace("e+0", "e").replace("e+", "e")
-            labeller.beside(text, np.array([point - [5, 0], point, point + [5, 0]]), 1, curve.colour)
+            labeller.write_beside(text, np.array([point - [5, 0], point, point + [5, 0]]), 1, curve.colour)
     methods = list(dict.fromkeys(c.method for c in curves if c.method))
     for method in methods if len(methods) > 1 else ():
         one = next(c for c in curves if c.method == method)

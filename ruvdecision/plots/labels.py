@@ -36,7 +36,7 @@ class Labeller:
         if len(path) > 1:
             self.dots = np.concatenate([self.dots, points_along_path(path, np.arange(0, path_lengths(path)[-1], 4.0))])
 
-    def beside(self, text: str, path: Array, i: int, colour: str) -> bool:
+    def write_beside(self, text: str, path: Array, i: int, colour: str) -> bool:
         """Write a parameter value beside point ``i`` of a curve, across its direction; False if there is no room."""
         along, across = _along_and_across(path, i, 1)
         sides = [across, -across, across + along, across - along, -across + along, -across - along]
@@ -47,7 +47,7 @@ class Labeller:
         note.remove()
         return False
 
-    def along(self, text: str, path: Array, colour: str) -> bool:
+    def write_along(self, text: str, path: Array, colour: str) -> bool:
         """Write a name beside a curve, near its middle if there is room; False if there is none."""
         ink = colour if self.look is LIGHT else text_colour(colour, self.look)
         note = self._new_text(text, self._to_data(path[0]), fontsize="small", color=ink, fontweight="bold")

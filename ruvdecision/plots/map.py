@@ -539,7 +539,7 @@ def _write_labels(
         first = True
         for i in spread_along(path, at):
             text = f"{curve.parameter} {_format_number(at[i])}" if first else _format_number(at[i])
-            if labeller.beside(text, path, i, colour):
+            if labeller.write_beside(text, path, i, colour):
                 # An open marker means one thing only: it did not converge.
                 hollow = not rumap.converged[curve.rows][good][i]
                 points(ax, x[i], y[i], "o", 5, colour, hollow=hollow, mew=1.5, zorder=4.5)

@@ -188,7 +188,7 @@ class BasePosterior(ABC):
         values = badness(points)
         return np.asarray(least_near(badness, np.broadcast_to(points, values.shape), values, tries=3)[0])
 
-    def spaced(self, size: int, rng: np.random.Generator) -> Array:
+    def thinned_sample(self, size: int, rng: np.random.Generator) -> Array:
         """Draws as independent as they come: of a chain those far apart, and none twice."""
         return self.sample(size, rng)
 

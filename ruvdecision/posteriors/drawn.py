@@ -126,7 +126,7 @@ class Drawn(BasePosterior):
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         return np.asarray(self.draws[rng.choice(len(self.draws), size=size, p=self.weights)])
 
-    def spaced(self, size: int, rng: np.random.Generator) -> Array:
+    def thinned_sample(self, size: int, rng: np.random.Generator) -> Array:
         if self.chains is None or len(self.weights) < size or np.ptp(self.weights) > 0:
             return self.sample(size, rng)
         return self.draws[spaced_places(len(self.weights), size, rng)]

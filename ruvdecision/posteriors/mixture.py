@@ -222,7 +222,7 @@ class Mixture(BasePosterior):
             draws[(slice(None), *index)] = self.parts.select((*index, pick)).sample(1, rng)[0]
         return draws
 
-    def spaced(self, size: int, rng: np.random.Generator) -> Array:
+    def thinned_sample(self, size: int, rng: np.random.Generator) -> Array:
         if self.chains is None or self.count < size or np.ptp(self.weights) > 0:
             return self.sample(size, rng)
         return self.parts.select((..., spaced_places(self.count, size, rng))).sample(1, rng)[0]

@@ -185,15 +185,15 @@ def _run_in_executor(
             while waiting and len(flying) < AHEAD * max(os.cpu_count() or 1, len(workers)):
                 i, carried = waiting.popleft()
                 work = pack((tasks[i].function, tasks[i].arguments))
-                with _or_broken():
+                with _as_broken_executor():
                     flying[executor.submit(call, token, i, carried, work)] = i
-            with _or_broken():
+            with _as_broken_executor():
                 done = wait(flying, return_when=FIRST_COMPLETED).done
             for future in done:
                 i, error = flying.pop(future), future.exception()
                 if isinstance(error, (BrokenExecutor, KeyboardInterrupt)):
                     raise error
-                if isinstance(error, OSError) and _of_scheduler(executor, error):
+                if isinstance(error, OSError) and _is_scheduler_error(executor, error):
                     raise BrokenExecutor(type(error).__name__) from error
                 if i in carriers:
                     carriers.remove(i)
@@ -239,7 +239,7 @@ def _run_in_executor(
 
 
 @contextmanager
-def _or_broken() -> Iterator[None]:
+def _as_broken_executor() -> Iterator[None]:
     """What goes wrong between us and the workers is an executor that broke."""
     try:
         yield
@@ -249,7 +249,7 @@ def _or_broken() -> Iterator[None]:
         raise BrokenExecutor(type(error).__name__) from error
 
 
-def _of_scheduler(executor: Executor, error: BaseException) -> bool:
+def _is_scheduler_error(executor: Executor, error: BaseException) -> bool:
     """Whether an error of dask's comes from a scheduler that cannot be reached, not from a task on a worker."""
     trace, on_worker = error.__traceback__, False
     while trace is not None:

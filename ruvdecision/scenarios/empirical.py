@@ -187,7 +187,7 @@ def _simulated_uncertainties(
     places = np.array([w.place for w in works[1:]])
     ranked = np.flatnonzero([w.rule.rank(n) is not None for w in works[1:]])
     by_row = np.setdiff1d(np.arange(len(places)), ranked)
-    estimates = np.empty((size, replicates, len(places)))
+    estimates = np.empty((len(places), size, replicates))
     moments = np.empty((size, replicates, 2))
     step = min(replicates, max(1, CHUNK // n))
     buffer = np.empty((step, n))
@@ -200,14 +200,16 @@ def _simulated_uncertainties(
             released += x
             if bounds is not None:
                 np.clip(released, bounds.lower, bounds.upper, out=released)
-            estimates[g, block, by_row] = released.T[places[by_row]]
+            estimates[by_row, g, block] = released.T[places[by_row]]
             if ranked.size:
                 released.sort(axis=1)
-                estimates[g, block, ranked] = released.T[places[ranked]]
+                estimates[ranked, g, block] = released.T[places[ranked]]
             moments[g, block] = mean_moments(released[..., None], overwrite=True)
     shares, correction = works[0].costs(moments, np.empty(0))
-    losses = [w.costs(estimates[..., [j]], w.known_truth[None])[0] for j, w in enumerate(works[1:])]
-    found = works[0].average(np.concatenate([shares, *losses]), np.pad(correction, (0, size * len(losses))))
+    # All pay the same loss.
+    truth = np.repeat([w.known_truth for w in works[1:]], size, axis=0)[:, None]
+    losses, _ = works[1].costs(estimates.reshape(len(truth), replicates, 1), truth)
+    found = works[0].average(np.concatenate([shares, losses]), np.pad(correction, (0, len(losses))))
     return [Value(*each) for each in zip(*(np.split(part, len(works)) for part in found), strict=True)]
 
 

@@ -255,7 +255,7 @@ class Snooper(SingleUser):
         if not is_target(self.target):
             do = "Use Record(0), Maximum(), Percentile(0.99), Average() ..."
             raise InputError("A snooper needs a target", self.target, do)
-        if rule == Row() and not self.target.by_name:
+        if rule == Row() and not self.target.has_names:
             if self.target.is_a(Kind.RECORD):
                 rule = Row(self.target.terms[0].row)
             elif not self.target.asks_each and not self.target.ranked:
@@ -291,8 +291,8 @@ def _check_belief(what: str, belief: object) -> None:
 
 def _check_target(belief: Belief, target: BaseTarget) -> None:
     check = getattr(belief, "check_target", lambda part: None)
-    for part in target.apart:
-        if not part.by_name:  # names are found, and looked at, where data and model meet
+    for part in target.single_targets:
+        if not part.has_names:  # names are found, and looked at, where data and model meet
             check(part)
 
 

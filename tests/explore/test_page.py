@@ -506,7 +506,7 @@ def test_a_slow_run_tells_its_progress_and_can_be_stopped() -> None:
 
 def test_an_error_of_others_tells_its_kind_only() -> None:
     assert leaks(error_message(ValueError(WHO))) == [] and "n must" in error_message(InputError("n must be positive"))
-    assert "ValueError" in Job(lambda: float(WHO)).here().failure
+    assert "ValueError" in Job(lambda: float(WHO)).run_now().failure
 
 
 def test_without_panel_it_says_what_to_install(monkeypatch: Any, capsys: Any) -> None:

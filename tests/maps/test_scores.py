@@ -45,6 +45,9 @@ def test_error_is_the_delta_method(score):
     h = 1e-6 * u
     slope = (score(u + h, 50.0) - score(u - h, 50.0)) / (2 * h)
     np.testing.assert_allclose(score.error(u, 0.1, 50.0), np.abs(slope) * 0.1, rtol=1e-7)
+    np.testing.assert_allclose(score.slope(u, np.array(50.0)), slope, rtol=1e-7)
+    start = (score(u, 50.0 + h) - score(u, 50.0 - h)) / (2 * h)
+    np.testing.assert_allclose(score.slope_before(u, np.array(50.0)), start, rtol=1e-6, atol=1e-9)
     assert score.error(0.0, 0.0, 50.0) == 0
 
 

@@ -191,7 +191,7 @@ def test_summaries_of_a_number():
     assert mine.mode() == pytest.approx(2.0, abs=1e-4)
     assert mine.power([1.0, 2.0], 1.3, signed=True).value.shape == (2,)
     assert mine.log_mgf(0.2).value == pytest.approx(-3 * np.log(0.8), rel=1e-9)
-    assert mine.spaced(7, np.random.default_rng(1)).shape == (7,)
+    assert mine.thinned_sample(7, np.random.default_rng(1)).shape == (7,)
     assert "Outside" in repr(mine)
 
 

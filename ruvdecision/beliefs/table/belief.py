@@ -163,7 +163,7 @@ class TableBelief:
         """How completions are counted, with the error where it is not exact."""
         if self.system.exact:
             return "dynamic programming"
-        error, effective = float(self.system.log_count().error), self.system.effective
+        error, effective = float(self.system.log_count().error), self.system.effective_draws
         caution = "; too few for its error to be trusted, raise draws=" if effective < FEW else ""
         return (
             f"sequential importance sampling ({self.draws} draws worth {effective:.0f}, error {error:.2g} of the "

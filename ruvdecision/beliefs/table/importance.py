@@ -99,7 +99,7 @@ class ImportanceSample:
         return Value(np.asarray(float(total.value) - mean), np.asarray(influence.std(ddof=1) / np.sqrt(self.draws)))
 
     @property
-    def effective(self) -> float:
+    def effective_draws(self) -> float:
         """Effective number of draws."""
         log_ratio = self.log_importance()
         weight = np.exp(log_ratio - log_ratio.max())
@@ -160,7 +160,7 @@ def pilot_order(matrix: Ints, sums: Ints, concentration: Array, seed: int) -> li
     for order in _candidate_orders(matrix, sums):
         pilot = ImportanceSample(matrix, sums, concentration, order, PILOT, seed)
         try:
-            effective = pilot.effective
+            effective = pilot.effective_draws
         except UnsupportedError:
             # An order in which no table can be completed is the worst of the candidates.
             effective = 0.0

@@ -77,19 +77,19 @@ class Observation:
         return np.zeros(self.n, dtype=bool)
 
     @property
-    def ends(self) -> Pair:
+    def support_bounds(self) -> Pair:
         """Least and largest x that are possible; they may be infinite."""
         return unbounded_ends(self.n)
 
     @property
     def low(self) -> Array:
         """Least x that is possible; shape (n,), may be -inf."""
-        return self.ends[0]
+        return self.support_bounds[0]
 
     @property
     def high(self) -> Array:
         """Largest x that is possible; shape (n,), may be inf."""
-        return self.ends[1]
+        return self.support_bounds[1]
 
     @property
     def cuts(self) -> Array:
@@ -113,7 +113,7 @@ class Observation:
 
         Infinite where it never falls so far.
         """
-        return self.ends
+        return self.support_bounds
 
     @property
     def scale(self) -> Array:
@@ -140,7 +140,7 @@ class Observation:
 
     # -- one step further back -----------------------------------------------------------------------
 
-    def before(self, change: Change) -> Observation:
+    def pulled_back(self, change: Change) -> Observation:
         """What is known about x if this is known about y, which came from x by a change."""
         return change.likelihood_from_observation(self)
 

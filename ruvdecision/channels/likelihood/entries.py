@@ -49,7 +49,7 @@ class Known(Observation):
         return self.values
 
     @property
-    def ends(self) -> Pair:
+    def support_bounds(self) -> Pair:
         return self.values, self.values
 
     @property
@@ -60,7 +60,7 @@ class Known(Observation):
     def normal(self) -> Pair:
         return self.values, np.zeros(self.n)
 
-    def before(self, change: Change) -> Observation:
+    def pulled_back(self, change: Change) -> Observation:
         return change.likelihood_from_value(self.values)
 
 
@@ -95,7 +95,7 @@ class KnownLabels(Observation):
     def take(self, rows: Rows) -> KnownLabels:
         return KnownLabels(np.asarray(self.labels)[rows])
 
-    def before(self, change: Change) -> Observation:
+    def pulled_back(self, change: Change) -> Observation:
         return change.likelihood_from_value(np.asarray(self.labels))
 
 
@@ -130,7 +130,7 @@ class Uninformative(Observation):
     def log_label(self, label: Any) -> Array:
         return np.zeros(self.n)
 
-    def before(self, change: Change) -> Observation:
+    def pulled_back(self, change: Change) -> Observation:
         return self
 
 
@@ -177,14 +177,14 @@ class Between(Observation):
         return Between(self.lower[rows], self.upper[rows], closed_low, closed_high)
 
     @property
-    def ends(self) -> Pair:
+    def support_bounds(self) -> Pair:
         return self.lower, self.upper
 
     @property
     def scale(self) -> Array:
         return self.upper - self.lower
 
-    def before(self, change: Change) -> Observation:
+    def pulled_back(self, change: Change) -> Observation:
         return change.likelihood_from_interval(self)
 
 
@@ -240,8 +240,8 @@ class Joined(Observation):
         return self._gather_parts(lambda part: part.uninformative)[0] > 0
 
     @property
-    def ends(self) -> Pair:
-        low, high = self._gather_parts(lambda part: part.ends)
+    def support_bounds(self) -> Pair:
+        low, high = self._gather_parts(lambda part: part.support_bounds)
         return low, high
 
     @property
@@ -273,8 +273,8 @@ class Joined(Observation):
         # Entries that tell nothing have the categories of the others.
         return next((part.support for _, part in self.parts if part.support is not None), None)
 
-    def before(self, change: Change) -> Observation:
-        return join_rows(self.n, [(rows, part.before(change.take(rows))) for rows, part in self.parts])
+    def pulled_back(self, change: Change) -> Observation:
+        return join_rows(self.n, [(rows, part.pulled_back(change.take(rows))) for rows, part in self.parts])
 
 
 def join_rows(n: int, parts: Sequence[tuple[Rows, Observation]]) -> Observation:

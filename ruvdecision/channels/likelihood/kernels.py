@@ -245,7 +245,7 @@ class Factor(TransitionDensity):
         either = factors[0] < 0
         return np.where(either, -np.inf, np.minimum(one, other)), np.where(either, np.inf, np.maximum(one, other))
 
-    def ends(self, y: Array) -> Pair:
+    def support_bounds(self, y: Array) -> Pair:
         return self._origin_range(y, self.law.bounds)
 
     def window(self, y: Array, drop: float) -> Pair:

@@ -30,11 +30,11 @@ class Map(Change):
     def likelihood_from_observation(self, later: Observation) -> Observation:
         return Mapped(later, self)
 
-    def back(self, low: Array, high: Array) -> Pair:
+    def preimage(self, low: Array, high: Array) -> Pair:
         """Ends of the x whose g(x) lies between two numbers, some values of g among them."""
-        return self.likelihood_from_interval(Between(low, high)).ends
+        return self.likelihood_from_interval(Between(low, high)).support_bounds
 
-    def around(self, y: Array) -> Pair:
+    def nearest_attained(self, y: Array) -> Pair:
         """The nearest values of g at or below y, and at or above it."""
         raise NotImplementedError
 
@@ -74,7 +74,7 @@ class ClipMap(Map):
         )
 
     def likelihood_from_interval(self, interval: Between) -> Observation:
-        lower, upper = interval.ends
+        lower, upper = interval.support_bounds
         if np.any((lower > self.upper) | (upper < self.lower)):
             raise impossible_from("intervals beyond its bounds")
         low_in = (lower < self.lower) | ((lower == self.lower) & interval.closed_low)
@@ -82,7 +82,7 @@ class ClipMap(Map):
         low, high = np.where(low_in, -np.inf, lower), np.where(high_in, np.inf, upper)
         return Between(low, high, interval.closed_low, interval.closed_high)
 
-    def around(self, y: Array) -> Pair:
+    def nearest_attained(self, y: Array) -> Pair:
         near = np.clip(y, self.lower, self.upper)
         return near, near
 
@@ -118,7 +118,7 @@ class Multiples(Map):
         with np.errstate(invalid="ignore"):
             return Between((first - 0.5) * self.base, (last + 0.5) * self.base, first % 2 == 0, last % 2 == 0)
 
-    def around(self, y: Array) -> Pair:
+    def nearest_attained(self, y: Array) -> Pair:
         return np.floor(y / self.base) * self.base, np.ceil(y / self.base) * self.base
 
     def cuts_between(self, low: Array, high: Array) -> Array:
@@ -138,7 +138,7 @@ class RandomMultiples(Multiples):
     def likelihood_from_observation(self, later: Observation) -> Observation:
         return later if np.all(later.uninformative) else RandomlyMapped(later, self)
 
-    def back(self, low: Array, high: Array) -> Pair:
+    def preimage(self, low: Array, high: Array) -> Pair:
         # Only multiples inside count, and each is reached from less than one base away.
         first, last = np.ceil(low / self.base - TOLERANCE), np.floor(high / self.base + TOLERANCE)
         return (first - 1) * self.base, (last + 1) * self.base
@@ -195,7 +195,7 @@ class Widths(Map):
             )
         return super().likelihood_from_observation(later)
 
-    def around(self, y: Array) -> Pair:
+    def nearest_attained(self, y: Array) -> Pair:
         step = y / self.width - self._label_offset
         return (np.floor(step) + self._label_offset) * self.width, (np.ceil(step) + self._label_offset) * self.width
 
@@ -253,12 +253,12 @@ class Mapped(Observation):
 
     def _origin_range(self, low: Array, high: Array) -> Pair:
         """The x whose g(x) lies between these, or is the nearest to them that g can give."""
-        below, above = self.function.around(middle_of(low, high))
-        return self.function.back(np.minimum(low, below), np.maximum(high, above))
+        below, above = self.function.nearest_attained(middle_of(low, high))
+        return self.function.preimage(np.minimum(low, below), np.maximum(high, above))
 
     @property
-    def ends(self) -> Pair:
-        return self._origin_range(*self.later.ends)
+    def support_bounds(self) -> Pair:
+        return self._origin_range(*self.later.support_bounds)
 
     def window(self, drop: float = 40.0) -> Pair:
         return self._origin_range(*self.later.window(drop))
@@ -350,7 +350,7 @@ class Stepped(Observation):
         return self.edges[first], self.edges[last]
 
     @property
-    def ends(self) -> Pair:
+    def support_bounds(self) -> Pair:
         return self.window(np.inf)
 
     @property
@@ -416,7 +416,7 @@ class CategoryLikelihood(Observation):
         return np.all(self.logs == self.logs[:1], axis=0)
 
     @property
-    def ends(self) -> Pair:
+    def support_bounds(self) -> Pair:
         possible, at = self.logs > -np.inf, self.support[:, None]
         return np.where(possible, at, np.inf).min(axis=0), np.where(possible, at, -np.inf).max(axis=0)
 
@@ -470,7 +470,7 @@ def _check_whole_ratio(ratio: Array, otherwise: str) -> Array:
 
 def _whole_between(interval: Between, unit: float, shift: float, otherwise: str) -> Pair:
     """The first and last whole number of units, beyond a shift, in intervals."""
-    least, most = (_near_whole(end / unit - shift) for end in interval.ends)
+    least, most = (_near_whole(end / unit - shift) for end in interval.support_bounds)
     first = np.ceil(least) + ((least == np.ceil(least)) & ~np.asarray(interval.closed_low))
     last = np.floor(most) - ((most == np.floor(most)) & ~np.asarray(interval.closed_high))
     if np.any(first > last):

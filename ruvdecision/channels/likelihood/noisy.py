@@ -67,7 +67,7 @@ class TransitionDensity(Change):
 
     # What a value y, or an end of an interval for y, says about x. All of shape (n,) or (n, m).
 
-    def ends(self, y: Array) -> Pair:
+    def support_bounds(self, y: Array) -> Pair:
         """Least and largest x from which ``y`` can come."""
         return unbounded_ends(self.n)
 
@@ -126,7 +126,7 @@ class _Noisy(Observation):
     def n(self) -> int:
         return self.kernel.n
 
-    def before(self, change: Change) -> Observation:
+    def pulled_back(self, change: Change) -> Observation:
         both = change.plus(self.kernel)
         return change.likelihood_from_observation(self) if both is None else replace(self, kernel=both)
 
@@ -153,8 +153,8 @@ class NoisyValue(_Noisy):
         return None if law is None else (self.values - law[0], law[1])
 
     @property
-    def ends(self) -> Pair:
-        return self.kernel.ends(self.values)
+    def support_bounds(self) -> Pair:
+        return self.kernel.support_bounds(self.values)
 
     @property
     def cuts(self) -> Array:
@@ -168,7 +168,7 @@ class NoisyValue(_Noisy):
         return centre[:, None] + np.sqrt(variance)[:, None] * np.array([-6.0, -4, -3, -2, -1, 0, 1, 2, 3, 4, 6])
 
     def window(self, drop: float = 40.0) -> Pair:
-        return _clip_window(self.kernel.window(self.values, drop), self.ends)
+        return _clip_window(self.kernel.window(self.values, drop), self.support_bounds)
 
     @property
     def scale(self) -> Array:
@@ -194,7 +194,7 @@ class NoisyInterval(_Noisy):
 
     @property
     def _finite_ends(self) -> list[Array]:
-        return [end for end in self.interval.ends if np.isfinite(end).all()]
+        return [end for end in self.interval.support_bounds if np.isfinite(end).all()]
 
     def _hull_of_both_ends(self, pairs: list[Pair]) -> Pair:
         """The hull of what both ends of the interval say, endless where the interval is."""
@@ -204,8 +204,8 @@ class NoisyInterval(_Noisy):
         )
 
     @property
-    def ends(self) -> Pair:
-        return self._hull_of_both_ends([self.kernel.ends(end) for end in self._finite_ends])
+    def support_bounds(self) -> Pair:
+        return self._hull_of_both_ends([self.kernel.support_bounds(end) for end in self._finite_ends])
 
     @property
     def cuts(self) -> Array:
@@ -218,7 +218,8 @@ class NoisyInterval(_Noisy):
     def window(self, drop: float = 40.0) -> Pair:
         # A probability falls a little more slowly than the density at the interval's end.
         return _clip_window(
-            self._hull_of_both_ends([self.kernel.window(end, drop + 5.0) for end in self._finite_ends]), self.ends
+            self._hull_of_both_ends([self.kernel.window(end, drop + 5.0) for end in self._finite_ends]),
+            self.support_bounds,
         )
 
     @property
@@ -272,13 +273,13 @@ class Convolved(_Noisy):
         panels = len(self.kernel.cuts(np.zeros(self.n))) + self._panel_cuts.shape[1] + 1
         return len(LEGENDRE[0]) * panels * self.later.cost
 
-    def before(self, change: Change) -> Observation:
+    def pulled_back(self, change: Change) -> Observation:
         if change.additive and self.kernel.additive and change.plus(self.kernel) is None:
             # Independent noises may be added in any order: the later one may take this one up.
-            inner = self.later.before(change)
+            inner = self.later.pulled_back(change)
             if not isinstance(inner, Convolved):
                 return Convolved(self.kernel, inner)
-        return super().before(change)
+        return super().pulled_back(change)
 
     def take(self, rows: Rows) -> Convolved:
         return Convolved(self.kernel.take(rows), self.later.take(rows))
@@ -292,12 +293,13 @@ class Convolved(_Noisy):
         return np.where(bounded, least, -np.inf), np.where(capped, most, np.inf)
 
     @property
-    def ends(self) -> Pair:
-        return self._hull_of_both_ends(self.kernel.ends, *self.later.ends)
+    def support_bounds(self) -> Pair:
+        return self._hull_of_both_ends(self.kernel.support_bounds, *self.later.support_bounds)
 
     def window(self, drop: float = 40.0) -> Pair:
         return _clip_window(
-            self._hull_of_both_ends(lambda y: self.kernel.window(y, drop), *self.later.window(drop)), self.ends
+            self._hull_of_both_ends(lambda y: self.kernel.window(y, drop), *self.later.window(drop)),
+            self.support_bounds,
         )
 
     def _around_cuts(self, find: Callable[[Array], Array]) -> list[Array]:

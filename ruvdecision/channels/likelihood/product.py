@@ -46,7 +46,7 @@ class ProductObservation(Observation):
         return self.first.cost + self.second.cost
 
     @property
-    def ends(self) -> Pair:
+    def support_bounds(self) -> Pair:
         return np.maximum(self.first.low, self.second.low), np.minimum(self.first.high, self.second.high)
 
     @property
@@ -60,7 +60,7 @@ class ProductObservation(Observation):
     def window(self, drop: float = 40.0) -> Pair:
         """Where both are in their windows, which are wider by what the two lose by lying apart."""
         windows = [part.window(0.5) for part in (self.first, self.second)]
-        low, high = self.ends
+        low, high = self.support_bounds
         spots = [np.clip(middle_of(a, b), low, high) for a, b in windows]
         x = even_between(np.minimum(*spots), np.maximum(*spots), PLACES).T
         logs = [np.asarray(part.log(x)) for part in (self.first, self.second)]
@@ -119,7 +119,7 @@ def combine_observations(first: Observation, second: Observation) -> Observation
 
 def noisy_value(centre: Array, sd: Array) -> Observation:
     """Values with normal noise."""
-    return Known(centre).before(Location(noise_law(NORMAL, sd)))
+    return Known(centre).pulled_back(Location(noise_law(NORMAL, sd)))
 
 
 def _both_normal(first: Observation, second: Observation) -> Bools:
@@ -135,7 +135,8 @@ def _intersect(a: Between, b: Between) -> Observation:
     """Where both intervals are."""
     low, high = np.maximum(a.lower, b.lower), np.minimum(a.upper, b.upper)
     closed_low, closed_high = (
-        np.where(x.ends[i] == end, np.asarray(flag), True) & np.where(y.ends[i] == end, np.asarray(other), True)
+        np.where(x.support_bounds[i] == end, np.asarray(flag), True)
+        & np.where(y.support_bounds[i] == end, np.asarray(other), True)
         for i, end, x, y, flag, other in (
             (0, low, a, b, a.closed_low, b.closed_low),
             (1, high, a, b, a.closed_high, b.closed_high),

@@ -222,20 +222,22 @@ CHANGES: dict[type[Step], Callable[[Any, int], Change]] = {
 def _read_entries(observed: ReleaseLikelihood, step: ClipTo | RoundTo | Cut, mask: MaskLike) -> ReleaseLikelihood:
     """What is known before bounds, multiples or intervals: the value, where it lies, or how likely each is."""
     change = CHANGES[type(step)]
-    return observed.each(mask, step.columns, lambda j, column: column.before(change(step, j)))
+    return observed.each(mask, step.columns, lambda j, column: column.pulled_back(change(step, j)))
 
 
 def _read_matrix(observed: ReleaseLikelihood, step: Matrix, mask: MaskLike) -> ReleaseLikelihood:
     """The chance of each category to be released as what was released."""
 
-    def before(j: int, column: Observation) -> Observation:
+    def pulled_back(j: int, column: Observation) -> Observation:
         return CategoryLikelihood.before_matrix(column, step.inputs, step.released, step.matrix)
 
-    return observed.each(mask, step.columns, before)
+    return observed.each(mask, step.columns, pulled_back)
 
 
 def _read_own_law(observed: ReleaseLikelihood, step: OwnLaw, mask: MaskLike) -> ReleaseLikelihood:
-    return observed.each(mask, step.columns, lambda j, column: column.before(UserChange(step.mask, observed.names[j])))
+    return observed.each(
+        mask, step.columns, lambda j, column: column.pulled_back(UserChange(step.mask, observed.names[j]))
+    )
 
 
 def _read_factor(observed: ReleaseLikelihood, step: Multiply, mask: MaskLike) -> ReleaseLikelihood:
@@ -257,7 +259,7 @@ def _read_factor(observed: ReleaseLikelihood, step: Multiply, mask: MaskLike) ->
             column.n,
             [
                 (zero, lambda rows: Known(np.zeros(len(rows)))),
-                (~zero, lambda rows: column.take(rows).before(factor.take(rows))),
+                (~zero, lambda rows: column.take(rows).pulled_back(factor.take(rows))),
             ],
         )
 
@@ -300,7 +302,7 @@ def _read_noise(observed: ReleaseLikelihood, step: AddNoise, mask: MaskLike) -> 
     def change(j: int, column: Observation) -> Observation:
         size = sd[:, single[j]]
         if size.min() > 0 and size.max() < np.inf:
-            return column.before(Location(noise_law(step.kind, size)))  # the common case: every entry has noise
+            return column.pulled_back(Location(noise_law(step.kind, size)))  # the common case: every entry has noise
         return _where_noisy(column, size, lambda rows: Location(noise_law(step.kind, size[rows])))
 
     return observed.each(mask, [step.columns[j] for j in single], change)
@@ -313,7 +315,7 @@ def _where_noisy(column: Observation, size: Array, change: Callable[[Ints], Chan
         [
             (np.isinf(size), nothing_observed),
             (size == 0, column.take),
-            ((size > 0) & np.isfinite(size), lambda rows: column.take(rows).before(change(rows))),
+            ((size > 0) & np.isfinite(size), lambda rows: column.take(rows).pulled_back(change(rows))),
         ],
     )
 

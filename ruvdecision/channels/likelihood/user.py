@@ -78,7 +78,7 @@ class UserLikelihood(Observation):
         return UserLikelihood(self.mask, self.released[rows], self.column)
 
     @property
-    def ends(self) -> Pair:
+    def support_bounds(self) -> Pair:
         method = getattr(self.mask, "likelihood_support", None)
         if method is None:
             return unbounded_ends(self.n)
@@ -94,7 +94,7 @@ class UserLikelihood(Observation):
         return low, high
 
     def window(self, drop: float = 40.0) -> Pair:
-        low, high = self.ends
+        low, high = self.support_bounds
         grid = self._window_grid(low, high)
         values = self._log_at(grid)
         for _ in range(3):

@@ -155,7 +155,7 @@ class Enumeration(BaseEngine):
         law = self._law_of_user(user, channel)
         if channel.continuous:
             if codes is None and law.one_record and (line := channel.kernels[0].outputs_on_line()) is not None:
-                return _over_the_line(user, law, *line), self.name
+                return _integrate_over_noisy_release(user, law, *line), self.name
             return self._average_over_draws(problem, law, codes), AVERAGED
         if codes is not None and channel.sampled:
             return self._average_over_draws(problem, law, codes), AVERAGED
@@ -217,7 +217,9 @@ def _channel_of_mask(belief: FiniteBelief, mask: Mask, scale: Array | None, rele
     return FiniteChannel.of(belief, mask, scale, channel.samples_held(release))
 
 
-def _over_the_line(user: User, law: FiniteLaw, levels: Array, sd: float, groups: Sequence[Ints]) -> Value:
+def _integrate_over_noisy_release(
+    user: User, law: FiniteLaw, levels: Array, sd: float, groups: Sequence[Ints]
+) -> Value:
     """Expected uncertainty when one number goes out with noise: integrate U(y) p(y) over the release y.
 
     ``groups`` are outputs that what stands beside that number tells apart.

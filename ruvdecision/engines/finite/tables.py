@@ -85,7 +85,7 @@ class TableProblem:
                 after = belief.given(publish(mask, counts))
                 value = self._uncertainty_of_belief(after)
                 name = "enumeration" if after.system.exact else "enumeration, sequential importance sampling"
-                effective.append(after.system.effective)
+                effective.append(after.system.effective_draws)
             values.append(value)
             names.append(name)
             problem.progress((i + 1) / len(masks))

@@ -121,7 +121,7 @@ class FinitePair:
         ``codes`` are the records if they are given. None if releases of an unknown mask must be drawn.
         """
         if self._one_number and codes is None:
-            return *self._over_the_line(), "enumeration"
+            return *self._integrate_over_noisy_release(), "enumeration"
         if not any(c.continuous for c in (*self.channels, self.actual)) and (codes is None or not self.actual.sampled):
             listed = self._over_listed_releases(codes)
             if not isinstance(listed, Refusal):
@@ -170,7 +170,7 @@ class FinitePair:
             self.actual.continuous and all(law.one_number for law in laws) and any(c.continuous for c in self.channels)
         )
 
-    def _over_the_line(self) -> tuple[Value, Value]:
+    def _integrate_over_noisy_release(self) -> tuple[Value, Value]:
         """One number with noise: integrate over it."""
         sides = [
             (p, *_outputs_before_noise(law))

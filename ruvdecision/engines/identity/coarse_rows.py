@@ -125,8 +125,8 @@ class CoarseRows:
                 released = Known(numbers[here])
                 values[here, j] = numbers[here]
             for step, place in reversed(steps):
-                released = released.before(CHANGES[type(step)](step, place))
-            low[here, j], high[here, j] = released.ends
+                released = released.pulled_back(CHANGES[type(step)](step, place))
+            low[here, j], high[here, j] = released.support_bounds
             rest = np.setdiff1d(np.arange(n), here)
             columns.append(join_rows(n, [(here, released), (rest, Uninformative(len(rest)))]))
         return IntervalRelease(values, low, high, tuple(columns))

@@ -165,4 +165,4 @@ def _regroup_shuffled_rows(channel: LinearChannel, values: Array) -> Array:
 
 def move_target(target: BaseTarget, place: Ints) -> BaseTarget:
     """The target with its records at their places in the channel's order."""
-    return target if target.is_a(Kind.FILE) else target.moved(lambda row: int(place[row]))
+    return target if target.is_a(Kind.FILE) else target.with_rows_moved(lambda row: int(place[row]))

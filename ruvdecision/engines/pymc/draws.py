@@ -455,7 +455,7 @@ def tail_of_loss(user: User, posterior: Posterior) -> float:
     """Tail index of the loss of the best estimate over draws (Pareto k-hat): from one on it has no finite mean."""
     if not isinstance(posterior, Drawn) or posterior.event or posterior.support is not None:
         return -np.inf
-    draws = posterior.spaced(TAIL, np.random.default_rng(1))
+    draws = posterior.thinned_sample(TAIL, np.random.default_rng(1))
     with np.errstate(all="ignore"):
         try:
             logs = np.log(np.asarray(user.loss(user.loss.estimate(posterior, user.actions), draws), dtype=np.float64))

@@ -76,7 +76,7 @@ class Space:
         """The originals' tree; built once, whatever the number of releases."""
         if self._tree is None:
             assert self._left is not None
-            self._tree = grow_tree(self._left)
+            self._tree = tree_of_points(self._left)
         return self._tree
 
     def incomplete_points(
@@ -233,7 +233,7 @@ class Space:
         return frames.offsets_from_minimum(self.who, column.to_frame(), self.original[[label]])[:, 0]
 
 
-def grow_tree(points: Array) -> BoxTree:
+def tree_of_points(points: Array) -> BoxTree:
     """A tree over the different points, each with its number of records."""
     different, kinds = distinct_points(points)
     return BoxTree.of(different, None if kinds is None else np.bincount(kinds).astype(np.float64))

@@ -18,7 +18,7 @@ from .. import frames
 from ..base import Measured
 from ..missing import PAIRED
 from ..tables import cells
-from .coordinates import IncompletePoints, Space, grow_tree
+from .coordinates import IncompletePoints, Space, tree_of_points
 from .neighbours import BoxTree, Surroundings, nearest, own_share
 from .records import PairedMeasure, RecordPairs, are_nobodys, risk_without_pairs
 
@@ -242,7 +242,7 @@ class RecordLinkage(PairedMeasure):
             return exchanged_shares(row, linked, _distinct_rows(ours), _distinct_rows(theirs), mine, own)
         if theirs.shape[1] == 0:
             return np.full(len(mine), 1.0 / len(theirs))  # nothing tells records apart: everybody is a tie
-        grown = grow_tree(theirs) if tree is None else tree
+        grown = tree_of_points(theirs) if tree is None else tree
         whole = mine is own and len(mine) == len(ours) == len(theirs)  # the usual case, which needs no copies
         return own_share(grown, ours if whole else ours[mine], theirs if whole else theirs[own])
 

@@ -151,7 +151,7 @@ class _Paired(Prepared):
         super().__init__(measure, original)
         self.paired = bool(getattr(measure, "paired", True))
 
-    def arranged(self, frame: Frame) -> pd.DataFrame:
+    def with_paired_rows(self, frame: Frame) -> pd.DataFrame:
         return frame.table.set_axis(self._positions_of_pairs(frame), axis=0)
 
     def _positions_of_pairs(self, frame: Frame) -> pd.Index:
