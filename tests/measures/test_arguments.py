@@ -177,6 +177,8 @@ def test_a_failing_function_of_the_callers_is_not_hidden() -> None:
         ("IndividualRisk", {"alpha": 0.5, "missing": "category"}, "alpha"),
         ("HouseholdRisk", {"household": "a", "alpha": 0.5, "missing": "omit"}, "alpha"),
         ("Propensity", {"permutations": 5}, "permutations"),
+        ("EllipsoidOverlap", {"model": "a ~ b", "draws": 50}, "draws"),
+        ("VarianceInflation", {"draws": 50}, "draws"),
     ],
 )
 def test_an_option_that_nothing_would_use_is_refused(name: str, given: dict[str, Any], option: str) -> None:

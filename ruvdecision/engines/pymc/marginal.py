@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from ...beliefs.pymc import keeping_starts, without_notices
 from ...channels.likelihood import Between, Observation, ReleaseLikelihood, join_rows
@@ -41,6 +40,8 @@ RESOLVED = 4.0
 """Distances of nodes that a law must be wide."""
 CLOSER, TINY = 16, 1e-7
 """Times that a peak is looked at more closely."""
+OWN_NODES, APART = 37, 0.5
+"""Nodes of a law that is narrower than the others' distance, and how many standard deviations lie between them."""
 WHOLE, FLOOR = 1e-6, -690.0
 PANELS = 4
 """Panels of one record, where records do not share their nodes."""
@@ -300,8 +301,10 @@ class SummedMarginal(MarginalLikelihood):
         for i in range(0, len(total) if len(vague) else 0, step):
             x, logs = laws.x[i : i + step], laws.log_mass[i : i + step]
             likelihood = np.asarray(column.take(vague).log(x.reshape(-1, 1))).reshape(*x.shape, len(vague))
+            likelihood += logs[..., None]
+            top = np.maximum(likelihood.max(axis=1), FLOOR)
             with np.errstate(divide="ignore"):
-                each = special.logsumexp(likelihood + logs[..., None], axis=1)
+                each = np.log(np.exp(likelihood - top[:, None]).sum(axis=1)) + top
             total[i : i + step] += np.maximum(each, FLOOR).sum(axis=1)
         return total
 
@@ -350,10 +353,10 @@ class NarrowLaws:
         # A law so narrow that rounding would show is a point mass, if the peak has all of it.
         point = sd < TINY * reach
         with np.errstate(invalid="ignore", divide="ignore"):
-            places = t[:, None] + np.where(point, 0.0, sd)[:, None] * np.linspace(-9, 9, 73)
-            mass = heights(places) + np.log(sd / 4)[:, None]
-            peak = np.abs(np.exp(mass[:, 36] + np.log(4 * np.sqrt(2 * np.pi))) - 1) < 1e-3
-        mass = np.where(point[:, None], np.where(peak, -np.log(73), -np.inf)[:, None], mass)
+            places = t[:, None] + np.where(point, 0.0, sd)[:, None] * APART * (np.arange(OWN_NODES) - OWN_NODES // 2)
+            mass = heights(places) + np.log(APART * sd)[:, None]
+            peak = np.abs(np.exp(mass[:, OWN_NODES // 2]) * np.sqrt(2 * np.pi) / APART - 1) < 1e-3
+        mass = np.where(point[:, None], np.where(peak, -np.log(OWN_NODES), -np.inf)[:, None], mass)
         return cls(line.x(places), np.where(np.isfinite(mass), mass, -np.inf), sd)
 
 

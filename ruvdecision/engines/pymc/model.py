@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 Theta = Mapping[str, Array]
 FAR = 100.0
 """Standard deviations from the mean that no record is away."""
+HELD = 1_000_000
+"""Moments of records that are worked out at a time, where some of them are asked for."""
 PRIOR_POINTS = 512
 """Draws from the prior that show whether nodes around a mode miss any mass."""
 _FORM = attrgetter("kind", "names", "shapes", "k", "scalar", "size")
@@ -209,13 +211,20 @@ class CompiledModel(BuiltModel):
             return pt.broadcast_to(mean, (*mean.shape[:-1], self.k)), scale
         return mean, scale**2
 
-    def normal(self, theta: Theta) -> tuple[Array, Array]:
-        """Mean and variance of normal records: ``(S, 1 or n)`` each, or ``(S, 1 or n, k)``.
+    def normal(self, theta: Theta, rows: Sequence[int] | None = None) -> tuple[Array, Array]:
+        """Mean and variance of normal records: ``(S, 1 or n)`` each, or ``(S, 1 or n, k)``; of some rows if asked.
 
         Covariances ``(..., k, k)``.
         """
-        mean, variance = self._moments_function([theta[rv.name] for rv in self.free])
-        return self._as_moments(mean, variance, count_of(theta))
+        count = count_of(theta)
+        step = count if rows is None else max(1, HELD // self.n)
+        parts = []
+        for i in range(0, count, step):
+            mean, variance = self._moments_function([theta[rv.name][i : i + step] for rv in self.free])
+            pair = self._as_moments(mean, variance, min(step, count - i))
+            parts.append([a if rows is None or a.shape[1] == 1 else a[:, list(rows)] for a in pair])
+        mean, variance = (np.concatenate(a) if len(a) > 1 else a[0] for a in zip(*parts, strict=True))
+        return mean, variance
 
     @cached_property
     def _moments_function(self) -> vectorised:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from ...errors import ConvergenceError, InputError, UnsupportedError
+from ...losses import Quadratic
 from ...posteriors import Curve, Gaussian, Mixture
 from ...protocols import Array, Loss, Posterior, Value
 from ...targets import BaseTarget, Files, Kind
@@ -17,7 +19,7 @@ from ...users.user import User
 from .log_posterior import LogPosteriors
 from .nodes import LaplaceBoxes, Nodes, find_boxes, find_modes, place_nodes
 from .normal_records import NormalRecords, mixture_curve
-from .parameter_law import law_of_value
+from .parameter_law import law_of_value, masses_of_value
 from .targets import ParameterPoints, finite_values, parameter_values, widths_of
 
 NEGLIGIBLE = 1e-13
@@ -52,16 +54,22 @@ class NodeSolver:
     posteriors: LogPosteriors
     boxes: LaplaceBoxes
     nodes: Nodes
+    tolerance: float = 0.0
+    """Relative error that is good enough."""
 
     def uncertainty(self, user: User) -> Value:
         """Of a user after each release, with the error that coarser subsets of the nodes show."""
         target = user.target
         if target.asks_only(Kind.PARAMETER):
-            if not _second_order(user):
-                return self._ask_each_release(lambda i: self._of_parameters(user, i))
             values = self._values_at_nodes(target)
-            return _with_step_error(
+            if not _second_order(user):
+                heavy = self._has_heavy_tails(values)
+                return self._ask_each_release(lambda i: self._of_parameters(user, i, values[i], bool(heavy[i])))
+            found = _with_step_error(
                 [_quadratic_uncertainty(user.loss, values[:, some], weights) for some, weights in self.nodes.parts]
+            )
+            return _with_tail_mass(
+                found, *(_quadratic_uncertainty(user.loss, values, w) for w in _drop_light_nodes(self.nodes.weights))
             )
         moments = None if self._normal_numbers is None else self._moments_given_nodes(self._normal_numbers, target)
         if moments is None:
@@ -76,8 +84,8 @@ class NodeSolver:
     def law(self, user: User) -> tuple[Posterior, float]:
         """Posterior of the user's target after the only release, and its relative error by the parameter nodes."""
         if user.target.asks_only(Kind.PARAMETER):
-            law, share = self._parameter_law(user, 0)
-            return law, share or 0.0
+            laws, share = self._parameter_laws(user, 0)
+            return laws[0], share or 0.0
         if self._normal_numbers is None or self._moments_given_nodes(self._normal_numbers, user.target) is None:
             (value, error), law = self._of_records(user, 0)
         else:
@@ -98,38 +106,50 @@ class NodeSolver:
     def _by_release(self, values: Array) -> Array:
         return values.reshape(*self.nodes.weights.shape, *values.shape[1:])
 
-    def _of_parameters(self, user: User, release: int) -> Value:
-        law, error = self._parameter_law(user, release)
-        if error is not None:
-            value = user.loss.uncertainty(law, user.actions)
-            return Value(value.value, value.error + error * np.abs(value.value))
-        # No density was to be had: coarser nodes tell the error.
-        laws = (self._point_masses(user.target, release, weights) for weights in self.nodes.step_weights(release))
-        return _with_step_error([user.loss.uncertainty(law, user.actions).value for law in laws])
-
-    def _parameter_law(self, user: User, release: int) -> tuple[Posterior, float | None]:
-        """Law of a function of the parameters and its relative error; point masses, without one, if need be."""
-        target, one = user.target, self.posteriors.take([release])
-        values = lambda u: self._value_of(target, one.core.on_natural_scale(u))  # noqa: E731
-        try:
-            found = law_of_value(one, self.boxes.take([release]), values, self._parameter_position(target))
-        except InputError:
-            found = None  # too wide for a fine grid: the nodes will do
-        if found is not None:
+    def _of_parameters(self, user: User, release: int, values: Array, heavy: bool) -> Value:
+        """Of one user after one release, from the target's values at the nodes."""
+        laws, share = self._parameter_laws(user, release)
+        ask = lambda own: user.loss.uncertainty(own, user.actions)  # noqa: E731
+        if share is None:
+            found = _with_step_error([ask(law).value for law in laws], caution=10.0)
+        else:
+            value, error = ask(laws[0])
+            found = Value(value, error + share * np.abs(value))
+        if _needs_density(user.loss) or not heavy:
             return found
-        if _needs_density(user.loss):
+        own = self.nodes.weights[release]
+        whole, *parts = (ask(_point_masses(values, weights)).value for weights in (own, *_drop_light_nodes(own)))
+        return _with_tail_mass(found, *(found.value - whole + part for part in parts))
+
+    def _has_heavy_tails(self, values: Array) -> NDArray[np.bool_]:
+        """Whether the variance of a function of the parameters grows with the range of the nodes, ``(L,)``."""
+        weights = self.nodes.weights
+        whole, inner = (
+            _quadratic_uncertainty(Quadratic(), values, w) for w in (weights, _drop_light_nodes(weights)[0])
+        )
+        return np.asarray(whole - inner > GROWING * whole)
+
+    def _parameter_laws(self, user: User, release: int) -> tuple[list[Posterior], float | None]:
+        """Law of a function of the parameters and its relative error; else point masses, and coarser ones."""
+        target, one, boxes = user.target, self.posteriors.take([release]), self.boxes.take([release])
+        values = lambda u: self._value_of(target, one.core.on_natural_scale(u))  # noqa: E731
+        dense = _needs_density(user.loss)
+        try:
+            found = law_of_value(one, boxes, values, self._parameter_position(target))
+            if found is not None and (dense or found[1] + np.max(found[0].error) <= ROUGH):
+                return [found[0]], found[1]
+            if boxes.size and not dense:
+                return [_point_masses(*masses) for masses in masses_of_value(one, boxes, values)], None
+        except InputError:
+            pass  # too wide for a fine grid: the nodes will do
+        if dense:
             raise UnsupportedError(
                 f"Quadrature has no density of {target.describe()}: it does not rise or fall with the parameters "
                 "throughout",
                 do="Use another loss, or engine=ruv.Sampling()",
             )
-        return self._point_masses(target, release, self.nodes.weights[release]), None
-
-    def _point_masses(self, target: BaseTarget, release: int, weights: Array) -> Posterior:
-        values, keep = self._values_at_nodes(target)[release], weights > 0
-        if values.ndim == 1:
-            return Mixture(Gaussian.scalar(values[keep], 0.0), weights[keep])
-        return Mixture(Gaussian(values[keep], np.zeros((values.shape[1],) * 2)), weights[keep])
+        own = self._values_at_nodes(target)[release]
+        return [_point_masses(own, weights) for weights in self.nodes.step_weights(release)], None
 
     def _parameter_position(self, target: BaseTarget) -> int | None:
         """Which unconstrained number the target is a function of, if it is one parameter that is a number."""
@@ -173,11 +193,8 @@ class NodeSolver:
 
     def _of_records(self, user: User, release: int) -> tuple[Value, Posterior]:
         """Uncertainty about records by averages of their laws, and the average itself."""
-        weightings = [
-            *self.nodes.step_weights(release),
-            *(w[release] for w in _drop_light_nodes(self.nodes.weights)),
-        ]
-        laws = self._parameter_points(release).averages(user.target, weightings)
+        weightings = [*self.nodes.step_weights(release), *(w[release] for w in _drop_light_nodes(self.nodes.weights))]
+        laws = self._parameter_points(release).averages(user.target, weightings, self.tolerance / 10)
         found = [user.loss.uncertainty(law, user.actions) for law in laws]
         # Laws narrower than the distance of the nodes leave a comb, whose error falls slowly and by fits and starts.
         value = _with_step_error([f.value for f in found[:3]], caution=10.0)
@@ -218,6 +235,7 @@ class Settled:
         dear = bool(posteriors.support_maps)
         tolerance, halvings = (max(tolerance, ROUGH), FEW_HALVINGS) if dear else (tolerance, HALVINGS)
         for todo, steps in boxes.sorted(dear):
+            reached = 0.0
             for halving in range(halvings):
                 some, part = posteriors.take(todo), boxes.take(todo)
                 try:
@@ -228,12 +246,20 @@ class Settled:
                     break  # finer would be too many: the remaining error stays in the map
                 _refuse_single_node(nodes)
                 used[todo] = nodes.weights.shape[1]
-                solver = NodeSolver(some, part, nodes)
+                solver, before = NodeSolver(some, part, nodes, max(tolerance, reached / 8)), answers
                 answers = [
                     _keep_smaller_error(a, todo, solver.uncertainty(user))
                     for a, user in zip(answers, users, strict=True)
                 ]
-                todo = [i for i in todo if any(a.error[i] > tolerance * abs(a.value[i]) for a in answers)]
+                # Finer nodes are worth it as long as they help: a record's own law may leave an error too.
+                worth = [
+                    (a.error > tolerance * np.abs(a.value)) & (a.error < b.error / 2)
+                    for a, b in zip(answers, before, strict=True)
+                ]
+                todo = [i for i in todo if any(own[i] for own in worth)]
+                reached = max(
+                    (float(a.error[i] / max(abs(a.value[i]), 1e-300)) for a in answers for i in todo), default=0
+                )
                 if not todo or not boxes.size or _exceeds_budget(posteriors, nodes):
                     break
         share = np.where(node_error > NEGLIGIBLE, node_error, 0.0)
@@ -349,6 +375,13 @@ def _find_boxes(posteriors: LogPosteriors, starts: Array | None = None) -> Lapla
 
 
 # -- helpers -------------------------------------------------------------------------------------------
+
+
+def _point_masses(values: Array, weights: Array) -> Posterior:
+    keep = weights > 0
+    if values.ndim == 1:
+        return Mixture(Gaussian.scalar(values[keep], 0.0), weights[keep])
+    return Mixture(Gaussian(values[keep], np.zeros((values.shape[1],) * 2)), weights[keep])
 
 
 def _second_order(user: User) -> bool:

@@ -166,7 +166,7 @@ def find_boxes(posteriors: LogPosteriors, starts: Array, hessians: Array | None 
         some = np.unique(np.linspace(0, len(modes) - 1, min(len(modes), 3)).astype(int)).tolist()
         better = _higher_modes(posteriors.take(some), boxes.take(some))
         if better is None:
-            return _extend_boxes(posteriors, boxes)
+            return extend_boxes(posteriors, boxes)
         # The scan found a place that is far higher: search again from there.
         starts, hessians = modes.copy(), None
         starts[:] = better[0]
@@ -300,7 +300,7 @@ def _higher_modes(posteriors: LogPosteriors, boxes: LaplaceBoxes) -> Array | Non
     return np.asarray(u[np.arange(len(u)), np.argmax(logs, axis=1)])
 
 
-def _extend_boxes(posteriors: LogPosteriors, boxes: LaplaceBoxes) -> LaplaceBoxes:
+def extend_boxes(posteriors: LogPosteriors, boxes: LaplaceBoxes) -> LaplaceBoxes:
     """How far each posterior goes along each axis, and parallel to it."""
     size = boxes.size
     line = np.concatenate([-_DISTANCES[::-1], _DISTANCES])

@@ -46,6 +46,8 @@ class NormalRecords:
     """A parameter at the points: ``(L, S)``, or ``(L, S, m)`` for one of several entries."""
     widths: Mapping[str, int]
     """Number of entries of each parameter; 0 for a number."""
+    rows: tuple[int, ...] | None = None
+    """The records whose moments are held, in this order, if not all are."""
 
     def moments(self, target: BaseTarget) -> tuple[Array, Array] | None:
         """Mean and variance ``(L, S)`` of a linear target given the parameters; None if it is not linear."""
@@ -85,6 +87,7 @@ class NormalRecords:
 
     def _moments_of_record(self, row: int) -> tuple[Array, Array]:
         """Mean and variance of one record given the parameters alone."""
+        row = row if self.rows is None else self.rows.index(row)
         mean, variance = (a[..., row if a.shape[2] > 1 else 0] for a in (self.mean, self.variance))
         return mean, variance
 

@@ -85,14 +85,17 @@ class OneRecord:
 
     # -- what is asked for -----------------------------------------------------------------------------
 
-    def averages(self, weightings: Sequence[Array]) -> list[Curve]:
-        """The law averaged over the parameter points, for each of several weights of theirs."""
+    def averages(self, weightings: Sequence[Array], tolerance: float = 0.0) -> list[Curve]:
+        """The law averaged over the parameter points, for each of several weights of theirs.
+
+        ``tolerance`` is an error that is not worth finer points.
+        """
         best: list[Curve] = []
         for grid in self._doubled_layouts(int(np.clip(WORK // len(self.weights), MOST_POINTS // 2, MOST_POINTS))):
             found = self._average_densities(grid, np.stack(weightings))
             if not best or found[0].error < best[0].error:
                 best = found
-            if best[0].error == 0:
+            if best[0].error <= tolerance:
                 break
         return best
 

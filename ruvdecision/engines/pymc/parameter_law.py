@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
-from scipy.interpolate import BSpline, make_interp_spline
+from scipy.interpolate import CubicHermiteSpline, make_interp_spline
 
 from ...errors import InputError
 from ...posteriors import Curve
 from ...protocols import Array
 from .log_posterior import LogPosteriors
-from .nodes import LaplaceBoxes, Nodes, place_nodes
+from .nodes import LaplaceBoxes, Nodes, extend_boxes, place_nodes
 
 DROP = 36.0
 STILL = 1e-9
 """Of the number's size: a smaller step has lost its digits."""
 FINE, ROWS = 0.125, 0.25
 POINTS = (401, 1601)
+LAYOUTS = (
+    (401, False, 0.0),
+    (401, True, 0.0),
+    (801, False, 30.0),
+    (801, True, 15.0),
+    (3201, False, 30.0),
+    (3201, True, 15.0),
+)
+"""Points of a law, whether by their logarithms, and how they crowd at its ends: which suits is not known before."""
+FINER = 8
+"""Points of a line for one of the grid, in between which cubics will do."""
+DENSER = {1: 64, 2: 6}
+"""Point masses for each node along an axis, by the number of parameters."""
+UNSETTLED = 0.01
+"""Error of a law that is none."""
+ENOUGH = 1e-8
+"""Error of a law that is not worth another direction."""
 NEGLIGIBLE = 1e-12
 """Share of the standard deviation, or of the variance, that counts as rounding."""
 
@@ -33,7 +51,7 @@ def law_of_value(
     known.
 
     With one parameter the density is that of the parameter over the slope of the function. With two, one is summed out:
-    either the number depends on one of them alone, or, with the other one fixed, it rises or falls along it.
+    either the number depends on one of them alone, or it rises or falls along all lines of one direction.
     """
     size = boxes.size
     if not size:
@@ -42,17 +60,46 @@ def law_of_value(
         nodes = place_nodes(posteriors, boxes, (FINE,))
         return _with_moment_error(_law_along_one_axis(nodes, values), nodes, values)
     if place is not None:
-        permuted = boxes.with_first_parameter(place)
-        nodes = place_nodes(posteriors, permuted, (FINE, 0.5))
+        with_first_parameter = boxes.with_first_parameter(place)
+        nodes = place_nodes(posteriors, with_first_parameter, (FINE, 0.5))
         found = _with_moment_error(_law_of_first_coordinate(nodes, values), nodes, values)
         if found is not None:
             return found
-    for first in _coordinate_to_sum_first(posteriors, boxes, values):
-        nodes = place_nodes(posteriors, boxes.with_first_parameter(first), (ROWS, FINE))
-        mixed = _with_moment_error(_law_by_rows(nodes, values), nodes, values)
-        if mixed is not None:
-            return mixed
-    return None
+    best: tuple[Curve, float] | None = None
+    for frame in _directions(posteriors, boxes, values):
+        nodes = place_nodes(posteriors, frame, (ROWS, FINE))
+        found = _with_moment_error(_law_by_rows(nodes, values), nodes, values)
+        if found is not None and (best is None or _total_error(found) < _total_error(best)):
+            best = found
+        if best is not None and _total_error(best) <= ENOUGH:
+            break
+    return best
+
+
+def masses_of_value(
+    posteriors: LogPosteriors, boxes: LaplaceBoxes, values: Callable[[Array], Array]
+) -> list[tuple[Array, Array]]:
+    """Point masses that stand for the law of any function of the parameters: fine ones, every other, every fourth.
+
+    The log posterior is smooth, and a spline through its nodes gives it at many more places; two parameters are taken
+    along diagonals, which the levels of most functions cross.
+    """
+    size = boxes.size
+    frame = boxes if size == 1 else _diagonal_box(posteriors, boxes, values)
+    nodes = place_nodes(posteriors, frame, (FINE,) * size)
+    logs = np.maximum(nodes.logs[0] - nodes.logs.max(), -2 * DROP)
+    fine = [np.linspace(axis[0, 0], axis[0, -1], DENSER[size] * (axis.shape[1] - 1) + 1) for axis in nodes.axes]
+    u = nodes.whole[0]
+    for i, (axis, places) in enumerate(zip(nodes.axes, fine, strict=True)):
+        logs, u = (make_interp_spline(axis[0], a, k=5, axis=i)(places) for a in (logs, u))
+        logs, u = (np.moveaxis(a, 0, i) if a.shape[i] != len(places) else a for a in (logs, u))
+    found = []
+    for step in (1, 2, 4):
+        some = (slice(None, None, step),) * size
+        there = logs[some] > -DROP
+        mass = np.exp(logs[some][there])
+        found.append((values(u[some][there]), mass / mass.sum()))
+    return found
 
 
 def _with_moment_error(
@@ -62,14 +109,20 @@ def _with_moment_error(
     if found is None:
         return None
     curve, error = found
-    x, logs = values(nodes.whole[0].reshape(-1, nodes.whole.shape[-1])), nodes.logs[0].ravel()
-    mass = np.exp(logs - logs.max())
-    mass /= mass.sum()
-    mean = mass @ x
-    variance = mass @ (x - mean) ** 2
+    x, logs = values(nodes.whole[0].reshape(-1, nodes.whole.shape[-1])), nodes.logs[0].ravel() - nodes.logs.max()
     with np.errstate(all="ignore"):
+        (mean, variance), (_, inner) = (
+            _mean_and_variance(x[there], np.exp(logs[there])) for there in (logs > -DROP, logs > -18)
+        )
         gap = float(abs(curve.mean() - mean) / np.sqrt(variance) + abs(curve.var() / variance - 1))
-    return curve, error + (gap if np.isfinite(gap) and gap > NEGLIGIBLE else 0.0)
+        exists = inner > 0.99 * variance
+    # A variance that grows with the range of the nodes does not exist, and says nothing.
+    return curve, error + (gap if exists and np.isfinite(gap) and gap > NEGLIGIBLE else 0.0)
+
+
+def _mean_and_variance(x: Array, mass: Array) -> tuple[float, float]:
+    mean = mass @ x / mass.sum()
+    return float(mean), float(mass @ (x - mean) ** 2 / mass.sum())
 
 
 def _law_along_one_axis(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float] | None:
@@ -142,67 +195,124 @@ def _where_not_constant(x: Array, logs: Array, unit: float) -> NDArray[np.bool_]
     return moving if mass[~moving].sum() <= 10 * STILL * mass.sum() else np.ones(x.shape, dtype=bool)
 
 
-def _coordinate_to_sum_first(
+def _directions(
     posteriors: LogPosteriors, boxes: LaplaceBoxes, values: Callable[[Array], Array]
-) -> list[int]:
-    """Which coordinate to sum out first: the one that moves the number less."""
-    steps = np.stack([boxes.modes[0], *(boxes.modes[0] + boxes.roots[0][:, i] for i in range(2))])
-    x = values(steps)
-    if x.ndim != 1:
-        return []
-    moved = np.abs(x[1:] - x[0])
-    return [0, 1] if moved[0] <= moved[1] else [1, 0]
+) -> Iterator[LaplaceBoxes]:
+    """Directions along which the number may rise throughout, each second in its box; the other is summed out.
+
+    First the diagonal along which both parameters move it up. A level of a number that rises with both then crosses
+    every line, and leaves towards the ends of the parameters, where their density vanishes: the sum over lines has no
+    ends of its own, however the priors are bounded. Then each parameter with the other one fixed.
+    """
+    if values(boxes.modes).ndim != 1:
+        return
+    yield _diagonal_box(posteriors, boxes, values)
+    moved = np.abs(_moved_by_one_sd(boxes, values))
+    yield from (boxes.with_first_parameter(i) for i in ((0, 1) if moved[0] <= moved[1] else (1, 0)))
+
+
+def _moved_by_one_sd(boxes: LaplaceBoxes, values: Callable[[Array], Array]) -> Array:
+    """How far a standard deviation of each parameter moves the number, or the first of several."""
+    sd = np.sqrt(np.square(boxes.roots[0]).sum(axis=1))
+    x = values(np.concatenate([boxes.modes, boxes.modes + np.diag(sd)])).reshape(3, -1)[:, 0]
+    return np.asarray(x[1:] - x[0])
+
+
+def _diagonal_box(posteriors: LogPosteriors, boxes: LaplaceBoxes, values: Callable[[Array], Array]) -> LaplaceBoxes:
+    """A box along the diagonals, which are the principal axes of a correlation; the second moves the number up."""
+    covariance = boxes.roots[0] @ boxes.roots[0].T
+    sd = np.where(_moved_by_one_sd(boxes, values) < 0, -1, 1) * np.sqrt(np.diag(covariance))
+    correlation = covariance[0, 1] / (sd[0] * sd[1])
+    across, along = np.sqrt((1 - correlation) / 2), np.sqrt((1 + correlation) / 2)
+    roots = sd[:, None] * np.array([[across, along], [-across, along]])
+    return extend_boxes(posteriors, LaplaceBoxes(boxes.modes, roots[None], boxes.low, boxes.high))
 
 
 def _law_by_rows(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float] | None:
     """With the first coordinate fixed the number moves one way along the second; rows are then added up."""
-    whole, logs = nodes.whole[0], nodes.logs[0]
+    whole, logs, s = nodes.whole[0], nodes.logs[0], nodes.axes[1][0]
     x = values(whole.reshape(-1, whole.shape[-1])).reshape(whole.shape[:-1])
-    top = logs.max()
+    there = logs > logs.max() - DROP - 9
     # Numbers of one sign may span many powers of ten, which splines follow by their logarithms only.
-    sign = np.all(x > 0) or np.all(x < 0)
-    plain = np.log(np.abs(x)) if sign else x
-    there = (logs > top - DROP - 9) & _where_not_constant(plain, logs, 1.0 if sign else float(np.abs(x).max()))
-    bare = make_interp_spline(nodes.axes[1][0], plain, k=7, axis=1)
-    slope = bare.derivative()(nodes.axes[1][0]) * (x if sign else 1.0)
-    if not (np.all(slope[there] > 0) or np.all(slope[there] < 0)):
+    sign = float(np.sign(x[there][0])) if np.all(x[there] > 0) or np.all(x[there] < 0) else 0.0
+    with np.errstate(all="ignore"):
+        bare = np.log(np.abs(x)) if sign else x
+        there &= _where_not_constant(bare, logs, 1.0 if sign else float(np.abs(x[there]).max()))
+        rises = np.diff(bare, axis=1)[there[:, 1:] & there[:, :-1]]
+    if not len(rises) or not (np.all(rises > 0) or np.all(rises < 0)):
         return None
-    pieces: list[tuple[Array, Array]] = []
+    rows = []
     for i in range(len(x)):
+        # Where it stands still in between, at a corner of the parameters, there is no mass to speak of.
         mine = np.flatnonzero(there[i])
-        if len(mine) < 8:
-            pieces.append((np.zeros(0), np.zeros(0)))
-            continue
-        part = slice(mine[0], mine[-1] + 1)
-        t, level = x[i, part], logs[i, part] - np.log(np.abs(slope[i, part]))
-        pieces.append((t, level) if t[0] < t[-1] else (t[::-1], level[::-1]))
-    low, high = min(t[0] for t, _ in pieces if len(t)), max(t[-1] for t, _ in pieces if len(t))
+        parts = (part for part in np.split(mine, np.flatnonzero(np.diff(mine) > 1) + 1) if len(part) >= 8)
+        rows += [(i, _log_density_along_line(s[part], bare[i, part], logs[i, part])) for part in parts]
+    ends = np.array([min(row.x[0] for _, row in rows), max(row.x[-1] for _, row in rows)])
+    u = whole.reshape(-1, 2)
+    corners = values(np.stack(np.meshgrid(*zip(u.min(axis=0), u.max(axis=0), strict=True)), axis=-1).reshape(-1, 2))
+    edges = _ends_and_kinks(ends, np.log(np.abs(corners)) if sign else corners)
     best: tuple[Curve, float] | None = None
-    # Which layout suits the density is not known before.
-    layouts = [
-        np.linspace(low, high, POINTS[0]),
-        *([np.geomspace(low, high, POINTS[0])] if low > 0 else []),
-        np.linspace(low, high, POINTS[1]),
-    ]
-    for grid in layouts:
-        table = np.full((len(pieces), len(grid)), -np.inf)
-        for i, (t, level) in enumerate(pieces):
-            if len(t):
-                inside = (grid >= t[0]) & (grid <= t[-1])
-                table[i, inside] = _spline_of_distinct(t, level)(grid[inside])
+    for points, by_ratio, crowded in (layout for layout in LAYOUTS if sign or not layout[1]):
+        pieces = _points_between_edges(edges, sign, points, by_ratio, crowded)
+        grid = np.concatenate(pieces)
+        wanted, table = np.log(np.abs(grid)) if sign else grid, np.full((len(x), len(grid)), -np.inf)
+        for i, row in rows:
+            inside = (wanted >= row.x[0]) & (wanted <= row.x[-1])
+            table[i, inside] = np.logaddexp(table[i, inside], row(wanted[inside]))
+        table -= wanted if sign else 0.0
         with np.errstate(divide="ignore"):
-            laws = [special.logsumexp(table[::step], axis=0) for step in (1, 2)]
-        part = laws[0] > laws[0].max() - DROP + 4
-        first, last = np.argmax(part), len(part) - np.argmax(part[::-1])
-        curve = _curve_through(grid[first:last], laws[0][first:last])
-        if curve is None:
-            continue
-        gap = _total_difference(laws, part)
-        if best is None or curve.error < best[0].error:
-            best = curve, gap**2 if gap**2 > 1e-13 else 0.0
-        if curve.error == 0:
+            quarters = [special.logsumexp(table[i::4], axis=0) for i in range(4)]
+        merged = special.logsumexp(quarters, axis=0)
+        curve = Curve.from_pieces(pieces, np.split(merged, np.cumsum([len(piece) for piece in pieces])[:-1]))
+        if curve.error < (UNSETTLED if best is None else best[0].error):
+            best = curve, _row_error(quarters, grid)
+        if curve.error <= ENOUGH:
             break
     return best
+
+
+def _log_density_along_line(s: Array, x: Array, logs: Array) -> CubicHermiteSpline:
+    """Log density of a number x(s) that rises or falls, where s has this one; it holds between the ends of x."""
+    fine = np.linspace(s[0], s[-1], FINER * (len(s) - 1) + 1)
+    place, height = (make_interp_spline(s, values, k=7) for values in (x, logs))
+    slope, bend = place(fine, 1), place(fine, 2)
+    order = slice(None, None, 1 if x[0] < x[-1] else -1)
+    with np.errstate(all="ignore"):
+        at, level, rise = place(fine), height(fine) - np.log(np.abs(slope)), (height(fine, 1) - bend / slope) / slope
+    at, level, rise = at[order], level[order], rise[order]
+    good = np.isfinite(level) & np.isfinite(rise) & (np.diff(np.maximum.accumulate(at), prepend=-np.inf) > 0)
+    at, level, rise = at[good], level[good], rise[good]
+    # Far out, where the grid is coarse, a number that stands nearly still would make the cubics swing.
+    steep = np.abs(np.diff(level) / np.diff(at))
+    most = 3 * np.maximum(np.append(steep, steep[-1:]), np.insert(steep, 0, steep[:1]))
+    return CubicHermiteSpline(at, level, np.clip(rise, -most, most))
+
+
+def _ends_and_kinks(ends: Array, corners: Array) -> Array:
+    """The ends of a law, and where it may have a kink: at its values for parameters at their ends."""
+    margin = 1e-6 * (ends[1] - ends[0])
+    inner = np.sort(corners[(corners > ends[0] + margin) & (corners < ends[1] - margin)])
+    return np.concatenate([ends[:1], inner[np.diff(inner, prepend=ends[0]) > margin], ends[1:]])
+
+
+def _points_between_edges(edges: Array, sign: float, points: int, by_ratio: bool, crowded: float) -> list[Array]:
+    """Points from edge to edge: even, or even by their logarithms, or more of them towards both ends of a piece.
+
+    Edges are logarithms where numbers have a sign.
+    """
+    share = special.expit(np.linspace(-crowded, crowded, points)) if crowded else np.linspace(0, 1, points)
+    share = (share - share[0]) / (share[-1] - share[0])
+    pieces = []
+    for a, b in pairwise(edges if by_ratio or not sign else np.exp(edges)):
+        piece = a + (b - a) * share
+        piece[-1] = b
+        piece = np.exp(piece) if by_ratio else piece
+        pieces.append(piece[np.diff(piece, prepend=-np.inf) > 0])
+    return [-piece[::-1] for piece in pieces[::-1]] if sign < 0 else pieces
+
+
+def _total_error(found: tuple[Curve, float]) -> float:
+    return float(np.max(found[0].error)) + found[1]
 
 
 def _curve_through(x: Array, logs: Array) -> Curve | None:
@@ -213,16 +323,14 @@ def _curve_through(x: Array, logs: Array) -> Curve | None:
         return None
 
 
-def _spline_of_distinct(x: Array, values: Array) -> BSpline:
-    """A spline through points; those too close to others to be told apart are left out where they must be."""
-    try:
-        return make_interp_spline(x, values, k=7)
-    except np.linalg.LinAlgError:
-        keep = np.append(np.diff(x) > 1e-9 * (x[-1] - x[0]), True)
-        return make_interp_spline(x[keep], values[keep], k=7)
+def _row_error(quarters: Sequence[Array], grid: Array) -> float:
+    """Share of the mass that the rows leave uncertain, from laws by every fourth of them.
 
-
-def _total_difference(laws: Sequence[Array], part: NDArray[np.bool_]) -> float:
-    fine, coarse = (law[part] - special.logsumexp(law[part]) for law in laws)
-    with np.errstate(invalid="ignore"):
-        return float(np.nansum(np.exp(fine) * np.abs(np.expm1(coarse - fine))))
+    What halving their distance did last time it will do again.
+    """
+    top = np.max(quarters)
+    masses = np.stack([np.exp(law - top) * np.gradient(grid) for law in quarters])
+    one, other, coarse = (m / m.sum() for m in (masses[::2].sum(axis=0), masses[1::2].sum(axis=0), masses[0]))
+    first, second = np.abs(one - other).sum() / 2, np.abs(coarse - one).sum()
+    error = first * min(1.0, 4 * first / second) if second > 0 else 0.0
+    return float(error) if error > 1e-13 else 0.0

@@ -37,6 +37,8 @@ WORK = 60_000_000
 """Numbers that drawing whole files may take; more draws than that are thinned."""
 BLOCK = 1_000_000
 """Densities that are worked out at a time."""
+LARGE = 4_000_000
+"""Records times points of the parameters from which on only those records are looked at that are asked for."""
 MOST_NUMBERS = 60
 """Numbers in a file whose joint normal law is written out."""
 
@@ -81,14 +83,14 @@ class ParameterPoints:
             return self._law_of_records()
         return self._law_of_record(self._row_of_term(term))
 
-    def averages(self, target: BaseTarget, weightings: Sequence[Array]) -> list[Posterior]:
-        """Posteriors for several weights of the same nodes."""
+    def averages(self, target: BaseTarget, weightings: Sequence[Array], tolerance: float = 0.0) -> list[Posterior]:
+        """Posteriors for several weights of the same nodes; an error up to ``tolerance`` is not worth finer points."""
         term = target.term
         if term is not None and term.kind in (Kind.RECORD, Kind.NEW) and self.compiled.scalar:
             row = self._row_of_term(term)
             told = not (row is not None and self.observed.shuffled)
             if told and self._needs_grid(row, 0):
-                return list(self._one_record(row, 0).averages(weightings))
+                return list(self._one_record(row, 0).averages(weightings, tolerance))
             if told and self.compiled.discrete and np.isnan(self._entry_likelihood(row, 0).known[0]):
                 near = middle_of_released(self.observed.columns[0])[0]
                 density = lambda x, some: self._at_positions(some)._log_density(x, row, 0)  # noqa: E731
@@ -123,7 +125,7 @@ class ParameterPoints:
             return None
         if self.observed.shuffled and not target.asks_only(Kind.PARAMETER, Kind.NEW):
             return None
-        moments = self._normal_numbers.moments(target)
+        moments = self._normal_numbers_for(target).moments(target)
         if moments is None:
             return None
         mean, variance = (np.broadcast_to(a, (1, self.count))[0] for a in moments)
@@ -131,9 +133,20 @@ class ParameterPoints:
             return mixture_curve(self._point_weights, mean, variance)
         return self._mixture_over_points(Gaussian.scalar(mean, variance))
 
+    def _normal_numbers_for(self, target: BaseTarget) -> NormalRecords:
+        """The records that a target asks for: those of a large file at many points would fill the memory."""
+        n = self.compiled.n
+        if n * self.count < LARGE or not target.asks_only(Kind.RECORD, Kind.NEW, Kind.PARAMETER):
+            return self._normal_numbers
+        asked = {check_index(ROW, term.row, n) for term in target.terms if term.kind is Kind.RECORD}
+        return self._normal_numbers_in_rows(tuple(sorted({0, *asked})))
+
     @cached_property
     def _normal_numbers(self) -> NormalRecords:
-        mean, variance = self.compiled.normal(self.theta)
+        return self._normal_numbers_in_rows(None)
+
+    def _normal_numbers_in_rows(self, rows: tuple[int, ...] | None) -> NormalRecords:
+        mean, variance = self.compiled.normal(self.theta, rows)
         centre, noise = (a[:, 0][None] for a in normal_entries(self.observed))
         return NormalRecords(
             mean[None],
@@ -142,6 +155,7 @@ class ParameterPoints:
             noise,
             lambda term: parameter_values(self.compiled, self.values, term)[None],
             widths_of(self.compiled),
+            rows,
         )
 
     @cached_property

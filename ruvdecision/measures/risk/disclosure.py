@@ -277,8 +277,9 @@ class IntervalDisclosure(PairedMeasure):
     A release with another number of rows and no row labels of the original, as a synthetic file is, has no true pairs.
     The original nearest to a released row is then taken for its own, and what is given away that way counts as far as
     it is more than originals give away about the nearest other original: another sample of numbers has a value near 0,
-    a file of the originals' own rows has 1. ``parts`` has the share of ``copies``, and of the other rows the share that
-    give somebody away, ``nearer``, and what another sample would, ``chance``; ``error`` is the standard error.
+    a file of the originals' own rows has 1. A missing value is looked for as the original's median. ``parts`` has the
+    share of ``copies``, and of the other rows the share that give somebody away, ``nearer``, and what another sample
+    would, ``chance``; ``error`` is the standard error.
 
     Parameters
     ----------
@@ -360,7 +361,9 @@ class IntervalDisclosure(PairedMeasure):
         pairs = RecordPairs.of(self.name, table, released)
         truth, shown = values[pairs.original], masked[pairs.released]
         if self.outlying and self.width_sd is not None:
-            self._refuse_gaps(values, masked, "Mahalanobis distances")
+            if np.isnan(values).any() or np.isnan(masked).any():
+                what = f"{self.name} has no pairwise rule for Mahalanobis distances"
+                raise UnsupportedError(what, "missing values", 'Write missing="impute" or "omit"')
             sides = (values, "the original"), (masked, "the release")
             own, other = (
                 (v - v.mean(axis=0)) / frames.varying_spreads(self.name, v, table.columns, which) for v, which in sides
@@ -380,21 +383,26 @@ class IntervalDisclosure(PairedMeasure):
 
     def _without_pairs(self, table: pd.DataFrame, values: Array, masked: Array) -> Measured:
         """The same for the original nearest to each released row, beyond what originals show of each other."""
-        self._refuse_gaps(values, masked, "the nearest original")
-        unit = frames.spreads(values)
+        known = ~np.isnan(values)
+        middle = [float(np.median(v[k])) if k.any() else 0.0 for v, k in zip(values.T, known.T, strict=True)]
+        # Where something is missing the nearest is looked for with the median, beside a column that says so.
+        ours, theirs = (np.hstack([np.where(np.isnan(v), middle, v), np.isnan(v)]) for v in (values, masked))
+        unit = frames.spreads(ours)
         unit = np.where(unit > 0, unit, 1.0)
-        points, kind = np.unique(values, axis=0, return_inverse=True)
-        tree = cKDTree(points / unit)
+        different, first, kind = np.unique(ours, axis=0, return_index=True, return_inverse=True)
+        points, tree = values[first], cKDTree(different / unit)
         wide = values if self.spread_of == "original" else masked
-        near = points[tree.query(masked / unit)[1]]
+        linked = tree.query(theirs / unit)[1]
+        near = points[linked]
         share, parts = self._risk_of_rows(self._inside_intervals(near, masked, masked, wide), near, table)
         usual = np.zeros(len(values))
         if len(points) > 1:
-            two = tree.query(points / unit, k=2)[1]
+            two = tree.query(different / unit, k=2)[1]
             other = points[np.where(two[:, 0] == np.arange(len(points)), two[:, 1], two[:, 0])][kind.reshape(-1)]
             usual, _ = self._risk_of_rows(self._inside_intervals(other, values, values, wide), other, table)
         error = float(usual.std() / np.sqrt(len(usual)))
-        found = risk_without_pairs((near == masked).all(axis=1), share, share, float(usual.mean()), error)
+        copy = (different[linked] == theirs).all(axis=1)
+        found = risk_without_pairs(copy, share, share, float(usual.mean()), error)
         return Measured(float(found.risk.mean()), found.error, parts | found.parts, records=found.risk)
 
     def _inside_intervals(self, truth: Array, shown: Array, masked: Array, wide: Array) -> frames.Flags:
@@ -423,11 +431,6 @@ class IntervalDisclosure(PairedMeasure):
         risk = {"all": share == 1.0, "any": share > 0.0, "mean": share}[self.across].astype(np.float64)
         rates = inside.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
         return risk, {str(c): float(v) for c, v in zip(table.columns, rates, strict=True)}
-
-    def _refuse_gaps(self, values: Array, masked: Array, rule: str) -> None:
-        if np.isnan(values).any() or np.isnan(masked).any():
-            what = f"{self.name} has no pairwise rule for {rule}"
-            raise UnsupportedError(what, "missing values", 'Write missing="impute" or "omit"')
 
 
 @dataclass(frozen=True, repr=False)

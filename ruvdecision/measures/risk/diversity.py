@@ -115,8 +115,8 @@ class LDiversity(_TargetInClasses):
     c : float
         The constant of recursive diversity.
     missing : "category", "impute", "omit" or "raise"
-        ``"category"``: missing is one more value. (sdcMicro takes each missing target as a value of its own, which
-        makes a class of them look diverse.)
+        ``"category"``: missing is one more value; records with a blank key are a class of their own, so that blanks may
+        lower l. (sdcMicro takes each missing target as a value of its own, which makes a class of them look diverse.)
 
     Examples
     --------

@@ -143,7 +143,8 @@ class IndividualRisk(KeyMeasure):
         f = np.bincount(label, minlength=size).astype(np.float64)
         each = 1.0 / f
         if weights is not None:
-            each = individual_risk(f, np.bincount(label, weights=weights, minlength=size), self.method)
+            estimate = np.bincount(label, weights=weights, minlength=size).astype(np.float64)
+            each = individual_risk(f, estimate, self.method)
         risk = each[label]
         return Measured(float(risk.mean()), parts=self._risk_parts(f[label], risk), records=risk)
 
@@ -269,7 +270,8 @@ class SkinnerElliot(KeyMeasure):
     the share who are in it. Estimated from the sample alone, without a model of the cells, by n1 / (n1 + sum (w - 1))
     with n1 uniques and the sum over the records that share their keys with exactly one other; for a sampling fraction
     pi that is pi n1 / (pi n1 + 2 (1 - pi) n2) with n2 pairs. Assumes a Bernoulli sample. The error takes the numbers
-    of uniques and of pairs as Poisson counts. `per_record` gives theta to uniques and 0 to others.
+    of uniques and of pairs as Poisson counts. `per_record` gives theta to uniques and 0 to others. A ratio of counts:
+    blanks that make triples of pairs raise it.
 
     Parameters
     ----------

@@ -45,8 +45,8 @@ class KeyMeasure(RecordMeasure):
 
     def __call__(self, original: Data, released: Data) -> Measured:
         """Compute the measure for one release."""
-        both = isinstance(original, pd.DataFrame) and isinstance(released, pd.DataFrame)
-        if both and self.by is None and self.missing == self.missing_choices[0] and len(released):
+        usual = self.by is None and self.missing == self.missing_choices[0]
+        if usual and isinstance(original, pd.DataFrame) and isinstance(released, pd.DataFrame) and len(released):
             names = released.columns
             if names.is_unique and names.equals(original.columns):
                 columns = [released[c] for c in self.uses(original) or names]

@@ -140,6 +140,10 @@ class VarianceInflation(SummedMeasure, WeightedMeasure):
     draws: int = checked(200, check_integer, low=2)
     seed: Seed = checked(0, fixed_seed)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.refuse_unused(self.statistic != "mean", "a statistic of your own", "statistic=np.median", "draws")
+
     def begin(self, original: pd.DataFrame, *weights: Array) -> tuple[pd.DataFrame, Array]:
         """Standard errors from the original."""
         error = self._standard_errors(original, "the original", *weights)

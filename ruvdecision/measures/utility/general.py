@@ -228,7 +228,7 @@ class _Category(_Column):
         if self.all.max() == 1:
             return {} if distance == 0 and lost == 1 else {"score": lost * (1 - distance)}, codes
         # Twice the standard error: of the sum of |p - q| / 2, and of the logarithm of the diversity.
-        sd = np.sqrt(p * (1 - p) * v)
+        sd = np.sqrt(np.maximum(p * (1 - p), 0.0) * v)
         noise = 0.4 * float(sd.sum()) + 0.6 * float(np.sqrt(sd @ sd))
         same = float(self.all @ self.all)
         wide = 4 * np.sqrt(max(float((self.all**3).sum()) - same**2, 0.0) * v) / (1 - same)
@@ -266,9 +266,10 @@ def _pair_probabilities(columns: dict[Hashable, _Column], codes: list[Ints], wei
     with one_thread():
         for first in range(0, rows, ROWS):
             part = np.stack([c[first : first + ROWS] for c in codes], axis=1) + start[:-1]
-            member = np.zeros((len(part), start[-1]), dtype=np.float32)
+            # Counts up to ROWS are exact in single precision, sums of weights are not.
+            member = np.zeros((len(part), start[-1]), dtype=np.float32 if weights is None else np.float64)
             member[np.arange(len(part))[:, None], part] = 1
-            own = member if weights is None else member * weights[first : first + ROWS, None].astype(np.float32)
+            own = member if weights is None else member * weights[first : first + ROWS, None]
             total += own.T @ member
     return total / (max(rows, 1) if weights is None else weights.sum())
 
@@ -290,4 +291,4 @@ def _dependence_kept(before: Array, after: Array, sizes: list[int], v: float) ->
     noise = blocks(np.outer(spread, spread)) * 2 * np.sqrt(v)
     whole = np.maximum(blocks(np.abs(first)) - noise, 0).sum()
     lost = np.maximum(blocks(np.abs(first - second)) - noise, 0).sum()
-    return None if whole <= 0 else float(max(1 - lost / whole, 0.0))
+    return None if whole <= 1e-9 else float(max(1 - lost / whole, 0.0))  # less is rounding

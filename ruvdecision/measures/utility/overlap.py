@@ -216,6 +216,10 @@ class EllipsoidOverlap(_Overlap):
     label: ClassVar[str] = "EO"
     reference: ClassVar[str] = "Karr, Kohnen, Oganian, Reiter and Sanil (2006), section 2.2"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.refuse_unused(self.method == "draws", "that method", 'method="draws"', "draws")
+
     def _compare_fits(self, pairs: dict[str, tuple[Fit, Fit]]) -> Measured:
         values, spread = [], []
         parts: dict[str, float] = {}

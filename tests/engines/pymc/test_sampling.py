@@ -252,7 +252,7 @@ def rounded(y, x):
     ("mask", "noise", "marginalization"),
     [
         (Noise(sd=0.8), gaussian, "integrated on a shared grid"),
-        (Noise(sd=0.8, kind="laplace"), laplace, "integrated over nodes"),
+        (Noise(sd=0.8, kind="laplace"), laplace, "integrated on a shared grid"),
         (Round(base=1.0), rounded, "integrated over nodes"),
     ],
     ids=["grid", "laplace", "round"],
@@ -645,3 +645,30 @@ def test_smoothed_weights_grow_with_the_log_weights() -> None:
         assert unknown == np.inf and np.allclose(weights, np.exp(few) / np.exp(few).sum())
     even, flat = smooth_weights(np.zeros(100))
     assert np.all(even == 0.01) and flat == -np.inf
+
+
+def test_a_large_file_is_not_held_at_every_draw(monkeypatch):
+    """Only the records that a target asks for are worked out where n times draws is large."""
+    import pymc as pm
+
+    from ruvdecision.engines.pymc import targets
+
+    covariates = np.random.default_rng(0).normal(size=30)
+
+    def regression(n):
+        with pm.Model() as model:
+            slope = pm.Normal("slope", 0, 1)
+            pm.Normal("x", covariates * slope, 1.0, shape=n)
+        return model
+
+    user = ruv.User(ruv.PyMCBelief(regression), ruv.Record(7), ruv.Quadratic())
+    engine = ruv.Sampling(draws=200, chains=2, importance=True)
+    release = 2 * covariates + 0.3
+    whole = engine.point(user, ruv.Noise(sd=0.5), release).values[0]
+    monkeypatch.setattr(targets, "LARGE", 1)
+    monkeypatch.setattr("ruvdecision.engines.pymc.model.HELD", 900)  # thirty draws at a time
+    some = engine.point(user, ruv.Noise(sd=0.5), release).values[0]
+    assert float(some.value) == pytest.approx(float(whole.value), rel=1e-12)
+    cov = np.outer(covariates, covariates) + np.eye(30)
+    right = (cov - cov @ np.linalg.solve(cov + 0.25 * np.eye(30), cov))[7, 7]
+    assert abs(float(some.value) - right) < 4 * float(some.error) + 1e-9

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from measured import two_columns
 
-from ruvdecision.errors import InputError, UnsupportedError
+from ruvdecision.errors import InputError
 from ruvdecision.measures import ClusteringAttack, FellegiSunter, IntervalDisclosure, RecordLinkage
 from ruvdecision.measures.risk.fellegi_sunter import fit_mixture
 
@@ -330,8 +330,6 @@ def test_what_needs_pairs_says_what_to_use_instead() -> None:
     ):
         with pytest.raises(InputError, match=f"or write {option}=False, which needs no pairs"):
             measure(x, y[:3])
-    with pytest.raises(UnsupportedError, match='Write missing="impute"'):
-        IntervalDisclosure()(x, np.where(y > 10, np.nan, y))
     for given in ({"one_to_one": True}, {"outlying": True}):
         with pytest.raises(InputError, match="true pairs"):
             (FellegiSunter if "one_to_one" in given else IntervalDisclosure)(paired=False, **given)

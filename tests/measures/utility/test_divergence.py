@@ -1,4 +1,4 @@
-"""Information loss of a user who reconstructs the density behind a noisy release."""
+"""Divergence of kernel densities, and of what a user reconstructs behind a noisy release."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from scipy import optimize, special
 
 from ruvdecision.errors import InputError, UnsupportedError
-from ruvdecision.measures import InformationLoss
+from ruvdecision.measures import DensityKL, InformationLoss
 from ruvdecision.measures.utility.divergence import reconstruct
 
 
@@ -58,3 +58,34 @@ def test_what_is_refused() -> None:
         InformationLoss(noise_sd=1.0)(two, two)
     with pytest.raises(InputError, match="noise_sd"):
         InformationLoss(noise_sd=0.0)
+
+
+@pytest.mark.parametrize("weights", [None, "w"])
+@pytest.mark.parametrize("columns", [["a"], ["a", "b"]])
+def test_densities_are_those_of_the_kernels_themselves(columns: list[str], weights: str | None) -> None:
+    """Every record's kernel at every point of a fine grid, by group, for files of other lengths with missing values."""
+    rng = np.random.default_rng(7)
+    files = [pd.DataFrame(rng.normal(size=(n, 2)), columns=list("ab")).round(1) for n in (80, 130)]
+    for file in files:
+        file["w"], file["g"] = rng.integers(1, 6, len(file)).astype(float), rng.choice(list("NS"), len(file))
+        file.loc[rng.random(len(file)) < 0.1, "a"] = np.nan
+    kl, loss = (kind(columns=columns, weights=weights, by="g")(*files) for kind in (DensityKL, InformationLoss))
+
+    def expected(first: pd.DataFrame, second: pd.DataFrame) -> tuple[float, float]:
+        x, y = (f[columns].fillna(first[columns].median()).to_numpy() for f in (first, second))
+        u, v = (np.ones(len(f)) if weights is None else f["w"].to_numpy() for f in (first, second))
+        mean, p = np.average(x, axis=0, weights=u), len(columns)
+        white = np.linalg.inv(np.linalg.cholesky(np.atleast_2d(np.cov(x.T, aweights=u, ddof=0)))).T
+        x, y, width = (x - mean) @ white, (y - mean) @ white, len(x) ** (-1 / (p + 4))
+        ends = np.minimum(x.min(0), y.min(0)) - 6 * width, np.maximum(x.max(0), y.max(0)) + 6 * width
+        axes = [np.linspace(a, b, 1500 if p == 1 else 90) for a, b in zip(*ends, strict=True)]
+        grid = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, p)
+        f, g = (w @ np.exp(-0.5 * ((grid - z[:, None]) ** 2).sum(axis=2) / width**2) for z, w in ((x, u), (y, v)))
+        f, g = f / f.sum(), g / g.sum()
+        return float((f * np.log(f / g)).sum()), float(0.5 * np.abs(f - g).sum())
+
+    for level in (None, "N", "S"):
+        parted = files if level is None else [f[f["g"] == level] for f in files]
+        divergence, change = expected(*parted)
+        assert (kl if level is None else kl.parts[f"g={level}"]) == pytest.approx(divergence, rel=5e-3)
+        assert (loss if level is None else loss.parts[f"g={level}"]) == pytest.approx(change, rel=5e-3)

@@ -118,3 +118,18 @@ def test_batteries_say_what_they_left_out() -> None:
     assert {"linkage", "general utility", "KL", "pMSE", "k_anonymity"} <= set(rumap.columns)
     assert "need arguments" in notes and "Mahalanobis was left out for long" in notes and "IO" in notes
     assert "id is different for every record and unchanged in r" in notes
+
+
+def test_rounding_of_weights_is_no_dependence() -> None:
+    """Few records show none beyond noise, in whatever order their weights are summed."""
+    rng = np.random.default_rng(26)
+    found = set()
+    for size in (1, 2, 3, 4):
+        file = pd.DataFrame({"a": [0.0] * 9, "b": list("xyz") * 3, "c": ["u"] * 9, "w": rng.uniform(0.1, 5, 9)})
+        file.loc[:size, "c"] = None
+        for turn in range(12):
+            one, other = (file.sample(frac=1, random_state=turn + k) for k in (0, 50))
+            value = GeneralUtility(["a", "b", "c"], weights="w")(one, other)
+            found.add((size, "dependence" in value.parts))
+            assert value == pytest.approx(1)
+    assert len(found) == 4

@@ -126,3 +126,16 @@ def test_missing_values_and_bad_input() -> None:
         TrainOnRelease("y")(original.assign(y=1.0), original)
     with pytest.raises(InputError, match="scikit-learn model"):
         TrainOnRelease("y", estimator="oracle")
+
+
+def test_times_are_cut_and_codes_are_for_what_is_cut() -> None:
+    rng = np.random.default_rng(3)
+    days = [pd.to_datetime("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, n), "D") for n in (60, 90)]
+    files = [pd.DataFrame({"t": d, "n": (d - d.min()).days, "s": "x"}) for d in days]
+    numbers = [f.assign(t=(f["t"] - files[0]["t"].min()).dt.total_seconds()) for f in files]
+    for file in (*files, *numbers):
+        file.loc[::9, "t"] = None
+    assert TableUtility(["t", "n"])(*files).parts == TableUtility(["t", "n"])(*numbers).parts
+    for column in ("s", "t", "q"):
+        with pytest.raises(InputError, match="does not cut"):
+            TableUtility(codes={column: [-8]})(*files)
