@@ -200,7 +200,7 @@ def test_sampled_posteriors_wait_until_they_are_asked_for(monkeypatch: Any) -> N
     real = beliefs.plan_for
 
     class Sampled:
-        engine = type("Slow", (), {"planned": True})
+        engine = type("Slow", (), {"draws_files": True})
 
         def __init__(self, *given: Any) -> None:
             self.posterior = real(*given).posterior
