@@ -39,7 +39,7 @@ TOGETHER = 512
 ALIKE = 3
 """Releases after which it is seen whether their uncertainties differ at all."""
 AVERAGED = 1e-4
-"""Tolerance after these, and before any release where nodes are dear: what is left is mostly far smaller."""
+"""Tolerance after these."""
 PARAMETERS = 2
 
 
@@ -240,8 +240,7 @@ class Quadrature(BaseEngine):
         uninformative = ReleaseLikelihood(tuple(Uninformative(compiled.n) for _ in range(compiled.k)))
         try:
             ((_, posteriors),) = log_posteriors(compiled, [uninformative])
-            tolerance = max(self.tolerance, AVERAGED) if posteriors.support_maps else self.tolerance
-            return [float(answer.value[0]) for answer in Settled.of(posteriors, users, tolerance).values]
+            return [float(answer.value[0]) for answer in Settled.of(posteriors, users, self.tolerance).values]
         except RuvError:
             # A prior so wide that its moments are beyond numbers, or a density that only the release makes simple.
             return missing
