@@ -67,8 +67,11 @@ def law_of_value(
             return found
     best: tuple[Curve, float] | None = None
     for frame in _directions(posteriors, boxes, values):
-        nodes = place_nodes(posteriors, frame, (ROWS, FINE))
-        found = _with_moment_error(_law_by_rows(nodes, values), nodes, values)
+        try:
+            nodes = place_nodes(posteriors, frame, (ROWS, FINE))
+            found = _with_moment_error(_law_by_rows(nodes, values), nodes, values)
+        except InputError:
+            continue  # too wide for a fine grid, or so far out that the number is none
         if found is not None and (best is None or _total_error(found) < _total_error(best)):
             best = found
         if best is not None and _total_error(best) <= ENOUGH:
