@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import pairwise
 
 import numpy as np
@@ -67,11 +68,8 @@ def law_of_value(
             return found
     best: tuple[Curve, float] | None = None
     for frame in _directions(posteriors, boxes, values):
-        try:
-            nodes = place_nodes(posteriors, frame, (ROWS, FINE))
-            found = _with_moment_error(_law_by_rows(nodes, values), nodes, values)
-        except InputError:
-            continue  # too wide for a fine grid, or so far out that the number is none
+        nodes = place_nodes(posteriors, frame, (ROWS, FINE))
+        found = _with_moment_error(_law_by_rows(nodes, values), nodes, values)
         if found is not None and (best is None or _total_error(found) < _total_error(best)):
             best = found
         if best is not None and _total_error(best) <= ENOUGH:
@@ -112,10 +110,11 @@ def _with_moment_error(
     if found is None:
         return None
     curve, error = found
-    x, logs = values(nodes.whole[0].reshape(-1, nodes.whole.shape[-1])), nodes.logs[0].ravel() - nodes.logs.max()
+    there = nodes.logs[0] > nodes.logs.max() - DROP
+    x, logs = values(nodes.whole[0][there]), nodes.logs[0][there] - nodes.logs.max()
     with np.errstate(all="ignore"):
         (mean, variance), (_, inner) = (
-            _mean_and_variance(x[there], np.exp(logs[there])) for there in (logs > -DROP, logs > -18)
+            _mean_and_variance(x[some], np.exp(logs[some])) for some in (slice(None), logs > -18)
         )
         gap = float(abs(curve.mean() - mean) / np.sqrt(variance) + abs(curve.var() / variance - 1))
         exists = inner > 0.99 * variance
@@ -234,8 +233,9 @@ def _diagonal_box(posteriors: LogPosteriors, boxes: LaplaceBoxes, values: Callab
 def _law_by_rows(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float] | None:
     """With the first coordinate fixed the number moves one way along the second; rows are then added up."""
     whole, logs, s = nodes.whole[0], nodes.logs[0], nodes.axes[1][0]
-    x = values(whole.reshape(-1, whole.shape[-1])).reshape(whole.shape[:-1])
     there = logs > logs.max() - DROP - 9
+    x = np.full(logs.shape, np.nan)  # farther out the number need not be one
+    x[there] = values(whole[there])
     # Numbers of one sign may span many powers of ten, which splines follow by their logarithms only.
     sign = float(np.sign(x[there][0])) if np.all(x[there] > 0) or np.all(x[there] < 0) else 0.0
     with np.errstate(all="ignore"):
@@ -251,8 +251,7 @@ def _law_by_rows(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve,
         parts = (part for part in np.split(mine, np.flatnonzero(np.diff(mine) > 1) + 1) if len(part) >= 8)
         rows += [(i, _log_density_along_line(s[part], bare[i, part], logs[i, part])) for part in parts]
     ends = np.array([min(row.x[0] for _, row in rows), max(row.x[-1] for _, row in rows)])
-    u = whole.reshape(-1, 2)
-    corners = values(np.stack(np.meshgrid(*zip(u.min(axis=0), u.max(axis=0), strict=True)), axis=-1).reshape(-1, 2))
+    corners = _values_at_corners(whole[there], values)
     edges = _ends_and_kinks(ends, np.log(np.abs(corners)) if sign else corners)
     best: tuple[Curve, float] | None = None
     for points, by_ratio, crowded in (layout for layout in LAYOUTS if sign or not layout[1]):
@@ -272,6 +271,15 @@ def _law_by_rows(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve,
         if curve.error <= ENOUGH:
             break
     return best
+
+
+def _values_at_corners(u: Array, values: Callable[[Array], Array]) -> Array:
+    """The number where both parameters are at an end of theirs; a corner at which it is none is left out."""
+    found = []
+    for corner in np.stack(np.meshgrid(*zip(u.min(axis=0), u.max(axis=0), strict=True)), axis=-1).reshape(-1, 2):
+        with suppress(InputError):
+            found.append(float(values(corner[None])[0]))
+    return np.array(found)
 
 
 def _log_density_along_line(s: Array, x: Array, logs: Array) -> CubicHermiteSpline:
