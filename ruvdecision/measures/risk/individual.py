@@ -141,11 +141,8 @@ class IndividualRisk(KeyMeasure):
             return None
         label, size = cells.merged_codes(*codes)
         f = np.bincount(label, minlength=size).astype(np.float64)
-        each = 1.0 / f
-        if weights is not None:
-            estimate = np.bincount(label, weights=weights, minlength=size).astype(np.float64)
-            each = individual_risk(f, estimate, self.method)
-        risk = each[label]
+        estimate = f if weights is None else np.bincount(label, weights, size).astype(np.float64)
+        risk = self._risk(f, estimate)[label]
         return Measured(float(risk.mean()), parts=self._risk_parts(f[label], risk), records=risk)
 
     def frequencies_and_risk(self, used: pd.DataFrame) -> tuple[Array, Array, Array]:
@@ -153,7 +150,11 @@ class IndividualRisk(KeyMeasure):
         weights = None if self.weights is None else frames.positive_weights(self.name, used.iloc[:, -1])
         keys = used if weights is None else used.iloc[:, :-1]
         f, estimate = key_frequencies(keys, weights, wildcard=self.missing == "wildcard", alpha=self.alpha)
-        return f, estimate, 1.0 / f if weights is None else individual_risk(f, estimate, self.method)
+        return f, estimate, self._risk(f, estimate)
+
+    def _risk(self, f: Array, estimate: Array) -> Array:
+        """Of records that agree with f in the file and with so many people by ``estimate``."""
+        return 1.0 / f if self.weights is None else individual_risk(f, estimate, self.method)
 
     def _risk_parts(self, f: Array, risk: Array) -> dict[str, float]:
         parts = {"expected": float(risk.sum()), "largest": float(risk.max())}
