@@ -303,6 +303,7 @@ class BuiltModel:
             )
         if free:
             _check_lengths(x, shape)
+            _check_no_point_mass(model, x)
         kind = _kind_of_records(model, x, shape) if free else "joint"
         return cls(belief, n, model, x, shape, kind, np.dtype(x.dtype).kind in "iub", order)
 
@@ -645,6 +646,21 @@ def _check_lengths(x: TensorVariable, shape: tuple[int, ...]) -> None:
                     f"{parameter.name or parameter.owner}"[:80],
                     "Give a file of that length, or cut arrays in the builder to the n that it is given: z[:n]",
                 )
+
+
+def _check_no_point_mass(model: Model, x: TensorVariable) -> None:
+    """Refuse records that are single numbers with positive chance beside a density: no integral would see these."""
+    from pytensor.graph.traversal import ancestors
+
+    others = [rv for rv in model.basic_RVs if rv is not x]
+    laws = {type(v.owner.op).__name__.removesuffix("RV") for v in ancestors([x], blockers=others) if v.owner}
+    if np.dtype(x.dtype).kind == "f" and laws & {"DiracDelta", "Censored"}:
+        raise InputError(
+            f"The law of {x.name!r} has point masses beside a density",
+            _law_in_words(x),
+            "Write censored records as a function of a latent variable, pm.Deterministic('x', pm.math.maximum(z, 0)); "
+            "give a point mass a little width, a component pm.Normal.dist(0, 0.01) of pm.Mixture",
+        )
 
 
 def _kind_of_records(model: Model, x: TensorVariable, shape: tuple[int, ...]) -> str:
