@@ -67,6 +67,8 @@ class Mixture(BasePosterior):
     """Weights that sum to one, ``(m,)`` or ``batch + (m,)``."""
     sampled: bool
     chains: int | None
+    uncertain: float
+    """Share of the mass that the parts leave uncertain, beside the error of draws."""
 
     def __init__(
         self,
@@ -93,16 +95,24 @@ class Mixture(BasePosterior):
 
     @classmethod
     def _of_parts(
-        cls, parts: BasePosterior, weights: Array, sampled: bool = False, chains: int | None = None
+        cls,
+        parts: BasePosterior,
+        weights: Array,
+        sampled: bool = False,
+        chains: int | None = None,
+        uncertain: float = 0.0,
     ) -> Mixture:
-        return cls._of(
-            parts=parts, weights=weights, sampled=sampled, chains=chains, batch=parts.batch[:-1], event=parts.event
-        )
+        own = {"parts": parts, "weights": weights, "sampled": sampled, "chains": chains, "uncertain": uncertain}
+        return cls._of(**own, batch=parts.batch[:-1], event=parts.event)
 
     def __repr__(self) -> str:
         how = "" if self.chains is None else f", chains={self.chains}"
         how = (", sampled=True" if self.sampled else "") + how
         return f"Mixture({type(self.parts).__name__}, parts={self.count}{how}, batch={self.batch}, event={self.event})"
+
+    def less_certain(self, more: float) -> Mixture:
+        """The same law with another share of its mass uncertain."""
+        return self._of_parts(self.parts, self.weights, self.sampled, self.chains, self.uncertain + more)
 
     # -- shape and place -------------------------------------------------------------------------------
 
@@ -133,7 +143,8 @@ class Mixture(BasePosterior):
             super().select(index)
             return self
         weights = np.broadcast_to(self.weights, self.parts.batch)[index_below_batch(index)]
-        return self._of_parts(self.parts.select(index_below_batch(index)), weights, self.sampled, self.chains)
+        parts = self.parts.select(index_below_batch(index))
+        return self._of_parts(parts, weights, self.sampled, self.chains, self.uncertain)
 
     def mixed(self, weights: Array) -> Mixture:
         """All parts of all mixtures along the last axis, in one mixture."""
@@ -297,13 +308,14 @@ class Mixture(BasePosterior):
                 tilt = np.exp(np.minimum(inner + gap - np.expand_dims(value, self._parts_axis), 700.0))
             # To first order the error is that of the tilted weights, less that of the mean if it is taken out.
             error = self._mean_with_error(np.nan_to_num(tilt) - (gap if centred else 0.0), 0.0).error
-        return Value(value if centred else value + t * self.mean(), np.where(np.isfinite(value), error, 0.0))
+        error = self._with_uncertain_mass(Value(value, np.where(np.isfinite(value), error, 0.0))).error
+        return Value(value if centred else value + t * self.mean(), error)
 
     def mean_difference(self) -> Value:
         """E |theta - theta'|; of sampled parts with the error of its projection (Hoeffding, 1948)."""
         found = self._answer_as_if_exact(lambda law: law.mean_difference(), super().mean_difference, self.event)
         if not self.sampled:
-            return found
+            return self._with_uncertain_mass(found)
 
         def distance(x: Array) -> Array:
             # E |x - theta| but for a constant.
@@ -350,7 +362,7 @@ class Mixture(BasePosterior):
         if self._normal_parts is None:
             return self
         parts = self._normal_parts.moved(-np.expand_dims(self.mean(), self._parts_axis))
-        return self._of_parts(parts, self.weights, self.sampled, self.chains)
+        return self._of_parts(parts, self.weights, self.sampled, self.chains, self.uncertain)
 
     @cached_property
     def _part_means_less_mean(self) -> Array:
@@ -397,12 +409,18 @@ class Mixture(BasePosterior):
                 residual = (series - np.expand_dims(mean, -1 - inner)) * weights
             error = np.hypot(long_run_error(np.moveaxis(residual, -1 - inner, 0), self.chains), error)
             error = np.where(np.isfinite(mean), error, 0.0)
-        return Value(mean, np.asarray(error))
+        return self._with_uncertain_mass(Value(mean, np.asarray(error)))
+
+    def _with_uncertain_mass(self, found: Value) -> Value:
+        if not self.uncertain:
+            return found
+        more = np.where(np.isfinite(found.value) & (found.value != 0), self.uncertain, 0.0)
+        return Value(found.value, found.error + more * np.where(more > 0, np.abs(found.value), 0.0))
 
     def _on_points(self, found: Value) -> Value:
         """The mean over parts of answers on shared points, of which the error of the mean is known."""
         settled = self._mean_with_error(found.value, 0.0, joint=True)
-        return settled if self.sampled else Value(settled.value, found.error)
+        return settled if self.sampled else Value(settled.value, settled.error + found.error)
 
     def _ask_parts(self, ask: Callable[[Posterior, Array], Value], at: ArrayLike, *, joint: bool = False) -> Value:
         """A question that is linear in the law, put to every part and averaged."""

@@ -76,6 +76,14 @@ def test_nodes_of_a_rule_are_the_mixture_without_error(name):
     assert mine.value == pytest.approx(float(theirs.value), rel=1e-10)
 
 
+@pytest.mark.parametrize("name", ["quadratic", "absolute", "huber", "pinball", "linex", "crps", "interval", "custom"])
+def test_a_share_of_the_mass_that_is_uncertain_is_in_every_error(name):
+    law = Mixture(Gaussian.scalar([-1.0, 0.5, 2.0], [0.4, 0.0, 1.0]), [0.2, 0.5, 0.3])
+    plain, vague = (LOSSES[name].uncertainty(p) for p in (law, law.less_certain(1e-3)))
+    assert vague.value == pytest.approx(float(plain.value), rel=1e-12)
+    assert 0.9e-3 < (vague.error - plain.error) / plain.value < 4e-3
+
+
 @pytest.mark.campaign(4)
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("kind", ["gaussian", "curve", "mixtures"])

@@ -85,14 +85,15 @@ class NodeSolver:
         """Posterior of the user's target after the only release, and its relative error by the parameter nodes."""
         if user.target.asks_only(Kind.PARAMETER):
             laws, share = self._parameter_laws(user, 0)
-            return laws[0], share or 0.0
+            if share is None:
+                share = _relative_error(*self._of_coarser_masses(user, laws))
+            return laws[0], share
         if self._normal_numbers is None or self._moments_given_nodes(self._normal_numbers, user.target) is None:
             (value, error), law = self._of_records(user, 0)
         else:
             value, error = self.uncertainty(user)
             law = self._parameter_points(0).law(user.target, density=_needs_density(user.loss))
-        first, off = float(np.ravel(value)[0]), float(np.ravel(error)[0])
-        return law, np.inf if np.isinf(first) else off / abs(first) if first else 0.0
+        return law, _relative_error(value, error)
 
     # -- functions of the parameters -------------------------------------------------------------------
 
@@ -111,7 +112,7 @@ class NodeSolver:
         laws, share = self._parameter_laws(user, release)
         ask = lambda own: user.loss.uncertainty(own, user.actions)  # noqa: E731
         if share is None:
-            found = _with_step_error([ask(law).value for law in laws], caution=10.0)
+            found = self._of_coarser_masses(user, laws)
         else:
             value, error = ask(laws[0])
             found = Value(value, error + share * np.abs(value))
@@ -120,6 +121,10 @@ class NodeSolver:
         own = self.nodes.weights[release]
         whole, *parts = (ask(_point_masses(values, weights)).value for weights in (own, *_drop_light_nodes(own)))
         return _with_tail_mass(found, *(found.value - whole + part for part in parts))
+
+    def _of_coarser_masses(self, user: User, laws: Sequence[Posterior]) -> Value:
+        """Of one user by point masses, with the error that coarser ones show."""
+        return _with_step_error([user.loss.uncertainty(law, user.actions).value for law in laws], caution=1000.0)
 
     def _has_heavy_tails(self, values: Array) -> NDArray[np.bool_]:
         """Whether the variance of a function of the parameters grows with the range of the nodes, ``(L,)``."""
@@ -291,8 +296,7 @@ def settled_law(posteriors: LogPosteriors, user: User, tolerance: float) -> Post
         ):
             break
     error += node_error if node_error > NEGLIGIBLE else 0.0
-    # What is left of the error goes with the law; the law of point masses and normal parts has no place for it.
-    return law.less_certain(error) if isinstance(law, Curve) and error > NEGLIGIBLE else law
+    return law.less_certain(error) if isinstance(law, Curve | Mixture) and error > NEGLIGIBLE else law
 
 
 def _refuse_single_node(nodes: Nodes) -> None:
@@ -455,6 +459,12 @@ def _with_tail_mass(found: Value, far: Array, near: Array) -> Value:
         left = np.where(there, last * x / (1 - x), 0.0)
         endless = there & (last >= before)
     return Value(np.where(endless, np.inf, value), np.where(endless, 0.0, error + np.where(endless, 0.0, left)))
+
+
+def _relative_error(value: Array, error: Array) -> float:
+    """Of one number; infinite if it is."""
+    first, off = float(np.ravel(value)[0]), float(np.ravel(error)[0])
+    return np.inf if np.isinf(first) else off / abs(first) if first else 0.0
 
 
 def _keep_smaller_error(old: Value, places: Sequence[int], new: Value) -> Value:

@@ -97,12 +97,12 @@ def masses_of_value(
     for i, (axis, places) in enumerate(zip(nodes.axes, fine, strict=True)):
         logs, u = (make_interp_spline(axis[0], a, k=5, axis=i)(places) for a in (logs, u))
         logs, u = (np.moveaxis(a, 0, i) if a.shape[i] != len(places) else a for a in (logs, u))
+    there = logs > -DROP
+    x, mass = values(u[there]), np.exp(logs[there])
     found = []
     for step in (1, 2, 4):
-        some = (slice(None, None, step),) * size
-        there = logs[some] > -DROP
-        mass = np.exp(logs[some][there])
-        found.append((values(u[some][there]), mass / mass.sum()))
+        some = np.all([place % step == 0 for place in np.nonzero(there)], axis=0)
+        found.append((x[some], mass[some] / mass[some].sum()))
     return found
 
 

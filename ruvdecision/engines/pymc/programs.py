@@ -111,6 +111,7 @@ def _without_parameter_checks(
     """
     import pytensor.tensor as pt
     from pymc.logprob.utils import CheckParameterValue
+    from pytensor.compile.ops import ViewOp
     from pytensor.compile.sharedvalue import SharedVariable
     from pytensor.graph.fg import FunctionGraph
     from pytensor.graph.traversal import graph_inputs
@@ -123,6 +124,8 @@ def _without_parameter_checks(
             value, *allowed = node.inputs
             good = pt.all([pt.all(a) for a in allowed]) if len(allowed) > 1 else pt.all(allowed[0])
             graph.replace(node.outputs[0], pt.switch(good, value, -np.inf).astype(value.dtype), import_missing=True)
+        elif isinstance(node.op, ViewOp):  # the name of a Deterministic, which PyTensor would give point by point
+            graph.replace(node.outputs[0], node.inputs[0])
     return list(graph.outputs), list(graph.inputs)[: len(inputs)]
 
 

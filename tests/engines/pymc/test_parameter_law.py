@@ -112,3 +112,24 @@ def test_a_parameter_with_a_kink_beside_it():
     off = abs(float(curve.var()) - 1)
     assert 1e-7 < off < 4 * error
     assert error < 1e-3
+
+
+@pytest.mark.slow
+def test_the_posterior_of_a_function_with_a_crease_has_its_error():
+    """The larger of two uniform parameters: point masses were 3e-5 off, and the law said nothing of it."""
+
+    def chances(n):
+        import pymc as pm
+
+        with pm.Model() as model:
+            p = pm.Uniform("p", 0, 1, shape=2)
+            pm.Deterministic("larger", pm.math.maximum(p[0], p[1]))
+            pm.Bernoulli("x", p[0], shape=n)
+        return model
+
+    user = ruv.User(ruv.PyMCBelief(chances), ruv.Parameter("larger"), ruv.Absolute())
+    release = np.full(2, np.nan)
+    value, error = user.loss.uncertainty(ruv.posterior(user, ruv.Suppress(), release, engine=ruv.Quadrature()))
+    right = (2 - np.sqrt(2)) / 3
+    assert abs(value - right) < 2 * error
+    assert error < 1e-4 * right
