@@ -78,18 +78,21 @@ def pick_apart(who: str, table: pd.DataFrame, many: tuple[str, Names], *ones: tu
     return [*labels, *alone]
 
 
-def align_columns(who: str, chosen: Labels | None, every: Labels, data: Frame) -> pd.DataFrame:
+def align_columns(who: str, chosen: Labels | None, every: Labels, data: Frame) -> Frame:
     """A file with the original's chosen columns, in the original's order.
 
     With ``chosen`` None both files must have the same columns; those that differ are listed. An array has no names: its
     columns are those of the original (``every`` one, or the chosen ones), in order.
     """
     table, wanted = data.table, every if chosen is None else chosen
-    if data.kind in ("matrix", "vector") and list(table.columns) != every:
+    if data.kind in ("matrix", "vector") and table.columns.tolist() != every:
         if table.shape[1] not in (len(every), len(wanted)):
             sizes = f"{len(every)} in the original and {table.shape[1]} in the release"
             raise InputError(f"{who} needs as many columns in both files", sizes, "Give data frames with column names")
         table = table.set_axis(every if table.shape[1] == len(every) else wanted, axis=1)
+        data = Frame(table, "frame")
+    if table.columns.tolist() == wanted:
+        return data
     lost = [str(c) for c in wanted if c not in table.columns]
     extra = [str(c) for c in table.columns if c not in wanted] if chosen is None else []
     if lost or extra:
@@ -100,14 +103,13 @@ def align_columns(who: str, chosen: Labels | None, every: Labels, data: Frame) -
             "Rename or drop them, or choose the common ones with columns=[...]",
         )
     # By position, which is much quicker than by label.
-    places = [table.columns.get_loc(label) for label in wanted]
-    return table if places == list(range(table.shape[1])) else table.take(places, axis=1)
+    return data.select([table.columns.get_loc(label) for label in wanted])
 
 
-def refuse_lists(who: str, table: pd.DataFrame) -> None:
+def refuse_lists(who: str, data: Frame) -> None:
     """Raise an error for columns whose entries are lists or dictionaries, as files of nested data have them."""
-    places = [j for j, dtype in enumerate(table.dtypes.to_numpy()) if getattr(dtype, "kind", "") == "O"]
-    nested = [str(table.columns[j]) for j in places if not all(map(is_label, table.iloc[:100, j]))]
+    places = [j for j, dtype in enumerate(data.dtypes) if getattr(dtype, "kind", "") == "O"]
+    nested = [str(data.columns[j]) for j in places if not all(map(is_label, data.table.iloc[:100, j]))]
     if nested:
         do = "Leave it out, or make columns of what is in it"
         raise InputError(
@@ -118,9 +120,10 @@ def refuse_lists(who: str, table: pd.DataFrame) -> None:
 # -- missing values ------------------------------------------------------------------------------------
 
 
-def missing_rows(table: pd.DataFrame) -> Flags | None:
+def missing_rows(data: pd.DataFrame | Frame) -> Flags | None:
     """True for rows with a missing value; None if no column has any, which is the usual case and quick to find."""
-    kinds = {d.kind if isinstance(d, np.dtype) else "" for d in table.dtypes.to_numpy()}
+    frame = data if isinstance(data, Frame) else Frame(data, "frame")
+    table, kinds = frame.table, {d.kind if isinstance(d, np.dtype) else "" for d in frame.dtypes}
     if kinds <= set("iub"):
         return None  # whole numbers are never missing
     if kinds <= set("fiub"):
