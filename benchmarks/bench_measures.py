@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ruvdecision.measures.base import one_thread
+from ruvdecision.numerics.threads import one_thread
 from ruvdecision.measures.utility.cdf import cdf_differences
 from ruvdecision.measures.utility.cluster import linkage_cut
 from ruvdecision.measures.utility.overlap import EllipsoidOverlap, IntervalOverlap

@@ -256,7 +256,7 @@ class SnooperWork:
                 raise UnsupportedError(what, f"{without} of {count} without", do)
         return self.average(losses, correction)
 
-    def average(self, losses: Array, correction: Array) -> Value:
+    def average(self, losses: Array, correction: Array | float) -> Value:
         """Mean over the replicates, the last axis, with its standard error; infinite where no release has a value."""
         count = losses.shape[1]
         value = losses.mean(axis=1) - correction
