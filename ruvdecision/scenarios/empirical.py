@@ -18,6 +18,7 @@ from ..engines.rules.clipped_noise import as_bounds, check_inside
 from ..engines.rules.fixed_rule import FixedRule, SnooperWork
 from ..engines.rules.source import Source
 from ..errors import InputError
+from ..losses import Quadratic
 from ..maps.columns import Labels, number_duplicates
 from ..maps.rumap import Provenance, RUMap
 from ..masks.base import Mask
@@ -34,7 +35,7 @@ from .curve import check_noise
 
 TARGETS = (Minimum(), Percentile(0.01), Percentile(0.1), Percentile(0.9), Percentile(0.99), Maximum())
 """The six targets of the paper."""
-CHUNK = 40_000
+CHUNK = 20_000
 """Released values that are held at a time, or one release if it is larger: they stay in the processor's cache."""
 
 
@@ -121,9 +122,10 @@ def empirical(
     masks: list[Mask] = [n if bounds is None else n | bounds for n in noise]
 
     curves = [(target, state) for target in wanted for state in states]
-    snoopers = [Snooper(Row() if state == "index" else Ranked(target), target) for target, state in curves]
-    source = Source.of(None, x)
-    works = [SnooperWork(user, source) for user in (Snooper("mean", Parameter("mu")), *snoopers)]
+    loss = Quadratic()
+    snoopers = [Snooper(Row() if state == "index" else Ranked(target), target, loss) for target, state in curves]
+    source = Source(len(x), 1, (0,), "vector", x, x[:, None])
+    works = [SnooperWork(user, source) for user in (Snooper("mean", Parameter("mu"), loss), *snoopers)]
     solved = {}
     if "simulate" in methods:
         deviations = np.sqrt(grid)[:, None] * np.sqrt(factor)
@@ -209,9 +211,7 @@ def _simulated_uncertainties(
             sums[g, block], squares[g, block] = released @ ones, np.einsum("rn,rn->r", released, released)
     variances = (squares - sums**2 / n) / (n * (n - 1))
     costs = [works[0].costs(np.stack([centre + sums / n, variances], axis=2), np.empty(0))]
-    costs += [
-        (w.user.loss.cost(each, w.known_truth, False), 0.0) for w, each in zip(works[1:], estimates, strict=True)
-    ]
+    costs += [(w.user.loss.cost(each, w.known_truth, False), 0.0) for w, each in zip(works[1:], estimates, strict=True)]
     return [w.average(*cost) for w, cost in zip(works, costs, strict=True)]
 
 

@@ -140,10 +140,7 @@ class TrainOnRelease(WeightedMeasure):
             frames.refuse_mixed(self.name, columns[0], other)
         if frames.is_number(columns[0]) and not pd.api.types.is_bool_dtype(columns[0].dtype):
             return [frames.vector(self.name, c, "the files") for c in columns], None
-        levels = frames.categories_of(columns[0])
-        for other in columns[1:]:
-            levels = levels.plus(other)
-        return [(levels.codes(c)[:, None] == np.arange(len(levels))).astype(np.float64) for c in columns], levels
+        return frames.indicators(*columns)
 
     def _predict_elsewhere(
         self, x: Array, y: Array, weights: Array | None, classes: ColumnCategories | None, at: Array
@@ -230,10 +227,7 @@ def _design_of_tables(who: str, tables: Sequence[pd.DataFrame]) -> list[Array]:
         if frames.is_number(columns[0]) or frames.is_time(columns[0]):
             new = _fill_with_mean(who, columns)
         else:
-            levels = frames.categories_of(columns[0])
-            for other in columns[1:]:
-                levels = levels.plus(other)
-            new = [(levels.codes(c)[:, None] == np.arange(len(levels))).astype(np.float64) for c in columns]
+            new, _ = frames.indicators(*columns)
         for block, part in zip(blocks, new, strict=True):
             block.append(part)
     return [np.concatenate(block, axis=1) for block in blocks]
