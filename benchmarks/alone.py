@@ -2,8 +2,8 @@
 
 ``python -m benchmarks.alone CASE N,P,RELEASES ...`` prints one line of JSON per size. The peak is that of the resident
 set while the case ran, with the data and the libraries in it; ``before`` is what was resident when it started.
-``seconds`` are the processor's, ``own`` those of them that were not spent in the kernel. Linux lets a process forget its
-earlier peak; elsewhere the making of the data counts too.
+``seconds`` are the processor's, ``own`` those of them that were not spent in the kernel. Linux lets a process forget
+its earlier peak; elsewhere the making of the data counts too.
 """
 
 from __future__ import annotations

@@ -182,7 +182,8 @@ class TCloseness(_TargetInClasses):
     Parameters
     ----------
     keys, target, missing
-        As in `LDiversity`; a missing target is the largest value.
+        As in `LDiversity`; a missing target is the largest value. Records with a blank key are a class of their own,
+        and a class that loses records may become one-sided, so that more blanks may raise t.
 
     Examples
     --------

@@ -43,7 +43,7 @@ class TrainOnRelease(WeightedMeasure):
     estimator : "boosting", "forest", "linear", or a scikit-learn regressor or classifier
         Histogram gradient boosting, a random forest, or least squares and logistic regression.
     folds : int
-        Parts of the cross-validation.
+        Parts of the cross-validation, which is done without a holdout.
     seed : int, SeedSequence or Generator
         Of the folds and of models that draw.
 
@@ -78,6 +78,7 @@ class TrainOnRelease(WeightedMeasure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.refuse_unused(self.holdout is None, "cross-validation", "holdout=None", "folds")
         if not (self.estimator in MODELS if isinstance(self.estimator, str) else hasattr(self.estimator, "fit")):
             options = ", ".join(map(repr, MODELS))
             raise InputError(
