@@ -302,16 +302,16 @@ def interval_overlap(first: Fit, second: Fit, level: float = 0.95) -> tuple[Arra
     # By how far the estimates are apart: far from zero the ends of short intervals have few digits. One row per fit.
     se, away = np.array([first.se, second.se]), np.abs(second.estimate - first.estimate)
     half = np.array([[_confidence_quantile(first.df, level)], [_confidence_quantile(second.df, level)]]) * se
-    exact = None if se.all() else se == 0  # intervals of length zero, under laws that are points
-    unit = se if exact is None else np.where(exact, 1.0, se)
+    flat = None if half.all() else half == 0  # intervals of length zero, most of laws that are points
+    unit = se if flat is None else np.where(se == 0, 1.0, se)
     # Both laws are symmetric: the other interval lies on the left, where small tails are exact.
     centre, reach, df = -away / unit, half[::-1] / unit, np.array([[first.df], [second.df]])
     mass = special.stdtr(df, centre + reach) - special.stdtr(df, centre - reach)
     common, length = np.minimum(2 * half.min(axis=0), half.sum(axis=0) - away), 2 * half
-    if exact is not None:
-        mass, length[exact] = np.where(exact, away <= half[::-1], mass), 1.0
+    if flat is not None:
+        mass, length[flat] = np.where(se == 0, away <= half[::-1], mass), 1.0
     touch = common >= 0
-    share = common / length if exact is None else np.where(exact, 1.0, common / length)
+    share = common / length if flat is None else np.where(flat, 1.0, common / length)
     j = np.where(touch, np.minimum(0.5 * (share[0] + share[1]), 1.0), 0.0)
     return 0.5 * (mass[0] + mass[1]), j, np.where(touch, 0.0, -common / length[0])
 
