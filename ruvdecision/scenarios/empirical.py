@@ -210,7 +210,9 @@ def _simulated_uncertainties(
             released -= centre  # released means are near the records': the difference below keeps its digits
             sums[g, block], squares[g, block] = released @ ones, np.einsum("rn,rn->r", released, released)
     variances = (squares - sums**2 / n) / (n * (n - 1))
-    costs = [works[0].costs(np.stack([centre + sums / n, variances], axis=2), np.empty(0))]
+    costs: list[tuple[Array, Array | float]] = [
+        works[0].costs(np.stack([centre + sums / n, variances], axis=2), np.empty(0))
+    ]
     costs += [(w.user.loss.cost(each, w.known_truth, False), 0.0) for w, each in zip(works[1:], estimates, strict=True)]
     return [w.average(*cost) for w, cost in zip(works, costs, strict=True)]
 

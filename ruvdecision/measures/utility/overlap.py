@@ -164,10 +164,8 @@ class IntervalOverlap(_Overlap):
             length.append(float(j.sum()) / total)
             off = float(self.penalty * gap.sum()) / total if self.penalty else 0.0
             chosen.append((probability if self.kind == "probability" else length)[-1] - off)
-            switched += np.count_nonzero(a.estimate * b.estimate < 0)
-            changed += np.count_nonzero(
-                _significant_coefficients(a, self.level) != _significant_coefficients(b, self.level)
-            )
+            switched += int(np.count_nonzero(a.estimate * b.estimate < 0))
+            changed += int(np.sum(_significant_coefficients(a, self.level) != _significant_coefficients(b, self.level)))
             lost += only
         io, lengths, value = self._weighted_average(probability, length, chosen)
         parts = {
@@ -251,7 +249,7 @@ class EllipsoidOverlap(_Overlap):
                 parts[name] = values[-1]
         weights = self._weights_of_models(len(values))
         error = float(np.linalg.norm(weights / weights.sum() * np.array(spread)))
-        return Measured(*self._weighted_average(values), error, parts, partial(_coefficient_table, pairs, self.level))
+        return Measured(self._weighted_average(values)[0], error, parts, partial(_coefficient_table, pairs, self.level))
 
 
 @dataclass(frozen=True, repr=False)
