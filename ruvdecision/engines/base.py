@@ -418,7 +418,7 @@ def _of_any_user(law: Callable[..., Posterior]) -> Callable[..., Posterior]:
 
     @wraps(law)
     def posterior(self: BaseEngine, user: Any, mask: Mask, release: object = None) -> Posterior:
-        if not isinstance(user, User) or (user.knows is None and user.plain):
+        if not isinstance(user, User) or (user.knows is None and user.is_rightly_informed):
             return law(self, user, mask, release)
         found = self.plan(Problem.of(user, [mask], release=release))
         if isinstance(found, Refusal):
@@ -493,7 +493,7 @@ def rewritten(choice: object, problem: Problem) -> Plan | Refusal | None:
         place = ("every_record", "EveryRecord")
     elif user.knows is not None:
         place = ("already_knows", "AlreadyKnows")
-    elif not user.plain:
+    elif not user.is_rightly_informed:
         place = ("wrong_belief", "WrongBelief")
     else:
         return None

@@ -80,7 +80,7 @@ class WrongBelief(Rewrite):
 
     def solve(self, problem: Problem) -> list[Solution]:
         own, masks = self.own.problem.user, problem.masks
-        if own.plain and own.belief is self.agency.problem.user.belief:
+        if own.is_rightly_informed and own.belief is self.agency.problem.user.belief:
             plain = self.agency.solve(replace(self.agency.problem, masks=masks, progress=problem.progress))[0]
             return [plain._replace(diagnostics={**plain.diagnostics, "believed": plain.uncertainty})]
         if self.closed is None:

@@ -29,8 +29,8 @@ from ..report.content import Chapter, alt_text, release_table, tried, user_block
 from ..report.document import Items, fragment
 from ..report.picture import draw_map_png
 from .drawing import BeliefDrawing, MapDrawing
+from .jobs import Job, Runner, error_message
 from .microdata import own_topic, read_upload
-from .running import Job, Runner, error_message
 from .topic import BeliefView, Built, Pick, Slider, Topic, Values, threshold_stops
 
 LOOK, CHOICE, MAP = 1, 2, 3

@@ -7,10 +7,8 @@ and `compare`. Everything else, from reading data to missing values, is done her
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -500,18 +498,3 @@ def mean_or_function(name: str, value: Any) -> Any:
     if not callable(value) and not (isinstance(value, str) and value == "mean"):
         raise InputError(f'{name} must be "mean" or a function of a table', value, f'Write {name}="mean"')
     return value
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Keep BLAS on one thread: many small problems lose more to waiting threads than they gain."""
-    with _thread_controller().limit(limits=1, user_api="blas"):
-        yield
-
-
-@cache
-def _thread_controller() -> Any:
-    """The libraries' thread settings, looked up once because the search takes longer than a small problem."""
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()

@@ -15,8 +15,9 @@ from numpy.typing import ArrayLike
 
 from ..checks import Data, Seed, as_seed_sequence, as_tuple, check_choice, check_flags, check_integer, check_number
 from ..engines.rules.clipped_noise import as_bounds, check_inside
+from ..engines.rules.costs import mean_moments
 from ..engines.rules.fixed_rule import FixedRule, SnooperWork
-from ..engines.rules.source import Source, mean_moments
+from ..engines.rules.source import Source
 from ..errors import InputError
 from ..maps.columns import Labels, number_duplicates
 from ..maps.rumap import Provenance, RUMap

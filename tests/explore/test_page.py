@@ -27,10 +27,10 @@ pytest.importorskip("panel", reason="the page needs panel")
 from ruvdecision.explore import beliefs
 from ruvdecision.explore.beliefs import RankPrior, TabulatedRankPosterior, beliefs_of, draw_example
 from ruvdecision.explore.drawing import BeliefDrawing, MapDrawing, _axis_limits, _outline_of_law, explain_releases
+from ruvdecision.explore.jobs import Job, Runner, error_message
 from ruvdecision.explore.lessons import LESSONS, NORMAL, PRAM_LESSON, SNOOPER, TABLE, WEIGHTS
 from ruvdecision.explore.microdata import example_file, own_topic, read_upload
 from ruvdecision.explore.page import FilePage, Page, navigation, page_for_visit, static_page
-from ruvdecision.explore.running import Job, Runner, error_message
 from ruvdecision.explore.study import describe_setting, study_topic
 from ruvdecision.explore.topic import Pick, Slider, Topic, threshold_stops
 

@@ -25,7 +25,8 @@ from ...targets import Kind, LinearForm
 from ...users.rules import Rule
 from ...users.user import Snooper
 from .clipped_noise import clipped_moments, position_error, scientist_error
-from .source import DrawnRecords, EntryNoise, Source, check_sizes
+from .costs import check_sizes
+from .source import DrawnRecords, EntryNoise, Source
 
 
 @dataclass(frozen=True, eq=False)

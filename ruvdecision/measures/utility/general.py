@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from ...checks import checked
+from ...numerics.threads import one_thread
 from ...protocols import Array
-from ..base import Measured, WeightedMeasure, one_thread
+from ..base import Measured, WeightedMeasure
 from ..frames import Flags, Ints, Names, as_names, categories_of, floats_with_nan, is_number, is_time, spreads
 from ..tables.cells import frequencies
 from .cdf import Law, kolmogorov

@@ -19,8 +19,9 @@ from scipy import linalg, special
 from ...checks import as_generator, check_choice, check_integer, check_number, checked
 from ...errors import InputError
 from ...numerics.glm import logistic
+from ...numerics.threads import one_thread
 from ...protocols import Array
-from ..base import Measured, WeightedMeasure, one_thread
+from ..base import Measured, WeightedMeasure
 from ..frames import Flags, Ints, Names, as_names, encode, is_number, is_time, joined_codes, refuse_mixed
 from ..kernels import grow_classes, grow_tree
 from .cdf import Law, kolmogorov

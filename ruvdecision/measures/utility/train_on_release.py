@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from ...checks import Seed, as_generator, check_integer, checked, fixed_seed
 from ...errors import InputError, UnsupportedError, describe_failure
+from ...numerics.threads import one_thread
 from ...protocols import Array
 from .. import frames
-from ..base import Measured, WeightedMeasure, one_thread
+from ..base import Measured, WeightedMeasure
 from ..frames import ColumnCategories
 from ..risk.records import OtherFile
 
