@@ -211,7 +211,7 @@ class SnooperWork:
         if channel.location == "known" or not rows:
             yield 1.0, wanted
             return
-        shape, _, cell = channel.layout.rows()
+        shape, _, cell = channel.layout.place_of_rows()
         piece = form.matrix[:, rows[0] * k : rows[0] * k + k]
         here = form.terms[rows[0]].row % n
         kinds = channel.layout.places(here) if channel.location == "drawn" else channel.layout.classes()

@@ -59,7 +59,8 @@ class RecordLinkage(PairedMeasure):
     4).
 
     A release with another number of rows and no row labels of the original, as a synthetic file is, has no true pairs:
-    no row is known to be anybody's. A row is then taken to be somebody's as far as the files alone show it.
+    no row is known to be anybody's. A row is then taken to be somebody's as far as the files alone show it. `measure`
+    does the same with a file without a key whose rows are in another order, and says so.
 
     - A row that equals k originals in the known columns is a copy of one of them, and a link to it is right with
       probability 1/k.
