@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ruvdecision.measures.base import one_thread
 from ruvdecision.measures.utility.cdf import cdf_differences
 from ruvdecision.measures.utility.cluster import linkage_cut
 from ruvdecision.measures.utility.overlap import EllipsoidOverlap, IntervalOverlap
 from ruvdecision.measures.utility.propensity import Propensity, TreePropensity
+from ruvdecision.numerics.threads import one_thread
 
 from .timing import best, race
 

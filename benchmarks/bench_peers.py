@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 import ruvdecision as ruv
-from ruvdecision.measures.base import one_thread
+from ruvdecision.numerics.threads import one_thread
 
 from .cases import file, names
 from .elsewhere import anonymeter, rscript

@@ -11,9 +11,10 @@ from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Executor
 
 import numpy as np
+import pandas as pd
 
 from .checks import Data, Seed, check_flag, check_integer, suggest
-from .errors import InputError
+from .errors import InputError, kind_of
 from .evaluate import check_masks
 from .maps.columns import Labels, number_duplicates
 from .maps.rumap import Provenance, RUMap
@@ -114,6 +115,9 @@ def measure(
         do = "Write measure(data, masks) or measure(data, releases={...})"
         raise InputError("measure needs masks or releases", "neither", do)
     given = list(masks.values()) if isinstance(masks, Mapping) else masks
+    if isinstance(given, pd.DataFrame) or (isinstance(given, list) and any(isinstance(x, pd.DataFrame) for x in given)):
+        do = 'Write measure(data, releases={"swapped": frame})'
+        raise InputError("Files that were made elsewhere are releases and no masks", kind_of(masks), do)
     candidates = () if given is None else check_masks(given)
     made = check_releases(releases)
     labels = list(number_duplicates([str(m) for m in candidates]))

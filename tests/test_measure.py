@@ -296,7 +296,9 @@ def test_releases_by_position_and_by_key_agree(data):
     by_key = measure(keyed, releases={"noise": other}, measures=measures, key="id")
     pd.testing.assert_frame_equal(by_position.to_dataframe(), by_key.to_dataframe(), rtol=1e-12)
     shuffled = measure(data, releases={"noise": other.drop(columns="id").reset_index(drop=True)}, measures=measures)
-    assert shuffled.columns["linkage"][0] < 0.1 < by_key.columns["linkage"][0]
+    # Rows in another order are noticed, and linked as those of a file in which no row is known to be anybody's.
+    assert any("not in the order of the data" in note for note in shuffled.notes)
+    assert abs(shuffled.columns["linkage"][0] - by_key.columns["linkage"][0]) < 4 * shuffled.columns["linkage_error"][0]
     assert shuffled.columns["KL"][0] == pytest.approx(by_key.columns["KL"][0])
 
 

@@ -35,7 +35,7 @@ def no_progress(share: float, *note: str) -> None:
     """Progress that nobody watches."""
 
 
-def part_of(progress: Progress, done: float, total: float, size: float = 1.0) -> Progress:
+def progress_of_part(progress: Progress, done: float, total: float, size: float = 1.0) -> Progress:
     """Progress of a part of this size, where so much of the total is done before it."""
     return lambda share, *note: progress((done + size * share) / total, *note)
 
@@ -418,7 +418,7 @@ def _of_any_user(law: Callable[..., Posterior]) -> Callable[..., Posterior]:
 
     @wraps(law)
     def posterior(self: BaseEngine, user: Any, mask: Mask, release: object = None) -> Posterior:
-        if not isinstance(user, User) or (user.knows is None and user.plain):
+        if not isinstance(user, User) or (user.knows is None and user.is_rightly_informed):
             return law(self, user, mask, release)
         found = self.plan(Problem.of(user, [mask], release=release))
         if isinstance(found, Refusal):
@@ -493,7 +493,7 @@ def rewritten(choice: object, problem: Problem) -> Plan | Refusal | None:
         place = ("every_record", "EveryRecord")
     elif user.knows is not None:
         place = ("already_knows", "AlreadyKnows")
-    elif not user.plain:
+    elif not user.is_rightly_informed:
         place = ("wrong_belief", "WrongBelief")
     else:
         return None

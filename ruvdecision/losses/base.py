@@ -132,10 +132,10 @@ class BayesLoss:
         """That least expected loss, shape ``batch``."""
         if actions is None:
             # Far from the origin an estimate has few digits left for its distance from the truth.
-            return self.free(posterior.recentred() if self.location_free else posterior)
+            return self.unrestricted_uncertainty(posterior.recentred() if self.location_free else posterior)
         return self.expected(posterior, self.choose(posterior, self.listed(posterior, actions)))
 
-    def free(self, posterior: Posterior) -> Value:
+    def unrestricted_uncertainty(self, posterior: Posterior) -> Value:
         """Uncertainty over the natural action space."""
         return self.expected(posterior, self.best(posterior))
 

@@ -57,7 +57,7 @@ class Quadratic(BayesLoss):
     def best(self, posterior: Posterior) -> Array:
         return posterior.mean()
 
-    def free(self, posterior: Posterior) -> Value:
+    def unrestricted_uncertainty(self, posterior: Posterior) -> Value:
         return posterior.quadratic(self.weights)
 
     def expected(self, posterior: Posterior, estimate: ArrayLike) -> Value:
@@ -224,10 +224,10 @@ class Linex(Componentwise):
     def best(self, posterior: Posterior) -> Array:
         return np.asarray(posterior.mean() - posterior.log_mgf(-self.a, centred=True).value / self.a)
 
-    def free(self, posterior: Posterior) -> Value:
+    def unrestricted_uncertainty(self, posterior: Posterior) -> Value:
         logs = posterior.log_mgf(-self.a, centred=True)
         if np.any(logs.error):
-            return super().free(posterior)
+            return super().unrestricted_uncertainty(posterior)
         # At the best estimate E exp(a x) is one, so that U = -a b E x: no cancellation is left.
         return Value.exact(self.total(self.b * logs.value, posterior.event))
 

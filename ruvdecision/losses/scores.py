@@ -49,7 +49,7 @@ class LogScore(BayesLoss):
     def best(self, posterior: Posterior) -> Posterior:
         return posterior
 
-    def free(self, posterior: Posterior) -> Value:
+    def unrestricted_uncertainty(self, posterior: Posterior) -> Value:
         return posterior.entropy()
 
     def expected(self, posterior: Posterior, estimate: ArrayLike) -> Value:
@@ -101,7 +101,7 @@ class KullbackLeibler(BayesLoss):
     def best(self, posterior: Posterior) -> Posterior | Array:
         return posterior if _is_plain_label(posterior) else posterior.mean()
 
-    def free(self, posterior: Posterior) -> Value:
+    def unrestricted_uncertainty(self, posterior: Posterior) -> Value:
         if _is_plain_label(posterior):
             return posterior.entropy()
         return self.expected(posterior, posterior.mean())
@@ -147,7 +147,7 @@ class CRPS(Componentwise):
     def best(self, posterior: Posterior) -> Posterior:
         return posterior
 
-    def free(self, posterior: Posterior) -> Value:
+    def unrestricted_uncertainty(self, posterior: Posterior) -> Value:
         value, error = (0.5 * self.total(part, posterior.event) for part in posterior.mean_difference())
         return Value(np.asarray(value), np.asarray(error))
 

@@ -196,13 +196,11 @@ class _ChunkedWork:
             rows += len(piece)
             for j, take in each.items():
                 frame = Frame(piece, "frame")
-                table = self.columns[j].of(frame)
-                missing = self.columns[j].left_out(table, source.which)
+                used = self.columns[j].of(frame)
+                missing = self.columns[j].left_out(used, source.which)
                 weights = self.columns[j].weights(frame, source.which, missing)
-                if missing is not None:
-                    omitted[j] += int(missing.sum())
-                    table = table[~missing]
-                sums[j] = add(sums[j], take(table, *weights))
+                omitted[j] += 0 if missing is None else int(missing.sum())
+                sums[j] = add(sums[j], take(used.table if missing is None else used.table[~missing], *weights))
         for j in each:
             if omitted[j] == rows:
                 raise frames.no_row(self.columns[j].who, f"{rows} rows, each with a missing value")
@@ -229,7 +227,7 @@ class _ChunkedWork:
                 )
                 kept = slice(None) if missing is None else ~missing
                 weights = self.columns[j].weights(Frame(a, "frame"), "the original", missing)
-                yield j, first[kept], second[kept], 0 if missing is None else int(missing.sum()), weights
+                yield j, first.table[kept], second.table[kept], 0 if missing is None else int(missing.sum()), weights
 
 
 def _compare(shared: _ChunkedWork, name: str, parts: Sequence[_Source]) -> list[list[Finding]]:

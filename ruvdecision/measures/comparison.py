@@ -35,6 +35,15 @@ from .identifiers import Identifiers
 
 ROLES = ("risk", "utility")
 
+BY_POSITION = "by position"
+"""The part that says how many links to the row in the same place are right, where another number is given instead."""
+
+WITHOUT_PAIRS: dict[str, Callable[[Mapping[str, float]], bool]] = {
+    "no row is known to be anybody's": lambda parts: parts.get("linked") == 0 and BY_POSITION not in parts,
+    "its rows are not in the order of the data (name key=, if they have one)": lambda parts: BY_POSITION in parts,
+}
+"""Why links were counted without pairs, and how the parts of a number show it."""
+
 
 class Panel(list[Any]):
     """Measures that are tried: one that does not suit the data or a release is left out, and the map says why.
@@ -176,14 +185,11 @@ class Findings:
                 self.measures = self.measures[:j] + self.measures[j + 1 :]
                 self.found = [[r[:j] + r[j + 1 :] for r in release] for release in self.found]
         for j, item in enumerate(self.measures):
-            nobodys = [
-                n for n, x in zip(releases, self.found, strict=True) if any(r[j].parts.get("linked") == 0 for r in x)
-            ]
-            if nobodys:
-                what = (
-                    "no row is known to be anybody's, so copies and rows nearer to an original than chance has it count"
-                )
-                self.notes.append(f"{item.name} of {', '.join(nobodys)}: {what}.")
+            for why, is_so in WITHOUT_PAIRS.items():
+                some = [n for n, x in zip(releases, self.found, strict=True) if any(is_so(r[j].parts) for r in x)]
+                if some:
+                    what = "so copies and rows nearer to an original than chance has it count"
+                    self.notes.append(f"{item.name} of {', '.join(some)}: {why}, {what}.")
         self.notes += _about_missing([m.name for m in self.measures], self.found)
         places: dict[str, list[str]] = {}
         for name, release in zip(releases, self.found, strict=True):
@@ -423,6 +429,24 @@ class _ComparisonWork:
         except self.lenient as error:
             return Finding(np.nan, np.nan, {}, refusal=error.what)
 
+    def ask_in_any_order(self, prepared: Any, released: Any) -> Finding:
+        """The same of a file without a key, whose rows may be in another order than the original's.
+
+        Links to the row in the same place are then right as seldom as chance has it: one of them on average, six with
+        a probability of 0.0006, whatever the number of rows. Rows are taken to be nobody's if that finds more.
+        """
+        found = self.ask(prepared, released)
+        rows = found.parts.get("linked", 0.0)
+        if self.key is not None or not 0 < rows == self.original.n or found.value * rows >= 6:
+            return found
+        frame = Frame.of(released)
+        if frame.table.duplicated().mean() > 0.5:
+            return found  # averages and recoded files repeat their rows, and nobody's rows would not
+        other = self.ask(prepared, replace(frame, table=frame.table.set_axis(pd.RangeIndex(-frame.n, 0))).table)
+        if not other.value - 4 * other.error > found.value or other.value * rows < 20:
+            return found
+        return other._replace(parts=other.parts | {BY_POSITION: found.value})
+
 
 def _mask_block(shared: _ComparisonWork, i: int, start: int, stop: int) -> list[list[Finding]]:
     """Apply one mask once per seed and measure. Must stay importable: workers look it up by name."""
@@ -459,7 +483,7 @@ def _made_elsewhere(shared: _ComparisonWork, name: str, release: Any) -> list[li
             if is_copies(release) and isinstance(p, Prepared) and p.measure.takes_copies
         }
         return [
-            [together[j] if j in together else shared.ask(p, copy) for j, p in enumerate(shared.prepared)]
+            [together[j] if j in together else shared.ask_in_any_order(p, copy) for j, p in enumerate(shared.prepared)]
             for copy in copies
         ]
 

@@ -572,17 +572,16 @@ def sum_distances(first: Array, second: Array, a: Array, b: Array, same: bool) -
 
 
 def _rank_of_subset(chosen: Ints, size: int, skip: int, offsets: Ints, binomial: Ints) -> int:
-    """Place of a set of columns among all, without its column at ``skip``: by size, then in colexicographic order."""
-    at = offsets[size] if skip >= size else offsets[size - 1]
-    i = 0
+    """Place of a descending set of columns among all, without that at ``skip``: by size, then colexicographic."""
+    kept = size - (skip < size)
+    at = offsets[kept]
     for j in range(size):
         if j != skip:
-            i += 1
-            at += binomial[chosen[j], i]
+            at += binomial[chosen[j], kept - j + (j > skip)]
     return at
 
 
-@compiled(_count_bits, _rank_of_subset)
+@compiled(_rank_of_subset)
 def minimal_uniques(
     codes: NDArray[np.int32], levels: int, weight: NDArray[np.int32], worths: Array, offsets: Ints, binomial: Ints
 ) -> tuple[Array, Array, Ints, Ints]:
@@ -590,31 +589,24 @@ def minimal_uniques(
 
     ``codes`` is (columns, records), from 0 to ``levels`` - 1, and -1 for what is not there; records differ, and
     ``weight`` is 2 for one that stands for several. ``worths[k]`` is what a minimal unique of k columns counts. Sets
-    are visited depth first: each splits the groups of the set that it extends, and a record that is alone leaves the
-    search, for it is alone on every larger set. Who is alone is kept as one bit per set and record, from which those
-    that are alone on no part of a set are read.
+    are visited depth first, each after all of its parts, and split the groups of the set that they extend. Who is alone
+    is kept as one bit per set and record: a record that is alone on a part leaves the search, for nobody is like it on
+    the set either, and one that is alone on none of them and now on the set has a minimal unique.
     """
     p, n = codes.shape
     deep = len(worths) - 1
     words = (n + 63) // 64
     one = np.uint64(1)
     alone = np.zeros((offsets[deep + 1], words), dtype=np.uint64)
-    fresh = np.zeros(offsets[deep + 1], dtype=np.bool_)  # whether a set makes somebody alone
-    blank = np.zeros((p, words), dtype=np.uint64)
-    for c in range(p):
-        for r in range(n):
-            if codes[c, r] < 0:
-                blank[c, r >> 6] |= one << np.uint64(r & 63)
     live = np.empty((deep + 1, n), dtype=np.int32)  # records that are not alone, group by group
     ends = np.empty((deep + 1, n), dtype=np.int32)  # where each of their groups ends
     groups = np.zeros(deep + 1, dtype=np.int64)
     live[0] = np.arange(n)
     ends[0, 0] = n
     groups[0] = 1
-    if n == 1:
-        groups[0] = 0
-        if weight[0] == 1:
-            alone[0, 0] = one
+    if n == 1 and weight[0] == 1:
+        alone[0, 0] = one
+    group = np.empty(n, dtype=np.int32)
     count = np.zeros(levels, dtype=np.int32)
     kinds = np.zeros(levels, dtype=np.int32)
     place = np.full(levels, -1, dtype=np.int32)
@@ -624,29 +616,39 @@ def minimal_uniques(
     k = 1
     while k > 0:
         chosen[k - 1] += 1
-        if chosen[k - 1] == p:
+        c = chosen[k - 1]
+        if c == (p if k == 1 else chosen[k - 2]):
             k -= 1
             continue
-        c = chosen[k - 1]
-        here = _rank_of_subset(chosen, k, k, offsets, binomial)
-        above = _rank_of_subset(chosen, k, k - 1, offsets, binomial)
-        for w in range(words):
-            alone[here, w] = alone[above, w] & ~blank[c, w]
-        column, made, filled, start = codes[c], 0, 0, 0
+        here = alone[_rank_of_subset(chosen, k, k, offsets, binomial)]
+        for j in range(k):
+            part = alone[_rank_of_subset(chosen, k, j, offsets, binomial)]
+            for w in range(words):
+                here[w] |= part[w]
+        column, further = codes[c], k < deep and c > 0  # whether the set will be extended
+        made, filled, start = 0, 0, 0
         for g in range(groups[k - 1]):
-            end = ends[k - 1, g]
-            for t in range(start, end):
-                r = live[k - 1, t]
-                if column[r] >= 0:
-                    count[column[r]] += weight[r]
-                    kinds[column[r]] += 1
-            for t in range(start, end):
+            size = 0
+            for t in range(start, ends[k - 1, g]):
                 r = live[k - 1, t]
                 v = column[r]
-                if v >= 0 and count[v] == 1:
-                    alone[here, r >> 6] |= one << np.uint64(r & 63)
-                    fresh[here] = True
-                elif v >= 0 and kinds[v] > 1:
+                if v >= 0 and not (here[r >> 6] >> np.uint64(r & 63)) & one:
+                    group[size] = r
+                    size += 1
+                    count[v] += weight[r]
+                    kinds[v] += 1
+            start = ends[k - 1, g]
+            for t in range(size):
+                r = group[t]
+                v = column[r]
+                if count[v] == 1:
+                    here[r >> 6] |= one << np.uint64(r & 63)
+                    score[r] += worths[k]
+                    sizes[k] += 1
+                    for j in range(k):
+                        worth[r, chosen[j]] += worths[k]
+                        taking[chosen[j]] += 1
+                elif further and kinds[v] > 1:
                     if place[v] < 0:
                         place[v] = filled
                         filled += kinds[v]
@@ -654,45 +656,97 @@ def minimal_uniques(
                         made += 1
                     live[k, place[v]] = r
                     place[v] += 1
-            for t in range(start, end):
-                v = column[live[k - 1, t]]
-                if v >= 0:
-                    count[v] = 0
-                    kinds[v] = 0
-                    place[v] = -1
-            start = end
+            for t in range(size):
+                v = column[group[t]]
+                count[v] = 0
+                kinds[v] = 0
+                place[v] = -1
         groups[k] = made
-        if k < deep:
-            chosen[k] = c
+        if further:
+            chosen[k] = -1
             k += 1
-    parts = np.empty(deep, dtype=np.int64)
-    for k in range(1, deep + 1):
-        for j in range(k):
-            chosen[j] = j
-        while True:
-            here = _rank_of_subset(chosen, k, k, offsets, binomial)
-            for j in range(k):
-                parts[j] = _rank_of_subset(chosen, k, j, offsets, binomial)
-            for w in range(words if fresh[here] else 0):
-                left = alone[here, w]
-                for j in range(k - 1, -1, -1):
-                    if left:
-                        left &= ~alone[parts[j], w]
-                while left:
-                    bit = left & (~left + one)
-                    r = w * 64 + int(_count_bits(bit - one))
-                    left ^= bit
-                    score[r] += worths[k]
-                    sizes[k] += 1
-                    for j in range(k):
-                        worth[r, chosen[j]] += worths[k]
-                        taking[chosen[j]] += 1
-            j = k - 1
-            while j >= 0 and chosen[j] == p - k + j:
-                j -= 1
-            if j < 0:
-                break
-            chosen[j] += 1
-            for i in range(j + 1, k):
-                chosen[i] = chosen[i - 1] + 1
+    return score, worth, taking, sizes
+
+
+@compiled(_count_bits)
+def minimal_uniques_by_pairs(
+    codes: NDArray[np.int32], wild: bool, weight: NDArray[np.int32], worths: Array
+) -> tuple[Array, Array, Ints, Ints]:
+    """The same from pairs of records, for few records and many sets of columns.
+
+    One bit per set says whether somebody is like the record on it. The sets on which another record is like it are
+    those within the columns that they share (and, if ``wild``, those that the other lacks), so the bits are closed
+    under taking parts; the smallest sets without a bit are the minimal uniques.
+    """
+    p, n = codes.shape
+    words, one = max(1, 2**p // 64), np.uint64(1)
+    low = np.array(
+        [
+            0x5555555555555555,
+            0x3333333333333333,
+            0x0F0F0F0F0F0F0F0F,
+            0x00FF00FF00FF00FF,
+            0x0000FFFF0000FFFF,
+            0x00000000FFFFFFFF,
+        ],
+        dtype=np.uint64,
+    )  # the sets within a word that lack column j
+    alike, least, shared = np.empty(words, dtype=np.uint64), np.empty(words, dtype=np.uint64), np.empty(n, np.int32)
+    score, worth = np.zeros(n), np.zeros((n, p))
+    taking, sizes = np.zeros(p, dtype=np.int64), np.zeros(len(worths), dtype=np.int64)
+    for r in range(n):
+        if weight[r] > 1:
+            continue
+        shared[:] = 0
+        lacks = 0
+        for c in range(p):
+            column, v, bit = codes[c], codes[c, r], np.int32(1 << c)
+            if v < 0:
+                lacks |= 1 << c
+            elif wild:
+                for q in range(n):
+                    shared[q] |= bit if column[q] == v or column[q] < 0 else np.int32(0)
+            else:
+                for q in range(n):
+                    shared[q] |= bit if column[q] == v else np.int32(0)
+        alike[:] = 0
+        for q in range(n):
+            if q != r:
+                alike[shared[q] >> 6] |= one << np.uint64(shared[q] & 63)
+        for c in range(min(p, 6)):
+            for w in range(words):
+                alike[w] |= (alike[w] >> np.uint64(1 << c)) & low[c]
+        for c in range(6, p):
+            step = 1 << (c - 6)
+            for w in range(words):
+                if not w & step:
+                    alike[w] |= alike[w + step]
+        for w in range(words):
+            least[w] = ~alike[w]
+        for c in range(min(p, 6)):
+            for w in range(words):
+                least[w] &= ((alike[w] & low[c]) << np.uint64(1 << c)) | low[c]
+        for c in range(6, p):
+            step = 1 << (c - 6)
+            for w in range(words):
+                if w & step:
+                    least[w] &= alike[w - step]
+        if p < 6:
+            least[0] &= (one << np.uint64(1 << p)) - one
+        least[0] &= ~one  # not the empty set
+        for w in range(words):
+            left = least[w]
+            while left:
+                last = left & (~left + one)
+                left ^= last
+                chosen = w * 64 + np.int64(_count_bits(last - one))
+                k = np.int64(_count_bits(np.uint64(chosen)))
+                if k >= len(worths) or chosen & lacks:
+                    continue
+                score[r] += worths[k]
+                sizes[k] += 1
+                for c in range(p):
+                    if chosen >> c & 1:
+                        worth[r, c] += worths[k]
+                        taking[c] += 1
     return score, worth, taking, sizes

@@ -163,7 +163,7 @@ def _uncertainty_formula(user: User) -> list[str]:
         how: str | float = target.aggregate
         known: dict[str | float, str] = {"max": "min over i of Uᵢ", "mean": "mean over i of Uᵢ"}
         last = [f"U = {known.get(how) or f'the quantile of the Uᵢ at level {number(1 - float(how))}'}"]
-    if user.plain:
+    if user.is_rightly_informed:
         closed = _by_kind(_CLOSED, user.loss, "", _has_vector_target(user)) if user.actions is None else ""
         return [f"{u} = min over {among} of E[ L(d, θ) | release ]{closed}, averaged over releases", *last]
     over_masks = "the sum over masks λ of P(λ | release) E[ L(d, θ) | release, λ ]"

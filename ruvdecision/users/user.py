@@ -33,7 +33,7 @@ class SingleUser:
         return (self,)
 
     @property
-    def plain(self) -> bool:
+    def is_rightly_informed(self) -> bool:
         """Whether the belief is the agency's and the mask is known; nobody asks that of a rule."""
         return True
 
@@ -164,7 +164,7 @@ class User(SingleUser):
             check_mask("knows", self.knows)
 
     @property
-    def plain(self) -> bool:
+    def is_rightly_informed(self) -> bool:
         """Whether the user is right about everything but what he is after.
 
         No ``truth`` of another, and the mask is known.

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from ruvdecision.analyses.calibrate import Calibration, bands, calibrate, uniformity_p_value
+from ruvdecision.analyses.calibrate import Calibration, calibrate
 from ruvdecision.beliefs.finite import FiniteBelief
 from ruvdecision.beliefs.normal import NormalBelief
 from ruvdecision.beliefs.pymc import PyMCBelief
@@ -23,6 +23,7 @@ from ruvdecision.engines.pymc.sampling import Sampling
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.masks import PRAM, Microaggregate, Noise, Release, Round, Shuffle, Subsample, Suppress
 from ruvdecision.masks.base import Mask
+from ruvdecision.numerics.uniform_ranks import rank_count_bands, uniformity_p_value
 from ruvdecision.targets import Average, Cell, EachRecord, Functional, Identity, NewRecord, Parameter, Record, Records
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")
@@ -222,7 +223,7 @@ def test_p_values_of_even_ranks_are_as_promised() -> None:
 
 def test_bands_hold_even_ranks_together() -> None:
     rng = np.random.default_rng(2)
-    low, high = bands(80, 19, 0.1)
+    low, high = rank_count_bands(80, 19, 0.1)
     inside = 0
     for _ in range(2000):
         seen = np.cumsum(np.bincount(rng.integers(0, 20, 80), minlength=20))[:-1]

@@ -103,7 +103,7 @@ def uncertainties(masks: list[Any], user: Any) -> Any:
 
 
 def is_plain(user: Any) -> bool:
-    return all(map(is_plain, user.members)) if isinstance(user, ruv.Panel) else user.plain
+    return all(map(is_plain, user.members)) if isinstance(user, ruv.Panel) else user.is_rightly_informed
 
 
 class Chains(RuleBasedStateMachine):

@@ -508,7 +508,7 @@ def test_posterior_is_the_users_own_and_words_say_so() -> None:
     plain = Exact().posterior(User(OWN, Record(0), Quadratic()), MASKS[4], release)
     np.testing.assert_allclose(own.mean(), plain.mean())
     assert "averaged over the agency's belief" in user.describe()
-    assert not user.plain and User(OWN, Record(0), Quadratic()).plain
+    assert not user.is_rightly_informed and User(OWN, Record(0), Quadratic()).is_rightly_informed
 
 
 def test_bad_input() -> None:

@@ -261,7 +261,7 @@ def _choose_solver(
         if not isinstance(user, User):
             do = f"Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())"
             raise InputError(f"{name} must be a User", kind_of(user), do)
-        if not user.plain:
+        if not user.is_rightly_informed:
             what = f"The limit needs a user who knows the mechanism and believes what is true; {name} does not"
             raise UnsupportedError(what, do="Leave out truth= and knows_mask=")
         if user.target.asks_row:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -395,12 +396,16 @@ class ReleaseSampler:
     @property
     def before(self) -> Sequence[Value]:
         """Uncertainty of every user before any release; missing where the prior is flat, or nothing settles."""
-        try:
-            if not self.compiled.is_improper:
-                return self.prior_point.values
-        except RuvError:
-            pass
-        return [Value.exact(np.nan)] * len(self.users)
+        # Worked out once for the blocks of a grid.
+        keys = [key_of_user(user, f"sampling, {self.settings.prior_power}") for user in self.users]
+        cache = self.compiled.cache
+        if None not in keys and all(key in cache for key in keys):
+            return [cache[key] for key in keys]
+        found: Sequence[Value] = [Value.exact(np.nan)] * len(self.users)
+        with suppress(RuvError):
+            found = found if self.compiled.is_improper else self.prior_point.values
+        cache.update({key: value for key, value in zip(keys, found, strict=True) if key is not None})
+        return found
 
     @cached_property
     def prior_point(self) -> Point:
@@ -428,6 +433,17 @@ class ReleaseSampler:
         posteriors = [points.law(user.target) for user in self.users]
         point = self._point_of_posteriors(posteriors, chains, found, how, "nothing is released")
         return diagnose_point(replace(point, weights=weights, khat=khat, points=points))
+
+
+def key_of_user(user: User, engine: str) -> Hashable:
+    """What the uncertainty before any release depends on, beside the model; None if others may have the same key."""
+    actions = None if user.actions is None else repr(np.asarray(user.actions).tolist())
+    key = ("before", engine, user.target, user.loss, actions)
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
 
 
 def diagnose_point(point: Point) -> Point:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from ...beliefs.pymc import BuiltModel, PyMCBelief, _reseed, cheap_mode, quiet_pymc, without_notices
 from ...protocols import Array
-from .programs import vectorised
+from .programs import vectorised, without_traces
 
 if TYPE_CHECKING:
     from pytensor.tensor.variable import TensorVariable
@@ -30,6 +30,8 @@ HELD = 1_000_000
 """Moments of records that are worked out at a time, where some of them are asked for."""
 PRIOR_POINTS = 512
 """Draws from the prior that show whether nodes around a mode miss any mass."""
+PLAIN_TRANSFORMS = ("NoneType", "LogTransform", "LogOddsTransform")
+"""Ways to the unconstrained scale that have no numbers of their own."""
 _FORM = attrgetter("kind", "names", "shapes", "k", "scalar", "size")
 
 
@@ -96,7 +98,7 @@ class CompiledModel(BuiltModel):
         import pytensor.tensor as pt
 
         terms = [*(v for v in self.model.basic_RVs if v is not self.x), *self.model.potentials]
-        with without_notices():
+        with without_notices(), without_traces():
             return self.model.logp(vars=terms, jacobian=True, sum=True) if terms else pt.constant(0.0)
 
     @cached_property
@@ -179,12 +181,18 @@ class CompiledModel(BuiltModel):
         graphs = [rv if (t := transforms[rv]) is None else t.forward(rv, *rv.owner.inputs) for rv in self.free]
         drawn = self.prior(PRIOR_POINTS, np.random.default_rng(20_001))
         theta = [drawn[rv.name] for rv in self.free]
-        found = vectorised(graphs, self.free)(theta)
+        try:
+            found = vectorised(graphs, self.free, stable=False)(theta)
+        except NotImplementedError:  # an operation that only stands for others until it is rewritten
+            found = vectorised(graphs, self.free)(theta)
         count = len(theta[0])
         u = np.concatenate([np.broadcast_to(a, (count, *np.shape(a)[1:])).reshape(count, -1) for a in found], axis=1)
-        with without_notices():
-            density = vectorised([self.model.logp(vars=self.free, jacobian=True, sum=True)], self._value_variables)
-        logs = np.broadcast_to(density(self._split_parameters(u))[0], (count,))
+        if self.informed:
+            with without_notices():
+                density = vectorised([self.model.logp(vars=self.free, jacobian=True, sum=True)], self._value_variables)
+            logs = np.broadcast_to(density(self._split_parameters(u))[0], (count,))
+        else:
+            logs = self.at(u, normal=next(iter(self._functions_by_kind), True)).log_prior
         good = np.isfinite(u).all(axis=1) & np.isfinite(logs)
         return (u[good], logs[good]) if good.any() else None
 
@@ -320,6 +328,8 @@ class CompiledModel(BuiltModel):
 
     def _is_alike_single(self, one: CompiledModel) -> bool:
         """Whether the model of one record has the same prior, and its record the law of all of these."""
+        if _same_graphs(self, one):
+            return True
         rng = np.random.default_rng(7)
         u = one.initial + rng.normal(0, 0.3, size=(3, self.size))
         theirs = one.at(u)
@@ -391,6 +401,30 @@ def compiled_model(belief: PyMCBelief, n: int) -> CompiledModel:
 def count_of(theta: Theta) -> int:
     """How many parameter points there are; one if there are no parameters."""
     return len(next(iter(theta.values()))) if theta else 1
+
+
+def _same_graphs(mine: CompiledModel, one: CompiledModel) -> bool:
+    """Whether priors and the law of every record are the same graph in both models: then no number can differ."""
+    from pytensor.graph.basic import equal_computations
+    from pytensor.tensor.random.op import RandomVariable
+
+    if mine.informed or one.informed or any(size != 1 for p in _law_of(mine.x) for size in p.type.shape):
+        return False
+    for a, b in zip((*mine.free, mine.x), (*one.free, one.x), strict=True):
+        ways = [m.model.rvs_to_transforms.get(v) for m, v in ((mine, a), (one, b))]
+        if not isinstance(a.owner.op, RandomVariable) or a.owner.op != b.owner.op:
+            return False
+        if type(ways[0]) is not type(ways[1]) or type(ways[0]).__name__ not in PLAIN_TRANSFORMS:
+            return False
+        if not equal_computations(_law_of(a), _law_of(b), mine.free, one.free):
+            return False
+    return True
+
+
+def _law_of(rv: TensorVariable) -> list[TensorVariable]:
+    """Parameters of the law of a random variable."""
+    op = rv.owner.op
+    return list(op.dist_params(rv.owner)) if hasattr(op, "dist_params") else []
 
 
 def _same_prior_and_law(mine: ModelValues, one: ModelValues) -> bool:

@@ -36,7 +36,8 @@ SEARCH_POINTS, FIRST_SEARCH_POINTS = 400, 1600
 """Points of a search for where the mass is."""
 SOME = 100
 """Parameter points that are looked at for it."""
-POINTS = 1024
+POINTS, FEWEST_POINTS = 1024, 256
+"""Points of a first layout; where there is a law for each of many draws, whose average knows fewer digits anyway."""
 MOST_POINTS = 13_000
 WORK = 16_000_000
 """Densities after which no finer points are tried."""
@@ -102,7 +103,7 @@ class OneRecord:
     def laws(self, tolerance: float = 1e-6) -> Curve:
         """The law at every parameter point, a batch ``(S,)``."""
         best: Curve | None = None
-        for grid in self._doubled_layouts(CELLS // (3 * len(self.weights))):  # splines hold several times as much
+        for grid in self._doubled_layouts(CELLS // (3 * len(self.weights)), FEWEST_POINTS):  # splines hold more
             found = Curve.from_pieces(grid.pieces, grid.split(self._log_joint_density(grid.inside)))
             if best is None or np.max(found.error) < np.max(best.error):
                 best = found
@@ -136,9 +137,8 @@ class OneRecord:
             merged = np.log(mass) - grid.log_slope
         return [grid.curve(m, o / w.sum()) for m, o, w in zip(merged, node_error, weights, strict=True)]
 
-    def _doubled_layouts(self, most: int = MOST_POINTS) -> Iterator[_PiecewiseGrid]:
+    def _doubled_layouts(self, most: int = MOST_POINTS, points: int = POINTS) -> Iterator[_PiecewiseGrid]:
         """Points that are doubled from one layout to the next."""
-        points = POINTS
         while True:
             grid = _PiecewiseGrid.over(*self._scale_and_ends, self._finite_cuts, points)
             yield grid

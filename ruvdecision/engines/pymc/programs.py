@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,8 +45,7 @@ class vectorised:
         from pytensor.graph.replace import vectorize_graph
 
         many = [pt.tensor(f"{v.name}_many", dtype=v.dtype, shape=(None, *v.type.shape)) for v in inputs]
-        # Where in the code a node was made is of no use to anybody here, and takes time to find out.
-        with without_notices(), pytensor.config.change_flags(traceback__limit=0, traceback__compile_limit=0):
+        with without_notices(), without_traces():
             graphs, places = _without_parameter_checks(outputs, [*inputs, *extra])
             own, rest = places[: len(many)], places[len(many) :]
             graphs = vectorize_graph(graphs, dict(zip(own, many, strict=True))) if own else graphs
@@ -66,6 +66,13 @@ class vectorised:
                 do = "Check the lengths of the arrays in the builder: one entry for each of its n records"
                 first = str(error).strip().splitlines()[0][:200] if str(error).strip() else ""
                 raise InputError("The model cannot be evaluated", f"{type(error).__name__}: {first}", do) from error
+
+
+def without_traces() -> AbstractContextManager[object]:
+    """Where in the code a node was made is of no use to anybody here, and takes time to find out."""
+    import pytensor
+
+    return pytensor.config.change_flags(traceback__limit=0, traceback__compile_limit=0)  # type: ignore[no-any-return]
 
 
 def _numpy_program(inputs: Sequence[Variable], outputs: Sequence[Variable], stable: bool) -> Program | None:

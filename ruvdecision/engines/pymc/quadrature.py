@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from ...targets import BaseTarget, Kind
 from ...users.user import User
 from ..base import BaseEngine, Missing, Problem, Refusal
 from .data import Tally, drawn_records, observed_in, observed_release, records_of, replicates_of, size_of
-from .draws import Point, ReleaseSampler
+from .draws import Point, ReleaseSampler, key_of_user
 from .log_posterior import LogPosteriors, log_posteriors
 from .model import CompiledModel, compiled_model
 from .node_uncertainty import Settled, settled_law
@@ -227,7 +227,7 @@ class Quadrature(BaseEngine):
 
     def _uncertainties_before(self, compiled: CompiledModel, users: Sequence[User]) -> list[float]:
         """Uncertainties before any release, worked out once; missing where the prior is flat."""
-        keys = [_key_of_user(user) for user in users]
+        keys = [key_of_user(user, self.name) for user in users]
         fresh = [i for i, key in enumerate(keys) if key is None or key not in compiled.cache]
         found = dict(zip(fresh, self._fresh_before(compiled, [users[i] for i in fresh]), strict=True)) if fresh else {}
         compiled.cache.update({keys[i]: value for i, value in found.items() if keys[i] is not None})
@@ -283,24 +283,6 @@ def _refuses_model(compiled: CompiledModel) -> Refusal | None:
         what = f"Quadrature needs at most {PARAMETERS} unknown parameters; this model has {compiled.size}"
         return Refusal(what, SAMPLE)
     return None
-
-
-def _key_of_user(user: User) -> Hashable:
-    """What the uncertainty before any release depends on, beside the model.
-
-    None if it cannot be told apart from others.
-    """
-    key = (
-        "quadrature before",
-        user.target,
-        user.loss,
-        None if user.actions is None else repr(np.asarray(user.actions).tolist()),
-    )
-    try:
-        hash(key)
-    except TypeError:
-        return None
-    return key
 
 
 def _refuses_target(compiled: CompiledModel, target: BaseTarget) -> Refusal | None:

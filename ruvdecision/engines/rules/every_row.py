@@ -20,7 +20,8 @@ from ...users.rules import Row
 from ...users.user import Snooper
 from ..base import Problem
 from ..normal.releases import linear_channel, rows_alike
-from .source import Source, costs
+from .costs import costs_of_estimates
+from .source import Source
 
 REPLICATES = 200
 """Releases that are drawn for a snooper when nothing else was asked for."""
@@ -84,7 +85,9 @@ def given_rows(user: Snooper, masks: Sequence[Mask], rows: Ints, source: Source)
     mean, spread, there = _release_law(channel, table)
     mean, spread, there = mean[rows], spread[:, rows], there[rows]
     bias, lead = mean - table[rows], len(masks)
-    costs(loss, np.zeros((1, source.k)), np.zeros((1, source.k)), Row())  # a loss of intervals refuses a number
+    costs_of_estimates(
+        loss, np.zeros((1, source.k)), np.zeros((1, source.k)), Row()
+    )  # a loss of intervals refuses a number
     bias, spread = np.broadcast_to(bias, (lead, *bias.shape)), np.broadcast_to(spread, (lead, *spread.shape[1:]))
     if source.k == 1:
         found = loss.expected(Gaussian.scalar(-bias[..., 0], spread[..., 0, 0]), np.zeros(bias.shape[:-1]))
@@ -105,7 +108,7 @@ def drawn_rows(problem: Problem, rows: Ints, source: Source) -> Value:
         for s in replicate_seeds(problem.seed, count):
             records = source.draw([s]).records[0]
             released = source.rows(mask.release(source.frame(records), s[1]), "A row")
-            cost = costs(user.loss, released[rows], records[rows], Row())
+            cost = costs_of_estimates(user.loss, released[rows], records[rows], Row())
             there = ~np.isnan(cost)
             # Sums about the first loss: their spread keeps its digits where the losses are large and alike.
             first = np.where(there, cost, 0.0) if first is None else first
@@ -127,7 +130,7 @@ def drawn_rows(problem: Problem, rows: Ints, source: Source) -> Value:
 def _release_law(channel: LinearChannel, table: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
     """Mean ``(n, k)`` and covariance ``(masks or 1, n, k, k)`` of each released row, and what is released."""
     k = channel.columns
-    shape, copy, cell = channel.layout.rows()
+    shape, copy, cell = channel.layout.place_of_rows()
     lead = np.broadcast_shapes((1,), *(b.r.shape[:1] for b in channel.blocks), *(c.shape[:1] for c in channel.common))
     mean, spread = np.zeros(table.shape), np.zeros((*lead, len(table), k, k))
     there = np.zeros(table.shape, dtype=bool)

@@ -28,8 +28,9 @@ from ..normal.exact import Exact
 from ..normal.forms import form_of
 from ..normal.releases import linear_channel
 from .closed_forms import LinearTarget, clipped_error, error_law, has_clipped_error, linear_estimate
+from .costs import check_sizes, costs_of_estimates, mean_moments, sampling_shares
 from .every_row import REPLICATES, every_row, row_kinds
-from .source import DrawnRecords, EntryNoise, NoisyValues, Source, check_sizes, costs, mean_moments, sampling_shares
+from .source import DrawnRecords, EntryNoise, NoisyValues, Source
 
 CHUNK = 200_000
 """Entries of a block of replicates: what is held at any time does not grow with replicates or masks."""
@@ -210,7 +211,7 @@ class SnooperWork:
         if channel.location == "known" or not rows:
             yield 1.0, wanted
             return
-        shape, _, cell = channel.layout.rows()
+        shape, _, cell = channel.layout.place_of_rows()
         piece = form.matrix[:, rows[0] * k : rows[0] * k + k]
         here = form.terms[rows[0]].row % n
         kinds = channel.layout.places(here) if channel.location == "drawn" else channel.layout.classes()
@@ -224,7 +225,7 @@ class SnooperWork:
         """Expected loss of an error with this law: the truth seen from the estimate."""
         loss = self.user.loss
         nothing = np.zeros((1, len(mean)))
-        costs(loss, nothing, nothing, self.rule)  # a loss of intervals refuses a number
+        costs_of_estimates(loss, nothing, nothing, self.rule)  # a loss of intervals refuses a number
         if len(mean) == 1:
             law = Gaussian.scalar(np.full(len(covariance), -mean[0]), covariance[:, 0, 0])
             return loss.expected(law, np.zeros(len(covariance)))
@@ -255,7 +256,7 @@ class SnooperWork:
                 raise UnsupportedError(what, f"{without} of {count} without", do)
         return self.average(losses, correction)
 
-    def average(self, losses: Array, correction: Array) -> Value:
+    def average(self, losses: Array, correction: Array | float) -> Value:
         """Mean over the replicates, the last axis, with its standard error; infinite where no release has a value."""
         count = losses.shape[1]
         value = losses.mean(axis=1) - correction
@@ -351,7 +352,7 @@ class SnooperWork:
             return sampling_shares(estimates, self.source.table.mean(axis=0), self.user.loss)
         masks, count, _ = estimates.shape
         wanted = np.broadcast_to(truth, (masks, count, truth.shape[-1])).reshape(masks * count, -1)
-        every = costs(self.user.loss, estimates.reshape(masks * count, -1), wanted, self.rule)
+        every = costs_of_estimates(self.user.loss, estimates.reshape(masks * count, -1), wanted, self.rule)
         return every.reshape(masks, count), np.zeros(masks)
 
     @property

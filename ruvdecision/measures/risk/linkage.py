@@ -59,7 +59,8 @@ class RecordLinkage(PairedMeasure):
     4).
 
     A release with another number of rows and no row labels of the original, as a synthetic file is, has no true pairs:
-    no row is known to be anybody's. A row is then taken to be somebody's as far as the files alone show it.
+    no row is known to be anybody's. A row is then taken to be somebody's as far as the files alone show it. `measure`
+    does the same with a file without a key whose rows are in another order, and says so.
 
     - A row that equals k originals in the known columns is a copy of one of them, and a link to it is right with
       probability 1/k.
@@ -331,8 +332,7 @@ def _distinct_rows(points: Array) -> frames.Ints:
 
 def _misreport_categories(column: pd.Series, rate: float, rng: np.random.Generator) -> pd.Series:
     """The column with some values exchanged for another category, each other one as likely."""
-    levels = frames.categories_of(column)
-    codes = levels.codes(column)
+    codes, levels = frames.factorise(column)
     wrong = rng.random(len(codes)) < rate
     if len(levels) > 1:
         moved = (codes + rng.integers(1, len(levels), size=len(codes))) % len(levels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,9 @@ import pandas as pd
 import pytest
 
 from ruvdecision.beliefs.pymc import PyMCBelief, cheap_mode, quiet_pymc, without_notices
-from ruvdecision.channels.likelihood import observe
+from ruvdecision.channels.likelihood import join_rows, observe
 from ruvdecision.engines.pymc.data import observed_in
+from ruvdecision.engines.pymc.marginal import marginal_likelihood
 from ruvdecision.engines.pymc.model import compiled_model
 from ruvdecision.engines.pymc.nodes import LaplaceBoxes
 from ruvdecision.engines.pymc.programs import Program, _without_parameter_checks, vectorised
@@ -50,6 +52,17 @@ def students(n: int) -> Any:
         pm.Potential("tie", -((mu[0] - mu[1]) ** 2) - pm.math.log1pexp(mu[0]))
         pm.Normal("x", mu[0] * shift[0] + mu[1] * shift[1], 1.5, shape=n)
     return model
+
+
+def lognormal(n: int) -> Any:
+    pm = quiet_pymc()
+    with pm.Model() as model:
+        sigma = pm.HalfNormal("sigma", 1.0)
+        pm.LogNormal("x", pm.Normal("mu", 0.0, 2.0), sigma, shape=n)
+    return model
+
+
+LOGNORMAL = PyMCBelief(lognormal)
 
 
 def vectors(n: int) -> Any:
@@ -157,6 +170,33 @@ def test_groups_of_releases_hold_each_release_once() -> None:
     groups = boxes.sorted()
     assert sorted(i for members, _ in groups for i in members) == list(range(count))
     assert len(groups) > 4
+
+
+@pytest.mark.parametrize(
+    ("mask", "kind"), [(Noise(sd=0.4), "integrated on a shared grid"), (Round(base=1.0), "integrated over nodes")]
+)
+def test_the_slope_that_samplers_are_given_is_that_of_the_likelihood(mask: Any, kind: str) -> None:
+    import pytensor
+
+    compiled = compiled_model(LOGNORMAL, 1)
+    seen = [observed_in(mask, np.array([[x]]), compiled, np.random.SeedSequence(3)) for x in (0.4, 9.0)]
+    columns = join_rows(2, [(np.array([i]), one.columns[0]) for i, one in enumerate(seen)])
+    likelihood = marginal_likelihood(compiled, replace(seen[0], columns=(columns,)))
+    assert likelihood.name == kind
+    with without_notices():
+        model = likelihood.pymc_model()
+        places = [model.rvs_to_values[model[rv.name]] for rv in compiled.free]
+        logp = model.logp()
+        function = pytensor.function(
+            places, [logp, *pytensor.grad(logp, places)], mode=pytensor.compile.Mode("py", "fast_compile")
+        )
+    for u in np.random.default_rng(2).normal(0.2, 0.4, (4, 2)):
+        found, *slope = (float(a) for a in function(*u))
+        at = compiled.at(np.array([u]), normal=False)
+        assert found == pytest.approx(float((at.log_prior + likelihood.log_likelihood(at.theta))[0]), rel=1e-9)
+        for i, h in enumerate(1e-5 * np.eye(2)):
+            moved = (float(function(*(u + h))[0]) - float(function(*(u - h))[0])) / 2e-5
+            assert slope[i] == pytest.approx(moved, rel=1e-6, abs=1e-6)
 
 
 # -- frames and releases -----------------------------------------------------------------------------------

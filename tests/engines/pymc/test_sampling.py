@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from multiprocessing import get_context
 
 import numpy as np
@@ -16,7 +17,7 @@ import ruvdecision as ruv
 from ruvdecision.beliefs.normal import NormalBelief
 from ruvdecision.beliefs.pymc import PyMCBelief
 from ruvdecision.engines.normal.exact import Exact
-from ruvdecision.engines.pymc import nuts
+from ruvdecision.engines.pymc import draws, nuts
 from ruvdecision.engines.pymc.data import observed_in
 from ruvdecision.engines.pymc.model import compiled_model
 from ruvdecision.engines.pymc.sampling import Sampling
@@ -672,3 +673,23 @@ def test_a_large_file_is_not_held_at_every_draw(monkeypatch):
     cov = np.outer(covariates, covariates) + np.eye(30)
     right = (cov - cov @ np.linalg.solve(cov + 0.25 * np.eye(30), cov))[7, 7]
     assert abs(float(some.value) - right) < 4 * float(some.error) + 1e-9
+
+
+def test_uncertainty_before_any_release_is_worked_out_once_for_all_blocks_of_a_grid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+    found = draws.ReleaseSampler.prior_point.func
+    counted = cached_property(lambda self: asked.append(self.settings) or found(self))
+    counted.__set_name__(draws.ReleaseSampler, "prior_point")
+    monkeypatch.setattr(draws.ReleaseSampler, "prior_point", counted)
+    belief = PyMCBelief(two_unknowns)
+    users = {"intruder": User(belief, Record(0), Quadratic()), "scientist": User(belief, Parameter("mu"), Quadratic())}
+    masks = [Noise(sd=s) for s in np.linspace(0.2, 2.0, 10)]
+    how = {"data": ONE, "replicates": 1, "seed": 1, "progress": False}
+    few = Sampling(draws=50, tune=50, chains=2, importance=True)
+    rumap = evaluate(masks, **users, engine=few, **how)
+    assert len(asked) == 1
+    assert len(rumap) == 10
+    evaluate(masks[:2], **users, engine=Sampling(draws=50, tune=50, chains=2, importance=True, prior_power=0.5), **how)
+    assert len(asked) == 2

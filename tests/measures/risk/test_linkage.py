@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from measured import two_columns
 
+import ruvdecision as ruv
 from ruvdecision.errors import InputError
 from ruvdecision.measures import ClusteringAttack, FellegiSunter, IntervalDisclosure, RecordLinkage
 from ruvdecision.measures.risk.fellegi_sunter import fit_mixture
@@ -333,3 +334,42 @@ def test_what_needs_pairs_says_what_to_use_instead() -> None:
     for given in ({"one_to_one": True}, {"outlying": True}):
         with pytest.raises(InputError, match="true pairs"):
             (FellegiSunter if "one_to_one" in given else IntervalDisclosure)(paired=False, **given)
+
+
+def test_a_file_in_another_order_is_no_safer() -> None:
+    """Without a key rows are linked by position, where a shuffled copy of the data would look like a safe release."""
+    rng = np.random.default_rng(4)
+    data = rng.normal(size=(400, 3))
+    noisy, order = data + rng.normal(0, 0.05, data.shape), rng.permutation(400)
+    releases = {
+        "copy": data[order],
+        "noisy": noisy[order],
+        "in order": noisy,
+        "another sample": rng.normal(size=data.shape),
+        "four groups": np.repeat(data.reshape(4, 100, 3).mean(axis=1), 100, axis=0),
+        "means": np.broadcast_to(data.mean(axis=0), data.shape),
+    }
+    rumap = ruv.measure(data, releases=releases, measures=[RecordLinkage()])
+    risk = dict(zip(rumap.releases, rumap.risk.tolist(), strict=True))
+    assert risk["copy"] == 1 and risk["noisy"] > 0.9
+    assert RecordLinkage()(data, data[order]) < 0.02, "by position"
+    for name in ("in order", "another sample", "four groups", "means"):
+        assert risk[name] == float(RecordLinkage()(data, releases[name])), name
+    notes = [note for note in rumap.notes if "not in the order of the data" in note]
+    assert len(notes) == 1 and notes[0].startswith("linkage of copy, noisy: ")
+
+
+def test_keyed_rows_are_linked_as_they_are_keyed() -> None:
+    rng = np.random.default_rng(4)
+    data = pd.DataFrame(rng.normal(size=(300, 2)), columns=["a", "b"]).assign(id=range(300))
+    order = rng.permutation(300)
+    swapped = data.assign(id=data["id"].to_numpy()[order])  # each record under another one's key
+    rumap = ruv.measure(data, releases={"swapped": swapped}, measures=[RecordLinkage()], key="id")
+    assert rumap.risk[0] < 0.02
+
+
+def test_released_files_in_the_place_of_masks_are_told_apart() -> None:
+    data = pd.DataFrame({"a": [1.0, 2.0, 4.0]})
+    for given in (data, [data], {"mine": data}):
+        with pytest.raises(InputError, match="releases="):
+            ruv.measure(data, given)  # type: ignore[arg-type]

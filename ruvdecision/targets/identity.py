@@ -1,0 +1,143 @@
+"""Which row of the release is a respondent's."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import Columns, as_float_array, as_tuple, check_columns, check_finite, check_index, is_single
+from ..errors import InputError
+from ..protocols import Array
+from .base import BaseTarget
+from .names import Names, check_each_once, check_row, is_name
+
+
+@dataclass(frozen=True)
+class Identity(BaseTarget):
+    """Which row of the release is a respondent's, for an intruder who knows some of the confidential columns.
+
+    The release carries no names and its order tells nothing: before the release every place in the file is equally
+    likely to be the respondent's, whether or not the mask shuffles. The target is that place: the rows of the release
+    in their order, 0, 1, ..., then the places that were not released (`Subsample`); the probability of those together
+    is the probability that the respondent is not in the release. Bayes' rule gives place i the weight p(known |
+    release, i). Under `ZeroOne` 1 - U is the expected chance of a correct match. Winkler (2004), Duncan and Lambert
+    (1989).
+
+    Parameters
+    ----------
+    row : int or label, list of them, or "all"
+        The respondent's row in the confidential file, counted from 0, or its label in the data's index. With several,
+        U is the average over them.
+    known : names or positions, optional
+        Columns that the intruder knows; all of them if not given.
+    error_variance, error_sd : number or one per known column, optional
+        Variance or standard deviation of normal errors in what the intruder knows; exact if not given.
+    values : numbers, optional
+        What the intruder knows, one per known column (one row of them per respondent if there are several). If not
+        given, the respondent's own record tells, plus an error drawn with the stated size. `posterior` needs them.
+
+    Examples
+    --------
+    >>> Identity(3, known=["age", "income"], error_sd=[1, 500]).describe()
+    "which row is record 3's, knowing 'age' and 'income' with errors"
+    """
+
+    row: Any
+    known: Columns = None
+    error_variance: float | Sequence[float] | None = None
+    error_sd: float | Sequence[float] | None = None
+    values: Sequence[Any] | None = None
+    asks_row = True
+
+    def __post_init__(self) -> None:
+        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
+        if isinstance(self.row, str) or is_single(self.row):
+            put("row", self.row if isinstance(self.row, str) and self.row == "all" else check_row("row", self.row))
+        else:
+            put("row", tuple(check_row("row", row) for row in as_tuple(self.row)))
+            if not self.row:
+                raise InputError("row must be one row at least", self.row, "Write Identity([0, 3], known=[...])")
+        if self.known is not None:
+            known = as_tuple(self.known)
+            if not known:
+                do = "Name a column; one who knows nothing gains by no release"
+                raise InputError("known must not be empty", self.known, do)
+            put("known", known)
+        if self.error_variance is not None and self.error_sd is not None:
+            raise InputError("Give error_variance or error_sd", "both", "Leave one of them out")
+        for name in ("error_variance", "error_sd"):
+            given = getattr(self, name)
+            if given is not None:
+                array = check_finite(name, as_float_array(name, given))
+                if array.ndim > 1 or array.size == 0 or np.any(array < 0):
+                    what = f"{name} must be a number of at least 0, or one per known column"
+                    raise InputError(what, given, f"Write {name}=2")
+                put(name, float(array) if array.ndim == 0 else tuple(array.tolist()))
+        if self.values is not None:
+            put("values", _rows_of_values(self.values))
+
+    @property
+    def exact(self) -> bool:
+        """Whether the intruder knows the columns without error."""
+        return not np.any(np.asarray(self.error_variance or 0.0)) and not np.any(np.asarray(self.error_sd or 0.0))
+
+    @property
+    def _rows_as_tuple(self) -> tuple[Any, ...]:
+        return self.row if isinstance(self.row, tuple) else (self.row,)
+
+    @property
+    def has_names(self) -> bool:
+        return self.row != "all" and any(map(is_name, self._rows_as_tuple))
+
+    def with_positions(self, names: Names) -> Identity:
+        rows = tuple(map(names.row, self._rows_as_tuple))
+        return replace(self, row=rows if isinstance(self.row, tuple) else rows[0])
+
+    def rows_in(self, n: int) -> NDArray[np.int64]:
+        """The respondents' rows among ``n``, each once."""
+        if self.row == "all":
+            return np.arange(n)
+        rows = self._rows_as_tuple
+        return np.array(check_each_once("row", [check_index("row", r, n) for r in rows]), dtype=np.int64)
+
+    def columns_in(self, names: Sequence[Hashable]) -> list[int]:
+        """Positions of the known columns among ``names``."""
+        return list(range(len(names))) if self.known is None else check_columns("known", self.known, names)
+
+    def variances(self, size: int) -> Array:
+        """Error variance of each of ``size`` known columns."""
+        name = "error_variance" if self.error_variance is not None else "error_sd"
+        given = np.atleast_1d(np.asarray(0.0 if getattr(self, name) is None else getattr(self, name), dtype=np.float64))
+        if len(given) not in (1, size):
+            what = f"{name} must have {size} entries, one per known column"
+            raise InputError(what, len(given), "Give one number, or one per column")
+        return np.broadcast_to(given if name == "error_variance" else given**2, (size,)).copy()
+
+    def aimed_at(self, row: int) -> Identity | None:
+        return replace(self, row=row) if self.values is None else None
+
+    def describe(self) -> str:
+        if isinstance(self.row, tuple):
+            whose = f"each of {len(self.row)} records'"
+        else:
+            whose = "each record's" if self.row == "all" else f"record {self.row}'s"
+        what = "all columns" if self.known is None else " and ".join(map(repr, as_tuple(self.known)))
+        return f"which row is {whose}, knowing {what} {'exactly' if self.exact else 'with errors'}"
+
+
+def _rows_of_values(values: Sequence[Any]) -> tuple[tuple[Any, ...], ...]:
+    """What an intruder knows, one row per respondent."""
+    try:
+        table = np.asarray(values, dtype=object)
+        rows = [[values]] if is_single(values) else (table if table.ndim == 2 else table[None]).tolist()
+    except (TypeError, ValueError):  # rows of several lengths
+        table, rows = np.empty(0), []
+    if table.ndim > 2 or table.size == 0:
+        # What the intruder knows is a confidential record: it stays out of the message.
+        do = "Give a list, or one list per respondent"
+        raise InputError("values must be one per known column", f"shape {table.shape}", do)
+    return tuple(map(tuple, rows))
