@@ -63,8 +63,9 @@ def law_of_value(
         nodes = place_nodes(posteriors, boxes, (FINE,))
         return _with_moment_error(_law_along_one_axis(nodes, values), nodes, values)
     best: tuple[Curve, float] | None = None
-    for step in (0.5, 0.25, 0.125) if place is not None else ():
-        nodes = place_nodes(posteriors, boxes.with_first_parameter(place), (FINE, step))
+    frames = [] if place is None else [boxes.with_first_parameter(place)] * 3
+    for frame, step in zip(frames, (0.5, 0.25, 0.125), strict=False):
+        nodes = place_nodes(posteriors, frame, (FINE, step))
         best = _with_moment_error(_law_of_first_coordinate(nodes, values), nodes, values)
         if best is None or best[1] <= (ENOUGH_OF_SUMS if posteriors.support_maps else ENOUGH):
             break
