@@ -176,7 +176,7 @@ def _near_order(points: Array, box: int) -> Ints:
     return order
 
 
-def _cluster_distance(centre: Array, spread: Array, i: int, j: int) -> float:
+def _half_linkage_distance(centre: Array, spread: Array, i: int, j: int) -> float:
     """Mean squared distance between the clusters i and j, but for the deviation of j."""
     total = spread[i]
     for d in range(centre.shape[1]):
@@ -185,7 +185,7 @@ def _cluster_distance(centre: Array, spread: Array, i: int, j: int) -> float:
     return total
 
 
-@compiled(_near_order, _cluster_distance)
+@compiled(_near_order, _half_linkage_distance)
 def average_linkage(points: Array, sizes: Ints) -> tuple[Ints, Array]:
     """Average linkage on squared Euclidean distances by nearest-neighbour chains, in memory O(n).
 
@@ -250,7 +250,7 @@ def average_linkage(points: Array, sizes: Ints) -> tuple[Ints, Array]:
         if length > 1:
             # Ties go to the last link: the chain could not end otherwise.
             near = place[chain[length - 2]]
-            best = _cluster_distance(centre, spread, near, top)
+            best = _half_linkage_distance(centre, spread, near, top)
         home = top // box
         for turn in range(-1, boxes):
             b = home if turn < 0 else turn
@@ -266,7 +266,7 @@ def average_linkage(points: Array, sizes: Ints) -> tuple[Ints, Array]:
                 continue
             for s in range(b * box, min((b + 1) * box, used)):
                 if size[s] > 0 and s != top:
-                    distance = _cluster_distance(centre, spread, s, top)
+                    distance = _half_linkage_distance(centre, spread, s, top)
                     if distance < best:
                         best = distance
                         near = s
@@ -274,7 +274,7 @@ def average_linkage(points: Array, sizes: Ints) -> tuple[Ints, Array]:
             # Back to an earlier link: by rounding alone, so it is a tie, and the last link will do as well.
             near = place[chain[length - 2]]
         if length > 1 and near == place[chain[length - 2]]:
-            best = _cluster_distance(centre, spread, near, top)
+            best = _half_linkage_distance(centre, spread, near, top)
             linked[label[near]] = False
             linked[label[top]] = False
             merges[done, 0] = label[near]
