@@ -1,8 +1,9 @@
 """One case in a process of its own: how long it took and how much memory it had at its peak.
 
 ``python -m benchmarks.alone CASE N,P,RELEASES ...`` prints one line of JSON per size. The peak is that of the resident
-set while the case ran, with the data and the libraries in it; ``before`` is what was resident when it started. Seconds
-are the processor's. Linux lets a process forget its earlier peak; elsewhere the making of the data counts too.
+set while the case ran, with the data and the libraries in it; ``before`` is what was resident when it started.
+``seconds`` are the processor's, ``own`` those of them that were not spent in the kernel. Linux lets a process forget
+its earlier peak; elsewhere the making of the data counts too.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ SHORT = 5.0
 def alone(case: str, sizes: Sequence[Size], limit: float = 600.0) -> list[dict[str, Any]]:
     """Run the case at each size in one fresh process.
 
-    Gives back ``size``, ``seconds``, ``peak`` and ``before`` (bytes) for each that was reached, and ``failed`` with the
-    reason for the first that was not.
+    Gives back ``size``, ``seconds``, ``own``, ``peak`` and ``before`` (bytes) for each that was reached, and ``failed``
+    with the reason for the first that was not.
     """
     command = [sys.executable, "-m", "benchmarks.alone", case, *(",".join(map(str, s)) for s in sizes)]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
@@ -73,17 +74,19 @@ def run_here(case: str, size: Size) -> dict[str, Any]:
     peak = _status("VmHWM:") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
         1 if sys.platform == "darwin" else 1024
     )
-    while len(times) < 3 and times[0] < SHORT:
+    while len(times) < 3 and times[0][0] < SHORT:
         # Made anew: a map keeps what was asked of it, and a second asking would be another kind of work.
         times.append(_timed(CASES[case].make(*size)))
-    return {"size": list(size), "seconds": min(times), "peak": peak, "before": before}
+    total, own = (min(t[i] for t in times) for i in (0, 1))
+    return {"size": list(size), "seconds": total, "own": own, "peak": peak, "before": before}
 
 
-def _timed(work: Any) -> float:
-    """Seconds of the processor: a case has one thread, and others may be at work on the machine."""
-    start = process_time()
+def _timed(work: Any) -> tuple[float, float]:
+    """Seconds of the processor, in all and outside the kernel: one thread, and others may be at work on the machine."""
+    start, kernel = process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_stime
     work()
-    return process_time() - start
+    total = process_time() - start
+    return total, total - (resource.getrusage(resource.RUSAGE_SELF).ru_stime - kernel)
 
 
 def _give_back() -> None:

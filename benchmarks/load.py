@@ -105,7 +105,7 @@ def growth(names: Sequence[str], shrink: int, limit: float) -> Any:
             promised = {"n": case.n, "p": case.p, "releases": case.releases}[axis]
             memory = {"n": case.memory, "p": case.memory, "releases": case.memory_releases}[axis]
             yield Curve(
-                name, axis, case.order, promised, memory, [f["size"][at] for f in good], [f["seconds"] for f in good],
+                name, axis, case.order, promised, memory, [f["size"][at] for f in good], [f["own"] for f in good],
                 [float(f["peak"] - f["before"]) for f in good], next((f["failed"] for f in found if "failed" in f), ""),
             )  # fmt: skip
 

@@ -46,7 +46,7 @@ class Value(NamedTuple):
         value, error = zip(*parts, strict=True)
         return cls(np.concatenate(value), np.concatenate(error))
 
-    def over(self, *shape: int) -> Value:
+    def broadcast_to(self, *shape: int) -> Value:
         """The same with this shape, broadcast."""
         return Value(np.broadcast_to(self.value, shape), np.broadcast_to(self.error, shape))
 

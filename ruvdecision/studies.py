@@ -140,7 +140,7 @@ class Study(Listing):
     def _function_parameters(self) -> Mapping[str, inspect.Parameter]:
         return inspect.signature(self.function).parameters
 
-    def check(self, settings: Mapping[str, object]) -> dict[str, object]:
+    def check_settings(self, settings: Mapping[str, object]) -> dict[str, object]:
         """Return ``settings`` if ``study`` takes them; the error lists the names and their defaults."""
         known = self.settings
         open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in self._function_parameters.values())
@@ -159,7 +159,7 @@ class Study(Listing):
         self, *, executor: Executor | None = None, checkpoint: str | Path | None = None, **settings: object
     ) -> Outcome:
         """Run the study and name its maps. An exception inside it becomes a `RuvError` of one line."""
-        settings = self.check(settings)
+        settings = self.check_settings(settings)
         given = {"executor": executor, "checkpoint": checkpoint}
         running = {name: value for name, value in given.items() if value is not None}
         lacking = sorted(running.keys() - self._function_parameters.keys())

@@ -151,7 +151,7 @@ class Order:
         others = marked & ~np.eye(len(self.masks), dtype=bool)
         return tuple(tuple(np.flatnonzero(column).tolist()) for column in others.T)
 
-    def column(self) -> list[str]:
+    def nearest_more_informative(self) -> list[str]:
         """For every mask the nearest one that tells more whatever the users want, "" if none: a column of a map."""
         out = []
         for above in self.by:
@@ -180,7 +180,7 @@ def blackwell_order(
     Examples
     --------
     >>> from ruvdecision.masks import Noise, Release
-    >>> blackwell_order([Release(), Noise(sd=1.0), Noise(sd=2.0)], records=3).column()
+    >>> blackwell_order([Release(), Noise(sd=1.0), Noise(sd=2.0)], records=3).nearest_more_informative()
     ['', 'Release()', 'Noise(sd=1)']
     """
     listed = tuple(masks)

@@ -21,7 +21,7 @@ from ..checks import (
     is_label,
     suggest,
 )
-from ..engines.base import Problem, part_of
+from ..engines.base import Problem, progress_of_part
 from ..engines.every_record import Each, every_record, file_size, rows_of
 from ..engines.solving import check_user
 from ..errors import InputError
@@ -102,7 +102,7 @@ def record_risk(
     with Bar(f"Judging {len(chosen):,} records under {len(candidates):,} releases", progress) as bar:
         for i, user in enumerate(users):
             problem = Problem.of(user, candidates, data, replicates=replicates, seed=root)
-            watched = replace(problem, progress=part_of(lambda share, *_: bar.update(share), i, len(users)))
+            watched = replace(problem, progress=progress_of_part(lambda share, *_: bar.update(share), i, len(users)))
             found.append(every_record(engine, watched, chosen))
     values = iter([(Value(f.uncertainty, f.error), f.before) for f in found])
     value, before = _merge_members(intruder, values)

@@ -233,7 +233,7 @@ class Layout:
             copy += (row - int(self.starts[run])) // int(self.stride[run])
         return shape, copy, cell
 
-    def rows(self) -> tuple[Ints, Ints, Ints]:
+    def place_of_rows(self) -> tuple[Ints, Ints, Ints]:
         """Shape, copy and cell of every row."""
         lengths = np.diff(np.append(self.starts, self.n))
         run = np.repeat(np.arange(len(self.starts)), lengths)

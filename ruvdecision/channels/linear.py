@@ -383,7 +383,7 @@ class LinearChannel:
         if n * width > LARGEST_BLOCK:
             raise InputError(f"A dense channel holds at most {LARGEST_BLOCK} entries", n * width, "Use fewer records")
         pick = lambda x: x[min(member, len(x) - 1)]  # noqa: E731
-        shape, copy, cell = self.layout.rows()
+        shape, copy, cell = self.layout.place_of_rows()
         a, noise = np.zeros((n, width, n, k)), np.zeros((n, width, n, width))
         loads, released = np.zeros((len(self.common), n, width, k)), np.empty((n, width), dtype=bool)
         for t, block in enumerate(self.blocks):

@@ -21,7 +21,7 @@ def run(options: argparse.Namespace) -> int:
     with progress_line(options.quiet) as say:
         say(f"loading {options.file}")
         study = load_study(options.file)
-        study.check(settings)
+        study.check_settings(settings)
         say(f"running {study.name}")
         if out is not None:
             own_key(create=True)  # so that the report can name the data

@@ -35,7 +35,7 @@ def no_progress(share: float, *note: str) -> None:
     """Progress that nobody watches."""
 
 
-def part_of(progress: Progress, done: float, total: float, size: float = 1.0) -> Progress:
+def progress_of_part(progress: Progress, done: float, total: float, size: float = 1.0) -> Progress:
     """Progress of a part of this size, where so much of the total is done before it."""
     return lambda share, *note: progress((done + size * share) / total, *note)
 

@@ -18,7 +18,7 @@ from ..masks.frame import Frame
 from ..protocols import Array, Ints, Posterior, Solution
 from ..targets import EachRecord
 from ..users.user import Snooper, User
-from .base import Plan, Problem, Rewrite, part_of, plan_for
+from .base import Plan, Problem, Rewrite, plan_for, progress_of_part
 from .rules.every_row import is_own_row
 
 NEAR = 4.0
@@ -86,7 +86,9 @@ def every_record(choice: object, problem: Problem, rows: Ints) -> Each:
     before, names, averaged = np.full(len(rows), np.nan), [""] * count, False
     families = problem.masks.families
     for done, family in enumerate(families):
-        part = replace(problem.for_masks(family.positions), progress=part_of(problem.progress, done, len(families)))
+        part = replace(
+            problem.for_masks(family.positions), progress=progress_of_part(problem.progress, done, len(families))
+        )
         plan = plan_for(choice, part.of_user(aim_at(user, int(rows[0]))))
         found: Solution | Each = plan.every_row(part, rows) or _by_kind(choice, plan, part, rows)
         value[family.positions], error[family.positions] = found.uncertainty, found.error

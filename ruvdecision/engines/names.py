@@ -53,7 +53,7 @@ def resolve_names(problem: Problem) -> Problem:
         user = _by_position(user, found)
         release = problem.release
         if release is not None and tables:
-            ordered = tuple(_number_rows(in_order(one, names, "The release"), problem) for one in files)
+            ordered = tuple(_drop_row_labels(in_order(one, names, "The release"), problem) for one in files)
             release = ordered if isinstance(release, tuple) else ordered[0]
         problem = replace(
             problem,
@@ -104,7 +104,7 @@ def in_order(data: object, names: Sequence[Hashable], what: str) -> Any:
     return data[wanted]
 
 
-def _number_rows(release: object, problem: Problem) -> Any:
+def _drop_row_labels(release: object, problem: Problem) -> Any:
     """A release of all rows under their numbers; the labels of a sample tell whose rows it holds, and stay."""
     if not isinstance(release, (pd.DataFrame, pd.Series)) or pd.api.types.is_integer_dtype(release.index.dtype):
         return release

@@ -20,7 +20,7 @@ from ..protocols import Array, Ints, Solution, Value
 from ..running.run import Task, run
 from ..users.panel import Panel
 from ..users.user import Snooper, User
-from .base import Plan, Problem, Progress, no_progress, part_of, plan_for
+from .base import Plan, Problem, Progress, no_progress, plan_for, progress_of_part
 
 Leaves: TypeAlias = list[tuple[str, Any]]
 """Single users, with the names of their columns."""
@@ -101,7 +101,7 @@ def solve(
     if not apart:
         try:
             for i, (job, group) in enumerate(pieces):
-                watch = part_of(on_progress, i, len(pieces))
+                watch = progress_of_part(on_progress, i, len(pieces))
                 results.append(_finished_solutions(plans[job].run(group, watch, interruptible=True), len(group)))
                 if results[-1]["unfinished"]:
                     break

@@ -33,8 +33,8 @@ from .base import (
     Refusal,
     Rewrite,
     no_progress,
-    part_of,
     plan_for,
+    progress_of_part,
 )
 from .names import columns_of
 from .unknown_mask import UnknownMask
@@ -91,7 +91,7 @@ class WrongBelief(Rewrite):
         value, error, believed = np.array([*judged.cost, judged.believed])
         names = list(judged.engine)
         for done, i in enumerate(judged.remaining):
-            part = part_of(problem.progress, done, len(judged.remaining))
+            part = progress_of_part(problem.progress, done, len(judged.remaining))
             (value[i], error[i]), believed[i] = self.drawn(masks[i], part)
             names[i] = f"{self.engine.name}, averaged over releases"
         before = self._loss_before() if judged.before is None else judged.before

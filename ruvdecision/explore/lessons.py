@@ -89,7 +89,7 @@ GRID = np.concatenate([np.arange(1, 251) * 2 / 25, np.round(np.geomspace(21, 200
 COUNTS = (*range(1, 31), *geometric_stops(32, 1000, 36, whole=True))
 
 
-def normal(values: Values) -> str:
+def normal_program(values: Values) -> str:
     """Suppression, averages, noise and both together."""
     n, groups, row = values["n"], values["groups"], values["row"]
     if groups > n:
@@ -152,8 +152,8 @@ NORMAL = Topic(
         Pick("intruder_loss", "The intruder pays", OPTIONS),
         Pick("scientist_loss", "The scientist pays", OPTIONS),
     ),
-    lesson_builder(normal, lambda values, rumap: 2 + GRID.index(values["noise"]), _normal_formulas),
-    normal,
+    lesson_builder(normal_program, lambda values, rumap: 2 + GRID.index(values["noise"]), _normal_formulas),
+    normal_program,
     0.5,
     (
         (
@@ -193,7 +193,7 @@ def arguments(values: Values, knowledge: str) -> Values:
 
 def snoopers(values: Values) -> Built:
     """Noise against up to three snoopers at once."""
-    rumap = run(write_snoopers(values))["rumap"]
+    rumap = run(snoopers_program(values))["rumap"]
     own = SHARES.index(values["noise"])
     plain = "The posterior is what Bayes' rule makes of the same release; this snooper uses a plain rule instead."
     return Built(
@@ -281,7 +281,7 @@ def _rank_beliefs(values: Values, mask: Any, made: Example, example: int, order:
     )
 
 
-def write_snoopers(values: Values) -> str:
+def snoopers_program(values: Values) -> str:
     """Noise variances for one snooper, or for several: each has a curve, and the choice is by the worst of them."""
     given = [", ".join(f"{k}={v!r}" for k, v in arguments(values, know).items()) for know in values["knowledge"]]
     maps = ",\n    ".join(f"ruv.scenarios.additive_noise(noise_variance=grid, {one})" for one in given)
@@ -310,7 +310,7 @@ SNOOPER = Topic(
                                                                 "known": "the population mean"}),
     ),
     snoopers,
-    write_snoopers,
+    snoopers_program,
     5.0,
     (
         (
@@ -337,7 +337,7 @@ NOISES = np.unique([5.0, *(float(f"{v:.1e}") for v in np.geomspace(0.05, 2500, 1
 STRETCH = geometric_stops(0.1, 20, 60)
 
 
-def weights(values: Values) -> str:
+def weights_program(values: Values) -> str:
     """Noise on the first variable only and on the second only, then the average."""
     return f"""{START}shared = {values["correlation"]!r} * float(np.sqrt({VARIANCES[0]!r} * {VARIANCES[1]!r}))
 covariance = [[{VARIANCES[0]!r}, shared], [shared, {VARIANCES[1]!r}]]
@@ -370,8 +370,10 @@ WEIGHTS = Topic(
         Slider("noise", "Noise variance", NOISES, 5.0, "Your own candidate: this noise, then the average.", True),
         Pick("column", "Noise on", {"1": "variable 1", "2": "variable 2"}, looks=True),
     ),
-    lesson_builder(weights, lambda v, rumap: 2 + (int(v["column"]) - 1) * len(NOISES) + NOISES.index(v["noise"])),
-    weights,
+    lesson_builder(
+        weights_program, lambda v, rumap: 2 + (int(v["column"]) - 1) * len(NOISES) + NOISES.index(v["noise"])
+    ),
+    weights_program,
     0.12,
     (
         (
@@ -406,7 +408,7 @@ PATTERNS = {
 GAIN = 'gain = {"risk": "relative_gain", "utility": "relative_gain"}\n'
 
 
-def table(values: Values) -> str:
+def table_program(values: Values) -> str:
     """Patterns of suppression for one table of counts."""
     masks = "".join(f"    {code},  # {words}\n" for code, words in PATTERNS.items())
     return f"""{START}counts = np.array([[{values["a"]}, {values["b"]}], [{values["c"]}, {values["d"]}]])
@@ -421,7 +423,7 @@ masks = [
 
 def build_table(values: Values) -> Built:
     """The map, and how many tables remain possible."""
-    scope = run(table(values))
+    scope = run(table_program(values))
     belief, counts = scope["belief"], scope["counts"]
     cell = tuple(int(x) for x in values["cell"].strip("()").split(","))
     after = belief.given(SuppressCells().publish(counts))
@@ -454,7 +456,7 @@ TABLE = Topic(
         Pick("pattern", "You look at", {str(i): t for i, t in enumerate(PATTERNS.values())}, "3", looks=True),
     ),
     build_table,
-    table,
+    table_program,
     0.5,
     (
         (
@@ -476,7 +478,7 @@ TABLE = Topic(
 STAYS = even_stops(0.5, 1.0, 0.05)
 
 
-def pram(values: Values) -> str:
+def pram_program(values: Values) -> str:
     """The chance that an answer is kept."""
     return f"""{START}traits = np.round(np.linspace(0.05, 0.95, 10), 2)
 chances = traits ** ({values["a"]!r} - 1) * (1 - traits) ** ({values["b"]!r} - 1)
@@ -515,8 +517,8 @@ PRAM_LESSON = Topic(
         Slider("a", "Prior of p: weight of the trait", (1, 2, 3, 4, 6), 2),
         Slider("b", "Prior of p: weight of its absence", (1, 2, 3, 4, 6, 8), 6),
     ),
-    lesson_builder(pram, lambda values, rumap: STAYS.index(values["noise"]), _pram_formulas),
-    pram,
+    lesson_builder(pram_program, lambda values, rumap: STAYS.index(values["noise"]), _pram_formulas),
+    pram_program,
     0.2,
     (
         (

@@ -578,7 +578,7 @@ class FilePage:
         self.page: Page | None = None
         kinds = {"accept": ".csv,.tsv,.txt,.parquet,.dta,.sav", "label": "A file of records"}
         self.drop = pn.widgets.FileInput(sizing_mode="stretch_width", **kinds)
-        self.drop.param.watch(lambda event: self.open(str(self.drop.filename or "file.csv"), event.new), "value")
+        self.drop.param.watch(lambda event: self.show_upload(str(self.drop.filename or "file.csv"), event.new), "value")
         self.said = html_pane()
         head = (
             "<h1>Your own file</h1><p>Choose a file of records (CSV, or what <code>ruvdecision measure</code> reads), "
@@ -588,7 +588,7 @@ class FilePage:
         self.body = pn.Column(sizing_mode="stretch_width")
         self.view = pn.Column(html_pane(head), self.drop, self.said, self.body, sizing_mode="stretch_width")
 
-    def open(self, name: str, content: bytes) -> None:
+    def show_upload(self, name: str, content: bytes) -> None:
         """Show a file."""
         try:
             data = read_upload(name, content)

@@ -28,7 +28,7 @@ MAP = "map."
 
 def study_topic(study: Study, fixed: Mapping[str, object] | None = None) -> Topic:
     """A loaded study as a topic of the page; ``fixed`` settings are not moved."""
-    given = study.check(fixed or {})
+    given = study.check_settings(fixed or {})
     said = inspect.cleandoc(study.function.__doc__ or "")
     controls = tuple(_controls_of_study(study, given, said))
     outcomes: dict[str, Outcome] = {}

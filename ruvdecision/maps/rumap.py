@@ -611,7 +611,8 @@ class RUMap:
         if belief is None and self.users is not None:
             belief = self.users[0].users[0].belief
         return self.with_column(
-            "tells_less_than", blackwell_order([m for m in self.masks if m is not None], belief).column()
+            "tells_less_than",
+            blackwell_order([m for m in self.masks if m is not None], belief).nearest_more_informative(),
         )
 
     def draws(self, release: str | int, user: str | None = None) -> Any:

@@ -63,7 +63,7 @@ class Mask:
         """Mask a `Frame`: step by step, unless a mask has a way of its own. Several releases are a tuple."""
         return self._step_by_step(frame, rng)[0]
 
-    def tracked(self, frame: Frame, rng: np.random.Generator) -> tuple[Frame, Ints]:
+    def apply_tracking_rows(self, frame: Frame, rng: np.random.Generator) -> tuple[Frame, Ints]:
         """What `apply` gives, and which row of the file stands in each row of it."""
         if type(self).apply is not Mask.apply:
             return self.apply(frame, rng), np.arange(frame.n)
@@ -304,16 +304,16 @@ class Chain(Several):
         return self.masks[-1].side_by_side
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Any:
-        return self.tracked(frame, rng)[0]
+        return self.apply_tracking_rows(frame, rng)[0]
 
-    def tracked(self, frame: Frame, rng: np.random.Generator) -> tuple[Frame, Ints]:
+    def apply_tracking_rows(self, frame: Frame, rng: np.random.Generator) -> tuple[Frame, Ints]:
         # Each mask has its own stream, so that masks later in the chain do not shift those before them.
         before, rows = frame, np.arange(frame.n)
         for i, (mask, stream) in enumerate(zip(self.masks, rng.spawn(len(self.masks)), strict=True)):
             if i and type(mask).follow is not Mask.follow:
                 before, frame = frame, mask.follow(frame, before, stream)
             else:
-                after, order = mask.tracked(frame, stream)
+                after, order = mask.apply_tracking_rows(frame, stream)
                 before, frame, rows = frame, after, rows[order]
         return frame, rows
 
@@ -354,7 +354,7 @@ class Joint(Several):
         found = [mask.apply(frame, stream) for mask, stream in zip(self.masks, rng.spawn(len(self.masks)), strict=True)]
         return tuple(chain.from_iterable(f if isinstance(f, tuple) else (f,) for f in found))
 
-    def tracked(self, frame: Frame, rng: np.random.Generator) -> tuple[Any, Ints]:
+    def apply_tracking_rows(self, frame: Frame, rng: np.random.Generator) -> tuple[Any, Ints]:
         return self.apply(frame, rng), np.arange(frame.n)
 
     def steps(self, about: FileFacts, numbers: Array) -> list[Step]:

@@ -37,9 +37,9 @@ class Frame:
             if not data.columns.is_unique:
                 twice = data.columns[data.columns.duplicated()].unique().tolist()
                 raise InputError("Column names must be unique", twice, "Rename the columns that share a name")
-            frame = cls(_native_byte_order(data), "frame")
+            frame = cls(data, "frame")._in_native_byte_order()
         elif isinstance(data, pd.Series):
-            frame = cls(_native_byte_order(data.to_frame()), "series", data.name)
+            frame = cls(data.to_frame(), "series", data.name)._in_native_byte_order()
         else:
             array = _as_plain_array(data)
             table = pd.DataFrame(
@@ -73,9 +73,14 @@ class Frame:
         return list(self.labels.columns)
 
     @cached_property
+    def dtypes(self) -> list[Any]:
+        """The columns' types, looked up once: pandas makes a Series of them, which takes as long as a small fit."""
+        return self.table.dtypes.tolist()
+
+    @cached_property
     def plain(self) -> bool:
         """True if every column holds plain numbers of double precision."""
-        return all(isinstance(t, np.dtype) and t == np.float64 for t in self.table.dtypes)
+        return all(isinstance(t, np.dtype) and t == np.float64 for t in self.dtypes)
 
     def positions(self, columns: Columns) -> list[int]:
         """Positions of the chosen columns; None means all of them."""
@@ -132,9 +137,23 @@ class Frame:
         """Return a new frame whose columns at these positions take their values from other rows, in their own type."""
         return self.put({i: self.table.iloc[:, i].array.take(rows) for i, rows in sources.items()})
 
+    def select(self, positions: Sequence[int]) -> Frame:
+        """Return the columns at these positions."""
+        if list(positions) == list(range(self.labels.shape[1])):
+            return self
+        part = replace(self, table=self.table.take(positions, axis=1))
+        part.__dict__["dtypes"] = [self.dtypes[i] for i in positions]
+        return part
+
     def take(self, rows: Any) -> Frame:
         """Return the rows at these positions, with their labels."""
         return replace(self, table=self.table.iloc[rows])
+
+    def _in_native_byte_order(self) -> Frame:
+        """The same with its numbers in this machine's byte order."""
+        foreign = [i for i, t in enumerate(self.dtypes) if isinstance(t, np.dtype) and not t.isnative]
+        values = {i: self.table.iloc[:, i].to_numpy() for i in foreign}
+        return self.put({i: v.astype(v.dtype.newbyteorder("=")) for i, v in values.items()}) if foreign else self
 
     def unwrap(self) -> Any:
         """Give back the kind of data that came in."""
@@ -212,18 +231,6 @@ def _as_plain_array(data: Any) -> np.ndarray[Any, Any]:
         array = array.astype(holds)
         array[hidden] = np.nan
     return array
-
-
-def _native_byte_order(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with its numbers in this machine's byte order; the same one if they are so already."""
-    foreign = [i for i, t in enumerate(table.dtypes) if isinstance(t, np.dtype) and not t.isnative]
-    if not foreign:
-        return table
-    table = table.copy(deep=False)
-    for i in foreign:
-        values = table.iloc[:, i].to_numpy()
-        table.isetitem(i, values.astype(values.dtype.newbyteorder("=")))
-    return table
 
 
 def real_like(values: Array, column: pd.Series) -> Any:

@@ -154,7 +154,7 @@ def key_matches(data: Any, keys: Any = None, *, weights: Any = None, alpha: floa
         return file.matches(file.codes)[file.row]
     given = np.ones(frame.n) if weights is None else check_vector("weights", weights, frame.n)
     amount = np.bincount(file.row, weights=given, minlength=len(file.counts))
-    return replace(file, counts=amount).matches_discounted(file.codes, alpha)[file.row]
+    return replace(file, counts=amount).matches_with_discounted_blanks(file.codes, alpha)[file.row]
 
 
 def suppress(codes: Ints, k: int, costs: Array, rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -200,7 +200,7 @@ def suppress_rare(codes: Ints, k: int, costs: Array, alpha: float) -> NDArray[np
         for tier in _by_cost(codes.shape[1], costs):
             while tier:
                 file = _Patterns.of(codes)
-                rare = np.flatnonzero(file.matches_discounted(file.codes, alpha) < wanted)
+                rare = np.flatnonzero(file.matches_with_discounted_blanks(file.codes, alpha) < wanted)
                 if not len(rare):
                     return codes < 0
                 helped = [_patterns_helped(file, rare, keys, wanted, alpha) for keys in tier]
@@ -223,7 +223,7 @@ def _patterns_helped(file: _Patterns, rare: Ints, keys: Sequence[int], wanted: f
     blank = (file.codes[free] < 0).any(axis=1)
     # Those who are blanked together count in full, whatever they counted before.
     gained = np.bincount(group, weights=file.counts[free] * np.where(blank, 1.0 - alpha, 0.0))
-    return free[(file.matches_discounted(after[first], alpha) + gained)[group] >= wanted]
+    return free[(file.matches_with_discounted_blanks(after[first], alpha) + gained)[group] >= wanted]
 
 
 # -- patterns of keys -------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ class _Patterns:
                 found[rows] += total[label[len(here) :]].astype(found.dtype)
         return found
 
-    def matches_discounted(self, asked: Ints, alpha: float) -> Array:
+    def matches_with_discounted_blanks(self, asked: Ints, alpha: float) -> Array:
         """The same, where a pattern with a blank counts ``alpha`` for another one, and in full for itself."""
         blank = np.asarray((self.codes < 0).any(axis=1))
         found = replace(self, counts=np.where(blank, alpha * self.counts, self.counts)).matches(asked)

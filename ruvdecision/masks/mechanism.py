@@ -243,7 +243,7 @@ class Combine(Mask):
             )
         part = np.full(n, parts - 1)
         part[rows] = np.arange(len(rows))
-        cell = channel.layout.rows()[2]
+        cell = channel.layout.place_of_rows()[2]
         of_cell = np.array([part[cell == c][0] for c in range(len(block.shape.sizes))])
         if np.any(of_cell[cell] != part):
             raise UnsupportedError(

@@ -282,12 +282,11 @@ class UsedColumns:
         else:
             self.chosen = measure.uses(original)
 
-    def of(self, data: Frame) -> pd.DataFrame:
+    def of(self, data: Frame) -> Frame:
         """The used columns of a file, in the original's order or by name."""
-        table = frames.align_columns(self.who, self.chosen, self.every, data)
-        frames.refuse_lists(self.who, table)
-        names = list(map(str, table.columns)) if self.by_name else []
-        return table if names == sorted(names) else table.take(np.argsort(names, kind="stable"), axis=1)
+        used = frames.align_columns(self.who, self.chosen, self.every, data)
+        frames.refuse_lists(self.who, used)
+        return used.select(np.argsort(list(map(str, used.columns)), kind="stable").tolist()) if self.by_name else used
 
     def weights(self, data: Frame, which: str, without: Flags | None = None) -> tuple[Array, ...]:
         """The weights of a file's rows, as one more argument or none; ``without`` are rows that are left out."""
@@ -298,7 +297,7 @@ class UsedColumns:
         else:
             wanted = self.every if data.table.shape[1] == len(self.every) else [self.weight]
             found = frames.positive_weights(
-                self.who, frames.align_columns(self.who, wanted, self.every, data)[self.weight], which
+                self.who, frames.align_columns(self.who, wanted, self.every, data).table[self.weight], which
             )
         return self.kept((found,), without)
 
@@ -306,14 +305,14 @@ class UsedColumns:
         """Weights of the rows that are not left out."""
         return weights if without is None or self.missing != "omit" else tuple(w[~without] for w in weights)
 
-    def incomplete(self, table: pd.DataFrame, which: str) -> Flags | None:
+    def incomplete(self, used: Frame, which: str) -> Flags | None:
         """Rows with a missing value, None if there are none; missing values are refused if they must be."""
-        found = frames.missing_rows(table)
+        found = frames.missing_rows(used)
         if self.missing == "raise":
-            frames.refuse_missing(self.who, which, table, found)
+            frames.refuse_missing(self.who, which, used.table, found)
         return found
 
-    def complete(self, table: pd.DataFrame, incomplete: Flags | None) -> pd.DataFrame:
+    def complete_rows(self, table: pd.DataFrame, incomplete: Flags | None) -> pd.DataFrame:
         """The rows that are not left out; some must remain."""
         if incomplete is None or self.missing != "omit":
             return table
@@ -321,9 +320,9 @@ class UsedColumns:
             raise frames.no_row(self.who, f"{len(table)} rows, each with a missing value")
         return table[~incomplete]
 
-    def left_out(self, table: pd.DataFrame, which: str) -> Flags | None:
+    def left_out(self, used: Frame, which: str) -> Flags | None:
         """Rows of a piece of a file to leave out; filling in asks for the whole file and is refused."""
-        found = self.incomplete(table, which)
+        found = self.incomplete(used, which)
         if found is not None and self.missing != "omit" and not self.own:
             what = f"{self.who} takes missing values as {self.missing!r}, which asks for whole files"
             raise InputError(
@@ -351,25 +350,22 @@ class Prepared:
     def __init__(self, measure: Measure, original: Data) -> None:
         frame = Frame.of(original)
         self.measure, self.labels = measure, frame.table.index
-        table = self.with_paired_rows(frame)
-        self.columns = UsedColumns(measure, table)
+        frame = self.with_paired_rows(frame)
+        self.columns = UsedColumns(measure, frame.table)
+        used = None if measure.release_only and measure.missing != "omit" else self.columns.of(frame)
         # Of a release alone the original only says which columns there are.
-        self.original = table.iloc[:0] if measure.release_only else self.columns.of(Frame(table, "frame"))
-        self.weights = self.columns.weights(Frame(table, "frame"), "the original")
+        self.original = frame.table.iloc[:0] if used is None or measure.release_only else used.table
+        self.weights = self.columns.weights(frame, "the original")
         self.records = isinstance(measure, WeightedMeasure) and measure.weighs_records
-        self.incomplete = None if measure.release_only else self.columns.incomplete(self.original, "the original")
+        holes = None if used is None else self.columns.incomplete(used, "the original")
+        self.before = int(holes.sum()) if measure.missing == "omit" and holes is not None else 0
+        self.incomplete = None if measure.release_only else holes
         self.lacking = [] if self.incomplete is None else with_missing(self.original)
-        self.before = 0
-        if measure.missing == "omit":
-            holes = self.incomplete
-            if measure.release_only:
-                holes = frames.missing_rows(self.columns.of(Frame(table, "frame")))
-            self.before = 0 if holes is None else int(holes.sum())
         self.state = self._begin_on_original(self.incomplete, self.lacking)
 
     def _begin_on_original(self, incomplete: Flags | None, lacking: Labels) -> Any:
         """What the measure makes of the original, without these rows or with these columns filled in."""
-        table = self._take_table(self.columns.complete(self.original, incomplete), lacking)
+        table = self._take_table(self.columns.complete_rows(self.original, incomplete), lacking)
         weights = () if self.records else self.columns.kept(self.weights, incomplete)
         return self.measure.begin(table, *weights)
 
@@ -379,16 +375,16 @@ class Prepared:
         return fill_missing(self.columns.missing, table if self.measure.release_only else self.original, table, lacking)
 
     def __call__(self, released: Data) -> Measured:
-        measure, columns, frame = self.measure, self.columns, Frame.of(released)
-        frame = replace(frame, table=self.with_paired_rows(frame))
-        table = columns.of(frame)
+        measure, columns, frame = self.measure, self.columns, self.with_paired_rows(Frame.of(released))
+        used = columns.of(frame)
+        table = used.table
         if measure.matched and len(table) != len(self.original):
             raise frames.PairingError(
                 f"{measure.name} compares record by record and needs as many rows in both files",
                 f"{len(self.original)} in the original and {len(table)} in the release",
                 "Release every record, or use a measure that does not match records",
             )
-        incomplete, state, lacking = columns.incomplete(table, "the release"), self.state, self.lacking
+        incomplete, state, lacking = columns.incomplete(used, "the release"), self.state, self.lacking
         met = self.incomplete is not None or incomplete is not None
         blanked = 0
         if columns.missing == "omit":
@@ -404,7 +400,7 @@ class Prepared:
                 state = self._begin_on_original(None, lacking)  # both files get the same indicators
         alone = self.records or self.paired or measure.matched
         weights = () if alone else columns.weights(frame, "the release", incomplete)
-        value = measure.compare(state, self._take_table(columns.complete(table, incomplete), lacking), *weights)
+        value = measure.compare(state, self._take_table(columns.complete_rows(table, incomplete), lacking), *weights)
         if self.records and columns.weight is not None:
             own = getattr(measure, "per_record_file", "released") == "original"
             weights = (
@@ -422,11 +418,11 @@ class Prepared:
 
     def used(self, released: Data) -> pd.DataFrame:
         """The columns of a release that the measure looks at."""
-        return self.columns.of(Frame.of(released))
+        return self.columns.of(Frame.of(released)).table
 
-    def with_paired_rows(self, frame: Frame) -> pd.DataFrame:
-        """The table of a file with its rows labelled as the measure wants them; the original comes first."""
-        return frame.table
+    def with_paired_rows(self, frame: Frame) -> Frame:
+        """A file with its rows labelled as the measure wants them; the original comes first."""
+        return frame
 
 
 class PreparedByGroup(Prepared):
@@ -467,7 +463,7 @@ class PreparedByGroup(Prepared):
         whole = self.whole(table.drop(columns=self.drop))
         paired = (
             self.whole.paired
-            and self.whole.with_paired_rows(Frame(table, "frame")).index.isin(range(len(self.labels))).all()
+            and self.whole.with_paired_rows(Frame(table, "frame")).table.index.isin(range(len(self.labels))).all()
         )
         if paired and len(table) == len(self.labels):
             table = table.set_axis(self.labels, axis=0)

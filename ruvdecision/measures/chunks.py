@@ -88,7 +88,9 @@ class ChunkedComparison(Findings):
             with naming_release(name):
                 sources[name] = [_chunked_source(part, self.key, self.size, "the release") for part in copies_of(item)]
         head = next(iter(self.original))
-        shared = _ChunkedWork(self.measures, [UsedColumns(m, head) for m in self.measures], self.original).begun()
+        shared = _ChunkedWork(
+            self.measures, [UsedColumns(m, head) for m in self.measures], self.original
+        ).with_original_sums()
         tasks = [Task(f"release {name}", _compare, (name, parts)) for name, parts in sources.items()]
 
         def parts() -> dict[str, Any]:
@@ -152,7 +154,7 @@ class _ChunkedWork:
     def unmatched(self) -> list[int]:
         return [j for j, m in enumerate(self.measures) if not m.matched]
 
-    def begun(self) -> _ChunkedWork:
+    def with_original_sums(self) -> _ChunkedWork:
         surveys = self.survey(self.original)
         plans = {j: self.measures[j].settle(s, s) for j, s in surveys.items()}
         chosen = [j for j in self.unmatched if not self.measures[j].release_only]
@@ -196,13 +198,11 @@ class _ChunkedWork:
             rows += len(piece)
             for j, take in each.items():
                 frame = Frame(piece, "frame")
-                table = self.columns[j].of(frame)
-                missing = self.columns[j].left_out(table, source.which)
+                used = self.columns[j].of(frame)
+                missing = self.columns[j].left_out(used, source.which)
                 weights = self.columns[j].weights(frame, source.which, missing)
-                if missing is not None:
-                    omitted[j] += int(missing.sum())
-                    table = table[~missing]
-                sums[j] = add(sums[j], take(table, *weights))
+                omitted[j] += 0 if missing is None else int(missing.sum())
+                sums[j] = add(sums[j], take(used.table if missing is None else used.table[~missing], *weights))
         for j in each:
             if omitted[j] == rows:
                 raise frames.no_row(self.columns[j].who, f"{rows} rows, each with a missing value")
@@ -229,7 +229,7 @@ class _ChunkedWork:
                 )
                 kept = slice(None) if missing is None else ~missing
                 weights = self.columns[j].weights(Frame(a, "frame"), "the original", missing)
-                yield j, first[kept], second[kept], 0 if missing is None else int(missing.sum()), weights
+                yield j, first.table[kept], second.table[kept], 0 if missing is None else int(missing.sum()), weights
 
 
 def _compare(shared: _ChunkedWork, name: str, parts: Sequence[_Source]) -> list[list[Finding]]:

@@ -186,10 +186,10 @@ class Findings:
                 self.found = [[r[:j] + r[j + 1 :] for r in release] for release in self.found]
         for j, item in enumerate(self.measures):
             for why, is_so in WITHOUT_PAIRS.items():
-                where = [n for n, x in zip(releases, self.found, strict=True) if any(is_so(r[j].parts) for r in x)]
-                if where:
+                some = [n for n, x in zip(releases, self.found, strict=True) if any(is_so(r[j].parts) for r in x)]
+                if some:
                     what = "so copies and rows nearer to an original than chance has it count"
-                    self.notes.append(f"{item.name} of {', '.join(where)}: {why}, {what}.")
+                    self.notes.append(f"{item.name} of {', '.join(some)}: {why}, {what}.")
         self.notes += _about_missing([m.name for m in self.measures], self.found)
         places: dict[str, list[str]] = {}
         for name, release in zip(releases, self.found, strict=True):

@@ -78,18 +78,21 @@ def pick_apart(who: str, table: pd.DataFrame, many: tuple[str, Names], *ones: tu
     return [*labels, *alone]
 
 
-def align_columns(who: str, chosen: Labels | None, every: Labels, data: Frame) -> pd.DataFrame:
+def align_columns(who: str, chosen: Labels | None, every: Labels, data: Frame) -> Frame:
     """A file with the original's chosen columns, in the original's order.
 
     With ``chosen`` None both files must have the same columns; those that differ are listed. An array has no names: its
     columns are those of the original (``every`` one, or the chosen ones), in order.
     """
     table, wanted = data.table, every if chosen is None else chosen
-    if data.kind in ("matrix", "vector") and list(table.columns) != every:
+    if data.kind in ("matrix", "vector") and table.columns.tolist() != every:
         if table.shape[1] not in (len(every), len(wanted)):
             sizes = f"{len(every)} in the original and {table.shape[1]} in the release"
             raise InputError(f"{who} needs as many columns in both files", sizes, "Give data frames with column names")
         table = table.set_axis(every if table.shape[1] == len(every) else wanted, axis=1)
+        data = Frame(table, "frame")
+    if table.columns.tolist() == wanted:
+        return data
     lost = [str(c) for c in wanted if c not in table.columns]
     extra = [str(c) for c in table.columns if c not in wanted] if chosen is None else []
     if lost or extra:
@@ -100,14 +103,14 @@ def align_columns(who: str, chosen: Labels | None, every: Labels, data: Frame) -
             "Rename or drop them, or choose the common ones with columns=[...]",
         )
     # By position, which is much quicker than by label.
-    places = [table.columns.get_loc(label) for label in wanted]
-    return table if places == list(range(table.shape[1])) else table.take(places, axis=1)
+    return data.select([table.columns.get_loc(label) for label in wanted])
 
 
-def refuse_lists(who: str, table: pd.DataFrame) -> None:
+def refuse_lists(who: str, data: Frame) -> None:
     """Raise an error for columns whose entries are lists or dictionaries, as files of nested data have them."""
-    places = [j for j, dtype in enumerate(table.dtypes.to_numpy()) if getattr(dtype, "kind", "") == "O"]
-    nested = [str(table.columns[j]) for j in places if not all(map(is_label, table.iloc[:100, j]))]
+    single = (pd.CategoricalDtype, pd.StringDtype)  # categories can be hashed, and a text is one value
+    places = [j for j, t in enumerate(data.dtypes) if getattr(t, "kind", "") == "O" and not isinstance(t, single)]
+    nested = [str(data.columns[j]) for j in places if not all(map(is_label, data.table.iloc[:100, j]))]
     if nested:
         do = "Leave it out, or make columns of what is in it"
         raise InputError(
@@ -118,9 +121,10 @@ def refuse_lists(who: str, table: pd.DataFrame) -> None:
 # -- missing values ------------------------------------------------------------------------------------
 
 
-def missing_rows(table: pd.DataFrame) -> Flags | None:
+def missing_rows(data: pd.DataFrame | Frame) -> Flags | None:
     """True for rows with a missing value; None if no column has any, which is the usual case and quick to find."""
-    kinds = {d.kind if isinstance(d, np.dtype) else "" for d in table.dtypes.to_numpy()}
+    frame = data if isinstance(data, Frame) else Frame(data, "frame")
+    table, kinds = frame.table, {d.kind if isinstance(d, np.dtype) else "" for d in frame.dtypes}
     if kinds <= set("iub"):
         return None  # whole numbers are never missing
     if kinds <= set("fiub"):
@@ -353,27 +357,57 @@ class ColumnCategories:
 
     def plus(self, column: pd.Series) -> ColumnCategories:
         """These and the ones that only ``column`` has, which come last."""
+        return self.joined(categories_of(column))
+
+    def joined(self, others: ColumnCategories) -> ColumnCategories:
+        """These and then the others' that are new."""
         known = set(self.values)
-        new = [v for v in categories_of(column).values if v not in known]
+        new = [v for v in others.values if v not in known]
         return ColumnCategories(self.values + new) if new else self
 
 
 def categories_of(column: pd.Series) -> ColumnCategories:
     """The categories that occur: in the order of a categorical column, or sorted (by text where types are mixed)."""
+    return factorise(column)[1]
+
+
+def factorise(column: pd.Series) -> tuple[Ints, ColumnCategories]:
+    """Each value's place among the categories that occur, -1 for a missing one, and these; looked up once."""
     if isinstance(column.dtype, pd.CategoricalDtype):
-        present = np.unique(column.cat.codes.to_numpy())
-        return ColumnCategories([column.cat.categories[c] for c in present if c >= 0])
-    found = list(column.dropna().unique().astype(object))
+        own, every = column.cat.codes.to_numpy(), list(column.cat.categories.astype(object))
+        order = np.flatnonzero(np.bincount(own[own >= 0], minlength=len(every)))
+    else:
+        own, found = pd.factorize(column)
+        every = list(found.astype(object))
+        order = np.array(sorted_places(every), dtype=np.intp)
+    places = np.full(len(every) + 1, -1)
+    places[order] = np.arange(len(order))
+    return places[own], ColumnCategories([every[c] for c in order])
+
+
+def sorted_places(values: Labels) -> list[int]:
+    """The order of values, by text where types are mixed."""
     try:
-        return ColumnCategories(sorted(found))
+        return sorted(range(len(values)), key=values.__getitem__)  # type: ignore[arg-type]
     except TypeError:
-        return ColumnCategories(sorted(found, key=lambda v: (type(v).__name__, str(v))))
+        return sorted(range(len(values)), key=lambda i: (type(values[i]).__name__, str(values[i])))
 
 
-def joined_codes(a: pd.Series, b: pd.Series) -> tuple[Ints, Ints, ColumnCategories]:
-    """Codes of two columns over the categories of both together, those of the first in front."""
-    levels = categories_of(a).plus(b)
-    return levels.codes(a), levels.codes(b), levels
+def joined_codes(*columns: pd.Series) -> tuple[list[Ints], ColumnCategories]:
+    """Codes of columns over the categories of all of them together, those of the first in front."""
+    codes, own = zip(*map(factorise, columns), strict=True)
+    levels: ColumnCategories = own[0]
+    for others in own[1:]:
+        levels = levels.joined(others)
+    places = {value: place for place, value in enumerate(levels.values)}
+    moved = [np.array([*(places[v] for v in each.values), -1]) for each in own]
+    return [place[code] for place, code in zip(moved, codes, strict=True)], levels
+
+
+def indicators(*columns: pd.Series) -> tuple[list[Array], ColumnCategories]:
+    """Columns of 0 and 1 for each category of several columns together, and these."""
+    codes, levels = joined_codes(*columns)
+    return [(c[:, None] == np.arange(len(levels))).astype(np.float64) for c in codes], levels
 
 
 def encode(who: str, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Array, Array, list[str]]:
@@ -397,9 +431,8 @@ def encode(who: str, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Ar
             right.append(seconds_since_first(b, a)[:, None])
             names.append(str(label))
         else:
-            first, second, levels = joined_codes(a, b)
-            later = np.arange(1, len(levels))
-            left.append((first[:, None] == later).astype(np.float64))
-            right.append((second[:, None] == later).astype(np.float64))
+            (first, second), levels = indicators(a, b)
+            left.append(first[:, 1:])
+            right.append(second[:, 1:])
             names += [f"{label}[{v}]" for v in levels.values[1:]]
     return np.concatenate(left, axis=1), np.concatenate(right, axis=1), names

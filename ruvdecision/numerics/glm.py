@@ -38,6 +38,11 @@ class Likelihood:
         each = total - y * eta
         return float(each.sum() if weights is None else weights @ each)
 
+    def _slope(self, eta: Array, y: Array, move: Array, weights: Array | None) -> float:
+        """How the log likelihood grows as the predictors move."""
+        gap = y - self.mean(eta)
+        return float(move @ (gap if weights is None else weights * gap))
+
     def maximise(self, design: Array, y: Array, start: Array, weights: Array | None = None) -> MaximumLikelihood:
         """Newton's method from ``start``; ``design`` has one row per coefficient, linearly independent.
 
@@ -49,7 +54,7 @@ class Likelihood:
         beta, value, factor = start, None, None
         eta = start @ design
         mean = self.mean(eta)
-        fresh, last = True, np.inf
+        fresh, last, before = True, np.inf, np.inf
         for _ in range(300):
             if factor is None:
                 often = self.variance(mean) if weights is None else weights * self.variance(mean)
@@ -63,7 +68,8 @@ class Likelihood:
                 continue
             if gain <= 1e-26 * n or (gain <= 1e-18 * n and gain > 0.01 * last):
                 break
-            last = gain
+            # Gains of Newton's steps vanish quickly, unless the likelihood grows without end.
+            slow, last, before = gain > 0.1 * before, gain, gain
             move = step @ design
             reach = max(-float(move.min()), float(move.max()))
             part = 1.0
@@ -75,12 +81,16 @@ class Likelihood:
                 while (found := self.loss(eta + part * move, y, weights)) > value + 1e-13 * n and part > 1e-10:
                     part /= 2
                 value = found
+            if slow and part == 1.0:
+                # The log likelihood is concave: it grows on as long as its slope along the step is positive.
+                while part < 64 and self._slope(eta + 2 * part * move, y, move, weights) > 0:
+                    part, value = 2 * part, None
             beta, eta = beta + part * step, eta + part * move
             mean = self.mean(eta)
             if self.kind == "logistic" and value is not None and value < 1e-14 * n:
                 break  # separated: nothing is left to gain
             fresh = False
-            if gain > 1e-3 * n:
+            if slow or gain > 1e-3 * n:
                 factor = None
         apart = self.kind == "logistic" and np.all((eta > 0) == (y > 0.5)) and self.loss(eta, y) < 1e-6 * n
         variance = self.variance(mean) if weights is None else weights * self.variance(mean)

@@ -170,7 +170,7 @@ def points_along_path(path: Array, at: Array) -> Array:
     return np.column_stack([np.interp(at, length, path[:, j]) for j in (0, 1)])
 
 
-def spread_along(path: ArrayLike, values: ArrayLike, most: int = 6, apart: float = 45.0) -> list[int]:
+def pick_spread_points(path: ArrayLike, values: ArrayLike, most: int = 6, apart: float = 45.0) -> list[int]:
     """Pick up to ``most`` points of a curve, spread along its drawn length, with values that are short to write.
 
     Both ends come first if the curve is long enough; neighbours are at least ``apart`` pixels from each other.

@@ -25,7 +25,7 @@ from ..maps.scores import Column, Score
 from ..maps.show import amount
 from ..protocols import Array
 from .axes import decades, window
-from .labels import Labeller, spread_along
+from .labels import Labeller, pick_spread_points
 from .theme import (
     MARKERS,
     Style,
@@ -537,7 +537,7 @@ def _write_labels(
             continue
         path = ax.transData.transform(np.column_stack([x, y]))
         first = True
-        for i in spread_along(path, at):
+        for i in pick_spread_points(path, at):
             text = f"{curve.parameter} {_format_number(at[i])}" if first else _format_number(at[i])
             if labeller.write_beside(text, path, i, colour):
                 # An open marker means one thing only: it did not converge.

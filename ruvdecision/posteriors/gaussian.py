@@ -200,7 +200,7 @@ class Gaussian(BasePosterior):
         if not self.event:
             return self._exact_value(normal.outside(self.location - np.asarray(at), self.sd, width))
         value = normal.outside_box(self.location - np.asarray(at), self.covariances, width)
-        return value.over(*np.broadcast_shapes(value.value.shape, self.batch))
+        return value.broadcast_to(*np.broadcast_shapes(value.value.shape, self.batch))
 
     def log_mgf(self, t: float, *, centred: bool = False) -> Value:
         half = 0.5 * t**2 * self.var() if t else np.zeros(self.batch + self.event)

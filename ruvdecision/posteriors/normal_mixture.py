@@ -471,7 +471,7 @@ class SobolPoints:
         return Value(np.asarray(table.mean(axis=0)), np.asarray(turns.std(ddof=1) / np.sqrt(len(turns))))
 
     @cached_property
-    def _quadratic_forms(self) -> tuple[Array, Array, Array]:
+    def _log_density_coefficients(self) -> tuple[Array, Array, Array]:
         """Mean and scale of all, and the components' log densities as quadratic forms in whitened coordinates."""
         centre = self.weights @ self.means
         scale = np.sqrt(self.weights @ (np.square(self.means - centre) + np.sum(np.square(self.roots), axis=-1)))
@@ -490,7 +490,7 @@ class SobolPoints:
         return centre, scale, np.concatenate([constant[:, None], linear, square], axis=1).T
 
     def _log_density(self, points: Array) -> Array:
-        centre, scale, forms = self._quadratic_forms
+        centre, scale, forms = self._log_density_coefficients
         x = (points - centre) / scale
         pairs = np.triu_indices(x.shape[1])
         # One matrix product gives every component at every point.

@@ -148,7 +148,7 @@ class RankPosterior:
         """Probability that the order statistic is at most ``at``."""
         at = np.asarray(at, dtype=np.float64)
         nodes, weights = gauss_normal(41)
-        sd = np.sqrt(self._shift)
+        sd = np.sqrt(self._variance_from_mean)
         if sd == 0:
             return self._given_mean(at.ravel()).reshape(at.shape)
         points = at.ravel()[:, None] - sd * nodes
@@ -160,14 +160,14 @@ class RankPosterior:
 
     def var(self) -> float:
         """Posterior variance, the snooper's uncertainty."""
-        return self._moments[1] + self._shift
+        return self._moments[1] + self._variance_from_mean
 
     @cached_property
     def _mean_variance(self) -> float:
         return float(posterior_variance_of_mean(np.size(self.release), self.variance, self.noise_variance, self.prior))
 
     @property
-    def _shift(self) -> float:
+    def _variance_from_mean(self) -> float:
         """Variance of what the unknown mean adds: all records move by the share 1 - rho of it."""
         return (self.noise_variance / (self.variance + self.noise_variance)) ** 2 * self._mean_variance
 

@@ -15,10 +15,10 @@ from numpy.typing import ArrayLike
 
 from ..checks import Data, Seed, as_seed_sequence, as_tuple, check_choice, check_flags, check_integer, check_number
 from ..engines.rules.clipped_noise import as_bounds, check_inside
-from ..engines.rules.costs import mean_moments
 from ..engines.rules.fixed_rule import FixedRule, SnooperWork
 from ..engines.rules.source import Source
 from ..errors import InputError
+from ..losses import Quadratic
 from ..maps.columns import Labels, number_duplicates
 from ..maps.rumap import Provenance, RUMap
 from ..masks.base import Mask
@@ -35,7 +35,7 @@ from .curve import check_noise
 
 TARGETS = (Minimum(), Percentile(0.01), Percentile(0.1), Percentile(0.9), Percentile(0.99), Maximum())
 """The six targets of the paper."""
-CHUNK = 40_000
+CHUNK = 20_000
 """Released values that are held at a time, or one release if it is larger: they stay in the processor's cache."""
 
 
@@ -122,9 +122,10 @@ def empirical(
     masks: list[Mask] = [n if bounds is None else n | bounds for n in noise]
 
     curves = [(target, state) for target in wanted for state in states]
-    snoopers = [Snooper(Row() if state == "index" else Ranked(target), target) for target, state in curves]
-    source = Source.of(None, x)
-    works = [SnooperWork(user, source) for user in (Snooper("mean", Parameter("mu")), *snoopers)]
+    loss = Quadratic()
+    snoopers = [Snooper(Row() if state == "index" else Ranked(target), target, loss) for target, state in curves]
+    source = Source(len(x), 1, (0,), "vector", x, x[:, None])
+    works = [SnooperWork(user, source) for user in (Snooper("mean", Parameter("mu"), loss), *snoopers)]
     solved = {}
     if "simulate" in methods:
         deviations = np.sqrt(grid)[:, None] * np.sqrt(factor)
@@ -186,10 +187,11 @@ def _simulated_uncertainties(
     x, rng = table[:, 0], np.random.default_rng(seed)
     n, size = len(x), len(deviations)
     places = np.array([w.place for w in works[1:]])
-    ranked = np.flatnonzero([w.rule.rank(n) is not None for w in works[1:]])
-    by_row = np.setdiff1d(np.arange(len(places)), ranked)
+    by_rank = np.array([w.rule.rank(n) is not None for w in works[1:]])
+    ranked, by_row = np.flatnonzero(by_rank), np.flatnonzero(~by_rank)
     estimates = np.empty((len(places), size, replicates))
-    moments = np.empty((size, replicates, 2))
+    sums, squares = np.empty((size, replicates)), np.empty((size, replicates))
+    centre, ones = x.mean(), np.ones(n)
     step = min(replicates, max(1, CHUNK // n))
     buffer = np.empty((step, n))
     for start in range(0, replicates, step):
@@ -205,13 +207,14 @@ def _simulated_uncertainties(
             if ranked.size:
                 released.sort(axis=1)
                 estimates[ranked, g, block] = released.T[places[ranked]]
-            moments[g, block] = mean_moments(released[..., None], overwrite=True)
-    shares, correction = works[0].costs(moments, np.empty(0))
-    # All pay the same loss.
-    truth = np.repeat([w.known_truth for w in works[1:]], size, axis=0)[:, None]
-    losses, _ = works[1].costs(estimates.reshape(len(truth), replicates, 1), truth)
-    found = works[0].average(np.concatenate([shares, losses]), np.pad(correction, (0, len(losses))))
-    return [Value(*each) for each in zip(*(np.split(part, len(works)) for part in found), strict=True)]
+            released -= centre  # released means are near the records': the difference below keeps its digits
+            sums[g, block], squares[g, block] = released @ ones, np.einsum("rn,rn->r", released, released)
+    variances = (squares - sums**2 / n) / (n * (n - 1))
+    costs: list[tuple[Array, Array | float]] = [
+        works[0].costs(np.stack([centre + sums / n, variances], axis=2), np.empty(0))
+    ]
+    costs += [(w.user.loss.cost(each, w.known_truth, False), 0.0) for w, each in zip(works[1:], estimates, strict=True)]
+    return [w.average(*cost) for w, cost in zip(works, costs, strict=True)]
 
 
 def _integrated_uncertainties(works: Sequence[SnooperWork], masks: Sequence[Mask]) -> list[Value]:

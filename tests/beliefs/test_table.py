@@ -141,7 +141,7 @@ def test_everything_against_brute_force(belief):
             [p[x <= v].sum() for v in range(belief.total + 1)],
             atol=1e-11,
         )
-    best = belief.system.best()
+    best = belief.system.most_probable()
     assert float(p[np.all(flat == best, axis=1)][0]) == pytest.approx(p.max(), rel=1e-9)
 
 

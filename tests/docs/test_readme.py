@@ -105,7 +105,7 @@ def test_settings_in_commands_exist() -> None:
     for command in commands():
         if command.startswith("ruvdecision run"):
             options = _build_parser().parse_args(shlex.split(command)[1:])
-            load_study(ROOT / options.file).check(parse_settings(options.set))
+            load_study(ROOT / options.file).check_settings(parse_settings(options.set))
 
 
 def test_inline_make_targets_exist() -> None:

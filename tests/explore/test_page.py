@@ -388,7 +388,7 @@ def own_file() -> bytes:
 @pytest.mark.slow
 def test_a_file_of_ones_own(own_file: bytes) -> None:
     page = FilePage()
-    page.open("people.csv", own_file)
+    page.show_upload("people.csv", own_file)
     inner: Any = page.page
     assert "60 records" in page.said.object and not inner.topic.shared
     assert [c.name for c in inner.topic.controls][:4] == ["known", "target", "masks", "mine"]
@@ -407,7 +407,7 @@ def test_a_file_of_ones_own(own_file: bytes) -> None:
 @pytest.mark.parametrize("content", [b"", b"a\n1\n", b"\x00\x01", b"a,b\n1,2\n3\n", f"x,y\n{WHO},1\n".encode()])
 def test_a_file_that_cannot_be_read_is_a_message(content: bytes) -> None:
     page = FilePage()
-    page.open("people.csv", content)
+    page.show_upload("people.csv", content)
     assert page.page is None and 'role="alert"' in page.said.object and leaks(page.said.object) == []
 
 

@@ -20,7 +20,7 @@ from ruvdecision.errors import InputError
 from ruvdecision.maps import Labels, Provenance, RUMap
 from ruvdecision.maps.scores import Column
 from ruvdecision.masks import Microaggregate, Noise, Release, Suppress
-from ruvdecision.plots.labels import spread_along
+from ruvdecision.plots.labels import pick_spread_points
 from ruvdecision.protocols import Value
 
 AVERAGE = Microaggregate(groups=1)
@@ -327,11 +327,11 @@ def test_a_column_names_its_axis():
 def test_marks_are_spread_and_round():
     path = np.column_stack([np.linspace(0, 500, 101), np.zeros(101)])
     values = np.linspace(0, 10, 101)
-    chosen = spread_along(path, values)
+    chosen = pick_spread_points(path, values)
     assert np.all(np.diff(path[chosen, 0]) >= 45)
     assert all(values[i] == round(values[i]) for i in chosen)
     assert 4 <= len(chosen) <= 6
-    assert len(spread_along([[0, 0], [1, 0]], [1, 2])) == 1
+    assert len(pick_spread_points([[0, 0], [1, 0]], [1, 2])) == 1
 
 
 @pytest.mark.slow

@@ -174,7 +174,7 @@ def brute(belief, mask, rule, target):
     released = np.concatenate(
         [
             channel.blocks[t].released[c]
-            for t, c in zip(*[v for i, v in enumerate(channel.layout.rows()) if i != 1], strict=True)
+            for t, c in zip(*[v for i, v in enumerate(channel.layout.place_of_rows()) if i != 1], strict=True)
         ]
     )
     weights = rule.weights(released[:, None])[:, 0]

@@ -11,7 +11,7 @@ import pandas as pd
 
 from ...checks import as_seed_sequence, check_choice, check_integer, check_number
 from ...decide.probability import error_cdf
-from ...engines.base import Progress, part_of
+from ...engines.base import Progress, progress_of_part
 from ...errors import InfeasibleError, InputError
 from ...evaluate import Setting, check_setting
 from ...maps.rumap import RUMap
@@ -128,7 +128,7 @@ def optimise(
             best: list[Optimum] = []
             missed: list[_Missed] = []
             for i, part in enumerate(parts):
-                watch = part_of(bar.update, k * len(parts) + i, len(parts) * len(families))
+                watch = progress_of_part(bar.update, k * len(parts) + i, len(parts) * len(families))
                 try:
                     best.append(_optimise_part(Objective(part, numbers, confidence), how, root, watch))
                 except _Missed as error:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
 
 from ...checks import (
     as_float_array,
@@ -308,9 +309,7 @@ class TableBelief:
         if not self.system.exact or float(self.system.log_count().value) > np.log(LISTED) + 1e-9:
             return None
         tables = self.system.all()
-        log_weights = self.system.log_weight(tables)
-        chances = np.exp(log_weights - log_weights.max())
-        return tables, chances / chances.sum()
+        return tables, softmax(self.system.log_weight(tables))
 
     def _cell_posterior(self, flat: int) -> Posterior:
         marginal = self.system.marginal(flat)
@@ -429,7 +428,7 @@ class TablePosterior(BasePosterior):
             raise UnsupportedError(
                 "The most probable table needs exact counting", do="Raise limit=, or use LogScore or Quadratic"
             )
-        return self.completions.best().astype(np.float64)
+        return self.completions.most_probable().astype(np.float64)
 
     def log_density(self, at: ArrayLike) -> Array:
         """Log probability of whole tables; minus infinity for tables that do not agree with what is known."""

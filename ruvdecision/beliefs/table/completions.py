@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, milp
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
-from scipy.special import betaln, gammaln
+from scipy.special import betaln, gammaln, softmax
 
 from ...checks import as_generator
 from ...errors import UnsupportedError
@@ -151,9 +151,8 @@ class Part:
         if self.lattice is not None:
             totals = self.lattice.sample(size, rng)
         else:
-            log_ratio = self.importance_sampler.log_importance()
-            weight = np.exp(log_ratio - log_ratio.max())
-            totals = self.importance_sampler.values[rng.choice(len(weight), size=size, p=weight / weight.sum())]
+            chances = softmax(self.importance_sampler.log_importance())
+            totals = self.importance_sampler.values[rng.choice(len(chances), size=size, p=chances)]
         return self._split_group_totals(totals, rng)
 
     def weighted_draws(self, rng: np.random.Generator) -> tuple[Ints, Array]:
@@ -174,13 +173,13 @@ class Part:
             blocks.extend([x for share in choice for x in share] for choice in itertools.product(*shares))
         return np.array(blocks, dtype=np.int64).reshape(-1, len(self.cells))
 
-    def best(self) -> Ints:
+    def most_probable(self) -> Ints:
         """The most probable values of the cells."""
         # Merged cells are told apart here: the best total need not hold the best table.
         columns = np.repeat(np.arange(len(self.groups)), self.sizes)
         lattice = Lattice(self.matrix[:, columns], self.sums, self.concentration[self.cells], self.limit)
         try:
-            return lattice.best()
+            return lattice.most_probable()
         except TooManyStates:
             raise UnsupportedError(
                 "The most probable table takes too many steps",
@@ -346,11 +345,11 @@ class Completions:
             tables[:, part.cells] = values[rows]
         return tables
 
-    def best(self) -> Ints:
+    def most_probable(self) -> Ints:
         """A most probable table."""
         table = self.determined_cells.copy()
         for part in self.parts:
-            table[part.cells] = part.best()
+            table[part.cells] = part.most_probable()
         return table
 
 
@@ -377,8 +376,7 @@ def _beta_binomial(total: int, a: float, b: float) -> Array:
     """Probabilities of 0, ..., total for one of two cells with these concentrations that add up to the total."""
     x = np.arange(total + 1)
     logs = gammaln(total + 1) - gammaln(x + 1) - gammaln(total - x + 1) + betaln(x + a, total - x + b) - betaln(a, b)
-    p = np.exp(logs - logs.max())
-    return np.asarray(p / p.sum())
+    return np.asarray(softmax(logs))
 
 
 def least_linear_value(goal: Array, matrix: Ints, sums: Ints) -> OptimizeResult:
@@ -397,7 +395,7 @@ def reduce_system(matrix: Ints, sums: Ints) -> tuple[Ints, list[Component]] | No
     """
     known = np.full(matrix.shape[1], -1, dtype=np.int64)
     apart: list[Component] = []
-    groups = _same_columns(matrix)
+    groups = _group_equal_columns(matrix)
     columns = matrix[:, [g[0] for g in groups]]
     sums = sums.astype(np.int64).copy()
     while True:
@@ -437,7 +435,7 @@ def reduce_system(matrix: Ints, sums: Ints) -> tuple[Ints, list[Component]] | No
         # Fewer sums can tell the rest apart now, so cells may merge again.
         rest = [groups[u] for u in np.flatnonzero(~settled)]
         columns = columns[:, ~settled]
-        kinds = _same_columns(columns)
+        kinds = _group_equal_columns(columns)
         groups = [np.concatenate([rest[i] for i in kind]) for kind in kinds]
         columns = columns[:, [kind[0] for kind in kinds]]
     for label in np.unique(labels):
@@ -453,7 +451,7 @@ def reduce_system(matrix: Ints, sums: Ints) -> tuple[Ints, list[Component]] | No
     return known, apart
 
 
-def _same_columns(matrix: Ints) -> list[Ints]:
+def _group_equal_columns(matrix: Ints) -> list[Ints]:
     """Positions of equal columns, set by set in the order of their first appearance, as results should read."""
     places: dict[bytes, list[int]] = {}
     for place, column in enumerate(np.ascontiguousarray(matrix.T)):

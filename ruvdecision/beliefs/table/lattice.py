@@ -220,7 +220,7 @@ class Lattice:
             state = steps.target[chosen]
         return draws
 
-    def best(self) -> Ints:
+    def most_probable(self) -> Ints:
         """A solution with the largest weight."""
         scores = [np.zeros(1)]
         for steps, weight in zip(self.layers, self.weights, strict=True):

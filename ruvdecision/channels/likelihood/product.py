@@ -161,7 +161,7 @@ def combine_releases(first: ReleaseLikelihood, second: ReleaseLikelihood) -> Rel
             )
     columns = tuple(combine_observations(a, b) for a, b in zip(first.columns, second.columns, strict=True))
     found = replace(first, columns=columns, shuffled=first.shuffled or second.shuffled, joint=None, averages=None)
-    found = _with_joint(found, first.joint, second.joint)
+    found = _multiply_joint_normals(found, first.joint, second.joint)
     return _with_averages(found, [r.averages for r in (first, second) if r.averages is not None])
 
 
@@ -170,7 +170,7 @@ def _tells_nothing(release: ReleaseLikelihood) -> bool:
     return silent and release.averages is None and (release.joint is None or bool(np.isnan(release.joint.centre).all()))
 
 
-def _with_joint(found: ReleaseLikelihood, *laws: JointNormal | None) -> ReleaseLikelihood:
+def _multiply_joint_normals(found: ReleaseLikelihood, *laws: JointNormal | None) -> ReleaseLikelihood:
     """Rows with correlated noise from either release, and what else is told of their columns."""
     told = [law for law in laws if law is not None]
     if not told:

@@ -104,8 +104,8 @@ class Enumeration(BaseEngine):
                 raise InputError(what, None, "Pass release=mask.release(data, rng)")
             nothing = np.zeros((0, len(belief.levels)))
             empty = np.zeros(0, dtype=np.int64)
-            return Finite(law.table.values, law.after(RecordEvidence(nothing, empty, empty)))
-        return Finite(law.table.values, law.after(channel.read(release)))
+            return Finite(law.table.values, law.posterior_probabilities(RecordEvidence(nothing, empty, empty)))
+        return Finite(law.table.values, law.posterior_probabilities(channel.read(release)))
 
     def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[object]) -> Iterator[Evidence]:
         user, belief = problem.user, problem.user.belief
@@ -120,7 +120,7 @@ class Enumeration(BaseEngine):
                 if same.channel.open_samples
                 else same
             )
-            posterior = Finite(law.table.values, law.after(law.channel.read(release)))
+            posterior = Finite(law.table.values, law.posterior_probabilities(law.channel.read(release)))
             yield Evidence(posterior, partial(law.density, release))
 
     def row_kinds(self, problem: Problem, built: dict[int, FiniteChannel], rows: Ints, located: bool = False) -> Ints:
@@ -198,7 +198,7 @@ class Enumeration(BaseEngine):
         chances = []
         for for_data, for_mask, _ in replicate_seeds(problem.seed, problem.count):
             records = law.belief.draw_codes(np.random.default_rng(for_data)) if codes is None else codes
-            chances.append(law.after(law.channel.simulate(records, np.random.default_rng(for_mask))))
+            chances.append(law.posterior_probabilities(law.channel.simulate(records, np.random.default_rng(for_mask))))
         return mean_of_replicates(uncertainty_of(problem.user, law.table.values, np.stack(chances)))
 
 
@@ -206,7 +206,7 @@ def uncertainty_of(user: User, values: Array, chances: Array) -> Value:
     """Uncertainty of many posteriors on one set, in blocks that fit into memory."""
     step = max(1, BATCH // len(values))
     blocks = [Finite(values, chances[i : i + step]) for i in range(0, len(chances), step)]
-    return Value.joined(user.loss.uncertainty(law, user.actions).over(*law.batch) for law in blocks)
+    return Value.joined(user.loss.uncertainty(law, user.actions).broadcast_to(*law.batch) for law in blocks)
 
 
 def _channel_of_mask(belief: FiniteBelief, mask: Mask, scale: Array | None, release: object) -> FiniteChannel:

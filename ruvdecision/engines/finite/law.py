@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln, logsumexp, softmax
 
 from ...beliefs.finite import FiniteBelief
 from ...channels.finite import FiniteChannel, Kernel, RecordEvidence
@@ -53,14 +53,13 @@ class FiniteLaw:
 
     # -- one release -------------------------------------------------------------------------------------
 
-    def after(self, slots: RecordEvidence) -> Array:
+    def posterior_probabilities(self, slots: RecordEvidence) -> Array:
         """Probabilities of the target's values given one release."""
         log_joint = self._log_joint(slots)
         if np.all(log_joint == -np.inf):
             do = "Check the release, or the prior probabilities that are zero"
             raise InputError("The release cannot come from this belief and mask", "probability zero", do)
-        chances = np.exp(log_joint - log_joint.max())
-        return np.asarray(chances / chances.sum())
+        return np.asarray(softmax(log_joint))
 
     def _log_joint(self, slots: RecordEvidence) -> Array:
         """Log joint of release and target value. Whose record is whose does not matter where no row is followed."""

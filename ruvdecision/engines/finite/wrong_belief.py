@@ -97,7 +97,7 @@ class FinitePair:
     def mixed(self, release: object) -> Array:
         """The user's probabilities of the target's values after one release."""
         if len(self.laws) == 1:
-            return self.laws[0].after(self.channels[0].read(release))
+            return self.laws[0].posterior_probabilities(self.channels[0].read(release))
         logs, ranks, chances = self._joints_of_candidates(release)
         return np.asarray(combined_weights(self.prior, logs, ranks) @ chances)
 
@@ -139,8 +139,8 @@ class FinitePair:
         for i in range(0, len(own), step):
             own_law, right = Finite(mine, own[i : i + step]), Finite(theirs, actual[i : i + step])
             estimate = self.own.loss.estimate(own_law, self.own.actions)
-            cost.append(cost_of(self.own.loss, right, estimate).over(*own_law.batch))
-            believed.append(self.own.loss.uncertainty(own_law, self.own.actions).over(*own_law.batch))
+            cost.append(cost_of(self.own.loss, right, estimate).broadcast_to(*own_law.batch))
+            believed.append(self.own.loss.uncertainty(own_law, self.own.actions).broadcast_to(*own_law.batch))
         return Value.joined(cost), Value.joined(believed)
 
     def _over_listed_releases(self, codes: Ints | None) -> tuple[Value, Value] | Refusal:
@@ -212,8 +212,8 @@ class FinitePair:
         for for_data, for_mask, _ in replicate_seeds(problem.seed, problem.count):
             records = self.truth.draw_codes(np.random.default_rng(for_data)) if codes is None else codes
             slots = self.actual.simulate(records, np.random.default_rng(for_mask))
-            own.append(self.laws[0].after(slots))
-            actual.append(self.law.after(slots))
+            own.append(self.laws[0].posterior_probabilities(slots))
+            actual.append(self.law.posterior_probabilities(slots))
         cost, believed = self.costs(np.stack(own), np.stack(actual))
         return mean_of_replicates(cost), mean_of_replicates(believed)
 
@@ -222,7 +222,9 @@ class FinitePair:
         uninformative = FiniteChannel.uninformative(self.truth)
         empty = np.zeros(0, dtype=np.int64)
         slots = RecordEvidence(np.zeros((0, len(self.truth.levels))), empty, empty)
-        own, actual = (replace(law, channel=uninformative).after(slots)[None] for law in (self.laws[0], self.law))
+        own, actual = (
+            replace(law, channel=uninformative).posterior_probabilities(slots)[None] for law in (self.laws[0], self.law)
+        )
         return float(self.costs(own, actual)[0].value[0])
 
     def _refuse_impossible_records(self, own: Array, actual: Array) -> None:

@@ -177,7 +177,7 @@ class CoarseRows:
         means = centre[self.known] + gap @ gain.T
         size = max(size, float(np.abs(means / scale).max(initial=0.0)))
         density = DegenerateNormal.of(covariance, scale, size)
-        weights = density.log(z, means, size)
+        weights = density.log_density(z, means, size)
         if not len(rest):
             return weights, density.depth
         # The other entries, given the values, and given what is known besides.

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
+from scipy.special import softmax
 
 from ...beliefs.finite import FiniteBelief
 from ...beliefs.normal import NormalBelief
@@ -130,7 +131,7 @@ class Identification(BaseEngine):
             raise InputError(what, "no values", "Write Identity(row, known=[...], values=[...])")
         rows = _rows_of(user, None, _names_of(release))
         law, n = rows.law(mask), user.belief.records
-        found = _normalise_weights(law.log_weights(rows.read(law, release), rows.given()))
+        found = softmax(law.log_weights(rows.read(law, release), rows.given()), axis=1)
         return Finite(np.arange(n, dtype=np.float64), found if isinstance(target.row, (str, tuple)) else found[0])
 
 
@@ -263,7 +264,7 @@ class _NormalRows(_Rows):
     def release(
         self, law: LinearRows | CoarseRows, mask: Mask, records: Array, rng: np.random.Generator
     ) -> tuple[Any, Ints]:
-        frame, ids = mask.tracked(Frame.of(pd.DataFrame(records, columns=list(self.names))), rng)
+        frame, ids = mask.apply_tracking_rows(Frame.of(pd.DataFrame(records, columns=list(self.names))), rng)
         return law.prepare(frame), ids
 
     def read(self, law: LinearRows | CoarseRows, release: object) -> Any:
@@ -339,11 +340,6 @@ def _rows_of(user: User, data: object, names: Sequence[Hashable] | None = None) 
 # -- helpers -------------------------------------------------------------------------------------------
 
 
-def _normalise_weights(log_weights: Array) -> Array:
-    weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
-
-
 def _score_matches(
     user: User, log_weights: Callable[[Records], Array], z: Records, ids: Ints, rows: Ints
 ) -> tuple[float, Array, float]:
@@ -361,7 +357,7 @@ def _score_matches(
     plain = isinstance(user.loss, ZeroOne) and user.actions is None
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
-        chances = _normalise_weights(log_weights(z[part]))
+        chances = softmax(log_weights(z[part]), axis=1)
         top = chances.max(axis=1)
         best = chances >= top[:, None] * (1 - 1e-12)
         mine = np.take_along_axis(best, truth[part, None], axis=1)[:, 0]

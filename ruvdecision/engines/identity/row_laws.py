@@ -75,7 +75,7 @@ class DegenerateNormal:
         """How many directions are known exactly."""
         return int(np.sum(self.variances == 0.0))
 
-    def log(self, z: Array, means: Array, size: float) -> Array:
+    def log_density(self, z: Array, means: Array, size: float) -> Array:
         """Log density ``(respondents, places)`` of ``z`` (respondents, p) around ``means`` (places, p)."""
         origin = means.mean(axis=0) if len(means) else 0.0
         u, v = ((means - origin) / self.scale) @ self.axes, ((z - origin) / self.scale) @ self.axes
@@ -112,7 +112,7 @@ class LinearRows:
         self.given = Conditioned(belief, channel)
         about = belief_facts(belief)
         self.kept = facts_after(resolve(mask, about), about).n
-        shape, _, cell = channel.layout.rows()
+        shape, _, cell = channel.layout.place_of_rows()
         kinds = [(t, c) for _, t, c in channel.layout.classes()]
         self.kinds = [np.flatnonzero((shape == t) & (cell == c)) for t, c in kinds]
         self.covariances = [self.given.record_covariance(t, c)[0] for t, c in kinds]
@@ -155,7 +155,7 @@ class LinearRows:
         use = np.flatnonzero(informative[0])
         for rows, part in zip(self.kinds, parts, strict=True):
             density = DegenerateNormal.of(part[np.ix_(use, use)], scale[use], size)
-            weights[:, rows] = density.log(z[:, use], means[rows][:, use], size)
+            weights[:, rows] = density.log_density(z[:, use], means[rows][:, use], size)
             depth[rows] = density.depth
         return keep_exact_matches(weights, depth)
 

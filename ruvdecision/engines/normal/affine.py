@@ -107,7 +107,7 @@ class AffineMeans:
                 pieces.append(given.averaging(block) @ gain)
             elif mine and cell is not None and p.cell is None:
                 pieces.append(gain[:, cell * k : cell * k + k] / block.shape.roots[cell])
-            elif mine and cell is not None and p.cell == cell and p.row == given._row_in_file(part):
+            elif mine and cell is not None and p.cell == cell and p.row == given.row_in_file(part):
                 pieces.append(_contrast_gain(given, block, cell))
             else:
                 pieces.append(np.zeros((1, k, p.size)))
@@ -210,9 +210,9 @@ def _positions_needed(given: Conditioned, parts: Sequence[Term]) -> list[_Place]
             blocks.append((shape, copy))
         if (
             given.channel.blocks[shape].shape.sizes[cell] > 1
-            and (shape, copy, cell, given._row_in_file(part)) not in within
+            and (shape, copy, cell, given.row_in_file(part)) not in within
         ):
-            within.append((shape, copy, cell, given._row_in_file(part)))
+            within.append((shape, copy, cell, given.row_in_file(part)))
     found: list[_Place] = []
     start = 0
     for t, block in enumerate(given.channel.blocks):
@@ -320,7 +320,7 @@ def _log_density_within_cells(
 ) -> tuple[Array, Array]:
     """Log density of the distances from the cells' means, over all blocks of one shape."""
     block = given.channel.blocks[t]
-    shape, copy, at = given.channel.layout.rows()
+    shape, copy, at = given.channel.layout.place_of_rows()
     rows = np.flatnonzero((shape == t) & (at == cell))
     size, root = int(block.shape.sizes[cell]), float(block.shape.roots[cell])
     off = values[rows] - table[copy[rows]].reshape(len(rows), -1, given.width)[:, cell] / root

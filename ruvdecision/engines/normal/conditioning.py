@@ -219,7 +219,7 @@ class Conditioned:
         many = matrix is not None and len(parts) > MANY and all(p.kind is Kind.RECORD and not p.index for p in parts)
         if self._exchangeable is not None and not many:
             total = self._exchangeable.covariance(
-                parts, matrix, lambda p: (*self._block_and_cell(p), self._row_in_file(p)), self.contrast
+                parts, matrix, lambda p: (*self._block_and_cell(p), self.row_in_file(p)), self.contrast
             )
             return not_negative(symmetric(total))
         if matrix is not None and many:
@@ -247,8 +247,8 @@ class Conditioned:
 
     def _weighted_rows(self, parts: Sequence[Term], matrix: Array) -> tuple[Array, Array]:
         """The same for linear functions of many records: those of one place go together, not pair by pair."""
-        place = np.array([self._row_in_file(p) for p in parts])
-        shape, copy, cell = (a[place] for a in self.channel.layout.rows())
+        place = np.array([self.row_in_file(p) for p in parts])
+        shape, copy, cell = (a[place] for a in self.channel.layout.place_of_rows())
         weights = matrix.reshape(len(matrix), -1, self.k).transpose(1, 0, 2)
         t, total = np.zeros((1, len(matrix), self.latents)), np.zeros((1, len(matrix), len(matrix)))
         for kind in np.unique(shape):
@@ -334,7 +334,7 @@ class Conditioned:
             size = block.shape.sizes
             out = solved.covariance[:, i * k : i * k + k, j * k : j * k + k] / np.sqrt(float(size[i]) * float(size[j]))
             if i == j and size[i] > 1:
-                same = self._row_in_file(first) == self._row_in_file(second)
+                same = self.row_in_file(first) == self.row_in_file(second)
                 out = out + (float(same) - 1.0 / size[i]) * self.contrast(one[0], i)
             return out
         return np.zeros((1, k, k))
@@ -386,9 +386,9 @@ class Conditioned:
         if part.index:
             shape, cell = part.index
             return shape, 0, cell
-        return self.channel.layout.cell_of_row(self._row_in_file(part))
+        return self.channel.layout.cell_of_row(self.row_in_file(part))
 
-    def _row_in_file(self, part: Term) -> int:
+    def row_in_file(self, part: Term) -> int:
         return part.row % self.n
 
     # -- means, once the release is known ------------------------------------------------------------
@@ -408,7 +408,7 @@ class _Means:
 
     def __init__(self, given: Conditioned, release: Array) -> None:
         self.given, self.release, k = given, release, given.k
-        self.shape, self.copy, self.cell = given.channel.layout.rows()
+        self.shape, self.copy, self.cell = given.channel.layout.place_of_rows()
         self.tables = cell_means(given.channel, release)
         observed = [table[:, solved.observed] for table, solved in zip(self.tables, given.blocks, strict=True)]
         prior = given.latent_mean
@@ -450,7 +450,7 @@ class _Means:
             elif part.kind is Kind.AVERAGE:
                 means.append(records.mean(axis=0))
             else:
-                means.append(records[self.given._row_in_file(part)])
+                means.append(records[self.given.row_in_file(part)])
         return np.concatenate(means)
 
 
@@ -459,7 +459,7 @@ def cell_means(channel: LinearChannel, values: Array) -> list[Array]:
 
     Summed as distances from their mean: a million values near 1e8 one after the other would lose what they differ by.
     """
-    shape, copy, cell = channel.layout.rows()
+    shape, copy, cell = channel.layout.place_of_rows()
     found = []
     for t, block in enumerate(channel.blocks):
         mine, size = shape == t, (block.shape.count, len(block.shape.sizes))
@@ -474,7 +474,7 @@ def cell_means(channel: LinearChannel, values: Array) -> list[Array]:
 
 def present(channel: LinearChannel) -> NDArray[np.bool_]:
     """Which entries are in the file, shape (n, width)."""
-    shape, _, cell = channel.layout.rows()
+    shape, _, cell = channel.layout.place_of_rows()
     found = np.empty((channel.layout.n, channel.width), dtype=bool)
     for t, block in enumerate(channel.blocks):
         mine = shape == t

@@ -35,7 +35,7 @@ from ..base import (
     Plan,
     Problem,
     Refusal,
-    part_of,
+    progress_of_part,
 )
 from .affine import log_density
 from .conditioning import Conditioned
@@ -138,7 +138,7 @@ class Exact(BaseEngine):
         for family in masks.families:
             members = family.positions
             given = built.given(masks[members[0]])
-            part = part_of(problem.progress, int(members[0]), len(masks), len(members))
+            part = progress_of_part(problem.progress, int(members[0]), len(masks), len(members))
             own = [masks[i] for i in members]
             result, averaged[members] = self._uncertainty_of_family(
                 replace(problem, progress=part), asked, own, given, built.table
@@ -275,10 +275,10 @@ class Exact(BaseEngine):
             second = asked.free and as_bayes_loss(user.loss).second_order
             if len(form.terms) == 1 and second and data is None:
                 each = user.loss.uncertainty(gaussian_of(mean_covariance(given, form), form))
-                return each.over(count), False
+                return each.broadcast_to(count), False
         elif form is not None:
             if asked.free:
-                return self._over_places(user, given, form, place).over(count), False
+                return self._over_places(user, given, form, place).broadcast_to(count), False
             if data is None and form.number and user.belief.mu_covariance is not None:
                 return self._over_means(user, given, form, place, count), False
         return self._average_over_draws(problem, family, data), True
@@ -349,14 +349,14 @@ class Exact(BaseEngine):
                 each = _weighted_sum(
                     [(w, loss.uncertainty(gaussian_of(given.record_covariance(t, c), form))) for w, t, c in kinds]
                 )
-            return each.times(given.n).over(count)
+            return each.times(given.n).broadcast_to(count)
         joint = given.channel.location == "known" and given.n * given.k <= LARGEST_JOINT
         if not joint or not loss.location_free or user.actions is not None:
             what = f"{loss!r} of all {given.n} records at once is not available in closed form here"
             do = f"Use a loss that adds up over records alike, such as Quadratic(), or at most {LARGEST_JOINT} "
             raise UnsupportedError(what, do=do + "entries in known rows")
         form = all_records(belief)
-        return loss.uncertainty(gaussian_of(covariance_of(given, form), form)).over(count)
+        return loss.uncertainty(gaussian_of(covariance_of(given, form), form)).broadcast_to(count)
 
     def _average_over_draws(self, problem: Problem, family: Sequence[Mask], data: Array | None) -> Value:
         """Average over drawn releases, with the same random numbers for every mask."""
@@ -403,7 +403,7 @@ def _normal_rules(smooth: bool) -> list[tuple[Array, Array]]:
 
 def _by_place(given: Conditioned, form: LinearForm, rows: Ints) -> tuple[list[Array], Ints]:
     """Covariance of a function of a record in each kind of place, and which of these the rows are."""
-    shape, _, cell = given.channel.layout.rows()
+    shape, _, cell = given.channel.layout.place_of_rows()
     kinds, which = np.unique(np.stack([shape, cell])[:, rows], axis=1, return_inverse=True)
     matrix = None if form.plain else form.matrix
     return [given.record_covariance(int(t), int(c), matrix) for t, c in kinds.T], which.reshape(-1)

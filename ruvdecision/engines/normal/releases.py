@@ -51,7 +51,7 @@ def rows_alike(channel: LinearChannel, rows: Ints) -> list[Ints] | None:
         classes = row_classes(channel.open_samples, channel.layout.n)
         return None if classes is None else [classes[rows]]
     if channel.location == "known":
-        shape, _, cell = channel.layout.rows()
+        shape, _, cell = channel.layout.place_of_rows()
         return [shape[rows], cell[rows]]
     if channel.location == "unknown" or _one_kind(channel.layout):
         # In the sample or not, and nothing else: the chances are the same for all.

@@ -103,12 +103,12 @@ class NormalPair:
         form = linear
         if place == "known":
             pair = self._cost_of_terms(own, mine, theirs, form, form.terms)
-            return pair[0].over(count), pair[1].over(count)
+            return pair[0].broadcast_to(count), pair[1].broadcast_to(count)
         if len(form.terms) != 1:
             return None
         if place == "unknown":
             one = self._cost_of_row_kind(own, mine, theirs, form, place, 0, 0)
-            return None if one is None else (one[0].over(count), one[1].over(count))
+            return None if one is None else (one[0].broadcast_to(count), one[1].broadcast_to(count))
         kinds = mine.channel.layout.places(form.terms[0].row % mine.n)
         both = [(w, self._cost_of_row_kind(own, mine, theirs, form, place, t, c)) for w, t, c in kinds]
         cost, own_law = (_sum_over_kinds([(w, f[j]) for w, f in both if f is not None], count) for j in (0, 1))
@@ -123,7 +123,7 @@ class NormalPair:
             return None
         form = all_records(own.belief)
         pair = self._cost_of_terms(own, mine, theirs, form, form.terms)
-        return pair[0].over(count), pair[1].over(count)
+        return pair[0].broadcast_to(count), pair[1].broadcast_to(count)
 
     def _cost_of_row_kind(
         self, own: User, mine: Conditioned, theirs: Conditioned, form: LinearForm, place: str, t: int, c: int
@@ -161,7 +161,7 @@ class NormalPair:
             # Nothing is known about where the target lies, by the user or the agency: one estimate is as good as
             # another.
             worst = loss.uncertainty(gaussian_of(np.where(np.isfinite(own_law), covariance, own_law), form))
-            value, error = np.array(worst.over(len(endless)).value), np.zeros(len(endless))
+            value, error = np.array(worst.broadcast_to(len(endless)).value), np.zeros(len(endless))
             if not endless.all():
                 rest = self._cost_of_estimate(own, own_law[~endless], bias[~endless], covariance[~endless], form)[0]
                 value[~endless], error[~endless] = rest.value, rest.error
@@ -170,7 +170,7 @@ class NormalPair:
         same = np.all(bias == 0, axis=-1) & np.all(own_law == covariance, axis=(-1, -2))
         if same.all():
             # The user is right: the plain uncertainty, to the last digit.
-            return believed.over(len(same)), believed
+            return believed.broadcast_to(len(same)), believed
         if isinstance(loss, LogScore):
             return Value.exact(_cross_entropy(own_law, bias, covariance)), believed
         return cost_of(loss, right, loss.estimate(guess)), believed
@@ -193,7 +193,7 @@ def _cross_entropy(own_law: Array, bias: Array, covariance: Array) -> Array:
 
 def _sum_over_kinds(parts: Sequence[tuple[float, Value]], count: int) -> Value:
     """A weighted sum over kinds of rows."""
-    table = [value.over(count) for _, value in parts]
+    table = [value.broadcast_to(count) for _, value in parts]
     value, error = (np.stack(column, axis=-1) for column in zip(*table, strict=True))
     return Value(value, error).averaged(np.array([weight for weight, _ in parts]))
 

@@ -17,7 +17,7 @@ from ...masks.base import Mask
 from ...protocols import Posterior, Solution, Value
 from ...users.user import User
 from ..already_knows import join_known_release
-from ..base import BaseEngine, Missing, Problem, Refusal, part_of
+from ..base import BaseEngine, Missing, Problem, Refusal, progress_of_part
 from .data import Tally, observed_release, records_of, replicates_of, size_of
 from .draws import Point, ReleaseSampler
 from .model import CompiledModel, compiled_model
@@ -168,7 +168,7 @@ class Sampling(BaseEngine):
         try:
             with threadpool_limits(1):
                 for r, observed, for_draws, released in replicates_of(problem, compiled, tally):
-                    for i, point in sampler.points(observed, for_draws, part_of(problem.progress, r, count)):
+                    for i, point in sampler.points(observed, for_draws, progress_of_part(problem.progress, r, count)):
                         self._raise_if_strict(point, masks[i])
                         if r == 0 and i in sampler.fresh and point.chains is not None:
                             tally.keep(i, point, groups_of(point, masks[i], released[i], compiled, self.keep_records))

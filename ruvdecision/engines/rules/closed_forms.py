@@ -73,7 +73,7 @@ def linear_estimate(channel: LinearChannel, weights: Array) -> LinearEstimate:
     No mask of the family may wipe a column out; then the operators on the records are the same for all of them.
     """
     n, k = weights.shape
-    shape, copy, cell = channel.layout.rows()
+    shape, copy, cell = channel.layout.place_of_rows()
     records = np.zeros((n, k, k))
     noise: Array = np.zeros((1, k, k))
     loading: list[Array] = [np.zeros((1, k, k)) for _ in channel.common]

@@ -12,7 +12,7 @@ from ...protocols import Array
 from ...users.rules import Rule
 
 
-def mean_moments(values: Array, overwrite: bool = False) -> Array:
+def mean_moments(values: Array) -> Array:
     """Mean and covariance of the mean, estimated from one release each: shape (replicates, k + k * k)."""
     n, k = values.shape[1:]
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -20,7 +20,7 @@ def mean_moments(values: Array, overwrite: bool = False) -> Array:
         table = values[..., 0] if k == 1 else values
         mean, count = table.sum(axis=1) / n, np.full(len(values), n)
         if not np.isnan(mean).any():
-            off = np.subtract(table, mean[:, None], out=table if overwrite else None)
+            off = table - mean[:, None]
         else:
             present = np.asarray(~np.isnan(values).any(axis=2))
             count = present.sum(axis=1)

@@ -130,7 +130,7 @@ def drawn_rows(problem: Problem, rows: Ints, source: Source) -> Value:
 def _release_law(channel: LinearChannel, table: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
     """Mean ``(n, k)`` and covariance ``(masks or 1, n, k, k)`` of each released row, and what is released."""
     k = channel.columns
-    shape, copy, cell = channel.layout.rows()
+    shape, copy, cell = channel.layout.place_of_rows()
     lead = np.broadcast_shapes((1,), *(b.r.shape[:1] for b in channel.blocks), *(c.shape[:1] for c in channel.common))
     mean, spread = np.zeros(table.shape), np.zeros((*lead, len(table), k, k))
     there = np.zeros(table.shape, dtype=bool)

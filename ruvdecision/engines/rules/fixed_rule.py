@@ -211,7 +211,7 @@ class SnooperWork:
         if channel.location == "known" or not rows:
             yield 1.0, wanted
             return
-        shape, _, cell = channel.layout.rows()
+        shape, _, cell = channel.layout.place_of_rows()
         piece = form.matrix[:, rows[0] * k : rows[0] * k + k]
         here = form.terms[rows[0]].row % n
         kinds = channel.layout.places(here) if channel.location == "drawn" else channel.layout.classes()
@@ -256,7 +256,7 @@ class SnooperWork:
                 raise UnsupportedError(what, f"{without} of {count} without", do)
         return self.average(losses, correction)
 
-    def average(self, losses: Array, correction: Array) -> Value:
+    def average(self, losses: Array, correction: Array | float) -> Value:
         """Mean over the replicates, the last axis, with its standard error; infinite where no release has a value."""
         count = losses.shape[1]
         value = losses.mean(axis=1) - correction

@@ -305,8 +305,8 @@ def _is_factor(formula: ParsedFormula, variable: Hashable, kinds: list[dict[Hash
 def _joint_levels(variable: Hashable, tables: tuple[pd.DataFrame, ...]) -> ColumnCategories:
     own = [categories_of(t[variable]) for t in tables]
     joint = own[0]
-    for table in tables[1:]:
-        joint = joint.plus(table[variable])
+    for others in own[1:]:
+        joint = joint.joined(others)
     common = [v for v in joint.values if all(v in set(o.values) for o in own)]
     if not common:
         raise InputError(

@@ -18,6 +18,8 @@ from ..frames import SMALL, Flags, categories_of, is_number, refuse_vanishing, v
 from ..sums import Triangle
 from .formula import Design, FileKinds, ParsedFormula, design, read, without_levels
 
+TINY = float(np.finfo(np.float64).tiny)
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -98,14 +100,15 @@ class Linear:
         matrix = table.to_numpy() if plan.is_plain else None
         if matrix is not None and matrix.dtype.kind in "fiu":
             # The table itself serves, and no design is built.
-            at = [table.columns.get_loc(c) for c in (*(t[0] for t in plan.terms), plan.formula.response)]
-            fit = _normal_equations(matrix.astype(np.float64, copy=False), at, plan.names, plan.intercept, which)
+            names = table.columns.tolist()
+            at = [names.index(c) for c in (*(t[0] for t in plan.terms), plan.formula.response)]
+            fit = _fit_by_normal_equations(matrix.astype(np.float64, copy=False), at, plan.names, plan.intercept, which)
             if fit is not None:
                 return fit
         work, names = _design_and_response(self, plan, table, which)
         fit = None
         if matrix is None and len(work) > 2:
-            fit = _normal_equations(work.T, range(int(plan.intercept), len(work)), names, plan.intercept, which)
+            fit = _fit_by_normal_equations(work.T, range(int(plan.intercept), len(work)), names, plan.intercept, which)
         return _from_triangle(Triangle.of(work), names, plan.intercept, which) if fit is None else fit
 
     # -- files in pieces -----------------------------------------------------------------------------
@@ -262,7 +265,7 @@ class FittedModel:
         return first, self.model._fit_table(joint, released, "the release", weights)
 
 
-def _normal_equations(
+def _fit_by_normal_equations(
     matrix: Array, at: Sequence[int], names: Sequence[str], intercept: bool, which: str
 ) -> Fit | None:
     """Least squares from one product of a matrix with itself; None where that would cost digits.
@@ -272,29 +275,39 @@ def _normal_equations(
     n, k = len(matrix), len(at) - 1
     _check_enough_rows(n, len(names), which)
     with np.errstate(all="ignore"):
-        # The layout decides which side is transposed; the other way would copy the matrix. numpy would take the
-        # symmetric product, which is slow for a few long columns.
-        tall = matrix.flags.f_contiguous
-        side = matrix if tall else matrix.T
-        gram = linalg.blas.dgemm(1.0, side, side, trans_a=tall, trans_b=not tall)[np.ix_(at, at)]
-        raw = np.diag(gram)
+        gram = _products_of_columns(matrix).take(at, axis=0).take(at, axis=1)
+        raw = gram.diagonal()
         centre = np.zeros(k + 1)
         if intercept:
-            centre = (np.ones(n) @ matrix)[at] / n
-            gram = gram - n * np.outer(centre, centre)
-        size = np.sqrt(np.diag(gram)[:k])
-        # Far from the origin the centred sums lose digits; written so that a value which is no number fails too.
-        if not (np.diag(gram) > 0.01 * raw).all() or not np.isfinite(gram).all() or raw.min() < SMALL:
+            centre = (np.ones(n) @ matrix).take(at) / n
+            gram = gram - n * (centre[:, None] * centre)
+        squares, mixed = gram.diagonal(), gram[:k, k]
+        # Far from the origin the centred sums lose digits; what is infinite or no number fails, too.
+        if not (squares > 0.01 * raw).all() or raw.min() < SMALL:
             return None
-    values, vectors = np.linalg.eigh(gram[:k, :k] / np.outer(size, size))
+        size = np.sqrt(squares[:k])
+    unit = size[:, None] * size
+    values, vectors, _ = linalg.lapack.dsyevd(gram[:k, :k] / unit)
     if values[0] < 1e-3:
         return None
-    inverse = (vectors / values) @ vectors.T / np.outer(size, size)
-    slopes = inverse @ gram[:k, k]
-    rss = float(gram[k, k] - slopes @ gram[:k, k])
-    if rss < 0.01 * gram[k, k]:
-        return None
-    return _finish_fit(tuple(names), intercept, n, centre, inverse, slopes, rss, which)
+    inverse = (vectors / values) @ vectors.T / unit
+    slopes = inverse @ mixed
+    rss = float(squares[k] - slopes @ mixed)
+    return (
+        None
+        if rss < 0.01 * squares[k]
+        else _finish_fit(tuple(names), intercept, n, centre, inverse, slopes, rss, which)
+    )
+
+
+def _products_of_columns(matrix: Array) -> Array:
+    """The product of a matrix with itself, by the way that is quick for its layout: the other would copy it."""
+    if not matrix.flags.f_contiguous:
+        return linalg.blas.dgemm(1.0, matrix.T, matrix.T, trans_b=True)
+    gram, rows = np.empty((matrix.shape[1],) * 2), matrix.T
+    for i, row in enumerate(rows):  # half of the products, each a pass over long columns
+        gram[i, i:] = gram[i:, i] = rows[i:] @ row
+    return gram
 
 
 def _from_triangle(factor: Triangle, every: Sequence[str], intercept: bool, which: str) -> Fit:
@@ -302,7 +315,7 @@ def _from_triangle(factor: Triangle, every: Sequence[str], intercept: bool, whic
 
     The normal equations would square the condition number.
     """
-    triangle, n, start = factor.normalised().triangle, factor.n, int(intercept)
+    triangle, n, start = factor.with_mean_weight_one().triangle, factor.n, int(intercept)
     if not np.isfinite(triangle).all():
         got = "infinite or missing ones"
         raise InputError(f"A regression needs finite values in {which}", got, "Remove them first")
@@ -373,12 +386,12 @@ def _finish_fit(
         scale[0, 0], scale[0, 1:], scale[1:, 0], scale[1:, 1:] = 1 / n + centre[:k] @ lever, -lever, -lever, inverse
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         scale = rss / (n - p) * scale
-    tiny = np.finfo(np.float64).tiny
-    if rss > 0 and not (np.isfinite(scale).all() and (np.diag(scale) > tiny).all()):
-        odd = [name for name, v in zip(names, np.diag(scale), strict=True) if not tiny < v < np.inf]
+    variance = scale.diagonal()
+    if rss > 0 and not (np.isfinite(scale).all() and variance.min() > TINY):
+        odd = [name for name, v in zip(names, variance, strict=True) if not TINY < v < np.inf]
         what = f"Variances of coefficients are out of a float's range in {which}"
         raise InputError(what, without_levels(odd), "Use other units")
-    return Fit(names, estimate, np.sqrt(np.diag(scale)), float(n - p), scale, n)
+    return Fit(names, estimate, np.sqrt(variance), float(n - p), scale, n)
 
 
 def _check_enough_rows(n: int, p: int, which: str) -> None:

@@ -204,8 +204,7 @@ class Space:
     def _category_coordinates(self, label: Hashable, left: pd.Series, right: pd.Series) -> tuple[Array, Array]:
         """One coordinate per category; a mismatch costs 2 / (1 - sum p^2), with mean 2 over two random originals."""
         column = self.original[label]
-        base = frames.categories_of(column)
-        codes = base.codes(column)
+        codes, base = frames.factorise(column)
         shares = np.bincount(codes[codes >= 0], minlength=len(base)) / max(int(np.sum(codes >= 0)), 1)
         differ = 1.0 - float(shares @ shares)
         if differ <= 0:

@@ -93,7 +93,7 @@ class _AfterLinkage(PairedMeasure):
         else:
             if column.notna().any():
                 frames.refuse_mixed(self.name, truth, column)
-            a, b, _ = frames.joined_codes(truth, column)
+            (a, b), _ = frames.joined_codes(truth, column)
         gapped = space.incomplete_points(known, released.iloc[:, :-1])
         if gapped is not None:
             links = gapped[0].at(pairs.original).links(gapped[1], pairs.released)

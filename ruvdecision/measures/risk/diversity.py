@@ -142,8 +142,11 @@ class LDiversity(_TargetInClasses):
 
     def diversity(self, original: Data, released: Data) -> Array:
         """Diversity of the class of each released record, l."""
-        used = self.prepare(original).used(released)
-        found, each = self._diversity_of_classes(*cells.column_codes(used), None)
+        plain = self.plain_columns(original, released)
+        codes = None if plain is None else cells.close_numbers(np.stack(plain))
+        if codes is None:
+            codes = cells.column_codes(self.prepare(original).used(released))
+        found, each = self._diversity_of_classes(*codes, None)
         return each[found.row]
 
     def _diversity_of_classes(
@@ -179,7 +182,8 @@ class TCloseness(_TargetInClasses):
     Parameters
     ----------
     keys, target, missing
-        As in `LDiversity`; a missing target is the largest value.
+        As in `LDiversity`; a missing target is the largest value. Records with a blank key are a class of their own,
+        and a class that loses records may become one-sided, so that more blanks may raise t.
 
     Examples
     --------

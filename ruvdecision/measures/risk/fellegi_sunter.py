@@ -309,7 +309,7 @@ class FellegiSunter(PairedMeasure):
         if b.notna().any():
             frames.refuse_mixed(self.name, a, b)
         if not frames.is_number(a):
-            first, second, _ = frames.joined_codes(a, b)
+            (first, second), _ = frames.joined_codes(a, b)
             left, right = (np.where(c < 0, np.nan, c) for c in (first, second))
             return left, right, 0.0
         left, right = frames.floats_with_nan(self.name, a, a), frames.floats_with_nan(self.name, b, a, "the release")
@@ -338,8 +338,7 @@ def _similar_texts(who: str, a: pd.Series, b: pd.Series, wanted: float) -> tuple
         ) from None
     if b.notna().any():
         frames.refuse_mixed(who, a, b)
-    ours, theirs = frames.categories_of(a), frames.categories_of(b)
-    code = ours.codes(a)
+    (code, ours), (released, theirs) = frames.factorise(a), frames.factorise(b)
     order = np.argsort(code, kind="stable")
     edges = np.searchsorted(code[order], np.arange(len(ours) + 1))
     texts, listed, sizes = [str(v) for v in ours.values], [], []
@@ -349,7 +348,6 @@ def _similar_texts(who: str, a: pd.Series, b: pd.Series, wanted: float) -> tuple
         listed += found
         sizes.append(sum(map(len, found)))
     ends = np.append(0, np.cumsum(sizes)).astype(np.int64)
-    released = theirs.codes(b)
     return np.concatenate([*listed, order[:0]]), ends[released], np.where(released < 0, ends[-1], ends[released + 1])
 
 

@@ -332,8 +332,7 @@ def _distinct_rows(points: Array) -> frames.Ints:
 
 def _misreport_categories(column: pd.Series, rate: float, rng: np.random.Generator) -> pd.Series:
     """The column with some values exchanged for another category, each other one as likely."""
-    levels = frames.categories_of(column)
-    codes = levels.codes(column)
+    codes, levels = frames.factorise(column)
     wrong = rng.random(len(codes)) < rate
     if len(levels) > 1:
         moved = (codes + rng.integers(1, len(levels), size=len(codes))) % len(levels)

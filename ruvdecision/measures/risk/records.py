@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -151,8 +151,8 @@ class _Paired(Prepared):
         super().__init__(measure, original)
         self.paired = bool(getattr(measure, "paired", True))
 
-    def with_paired_rows(self, frame: Frame) -> pd.DataFrame:
-        return frame.table.set_axis(self._positions_of_pairs(frame), axis=0)
+    def with_paired_rows(self, frame: Frame) -> Frame:
+        return replace(frame, table=frame.table.set_axis(self._positions_of_pairs(frame), axis=0))
 
     def _positions_of_pairs(self, frame: Frame) -> pd.Index:
         n, m = len(self.labels), frame.n

@@ -23,14 +23,15 @@ from ...protocols import Array
 from .. import frames
 from ..base import Measured, SummedMeasure, Table
 from ..frames import Data, Flags, Ints, Names
-from ..kernels import minimal_uniques
 from ..missing import FILLED, KEYED
 from ..sums import Counts
 from ..tables import cells
+from .minimal_uniques import minimal_uniques, minimal_uniques_by_pairs
 from .records import RecordMeasure
 
 MOST_BITS = 2**33
-"""Sets of columns times records for which one bit each is held."""
+MOST_KEYS = 20
+"""Sets of columns times records, and columns, for which one bit each is held."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,16 +46,20 @@ class KeyMeasure(RecordMeasure):
 
     def __call__(self, original: Data, released: Data) -> Measured:
         """Compute the measure for one release."""
-        usual = self.by is None and self.missing == self.missing_choices[0]
+        plain = self.plain_columns(original, released) if self.by is None else None
+        found = None if plain is None else self.of_plain_columns(plain)
+        return super().__call__(original, released) if found is None else found
+
+    def plain_columns(self, original: Data, released: Data) -> list[NDArray[Any]] | None:
+        """The used columns of a release in which they are the original's and numbers, and None otherwise."""
+        usual = self.missing == self.missing_choices[0]
         if usual and isinstance(original, pd.DataFrame) and isinstance(released, pd.DataFrame) and len(released):
             names = released.columns
             if names.is_unique and names.equals(original.columns):
                 columns = [released[c] for c in self.uses(original) or names]
                 if all(c.dtype in (np.int64, np.float64) for c in columns):
-                    found = self.of_plain_columns([c.to_numpy() for c in columns])
-                    if found is not None:
-                        return found
-        return super().__call__(original, released)
+                    return [c.to_numpy() for c in columns]
+        return None
 
     def of_plain_columns(self, columns: Sequence[NDArray[Any]]) -> Measured | None:
         """The measure of a release of whole numbers, which are counted quicker than they are made ready.
@@ -256,10 +261,10 @@ class SpecialUniques(KeyMeasure):
         top = min(self.largest, p - 1)
         deep = min(self.largest, p)
         worths = np.array([float(math.prod(p - i for i in range(k, top + 1))) for k in range(deep + 1)])
-        if holes is None or self.missing == "pairwise":
-            found = self._search_depth_first(codes if holes is None else np.where(holes, -1, codes), worths)
-            if found is not None:
-                return found
+        wild = holes is not None and self.missing == "wildcard"
+        found = self._search_by_bits(codes if holes is None else np.where(holes, -1, codes), worths, wild)
+        if found is not None:
+            return found
         score, worth, taking, sizes = np.zeros(n), np.zeros((n, p)), np.zeros(p, dtype=np.int64), list[int]()
         # Uniqueness on a set implies it on every larger one, so only sets that are one smaller need a look.
         before: dict[tuple[int, ...], Flags] = {(): np.full(n, n == 1)}
@@ -282,24 +287,29 @@ class SpecialUniques(KeyMeasure):
         return _SpecialUniques(score, worth, taking, sizes)
 
     @staticmethod
-    def _search_depth_first(codes: Ints, worths: Array) -> _SpecialUniques | None:
-        """The same by one bit per set of columns and record, where those are not too many."""
+    def _search_by_bits(codes: Ints, worths: Array, wild: bool) -> _SpecialUniques | None:
+        """The same by one bit per set of columns, where those are not too many."""
         p, deep = codes.shape[1], len(worths) - 1
         # Records that share all keys are alone nowhere: one of them stands for all.
         (joint,), size = cells.merge_codes([codes + 1])
         many, first = np.bincount(joint, minlength=size), np.empty(size, dtype=np.int64)
         first[joint[::-1]] = np.arange(len(joint))[::-1]
         offsets = np.cumsum([0] + [math.comb(p, k) for k in range(deep + 1)])
-        if len(first) * int(offsets[-1]) > MOST_BITS:
+        n, sets, alike = len(first), int(offsets[-1]), None if wild else many[joint]
+        # By measurement; a set with blanks that agree with everything costs more.
+        pairs = p <= MOST_KEYS and n + p * 2**p // 300 < (400 if wild else 5) * sets
+        if not pairs and (wild or n * sets > MOST_BITS):
             return None
-        binomial = np.array([[math.comb(a, b) for b in range(deep + 1)] for a in range(p)], dtype=np.int64)
-        # Columns with many values first: records are alone sooner, and leave the search.
-        order = np.argsort(-codes.max(axis=0), kind="stable")
+        # Columns with many values are split first: records are alone sooner, and leave the search.
+        order = np.argsort(codes.max(axis=0), kind="stable")
         rows = np.ascontiguousarray(codes[first].T[order], dtype=np.int32)
         weight = np.minimum(many, 2).astype(np.int32)
-        found = minimal_uniques(rows, int(codes.max(initial=0)) + 1, weight, worths, offsets, binomial)
+        if pairs:
+            found = minimal_uniques_by_pairs(rows, wild, weight, worths)
+        else:
+            binomial = np.array([[math.comb(a, b) for b in range(deep + 1)] for a in range(p)], dtype=np.int64)
+            found = minimal_uniques(rows, int(codes.max(initial=0)) + 1, weight, worths, offsets, binomial)
         back = np.argsort(order)
-        alike = many[joint]
         return _SpecialUniques(found[0][joint], found[1][joint][:, back], found[2][back], found[3][1:].tolist(), alike)
 
     def _unique_on_columns(

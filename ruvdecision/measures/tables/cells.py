@@ -82,8 +82,10 @@ def _by_category(columns: Sequence[pd.Series]) -> tuple[Ints, int] | None:
 
 def renumber(codes: Ints, size: int) -> tuple[Ints, int]:
     """Codes below ``size`` without those that nobody has, in the same order, and how many are left."""
-    there = np.bincount(codes, minlength=size) > 0
-    return (np.cumsum(there) - 1)[codes], int(there.sum())
+    there = np.flatnonzero(np.bincount(codes, minlength=size))
+    places = np.empty(size, dtype=np.int64)
+    places[there] = np.arange(len(there))
+    return places[codes], len(there)
 
 
 def merge_codes(codes: Sequence[Ints]) -> tuple[list[Ints], int]:

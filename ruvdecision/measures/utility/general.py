@@ -13,7 +13,7 @@ from ...checks import checked
 from ...numerics.threads import one_thread
 from ...protocols import Array
 from ..base import Measured, WeightedMeasure
-from ..frames import Flags, Ints, Names, as_names, categories_of, floats_with_nan, is_number, is_time, spreads
+from ..frames import Flags, Ints, Names, as_names, factorise, floats_with_nan, is_number, is_time, spreads
 from ..tables.cells import frequencies
 from .cdf import Law, kolmogorov
 
@@ -200,8 +200,7 @@ class _Category(_Column):
     """A column that is no number; categories that are too rare to be judged share a group."""
 
     def __init__(self, who: str, column: pd.Series, groups: int, weights: _Weights) -> None:
-        self.levels = categories_of(column)
-        codes = self.levels.codes(column)
+        codes, self.levels = factorise(column)
         counts = np.bincount(codes[codes >= 0], minlength=len(self.levels))
         kept = counts >= FEW / 2
         # Categories that only the release has are rare, too; missing values have the last group.

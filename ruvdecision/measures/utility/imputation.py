@@ -146,11 +146,12 @@ class _Copies(Prepared):
         if single or not isinstance(released, (Iterable, np.ndarray)):
             do = "Give two copies or more, such as Synthesize(copies=5).releases(data, rng)"
             raise InputError(f"{measure.name} takes a list of imputed copies", type(released).__name__, do)
-        copies = [self.columns.of(Frame.of(copy)) for copy in released]
+        used = [self.columns.of(Frame.of(copy)) for copy in released]
+        copies = [frame.table for frame in used]
         if len(copies) < 2:
             raise InputError(f"{measure.name} takes two imputed copies or more", len(copies), "Release more copies")
-        holes = [self.columns.incomplete(copy, "a copy") for copy in copies]
-        complete = [self.columns.complete(copy, hole) for copy, hole in zip(copies, holes, strict=True)]
+        holes = [self.columns.incomplete(frame, "a copy") for frame in used]
+        complete = [self.columns.complete_rows(copy, hole) for copy, hole in zip(copies, holes, strict=True)]
         omitted = sum(map(len, copies)) - sum(map(len, complete))
         sides = zip(released, holes, strict=True)
         weights = [w for copy, hole in sides for w in self.columns.weights(Frame.of(copy), "a copy", hole)] or None

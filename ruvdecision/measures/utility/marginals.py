@@ -19,8 +19,8 @@ from ..frames import (
     Ints,
     Names,
     as_names,
-    categories_of,
     encode,
+    factorise,
     is_number,
     is_time,
     joined_codes,
@@ -146,7 +146,7 @@ def _compare_variable(
     if is_time(a):
         files = encode(who, a.to_frame(), b.to_frame())[:2]
         return _compare_numbers(*(_Margin.of(v[:, 0], w) for v, w in zip(files, weights, strict=True)))
-    *codes, levels = joined_codes(a, b)
+    codes, levels = joined_codes(a, b)
     shares = [frequencies(c, len(levels), w) for c, w in zip(codes, weights, strict=True)]
     only = int(np.sum((shares[0] == 0) != (shares[1] == 0)))
     return {
@@ -178,7 +178,7 @@ def _pairwise_associations(who: str, table: pd.DataFrame, which: str, weights: A
             spread = np.sqrt(np.average(values**2, weights=weights))
             numbers[c] = values / spread if spread > 0 else values
         else:
-            codes[c] = categories_of(table[c]).codes(table[c])
+            codes[c] = factorise(table[c])[0]
     found = {}
     for a, b in combinations(table.columns, 2):
         if a in numbers and b in numbers:

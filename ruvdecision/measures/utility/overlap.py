@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, ClassVar
 
@@ -95,9 +95,10 @@ class _Overlap(SummedMeasure, WeightedMeasure):
     def _weights_of_models(self, count: int) -> Array:
         return np.ones(count) if self.model_weights is None else np.array(self.model_weights)
 
-    def _weighted_average(self, values: list[float]) -> float:
-        weights = self._weights_of_models(len(values))
-        return float(weights @ values / weights.sum())
+    def _weighted_average(self, *values: list[float]) -> list[float]:
+        """Averages over the models of lists with a number of each."""
+        weights = self._weights_of_models(len(values[0]))
+        return [float(weights @ each / weights.sum()) for each in values]
 
 
 @dataclass(frozen=True, repr=False)
@@ -161,23 +162,22 @@ class IntervalOverlap(_Overlap):
             total = len(a.names) + only
             probability.append(float(i.sum()) / total)
             length.append(float(j.sum()) / total)
-            base = i if self.kind == "probability" else j
-            chosen.append(float((base - self.penalty * np.where(gap > 0, gap, 0.0)).sum()) / total)
-            switched += int(np.sum(a.estimate * b.estimate < 0))
+            off = float(self.penalty * gap.sum()) / total if self.penalty else 0.0
+            chosen.append((probability if self.kind == "probability" else length)[-1] - off)
+            switched += int(np.count_nonzero(a.estimate * b.estimate < 0))
             changed += int(np.sum(_significant_coefficients(a, self.level) != _significant_coefficients(b, self.level)))
             lost += only
+        io, lengths, value = self._weighted_average(probability, length, chosen)
         parts = {
-            "IO": self._weighted_average(probability),
-            "J": self._weighted_average(length),
+            "IO": io,
+            "J": lengths,
             "sign switches": float(switched),
             "significance changes": float(changed),
             "lost": float(lost),
         }
         if len(pairs) > 1:
             parts |= dict(zip(pairs, chosen, strict=True))
-        return Measured(
-            self._weighted_average(chosen), parts=parts, table=partial(_coefficient_table, pairs, self.level)
-        )
+        return Measured(value, parts=parts, table=partial(_coefficient_table, pairs, self.level))
 
 
 @dataclass(frozen=True, repr=False)
@@ -249,7 +249,7 @@ class EllipsoidOverlap(_Overlap):
                 parts[name] = values[-1]
         weights = self._weights_of_models(len(values))
         error = float(np.linalg.norm(weights / weights.sum() * np.array(spread)))
-        return Measured(self._weighted_average(values), error, parts, partial(_coefficient_table, pairs, self.level))
+        return Measured(self._weighted_average(values)[0], error, parts, partial(_coefficient_table, pairs, self.level))
 
 
 @dataclass(frozen=True, repr=False)
@@ -297,17 +297,21 @@ class CoefficientChanges(_Overlap):
 
 def interval_overlap(first: Fit, second: Fit, level: float = 0.95) -> tuple[Array, Array, Array]:
     """I_k and J_k of two fits with the same names, and the gap between intervals in lengths of the first."""
-    # About the first estimate: far from zero the ends of short intervals have few digits.
-    first, second = (replace(fit, estimate=fit.estimate - first.estimate) for fit in (first, second))
-    (low_a, high_a), (low_b, high_b) = _confidence_interval(first, level), _confidence_interval(second, level)
-    i = 0.5 * (_probability_in_intervals(low_b, high_b, first) + _probability_in_intervals(low_a, high_a, second))
-    common = np.minimum(high_a, high_b) - np.maximum(low_a, low_b)
+    # By how far the estimates are apart: far from zero the ends of short intervals have few digits. One row per fit.
+    se, away = np.array([first.se, second.se]), np.abs(second.estimate - first.estimate)
+    half = np.array([[_confidence_quantile(first.df, level)], [_confidence_quantile(second.df, level)]]) * se
+    flat = None if half.all() else half == 0  # intervals of length zero, most of laws that are points
+    unit = se if flat is None else np.where(se == 0, 1.0, se)
+    # Both laws are symmetric: the other interval lies on the left, where small tails are exact.
+    centre, reach, df = -away / unit, half[::-1] / unit, np.array([[first.df], [second.df]])
+    mass = special.stdtr(df, centre + reach) - special.stdtr(df, centre - reach)
+    common, length = np.minimum(2 * half.min(axis=0), half.sum(axis=0) - away), 2 * half
+    if flat is not None:
+        mass, length[flat] = np.where(se == 0, away <= half[::-1], mass), 1.0
     touch = common >= 0
-    j = np.zeros(len(i))
-    for length in (high_a - low_a, high_b - low_b):
-        j += 0.5 * np.where(touch, np.where(length > 0, common / np.where(length > 0, length, 1.0), 1.0), 0.0)
-    whole = np.where(high_a > low_a, high_a - low_a, 1.0)
-    return i, np.minimum(j, 1.0), np.where(touch, 0.0, -common / whole)
+    share = common / length if flat is None else np.where(flat, 1.0, common / length)
+    j = np.where(touch, np.minimum(0.5 * (share[0] + share[1]), 1.0), 0.0)
+    return 0.5 * (mass[0] + mass[1]), j, np.where(touch, 0.0, -common / length[0])
 
 
 def ellipsoid_overlap(first: Fit, second: Fit, level: float = 0.95) -> tuple[float, float]:
@@ -322,13 +326,13 @@ def _probability_in_region(law: Fit, region: Fit, level: float) -> float:
     if exact[1]:
         # An ellipsoid that has shrunk to a point catches a law only if that sits on the very point.
         return float(exact[0] and np.array_equal(law.estimate, region.estimate))
-    shape, root = _scaled_shape(region, region)
+    shape, root = _rescaled_scale_matrix(region, region)
     away = (law.estimate - region.estimate) / region.se
     if exact[0]:
         inner = linalg.solve_triangular(root, away, lower=True)
         return float(inner @ inner <= radius)
     return generalised_chi2.ellipsoid_content(
-        away, _scaled_shape(law, region)[0], law.df, np.zeros(len(away)), shape, radius
+        away, _rescaled_scale_matrix(law, region)[0], law.df, np.zeros(len(away)), shape, radius
     )
 
 
@@ -341,15 +345,15 @@ def _drawn_probability_in_region(
     z = rng.standard_normal((len(law.estimate), draws))
     if np.isfinite(law.df):
         z /= np.sqrt(rng.chisquare(law.df, draws) / law.df)
-    away = ((law.estimate - region.estimate) / region.se)[:, None] + _scaled_shape(law, region)[1] @ z
-    inner = linalg.solve_triangular(_scaled_shape(region, region)[1], away, lower=True)
+    away = ((law.estimate - region.estimate) / region.se)[:, None] + _rescaled_scale_matrix(law, region)[1] @ z
+    inner = linalg.solve_triangular(_rescaled_scale_matrix(region, region)[1], away, lower=True)
     share = float(np.mean(np.einsum("ij,ij->j", inner, inner) <= _ellipsoid_radius(region, level)))
     # One success or failure more keeps the error above zero when all draws agree.
     smooth = (share * draws + 1) / (draws + 2)
     return share, float(np.sqrt(smooth * (1 - smooth) / draws))
 
 
-def _scaled_shape(fit: Fit, unit: Fit) -> tuple[Array, Array]:
+def _rescaled_scale_matrix(fit: Fit, unit: Fit) -> tuple[Array, Array]:
     """The fit's scale matrix in units of another one's standard errors, and its Cholesky factor.
 
     A singular law is refused.
@@ -386,19 +390,6 @@ def _confidence_quantile(df: float, level: float) -> float:
     # All releases of a map have the same few degrees of freedom, and the quantile costs more than the rest of an
     # interval.
     return float(special.ndtri(0.5 + level / 2) if np.isinf(df) else special.stdtrit(df, 0.5 + level / 2))
-
-
-def _probability_in_intervals(low: Array, high: Array, fit: Fit) -> Array:
-    """Probability of the intervals under the fit's marginal laws; a law of scale zero is a point."""
-    point = fit.se == 0
-    se = np.where(point, 1.0, fit.se)
-    a, b = (low - fit.estimate) / se, (high - fit.estimate) / se
-    # Mirror intervals that lie to the right: small upper tails are exact there, differences of numbers near 1 are not.
-    flip = a + b > 0
-    a, b = np.where(flip, -b, a), np.where(flip, -a, b)
-    below = special.ndtr if np.isinf(fit.df) else partial(special.stdtr, fit.df)
-    mass = below(b) - below(a)
-    return np.where(point, (low <= fit.estimate) & (fit.estimate <= high), mass)
 
 
 def _significant_coefficients(fit: Fit, level: float) -> Flags:

@@ -23,9 +23,9 @@ from ...numerics.threads import one_thread
 from ...protocols import Array
 from ..base import Measured, WeightedMeasure
 from ..frames import Flags, Ints, Names, as_names, encode, is_number, is_time, joined_codes, refuse_mixed
-from ..kernels import grow_classes, grow_tree
 from .cdf import Law, kolmogorov
 from .cluster import check_cluster_count, linkage_cut, pool_files
+from .trees import grow_classes, grow_tree
 
 STATISTICS = ("pMSE", "U", "ratio", "z", "SPECKS")
 RANGES = {"pMSE": (0.0, 0.25), "U": (0.0, np.inf), "ratio": (0.0, np.inf), "z": (-np.inf, np.inf), "SPECKS": (0.0, 1.0)}
@@ -247,7 +247,7 @@ class TreePropensity(_PropensityMeasure):
         for label in original.columns:
             a, b = original[label], released[label]
             categories = not (is_number(a) or is_time(a))
-            both = joined_codes(a, b)[:2] if categories else encode(self.name, a.to_frame(), b.to_frame())[:2]
+            both = joined_codes(a, b)[0] if categories else encode(self.name, a.to_frame(), b.to_frame())[:2]
             refuse_mixed(self.name, a, b)
             parts.append(np.concatenate([np.reshape(v, -1) for v in both]).astype(np.float64))
             levels.append(int(parts[-1].max()) + 1 if categories else 0)

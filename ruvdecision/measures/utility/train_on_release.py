@@ -43,7 +43,7 @@ class TrainOnRelease(WeightedMeasure):
     estimator : "boosting", "forest", "linear", or a scikit-learn regressor or classifier
         Histogram gradient boosting, a random forest, or least squares and logistic regression.
     folds : int
-        Parts of the cross-validation.
+        Parts of the cross-validation, which is done without a holdout.
     seed : int, SeedSequence or Generator
         Of the folds and of models that draw.
 
@@ -78,6 +78,7 @@ class TrainOnRelease(WeightedMeasure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.refuse_unused(self.holdout is None, "cross-validation", "holdout=None", "folds")
         if not (self.estimator in MODELS if isinstance(self.estimator, str) else hasattr(self.estimator, "fit")):
             options = ", ".join(map(repr, MODELS))
             raise InputError(
@@ -140,10 +141,7 @@ class TrainOnRelease(WeightedMeasure):
             frames.refuse_mixed(self.name, columns[0], other)
         if frames.is_number(columns[0]) and not pd.api.types.is_bool_dtype(columns[0].dtype):
             return [frames.vector(self.name, c, "the files") for c in columns], None
-        levels = frames.categories_of(columns[0])
-        for other in columns[1:]:
-            levels = levels.plus(other)
-        return [(levels.codes(c)[:, None] == np.arange(len(levels))).astype(np.float64) for c in columns], levels
+        return frames.indicators(*columns)
 
     def _predict_elsewhere(
         self, x: Array, y: Array, weights: Array | None, classes: ColumnCategories | None, at: Array
@@ -230,10 +228,7 @@ def _design_of_tables(who: str, tables: Sequence[pd.DataFrame]) -> list[Array]:
         if frames.is_number(columns[0]) or frames.is_time(columns[0]):
             new = _fill_with_mean(who, columns)
         else:
-            levels = frames.categories_of(columns[0])
-            for other in columns[1:]:
-                levels = levels.plus(other)
-            new = [(levels.codes(c)[:, None] == np.arange(len(levels))).astype(np.float64) for c in columns]
+            new, _ = frames.indicators(*columns)
         for block, part in zip(blocks, new, strict=True):
             block.append(part)
     return [np.concatenate(block, axis=1) for block in blocks]

@@ -940,7 +940,7 @@ def test_every_risk_measure_keeps_the_contract(measure) -> None:
     assert measure(x.iloc[order], y.iloc[order]) == approx(float(value), rel=1e-6, abs=1e-9)
 
 
-@pytest.mark.parametrize("missing", ["category", "pairwise"])
+@pytest.mark.parametrize("missing", ["category", "pairwise", "wildcard"])
 @pytest.mark.parametrize(
     ("n", "p", "largest"), [(1, 3, 3), (2, 3, 3), (65, 2, 1), (130, 7, 2), (200, 6, 6), (90, 8, 5)]
 )
@@ -949,9 +949,12 @@ def test_the_search_by_bits_finds_what_the_search_by_sets_finds(monkeypatch, n, 
     keys = pd.DataFrame({f"k{j}": rng.zipf(1.5, n).clip(max=rng.integers(2, 30)).astype(float) for j in range(p)})
     keys = keys.mask(rng.random(keys.shape) < 0.05)
     measure = SpecialUniques(largest=largest, missing=missing)
-    quick = measure._search_minimal_uniques(keys)
+    by_pairs = measure._search_minimal_uniques(keys)
+    monkeypatch.setattr(uniqueness, "MOST_KEYS", -1)
+    depth_first = measure._search_minimal_uniques(keys)
     monkeypatch.setattr(uniqueness, "MOST_BITS", -1)
     slow = measure._search_minimal_uniques(keys)
-    np.testing.assert_array_equal(quick.score, slow.score)
-    np.testing.assert_array_equal(quick.worth, slow.worth)
-    assert (quick.taking.tolist(), quick.sizes) == (slow.taking.tolist(), slow.sizes)
+    for quick in (by_pairs, depth_first):
+        np.testing.assert_array_equal(quick.score, slow.score)
+        np.testing.assert_array_equal(quick.worth, slow.worth)
+        assert (quick.taking.tolist(), quick.sizes) == (slow.taking.tolist(), slow.sizes)

@@ -148,6 +148,14 @@ def test_closeness_is_the_earth_movers_distance(seed: int, n: int) -> None:
     assert float(value) == approx(max(apart.values()), abs=1e-12)
 
 
+def test_more_blanks_may_raise_t_and_lower_l() -> None:
+    """Both take records with a blank key for a class of their own: what holds of wildcards does not hold of them."""
+    table = pd.DataFrame({"k": [1.0, 1.0, 2.0, 2.0], "t": ["p", "q", "p", "q"]})
+    blanked = table.assign(k=[np.nan, 1.0, 2.0, 2.0])
+    assert [float(TCloseness("k", "t")(table, file)) for file in (table, blanked)] == [0, 0.5]
+    assert [float(LDiversity("k", "t")(table, file)) for file in (table, blanked)] == [2, 1]
+
+
 def test_a_missing_target_is_one_value() -> None:
     table = pd.DataFrame({"k": [1, 1, 1, 1], "t": ["p", None, None, "p"]})
     assert LDiversity("k", "t").diversity(table, table).tolist() == [2, 2, 2, 2]

@@ -246,6 +246,67 @@ def test_the_loss_is_a_difference_of_likelihoods(seed: int, margins) -> None:
     assert value.parts["deviance original"] == approx(fit_loglinear(tables[0], kept).deviance)
 
 
+@pytest.mark.parametrize(
+    ("name", "columns", "weights"),
+    [
+        ("SD2011", ["sex", "edu", "ls", "marital"], None),
+        ("testdata", ["urbrur", "water", "sex", "hhcivil"], "sampling_weight"),
+        ("francdat", ["Key1", "Key2", "Key4"], "w"),
+    ],
+)
+def test_the_loss_of_real_files_cell_by_cell(name: str, columns: list[str], weights: str | None) -> None:
+    """Proportional fitting and divergence once more, over dictionaries, with blanks, weights and categories."""
+    path = places.SHARED / "data" / f"{name}.csv"
+    if not path.exists():
+        pytest.skip(f"{path.name} is not beside the working copy")
+    x, rng = pd.read_csv(path)[[*columns, *([weights] if weights else [])]], np.random.default_rng(2)
+    y = x.sample(frac=0.7, random_state=3).reset_index(drop=True)
+    y = y.assign(
+        **{c: y[c].mask(rng.random(len(y)) < 0.1).sample(frac=1, random_state=4).to_numpy() for c in columns[:1]}
+    )
+    if name == "testdata":
+        x = x.assign(sex=x["sex"].map({0: "woman", 1: "man"}).mask(rng.random(len(x)) < 0.05))
+        y = y.assign(sex=y["sex"].map({0: "woman", 1: "man"}))
+    records = []
+    for t in (x, y):
+        often = [1.0] * len(t) if weights is None else (t[weights] / t[weights].mean()).tolist()
+        keys = t[columns].astype(object).where(t[columns].notna(), None).itertuples(index=False, name=None)
+        records.append(list(zip(keys, often, strict=True)))
+    levels = [{key[j] for file in records for key, _ in file} for j in range(len(columns))]
+    fits, deviances, pairs = [], [], list(itertools.combinations(range(len(columns)), 2))
+
+    def margin(cells: dict, axes: tuple[int, int]) -> dict:
+        sums: dict = {}
+        for cell, count in cells.items():
+            sums[cell[axes[0]], cell[axes[1]]] = sums.get((cell[axes[0]], cell[axes[1]]), 0.0) + count
+        return sums
+
+    for file in records:
+        counts = dict.fromkeys(itertools.product(*levels), 0.25)
+        for key, w in file:
+            counts[key] += w
+        fitted, wanted = dict.fromkeys(counts, 1.0), [margin(counts, axes) for axes in pairs]
+        for _ in range(200):
+            for axes, goal in zip(pairs, wanted, strict=True):
+                now = margin(fitted, axes)
+                ratio = {k: goal[k] / now[k] for k in goal}
+                fitted = {cell: v * ratio[cell[axes[0]], cell[axes[1]]] for cell, v in fitted.items()}
+            if max(abs(v - 1) for v in ratio.values()) < 1e-13:
+                break
+        total = sum(counts.values())
+        fits.append({cell: v / total for cell, v in fitted.items()})
+        deviances.append(2 * sum(v * np.log(v / fitted[cell]) for cell, v in counts.items()))
+    value = LogLinearLoss(columns=columns, margins=2, smoothing=0.25, weights=weights)(x, y)
+    assert value == approx(sum(v * np.log(v / fits[1][cell]) for cell, v in fits[0].items()), rel=1e-6)
+    assert [value.parts[f"deviance {k}"] for k in ("original", "released")] == approx(deviances, rel=1e-6)
+    terms = [
+        np.prod([len(levels[j]) - 1 for j in s])
+        for k in range(3)
+        for s in itertools.combinations(range(len(levels)), k)
+    ]
+    assert value.parts["df original"] == np.prod([len(v) for v in levels]) - sum(terms)
+
+
 def test_a_release_that_rules_out_what_is_there() -> None:
     x, y = [[0, 0], [0, 1], [1, 0], [1, 1]], [[0, 0], [0, 0], [0, 1], [0, 1]]
     assert LogLinearLoss(margins=1)(x, y) == np.inf

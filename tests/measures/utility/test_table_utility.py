@@ -126,6 +126,8 @@ def test_missing_values_and_bad_input() -> None:
         TrainOnRelease("y")(original.assign(y=1.0), original)
     with pytest.raises(InputError, match="scikit-learn model"):
         TrainOnRelease("y", estimator="oracle")
+    with pytest.raises(InputError, match="folds would not be used: only cross-validation does; got folds=3"):
+        TrainOnRelease("y", holdout=original, folds=3)
 
 
 def test_times_are_cut_and_codes_are_for_what_is_cut() -> None:
