@@ -312,7 +312,7 @@ class UsedColumns:
             frames.refuse_missing(self.who, which, used.table, found)
         return found
 
-    def complete(self, table: pd.DataFrame, incomplete: Flags | None) -> pd.DataFrame:
+    def complete_rows(self, table: pd.DataFrame, incomplete: Flags | None) -> pd.DataFrame:
         """The rows that are not left out; some must remain."""
         if incomplete is None or self.missing != "omit":
             return table
@@ -365,7 +365,7 @@ class Prepared:
 
     def _begin_on_original(self, incomplete: Flags | None, lacking: Labels) -> Any:
         """What the measure makes of the original, without these rows or with these columns filled in."""
-        table = self._take_table(self.columns.complete(self.original, incomplete), lacking)
+        table = self._take_table(self.columns.complete_rows(self.original, incomplete), lacking)
         weights = () if self.records else self.columns.kept(self.weights, incomplete)
         return self.measure.begin(table, *weights)
 
@@ -400,7 +400,7 @@ class Prepared:
                 state = self._begin_on_original(None, lacking)  # both files get the same indicators
         alone = self.records or self.paired or measure.matched
         weights = () if alone else columns.weights(frame, "the release", incomplete)
-        value = measure.compare(state, self._take_table(columns.complete(table, incomplete), lacking), *weights)
+        value = measure.compare(state, self._take_table(columns.complete_rows(table, incomplete), lacking), *weights)
         if self.records and columns.weight is not None:
             own = getattr(measure, "per_record_file", "released") == "original"
             weights = (

@@ -88,7 +88,9 @@ class ChunkedComparison(Findings):
             with naming_release(name):
                 sources[name] = [_chunked_source(part, self.key, self.size, "the release") for part in copies_of(item)]
         head = next(iter(self.original))
-        shared = _ChunkedWork(self.measures, [UsedColumns(m, head) for m in self.measures], self.original).begun()
+        shared = _ChunkedWork(
+            self.measures, [UsedColumns(m, head) for m in self.measures], self.original
+        ).with_original_sums()
         tasks = [Task(f"release {name}", _compare, (name, parts)) for name, parts in sources.items()]
 
         def parts() -> dict[str, Any]:
@@ -152,7 +154,7 @@ class _ChunkedWork:
     def unmatched(self) -> list[int]:
         return [j for j, m in enumerate(self.measures) if not m.matched]
 
-    def begun(self) -> _ChunkedWork:
+    def with_original_sums(self) -> _ChunkedWork:
         surveys = self.survey(self.original)
         plans = {j: self.measures[j].settle(s, s) for j, s in surveys.items()}
         chosen = [j for j in self.unmatched if not self.measures[j].release_only]

@@ -180,7 +180,7 @@ class Triangle:
             return cls(n, float(n), _triangular_factor(rows.T), occurs)
         return cls(n, float(weights.sum()), _triangular_factor((rows * np.sqrt(weights)).T), occurs)
 
-    def normalised(self) -> Triangle:
+    def with_mean_weight_one(self) -> Triangle:
         """The factor for weights with a mean of 1."""
         if self.weight == self.n:
             return self

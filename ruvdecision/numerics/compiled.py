@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import cache, wraps
 from typing import Any
 
+import numpy as np
+
 
 def compiled(
     *helpers: Callable[..., Any], fastmath: frozenset[str] | None = None
@@ -39,3 +41,11 @@ def compiled(
         return call
 
     return decorate
+
+
+def count_bits(x: np.uint64) -> np.uint64:
+    """How many bits of a word are set."""
+    x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return (x * np.uint64(0x0101010101010101)) >> np.uint64(56)

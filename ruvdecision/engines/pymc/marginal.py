@@ -286,6 +286,8 @@ class SummedMarginal(MarginalLikelihood):
         return OpFromGraph(own, [value], inline=True, connection_pattern=pattern, **{word: slopes})(*given)
 
     def log_likelihood(self, theta: Theta) -> Array:
+        if all(np.all(column.uninformative) for column in self.observed.columns):
+            return np.zeros(count_of(theta))
         found = self._by_nodes(theta)
         if not self._may_be_narrow or not len(found):
             return found

@@ -24,6 +24,10 @@ DROP = 36.0
 STEP = 0.5
 """Step of the nodes, in standard deviations as the curvature at the mode says."""
 LARGEST = 400_000
+WIDENINGS = 12
+"""Times that a box may be widened."""
+MIDDLE = 1.5
+"""Standard deviations from the mode within which the largest log posterior is looked for."""
 BLOCK = 48_000
 """Nodes that are worked on at a time, where there are many releases.
 
@@ -185,7 +189,7 @@ def place_nodes(posteriors: LogPosteriors, boxes: LaplaceBoxes, steps: tuple[flo
         one, flags, u = np.ones((count, 1)), np.ones(1, dtype=bool), np.zeros((count, 1, 0))
         return Nodes(one, (flags, flags), (), np.zeros(count), u, np.arange(1), posteriors.evaluate(u)[1])
     low, high = boxes.low.copy(), boxes.high.copy()
-    for _ in range(12):
+    for turn in range(WIDENINGS):
         axes, z, slopes = zip(*[_stretched_axis(low[:, i], high[:, i], steps[i]) for i in range(size)], strict=True)
         shape = tuple(a.shape[1] for a in axes)
         if int(np.prod(shape)) > LARGEST:
@@ -195,22 +199,18 @@ def place_nodes(posteriors: LogPosteriors, boxes: LaplaceBoxes, steps: tuple[flo
                 "Use engine=ruv.Sampling()",
             )
         u = boxes.over([_broadcast_over_grid(z[i], i, size) for i in range(size)], shape).reshape(count, -1, size)
+        stretch = sum(_broadcast_over_grid(slope, i, size) for i, slope in enumerate(slopes))
+        if posteriors.support_maps and turn < WIDENINGS - 1:
+            # Where points are dear, edges and middle alone show whether the box is too small.
+            some = _edges_and_middle(z)
+            logs = np.full((count, len(some)), -np.inf)
+            logs[:, some] = posteriors.evaluate(u[:, some])[0]
+            if _widen_boxes(_below_top(logs.reshape(count, *shape) + stretch), low, high):
+                continue
         found, at = posteriors.evaluate(u)
-        logs = found.reshape(count, *shape)
-        for i in range(size):
-            if slopes[i].any():
-                logs = logs + _broadcast_over_grid(slopes[i], i, size)
-        with np.errstate(invalid="ignore"):
-            far = logs - logs.max(axis=tuple(range(1, size + 1)), keepdims=True)
-        grown = False
-        for i in range(size):
-            others = tuple(j for j in range(1, size + 1) if j != i + 1)
-            edges = np.max(far, axis=others)
-            for end, place in ((0, low), (-1, high)):
-                more = edges[:, end] > -DROP + 6
-                place[:, i] = np.where(more, 1.4 * place[:, i], place[:, i])
-                grown = grown or bool(more.any())
-        if not grown:
+        logs = found.reshape(count, *shape) + stretch
+        far = _below_top(logs)
+        if not _widen_boxes(far, low, high):
             break
     weights = np.exp(far, out=far).reshape(count, -1)
     keep = np.flatnonzero(weights.max(axis=0) > 1e-17)
@@ -221,6 +221,32 @@ def place_nodes(posteriors: LogPosteriors, boxes: LaplaceBoxes, steps: tuple[flo
     weights = weights[:, keep]
     weights /= weights.sum(axis=1, keepdims=True)
     return Nodes(weights, (marks[0], marks[1]), axes, logs, u.reshape(count, *shape, size), keep, at)
+
+
+def _edges_and_middle(z: Sequence[Array]) -> NDArray[np.bool_]:
+    """Which places of a product grid lie on its edge or near the mode, ``(places,)``."""
+    ends = [np.isin(np.arange(a.shape[1]), (0, a.shape[1] - 1)) for a in z]
+    near = [(np.abs(a) < MIDDLE).any(axis=0) for a in z]
+    edge, middle = (np.stack(np.meshgrid(*marks, indexing="ij")) for marks in (ends, near))
+    return np.asarray((edge.any(axis=0) | middle.all(axis=0)).ravel())
+
+
+def _below_top(logs: Array) -> Array:
+    """Log densities over product grids ``(L, places, ...)``, less the largest of each."""
+    with np.errstate(invalid="ignore"):
+        return np.asarray(logs - logs.max(axis=tuple(range(1, logs.ndim)), keepdims=True))
+
+
+def _widen_boxes(far: Array, low: Array, high: Array) -> bool:
+    """Move the ends ``(L, d)`` of boxes at whose edges there still is something, in place; whether any was moved."""
+    grown = False
+    for i in range(far.ndim - 1):
+        edges = np.max(far, axis=tuple(j for j in range(1, far.ndim) if j != i + 1))
+        for end, place in ((0, low), (-1, high)):
+            more = edges[:, end] > -DROP + 6
+            place[:, i] = np.where(more, 1.4 * place[:, i], place[:, i])
+            grown = grown or bool(more.any())
+    return grown
 
 
 def find_modes(posteriors: LogPosteriors, starts: Array, hessians: Array | None = None) -> tuple[Array, Array]:

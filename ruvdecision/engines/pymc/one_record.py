@@ -156,8 +156,11 @@ class OneRecord:
     # -- where it lies ---------------------------------------------------------------------------------
 
     def _log_joint_density(self, x: Array, some: slice | Index = ALL) -> Array:
-        logs = self.log_density(x, some) + np.asarray(self.likelihood.log(x[:, None]))[:, 0]
-        return np.where(np.isnan(logs), -np.inf, logs)
+        # In place: to get hold of large arrays costs more than to fill them.
+        logs = np.require(self.log_density(x, some), requirements="W")
+        logs += np.asarray(self.likelihood.log(x[:, None]))[:, 0]
+        logs[np.isnan(logs)] = -np.inf
+        return logs
 
     @property
     def _finite_cuts(self) -> Array:
@@ -281,14 +284,14 @@ class _PiecewiseGrid:
         return cls(tuple(pieces), np.concatenate(inside), v, axis.log_slope(v), np.concatenate(rules, axis=1))
 
     def densities(self, logs: Array) -> tuple[Array, Array]:
-        """Densities on the scale that integrate to one, ``(S, P)``, and the errors of their masses.
+        """Densities on the scale that integrate to one, ``(S, P)``, and the errors of their masses; ``logs`` is spent.
 
         A prior that lets a scale come close to zero has laws narrower than any points. Such a law is a point mass to
         everybody who averages over it: a normal law on the scale, four steps wide, stands for it, and the square of its
         width is its error. What every other point gives otherwise counts too: halving the step takes off more than a
         sixteenth of it.
         """
-        heights = logs + self.log_slope
+        heights = np.add(logs, self.log_slope, out=logs)
         rows, top = np.arange(len(logs)), np.argmax(heights, axis=1)
         ends = np.cumsum([0, *(len(x) for x in self.pieces)])
         first, last = np.isin(top, ends[:-1]), np.isin(top, ends[1:] - 1)
@@ -298,13 +301,17 @@ class _PiecewiseGrid:
         with np.errstate(invalid="ignore", divide="ignore"):
             falls = [heights[rows, top] - heights[rows, near] for near in (before, after)]
             curvature = falls[0] + falls[1]
-            there = np.isfinite(heights[rows, top])
+            peak = heights[rows, top]
+            there = np.isfinite(peak)
             narrow = np.flatnonzero(there & (curvature > 0.5))
             move = np.where(first | last | np.isinf(curvature), 0.0, 0.5 * (falls[0] - falls[1]) / curvature)
-            away = (self.v - (self.v[top] + move * step)[narrow, None]) / (4 * step[narrow, None])
-            heights[narrow] = -0.5 * away**2
+            away = self.v - (self.v[top] + move * step)[narrow, None]
+            away /= 4 * step[narrow, None]
+            np.square(away, out=away)
+            away *= -0.5
+            heights[narrow], peak[narrow] = away, away.max(axis=1, initial=-np.inf)
             errors[narrow] = (4 * step[narrow]) ** 2
-            heights -= np.where(there, heights.max(axis=1), 0.0)[:, None]
+            heights -= np.where(there, peak, 0.0)[:, None]
             level = np.exp(heights, out=heights)
             fine, coarse = np.maximum(level @ self.rules.T, 0.0).T
             there &= fine > 0

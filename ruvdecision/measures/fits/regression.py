@@ -102,13 +102,13 @@ class Linear:
             # The table itself serves, and no design is built.
             names = table.columns.tolist()
             at = [names.index(c) for c in (*(t[0] for t in plan.terms), plan.formula.response)]
-            fit = _normal_equations(matrix.astype(np.float64, copy=False), at, plan.names, plan.intercept, which)
+            fit = _fit_by_normal_equations(matrix.astype(np.float64, copy=False), at, plan.names, plan.intercept, which)
             if fit is not None:
                 return fit
         work, names = _design_and_response(self, plan, table, which)
         fit = None
         if matrix is None and len(work) > 2:
-            fit = _normal_equations(work.T, range(int(plan.intercept), len(work)), names, plan.intercept, which)
+            fit = _fit_by_normal_equations(work.T, range(int(plan.intercept), len(work)), names, plan.intercept, which)
         return _from_triangle(Triangle.of(work), names, plan.intercept, which) if fit is None else fit
 
     # -- files in pieces -----------------------------------------------------------------------------
@@ -265,7 +265,7 @@ class FittedModel:
         return first, self.model._fit_table(joint, released, "the release", weights)
 
 
-def _normal_equations(
+def _fit_by_normal_equations(
     matrix: Array, at: Sequence[int], names: Sequence[str], intercept: bool, which: str
 ) -> Fit | None:
     """Least squares from one product of a matrix with itself; None where that would cost digits.
@@ -315,7 +315,7 @@ def _from_triangle(factor: Triangle, every: Sequence[str], intercept: bool, whic
 
     The normal equations would square the condition number.
     """
-    triangle, n, start = factor.normalised().triangle, factor.n, int(intercept)
+    triangle, n, start = factor.with_mean_weight_one().triangle, factor.n, int(intercept)
     if not np.isfinite(triangle).all():
         got = "infinite or missing ones"
         raise InputError(f"A regression needs finite values in {which}", got, "Remove them first")

@@ -116,7 +116,7 @@ class PoissonGammaUniques(_PopulationModel):
         alpha = _gamma_shape(sizes, total, self.method)
         if np.isinf(alpha):
             lost = (big - n) / total
-            alone, match = np.exp(-lost), -np.expm1(-lost) / lost
+            alone, match = np.exp(-lost), float(_poisson_mean_inverse(np.asarray(lost)))
         else:
             beta = 1.0 / (total * alpha)
             p = (1 + n * beta) / (1 + big * beta)
@@ -301,7 +301,7 @@ def _poisson_chances(mu: Array, ratio: float, spread: float) -> tuple[Array, Arr
     """P(F = 1 | f = 1) and E(1/F | f = 1) for sample rates mu, times a lognormal factor of log-variance ``spread``."""
     lost = mu * ratio
     if spread <= 0:
-        return np.exp(-lost), _one_over(lost)
+        return np.exp(-lost), _poisson_mean_inverse(lost)
     nodes, weights = gauss_normal(60)
     sd = np.sqrt(spread)
     factor = np.exp(sd * nodes - spread / 2)
@@ -309,10 +309,10 @@ def _poisson_chances(mu: Array, ratio: float, spread: float) -> tuple[Array, Arr
     given = weights * factor * np.exp(-mu[:, None] * factor)
     given /= given.sum(axis=1, keepdims=True)
     each = lost[:, None] * factor
-    return (given * np.exp(-each)).sum(axis=1), (given * _one_over(each)).sum(axis=1)
+    return (given * np.exp(-each)).sum(axis=1), (given * _poisson_mean_inverse(each)).sum(axis=1)
 
 
-def _one_over(lost: Array) -> Array:
+def _poisson_mean_inverse(lost: Array) -> Array:
     """E 1/(1 + X) for X Poisson."""
     safe = np.where(lost > 0, lost, 1.0)
     return np.where(lost > 0, -np.expm1(-safe) / safe, 1.0)

@@ -23,10 +23,10 @@ from ...protocols import Array
 from .. import frames
 from ..base import Measured, SummedMeasure, Table
 from ..frames import Data, Flags, Ints, Names
-from ..kernels import minimal_uniques, minimal_uniques_by_pairs
 from ..missing import FILLED, KEYED
 from ..sums import Counts
 from ..tables import cells
+from .minimal_uniques import minimal_uniques, minimal_uniques_by_pairs
 from .records import RecordMeasure
 
 MOST_BITS = 2**33

@@ -13,7 +13,7 @@ from ...checks import check_integer, checked
 from ...protocols import Array
 from ..base import Measured, WeightedMeasure
 from ..frames import Names, as_names, numeric
-from ..kernels import below_counts, below_counts_2d, below_weights
+from .counts_below import below_counts, below_counts_2d, below_weights
 
 
 @dataclass(frozen=True, repr=False)

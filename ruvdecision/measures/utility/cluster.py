@@ -15,7 +15,7 @@ from ...errors import InputError
 from ...protocols import Array
 from ..base import Measured, WeightedMeasure
 from ..frames import Ints, Names, as_names, encode, spreads
-from ..kernels import average_linkage
+from .average_linkage import average_linkage
 
 METHODS = ("average", "kmeans")
 

@@ -13,11 +13,11 @@ from scipy import special
 
 from ...checks import as_generator, check_integer, check_number, checked
 from ...errors import InputError, UnsupportedError
+from ...numerics.compiled import compiled
 from ...protocols import Array
 from .. import frames
 from ..base import Measured, SummedMeasure, WeightedMeasure
 from ..frames import Names, as_names, floats_with_nan, no_row, numeric, refuse_constant, varying_spreads
-from ..kernels import sum_distances
 from ..missing import IMPUTED, KNOWN
 from ..sums import ColumnMoments, definite_covariance, moments_of, sound_covariance
 from .cdf import Law, step_differences
@@ -620,3 +620,31 @@ def _refuse_constant_columns(who: str, sums: ColumnMoments, which: str) -> Array
     spread = np.sqrt(np.diag(sound_covariance(who, which, sums, 1)))
     refuse_constant(who, which, sums.names, spread)
     return spread
+
+
+@compiled(fastmath=frozenset({"nnan", "ninf", "nsz", "contract", "reassoc"}))
+def sum_distances(first: Array, second: Array, a: Array, b: Array, same: bool) -> float:
+    """Sum of Euclidean distances over all pairs of columns, weighted; with ``same`` each counts twice, taken once."""
+    p, n = first.shape
+    m = second.shape[1]
+    total = 0.0
+    square = np.empty(256)
+    # A few columns at a time stay in the processor's nearest memory while all the others pass by.
+    for low in range(0, m, 256):
+        high = min(low + 256, m)
+        for i in range(min(n, high - 1) if same else n):
+            start = max(low, i + 1) if same else low
+            size = high - start
+            for j in range(size):
+                square[j] = 0.0
+            for d in range(p):
+                at = first[d, i]
+                row = second[d, start:high]
+                for j in range(size):
+                    gap = row[j] - at
+                    square[j] += gap * gap
+            part = 0.0
+            for j in range(size):
+                part += b[start + j] * np.sqrt(square[j])
+            total += a[i] * part
+    return 2.0 * total if same else total

@@ -75,8 +75,8 @@ class NormalKL(SummedMeasure, WeightedMeasure):
         first = original.mean, definite_covariance(self.name, original)
         second = released.mean, sound_covariance(self.name, "the release", released)
         if is_singular(second[1]):
-            return _chosen_divergence(self.under, np.inf, np.inf)
-        return _chosen_divergence(self.under, _normal_kl(*first, *second), _normal_kl(*second, *first))
+            return _measured_divergence(self.under, np.inf, np.inf)
+        return _measured_divergence(self.under, _normal_kl(*first, *second), _normal_kl(*second, *first))
 
 
 @dataclass(frozen=True, repr=False)
@@ -167,7 +167,7 @@ class DensityKL(_Density):
         f, g, width = self.densities(state, released, weights)
         ratio = np.log(np.maximum(f, FLOOR)) - np.log(np.maximum(g, FLOOR))
         forward, backward = max(float((f * ratio).sum()), 0.0), max(float(-(g * ratio).sum()), 0.0)
-        return _chosen_divergence(self.under, forward, backward, bandwidth=width)
+        return _measured_divergence(self.under, forward, backward, bandwidth=width)
 
 
 @dataclass(frozen=True, repr=False)
@@ -338,7 +338,7 @@ def density_loss(f: Callable[[float], float], g: Callable[[float], float], at: S
     return 0.5 * _panels_of_integral(lambda x: abs(f(x) - g(x)), at)
 
 
-def _chosen_divergence(under: str, forward: float, backward: float, **more: float) -> Measured:
+def _measured_divergence(under: str, forward: float, backward: float, **more: float) -> Measured:
     chosen = {"original": forward, "released": backward, "both": forward + backward}[under]
     return Measured(chosen, parts={"original || released": forward, "released || original": backward, **more})
 

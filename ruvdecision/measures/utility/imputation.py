@@ -151,7 +151,7 @@ class _Copies(Prepared):
         if len(copies) < 2:
             raise InputError(f"{measure.name} takes two imputed copies or more", len(copies), "Release more copies")
         holes = [self.columns.incomplete(frame, "a copy") for frame in used]
-        complete = [self.columns.complete(copy, hole) for copy, hole in zip(copies, holes, strict=True)]
+        complete = [self.columns.complete_rows(copy, hole) for copy, hole in zip(copies, holes, strict=True)]
         omitted = sum(map(len, copies)) - sum(map(len, complete))
         sides = zip(released, holes, strict=True)
         weights = [w for copy, hole in sides for w in self.columns.weights(Frame.of(copy), "a copy", hole)] or None

@@ -326,13 +326,13 @@ def _probability_in_region(law: Fit, region: Fit, level: float) -> float:
     if exact[1]:
         # An ellipsoid that has shrunk to a point catches a law only if that sits on the very point.
         return float(exact[0] and np.array_equal(law.estimate, region.estimate))
-    shape, root = _scaled_shape(region, region)
+    shape, root = _rescaled_scale_matrix(region, region)
     away = (law.estimate - region.estimate) / region.se
     if exact[0]:
         inner = linalg.solve_triangular(root, away, lower=True)
         return float(inner @ inner <= radius)
     return generalised_chi2.ellipsoid_content(
-        away, _scaled_shape(law, region)[0], law.df, np.zeros(len(away)), shape, radius
+        away, _rescaled_scale_matrix(law, region)[0], law.df, np.zeros(len(away)), shape, radius
     )
 
 
@@ -345,15 +345,15 @@ def _drawn_probability_in_region(
     z = rng.standard_normal((len(law.estimate), draws))
     if np.isfinite(law.df):
         z /= np.sqrt(rng.chisquare(law.df, draws) / law.df)
-    away = ((law.estimate - region.estimate) / region.se)[:, None] + _scaled_shape(law, region)[1] @ z
-    inner = linalg.solve_triangular(_scaled_shape(region, region)[1], away, lower=True)
+    away = ((law.estimate - region.estimate) / region.se)[:, None] + _rescaled_scale_matrix(law, region)[1] @ z
+    inner = linalg.solve_triangular(_rescaled_scale_matrix(region, region)[1], away, lower=True)
     share = float(np.mean(np.einsum("ij,ij->j", inner, inner) <= _ellipsoid_radius(region, level)))
     # One success or failure more keeps the error above zero when all draws agree.
     smooth = (share * draws + 1) / (draws + 2)
     return share, float(np.sqrt(smooth * (1 - smooth) / draws))
 
 
-def _scaled_shape(fit: Fit, unit: Fit) -> tuple[Array, Array]:
+def _rescaled_scale_matrix(fit: Fit, unit: Fit) -> tuple[Array, Array]:
     """The fit's scale matrix in units of another one's standard errors, and its Cholesky factor.
 
     A singular law is refused.

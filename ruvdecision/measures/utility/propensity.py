@@ -23,9 +23,9 @@ from ...numerics.threads import one_thread
 from ...protocols import Array
 from ..base import Measured, WeightedMeasure
 from ..frames import Flags, Ints, Names, as_names, encode, is_number, is_time, joined_codes, refuse_mixed
-from ..kernels import grow_classes, grow_tree
 from .cdf import Law, kolmogorov
 from .cluster import check_cluster_count, linkage_cut, pool_files
+from .trees import grow_classes, grow_tree
 
 STATISTICS = ("pMSE", "U", "ratio", "z", "SPECKS")
 RANGES = {"pMSE": (0.0, 0.25), "U": (0.0, np.inf), "ratio": (0.0, np.inf), "z": (-np.inf, np.inf), "SPECKS": (0.0, 1.0)}

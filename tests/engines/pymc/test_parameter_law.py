@@ -14,6 +14,8 @@ from ruvdecision.engines.pymc.parameter_law import law_of_value, masses_of_value
 class Posterior:
     """Two independent beta laws, on the logit scale."""
 
+    support_maps = ()
+
     def __init__(self, first, second):
         self.shapes = np.array([first, second], dtype=float)
 

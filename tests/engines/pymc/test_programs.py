@@ -12,9 +12,10 @@ import pytest
 from ruvdecision.beliefs.pymc import PyMCBelief, cheap_mode, quiet_pymc, without_notices
 from ruvdecision.channels.likelihood import join_rows, observe
 from ruvdecision.engines.pymc.data import observed_in
+from ruvdecision.engines.pymc.log_posterior import OnePosterior, log_posteriors
 from ruvdecision.engines.pymc.marginal import marginal_likelihood
 from ruvdecision.engines.pymc.model import compiled_model
-from ruvdecision.engines.pymc.nodes import LaplaceBoxes
+from ruvdecision.engines.pymc.nodes import LaplaceBoxes, find_boxes, place_nodes
 from ruvdecision.engines.pymc.programs import Program, _without_parameter_checks, vectorised
 from ruvdecision.masks import Clip, Noise, Round, Subsample, Suppress
 from ruvdecision.masks.frame import Frame, Numbers
@@ -197,6 +198,30 @@ def test_the_slope_that_samplers_are_given_is_that_of_the_likelihood(mask: Any, 
         for i, h in enumerate(1e-5 * np.eye(2)):
             moved = (float(function(*(u + h))[0]) - float(function(*(u - h))[0])) / 2e-5
             assert slope[i] == pytest.approx(moved, rel=1e-6, abs=1e-6)
+
+
+def test_a_box_that_is_too_small_is_widened_without_looking_at_all_places() -> None:
+    compiled = compiled_model(LOGNORMAL, 4)
+    seen = observed_in(Noise(sd=0.4), np.array([[2.0], [1.0], [3.0], [0.5]]), compiled, np.random.SeedSequence(3))
+    ((_, one),) = log_posteriors(compiled, [seen])
+    assert isinstance(one, OnePosterior)
+    boxes = find_boxes(one, compiled.initial[None])
+    small = replace(boxes, low=boxes.low / 3, high=boxes.high / 3)
+    looked: list[int] = []
+
+    class Counted(OnePosterior):
+        def evaluate(self, u: Any) -> Any:
+            looked.append(u.shape[1])
+            return super().evaluate(u)
+
+    nodes = place_nodes(Counted(one.compiled, one.observed, one.likelihood), small)
+    places = nodes.logs.size
+    assert looked.count(places) == 1 and len(looked) > 2 and max(looked[:-1]) < places / 2
+    edges = np.concatenate([nodes.logs[0][[0, -1]].ravel(), nodes.logs[0][:, [0, -1]].ravel()])
+    assert edges.max() < nodes.logs.max() - 30
+    wide = place_nodes(one, boxes)
+    means = [(n.weights[0] * n.theta["mu"]).sum() for n in (nodes, wide)]
+    assert means[0] == pytest.approx(means[1], abs=1e-6)
 
 
 # -- frames and releases -----------------------------------------------------------------------------------
