@@ -23,8 +23,6 @@ class Posterior:
         a, b = self.shapes.T
         return np.sum(a * special.log_expit(u) + b * special.log_expit(-u), axis=-1), None
 
-    support_maps = ()
-
     def take(self, some):
         return self
 
