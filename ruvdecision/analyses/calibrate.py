@@ -376,9 +376,7 @@ def _draw_data_set(belief: Any, target: BaseTarget, rng: np.random.Generator) ->
         return _Made(table, rows[:-1], {"mu": mean}, rows[-1])
     if isinstance(belief, PyMCBelief) and target.asks(Kind.NEW):
         n = belief.records
-        if compiled_model(belief, n).single is None:
-            what = "A new record is not defined by a model whose records differ"
-            raise UnsupportedError(what, do="Ask for Record(j) or Parameter(name)")
+        compiled_model(belief, n).check_new_record(target)
         # One record more than there are: all are alike, so the last one is somebody outside the file.
         records, parameters = belief.built(n + 1).draw(rng)
         table = pd.DataFrame(records[:-1], columns=belief.column_names(n))

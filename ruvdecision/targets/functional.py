@@ -33,6 +33,7 @@ class Functional(BaseTarget):
 
     Examples
     --------
+    >>> from ruvdecision.targets import Average, Record
     >>> difference = Functional(lambda a, b: a - b, of=[Record(0), Record(1)])
     >>> ratio = Functional(lambda a, b: a / b, of=[Record(0), Average()], name="share of the mean")
     """

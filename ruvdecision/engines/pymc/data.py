@@ -83,6 +83,7 @@ def observed_release(
     n = belief.size if belief.size is not None else max(frame.n for frame in files)
     compiled = compiled_model(belief, n)
     belief.check_names(target, n)
+    compiled.check_new_record(target)
     given = [frame.table if frame.kind in ("frame", "series") else frame.unwrap() for frame in files]
     return compiled, observe(mask, tuple(given) if mask.side_by_side else given[0], n)
 

@@ -145,7 +145,7 @@ class OnePosterior(LogPosteriors):
 
     @property
     def record_nodes(self) -> int:
-        return len(self.likelihood.data["nodes"])
+        return len(self.likelihood.data["nodes"]) if self.likelihood.on_grid else 0
 
     def _log_likelihood(self, at: ModelValues, shape: tuple[int, int]) -> Array:
         return self.likelihood.log_likelihood(at.theta)[None]

@@ -17,7 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ...beliefs.pymc import BuiltModel, PyMCBelief, _reseed, cheap_mode, quiet_pymc, without_notices
+from ...errors import UnsupportedError
 from ...protocols import Array
+from ...targets import BaseTarget, Kind
 from .programs import vectorised, without_traces
 
 if TYPE_CHECKING:
@@ -325,6 +327,25 @@ class CompiledModel(BuiltModel):
         except Exception:
             # A builder need not know what to do with another number of records than the file's.
             return None
+
+    @cached_property
+    def records_are_alike(self) -> bool:
+        """Whether all records follow the same law given the parameters; a new one is defined by the model only then."""
+        if self.single is not None or self.n == 1 or self.kind == "joint" or not self.continuous:
+            return True  # where records depend on each other a new one is refused for that
+        mine = self.at(self.initial + np.random.default_rng(7).normal(0, 0.3, size=(3, self.size)))
+        laws = list(mine.normal or ())
+        if not laws:
+            start = np.asarray(self._initial_point[self.model.rvs_to_values[self.x].name])
+            same = np.broadcast_to(start.reshape(self.shape)[:1], self.shape)
+            laws = [self.log_density(mine.theta, same[None])[:, 0]]
+        return all(np.allclose(a, a[:, :1], rtol=1e-10, atol=1e-10, equal_nan=True) for a in laws)
+
+    def check_new_record(self, target: BaseTarget) -> None:
+        """Refuse to say what nobody has said: which of several laws a record from outside the file follows."""
+        if target.asks(Kind.NEW) and not self.records_are_alike:
+            do = "Ask for Record(j), or add the new record to the model as a variable and ask for Parameter(name)"
+            raise UnsupportedError("A new record is not defined by a model whose records differ", do=do)
 
     def _is_alike_single(self, one: CompiledModel) -> bool:
         """Whether the model of one record has the same prior, and its record the law of all of these."""

@@ -100,6 +100,7 @@ class Quadrature(BaseEngine):
             return Refusal("Quadrature needs a PyMCBelief", "Use engine='auto'", Missing.BELIEF)
         compiled = compiled_model(belief, size_of(belief, problem))
         belief.check_names(user.target, compiled.n)
+        compiled.check_new_record(user.target)
         reason = _refuses_model(compiled) or _refuses_target(compiled, user.target)
         if reason is not None:
             return reason

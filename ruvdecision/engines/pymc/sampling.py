@@ -159,6 +159,7 @@ class Sampling(BaseEngine):
         compiled = compiled_model(belief, n)
         for user in users:
             belief.check_names(user.target, n)
+            compiled.check_new_record(user.target)
         sampler = ReleaseSampler(self, compiled, users)
         sampler.fresh = frozenset(i for i, mask in enumerate(masks) if self._keeps_draws(mask))
         count = problem.replicates or self._affordable_releases(compiled)

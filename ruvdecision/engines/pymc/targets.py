@@ -390,7 +390,9 @@ class ParameterPoints:
 
     @property
     def _required_generator(self) -> np.random.Generator:
-        assert self.rng is not None
+        if self.rng is None:
+            do = "Use engine='auto' or engine=ruv.Sampling()"
+            raise UnsupportedError("Quadrature has no law of this target after some of the releases", do=do)
         return self.rng
 
     def _mixture_over_points(self, parts: BasePosterior) -> Posterior:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import ruvdecision as ruv
 from ruvdecision.beliefs.normal import NormalBelief
 from ruvdecision.beliefs.pymc import PyMCBelief
 from ruvdecision.engines.base import Problem
@@ -580,3 +581,76 @@ def test_nodes_of_the_records_are_judged_where_the_posterior_is():
     users = [User(belief, Parameter("mu"), Quadratic())]
     values = [Settled.of(some, users, 1e-4).values[0].value[0] for some in (coarse, coarse.refined().refined())]
     assert values[0] == pytest.approx(values[1], rel=1e-6)
+
+
+# -- records that differ -------------------------------------------------------------------------------------
+
+SLOPES = np.array([0.0, 1.0, 2.0, 5.0])
+
+
+def regression(n):
+    with pm().Model() as model:
+        a, b = pm().Normal("a", 0, 1), pm().Normal("b", 0, 1)
+        pm().Normal("x", a + b * SLOPES[:n], 1.0, shape=n)
+    return model
+
+
+def common_mean(n):
+    with pm().Model() as model:
+        pm().Normal("x", pm().Normal("a", 0, 1), 1.0, shape=n)
+    return model
+
+
+@pytest.fixture(scope="module")
+def by_covariates():
+    return ruv.PyMCBelief(regression, size=4)
+
+
+def test_a_regression_with_data_agrees_with_direct_conditioning(by_covariates):
+    """Several releases are drawn by default, and their nodes are counted: there are none of the records here."""
+    loads = np.vstack([np.eye(2), np.column_stack([np.ones(4), SLOPES])])
+    joint = loads @ loads.T + np.diag([0, 0, 1, 1, 1, 1])  # of a, b and the records
+    seen = joint[:, 2:]
+    after = joint - seen @ np.linalg.solve(joint[2:, 2:] + 0.25 * np.eye(4), seen.T)
+    mean = np.r_[0, 0, np.full(4, 0.25)]
+    wanted = {
+        Record(0): after[2, 2],
+        Record(3): after[5, 5],
+        Parameter("b"): after[1, 1],
+        Average(): mean @ after @ mean,
+    }
+    for target, variance in wanted.items():
+        user = User(by_covariates, target, Quadratic())
+        found = ruv.evaluate(
+            [Noise(sd=0.5)], intruder=user, scientist=user, data=np.array([1.0, 2, 3, 6]), engine=Quadrature(), seed=1
+        )
+        assert found.intruder_uncertainty[0] == pytest.approx(variance, rel=1e-8), target
+
+
+def test_a_new_record_is_not_defined_where_records_differ(by_covariates):
+    user, mask = User(by_covariates, NewRecord(), Quadratic()), Noise(sd=0.5)
+    for engine in (Quadrature(), ruv.Sampling(draws=20, tune=20, chains=1), "auto"):
+        with pytest.raises(UnsupportedError, match="records differ"):
+            ruv.evaluate([mask], intruder=user, scientist=user, data=np.array([1.0, 2, 3, 6]), engine=engine)
+        with pytest.raises(UnsupportedError, match="records differ"):
+            ruv.posterior(user, mask, np.array([1.0, 2, 3, 6]), engine=engine)
+
+
+def test_a_new_record_is_defined_by_a_model_of_fixed_size_whose_records_are_alike():
+    user = User(ruv.PyMCBelief(common_mean(4), "x"), NewRecord(), Quadratic())
+    found = Quadrature().posterior(user, Noise(sd=1.0), np.array([1.0, 2, 3, 6]))
+    assert found.quadratic().value == pytest.approx(1 + 1 / (1 + 4 / 2), rel=1e-8)
+
+
+def test_a_release_after_which_a_target_has_no_law_is_refused_by_name():
+    """A bound that no value of the first release meets, and that of a later one does."""
+    user = User(ruv.PyMCBelief(common_mean, size=4), Average(), Quadratic())
+    with pytest.raises(UnsupportedError, match=r"Quadrature has .*engine='auto'"):
+        ruv.evaluate(
+            [Noise(sd=1.0) | ruv.masks.Clip(lower=0.0)],
+            intruder=user,
+            scientist=user,
+            data=np.array([1.0, 2, 3, 6]),
+            engine=Quadrature(),
+            seed=1,
+        )
