@@ -30,7 +30,7 @@ from ..running.fingerprint import fingerprint_attr
 from ..running.replication import replicate_seeds
 from ..running.run import Task, run
 from .base import Measured, Prepared
-from .frames import is_number
+from .frames import Data, is_number
 from .identifiers import Identifiers
 
 ROLES = ("risk", "utility")
@@ -429,7 +429,7 @@ class _ComparisonWork:
         except self.lenient as error:
             return Finding(np.nan, np.nan, {}, refusal=error.what)
 
-    def ask_in_any_order(self, prepared: Any, released: Any) -> Finding:
+    def ask_in_any_order(self, prepared: object, released: Data) -> Finding:
         """The same of a file without a key, whose rows may be in another order than the original's.
 
         Links to the row in the same place are then right as seldom as chance has it: one of them on average, six with

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ def _check_aggregate(name: str, value: str | float) -> str | float:
     return value
 
 
-def _check_rows(name: str, value: Sequence[Any]) -> tuple[Any, ...]:
+def _check_rows(name: str, value: Sequence[object]) -> tuple[Hashable, ...]:
     do = "Leave rows out for all records"
     rows = [check_row(name, r) for r in check_list(name, value, do)]
     if not rows:

@@ -86,7 +86,7 @@ class Identity(BaseTarget):
         return not np.any(np.asarray(self.error_variance or 0.0)) and not np.any(np.asarray(self.error_sd or 0.0))
 
     @property
-    def _rows_as_tuple(self) -> tuple[Any, ...]:
+    def _rows_as_tuple(self) -> tuple[Hashable, ...]:
         return self.row if isinstance(self.row, tuple) else (self.row,)
 
     @property
@@ -129,7 +129,7 @@ class Identity(BaseTarget):
         return f"which row is {whose}, knowing {what} {'exactly' if self.exact else 'with errors'}"
 
 
-def _rows_of_values(values: Sequence[Any]) -> tuple[tuple[Any, ...], ...]:
+def _rows_of_values(values: Sequence[object]) -> tuple[tuple[object, ...], ...]:
     """What an intruder knows, one row per respondent."""
     try:
         table = np.asarray(values, dtype=object)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
 from ..checks import check_columns, check_index, check_integer, is_integer, is_label, suggest
 from ..errors import InputError
+
+Row = TypeVar("Row", bound=Hashable)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,24 +63,24 @@ def _component_position(name: str, label: Hashable, labels: list[Hashable]) -> i
     raise InputError(f"No entry of {name} is called so", label, suggest(str(label), [str(own) for own in labels]))
 
 
-def check_row(name: str, value: Any) -> Any:
+def check_row(name: str, value: object) -> Hashable:
     """A position, or a label as an index of a file has it: text or a tuple."""
     return value if isinstance(value, (str, tuple)) and value and is_label(value) else check_integer(name, value)
 
 
-def check_name(name: str, value: Any) -> Any:
+def check_name(name: str, value: object) -> Hashable:
     """A name, or a position."""
     if not is_label(value) or isinstance(value, (bool, float)):
         raise InputError(f"{name} must be a name or a position", value, f'Write {name}="income"')
     return value
 
 
-def is_name(value: Any) -> bool:
+def is_name(value: object) -> bool:
     """Whether a row, column or entry is named and not counted."""
     return value is not None and not is_integer(value)
 
 
-def check_each_once(name: str, rows: list[Any]) -> list[Any]:
+def check_each_once(name: str, rows: list[Row]) -> list[Row]:
     """Rows of which none is named twice."""
     if len(set(rows)) != len(rows):
         raise InputError(f"{name} names a record twice", rows, "Name each record once")

@@ -77,7 +77,7 @@ class Record(BaseTarget):
         return ("" if self.column is None else f"{_column_in_words(self.column)} of ") + f"record {self.row!r}"
 
 
-def _column_in_words(column: Any) -> str:
+def _column_in_words(column: object) -> str:
     return f"column {column}" if is_integer(column) else repr(column)
 
 
