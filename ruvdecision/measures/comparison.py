@@ -40,7 +40,7 @@ BY_POSITION = "by position"
 
 WITHOUT_PAIRS: dict[str, Callable[[Mapping[str, float]], bool]] = {
     "no row is known to be anybody's": lambda parts: parts.get("linked") == 0 and BY_POSITION not in parts,
-    "its rows are not in the order of the data (name the key column, if there is one)": lambda parts: BY_POSITION in parts,
+    "its rows are not in the order of the data (name a key column, if any)": lambda parts: BY_POSITION in parts,
 }
 """Why links were counted without pairs, and how the parts of a number show it."""
 
