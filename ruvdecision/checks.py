@@ -7,15 +7,19 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field, fields
 from functools import partial
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .errors import InputError, kind_of
+from .errors import InputError, kind_of, with_article
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Kind = TypeVar("Kind")
+Label = TypeVar("Label", bound=Hashable)
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 # numpy turns all of these into floats: a page number as text, days since 1970, the real part.
 _NO_NUMBERS = (str, bytes, complex, np.complexfloating, np.datetime64, np.timedelta64, np.void)
@@ -98,8 +102,17 @@ def check_index(name: str, value: object, size: int) -> int:
     """Return a row or column position; negative positions count from the end, as in numpy."""
     position = check_integer(name, value)
     if not -size <= position < size:
-        raise InputError(f"{name} must lie between 0 and {size - 1}", value, "Count rows from 0")
+        raise InputError(f"{name} must lie between 0 and {size - 1}", value, "Count from 0")
     return position % size
+
+
+def check_positions(name: str, rows: Iterable[object], size: int) -> NDArray[np.int64]:
+    """Return positions of rows among ``size``, each once."""
+    found = np.array([check_index(name, row, size) for row in rows], dtype=np.int64)
+    if len(np.unique(found)) < len(found):
+        # Whoever passes the records themselves by mistake should not find them in the message.
+        raise InputError(f"{name} must be different from each other", f"{len(found)} rows", "Name each record once")
+    return found
 
 
 def check_vector(name: str, value: ArrayLike, size: int | None = None) -> NDArray[np.float64]:
@@ -112,18 +125,31 @@ def check_vector(name: str, value: ArrayLike, size: int | None = None) -> NDArra
     return check_finite(name, array)
 
 
+def check_square(name: str, value: ArrayLike, do: str, size: int | None = None) -> NDArray[np.float64]:
+    """Return a finite matrix with as many columns as rows, ``size`` of them when it is given."""
+    matrix = as_float_array(name, value)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise InputError(f"{name} must be a square matrix", f"shape {matrix.shape}", do)
+    if size is not None and len(matrix) != size:
+        raise InputError(f"{name} must be {size} by {size}", f"shape {matrix.shape}", do)
+    return check_finite(name, matrix)
+
+
+def check_per(
+    name: str, value: ArrayLike, count: int, per: str = "column", do: str = "Give one number, or one per column"
+) -> NDArray[np.float64]:
+    """Return one number for each of so many columns, or the like; a single number stands for all."""
+    given = np.atleast_1d(np.asarray(value, dtype=np.float64))
+    if len(given) not in (1, count):
+        raise InputError(f"{name} must have {count} entries, one per {per}", len(given), do)
+    return np.array(np.broadcast_to(given, (count,)))
+
+
 def check_covariance(
     name: str, value: ArrayLike, size: int | None = None, *, definite: bool = False
 ) -> NDArray[np.float64]:
     """Return a symmetric positive (semi)definite matrix; with ``definite`` a singular one is refused."""
-    matrix = as_float_array(name, value)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        do = "Give one row and one column per variable"
-        raise InputError(f"{name} must be a square matrix", f"shape {matrix.shape}", do)
-    if size is not None and matrix.shape[0] != size:
-        do = "Give one row and one column per variable"
-        raise InputError(f"{name} must be {size} by {size}", f"shape {matrix.shape}", do)
-    check_finite(name, matrix)
+    matrix = check_square(name, value, "Give one row and one column per variable", size)
     scale = float(np.max(np.abs(matrix), initial=0.0))
     if not np.allclose(matrix, matrix.T, rtol=0, atol=1e-10 * scale):
         raise InputError(f"{name} must be symmetric", matrix.tolist(), f"Use ({name} + {name}.T) / 2 if it should be")
@@ -163,13 +189,63 @@ def check_probabilities(name: str, value: ArrayLike, size: int | None = None) ->
 
 def check_shares(name: str, value: ArrayLike, shape: tuple[int, ...], do: str) -> NDArray[np.float64]:
     """Return weights of this shape, divided by their sum: none negative, some positive."""
-    array = check_finite(name, as_float_array(name, value))
-    if array.shape != shape:
-        raise InputError(f"{name} must have shape {shape}", f"shape {array.shape}", do)
+    array = check_shape(name, check_finite(name, as_float_array(name, value)), shape, do)
     if np.any(array < 0) or not array.any():
         raise InputError(f"{name} must not be negative, nor all zero", float(array.min()), do)
     array = array / array.max()  # the sum of large weights would be infinite
     return array / array.sum()
+
+
+def check_shape(name: str, array: NDArray[Scalar], shape: tuple[int, ...], do: str) -> NDArray[Scalar]:
+    """Return an array of this shape."""
+    if array.shape != shape:
+        raise InputError(f"{name} must have shape {shape}", f"shape {array.shape}", do)
+    return array
+
+
+def check_kind(name: str, value: object, kind: type[Kind] | tuple[type[Kind], ...], do: str) -> Kind:
+    """Return ``value`` if it is of this class, or of one of these."""
+    if not isinstance(value, kind):
+        *others, last = (with_article(k.__name__) for k in (kind if isinstance(kind, tuple) else (kind,)))
+        raise InputError(f"{name} must be {', '.join(others)}{' or ' * bool(others)}{last}", kind_of(value), do)
+    return value
+
+
+def check_mapping(name: str, value: object, do: str) -> Mapping[Any, Any]:
+    """Return a mapping."""
+    if not isinstance(value, Mapping):
+        raise InputError(f"{name} must be a mapping", kind_of(value), do)
+    return value
+
+
+def check_one_of(who: str, given: Mapping[str, object], do: str) -> str:
+    """Return the name of the one argument that was given; the others are None."""
+    found = [name for name, value in given.items() if value is not None]
+    if len(found) != 1:
+        *others, last = given
+        raise InputError(f"{who} needs one of {', '.join(others)} and {last}", found or "none of them", do)
+    return found[0]
+
+
+def check_filled(name: str, values: Iterable[Kind], do: str) -> tuple[Kind, ...]:
+    """Return values of which there is at least one."""
+    found = tuple(values)
+    if not found:
+        raise InputError(f"{name} must not be empty", [], do)
+    return found
+
+
+def check_distinct(name: str, values: Iterable[Label], do: str) -> tuple[Label, ...]:
+    """Return values of which there is at least one, and none twice."""
+    return check_each_once(name, check_filled(name, values, do), do)
+
+
+def check_each_once(name: str, values: Iterable[Label], do: str) -> tuple[Label, ...]:
+    """Return values of which none is given twice."""
+    found = tuple(values)
+    if not all(map(is_label, found)) or len(set(found)) != len(found):
+        raise InputError(f"{name} must be different from each other", list(found), do)
+    return found
 
 
 def check_choice(name: str, value: object, options: Sequence[str]) -> str:
@@ -189,7 +265,7 @@ def check_flag(name: str, value: object, do: str) -> bool:
 def check_text(name: str, value: object, do: str) -> str:
     """Return a text that is not empty."""
     if not isinstance(value, str) or not value:
-        raise InputError(f"{name} must be text", value, do)
+        raise InputError(f"{name} must be text", "nothing in it" if isinstance(value, str) else value, do)
     return str(value)
 
 
@@ -244,6 +320,11 @@ def is_flag(value: object) -> bool:
 def is_integer(value: object) -> TypeGuard[int]:
     """Whether a value is an integer; truth values and time differences, which numpy counts among them, are not."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value is a real number; truth values are 0 and 1."""
+    return isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating))
 
 
 def is_label(value: object) -> bool:

@@ -86,13 +86,21 @@ def kind_of(value: object) -> str:
     """
     if value is None or isinstance(value, type):
         return "nothing" if value is None else f"the class {value.__name__}"
-    name = type(value).__name__
-    article = "an" if name[:1].lower() in "aeiou" else "a"
+    name = with_article(type(value).__name__)
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple) and shape:
-        return f"{article} {name} of shape {shape}"
+        return f"{name} of shape {shape}"
     sized = isinstance(value, (list, tuple, set, frozenset, dict, bytes))
-    return f"{article} {name}" + (f" of {len(value)}" if sized else "")  # type: ignore[arg-type]
+    return name + (f" of {len(value)}" if sized else "")  # type: ignore[arg-type]
+
+
+def with_article(name: str) -> str:
+    """The name of a class with the article that is spoken before it.
+
+    >>> with_article("User"), with_article("RUMap"), with_article("array")
+    ('a User', 'an RUMap', 'an array')
+    """
+    return f"{'an' if name[0] in 'AEIOaeio' or name.startswith('RU') else 'a'} {name}"
 
 
 def describe_failure(error: BaseException) -> str:

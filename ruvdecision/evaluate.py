@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import TypedDict
 
-from .checks import Data, Seed, check_integer, suggest
+from .checks import Data, Seed, check_integer, check_kind, suggest
 from .engines.base import Problem, plan_for
 from .engines.solving import check_user, solve
 from .errors import InputError, kind_of
@@ -16,7 +16,7 @@ from .maps.rumap import Provenance, RUMap
 from .maps.scores import ScoreLike
 from .masks.base import Batch, Mask, check_mask
 from .protocols import Belief, Engine, Measure, Posterior
-from .running.fingerprint import fingerprint_attr
+from .running.fingerprint import fingerprint_as_attrs
 from .running.progress import Bar
 from .running.run import root_seed, seed_attrs
 from .users.panel import Role
@@ -167,7 +167,7 @@ def evaluate(
     if empirical is not None:
         columns |= empirical.columns()
         risk, utility = empirical.axis("risk", risk), empirical.axis("utility", utility)
-        notes += (*empirical.notes, *empirical.no_numbers())
+        notes += (*empirical.notes, *empirical.notes_on_nan())
     draws = {user: {at: found[i] for at, i in enumerate(done) if i in found} for user, found in kept.items()}
     return RUMap.build(
         masks=candidates,
@@ -182,7 +182,7 @@ def evaluate(
             **seed_attrs(root),
             "replicates": "default" if replicates is None else replicates,
             "data": "given" if data is not None else "none",
-            **({} if data is None else fingerprint_attr(data)),
+            **({} if data is None else fingerprint_as_attrs(data)),
             **_file_facts(roles[0].leaves[0][1].belief),
             **_common_unit(data),
             **{role.name: role.describe() for role in roles},
@@ -220,8 +220,7 @@ def posterior(user: User, mask: Mask, release: object = None, *, engine: Engine 
         What was released, as ``mask.release(data, rng)`` gave it. Without it a Gaussian posterior is centred at the
         prior mean: its shape is right, its place is not known yet.
     """
-    if not isinstance(user, (User, Snooper)):
-        raise InputError("A posterior is a User's", user, "Write ruv.User(belief, ruv.Record(0), ruv.Quadratic())")
+    check_kind("user", user, (User, Snooper), "Write ruv.User(belief, ruv.Record(0), ruv.Quadratic())")
     check_mask("mask", mask)
     problem = Problem.of(user, [mask], release=release)
     return plan_for(engine, problem).posterior(problem.masks[0], problem.release)

@@ -154,7 +154,7 @@ def measure(
     names, shown = [*labels, *made], [*candidates, *(None for _ in made)]
     notes: list[str] = []
     if interrupted:
-        rows = comparison.finished()
+        rows = comparison.drop_unmeasured()
         if not rows:
             raise KeyboardInterrupt
         notes.insert(0, f"Stopped before the end: {len(rows)} of {count} releases were finished.")
@@ -163,7 +163,7 @@ def measure(
     comparison.settle(names)
     notes += comparison.notes
     columns = comparison.columns(parts)
-    notes += comparison.no_numbers()
+    notes += comparison.notes_on_nan()
     _check_axes(risk, utility, list(columns))
     axes = {role: comparison.axis(role, given) for role, given in (("risk", risk), ("utility", utility))}
     for role, axis in axes.items():

@@ -63,8 +63,8 @@ class Value(NamedTuple):
 class Posterior(Protocol):
     """The law of a target given a release. A loss asks it for what it needs and never looks at its type.
 
-    Arguments ``at`` are broadcast against ``batch + event``. Componentwise questions (`below`, `power`, ...)
-    answer for each component of a vector target apart.
+    Arguments ``at`` are broadcast against ``batch + event``. Componentwise questions
+    (`lower_partial_moment`, `power`, ...) answer for each component of a vector target apart.
     """
 
     @property
@@ -125,10 +125,10 @@ class Posterior(Protocol):
     def quadratic(self, weights: ArrayLike = 1.0) -> Value:
         """E (theta - m)' W (theta - m) about the mean, a joint quantity."""
 
-    def below(self, at: ArrayLike) -> Value:
+    def lower_partial_moment(self, at: ArrayLike) -> Value:
         """E max(at - theta, 0) for each component."""
 
-    def above(self, at: ArrayLike) -> Value:
+    def upper_partial_moment(self, at: ArrayLike) -> Value:
         """E max(theta - at, 0) for each component."""
 
     def power(self, at: ArrayLike, p: float, *, signed: bool = False) -> Value:

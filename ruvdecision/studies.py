@@ -148,7 +148,7 @@ class Study(Listing):
             if name not in known:
                 if open_ended:
                     continue
-                raise InputError(f"{self.name} has no setting of that name", name, _offer_settings(name, known))
+                raise InputError(f"{self.name} has no setting of that name", name, _settings_hint(name, known))
             _check_kind(name, value, known[name])
         missing = [k for k, default in known.items() if default is inspect.Parameter.empty and k not in settings]
         if missing:
@@ -291,7 +291,7 @@ def _check_kind(name: str, value: object, default: object) -> None:
         raise InputError(f"{name} must be text", value, f"Its default is {default!r}")
 
 
-def _offer_settings(name: str, known: Mapping[str, object]) -> str:
+def _settings_hint(name: str, known: Mapping[str, object]) -> str:
     if not known:
         return "It takes none"
     given = {n: " ".join(repr(d).split()) for n, d in known.items() if d is not inspect.Parameter.empty}

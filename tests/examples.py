@@ -37,6 +37,11 @@ POSTERIORS = {
         ruv.posteriors.Gaussian.scalar(np.linspace(-1, 1, 40), 1.5), sampled=True
     ),
     "Curve": ruv.posteriors.Curve(np.linspace(-8, 8, 161), -(np.linspace(-8, 8, 161) ** 2) / 2),
+    "PartlyDiscrete": ruv.posteriors.PartlyDiscrete(
+        ruv.posteriors.Finite([0.0, 1.0], [0.7, 0.3]),
+        ruv.posteriors.Curve(np.linspace(-8, 8, 161), -(np.linspace(-8, 8, 161) ** 2) / 2),
+        0.4,
+    ),
 }
 TARGETS = {
     "Record": ruv.Record(0),

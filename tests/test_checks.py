@@ -134,3 +134,34 @@ def test_columns_by_name_by_position_and_by_odd_names() -> None:
     for wrong in ({"a"}, ["a", "a"], ["a", 0], [True], [2], [["a"]], ["A"]):
         with pytest.raises(InputError):
             checks.check_columns("x", wrong, ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: checks.check_one_of("Mask", {"size": 1, "share": 0.5}, "Give one"), "one of size and share; got ."),
+        (lambda: checks.check_one_of("Mask", {"size": None, "share": None}, "Give one"), "got none of them"),
+        (lambda: checks.check_kind("x", 1, (str, dict), "Give it"), "x must be a str or a dict; got an int"),
+        (lambda: checks.check_mapping("x", [1], "Give it"), "x must be a mapping"),
+        (lambda: checks.check_filled("x", iter(()), "Name one"), "x must not be empty"),
+        (lambda: checks.check_distinct("x", ["a", "a"], "Name each once"), "different from each other"),
+        (lambda: checks.check_distinct("x", [[1], [2]], "Name each once"), "different from each other"),
+        (lambda: checks.check_positions("rows", [0, -3], 3), "different from each other; got 2 rows"),
+        (lambda: checks.check_square("x", [[1.0, 2.0]], "Give rows"), "square matrix"),
+        (lambda: checks.check_square("x", np.eye(2), "Give rows", 3), "3 by 3"),
+        (lambda: checks.check_per("x", [1.0, 2.0], 3), "3 entries, one per column; got 2"),
+        (lambda: checks.check_shape("x", np.zeros(2), (3,), "Give three"), r"shape \(3,\)"),
+    ],
+)
+def test_each_family_of_arguments_has_one_sentence(call: Callable[[], object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        call()
+
+
+def test_what_is_right_goes_through_each_family() -> None:
+    assert checks.check_one_of("Mask", {"size": None, "share": 0.5}, "") == "share"
+    assert checks.check_kind("x", True, (int, str), "") is True
+    assert checks.check_distinct("x", "abc", "") == ("a", "b", "c")
+    assert checks.check_positions("rows", [2, -3], 3).tolist() == [2, 0]
+    assert checks.check_per("x", 2.0, 3).tolist() == [2.0, 2.0, 2.0]
+    assert checks.is_number(np.float32(1)) and checks.is_number(True) and not checks.is_number(1j)

@@ -490,8 +490,8 @@ def test_frontier_by_columns(data):
     assert worst.releases == (rumap.releases[int(np.argmax(rumap.risk))],)
     for columns, message in (
         (["nobody"], "does not have"),
-        ([], "at least one"),
-        (["IO", "IO"], "twice"),
+        ([], "must not be empty"),
+        (["IO", "IO"], "different from each other"),
         (["IO_error"], "which values of IO_error are better"),
         ({"IO": "up"}, "'lower', 'higher'"),
     ):

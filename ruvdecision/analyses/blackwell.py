@@ -137,12 +137,12 @@ class Order:
     table: Ints
 
     @property
-    def by(self) -> tuple[tuple[int, ...], ...]:
+    def more_informative(self) -> tuple[tuple[int, ...], ...]:
         """For every mask, the positions of the masks that tell more: all that it does, and not the other way round."""
         return self._marked_positions((self.table == 1) & (self.table.T == 0))
 
     @property
-    def alike(self) -> tuple[tuple[int, ...], ...]:
+    def equally_informative(self) -> tuple[tuple[int, ...], ...]:
         """For every mask, the positions of the others that tell exactly the same."""
         return self._marked_positions((self.table == 1) & (self.table.T == 1))
 
@@ -154,7 +154,7 @@ class Order:
     def nearest_more_informative(self) -> list[str]:
         """For every mask the nearest one that tells more whatever the users want, "" if none: a column of a map."""
         out = []
-        for above in self.by:
+        for above in self.more_informative:
             nearest = [
                 i for i in above if not any(self.table[i, other] == 1 and self.table[other, i] == 0 for other in above)
             ]
@@ -162,7 +162,7 @@ class Order:
         return out
 
     def __repr__(self) -> str:
-        less = sum(bool(b) for b in self.by)
+        less = sum(bool(b) for b in self.more_informative)
         open_ = int(np.sum(self.table == -1))
         verdict = f"{less} tell less than another whatever the users want; {open_} pairs not decided"
         return f"Order({len(self.masks)} masks: {verdict})"
@@ -223,14 +223,14 @@ def _reads_release_only(step: Mask) -> bool:
 
 def _decide_refinement(a: Mask, b: Mask, belief: Belief | None) -> bool:
     if isinstance(belief, NormalBelief):
-        return _compare_linear_channels(a, b, belief)
+        return _linear_channel_refines(a, b, belief)
     if isinstance(belief, FiniteBelief):
-        return _compare_finite_channels(a, b, belief)
+        return _finite_channel_refines(a, b, belief)
     what = f"Releases are compared for normal and finite beliefs, not for a {type(belief).__name__}"
     raise UnsupportedError(what, do="Give records= and columns=")
 
 
-def _compare_linear_channels(a: Mask, b: Mask, belief: NormalBelief) -> bool:
+def _linear_channel_refines(a: Mask, b: Mask, belief: NormalBelief) -> bool:
     """Compare A x + N(0, R): exact observations of b must follow from those of a, and a must know more about the rest.
 
     The information about x is A' R^-1 A; where R is singular some combinations of x are released exactly. On the x that
@@ -240,8 +240,8 @@ def _compare_linear_channels(a: Mask, b: Mask, belief: NormalBelief) -> bool:
     if belief.records * belief.k > LARGEST:
         what = f"A file of {belief.records * belief.k:,} entries is too large to compare channels entry by entry"
         raise UnsupportedError(what, f"a limit of {LARGEST}", "Compare the masks on a smaller file")
-    exact_a, known_a = _exact_rows_and_information(_known_linear_channel(a, belief))
-    exact_b, known_b = _exact_rows_and_information(_known_linear_channel(b, belief))
+    exact_a, known_a = _noiseless_rows_and_information(_known_linear_channel(a, belief))
+    exact_b, known_b = _noiseless_rows_and_information(_known_linear_channel(b, belief))
     size = known_a.shape[0]
     open_ = _null_space(exact_a, size)
     if exact_b.size and np.abs(exact_b @ open_).max(initial=0.0) > SAME:
@@ -261,7 +261,7 @@ def _known_linear_channel(mask: Mask, belief: NormalBelief) -> tuple[Array, Arra
     return channel.dense()
 
 
-def _exact_rows_and_information(channel: tuple[Array, Array]) -> tuple[Array, Array]:
+def _noiseless_rows_and_information(channel: tuple[Array, Array]) -> tuple[Array, Array]:
     """Orthonormal rows of what is released exactly, and the information about the rest."""
     a, r = channel
     values, vectors = np.linalg.eigh((r + r.T) / 2)
@@ -284,10 +284,10 @@ def _null_space(rows: Array, size: int) -> Array:
     return np.asarray(v[int(np.sum(s > 1e-10)) :].T)
 
 
-def _compare_finite_channels(a: Mask, b: Mask, belief: FiniteBelief) -> bool:
+def _finite_channel_refines(a: Mask, b: Mask, belief: FiniteBelief) -> bool:
     whole = [m for m in (file_matrix(belief, a), file_matrix(belief, b)) if m is not None]
     if whole:
-        return _compare_file_mechanisms(whole, belief)
+        return _file_mechanism_refines(whole, belief)
     first, second = FiniteChannel.of(belief, a), FiniteChannel.of(belief, b)
     for channel, mask in ((first, a), (second, b)):
         if not channel.ordered or channel.sampled or channel.open_samples:
@@ -329,7 +329,7 @@ def _kernel_refines(first: Kernel, second: Kernel, live: NDArray[np.bool_]) -> b
     return None
 
 
-def _compare_file_mechanisms(masks: Sequence[FileMatrix], belief: FiniteBelief) -> bool:
+def _file_mechanism_refines(masks: Sequence[FileMatrix], belief: FiniteBelief) -> bool:
     """Compare mechanisms of the whole file, written as matrices over the same list of files."""
     if len(masks) < 2:
         what = "A mechanism of the whole file is compared with another one only"

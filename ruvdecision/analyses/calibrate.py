@@ -22,7 +22,7 @@ from ..engines.base import Problem, plan_for
 from ..engines.names import columns_of
 from ..engines.pymc.model import compiled_model
 from ..engines.pymc.sampling import Sampling
-from ..errors import InputError, UnsupportedError, kind_of
+from ..errors import InputError, UnsupportedError
 from ..losses import Quadratic, ZeroOne
 from ..masks.base import Mask, check_mask
 from ..numerics.uniform_ranks import rank_count_bands, uniformity_p_value
@@ -31,7 +31,7 @@ from ..running.progress import Bar
 from ..running.replication import replicate_seeds
 from ..running.run import Task, root_seed, run
 from ..targets import BaseTarget, Files, Kind
-from ..users.user import User, described
+from ..users.user import User, describe_belief
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -108,8 +108,7 @@ def calibrate(
     simulations = check_integer("simulations", simulations, low=10)
     draws = check_integer("draws", draws, low=9)
     alpha = check_number("alpha", alpha, low=0, high=1, open_low=True, open_high=True)
-    if not isinstance(mask, Mask):
-        raise InputError("calibrate needs a mask", kind_of(mask), "Write ruv.Noise(variance=2), for example")
+    check_mask("mask", mask)
     if knows is not None:
         mask = mask & check_mask("knows", knows)
     # The loss does not matter to the posterior, but labels have no distances.
@@ -129,7 +128,7 @@ def calibrate(
     root = root_seed(seed, checkpoint)
     shared = (user, mask, chosen, draws, simulations, root)
     tasks = [Task(f"{i}", simulate, (i, min(i + BLOCK, simulations))) for i in range(0, simulations, BLOCK)]
-    about = {"belief": described(belief), "mask": str(mask), "target": target.describe(), "engine": chosen.name}
+    about = {"belief": describe_belief(belief), "mask": str(mask), "target": target.describe(), "engine": chosen.name}
     prints: dict[str, object] = {"user": user.describe(), "mask": repr(mask), "engine": repr(chosen), "draws": draws}
     prints["seed"] = (root.entropy, tuple(root.spawn_key))
     with Bar(f"Calibrating on {simulations:,} simulations", progress) as bar:
@@ -200,7 +199,7 @@ class Calibration:
         return self.p_value >= self.alpha
 
     @property
-    def unreliable(self) -> int:
+    def unreliable_count(self) -> int:
         """Simulations whose sampler gave fewer effective draws than were ranked, or did not mix (R-hat above 1.05)."""
         if "ess" not in self.columns:
             return 0
@@ -220,8 +219,8 @@ class Calibration:
             how = _describe_unevenness(self.ranks[:, worst], self.draws)
             words = f"Not calibrated (p = {_format_p_value(self.p_value)}): {whose} {how}. "
             words += "The model, the mask's likelihood or the sampler is wrong."
-        if self.unreliable:
-            words += f" In {self.unreliable} simulations the sampler had trouble: draw more, "
+        if self.unreliable_count:
+            words += f" In {self.unreliable_count} simulations the sampler had trouble: draw more, "
             words += "so that this is not what the ranks show."
         if self.wanted is not None and self.simulations < self.wanted:
             words += f" Stopped before the end: {self.simulations} of {self.wanted} simulations were finished."
@@ -325,9 +324,9 @@ def simulate(shared: Any, start: int, stop: int) -> dict[str, Any]:
         release = mask.release(made.table, for_mask)
         for_sampler, for_ranks = for_draws.spawn(2)
         rng = np.random.default_rng(for_ranks)
-        if hasattr(engine, "point"):
+        if hasattr(engine, "solve_release"):
             # A sampler must not have the same luck in every simulation: its errors would add up.
-            point = engine.point(user, mask, release, seed=for_sampler)
+            point = engine.solve_release(user, mask, release, seed=for_sampler)
             posterior = point.posteriors[0]
             for name, value in (("rhat", point.rhat), ("ess", point.ess_bulk), ("divergences", point.divergences)):
                 found.setdefault(name, []).append(value)

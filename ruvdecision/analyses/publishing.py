@@ -72,13 +72,13 @@ def price_of_publishing(
     options["seed"] = as_seed_sequence(options.get("seed"))
 
     def mapped(published: bool) -> RUMap:
-        def informed(user: User | Snooper) -> User | Snooper:
+        def with_knowledge_of_mask(user: User | Snooper) -> User | Snooper:
             if isinstance(user, Snooper):
                 return user
             own = None if published else user.mask_prior or prior
             return dataclasses.replace(user, knows_mask=published, mask_prior=own)
 
-        users = {role.name: role.user.replace(informed) for role in roles}
+        users = {role.name: role.user.replace(with_knowledge_of_mask) for role in roles}
         return evaluate(masks, **users, **options)
 
     return PublishingPrice(mapped(True), mapped(False))

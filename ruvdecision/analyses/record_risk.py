@@ -14,19 +14,22 @@ from ..checks import (
     Data,
     Seed,
     as_seed_sequence,
+    check_filled,
     check_index,
     check_integer,
     check_list,
     check_number,
+    check_positions,
     is_label,
+    is_number,
     suggest,
 )
 from ..engines.base import Problem, progress_of_part
-from ..engines.every_record import Each, every_record, file_size, rows_of
+from ..engines.every_record import Each, file_size, rows_of, uncertainty_of_every_record
 from ..engines.solving import check_user
 from ..errors import InputError
 from ..evaluate import check_masks
-from ..maps.scores import Score, ScoreLike, as_function
+from ..maps.scores import Score, ScoreLike, as_score_of_uncertainty
 from ..masks.base import Mask
 from ..protocols import Array, Engine, Value
 from ..running.progress import Bar
@@ -90,7 +93,7 @@ def record_risk(
     if replicates is not None:
         replicates = check_integer("replicates", replicates, low=1)
     do = 'Use "reciprocal", "relative_gain" or a decreasing function'
-    score = as_function(risk, "risk must be a function of U here", do)
+    score = as_score_of_uncertainty(risk, "risk must be a function of U here", do)
     sizes = [file_size(user, data) for user in users]
     size = sizes[0]
     if len(set(sizes)) > 1:
@@ -103,7 +106,7 @@ def record_risk(
         for i, user in enumerate(users):
             problem = Problem.of(user, candidates, data, replicates=replicates, seed=root)
             watched = replace(problem, progress=progress_of_part(lambda share, *_: bar.update(share), i, len(users)))
-            found.append(every_record(engine, watched, chosen))
+            found.append(uncertainty_of_every_record(engine, watched, chosen))
     values = iter([(Value(f.uncertainty, f.error), f.before) for f in found])
     value, before = _merge_members(intruder, values)
     engines = [" / ".join(dict.fromkeys(f.engine[j] for f in found)) for j in range(len(candidates))]
@@ -246,19 +249,11 @@ def _merge_members(user: Role, values: Iterator[tuple[Value, Array]]) -> tuple[V
 def _check_rows(rows: Sequence[int], size: int) -> NDArray[np.int64]:
     do = "Leave rows out for all records"
     listed = check_list("rows", rows, do)
-    strange = sum(
-        not isinstance(r, (int, np.integer)) and not (isinstance(r, (float, np.floating)) and r % 1 == 0)
-        for r in listed
-    )
+    strange = sum(not is_number(r) or r % 1 != 0 for r in listed)
     if strange:
         # Whoever passes the records themselves by mistake should not find them in the message.
         raise InputError("rows must be whole numbers", f"{strange} others", "Count rows from 0")
-    found = np.array([check_index("rows", r, size) for r in listed], dtype=np.int64)
-    if len(found) == 0:
-        raise InputError("rows must not be empty", "an empty list", do)
-    if len(np.unique(found)) != len(found):
-        raise InputError("rows names a record twice", f"{len(found)} rows", "Name each record once")
-    return found
+    return check_positions("rows", check_filled("rows", listed, do), size)
 
 
 def _check_groups(groups: ArrayLike, size: int) -> NDArray[np.generic]:

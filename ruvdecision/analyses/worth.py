@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import Data, Seed, as_seed_sequence, check_index, check_integer, check_number, check_text
+from ..checks import Data, Seed, as_seed_sequence, check_index, check_integer, check_kind, check_number, check_text
 from ..engines.base import Problem, plan_for
-from ..errors import InputError, kind_of
+from ..errors import InputError
 from ..masks.base import Batch, Mask, check_mask
 from ..masks.coarsen import Round
 from ..masks.rows import Release, Suppress
@@ -44,7 +44,7 @@ class Worth:
     engine: str
 
     @property
-    def share(self) -> float:
+    def relative_gain(self) -> float:
         """The gain as a share of the uncertainty without the observation; 0 if there was none."""
         return self.gain / self.without if self.without else 0.0
 
@@ -53,7 +53,7 @@ class Worth:
 
     def __str__(self) -> str:
         error = f" ± {self.error:.2g}" if self.error > 0 else ""
-        gain = f"a gain of {self.gain:.5g}{error} ({100 * self.share:.3g} %)"
+        gain = f"a gain of {self.gain:.5g}{error} ({100 * self.relative_gain:.3g} %)"
         return f"{self.what}: U falls from {self.without:.5g} to {self.having:.5g}, {gain}"
 
 
@@ -96,8 +96,7 @@ def worth(
     >>> round(worth(scientist, Noise(variance=2.0)).gain, 6)  # 5 - 1 / (1/5 + 10/4)
     4.62963
     """
-    if not isinstance(user, SingleUser):
-        raise InputError("worth needs a user", kind_of(user), "Write worth(ruv.User(...), mask)")
+    check_kind("user", user, (User, Snooper), "Write worth(ruv.User(...), mask)")
     poorer = Suppress() if than is None else than
     check_mask("mask", mask), check_mask("than", poorer)
     if what is not None:
@@ -108,7 +107,7 @@ def worth(
     plan = plan_for(engine, Problem.of(user, pair, data))
     root = as_seed_sequence(seed)
     words = what or f"{mask} rather than {poorer}"
-    count = replicates or (20 if isinstance(user, Snooper) else 10) * BLOCKS
+    count = replicates or (20 if user.has_rule else 10) * BLOCKS
     first = plan.with_other_seed(min(count, max(2, -(-count // BLOCKS))), root).run()[0]
     name = first.words(len(pair))[0]
     if not np.any(first.error) and not first.averaged:

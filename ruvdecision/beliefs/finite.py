@@ -14,11 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 from ..checks import (
     Data,
     as_float_array,
+    check_distinct,
     check_finite,
     check_index,
     check_integer,
     check_names,
     check_probabilities,
+    check_text,
     is_label,
     is_single,
     suggest,
@@ -77,11 +79,7 @@ class FiniteValues:
                     "Use text for labels",
                 )
             numbers, labelled = np.arange(len(names), dtype=np.float64), True
-        if len(set(names)) != len(names):
-            raise InputError(
-                f"{name} must be different from each other", list(names), "Add up the probabilities of equal values"
-            )
-        return cls(names, numbers, labelled)
+        return cls(check_distinct(name, names, "Add up the probabilities of equal values"), numbers, labelled)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -176,8 +174,7 @@ class FiniteBelief:
     columns: Sequence[Hashable] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise InputError("name must be text", self.name, 'Write name="theta"')
+        check_text("name", self.name, 'Write name="theta"')
         object.__setattr__(self, "records", check_integer("records", self.records, low=1))
         if self.likelihood is None:
             if self.records != 1:

@@ -15,6 +15,7 @@ from ..checks import (
     check_integer,
     check_names,
     check_number,
+    check_one_of,
     check_vector,
     is_single,
     suggest,
@@ -74,12 +75,8 @@ class NormalBelief:
     def __post_init__(self) -> None:
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
         put("records", check_integer("records", self.records, low=1))
-        if (self.variance is None) == (self.covariance is None):
-            raise InputError(
-                "NormalBelief needs variance or covariance",
-                {"variance": self.variance, "covariance": self.covariance},
-                "Give variance= for one variable, covariance= for several",
-            )
+        do = "Give variance= for one variable, covariance= for several"
+        check_one_of("NormalBelief", {"variance": self.variance, "covariance": self.covariance}, do)
         if self.covariance is None:
             put("record_covariance", np.array([[check_number("variance", self.variance, low=0, open_low=True)]]))
         else:
@@ -95,13 +92,9 @@ class NormalBelief:
             put("columns", check_names("columns", self.columns, k))
 
     def _read_prior(self, k: int) -> Array | None:
-        given = [n for n in ("prior_variance", "prior_covariance", "prior") if getattr(self, n) is not None]
-        if len(given) != 1:
-            raise InputError(
-                "NormalBelief needs one of prior_variance, prior_covariance and prior",
-                given or "none of them",
-                'Give prior_variance=5, or prior="flat", or prior="known"',
-            )
+        priors = ("prior_variance", "prior_covariance", "prior")
+        do = 'Give prior_variance=5, or prior="flat", or prior="known"'
+        check_one_of("NormalBelief", {name: getattr(self, name) for name in priors}, do)
         if self.prior is not None:
             return None if check_choice("prior", self.prior, ["flat", "known"]) == "flat" else np.zeros((k, k))
         if self.prior_covariance is not None:

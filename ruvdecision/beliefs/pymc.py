@@ -7,7 +7,9 @@ import inspect
 import logging
 import traceback
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import ModuleType
@@ -168,7 +170,14 @@ class PyMCBelief:
 
         What it is in words does not depend on that, and building takes time.
         """
-        return self.built(self.size or max(self._models_by_size, default=2))
+        n = self.size or max(self._models_by_size, default=0)
+        if n:
+            return self.built(n)
+        try:
+            return self.built(2)
+        except InputError as error:
+            what = "This belief does not say how many records there are, and its builder does not take two"
+            raise InputError(what, f"{error.what}; {error.got}", "Give size=, PyMCBelief(builder, size=200)") from None
 
     def built(self, n: int) -> BuiltModel:
         """The model for ``n`` records, built once and looked at."""
@@ -190,7 +199,10 @@ class PyMCBelief:
             with without_notices():
                 return keeping_starts(self.builder, clone_model)
         try:
-            model = self.builder(n, **self.settings)
+            with warnings.catch_warnings():
+                # Records are integrated out: which way a sampler would go over them is nobody's concern.
+                warnings.filterwarnings("ignore", message="No safe default transform found for Mixture")
+                model = self.builder(n, **self.settings)
         except Exception as error:
             do = "Call the builder yourself to see where; arrays in it must have a row for each record"
             got = f"{type(error).__name__}: {error}{_line_of(error, self.builder)}"
@@ -218,6 +230,9 @@ class PyMCBelief:
                 raise InputError(
                     "The model has no parameter of this name", term.name, f"Choose one of {', '.join(names) or 'none'}"
                 )
+            if term.kind is Kind.PARAMETER and term.component is not None:
+                entries = max(int(np.prod(self.built(n).shapes[term.name])), 1)
+                check_index(f"component of {term.name}", term.component, entries)
             if term.kind is Kind.RECORD and not -n <= term.row < n:
                 raise InputError(f"There are {n} records", term.row, "Count rows from 0")
         target.rows_in(n)
@@ -234,7 +249,11 @@ class PyMCBelief:
 
     def describe(self) -> str:
         """What is believed, in words."""
-        return self.name or self._any_built_model.describe()
+        try:
+            return self.name or self._any_built_model.describe()
+        except InputError:
+            # What is wrong is said when a file is there.
+            return f"the model {getattr(self.builder, '__name__', 'that its builder makes')}"
 
     def __getstate__(self) -> dict[str, Any]:
         # Compiled functions stay in the process that made them.
@@ -302,8 +321,7 @@ class BuiltModel:
                 "Write shape=n, or shape=(n, k) for k variables, with the n that the builder is given",
             )
         if free:
-            _check_lengths(x, shape)
-            _check_no_point_mass(model, x)
+            _check_lengths(x, shape, belief.builder)
         kind = _kind_of_records(model, x, shape) if free else "joint"
         return cls(belief, n, model, x, shape, kind, np.dtype(x.dtype).kind in "iub", order)
 
@@ -325,7 +343,7 @@ class BuiltModel:
         return sorted((rv for rv in self.model.free_RVs if rv is not self.x), key=lambda rv: self.order.index(rv.name))
 
     @cached_property
-    def derived(self) -> list[TensorVariable]:
+    def deterministics(self) -> list[TensorVariable]:
         """Deterministic quantities of the parameters alone."""
         from pytensor.graph.traversal import ancestors
 
@@ -334,12 +352,12 @@ class BuiltModel:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """What a target may name."""
-        return tuple(v.name for v in (*self.free, *self.derived))
+        return tuple(v.name for v in (*self.free, *self.deterministics))
 
     @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of each named quantity."""
-        return {v.name: _static_shape(v) for v in (*self.free, *self.derived)}
+        return {v.name: _static_shape(v) for v in (*self.free, *self.deterministics)}
 
     def labels(self, name: str) -> tuple[tuple[Hashable, ...], ...]:
         """Names of the entries of a variable along its axes: the model's coords, or positions."""
@@ -366,7 +384,7 @@ class BuiltModel:
         """Names of variables with a flat prior, which has no law to draw from."""
         from pytensor.graph.traversal import ancestors
 
-        outputs = [self.x, *self.free, *self.derived]
+        outputs = [self.x, *self.free, *self.deterministics]
         flat = [
             v
             for v in set(ancestors(outputs))
@@ -396,7 +414,7 @@ class BuiltModel:
 
         self._refuse_flat()
         with without_notices():
-            return compile_forward([], [self.x, *self.free, *self.derived], mode=cheap_mode(), random_seed=0)
+            return compile_forward([], [self.x, *self.free, *self.deterministics], mode=cheap_mode(), random_seed=0)
 
     @cached_property
     def _batched_prior_draws(self) -> Function | None:
@@ -422,24 +440,33 @@ class BuiltModel:
         except (NotImplementedError, ValueError, TypeError):
             return None
 
+    def _draw_at_once(self, count: int, seed: int) -> list[Array] | None:
+        """Draws of the parameters in one call; None where that cannot be."""
+        function = self._batched_prior_draws
+        if function is None:
+            return None
+        _reseed(function, seed)
+        with without_notices():
+            found = [np.asarray(a) for a in function(count)]
+        shapes = [(count, *self.shapes[v.name]) for v in self.free]
+        return found if [a.shape for a in found] == shapes else None
+
     def prior(self, count: int, rng: np.random.Generator) -> dict[str, Array]:
         """Independent draws of the free parameters from their prior, ``(count,) + shape`` each.
 
         Fewer where that is slow.
         """
         self._refuse_flat()
-        if self._batched_prior_draws is not None:
-            _reseed(self._batched_prior_draws, rng)
-            with without_notices():
-                found = self._batched_prior_draws(count)
-            if all(np.shape(a) == (count, *self.shapes[v.name]) for v, a in zip(self.free, found, strict=True)):
-                return {v.name: np.asarray(a) for v, a in zip(self.free, found, strict=True)}
+        # A copy says the seed: the slow way takes the generator as it was given.
+        found = self._draw_at_once(count, int(deepcopy(rng).integers(2**63)))
+        if found is not None:
+            return {v.name: a for v, a in zip(self.free, found, strict=True)}
         # One call per draw is slow: a tenth will do.
         rows = [self.draw(rng)[1] for _ in range(max(500, count // 10))]
         return {v.name: np.stack([row[v.name] for row in rows]) for v in self.free}
 
     @cached_property
-    def known(self) -> dict[str, Array]:
+    def draws_given_observed(self) -> dict[str, Array]:
         """Draws given what the model observes, ``(CHAINS, DRAWS) + shape`` of every named quantity.
 
         The records are among them where something that is observed depends on them.
@@ -478,21 +505,21 @@ class BuiltModel:
     def prior_draws(self) -> dict[str, Array]:
         """Draws of the free parameters before any release, the same whoever asks: given what the model observes."""
         if self.informed:
-            return {v.name: _flatten_chains(self.known[v.name]) for v in self.free}
+            return {v.name: _flatten_chains(self.draws_given_observed[v.name]) for v in self.free}
         return self.prior(20_000, np.random.default_rng(20_000))
 
     def draw(self, rng: np.random.Generator) -> tuple[Array, dict[str, Array]]:
         """Parameters as they are believed before any release and records from them: ``(records, parameters)``."""
         if self.informed:
             place = int(rng.integers(CHAINS * DRAWS))
-            found = {name: _flatten_chains(values)[place] for name, values in self.known.items()}
+            found = {name: _flatten_chains(values)[place] for name, values in self.draws_given_observed.items()}
             records = found.pop(self.belief.variable, None)
             return self.records_given(found, rng) if records is None else records, found
         function = self._forward_function
         _reseed(function, rng)
         with without_notices():
             records, *rest = (np.asarray(a) for a in function())
-        return records, {v.name: a for v, a in zip((*self.free, *self.derived), rest, strict=True)}
+        return records, {v.name: a for v, a in zip((*self.free, *self.deterministics), rest, strict=True)}
 
     def records_given(self, parameters: dict[str, Array], rng: np.random.Generator) -> Array:
         """Another file that these parameters give."""
@@ -521,6 +548,19 @@ def quiet_pymc() -> ModuleType:
         warnings.simplefilter("ignore")
         import pymc
     return pymc
+
+
+@contextmanager
+def building_graphs() -> Iterator[None]:
+    """Graphs are made without warnings, and without a search for where in the code each node was made.
+
+    Loggers are left alone: to change their levels takes longer.
+    """
+    import pytensor
+
+    quick = {"traceback__limit": 0, "traceback__compile_limit": 0}
+    with warnings.catch_warnings(action="ignore"), pytensor.config.change_flags(**quick):
+        yield
 
 
 def without_notices() -> _Quiet:
@@ -619,11 +659,11 @@ def _line_of(error: Exception, builder: Callable[..., Any]) -> str:
     return f" (line {lines[-1].lineno}: {lines[-1].line})" if lines else ""
 
 
-def _reseed(function: Function, rng: np.random.Generator) -> None:
+def _reseed(function: Function, rng: np.random.Generator | int) -> None:
     from pymc.pytensorf import reseed_rngs
 
     holders = [v for v in function.get_shared() if isinstance(v.get_value(borrow=True), np.random.Generator)]
-    reseed_rngs(holders, int(rng.integers(2**63)))
+    reseed_rngs(holders, rng if isinstance(rng, int) else int(rng.integers(2**63)))
 
 
 def _static_shape(variable: TensorVariable) -> tuple[int, ...]:
@@ -631,7 +671,15 @@ def _static_shape(variable: TensorVariable) -> tuple[int, ...]:
     return tuple(int(s) for s in (known if None not in known else variable.shape.eval(mode=cheap_mode())))
 
 
-def _check_lengths(x: TensorVariable, shape: tuple[int, ...]) -> None:
+def _line_of_variable(variable: TensorVariable, builder: object) -> str:
+    """The builder's own line at which a variable of the model was made, in words."""
+    file = getattr(getattr(builder, "__code__", None), "co_filename", None)
+    made = (frame for trace in getattr(variable.tag, "trace", []) for frame in trace)
+    lines = [frame for frame in made if frame[0] == file]
+    return f" (line {lines[-1][1]}: {lines[-1][3]})" if lines else ""
+
+
+def _check_lengths(x: TensorVariable, shape: tuple[int, ...], builder: object) -> None:
     """Refuse parameters of the records' law that are for another number of records."""
     from pytensor.tensor.random.op import RandomVariable
 
@@ -641,26 +689,10 @@ def _check_lengths(x: TensorVariable, shape: tuple[int, ...]) -> None:
     for parameter in op.dist_params(x.owner):
         for own, wanted in zip(parameter.type.shape[::-1], shape[::-1], strict=False):
             if own not in (None, 1, wanted):
-                raise InputError(
-                    f"The law of {x.name!r} has a parameter of length {own} for {shape[0]} records",
-                    f"{parameter.name or parameter.owner}"[:80],
-                    "Give a file of that length, or cut arrays in the builder to the n that it is given: z[:n]",
-                )
-
-
-def _check_no_point_mass(model: Model, x: TensorVariable) -> None:
-    """Refuse records that are single numbers with positive chance beside a density: no integral would see these."""
-    from pytensor.graph.traversal import ancestors
-
-    others = [rv for rv in model.basic_RVs if rv is not x]
-    laws = {type(v.owner.op).__name__.removesuffix("RV") for v in ancestors([x], blockers=others) if v.owner}
-    if np.dtype(x.dtype).kind == "f" and laws & {"DiracDelta", "Censored"}:
-        raise InputError(
-            f"The law of {x.name!r} has point masses beside a density",
-            _law_in_words(x),
-            "Write censored records as a function of a latent variable, pm.Deterministic('x', pm.math.maximum(z, 0)); "
-            "give a point mass a little width, a component pm.Normal.dist(0, 0.01) of pm.Mixture",
-        )
+                made = _line_of_variable(parameter, builder)
+                what = f"The law of {x.name!r} has a parameter of length {own} for {shape[0]} records{made}"
+                do = "Give a file of that length, or cut arrays in the builder to the n that it is given: z[:n]"
+                raise InputError(what, f"{parameter.name or 'a vector'} of length {own}", do)
 
 
 def _kind_of_records(model: Model, x: TensorVariable, shape: tuple[int, ...]) -> str:

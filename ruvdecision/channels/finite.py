@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..checks import as_float_array
-from ..errors import InputError, UnsupportedError, kind_of
+from ..checks import as_float_array, is_number
+from ..errors import InputError, UnsupportedError
 from ..numerics.semidefinite import symmetric_root
 from ..protocols import Array
-from .samples import Samples, partitions_of, sample_sizes
+from .samples import Samples, partitions_of, released_files, rows_held, sample_sizes
 from .steps import (
     TOLERANCE,
     AddNoise,
@@ -267,7 +267,7 @@ class FiniteChannel:
         """
         n, names = belief.records, [_hashable_record(v) for v in belief.levels.names]
         channel = cls((Kernel(np.eye(len(names)), tuple(names)),), np.zeros(n, dtype=np.int64), n)
-        found = resolve(mask, cls.about(belief, covariance))
+        found = resolve(mask, cls.file_facts(belief, covariance))
         for (step, part, _), rows in zip(found, partitions_of(found, n, samples), strict=True):
             if type(step) not in FINITE:
                 why = f": {step.why}" if isinstance(step, Opaque) else ""
@@ -277,7 +277,7 @@ class FiniteChannel:
             own = step if step.release is None else replace(step, rows=rows)
             channel = FINITE[type(step)](channel, own, part)
         for step, part, _ in found:
-            if isinstance(step, PermuteRows) and step.release is not None:
+            if step.permutes and step.release is not None:
                 channel.check_order(step.columns, part)
         open_ = samples is None and bool(sample_sizes(found))
         return replace(channel, open_samples=tuple(found) if open_ else ())
@@ -292,7 +292,7 @@ class FiniteChannel:
             )
 
     @staticmethod
-    def about(belief: FiniteRecords, covariance: Array | None = None) -> FileFacts:
+    def file_facts(belief: FiniteRecords, covariance: Array | None = None) -> FileFacts:
         """What a finite belief knows of the file beforehand."""
         if covariance is None and not belief.levels.labelled:
             covariance = record_covariance(belief)
@@ -414,28 +414,12 @@ class FiniteChannel:
 
     def files(self, release: Any) -> list[pd.DataFrame]:
         """The file of each of several releases."""
-        if not isinstance(release, (tuple, list)) or len(release) != self.releases:
-            raise InputError(
-                f"The mask makes {self.releases} releases",
-                kind_of(release),
-                "Pass what mask.release(data, rng) gave back, a tuple",
-            )
-        return [pd.DataFrame(one) for one in release]
+        return [pd.DataFrame(one) for one in released_files(release, self.releases)]
 
     def samples_held(self, release: Any) -> Samples:
         """Which rows the samples of single releases hold, told by their labels."""
-        files, found = self.files(release), {}
-        for first in sample_sizes(self.open_samples):
-            labels = np.asarray(files[first // (len(self.kernels[0].outputs[0]) // self.releases)].index)
-            whole = pd.api.types.is_integer_dtype(labels.dtype) and ((labels >= 0) & (labels < len(self.kinds))).all()
-            if not whole or isinstance(release[0], np.ndarray):
-                raise InputError(
-                    "A sample must tell which rows it holds",
-                    "a release without row numbers",
-                    "Release a DataFrame with its rows numbered from 0 as index",
-                )
-            found[first] = labels.astype(np.int64)
-        return found
+        files, width = released_files(release, self.releases), len(self.kernels[0].outputs[0]) // self.releases
+        return {first: rows_held(files[first // width], len(self.kinds)) for first in sample_sizes(self.open_samples)}
 
     def side_by_side(self, release: Any) -> Any:
         """Several releases as one file, with blanks where one of them does not have a row; a single one as it is."""
@@ -586,10 +570,8 @@ def _hashable_record(value: object) -> Output:
 
 def _hashable_entry(value: object) -> Any:
     """A hashable entry: numbers as floats, missing as None."""
-    if value is None:
+    if value is None or value is pd.NA:
         return None
-    if isinstance(value, (bool, np.bool_)):
-        return float(value)
-    if isinstance(value, (int, float, np.integer, np.floating)):
+    if is_number(value):
         return None if np.isnan(value) else float(value)
-    return None if value is pd.NA else value
+    return value

@@ -80,7 +80,7 @@ class Partition:
         starts, labels = self.run_starts()
         return Partition(n, np.append(starts, self.n), np.append(labels, -1), self.joins, self.drawn)
 
-    def sizes_alike(self) -> bool:
+    def has_equal_sizes(self) -> bool:
         """True if all groups have the same number of rows."""
         if self.even is not None:
             return self.n % self.even == 0

@@ -141,10 +141,10 @@ class LinearChannel:
             _check_linear(step, part)
         channel = cls.identity(Layout.of(partitions_of(found, about.n, samples), about.n), about.k)
         for stage, (step, part, _) in enumerate(found):
-            window = step.columns if step.release is not None and isinstance(step, WHOLE) else None
+            window = step.columns if step.release is not None and step.whole_rows else None
             channel = LINEAR[type(step)](replace(channel, stage=stage, window=window), step, part)
         for step, part, _ in found:
-            if isinstance(step, PermuteRows) and step.release is not None:
+            if step.permutes and step.release is not None:
                 channel.check_order(step.columns, part)
         open_ = samples is None and bool(sample_sizes(found))
         return replace(channel, window=None, open_samples=tuple(found) if open_ else ())
@@ -219,7 +219,7 @@ class LinearChannel:
             b, r, w, rw, loads, plain = block.b, block.r, block.w, block.rw, block.loads, block.plain
             if common:
                 entry = np.zeros((self.width, self.columns))
-                entry[self._own_release(chosen), np.arange(self.columns)] = 1.0
+                entry[self._columns_of_same_release(chosen), np.arange(self.columns)] = 1.0
                 loads = (*loads, np.asarray(np.kron(block.shape.roots[:, None], entry)[None], dtype=np.float64))
             else:
                 each = kinds[:, block.shape.labels[self.stage]] if kinds.shape[1] > 1 else kinds
@@ -238,7 +238,7 @@ class LinearChannel:
             blocks.append(replace(block, b=b, r=r, w=w, rw=rw, loads=loads, plain=plain))
         draws = self.common
         if common:
-            own = self._own_release(chosen)
+            own = self._columns_of_same_release(chosen)
             draws = (*draws, covariance[:, own[:, None], own])
         return replace(
             self,
@@ -248,7 +248,7 @@ class LinearChannel:
             wiped=wiped if np.any(wiped) else None,
         )
 
-    def _own_release(self, columns: Sequence[int]) -> NDArray[np.int64]:
+    def _columns_of_same_release(self, columns: Sequence[int]) -> NDArray[np.int64]:
         """All columns of the release to which some belong."""
         return columns[0] // self.columns * self.columns + np.arange(self.columns)
 
@@ -332,7 +332,7 @@ class LinearChannel:
         for p in self.layout.partitions[: self.stage]:
             if p is None or p.is_one_group or p.drawn:
                 continue
-            if p.joins and p.sizes_alike() and not self.noisy_since_average:
+            if p.joins and p.has_equal_sizes() and not self.noisy_since_average:
                 scrambled = True
                 continue
             raise UnsupportedError(
@@ -432,16 +432,13 @@ def _zero_rows_and_columns(covariance: Array, gone: NDArray[np.bool_]) -> Array:
     return covariance * keep[:, :, None] * keep[:, None, :]
 
 
-WHOLE = (OwnLaw, SampleRows, PermuteRows)
-"""Steps of a whole release: they name columns only where there are several."""
-
 # -- reading steps -----------------------------------------------------------------------------------------
 
 
 def _check_linear(step: Step, mask: MaskLike) -> None:
     """Raise if a step is not linear in the records plus normal noise."""
     why = step.not_linear
-    if why is not None or type(step) not in LINEAR or (isinstance(step, OwnLaw) and not step.has_method("linear")):
+    if why is not None or type(step) not in LINEAR or (isinstance(step, OwnLaw) and step.mask.linear is None):
         reason = f": {why}" if why else ""
         raise UnsupportedError(f"{mask} has no linear-Gaussian channel{reason}", do=step.do or MEASURE)
 

@@ -12,11 +12,12 @@ from math import comb
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from ..errors import UnsupportedError
+from ..errors import InputError, UnsupportedError, kind_of
 from .layout import Partition
-from .steps import Copy, Resolved, SampleRows
+from .steps import Copy, Resolved
 
 Ints = NDArray[np.int64]
 Samples = dict[int, Ints]
@@ -25,9 +26,26 @@ MOST = 400
 """Most kinds of samples that are added up; of more some are drawn."""
 
 
+def released_files(release: Any, count: int) -> list[Any]:
+    """The file of each of several releases, as many as a mask makes."""
+    if not isinstance(release, (tuple, list)) or len(release) != count:
+        do = "Pass what mask.release(data, rng) gave back, a tuple"
+        raise InputError(f"The mask makes {count} releases", kind_of(release), do)
+    return list(release)
+
+
+def rows_held(release: Any, n: int) -> Ints:
+    """Which of n rows a sample holds, by the labels of its rows."""
+    labels = release.index if isinstance(release, (pd.DataFrame, pd.Series)) else pd.Index(["not known"])
+    if not pd.api.types.is_integer_dtype(labels.dtype) or labels.min() < 0 or labels.max() >= n:
+        do = "Release a DataFrame with its rows numbered from 0 as index"
+        raise InputError("A sample must tell which rows it holds", "a release without row numbers", do)
+    return labels.to_numpy().astype(np.int64)
+
+
 def sample_sizes(found: Sequence[Resolved]) -> dict[int, int]:
     """How many rows the sample of each release holds, of those releases that have one of their own."""
-    own = [f.step for f in found if isinstance(f.step, SampleRows) and f.step.rows is not None]
+    own = [f.step for f in found if f.step.samples and f.step.rows is not None]
     return {step.release: step.kept for step in own if step.release is not None}
 
 
@@ -37,7 +55,7 @@ def partitions_of(found: Sequence[Resolved], n: int, samples: Samples | None = N
     out: list[Partition | None] = []
     for step, mask, _ in found:
         own = held.get(step.release)
-        again = isinstance(step, SampleRows) and step.rows is not None
+        again = step.samples and step.rows is not None
         if step.release is None:
             if again:
                 held[None] = np.arange(step.kept)
@@ -79,7 +97,7 @@ def row_classes(found: Sequence[Resolved], n: int) -> Ints | None:
     seen: set[int] = set()
     columns = [np.zeros(n, dtype=np.int64)]
     for step, _, _ in found:
-        if isinstance(step, SampleRows) and step.rows is not None and step.release is not None:
+        if step.samples and step.rows is not None and step.release is not None:
             seen.add(step.release)
         elif step.rows is not None and not step.rows.is_one_group:
             if step.release in seen:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import as_float_array, check_columns
+from ..checks import as_float_array, check_columns, is_number
 from ..errors import InputError
 from ..numerics.semidefinite import correlate
 from ..protocols import Array
@@ -75,6 +75,12 @@ class Step:
     """The first column of the release to which the step belongs, where there are several; see `Copy`."""
     unnamed_is_all: ClassVar[bool] = True
     """Whether it is about all columns where it names none."""
+    samples: ClassVar[bool] = False
+    """Whether it is a sample of the rows, which may be all of them."""
+    permutes: ClassVar[bool] = False
+    """Whether the rows are put in random order."""
+    whole_rows: ClassVar[bool] = False
+    """Whether it is about a whole release, and names columns only where there are several."""
 
     @property
     def not_linear(self) -> str | None:
@@ -139,6 +145,8 @@ class Drop(Step):
 class SampleRows(Step):
     """A random sample of ``kept`` rows, in their order; ``rows`` is None if all are kept."""
 
+    samples = whole_rows = True
+
     kept: int
 
     def after(self, about: FileFacts) -> FileFacts:
@@ -152,7 +160,7 @@ class SampleRows(Step):
 class PermuteRows(Step):
     """The rows are put in random order."""
 
-    fixed = True
+    fixed = permutes = whole_rows = True
 
     def after(self, about: FileFacts) -> FileFacts:
         return about
@@ -593,12 +601,10 @@ class MeanOfTail(Step):
 class OwnLaw(Step):
     """A user's mask that says its law itself: ``linear(channel, numbers)`` or ``log_likelihood(released, x, math)``."""
 
+    whole_rows = True
+
     mask: Any
     numbers: Array
-
-    def has_method(self, method: str) -> bool:
-        """Whether the mask has this one of the two methods."""
-        return hasattr(self.mask, method)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -619,7 +625,7 @@ class MaskLike(Protocol):
     @property
     def parts(self) -> Sequence[Any]: ...
     @property
-    def side_by_side(self) -> Sequence[Any]: ...
+    def separate_releases(self) -> Sequence[Any]: ...
     @property
     def file_count(self) -> int: ...
     @property
@@ -657,6 +663,6 @@ def facts_after(found: Sequence[Resolved], about: FileFacts) -> FileFacts:
 
 def as_number(value: Hashable) -> float:
     """A value that a step of numbers takes."""
-    if isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
+    if is_number(value):
         return float(value)
     raise InputError("A step of numbers needs numbers", "labels", "Use Recode(categories=...) or PRAM for labels")

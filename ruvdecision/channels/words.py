@@ -7,6 +7,7 @@ from functools import singledispatch
 
 import numpy as np
 
+from ..checks import is_integer
 from ..errors import RuvError
 from ..protocols import Array
 from .steps import (
@@ -145,7 +146,7 @@ def _(step: MeanOfTail, found: Resolved) -> str:
 def _columns_in_words(step: Step, found: Resolved) -> str:
     names: Sequence[Hashable] = found.about.names
     picked = [names[j] for j in step.columns]
-    if all(isinstance(name, (int, np.integer)) for name in names):  # columns without names of their own
+    if all(map(is_integer, names)):  # columns without names of their own
         if len(picked) == len(names):
             return "every record" if len(names) == 1 else "every column"
         return ("column " if len(picked) == 1 else "columns ") + _list_in_words([str(name) for name in picked])

@@ -14,11 +14,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..data.write import check_places, is_valid_path, write_files
+from ..data.write import check_output_paths, is_valid_path, write_files
 from ..decide import Choice
 from ..errors import InfeasibleError, InputError, RuvError
 from ..maps.rumap import RUMap
-from ..maps.scores import Column
 from ..maps.show import better_end, entry, evenly_spaced, with_readable_labels
 from ..maps.storage import as_bytes
 from ..running.progress import host
@@ -203,7 +202,7 @@ def check_picture(options: argparse.Namespace) -> Path | None:
     place = Path(os.path.abspath(options.plot))
     if place.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise InputError("--plot writes .png, .pdf or .svg", options.plot, "Write --plot map.png")
-    check_places([place], overwrite=options.force, do=FREE)
+    check_output_paths([place], overwrite=options.force, do=FREE)
     return place
 
 
@@ -213,7 +212,7 @@ def _check_places(out: Path, places: Sequence[Path], options: argparse.Namespace
         nearest = nearest.parent
     if not nearest.is_dir():
         raise InputError("--out must name a directory", options.out, f"{nearest} is a file; name another place")
-    check_places(places, overwrite=options.force, folders=True, do=FREE)
+    check_output_paths(places, overwrite=options.force, folders=True, do=FREE)
 
 
 def _draw_picture(rumap: RUMap, max_risk: float | None, ending: str, rule: dict[str, Any]) -> bytes:
@@ -257,8 +256,8 @@ def _column_heads(rumap: RUMap) -> dict[str, str]:
     """The columns that a table shows, with their heads; risk and utility say which measure they are."""
     heads, shown = {f"{who}_uncertainty": f"{who} U" for who in rumap.uncertainties}, set()
     for role, score in (("risk", rumap.risk_score), ("utility", rumap.utility_score)):
-        heads[role] = f"{role} ({score.name})" if isinstance(score, Column) else role
-        if isinstance(score, Column) and score.score is None:
+        heads[role] = role if score.column is None else f"{role} ({score.name})"
+        if score.as_stored:
             shown.add(score.column)
     heads |= {name: name for name in better_end(rumap) if name in rumap.columns and name not in shown}
     heads |= {"worst_user": "worst user"} if "worst_user" in rumap.columns else {}

@@ -55,7 +55,7 @@ def write_files(
     A file exists already; got kept.txt. Give overwrite=True to write over it, or another name.
     """
     places = {as_place(place): content for place, content in contents.items()}
-    check_places(places, overwrite=overwrite, folders=folders, do=do)
+    check_output_paths(places, overwrite=overwrite, folders=folders, do=do)
     try:
         place_files(places, overwrite=overwrite, folders=folders)
     except FileExistsError as error:
@@ -69,7 +69,7 @@ def write_files(
     return list(places)
 
 
-def check_places(
+def check_output_paths(
     places: Iterable[str | os.PathLike[str]], *, overwrite: bool = False, folders: bool = False, do: str = FREE
 ) -> None:
     """Refuse, before any work is done, places that are taken or cannot be written to."""

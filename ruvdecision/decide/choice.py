@@ -22,8 +22,8 @@ from .criteria import (
     ExpectedLoss,
     Tier,
     best_positions,
-    check_criterion,
     check_map,
+    criterion_or_default,
     directions,
 )
 from .dominance import snap_ties
@@ -33,7 +33,7 @@ from .probability import (
     check_threshold,
     expected_loss,
     frontier_probability,
-    of_release,
+    frontier_probability_of,
     probability_below_threshold,
 )
 
@@ -118,7 +118,7 @@ def choose(
     'b'
     """
     rumap = check_map(rumap).worst()
-    criterion = check_criterion(by).on(rumap, columns if isinstance(columns, Mapping) else {})
+    criterion = criterion_or_default(by).for_map(rumap, columns if isinstance(columns, Mapping) else {})
     if max_risk is None and not criterion.weighs_risk:
         raise InputError("choose needs max_risk, or a criterion that weighs the risk", None, "Give max_risk= or by=")
     threshold, room = (np.inf, 0.0) if max_risk is None else check_threshold(rumap, max_risk, tolerance)
@@ -162,7 +162,7 @@ def choose(
     others[best] = False
     second = rumap[int(best_positions(tiers, others))] if others.any() else None
     competing = known & (rumap.converged if left_out else True)
-    on_frontier, is_best = of_release(rumap, best, better, how, criterion, threshold + room, competing)
+    on_frontier, is_best = frontier_probability_of(rumap, best, better, how, criterion, threshold + room, competing)
     return Choice(
         **vars(rumap[best]),
         max_risk=threshold,
@@ -172,7 +172,7 @@ def choose(
         on_frontier=on_frontier,
         best=is_best,
         confidence=confidence,
-        rule=criterion.says(float(value[best])),
+        rule=criterion.in_words(float(value[best])),
         value=float(value[best]),
         left_out=left_out,
         order=_mask_in_words(rumap, best),

@@ -179,7 +179,7 @@ def explanations(
     [False, True]
     """
     ranked = _Ranked.of(rumap, columns, tolerance)
-    return [ranked.explained(release) for release in releases]
+    return [ranked.explain(release) for release in releases]
 
 
 def dominated(rumap: RUMap, *, columns: Columns | None = None, tolerance: float = 1e-12) -> pd.DataFrame:
@@ -263,7 +263,7 @@ class _Ranked:
         front = undominated(list(values.values()), list(better.values()), tolerance)
         return cls(rumap, better, values, costs, known, front)
 
-    def explained(self, release: Releases) -> Explanation:
+    def explain(self, release: Releases) -> Explanation:
         """Where one release stands."""
         key = release.release if isinstance(release, ReleaseRow) else release
         row = self.rumap[key]

@@ -11,7 +11,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import as_float_array, check_choice, check_list, check_number, suggest
+from ..checks import (
+    as_float_array,
+    as_tuple,
+    check_choice,
+    check_distinct,
+    check_filled,
+    check_kind,
+    check_mapping,
+    check_number,
+    suggest,
+)
 from ..errors import InputError
 from ..maps.rumap import RUMap
 from ..maps.show import better_end
@@ -30,9 +40,7 @@ PLAIN = {"risk": "lower", "utility": "higher"}
 
 def check_map(rumap: object) -> RUMap:
     """Refuse what is no map."""
-    if not isinstance(rumap, RUMap):
-        raise InputError("A map is needed", rumap, "Make one with ruv.evaluate or ruv.measure")
-    return rumap
+    return check_kind("rumap", rumap, RUMap, "Make one with ruv.evaluate or ruv.measure")
 
 
 def directions(
@@ -43,14 +51,10 @@ def directions(
     if columns is None:
         return dict(PLAIN)
     known = PLAIN | better_end(rumap) | dict(ends or {})
-    do = 'Write ["risk", "utility"], for example'
-    names = [columns] if isinstance(columns, str) else check_list(word, columns, do)
-    if not names:
-        raise InputError(f"{word} must name at least one column", columns, "Leave it out to compare risk and utility")
+    names = list(as_tuple(columns))
     for name in names:
         check_column(rumap, name, word)
-    if len(set(names)) != len(names):
-        raise InputError(f"{word} names a column twice", names, "Name each column once")
+    check_distinct(word, names, "Name each column once, or leave it out to compare risk and utility")
     if isinstance(columns, Mapping):
         return {name: check_choice(f"The better end of {name}", columns[name], BETTER) for name in names}
     for name in names:
@@ -83,7 +87,7 @@ class Criterion(ABC):
     """What a release that it cannot rank does not have."""
 
     needs: Mapping[str, str]
-    """Columns with their better ends, once the criterion is `on` a map."""
+    """Columns with their better ends, once the criterion is made `for_map`."""
 
     @property
     def arguments(self) -> Sequence[str]:
@@ -91,7 +95,7 @@ class Criterion(ABC):
         return tuple(self.needs)
 
     @abstractmethod
-    def on(self, rumap: RUMap, ends: Mapping[str, str]) -> Criterion:
+    def for_map(self, rumap: RUMap, ends: Mapping[str, str]) -> Criterion:
         """The criterion for this map: its columns are there, and their better ends are known."""
 
     @abstractmethod
@@ -103,7 +107,7 @@ class Criterion(ABC):
         """The number that the criterion is about, as a reader knows it."""
 
     @abstractmethod
-    def says(self, value: float) -> str:
+    def in_words(self, value: float) -> str:
         """The criterion and its value at the chosen release, in a sentence; empty if the utility says it all."""
 
 
@@ -116,7 +120,7 @@ class MostUseful(Criterion):
 
     needs: Mapping[str, str] = field(default_factory=lambda: {"utility": "higher", "risk": "lower"}, repr=False)
 
-    def on(self, rumap: RUMap, ends: Mapping[str, str]) -> MostUseful:
+    def for_map(self, rumap: RUMap, ends: Mapping[str, str]) -> MostUseful:
         return self
 
     def ranking_tiers(self, values: Mapping[str, Array]) -> list[Tier]:
@@ -125,7 +129,7 @@ class MostUseful(Criterion):
     def value(self, values: Mapping[str, Array]) -> Array:
         return values["utility"]
 
-    def says(self, value: float) -> str:
+    def in_words(self, value: float) -> str:
         return ""
 
 
@@ -146,13 +150,12 @@ class Weighted(Criterion):
     needs: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.weights, Mapping) or not self.weights:
-            do = 'Write Weighted({"risk": 2, "utility": 1})'
-            raise InputError("weights must say what each column counts", self.weights, do)
+        do = 'Write Weighted({"risk": 2, "utility": 1})'
+        check_filled("weights", check_mapping("weights", self.weights, do), do)
         for name, weight in self.weights.items():
             check_number(f"weights[{name!r}]", weight, low=0, open_low=True)
 
-    def on(self, rumap: RUMap, ends: Mapping[str, str]) -> Weighted:
+    def for_map(self, rumap: RUMap, ends: Mapping[str, str]) -> Weighted:
         return replace(self, needs=directions(rumap, list(self.weights), "weights", ends))
 
     def ranking_tiers(self, values: Mapping[str, Array]) -> list[Tier]:
@@ -167,7 +170,7 @@ class Weighted(Criterion):
                 sum(self.weights[n] * _greater_is_better(values[n], end) for n, end in self.needs.items())
             )
 
-    def says(self, value: float) -> str:
+    def in_words(self, value: float) -> str:
         terms = " ".join(f"{'+' if end == 'higher' else '−'} {self.weights[n]:g} {n}" for n, end in self.needs.items())
         return f"{terms.removeprefix('+ ')} = {value:.4g}"
 
@@ -190,12 +193,10 @@ class Lexicographic(Criterion):
     needs: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.slack, Mapping):
-            raise InputError("slack must say how much each column may lose", self.slack, 'Write slack={"IO": 0.01}')
-        for name, slack in self.slack.items():
+        for name, slack in check_mapping("slack", self.slack, 'Write slack={"IO": 0.01}').items():
             check_number(f"slack[{name!r}]", slack, low=0)
 
-    def on(self, rumap: RUMap, ends: Mapping[str, str]) -> Lexicographic:
+    def for_map(self, rumap: RUMap, ends: Mapping[str, str]) -> Lexicographic:
         needs = directions(rumap, self.order, "order", ends)
         unknown = [n for n in self.slack if n not in needs]
         if unknown:
@@ -208,7 +209,7 @@ class Lexicographic(Criterion):
     def value(self, values: Mapping[str, Array]) -> Array:
         return values[next(iter(self.needs))]
 
-    def says(self, value: float) -> str:
+    def in_words(self, value: float) -> str:
         names = [f"{n} (within {self.slack[n]:g})" if self.slack.get(n) else n for n in self.needs]
         return "chosen by " + ", then by ".join(names)
 
@@ -229,7 +230,7 @@ class ExpectedLoss(Criterion):
     needs: Mapping[str, str] = field(default_factory=lambda: dict(PLAIN), repr=False)
     by_name: bool = field(default=False, repr=False)
 
-    def on(self, rumap: RUMap, ends: Mapping[str, str]) -> ExpectedLoss:
+    def for_map(self, rumap: RUMap, ends: Mapping[str, str]) -> ExpectedLoss:
         do = "Write ExpectedLoss(lambda risk, utility: 3 * risk - utility), or name columns: lambda risk, IO: ..."
         if not callable(self.loss):
             raise InputError("loss must be a function of risk and utility", self.loss, do)
@@ -267,7 +268,7 @@ class ExpectedLoss(Criterion):
             found = np.array([self._loss_of_release(x) for x in flat], dtype=np.float64).reshape(arrays[0].shape)
         return found
 
-    def says(self, value: float) -> str:
+    def in_words(self, value: float) -> str:
         return f"expected loss {value:.4g}"
 
     def _call_loss(self, arguments: Sequence[Array] | Sequence[float]) -> object:
@@ -281,14 +282,10 @@ class ExpectedLoss(Criterion):
             raise InputError("loss must give a number for each release", got, do) from None
 
 
-def check_criterion(by: object) -> Criterion:
+def criterion_or_default(by: object) -> Criterion:
     """The criterion that was given; the greatest utility if none was."""
-    if by is None:
-        return MostUseful()
-    if not isinstance(by, Criterion):
-        do = 'Write by=ruv.decide.Weighted({"utility": 1, "risk": 3}), Lexicographic([...]) or ExpectedLoss(f)'
-        raise InputError("by must be a criterion", by, do)
-    return by
+    do = 'Write by=ruv.decide.Weighted({"utility": 1, "risk": 3}), Lexicographic([...]) or ExpectedLoss(f)'
+    return MostUseful() if by is None else check_kind("by", by, Criterion, do)
 
 
 def best_positions(tiers: Sequence[Tier], allowed: NDArray[np.bool_]) -> NDArray[np.intp]:

@@ -19,13 +19,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
-from ..checks import Seed, as_generator, as_seed_sequence, check_choice, check_integer, check_number, is_integer
+from ..checks import (
+    Seed,
+    as_generator,
+    as_seed_sequence,
+    check_choice,
+    check_integer,
+    check_kind,
+    check_number,
+    is_integer,
+)
 from ..errors import InputError
-from ..maps.columns import parts_of
+from ..maps.columns import attr_as_list
 from ..maps.rumap import RUMap
-from ..maps.scores import Column, Score
 from ..maps.show import evenly_spaced
-from ..protocols import Array, Value
+from ..protocols import Array
 from .criteria import PLAIN, Columns, Criterion, ExpectedLoss, MostUseful, best_positions, check_map, directions
 from .dominance import Marks, minimal_rows, ranks_with_ties, snap_ties
 
@@ -89,12 +97,8 @@ class Errors:
 
 def check_errors(errors: object) -> Errors:
     """How errors are correlated, as it was given; independent if it was not."""
-    if errors is None:
-        return Errors()
-    if not isinstance(errors, Errors):
-        do = 'Write errors=ruv.decide.Errors("shared", draws=2000, seed=0)'
-        raise InputError("errors must say how errors of releases are correlated", errors, do)
-    return errors
+    do = 'Write errors=ruv.decide.Errors("shared", draws=2000, seed=0)'
+    return Errors() if errors is None else check_kind("errors", errors, Errors, do)
 
 
 def check_threshold(rumap: RUMap, max_risk: float, tolerance: float = 1e-9) -> tuple[float, float]:
@@ -117,7 +121,7 @@ def check_threshold(rumap: RUMap, max_risk: float, tolerance: float = 1e-9) -> t
 
 def degrees_of(rumap: RUMap) -> float:
     """Degrees of freedom of the map's errors: replicates less one, infinite where the map does not say."""
-    counts = [r for r in parts_of(rumap.attrs.get("replicates")) if is_integer(r) and r > 1]
+    counts = [r for r in attr_as_list(rumap.attrs.get("replicates")) if is_integer(r) and r > 1]
     return float(min(counts) - 1) if counts else np.inf
 
 
@@ -162,7 +166,7 @@ def frontier_probability(rumap: RUMap, better: Mapping[str, str], errors: Errors
     return _count_in_draws(rumap, better, errors, tolerance)[0]
 
 
-def of_release(
+def frontier_probability_of(
     rumap: RUMap,
     position: int,
     better: Mapping[str, str],
@@ -321,11 +325,8 @@ class _CostColumn(NamedTuple):
         value = rumap.column(name)
         if name in PLAIN and np.any(value.error):
             axis = rumap.axis(name)
-            below: Value | None = axis.value
-            score: Score | Column | None = axis.score
-            if isinstance(score, Column):
-                below, score = rumap.column(score.column), score.score
-            elif score is not None and score.relative and np.unique(axis.before).size > 1:
+            below, score = axis.score.source(axis)
+            if score is not None and score.relative and np.unique(axis.before).size > 1:
                 below = None  # one U0 per release: only the shown scale is common to all
             # The inverse of a tabulated score is known between the stored values only.
             if below is not None and score is not None and not score.tabulated:
@@ -379,7 +380,7 @@ def _count_in_draws(
             best[rows] = _count_winners(costs[None], edge)
         return on, best
     degrees = degrees_of(rumap)
-    play = _in_play(costs, scale, degrees) if front else slice(0)
+    play = _possibly_undominated(costs, scale, degrees) if front else slice(0)
     for units in errors.units(len(costs), rows.size, degrees):
         if front:
             on[rows[play]] += _count_on_front(costs[:, play] + scale[:, play] * units[:, :, play])
@@ -391,7 +392,7 @@ def _count_in_draws(
 # -- drawn maps ----------------------------------------------------------------------------------------
 
 
-def _in_play(costs: Array, scale: Array, degrees: float) -> NDArray[np.intp]:
+def _possibly_undominated(costs: Array, scale: Array, degrees: float) -> NDArray[np.intp]:
     """Releases that no other one surely dominates, whatever is drawn: only they can be on a drawn front."""
     far = quantile(1 - SURELY, degrees)
     low, high = costs - far * scale, costs + far * scale

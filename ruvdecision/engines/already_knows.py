@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from ..masks.base import Batch, Joint, Mask
@@ -75,13 +76,17 @@ class AlreadyKnows(Rewrite):
     def run(
         self, piece: Piece = None, on_progress: Progress = no_progress, interruptible: bool = False
     ) -> list[Solution]:
-        start = replace(self.inner.problem, masks=Batch([_with_known_release(NOTHING, self.problem)]), cache={})
-        before = plan_for(self.asked, start.of_user(start.user)).solved_together(start.users).run()
-        after = self.inner.run(piece, on_progress, interruptible)
+        before, after = self._before, self.inner.run(piece, on_progress, interruptible)
         return [
             a._replace(before=float(b.uncertainty[0]), before_error=float(b.error[0]))
             for a, b in zip(after, before, strict=True)
         ]
+
+    @cached_property
+    def _before(self) -> list[Solution]:
+        """Before any release but what is known; all pieces share it."""
+        start = replace(self.inner.problem, masks=Batch([_with_known_release(NOTHING, self.problem)]), cache={})
+        return plan_for(self.asked, start.of_user(start.user)).solved_together(start.users).run()
 
     def posterior(self, mask: Mask, release: object = None) -> Posterior:
         return self.inner.posterior(_with_known_release(mask, self.problem), release)

@@ -4,7 +4,7 @@ An engine derives from `BaseEngine` and writes three methods: `prepare` looks wh
 built on the way, or a `Refusal`; `run` solves the problem with that; `posterior` gives the law of the target after one
 release. Problems that no engine knows, of users who want every record, who already know something, whose belief is not
 the agency's or who do not know the mask, are rewritten into problems that engines know, whichever engine is asked
-(`rewritten`).
+(`plan_of_rewrite`).
 """
 
 from __future__ import annotations
@@ -70,6 +70,10 @@ class Refusal:
         """The refusal as an error."""
         return UnsupportedError(self.what, self.why, self.do)
 
+    def granted(self) -> Plan:
+        """Raises; a plan gives itself."""
+        raise self.error()
+
     def __str__(self) -> str:
         return str(self.error())
 
@@ -87,7 +91,7 @@ class Question(Enum):
 
 def question_of(user: User | Snooper) -> Question:
     """What a user asks."""
-    if isinstance(user, Snooper):
+    if user.has_rule:
         return Question.RULE
     return Question.ROW if user.target.asks_row else Question.POSTERIOR
 
@@ -200,6 +204,10 @@ class Plan:
     """Who computes posteriors."""
     problem: Problem
     built: Any = field(default=None, repr=False)
+
+    def granted(self) -> Plan:
+        """Itself; a refusal is raised."""
+        return self
 
     @property
     def choice(self) -> object:
@@ -370,7 +378,7 @@ class BaseEngine:
 
     def plan(self, problem: Problem) -> Plan | Refusal:
         """A plan, or why there is none."""
-        found = rewritten(self, problem)
+        found = plan_of_rewrite(self, problem)
         if found is None:
             return self._own_plan(problem)
         if isinstance(found, Plan) and found.engine is not self:
@@ -382,7 +390,7 @@ class BaseEngine:
         asked = question_of(problem.user)
         if asked is not self.answers:
             return Refusal(f"{type(self).__name__} {UNFIT[asked]}", "Use engine='auto'", Missing.USER)
-        several = next((mask for mask in problem.masks if mask.side_by_side), None)
+        several = next((mask for mask in problem.masks if mask.separate_releases), None)
         if several is not None and asked in ONE_RELEASE:
             return Refusal(f"{several} makes several releases, and {ONE_RELEASE[asked]}", "Ask for each by itself")
         try:
@@ -407,10 +415,8 @@ class BaseEngine:
         on_progress: Progress = no_progress,
     ) -> Solution:
         """Uncertainty of one user after each mask. ``on_progress`` gets the share that is done."""
-        found = self.plan(Problem.of(user, masks, data, replicates=replicates, seed=seed))
-        if isinstance(found, Refusal):
-            raise found.error()
-        return found.run(on_progress=on_progress)[0]
+        plan = self.plan(Problem.of(user, masks, data, replicates=replicates, seed=seed)).granted()
+        return plan.run(on_progress=on_progress)[0]
 
 
 def _of_any_user(law: Callable[..., Posterior]) -> Callable[..., Posterior]:
@@ -418,12 +424,9 @@ def _of_any_user(law: Callable[..., Posterior]) -> Callable[..., Posterior]:
 
     @wraps(law)
     def posterior(self: BaseEngine, user: Any, mask: Mask, release: object = None) -> Posterior:
-        if not isinstance(user, User) or (user.knows is None and user.is_rightly_informed):
+        if user.knows is None and user.is_rightly_informed:
             return law(self, user, mask, release)
-        found = self.plan(Problem.of(user, [mask], release=release))
-        if isinstance(found, Refusal):
-            raise found.error()
-        return found.posterior(mask, release)
+        return self.plan(Problem.of(user, [mask], release=release)).granted().posterior(mask, release)
 
     return posterior
 
@@ -468,11 +471,9 @@ def plan_for(choice: object, problem: Problem) -> Plan:
     Otherwise an error that says why each of those that come near has none.
     """
     asked = _engine_asked_for(choice)
-    found = rewritten("auto" if asked is None else asked, problem)
+    found = plan_of_rewrite("auto" if asked is None else asked, problem)
     if found is not None:
-        if isinstance(found, Refusal):
-            raise found.error()
-        return found
+        return found.granted()
     refusals: list[Refusal] = []
     for engine in _engines_to_ask(asked, question_of(problem.user)):
         found = engine._own_plan(problem)
@@ -486,7 +487,7 @@ def plan_for(choice: object, problem: Problem) -> Plan:
     raise replace(first, do=" ".join([do, *map(str, others)])).error()
 
 
-def rewritten(choice: object, problem: Problem) -> Plan | Refusal | None:
+def plan_of_rewrite(choice: object, problem: Problem) -> Plan | Refusal | None:
     """The plan of a problem that is rewritten into others; None if it need not be."""
     user = problem.user
     if user.target.asks_each:

@@ -57,7 +57,7 @@ class EveryRecord(Rewrite):
 
     def solve(self, problem: Problem) -> list[Solution]:
         target: EachRecord = problem.user.target
-        each = every_record(self.asked, problem, rows_of(problem.user, problem.data))
+        each = uncertainty_of_every_record(self.asked, problem, rows_of(problem.user, problem.data))
         value = np.asarray(target.overall(each.uncertainty))
         if target.aggregate == "mean":
             error = each.error.mean(axis=1)
@@ -79,7 +79,7 @@ class EveryRecord(Rewrite):
         raise UnsupportedError("Every record has a posterior of its own", what, "Ask for that of Record(j)")
 
 
-def every_record(choice: object, problem: Problem, rows: Ints) -> Each:
+def uncertainty_of_every_record(choice: object, problem: Problem, rows: Ints) -> Each:
     """Uncertainty of the record of every row after each mask, for a user who is after one record (or each)."""
     user, count = problem.user, len(problem.masks)
     value, error = np.empty((count, len(rows))), np.zeros((count, len(rows)))
@@ -90,7 +90,7 @@ def every_record(choice: object, problem: Problem, rows: Ints) -> Each:
             problem.for_masks(family.positions), progress=progress_of_part(problem.progress, done, len(families))
         )
         plan = plan_for(choice, part.of_user(aim_at(user, int(rows[0]))))
-        found: Solution | Each = plan.every_row(part, rows) or _by_kind(choice, plan, part, rows)
+        found: Solution | Each = plan.every_row(part, rows) or _solve_by_kind(choice, plan, part, rows)
         value[family.positions], error[family.positions] = found.uncertainty, found.error
         before, averaged = np.broadcast_to(found.before, rows.shape), averaged or found.averaged
         for i, word in zip(family.positions, found.engine, strict=True):
@@ -98,7 +98,7 @@ def every_record(choice: object, problem: Problem, rows: Ints) -> Each:
     return Each(rows, value, error, before, names, averaged)
 
 
-def _by_kind(choice: object, plan: Plan, problem: Problem, rows: Ints) -> Each:
+def _solve_by_kind(choice: object, plan: Plan, problem: Problem, rows: Ints) -> Each:
     """Each kind of row by itself, with whatever engine can do it."""
     kinds = plan.row_kinds(problem, rows)
     labels, first, which = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
@@ -138,6 +138,6 @@ def aim_at(user: Any, row: int) -> Any:
     if target is None:
         do = "Use EachRecord(), Record(0), Identity(0) or a Functional of one"
         raise InputError("Per-record risk needs a user who is after one record", user.target.describe(), do)
-    if isinstance(user, Snooper) and is_own_row(user):
+    if user.has_rule and is_own_row(user):
         return replace(user, target=target, estimator="row")
     return replace(user, target=target)

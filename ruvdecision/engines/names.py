@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..beliefs.finite import FiniteBelief
 from ..beliefs.table.belief import TableBelief
-from ..channels.steps import FileFacts, PermuteRows, Resolved, SampleRows, resolve
+from ..channels.steps import FileFacts, Resolved, resolve
 from ..errors import InputError, UnsupportedError
 from ..masks.base import Batch, Chain, Mask
 from ..masks.frame import Frame
@@ -50,19 +50,21 @@ def resolve_names(problem: Problem) -> Problem:
         elif isinstance(user, User) and user.truth is not None:
             _check_alike(names, columns_of(user.truth, n))
         found = Names(tables[0].index if tables else None, names, lambda name: entries_of(belief, name, n))
-        user = _by_position(user, found)
+        user = _with_positions(user, found)
         release = problem.release
         if release is not None and tables:
-            ordered = tuple(_drop_row_labels(in_order(one, names, "The release"), problem) for one in files)
+            ordered = tuple(
+                _drop_row_labels(with_columns_in_order(one, names, "The release"), problem) for one in files
+            )
             release = ordered if isinstance(release, tuple) else ordered[0]
         problem = replace(
             problem,
             users=(user,),
             masks=_masks_by_position(problem, found),
-            data=in_order(problem.data, names, "data"),
+            data=with_columns_in_order(problem.data, names, "data"),
             release=release,
         )
-    return problem if isinstance(user, Snooper) or user.target.asks_row else _without_gaps(problem, n)
+    return problem if user.has_rule or user.target.asks_row else _without_gaps(problem, n)
 
 
 def _is_file(thing: Any) -> bool:
@@ -89,7 +91,7 @@ def entries_of(belief: Any, name: str, n: int | None) -> Sequence[Sequence[Hasha
     return names
 
 
-def in_order(data: object, names: Sequence[Hashable], what: str) -> Any:
+def with_columns_in_order(data: object, names: Sequence[Hashable], what: str) -> Any:
     """A DataFrame with its columns in this order; a missing or extra column is an error that lists both."""
     if not isinstance(data, pd.DataFrame) or not names or not data.columns.is_unique:
         return data
@@ -108,9 +110,7 @@ def _drop_row_labels(release: object, problem: Problem) -> Any:
     """A release of all rows under their numbers; the labels of a sample tell whose rows it holds, and stay."""
     if not isinstance(release, (pd.DataFrame, pd.Series)) or pd.api.types.is_integer_dtype(release.index.dtype):
         return release
-    sampled = any(
-        isinstance(f.step, SampleRows) for f in _steps_or_none(problem.masks[0], len(release), np.ndim(release))
-    )
+    sampled = any(f.step.samples for f in _steps_or_none(problem.masks[0], len(release), np.ndim(release)))
     return release if sampled else release.reset_index(drop=True)
 
 
@@ -131,7 +131,7 @@ def _knows_by_label(user: User | Snooper) -> bool:
     return user.knows is not None and any(leaf.by_label for leaf in user.knows.leaves)
 
 
-def _by_position(user: User | Snooper, names: Names) -> User | Snooper:
+def _with_positions(user: User | Snooper, names: Names) -> User | Snooper:
     changes: dict[str, Any] = {"target": user.target.with_positions(names)} if user.target.has_names else {}
     if _knows_by_label(user):
         changes["knows"] = _mask_by_position(user.knows, names)
@@ -147,7 +147,9 @@ def _masks_by_position(problem: Problem, names: Names) -> Batch:
 
 
 def _mask_by_position(mask: Any, names: Names) -> Mask:
-    found: Mask = mask.of_leaves(iter([leaf.at(names.row) if leaf.by_label else leaf for leaf in mask.leaves]))
+    found: Mask = mask.of_leaves(
+        iter([leaf.with_rows_by_position(names.row) if leaf.by_label else leaf for leaf in mask.leaves])
+    )
     return found
 
 
@@ -250,14 +252,14 @@ def _unexplained_gaps(mask: Mask, files: list[Frame], user: User) -> Bools | Non
     about = FileFacts(shape[0], names)
     try:
         steps = [found.step for found in resolve(asked, about)]
-        if any(isinstance(step, SampleRows) for step in steps) or any(e.shape != shape for e in every):
+        if any(step.samples for step in steps) or any(e.shape != shape for e in every):
             return None  # whose rows they are is told by labels
         whole = pd.DataFrame(np.arange(float(np.prod(shape))).reshape(shape), columns=pd.Index(names))
         dropped = [frame.isna().to_numpy() for frame in _released_files(asked.release(whole, 0))]
     except (UnsupportedError, InputError, NotImplementedError):
         return None  # what is wrong with mask or release is said by who reads them
     gaps = np.any([e & ~d for e, d in zip(every, dropped, strict=False)], axis=0)
-    if gaps.any() and any(isinstance(step, PermuteRows) for step in steps):
+    if gaps.any() and any(step.permutes for step in steps):
         what = "Missing values in a release whose rows were shuffled belong to nobody knows whom"
         raise UnsupportedError(what, do="Ask for evaluate with the data, or fill them first")
     return np.asarray(gaps)

@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..errors import InputError, kind_of
+from ..checks import check_kind
+from ..errors import InputError
 from ..masks.base import Batch
 from ..protocols import Array, Ints, Solution, Value
 from ..running.run import Task, run
@@ -51,19 +52,17 @@ class Role:
 
     def describe(self) -> str:
         """The user in words; a panel says how it stands in this role."""
-        return str(self.user.describe(self.name) if isinstance(self.user, Panel) else self.user.describe())
+        return str(self.user.in_role(self.name))
 
     @property
     def leaves(self) -> Leaves:
         """Every single user, with the name of its columns."""
-        return list(_single_users(self.name, self.user))
+        return self.user.leaves(self.name)  # type: ignore[no-any-return]
 
 
 def check_user(name: str, user: object) -> Role:
     """A user, a snooper or a panel of them."""
-    if not isinstance(user, (User, Snooper, Panel)):
-        do = f"Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())"
-        raise InputError(f"{name} must be a User, a Snooper or a Panel", kind_of(user), do)
+    check_kind(name, user, (User, Snooper, Panel), f"Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())")
     return Role(name, user)
 
 
@@ -152,13 +151,6 @@ def _solution_arrays(solution: Solution, count: int) -> Columns:
 # -- cutting ---------------------------------------------------------------------------------------------
 
 
-def _single_users(name: str, user: Any) -> Leaves:
-    if not isinstance(user, Panel):
-        return [(name, user)]
-    members = zip(user.names, user.members, strict=True)
-    return [leaf for label, member in members for leaf in _single_users(f"{name}[{label}]", member)]
-
-
 def _jobs_sharing_draws(plans: Sequence[Plan]) -> list[list[int]]:
     """Users who share their posterior draws are solved together: one belief, one engine that can."""
     found: dict[object, list[int]] = {}
@@ -240,7 +232,7 @@ def _merge_members(
     role: str, name: str, user: Any, index: dict[str, int], value: Array, error: Array, before: Array, columns: Columns
 ) -> tuple[Value, float]:
     """The uncertainty of a user, or of a panel from its members'; members' curves become columns."""
-    if not isinstance(user, Panel):
+    if not user.members:
         return Value(value[index[name]], error[index[name]]), float(before[index[name]])
     parts, starts = [], []
     for label, member in zip(user.names, user.members, strict=True):

@@ -27,7 +27,7 @@ class UnknownMask(Rewrite):
     @classmethod
     def of(cls, choice: object, problem: Problem) -> UnknownMask | Refusal:
         """The plan where posteriors under each candidate are computed by an engine that is chosen."""
-        if problem.user.target.ranked:
+        if problem.user.target.is_order_statistic:
             what = "Order statistics under an unknown mask are not available"
             return Refusal(what, "Ask for Record(j), or knows_mask=True", Missing.TARGET)
         found = cls(plan_for(choice, problem.of_user(_knowing_mask(problem.user))).engine, problem, asked=choice)

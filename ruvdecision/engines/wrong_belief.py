@@ -92,7 +92,7 @@ class WrongBelief(Rewrite):
         names = list(judged.engine)
         for done, i in enumerate(judged.remaining):
             part = progress_of_part(problem.progress, done, len(judged.remaining))
-            (value[i], error[i]), believed[i] = self.drawn(masks[i], part)
+            (value[i], error[i]), believed[i] = self.loss_over_draws(masks[i], part)
             names[i] = f"{self.engine.name}, averaged over releases"
         before = self._loss_before() if judged.before is None else judged.before
         words = names[0] if len(set(names)) == 1 else names
@@ -112,7 +112,7 @@ class WrongBelief(Rewrite):
         right = self.engine.row_kinds(self.agency.problem, self.agency.built, rows, located=True)
         return np.concatenate([self.own.row_kinds(replace(self.own.problem, data=None), rows), right], axis=1)
 
-    def drawn(self, mask: Mask, on_progress: Progress = no_progress) -> tuple[Value, float]:
+    def loss_over_draws(self, mask: Mask, on_progress: Progress = no_progress) -> tuple[Value, float]:
         """Loss over drawn releases with its error, and the loss that the user expects."""
         problem, user = self.problem, self.own.problem.user
         count = problem.count

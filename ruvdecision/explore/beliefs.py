@@ -178,7 +178,7 @@ class TabulatedRankPosterior(RankPosterior):
 
     @cached_property
     def _table(self) -> tuple[float, float, PchipInterpolator]:
-        exact = super()._given_mean
+        exact = super()._cdf_given_mean
         low, high = self._means.min() - 8 * self._sd, self._means.max() + 8 * self._sd
         for _ in range(3):
             rough = np.linspace(low, high, 65)
@@ -188,7 +188,7 @@ class TabulatedRankPosterior(RankPosterior):
         grid = np.linspace(low, high, 161)
         return float(low), float(high), PchipInterpolator(grid, np.clip(exact(grid), 0.0, 1.0))
 
-    def _given_mean(self, at: Array) -> Array:
+    def _cdf_given_mean(self, at: Array) -> Array:
         low, high, inside = self._table
         return np.where(at < low, 0.0, np.where(at > high, 1.0, inside(np.clip(at, low, high))))
 

@@ -21,7 +21,7 @@ from ..maps.joining import worst_case
 from ..maps.rumap import RUMap
 from ..maps.show import clean_text, entry, number
 from ..plots.axes import Window, decades, window
-from ..plots.map import all_curves, region_of, typically
+from ..plots.map import all_curves, region_of, typical_errors_in_words
 from ..plots.theme import STYLES
 from ..posteriors import Drawn
 from ..protocols import Array
@@ -110,7 +110,7 @@ class MapDrawing(Drawing):
         grip |= {"hover_line_color": look.colours[1], "hover_line_alpha": 0.25}
         self.grip = Span(location=0.5, dimension="width", editable=True, **grip)
         self.grip.js_link("location", self.rule, "location")
-        self.grip.on_change("location", lambda name, old, new: moved(self.back("y", new)))
+        self.grip.on_change("location", lambda name, old, new: moved(self.value_at("y", new)))
         f.add_layout(self.rule)
         f.add_layout(self.grip)
         f.add_tools(HoverTool(renderers=[dots], tooltips=TIP, attachment="below"), TapTool(renderers=[dots]))
@@ -135,7 +135,7 @@ class MapDrawing(Drawing):
         room = 0.02 * (ends[1] - ends[0])
         return np.where(np.isinf(at), np.where(at > 0, ends[1] - room, ends[0] + room), at)
 
-    def back(self, axis: str, place: float) -> float:
+    def value_at(self, axis: str, place: float) -> float:
         """The value at a place."""
         return float(10**place if self.windows[axis].log else place)
 
@@ -192,7 +192,7 @@ class MapDrawing(Drawing):
             parts["label"] += [clean_text(rumap.releases[i]) for i in few]
             parts["risk"] += [entry(rumap, "risk", int(i)) for i in few]
             parts["utility"] += [entry(rumap, "utility", int(i)) for i in few]
-            parts["off"] += [f"{typically(rumap, int(i))}. " if rumap.typical_errors else "" for i in few]
+            parts["off"] += [f"{typical_errors_in_words(rumap, int(i))}. " if rumap.typical_errors else "" for i in few]
             parts["why"] += [why[i] for i in few]
         self.dots.selected.indices = []
         self.dots.data, self.lines.data = parts, lines

@@ -89,7 +89,7 @@ class Runner:
         self._kept: OrderedDict[tuple[object, ...], Built] = OrderedDict()
         self._turn = threading.Lock()
 
-    def ask(self, values: Values, *, start: bool = True) -> Job[Built] | None:
+    def request(self, values: Values, *, start: bool = True) -> Job[Built] | None:
         """The finished computation if there is one; otherwise the one that was started, or None if none was."""
         key = tuple(sorted((k, v) for k, v in values.items()))
         if key in self._kept:

@@ -25,7 +25,7 @@ from ..errors import InputError, RuvError
 from ..maps.show import clean_text, entry, evenly_spaced, number, plural, user_columns
 from ..plots.theme import use_files_only
 from ..report import render_report
-from ..report.content import Chapter, alt_text, release_table, tried, user_blocks
+from ..report.content import Chapter, alt_text, release_table, sentences_on_releases, user_blocks
 from ..report.document import Items, fragment
 from ..report.picture import draw_map_png
 from .drawing import BeliefDrawing, MapDrawing
@@ -226,7 +226,7 @@ class Page:
         """Draw again what has to be."""
         level, self._due = max(level, self._due), 0
         if level == MAP:
-            job = self.runner.ask(self.values, start=start or self._document is None)
+            job = self.runner.request(self.values, start=start or self._document is None)
             if job is not None and self._document is None:
                 job.ended.wait()
             if job is None or not job.ended.is_set() or job.result is None:
@@ -317,10 +317,10 @@ class Page:
         if self.row is not None and self.walk.value != self.row:
             self._without_callbacks(lambda: self.walk.param.update(value=self.row))
         self.to_own.visible = built.own is not None
-        self.texts["looked"].object = looked_at(built, self.row, self.look)
+        self.texts["looked"].object = release_in_words(built, self.row, self.look)
         if level >= CHOICE:
             meaning = () if self.chosen is None else self.chosen.meaning
-            self.texts["why"].object = fragment([Items([*tried(self.part), *meaning])])
+            self.texts["why"].object = fragment([Items([*sentences_on_releases(self.part), *meaning])])
         self.texts["numbers"].object = numbers(self.part, self.row)
         self._show_beliefs(built, slow=self.static)
 
@@ -544,7 +544,7 @@ def legend(drawing: MapDrawing, part: Chapter, built: Built) -> str:
     return f'{words}<p class="legend">{" ".join(marks)}</p><ul class="quiet">{notes}</ul>'
 
 
-def looked_at(built: Built, row: int | None, look: str) -> str:
+def release_in_words(built: Built, row: int | None, look: str) -> str:
     """The release that the reader looks at, with its numbers."""
     if row is None:
         return ""
@@ -616,7 +616,7 @@ def navigation(topics: Sequence[Topic], current: str, theme: str) -> pn.pane.HTM
     return html_pane(f'<nav aria-label="Topics">{items}</nav>')
 
 
-def around(dark: bool, where: str) -> tuple[str, dict[str, object]]:
+def page_template(dark: bool, where: str) -> tuple[str, dict[str, object]]:
     """The page around everything: its template and what goes into that."""
     variables = {"dark": dark, "version": __version__, "where": where, "app_favicon": ICON, "apple_icon": ICON}
     return (HERE / "page.html").read_text(encoding="utf-8"), variables
@@ -646,7 +646,9 @@ def page_for_visit(topics: Sequence[Topic], query: Mapping[str, str], debug: boo
         topic = names.get(wanted, topics[0])
         wanted, title = topic.name, clean_text(topic.title)
         inner = Page(topic, theme == "dark", query, debug=debug)
-    text, variables = around(theme == "dark", "Computed on this machine by the package itself; nothing leaves it.")
+    text, variables = page_template(
+        theme == "dark", "Computed on this machine by the package itself; nothing leaves it."
+    )
     made = _Template(text, location=True)
     for name, value in {**variables, "title": title, "live": True}.items():
         made.add_variable(name, value)
@@ -659,7 +661,7 @@ def static_page(topic: Topic, dark: bool = False) -> str:
     from bokeh.resources import INLINE
     from panel.io.resources import set_resource_mode
 
-    text, variables = around(dark, "A lesson with states that were computed beforehand.")
+    text, variables = page_template(dark, "A lesson with states that were computed beforehand.")
     text = text.partition("\n")[2]  # `save` extends the base by itself
     place, states = io.StringIO(), {"embed": True, "max_opts": 99, "max_states": 10_000, "progress": False}
     around_it = {"title": topic.title, "template": text, "template_variables": variables, "resources": INLINE}

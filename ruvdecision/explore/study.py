@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..checks import is_flag, is_integer, one_number
+from ..checks import check_mapping, is_flag, is_integer, one_number
 from ..errors import InputError
 from ..studies import Outcome, Study
 from .beliefs import beliefs_of
@@ -65,8 +65,7 @@ def study_topic(study: Study, fixed: Mapping[str, object] | None = None) -> Topi
 
 def _controls_of_study(study: Study, fixed: Mapping[str, object], said: str) -> list[Control]:
     ranges = getattr(study.function, "__globals__", {}).get("RANGES", {})
-    if not isinstance(ranges, Mapping):
-        raise InputError("RANGES of a study must be a mapping", type(ranges).__name__, 'Write RANGES = {"n": (2, 100)}')
+    check_mapping("RANGES", ranges, 'Write RANGES = {"n": (2, 100)}')
     found: list[Control] = []
     for name, default in study.settings.items():
         label = name.replace("_", " ").capitalize() if len(name) > 1 else name

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import as_float_array, check_covariance, check_fields, check_finite, check_number
+from ..checks import as_float_array, check_covariance, check_fields, check_filled, check_finite, check_number
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array, Loss, Posterior, Value
 
@@ -269,12 +269,11 @@ def check_labels(loss: Loss, actions: Actions, what: str, do: str, apart: str = 
 
 def check_weights(name: str, weights: ArrayLike, *, matrix: bool = False) -> Weights:
     """Return one positive weight, a tuple of weights that are not all zero, or the rows of a weight matrix."""
-    if isinstance(weights, tuple) and not weights:
-        raise InputError(f"{name} must not be empty", weights, "Give one weight per component")
     array = as_float_array(name, weights)
     if array.ndim == 0:
         return check_number(name, weights, low=0.0, open_low=True)
-    if array.ndim == 1 and array.size:
+    if array.ndim == 1:
+        check_filled(name, array, "Give one weight per component")
         if not (array >= 0).all() or np.isinf(array).any() or not array.any():
             what = f"{name} must be finite, not negative and not all zero"
             raise InputError(what, array.tolist(), "Give each component a weight of at least 0")

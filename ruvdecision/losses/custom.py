@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..checks import check_text
 from ..errors import InputError, UnsupportedError, describe_failure
 from ..numerics.roots import least_near
 from ..protocols import Array, Loss, Posterior
@@ -53,8 +54,8 @@ class CustomLoss(BayesLoss):
         if not callable(self.function):
             what = "A loss must be a function of estimate and truth"
             raise InputError(what, self.function, "Write CustomLoss(lambda estimate, truth: ...)")
-        if self.name is not None and not isinstance(self.name, str):
-            raise InputError("The name of a loss must be text", self.name, 'Write name="my loss"')
+        if self.name is not None:
+            check_text("name", self.name, 'Write name="my loss"')
         super().__post_init__()
 
     def __call__(self, estimate: ArrayLike, truth: ArrayLike, *, vector: bool | None = None) -> Array:

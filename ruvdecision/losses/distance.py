@@ -166,7 +166,11 @@ class Huber(Componentwise):
 
         def slope(e: Array) -> Array:
             # The mean of the error, clipped at delta on both sides.
-            return np.asarray(posterior.below(e + delta).value - posterior.below(e - delta).value - delta)
+            return np.asarray(
+                posterior.lower_partial_moment(e + delta).value
+                - posterior.lower_partial_moment(e - delta).value
+                - delta
+            )
 
         return convex_point(posterior, slope, flat=1e-13 * delta)
 
@@ -188,7 +192,7 @@ class Pinball(Componentwise):
         return np.where(gap >= 0, self.q * gap, (self.q - 1) * gap)
 
     def parts(self, posterior: Posterior, estimate: Array) -> Value:
-        above, below = posterior.above(estimate), posterior.below(estimate)
+        above, below = posterior.upper_partial_moment(estimate), posterior.lower_partial_moment(estimate)
         return Value(*(self.q * a + (1 - self.q) * b for a, b in zip(above, below, strict=True)))
 
     def best(self, posterior: Posterior) -> Array:

@@ -183,7 +183,7 @@ class IntervalScore(Componentwise):
 
     def parts(self, posterior: Posterior, estimate: Array) -> Value:
         low, high = estimate[..., 0], estimate[..., 1]
-        below, above = posterior.below(low), posterior.above(high)
+        below, above = posterior.lower_partial_moment(low), posterior.upper_partial_moment(high)
         steep = 2 / (1 - self.level)
         return Value((high - low) + steep * (below.value + above.value), steep * (below.error + above.error))
 
@@ -206,8 +206,8 @@ class IntervalScore(Componentwise):
         """The best interval whose ends are listed values, each component apart."""
         steep = 2 / (1 - self.level)
         ends = np.sort(listed, axis=0).reshape((len(listed),) + (1,) * len(posterior.batch) + posterior.event)
-        left = -ends + steep * posterior.below(ends).value
-        right = ends + steep * posterior.above(ends).value
+        left = -ends + steep * posterior.lower_partial_moment(ends).value
+        right = ends + steep * posterior.upper_partial_moment(ends).value
         # The score splits into a lower and an upper part; the lower end must not pass the upper one.
         floor = np.minimum.accumulate(left, axis=0)
         pick_high = np.argmin(floor + right, axis=0)

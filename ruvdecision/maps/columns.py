@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import as_float_array, is_integer, is_single
+from ..checks import as_float_array, is_integer, is_number, is_single
 from ..errors import InputError
 from ..protocols import Array, Value
 
@@ -64,7 +64,7 @@ def stack_columns(a: Mapping[str, Entries], b: Mapping[str, Entries], n: int, m:
     return stacked
 
 
-def parts_of(attr: object) -> list[Any]:
+def attr_as_list(attr: object) -> list[Any]:
     """What an attribute of a map holds; joined maps keep a list of what each of them had."""
     return attr if isinstance(attr, list) else [attr]
 
@@ -90,7 +90,7 @@ def parameter_columns(masks: Sequence[Mask | None], taken: set[str]) -> dict[str
     return columns
 
 
-def used(columns: Mapping[str, Entries]) -> dict[str, Entries]:
+def non_empty_columns(columns: Mapping[str, Entries]) -> dict[str, Entries]:
     """Drop columns that are empty for every release."""
     return {k: v for k, v in columns.items() if np.any(v != "" if v.dtype.kind in "US" else ~np.isnan(v))}
 
@@ -167,7 +167,7 @@ def as_value(name: str, value: Value | ArrayLike | None) -> Value | None:
     return Value(read_only_copy(u), read_only_copy(np.broadcast_to(error, u.shape)))
 
 
-def as_before(before: Sequence[ArrayLike | None] | None, size: int) -> tuple[Array, Array]:
+def uncertainties_before(before: Sequence[ArrayLike | None] | None, size: int) -> tuple[Array, Array]:
     """U0 of every release, of the intruder and of the scientist."""
     pair = (None, None) if before is None else before
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
@@ -197,7 +197,7 @@ def as_column(name: str, values: ArrayLike) -> Entries:
     array = np.asarray(values)
     if array.dtype == object:
         known = [v for v in array.ravel() if v is not None]
-        if known and all(isinstance(v, (bool, int, float, np.number, np.bool_)) for v in known):
+        if known and all(map(is_number, known)):
             array = np.array([np.nan if v is None else v for v in array.ravel()], dtype=float)
         else:
             array = np.array(["" if v is None else str(v) for v in array.ravel()])

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..protocols import Value
-from .columns import parts_of, read_only_copy, stack_columns
+from .columns import attr_as_list, read_only_copy, stack_columns
 
 if TYPE_CHECKING:
     from .rumap import RUMap
@@ -113,7 +113,7 @@ def _merge_attr(key: str, a: Mapping[str, object], b: Mapping[str, object]) -> o
         return x
     if key in ("intruder", "scientist"):
         return f"{x}\n{y}"
-    return [*parts_of(x), *parts_of(y)]
+    return [*attr_as_list(x), *attr_as_list(y)]
 
 
 def named_maps(found: object) -> dict[str, object]:

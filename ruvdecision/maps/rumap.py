@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._version import __version__
-from ..checks import check_index, check_text, is_single, suggest
+from ..checks import check_filled, check_index, check_kind, check_text, is_single, suggest
 from ..errors import InputError
 from ..protocols import Array, Value
 from ..users.panel import Panel
@@ -30,18 +30,18 @@ from .columns import (
     Condition,
     Entries,
     Labels,
-    as_before,
     as_column,
     as_names,
     as_value,
     check_name,
     meets_condition,
+    non_empty_columns,
     number_duplicates,
     parameter_columns,
     read_only_copy,
     same_mask,
     technique_of,
-    used,
+    uncertainties_before,
     whole_text,
     whole_texts,
 )
@@ -184,7 +184,7 @@ class RUMap:
             size,
             values["intruder"],
             values["scientist"],
-            as_before(before, size),
+            uncertainties_before(before, size),
             as_score(risk, tuple(extra)),
             as_score(utility, tuple(extra)),
             None if masks is None else tuple(masks),
@@ -243,8 +243,9 @@ class RUMap:
         are drawn within each and a choice is by the worst of them (`worst`).
         """
         parts = list(maps)
-        if not parts or not all(isinstance(m, RUMap) for m in parts):
-            raise InputError("concat needs maps", [type(m).__name__ for m in parts], "Write RUMap.concat([a, b])")
+        do = "Write RUMap.concat([a, b])"
+        for part in check_filled("maps", parts, do):
+            check_kind("Each of maps", part, RUMap, do)
         if names is not None:
             if isinstance(names, str) or len(names) != len(parts) or len(set(names)) != len(parts):
                 do = f"Give {len(parts)} different names"
@@ -355,7 +356,7 @@ class RUMap:
         """Risk or utility of every release, computed when it is first looked at."""
         if role not in self._score_values:
             axis = self.axis(role)
-            value, error = axis.score.on(axis)
+            value, error = axis.score.evaluate(axis)
             self._score_values[role] = Value(read_only_copy(value), read_only_copy(error))
         return self._score_values[role]
 
@@ -573,7 +574,9 @@ class RUMap:
             _labels=tuple(self.releases[i] for i in rows),
             _technique=None if technique is None else tuple(technique[i] for i in rows),
             # Drop columns that no release of the smaller map has.
-            _parameters=None if self._parameters is None else used({k: v[rows] for k, v in self._parameters.items()}),
+            _parameters=None
+            if self._parameters is None
+            else non_empty_columns({k: v[rows] for k, v in self._parameters.items()}),
         )
 
     def select(self, technique: Condition | None = None, **conditions: Condition) -> RUMap:

@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import as_float_array, name_of, suggest
+from ..checks import as_float_array, check_text, name_of, suggest
 from ..errors import InputError
 from ..numerics.monotone import apply_function, check_decreasing, solve_decreasing
 from ..protocols import Array, Value
@@ -114,6 +114,10 @@ class Score:
                 do = f'Give the user a proper prior, or use {role}="reciprocal"'
                 raise InputError(what, f"U0 = {float(reference.ravel()[~np.isfinite(reference.ravel())][0])}", do)
 
+    def source(self, axis: Axis) -> tuple[Value | None, Score | None]:
+        """The numbers that it is made of, and the function of them, None if it is these numbers."""
+        return axis.value, self
+
     def scale(self, before: ArrayLike | None = None) -> float:
         """The size against which a difference in the score is small; zero if only its own size counts."""
         return 0.0
@@ -133,7 +137,7 @@ class Score:
             raise InputError(what, "no U0", "Give before=(U0 of the intruder, U0 of the scientist)")
         self.check(axis.value.value, axis.before, axis.role)
 
-    def on(self, axis: Axis) -> Value:
+    def evaluate(self, axis: Axis) -> Value:
         """The score of every release, with its error."""
         self.check_axis(axis)
         assert axis.value is not None  # it was refused otherwise
@@ -444,8 +448,7 @@ class Column:
     has_zero: ClassVar[bool] = True
 
     def __init__(self, column: str, score: ScoreLike | None = None) -> None:
-        if not isinstance(column, str) or not column:
-            raise InputError("A column is named by text", column, 'Write Column("linkage")')
+        check_text("column", column, 'Write Column("linkage")')
         found = None if score is None else as_score(score)
         if found is not None and (found.column is not None or found.relative):
             do = 'Use "reciprocal", "negative_log" or a function of your own'
@@ -466,6 +469,9 @@ class Column:
 
     highest: ClassVar[float] = np.inf
 
+    def source(self, axis: Axis) -> tuple[Value | None, Score | None]:
+        return axis.column(self.column), self.score
+
     def scale(self, before: ArrayLike | None = None) -> float:
         return 0.0 if self.score is None else float(self.score.scale())
 
@@ -484,7 +490,7 @@ class Column:
         if self.score is not None:
             self.score.check(np.asarray(values, dtype=np.float64), None, axis.role)
 
-    def on(self, axis: Axis) -> Value:
+    def evaluate(self, axis: Axis) -> Value:
         """The column, or its score, with its error."""
         u, error = axis.column(self.column)
         return Value(u, error) if self.score is None else Value(self.score(u), self.score.error(u, error))
@@ -522,7 +528,7 @@ def as_score(obj: ScoreLike, columns: Sequence[str] = ()) -> Score | Column:
     raise InputError(f"A score must be one of {', '.join(map(repr, KNOWN))}, or a function of U", obj, do)
 
 
-def as_function(obj: ScoreLike, what: str, do: str) -> Score:
+def as_score_of_uncertainty(obj: ScoreLike, what: str, do: str) -> Score:
     """Return a score that is a function of U; a column is refused with these words."""
     score = as_score(obj)
     if isinstance(score, Column):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..checks import suggest
 from ..errors import InputError
 from ..protocols import Array
-from .columns import parts_of
+from .columns import attr_as_list
 
 if TYPE_CHECKING:
     from .rumap import RUMap
@@ -106,7 +106,7 @@ def user_columns(rumap: RUMap) -> dict[str, str]:
 
 def better_end(rumap: RUMap) -> dict[str, str]:
     """Which values of a measure are better, as far as the map knows; joined maps keep one list each."""
-    parts = [part for part in parts_of(rumap.attrs.get("better")) if isinstance(part, Mapping)]
+    parts = [part for part in attr_as_list(rumap.attrs.get("better")) if isinstance(part, Mapping)]
     return {str(name): str(end) for part in parts for name, end in part.items()}
 
 

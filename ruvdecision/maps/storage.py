@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import re
 from datetime import UTC, datetime
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import masks
-from ..data.write import check_places, write_files
+from ..data.write import check_output_paths, write_files
 from ..errors import InputError, RuvError, UnsupportedError
 from ..protocols import Array, Value
 from ..running.encoding import Json, Stored, pack, unpack
@@ -48,6 +49,8 @@ _FILTERS = {1, 2, 3}
 """What other programs may have packed numbers with: deflate, shuffle and a checksum. HDF5 loads others as plugins."""
 _ROOM = 2**26
 """Bytes that a small file may become in memory; a large one may become 64 times its own."""
+_CHUNK = 2**24
+"""Bytes that a chunk of a small variable may become in memory; other programs write some of a megabyte."""
 _ARRAY = re.compile(r"[<>|=]?(?:[biuf]\d{1,2}|U\d+)")
 _SEAL_LENGTH = len(b"\nruvdecision sha256 \n") + 64
 
@@ -59,7 +62,7 @@ def save(rumap: RUMap, path: str | os.PathLike[str], created: bool = False, *, o
     map gives the same bytes, because no date is stored unless ``created`` asks for it. A score that is a function of
     your own comes back with its values but not its code; a mask class of your own comes back as None with a note.
     """
-    check_places([path], overwrite=overwrite)
+    check_output_paths([path], overwrite=overwrite)
     return write_files({path: as_bytes(rumap, created)}, overwrite=overwrite)[0]
 
 
@@ -92,7 +95,7 @@ def as_bytes(rumap: RUMap, created: bool = False) -> bytes:
 
     buffer = io.BytesIO()
     with h5netcdf.File(buffer, "w") as opened:
-        _to_file(rumap, created).dump_to_store(H5NetCDFStore(opened))
+        _dataset_of_map(rumap, created).dump_to_store(H5NetCDFStore(opened))
     content = buffer.getvalue()
     return content + b"\nruvdecision sha256 " + hashlib.sha256(content).hexdigest().encode() + b"\n"
 
@@ -124,7 +127,7 @@ def from_bytes(content: bytes, name: str = "the file") -> RUMap:
             if type(version) is not int or version < 1:
                 raise TypeError("its format is not a number from 1 on")
             stored = _Reader(opened, max(_ROOM, 64 * len(content)), len(content)).read(_check_meta(meta))
-        return _from_file(meta, stored)
+        return _map_from_contents(meta, stored)
     except UnsupportedError:
         raise
     except RuvError as problem:
@@ -243,6 +246,10 @@ class _Reader:
             raise LookupError(f"{name!r} lies in another file")
         if any(made.get_filter(i)[0] not in _FILTERS for i in range(made.get_nfilters())):
             raise LookupError(f"{name!r} is packed in a way that is not known")
+        # HDF5 unpacks whole chunks, and one of a variable that may grow can be larger than all there is.
+        size = max(variable.size or 0, 1) * variable.dtype.itemsize
+        if variable.chunks and math.prod(variable.chunks) * variable.dtype.itemsize > max(size, _CHUNK):
+            raise MemoryError(f"{name!r} is packed in pieces that are larger than it is")
         return variable
 
     def _read_variable(self, name: str, shape: tuple[int, ...], kinds: str) -> Entries:
@@ -321,7 +328,7 @@ def _mask_class(name: str) -> type[masks.Mask] | None:
     return known if isinstance(known, type) and issubclass(known, masks.Mask) else None
 
 
-def _to_file(rumap: RUMap, created: bool) -> xr.Dataset:
+def _dataset_of_map(rumap: RUMap, created: bool) -> xr.Dataset:
     dataset = rumap.long_dataset.drop_vars(["risk", "utility", "risk_error", "utility_error"])
     notes, specs = list(rumap.notes), []
     for mask in rumap.masks or ():
@@ -379,7 +386,7 @@ def _storable_text(text: str) -> str:
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
-def _from_file(meta: Stored, stored: dict[str, Entries]) -> RUMap:
+def _map_from_contents(meta: Stored, stored: dict[str, Entries]) -> RUMap:
     columns = {meta["names"].get(k, k): v for k, v in stored.items() if k not in _OURS and k not in _draws_in(meta)}
 
     for name in meta.get("escaped", ()):
@@ -471,15 +478,13 @@ def _read_mask(label: str, spec: str, notes: list[str]) -> masks.Mask | None:
 def _score_spec(rumap: RUMap, role: str) -> tuple[dict[str, Json], Array | None]:
     """How a score is stored: by name if it is ours, by its values at the map's own U if it is a function."""
     axis, spec = rumap.axis(role), dict[str, Json]()
-    score: Score | Column | None = axis.score
-    if isinstance(score, Column):
-        spec["column"] = score.column
-        u, score = axis.column(score.column).value, score.score
-    else:
-        assert axis.value is not None
-        u = axis.value.value
+    found, score = axis.score.source(axis)
+    if axis.score.column is not None:
+        spec["column"] = axis.score.column
     if score is None:
         return spec, None
+    assert found is not None
+    u = found.value
     spec["name"] = score.name
     if score in KNOWN.values():
         return spec, None

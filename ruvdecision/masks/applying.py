@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..channels.steps import ClipTo, Cut, Drop, FileFacts, Matrix, PermuteRows, RoundTo, Step
+from ..channels.steps import ClipTo, Cut, Drop, FileFacts, Matrix, RoundTo, Step
 from ..errors import InputError
 from ..protocols import Array
 from .columns import Ints, category_codes, kind_of, replace_keeping_integers, with_blanks
@@ -33,7 +33,7 @@ def apply_step(step: Step, frame: Frame, rng: np.random.Generator, who: str) -> 
     """The file after a step, and which of its rows stand where, None if all stay in their place."""
     order = step.order(frame.n, rng)
     if order is not None:
-        if not isinstance(step, PermuteRows):
+        if not step.permutes:
             return frame.take(order), order
         # The index keeps its labels in their old order: it is the records that move.
         table = pd.DataFrame(frame.table.iloc[order]).set_axis(frame.table.index, axis=0)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..channels.steps import Copy, FileFacts, Opaque, OwnLaw, Resolved, Step, resolve
-from ..checks import RELEASES, Seed, as_generator, as_tuple, check_fields
+from ..checks import RELEASES, Seed, as_generator, as_tuple, check_fields, is_flag, is_integer
 from ..errors import InputError, UnsupportedError, kind_of
 from ..protocols import Array
 from .applying import apply_step, frame_facts
@@ -39,6 +39,8 @@ class Mask:
     """
 
     opaque: ClassVar[str] = "it does not say how likely a released value is"
+    # What a mask of your own may say of its law itself, see `steps`.
+    linear = partition = log_likelihood = likelihood_support = cast("Any", None)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -125,14 +127,14 @@ class Mask:
         return (self,)
 
     @property
-    def side_by_side(self) -> tuple[Mask, ...]:
+    def separate_releases(self) -> tuple[Mask, ...]:
         """The masks of several releases that are made side by side; none if there is one release."""
         return ()
 
     @property
     def file_count(self) -> int:
         """How many files are released."""
-        return sum(mask.file_count for mask in self.side_by_side) or 1
+        return sum(mask.file_count for mask in self.separate_releases) or 1
 
     @property
     def leaves(self) -> tuple[Mask, ...]:
@@ -144,9 +146,9 @@ class Mask:
         return next(leaves)
 
     by_label: ClassVar[bool] = False
-    """Whether it names rows by their labels, and `at` must find them first."""
+    """Whether it names rows by their labels, and `with_rows_by_position` must find them first."""
 
-    def at(self, place: Callable[[Hashable], int]) -> Mask:
+    def with_rows_by_position(self, place: Callable[[Hashable], int]) -> Mask:
         """The same mask of rows by position."""
         return self
 
@@ -206,9 +208,8 @@ class Mask:
         ask for ``column`` too, the column's name. With ``likelihood_support(released)`` it may say between which (low,
         high) x must lie.
         """
-        own = cast("Any", self)
-        if hasattr(self, "linear") or hasattr(self, "log_likelihood"):
-            rows = own.partition(about.n) if hasattr(self, "partition") else None
+        if self.linear is not None or self.log_likelihood is not None:
+            rows = None if self.partition is None else self.partition(about.n)
             return [OwnLaw(columns=about.positions(None), rows=rows, mask=self, numbers=numbers)]
         return [Opaque(why=self.opaque)]
 
@@ -288,7 +289,7 @@ class Chain(Several):
     def __post_init__(self) -> None:
         steps: list[Mask] = []
         for mask in _only_masks("A chain needs masks", as_tuple(self.masks), "Write mask_a | mask_b"):
-            if steps and steps[-1].side_by_side:
+            if steps and steps[-1].separate_releases:
                 raise InputError("Several releases can only end a chain", mask, "Write (a & b) | c, which masks each")
             steps += mask.parts
         if not steps:
@@ -300,8 +301,8 @@ class Chain(Several):
         return self.masks
 
     @property
-    def side_by_side(self) -> tuple[Mask, ...]:
-        return self.masks[-1].side_by_side
+    def separate_releases(self) -> tuple[Mask, ...]:
+        return self.masks[-1].separate_releases
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Any:
         return self.apply_tracking_rows(frame, rng)[0]
@@ -346,7 +347,7 @@ class Joint(Several):
         object.__setattr__(self, "masks", tuple(found))
 
     @property
-    def side_by_side(self) -> tuple[Mask, ...]:
+    def separate_releases(self) -> tuple[Mask, ...]:
         return self.masks
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> tuple[Frame, ...]:
@@ -441,9 +442,9 @@ def _only_masks(what: str, values: Sequence[Any], do: str) -> Sequence[Mask]:
 
 def show_number(value: Any) -> str:
     """Show a setting the way a person would write it: 2.08, not 2.0800000000000001."""
-    if isinstance(value, (bool, np.bool_)) or value is None or isinstance(value, str):
+    if is_flag(value) or value is None or isinstance(value, str):
         return repr(value)
-    if isinstance(value, (int, np.integer)) and not isinstance(value, np.timedelta64):
+    if is_integer(value):
         return str(int(value))
     if isinstance(value, (float, np.floating)):
         return f"{float(value):.10g}"

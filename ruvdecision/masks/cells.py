@@ -11,7 +11,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..checks import Seed, as_float_array, as_generator, check_index, check_integer, check_sequence
+from ..checks import (
+    Seed,
+    as_float_array,
+    as_generator,
+    check_distinct,
+    check_index,
+    check_integer,
+    check_sequence,
+    is_flag,
+    is_integer,
+)
 from ..errors import InputError, kind_of
 from ..protocols import Array
 from .base import Mask
@@ -30,6 +40,20 @@ class PublishedTable:
     cells: Array
     margins: dict[Axes, NDArray[np.int64]]
     total: int
+
+    @classmethod
+    def of(cls, table: Any) -> PublishedTable:
+        """A table with all of its cells, or what has gone out of it already."""
+        if isinstance(table, PublishedTable):
+            return table
+        counts = as_counts(table)
+        return cls(counts, {}, int(counts.sum()))
+
+    def margin(self, axes: Axes) -> NDArray[np.int64] | None:
+        """The counts of a margin, where it is there or all cells are."""
+        if axes in self.margins or np.isnan(self.cells).any():
+            return self.margins.get(axes)
+        return margin_of(self.cells, axes).astype(np.int64)
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -88,13 +112,10 @@ class SuppressCells(Mask):
                     'cells must be "all" or a list of positions', self.cells, "Write cells=[(0, 1), (1, 1)]"
                 )
         else:
-            cells = tuple(_as_positions("cells", c) for c in check_sequence("cells", self.cells))
-            if not cells:
-                raise InputError("cells must name at least one cell", [], "Use Release() to publish the whole table")
-            if len(set(cells)) != len(cells):
-                raise InputError("cells names a cell twice", cells, "Name each cell once")
-            object.__setattr__(self, "cells", cells)
-        if isinstance(self.margins, (bool, np.bool_)):
+            cells = [_as_positions("cells", c) for c in check_sequence("cells", self.cells)]
+            do = "Name each cell once, and use Release() to publish the whole table"
+            object.__setattr__(self, "cells", check_distinct("cells", cells, do))
+        if is_flag(self.margins):
             object.__setattr__(self, "margins", bool(self.margins))
         else:
             object.__setattr__(
@@ -157,16 +178,9 @@ class SuppressCells(Mask):
 
         An already published table may be masked further: margins go out only if both masks publish them.
         """
-        if isinstance(table, PublishedTable):
-            cells = table.cells.copy()
-            cells[self.hidden(cells.shape)] = np.nan
-            mine = set(self.axes(cells.ndim))
-            return PublishedTable(cells, {a: m for a, m in table.margins.items() if a in mine}, table.total)
-        counts = as_counts(table)
-        margins = {axes: margin_of(counts, axes).astype(np.int64) for axes in self.axes(counts.ndim)}
-        total = int(counts.sum())
-        counts[self.hidden(counts.shape)] = np.nan
-        return PublishedTable(counts, margins, total)
+        shown = PublishedTable.of(table)
+        margins = {axes: m for axes in self.axes(shown.cells.ndim) if (m := shown.margin(axes)) is not None}
+        return PublishedTable(np.where(self.hidden(shown.cells.shape), np.nan, shown.cells), margins, shown.total)
 
 
 def publish(mask: Mask, table: Any) -> PublishedTable:
@@ -176,10 +190,10 @@ def publish(mask: Mask, table: Any) -> PublishedTable:
     array([[nan,  2.],
            [ 3., nan]])
     """
-    current = table if isinstance(table, PublishedTable) else as_counts(table)
+    current = PublishedTable.of(table)
     for part in mask.parts:
         current = part.publish(current)
-    return current if isinstance(current, PublishedTable) else PublishedTable(current, {}, int(current.sum()))
+    return current
 
 
 def published_together(masks: Sequence[Mask], table: Any) -> PublishedTable:
@@ -227,6 +241,4 @@ def margin_of(counts: Array, axes: Axes) -> Array:
 
 
 def _as_positions(name: str, value: Any) -> Axes:
-    if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_)):
-        return (int(value),)
-    return tuple(check_integer(name, v) for v in check_sequence(name, value))
+    return (int(value),) if is_integer(value) else tuple(check_integer(name, v) for v in check_sequence(name, value))

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..channels.steps import ClipTo, FileFacts, MeanOfTail, Opaque, RoundTo, Step
-from ..checks import Columns, check_choice, checked
+from ..checks import Columns, check_choice, check_one_of, check_per, checked
 from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
-from .columns import as_columns, as_numbers, per_column, replace_keeping_integers
+from .columns import as_columns, as_numbers, replace_keeping_integers
 from .frame import Frame
 
 
@@ -55,8 +55,8 @@ class Clip(Mask):
 
     def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         columns = about.positions(self.columns)
-        low = per_column("lower", -np.inf if self.lower is None else self.lower, len(columns))
-        high = per_column("upper", np.inf if self.upper is None else self.upper, len(columns))
+        low = check_per("lower", -np.inf if self.lower is None else self.lower, len(columns))
+        high = check_per("upper", np.inf if self.upper is None else self.upper, len(columns))
         return [ClipTo(columns=columns, lower=low, upper=high)]
 
 
@@ -92,10 +92,8 @@ class Topcode(Mask):
 
     def __post_init__(self) -> None:
         name = type(self).__name__
-        if (self.at is None) == (self.quantile is None):
-            got = {"at": self.at, "quantile": self.quantile}
-            raise InputError(f"{name} needs at or quantile", got, f"Give one of them, {name}(at=100_000)")
-        unit, example = ("at", "100_000") if self.at is not None else ("quantile", "0.99")
+        unit = check_one_of(name, {"at": self.at, "quantile": self.quantile}, f"Write {name}(at=100_000)")
+        example = {"at": "100_000", "quantile": "0.99"}[unit]
         given = as_numbers(unit, getattr(self, unit), "a number, or one per column", f"Write {name}({unit}={example})")
         if unit == "quantile" and not np.all((np.asarray(given) > 0) & (np.asarray(given) < 1)):
             raise InputError("quantile must lie in (0, 1)", self.quantile, "Write quantile=0.99")
@@ -105,11 +103,8 @@ class Topcode(Mask):
     def thresholds(self, values: Array) -> Array:
         """The threshold of each column of ``values``, missing values left out."""
         k = values.shape[1]
-        given = np.atleast_1d(np.asarray(self.at if self.at is not None else self.quantile))
-        if len(given) not in (1, k):
-            what = f"{type(self).__name__} must have {k} thresholds, one per column"
-            raise InputError(what, len(given), "Give one number, or one per column")
-        given = np.broadcast_to(given, k)
+        name = "at" if self.at is not None else "quantile"
+        given = check_per(f"{name} of {type(self).__name__}", getattr(self, name), k)
         if self.at is not None:
             return given
         if infinite := int(np.isinf(values).sum()):
@@ -192,4 +187,4 @@ class Round(Mask):
 
     def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         columns = about.positions(self.columns)
-        return [RoundTo(columns=columns, base=per_column("base", self.base, len(columns)), random=bool(self.random))]
+        return [RoundTo(columns=columns, base=check_per("base", self.base, len(columns)), random=bool(self.random))]

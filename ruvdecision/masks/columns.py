@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..checks import Columns, as_float_array, check_sequence, is_label, is_single
+from ..checks import Columns, as_float_array, check_filled, check_sequence, is_label, is_single
 from ..errors import InputError
 from ..protocols import Array
 from .frame import Frame, real_like
@@ -119,7 +119,7 @@ class RankedColumn:
         """Mid-distribution function at each class: half of the ties count as below."""
         return (np.cumsum(self.counts) - self.counts / 2) / len(self.codes)
 
-    def at(self, u: Array) -> Ints:
+    def rows_at_quantiles(self, u: Array) -> Ints:
         """Rows that hold the u-quantiles of the column; no value is made up."""
         n = len(self.codes)
         return self.order[np.minimum((u * n).astype(np.int64), n - 1)]
@@ -230,8 +230,8 @@ def as_columns(name: str, value: Columns, *, empty: bool = False) -> tuple[Any, 
     if value is None:
         return None
     names = (value,) if is_single(value) else check_sequence(name, value)
-    if not names and not empty:
-        raise InputError(f"{name} must not be empty", [], f"Leave {name} out, or name at least one column")
+    if not empty:
+        check_filled(name, names, f"Leave {name} out, or name at least one column")
     if not all(map(is_label, names)):
         raise InputError(f"{name} must be names or positions", type(value).__name__, f'Write {name}=["age", "income"]')
     return names
@@ -251,16 +251,6 @@ def as_numbers(name: str, value: Any, what: str, do: str, *, positive: bool = Fa
     if array.ndim > 1 or array.size == 0 or wrong or (positive and np.any(array <= 0)):
         raise InputError(f"{name} must be {what}", value, do)
     return float(array) if array.ndim == 0 else tuple(array.tolist())
-
-
-def per_column(name: str, value: Any, k: int) -> Array:
-    """One number for each of k columns."""
-    given = np.atleast_1d(np.asarray(value, dtype=np.float64))
-    if len(given) not in (1, k):
-        raise InputError(
-            f"{name} must have {k} entries, one per column", len(given), "Give one number, or one per column"
-        )
-    return np.array(np.broadcast_to(given, (k,)))
 
 
 def refuse_missing(who: str, part: pd.DataFrame, *, only_infinite: bool = False, do: str = "") -> None:

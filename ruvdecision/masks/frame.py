@@ -123,7 +123,7 @@ class Frame:
         """
         new = np.asarray(values)
         if self.plain and new.dtype == np.float64 and list(positions) == list(range(self.labels.shape[1])):
-            return Numbers.under(self, new)
+            return Numbers.with_labels_of(self, new)
         return replace(self, table=_replace_columns(self.table, new, positions))
 
     def put(self, columns: Mapping[int, Any]) -> Frame:
@@ -179,7 +179,7 @@ class Numbers(Frame):
     _values: Any = None
 
     @classmethod
-    def under(cls, labels: Frame, values: Array) -> Numbers:
+    def with_labels_of(cls, labels: Frame, values: Array) -> Numbers:
         """These numbers under the labels of another frame of plain numbers."""
         frame = object.__new__(cls)
         # All that a frozen dataclass holds but the table.

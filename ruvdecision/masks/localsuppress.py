@@ -161,7 +161,7 @@ def suppress(codes: Ints, k: int, costs: Array, rng: np.random.Generator) -> NDA
     """Which entries to blank; ``codes`` has one column per key, -1 for missing."""
     original, codes = codes, codes.copy()
     shuffled = rng.permutation(len(codes))
-    for tier in _by_cost(codes.shape[1], costs):
+    for tier in _key_sets_by_cost(codes.shape[1], costs):
         file = _Patterns.of(codes)
         low = file.matches(file.codes, enough=k)
         if np.all(low >= k):
@@ -197,7 +197,7 @@ def suppress_rare(codes: Ints, k: int, costs: Array, alpha: float) -> NDArray[np
     codes, wanted = codes.copy(), k * (1 - 1e-12)
     while True:
         before = codes.copy()
-        for tier in _by_cost(codes.shape[1], costs):
+        for tier in _key_sets_by_cost(codes.shape[1], costs):
             while tier:
                 file = _Patterns.of(codes)
                 rare = np.flatnonzero(file.matches_with_discounted_blanks(file.codes, alpha) < wanted)
@@ -317,7 +317,7 @@ def _row_numbers(codes: Ints) -> Ints:
 # -- how many to blank, and whom --------------------------------------------------------------------------
 
 
-def _by_cost(d: int, costs: Array) -> Iterator[list[list[int]]]:
+def _key_sets_by_cost(d: int, costs: Array) -> Iterator[list[list[int]]]:
     """Sets of keys from the cheapest to the dearest, those of equal cost together."""
     sets = [list(c) for size in range(1, d + 1) for c in itertools.combinations(range(d), size)]
     price = lambda s: round(float(costs[s].sum()), 9)  # noqa: E731

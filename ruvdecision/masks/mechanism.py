@@ -23,10 +23,15 @@ from ..channels.steps import Drop, FileFacts, Step
 from ..checks import (
     as_float_array,
     check_covariance,
+    check_distinct,
+    check_each_once,
     check_index,
     check_integer,
+    check_positions,
     check_probabilities,
     check_sequence,
+    check_square,
+    is_number,
     is_single,
 )
 from ..errors import InputError, UnsupportedError
@@ -76,13 +81,9 @@ class Mechanism(Mask):
     def __post_init__(self) -> None:
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
         put("records", check_integer("records", self.records, low=1))
-        put(
-            "rows",
-            _refuse_repeated_rows([check_index("rows", r, self.records) for r in check_sequence("rows", self.rows)]),
-        )
-        put("outcomes", tuple(plain_label(v) for v in check_sequence("outcomes", self.outcomes)))
-        if len(set(self.outcomes)) != len(self.outcomes) or not self.outcomes:
-            raise InputError("outcomes must be different from each other", len(self.outcomes), "Name each outcome once")
+        put("rows", tuple(check_positions("rows", check_sequence("rows", self.rows), self.records).tolist()))
+        outcomes = map(plain_label, check_sequence("outcomes", self.outcomes))
+        put("outcomes", check_distinct("outcomes", outcomes, "Name each outcome once"))
         table = as_float_array("matrix", self.matrix)
         if table.ndim != 2 or table.shape[0] != self.files:
             raise InputError(
@@ -160,10 +161,8 @@ class SeparateRows(Mask):
 
     def __post_init__(self) -> None:
         given = (self.rows,) if is_single(self.rows) else check_sequence("rows", self.rows)
-        rows = tuple(check_integer("rows", r, low=0) for r in given)
-        if not rows or len(set(rows)) != len(rows):
-            raise InputError("rows must name at least one row, each once", list(rows), "Write SeparateRows(rows=[0])")
-        object.__setattr__(self, "rows", rows)
+        rows = [check_integer("rows", r, low=0) for r in given]
+        object.__setattr__(self, "rows", check_distinct("rows", rows, "Write SeparateRows(rows=[0])"))
 
     def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         labels = np.zeros(about.n, dtype=np.int64)
@@ -200,15 +199,11 @@ class Combine(Mask):
     rows: Any = ()
 
     def __post_init__(self) -> None:
-        matrix = as_float_array("matrix", self.matrix)
-        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.isfinite(matrix).all():
-            raise InputError(
-                "matrix must be square and finite",
-                f"shape {matrix.shape}",
-                "Give one row and one column per entry of b",
-            )
+        matrix = check_square("matrix", self.matrix, "Give one row and one column per entry of b")
         covariance = check_covariance("covariance", self.covariance, len(matrix))
-        rows = _refuse_repeated_rows([check_integer("rows", r, low=0) for r in check_sequence("rows", self.rows)])
+        rows = check_each_once(
+            "rows", [check_integer("rows", r, low=0) for r in check_sequence("rows", self.rows)], "Name each row once"
+        )
         for name, value in (("matrix", matrix), ("covariance", covariance)):
             object.__setattr__(self, name, tuple(map(tuple, value.tolist())))
         object.__setattr__(self, "rows", rows)
@@ -282,15 +277,7 @@ class Combine(Mask):
         return rows, parts
 
 
-def _refuse_repeated_rows(rows: list[int]) -> tuple[int, ...]:
-    if len(set(rows)) != len(rows):
-        raise InputError("rows names a row twice", rows, "Name each row once")
-    return tuple(rows)
-
-
 def _record_key(value: Any) -> tuple[Any, ...]:
     """A record as a key: numbers as floats, one entry per column."""
     entries = value if isinstance(value, tuple) else (value,)
-    return tuple(
-        float(e) if isinstance(e, (bool, int, float, np.bool_, np.integer, np.floating)) else e for e in entries
-    )
+    return tuple(float(e) if is_number(e) else e for e in entries)

@@ -16,7 +16,9 @@ from ..checks import (
     check_choice,
     check_columns,
     check_integer,
+    check_mapping,
     check_number,
+    check_one_of,
     check_sequence,
     checked,
     is_single,
@@ -103,9 +105,7 @@ class Microaggregate(Mask):
     standardise: bool = True
 
     def __post_init__(self) -> None:
-        if (self.groups is None) == (self.size is None):
-            got = {"groups": self.groups, "size": self.size}
-            raise InputError("Microaggregate needs groups or size", got, "Give one of them, Microaggregate(groups=1)")
+        check_one_of("Microaggregate", {"groups": self.groups, "size": self.size}, "Write Microaggregate(groups=1)")
         super().__post_init__()
         by = f"by={self.order!r}"
         if self.groups is not None:
@@ -257,9 +257,8 @@ class Microaggregate(Mask):
 
 
 def _check_column_weights(name: str, given: Any) -> dict[Hashable, float]:
-    if not isinstance(given, Mapping):
-        raise InputError(f"{name} must be a mapping from column to number", given, f'Write {name}={{"age": 2}}')
-    return {c: check_number(f"{name}[{c!r}]", w, low=0) for c, w in given.items()}
+    weights = check_mapping(name, given, f'Write {name}={{"age": 2}}')
+    return {c: check_number(f"{name}[{c!r}]", w, low=0) for c, w in weights.items()}
 
 
 @dataclass(frozen=True, repr=False)

@@ -18,6 +18,7 @@ from ..checks import (
     check_covariance,
     check_flag,
     check_number,
+    check_one_of,
     check_probabilities,
     checked,
     is_single,
@@ -126,15 +127,13 @@ class Noise(Mask):
     def _check_arguments(self) -> None:
         """Check the arguments and keep them in one form."""
         found, name = self.__dict__, type(self).__name__
-        units = [unit for unit in UNITS if found[unit] is not None]
-        if len(units) != 1:
-            do = f"Write {name}(variance=2) or {name}(sd=1.5)"
-            raise InputError(f"{name} needs one of variance, sd, covariance and share", units, do)
-        found[units[0]] = as_size(units[0], found[units[0]])
+        do = f"Write {name}(variance=2) or {name}(sd=1.5)"
+        unit = check_one_of(name, {unit: found[unit] for unit in UNITS}, do)
+        found[unit] = as_size(unit, found[unit])
         check_flag("common", self.common, "Leave common out if you do not need it")
         found["columns"] = as_columns("columns", self.columns)
         _, found["df"], found["weights"], found["centres"] = as_kind(self.kind, self.df, self.weights, self.centres)
-        if self.common and callable(found[units[0]]):
+        if self.common and callable(found[unit]):
             raise InputError("common=True goes with noise of one size for all records", repr(self), "Leave common out")
 
     @property

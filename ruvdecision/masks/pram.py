@@ -14,12 +14,14 @@ from ..checks import (
     Columns,
     as_float_array,
     check_columns,
+    check_distinct,
     check_finite,
     check_number,
+    check_one_of,
     check_probabilities,
     check_sequence,
+    check_square,
     checked,
-    is_label,
     rows_where,
 )
 from ..errors import InputError
@@ -76,13 +78,10 @@ class PRAM(Mask):
     categories: Any = None
 
     def __post_init__(self) -> None:
-        if (self.matrix is None) == (self.stay is None):
-            got = {"matrix": self.matrix, "stay": self.stay}
-            raise InputError(
-                "PRAM needs a matrix or stay", got, "Write PRAM(stay=0.8) or PRAM(matrix=[[0.9, 0.1], [0.2, 0.8]])"
-            )
+        do = "Write PRAM(stay=0.8) or PRAM(matrix=[[0.9, 0.1], [0.2, 0.8]])"
+        check_one_of("PRAM", {"matrix": self.matrix, "stay": self.stay}, do)
         super().__post_init__()
-        name, value, labels = self._matrix_or_stay, self._given_value, self.categories
+        name, value, labels = self._argument_name, self._matrix_or_stay, self.categories
         if labels is not None:
             labels = (
                 {c: _check_categories(v) for c, v in labels.items()}
@@ -111,13 +110,13 @@ class PRAM(Mask):
         object.__setattr__(self, "categories", labels or None)
 
     @property
-    def _matrix_or_stay(self) -> str:
+    def _argument_name(self) -> str:
         return "stay" if self.matrix is None else "matrix"
 
     @property
-    def _given_value(self) -> Any:
+    def _matrix_or_stay(self) -> Any:
         """The matrix or the chance to stay; one for all columns, or one for each of a mapping."""
-        return getattr(self, self._matrix_or_stay)
+        return getattr(self, self._argument_name)
 
     def __hash__(self) -> int:
         # A mapping among the arguments has no hash of its own.
@@ -166,7 +165,7 @@ class PRAM(Mask):
         streams = rng.spawn(frame.table.shape[1])
         about = frame_facts(frame) if frame.kind == "frame" else FileFacts(frame.n, tuple(frame.columns))
         named = self._columns_by_name(about)
-        unnamed = self.columns is None and not isinstance(self._given_value, dict)
+        unnamed = self.columns is None and not isinstance(self._matrix_or_stay, dict)
         if unnamed and frame.kind == "frame" and about.k > 1 and not about.levels:
             do = "Name the columns that hold categories with columns=[...]"
             raise InputError("PRAM found no text, categorical or boolean column", frame.columns, do)
@@ -176,9 +175,9 @@ class PRAM(Mask):
 
     def _columns_by_name(self, about: FileFacts) -> dict[int, Any]:
         """The columns to treat, each with the name under which the arguments speak of it, or None."""
-        if isinstance(self._given_value, dict):
-            listed = check_columns("The mapping of PRAM", list(self._given_value), about.names)
-            return dict(zip(listed, self._given_value, strict=True))
+        if isinstance(self._matrix_or_stay, dict):
+            listed = check_columns("The mapping of PRAM", list(self._matrix_or_stay), about.names)
+            return dict(zip(listed, self._matrix_or_stay, strict=True))
         labelled = [i for i in range(about.k) if about.categories(i) is not None]
         chosen = about.positions(self.columns) if self.columns is not None or not labelled else labelled
         own = self.categories if isinstance(self.categories, dict) else {}
@@ -226,7 +225,7 @@ class PRAM(Mask):
 
     def _matrix_of_column(self, column: Any) -> tuple[Any, tuple[Any, ...] | None]:
         """The checked matrix (or chance to stay) of a column, and its categories if they are fixed."""
-        value = self._given_value
+        value = self._matrix_or_stay
         if isinstance(value, dict):
             if column is None and len(value) == 1:
                 column = next(iter(value))
@@ -249,14 +248,8 @@ def _read_matrix(
         if labels is not None:
             _same_categories(labels, own)
         labels = own
-    array = as_float_array(title, value)
-    if array.ndim != 2 or array.shape[0] != array.shape[1] or array.shape[0] == 0:
-        raise InputError(
-            f"{title} must be a square matrix", f"shape {array.shape}", "Give one row and one column per category"
-        )
-    if labels is not None and len(labels) != len(array):
-        what = f"{title} must be {len(labels)} by {len(labels)}, one row per category"
-        raise InputError(what, f"{len(array)} by {len(array)}", "Match the matrix to the categories")
+    do = "Give one row and one column per category"
+    array = check_square(title, value, do, None if labels is None else len(labels))
     try:
         array = check_probabilities(title, array)
     except InputError as error:
@@ -364,12 +357,7 @@ def _in_order(levels: Any) -> tuple[Any, ...]:
 
 
 def _check_categories(value: Any) -> tuple[Any, ...]:
-    names = check_sequence("categories", value)
-    if not names or not all(map(is_label, names)) or len(set(names)) != len(names):
-        raise InputError(
-            "categories must be different from each other, and at least one", list(names), "List each category once"
-        )
-    return names
+    return check_distinct("categories", check_sequence("categories", value), "List each category once")
 
 
 def _same_categories(got: Sequence[Any], known: Sequence[Any]) -> None:

@@ -16,6 +16,7 @@ from ..checks import (
     as_float_array,
     check_choice,
     check_number,
+    check_one_of,
     check_sequence,
     checked,
     is_label,
@@ -65,10 +66,8 @@ class Recode(Mask):
     columns: Columns = checked(None, as_columns)
 
     def __post_init__(self) -> None:
-        given = [name for name in ("bins", "width", "categories") if getattr(self, name) is not None]
-        if len(given) != 1:
-            do = "Write Recode(bins=[0, 10, 20]) or Recode(categories={...})"
-            raise InputError("Recode needs one of bins, width and categories", given, do)
+        given = {"bins": self.bins, "width": self.width, "categories": self.categories}
+        check_one_of("Recode", given, "Write Recode(bins=[0, 10, 20]) or Recode(categories={...})")
         if self.bins is not None:
             edges = as_float_array("bins", self.bins)
             if edges.ndim != 1 or len(edges) < 2 or np.isnan(edges).any() or np.any(np.diff(edges) <= 0):

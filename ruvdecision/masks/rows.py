@@ -10,7 +10,7 @@ import numpy as np
 
 from ..channels.layout import Partition
 from ..channels.steps import Drop, FileFacts, PermuteRows, SampleRows, Step
-from ..checks import Columns, check_index, check_integer, check_number, checked
+from ..checks import Columns, check_filled, check_index, check_integer, check_number, check_one_of, checked
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from ..targets import Names
@@ -29,9 +29,9 @@ class _Entries(Mask):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("columns", "rows"):
-            if getattr(self, name) == ():
+            if getattr(self, name) is not None:
                 do = f"Leave {name} out to name all of them, or use Release() or Suppress()"
-                raise InputError(f"{name} must not be empty", [], do)
+                check_filled(name, getattr(self, name), do)
         if self.rows is not None:
             found = (r if isinstance(r, str) and r else check_integer("rows", r) for r in self.rows)
             object.__setattr__(self, "rows", tuple(found))
@@ -40,17 +40,17 @@ class _Entries(Mask):
     def by_label(self) -> bool:  # type: ignore[override]
         return any(isinstance(r, str) for r in self.rows or ())
 
-    def at(self, place: Callable[[Hashable], int]) -> Mask:
+    def with_rows_by_position(self, place: Callable[[Hashable], int]) -> Mask:
         return replace(self, rows=tuple(place(r) for r in self.rows))
 
     def _step_by_step(self, frame: Frame, rng: np.random.Generator) -> tuple[Frame, Any]:
-        found = self.at(Names(list(frame.labels.index)).row) if self.by_label else self
+        found = self.with_rows_by_position(Names(list(frame.labels.index)).row) if self.by_label else self
         return Mask._step_by_step(found, frame, rng)
 
-    def _named_rows(self, n: int, inside: int, outside: int) -> Partition:
-        """These labels for the named rows and for the others."""
-        labels = np.full(n, outside, dtype=np.int64)
-        labels[[check_index("rows", r, n) for r in self.rows]] = inside
+    def _partition_by_listing(self, n: int, listed: int, others: int) -> Partition:
+        """All rows in two kinds: these labels for the rows that are listed and for the others."""
+        labels = np.full(n, others, dtype=np.int64)
+        labels[[check_index("rows", r, n) for r in self.rows]] = listed
         return Partition.of(labels, joins=False)
 
 
@@ -79,7 +79,7 @@ class Release(_Entries):
         if len(given) < about.k:
             steps.append(Drop(columns=tuple(j for j in range(about.k) if j not in given)))
         if self.rows is not None:
-            steps.append(Drop(columns=given, rows=self._named_rows(about.n, inside=0, outside=1)))
+            steps.append(Drop(columns=given, rows=self._partition_by_listing(about.n, listed=0, others=1)))
         return steps
 
     def publish(self, table: Any) -> Any:
@@ -111,14 +111,14 @@ class Suppress(_Entries):
     """
 
     def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
-        rows = None if self.rows is None else self._named_rows(about.n, inside=1, outside=0)
+        rows = None if self.rows is None else self._partition_by_listing(about.n, listed=1, others=0)
         return [Drop(columns=about.positions(self.columns), rows=rows)]
 
     def publish(self, table: Any) -> Any:
         """Suppressing rows, columns or everything of a table takes its margins away too."""
         from .cells import PublishedTable
 
-        current = table if isinstance(table, PublishedTable) else PublishedTable(table, {}, int(table.sum()))
+        current = PublishedTable.of(table)
         shape = current.cells.shape
         if self.rows is None and self.columns is None:
             return PublishedTable(np.full(shape, np.nan), {}, current.total)
@@ -153,12 +153,10 @@ class Subsample(Mask):
     share: float | None = checked(None, check_number, low=0, high=1, open_low=True)
 
     def __post_init__(self) -> None:
-        if (self.size is None) == (self.share is None):
-            got = {"size": self.size, "share": self.share}
-            raise InputError("Subsample needs size or share", got, "Give one of them, Subsample(size=100)")
+        check_one_of("Subsample", {"size": self.size, "share": self.share}, "Write Subsample(size=100)")
         super().__post_init__()
 
-    def kept(self, n: int) -> int:
+    def kept_count(self, n: int) -> int:
         """How many of ``n`` records are kept."""
         if self.size is None:
             return max(1, round(float(self.share or 0) * n))
@@ -168,7 +166,7 @@ class Subsample(Mask):
         return self.size
 
     def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
-        kept = self.kept(about.n)
+        kept = self.kept_count(about.n)
         return [SampleRows(kept=kept, rows=None if kept == about.n else Partition.sample(about.n, kept))]
 
 

@@ -10,7 +10,16 @@ import numpy as np
 import pandas as pd
 
 from ..channels.steps import FileFacts, Matrix, Step
-from ..checks import Columns, as_float_array, check_probabilities, check_sequence, checked, rows_where
+from ..checks import (
+    Columns,
+    as_float_array,
+    check_distinct,
+    check_probabilities,
+    check_sequence,
+    checked,
+    is_number,
+    rows_where,
+)
 from ..errors import InputError
 from ..protocols import Array
 from .applying import draw_categories
@@ -63,8 +72,8 @@ class Stochastic(Mask):
             if len(labels) != size:
                 entries = f"{name} must have {size} entries, one per {what} of the matrix"
                 raise InputError(entries, len(labels), f"Give one label per {what}")
-            if name == "inputs" and len(set(labels)) != size:
-                raise InputError("inputs must be different from each other", list(labels), "Name each category once")
+            if name == "inputs":
+                check_distinct(name, labels, "Name each category once")
             object.__setattr__(self, name, labels)
 
     @property
@@ -174,7 +183,7 @@ def _in_type_of_column(values: Any, column: pd.Series, labels: tuple[Any, ...]) 
 
 
 def _as_column(labels: tuple[Any, ...], drawn: Any, missing: Any) -> Any:
-    if all(isinstance(v, (bool, int, float)) for v in labels):
+    if all(map(is_number, labels)):
         values = np.array(labels)[drawn]
         return np.where(missing, np.nan, values) if missing.any() else values
     column = np.empty(len(drawn), dtype=object)

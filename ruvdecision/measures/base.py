@@ -254,7 +254,9 @@ class SummedMeasure(Measure):
         """Sums over the records of one piece of a file."""
         raise NotImplementedError
 
-    def paired(self, original: pd.DataFrame, released: pd.DataFrame, sums: Any, *weights: Any, **named: Any) -> Any:
+    def sums_of_pairs(
+        self, original: pd.DataFrame, released: pd.DataFrame, sums: Any, *weights: Any, **named: Any
+    ) -> Any:
         """For a measure of matched records: sums over pairs of rows, where ``sums`` are those of the original."""
         raise NotImplementedError
 
@@ -299,13 +301,13 @@ class UsedColumns:
             found = frames.positive_weights(
                 self.who, frames.align_columns(self.who, wanted, self.every, data).table[self.weight], which
             )
-        return self.kept((found,), without)
+        return self.weights_of_kept_rows((found,), without)
 
-    def kept(self, weights: tuple[Array, ...], without: Flags | None) -> tuple[Array, ...]:
+    def weights_of_kept_rows(self, weights: tuple[Array, ...], without: Flags | None) -> tuple[Array, ...]:
         """Weights of the rows that are not left out."""
         return weights if without is None or self.missing != "omit" else tuple(w[~without] for w in weights)
 
-    def incomplete(self, used: Frame, which: str) -> Flags | None:
+    def incomplete_rows(self, used: Frame, which: str) -> Flags | None:
         """Rows with a missing value, None if there are none; missing values are refused if they must be."""
         found = frames.missing_rows(used)
         if self.missing == "raise":
@@ -317,12 +319,12 @@ class UsedColumns:
         if incomplete is None or self.missing != "omit":
             return table
         if incomplete.all():
-            raise frames.no_row(self.who, f"{len(table)} rows, each with a missing value")
+            raise frames.no_row_error(self.who, f"{len(table)} rows, each with a missing value")
         return table[~incomplete]
 
-    def left_out(self, used: Frame, which: str) -> Flags | None:
+    def rows_to_leave_out(self, used: Frame, which: str) -> Flags | None:
         """Rows of a piece of a file to leave out; filling in asks for the whole file and is refused."""
-        found = self.incomplete(used, which)
+        found = self.incomplete_rows(used, which)
         if found is not None and self.missing != "omit" and not self.own:
             what = f"{self.who} takes missing values as {self.missing!r}, which asks for whole files"
             raise InputError(
@@ -357,7 +359,7 @@ class Prepared:
         self.original = frame.table.iloc[:0] if used is None or measure.release_only else used.table
         self.weights = self.columns.weights(frame, "the original")
         self.records = isinstance(measure, WeightedMeasure) and measure.weighs_records
-        holes = None if used is None else self.columns.incomplete(used, "the original")
+        holes = None if used is None else self.columns.incomplete_rows(used, "the original")
         self.before = int(holes.sum()) if measure.missing == "omit" and holes is not None else 0
         self.incomplete = None if measure.release_only else holes
         self.lacking = [] if self.incomplete is None else with_missing(self.original)
@@ -366,7 +368,7 @@ class Prepared:
     def _begin_on_original(self, incomplete: Flags | None, lacking: Labels) -> Any:
         """What the measure makes of the original, without these rows or with these columns filled in."""
         table = self._take_table(self.columns.complete_rows(self.original, incomplete), lacking)
-        weights = () if self.records else self.columns.kept(self.weights, incomplete)
+        weights = () if self.records else self.columns.weights_of_kept_rows(self.weights, incomplete)
         return self.measure.begin(table, *weights)
 
     def _take_table(self, table: pd.DataFrame, lacking: Labels) -> pd.DataFrame:
@@ -384,7 +386,7 @@ class Prepared:
                 f"{len(self.original)} in the original and {len(table)} in the release",
                 "Release every record, or use a measure that does not match records",
             )
-        incomplete, state, lacking = columns.incomplete(used, "the release"), self.state, self.lacking
+        incomplete, state, lacking = columns.incomplete_rows(used, "the release"), self.state, self.lacking
         met = self.incomplete is not None or incomplete is not None
         blanked = 0
         if columns.missing == "omit":
@@ -404,7 +406,7 @@ class Prepared:
         if self.records and columns.weight is not None:
             own = getattr(measure, "per_record_file", "released") == "original"
             weights = (
-                columns.kept(self.weights, self.incomplete)
+                columns.weights_of_kept_rows(self.weights, self.incomplete)
                 if own
                 else columns.weights(frame, "the release", incomplete)
             )
@@ -416,7 +418,7 @@ class Prepared:
                 warn_omitted(measure.name, blanked + self.before, len(table), blanked)
         return found
 
-    def used(self, released: Data) -> pd.DataFrame:
+    def columns_used_of(self, released: Data) -> pd.DataFrame:
         """The columns of a release that the measure looks at."""
         return self.columns.of(Frame.of(released)).table
 
@@ -441,24 +443,29 @@ class PreparedByGroup(Prepared):
         self.drop = [self.by] if plain.uses(frame.table) is None and frame.table.shape[1] > 1 else []
         self.whole = plain.prepared(frame.table.drop(columns=self.drop))
         self.columns, self.original, self.state = self.whole.columns, self.whole.original, self.whole.state
+        column = frames.grouping_column(measure.name, frame, self.by)
+        self.levels = frames.categories_of(column)
+        names = frames.group_names(self.levels, column)
         self.groups: dict[str, tuple[pd.Index, Prepared | RuvError]] = {}
-        for level, part in frame.table.groupby(self.by, sort=True, dropna=False, observed=True):
-            own = self._measure_of_group(plain, level, len(part) / len(frame.table))
-            self.groups[str(level)] = part.index, _result_or_error(own.prepared, part.drop(columns=self.drop))
+        for name in [*map(str, self.levels.values), *(["nan"] if column.isna().any() else [])]:
+            part = frame.table[names == name]
+            own = self._measure_of_group(plain, name, len(part) / len(frame.table))
+            self.groups[name] = part.index, _result_or_error(own.prepared, part.drop(columns=self.drop))
 
-    def _measure_of_group(self, plain: Measure, level: Hashable, share: float) -> Measure:
+    def _measure_of_group(self, plain: Measure, name: str, share: float) -> Measure:
         """The measure of one group: another file that it is given is parted, too, and so is a population's size."""
         given = {f.name: getattr(plain, f.name) for f in fields(plain)}
-        own = {k: v.part(self.by, level) for k, v in given.items() if hasattr(v, "part")}
+        own = {k: v.part(self.by, self.levels, name) for k, v in given.items() if hasattr(v, "part")}
         if isinstance(given.get("population"), int):  # the same share of every group is in the sample
             own["population"] = round(share * given["population"])
         return replace(plain, **own)
 
-    def used(self, released: Data) -> pd.DataFrame:
-        return self.whole.used(Frame.of(released).table.drop(columns=self.drop))
+    def columns_used_of(self, released: Data) -> pd.DataFrame:
+        return self.whole.columns_used_of(Frame.of(released).table.drop(columns=self.drop))
 
     def __call__(self, released: Data) -> Measured:
-        table = Frame.of(released).table
+        frame = Frame.of(released)
+        table = frame.table
         frames.pick_columns(self.measure.name, (self.by,), table)
         whole = self.whole(table.drop(columns=self.drop))
         paired = (
@@ -467,15 +474,16 @@ class PreparedByGroup(Prepared):
         )
         if paired and len(table) == len(self.labels):
             table = table.set_axis(self.labels, axis=0)
-        own = table[self.by].astype(str)
+        column = frames.grouping_column(self.measure.name, frame, self.by)
+        names = frames.group_names(self.levels, column)
         rows: dict[str, dict[str, Any]] = {}
-        for level, (labels, prepared) in self.groups.items():
-            part = table[table.index.isin(labels) if paired else own == level].drop(columns=self.drop)
+        for name, (labels, prepared) in self.groups.items():
+            part = table[table.index.isin(labels) if paired else names == name].drop(columns=self.drop)
             part = part if paired else part.set_axis(pd.RangeIndex(-len(part), 0), axis=0)  # nobody's rows
             found = _result_or_error(prepared, part) if callable(prepared) else prepared
             measured = Measured.of(np.nan if isinstance(found, RuvError) else found)
             why = str(found) if isinstance(found, RuvError) else ""
-            rows[level] = {"value": float(measured), "error": measured.error, "records": len(part), "note": why}
+            rows[name] = {"value": float(measured), "error": measured.error, "records": len(part), "note": why}
         groups = pd.DataFrame(rows).T.rename_axis(self.by)
         parts = whole.parts | {f"{self.by}={level}": row["value"] for level, row in rows.items()}
         return Measured(float(whole), whole.error, parts, groups, whole.records, whole.missing)

@@ -199,13 +199,13 @@ class _ChunkedWork:
             for j, take in each.items():
                 frame = Frame(piece, "frame")
                 used = self.columns[j].of(frame)
-                missing = self.columns[j].left_out(used, source.which)
+                missing = self.columns[j].rows_to_leave_out(used, source.which)
                 weights = self.columns[j].weights(frame, source.which, missing)
                 omitted[j] += 0 if missing is None else int(missing.sum())
                 sums[j] = add(sums[j], take(used.table if missing is None else used.table[~missing], *weights))
         for j in each:
             if omitted[j] == rows:
-                raise frames.no_row(self.columns[j].who, f"{rows} rows, each with a missing value")
+                raise frames.no_row_error(self.columns[j].who, f"{rows} rows, each with a missing value")
         return sums, omitted, rows
 
     def pairs(
@@ -225,7 +225,8 @@ class _ChunkedWork:
             for j in chosen:
                 first, second = (self.columns[j].of(Frame(piece, "frame")) for piece in (a, b))
                 missing = frames.either_flag(
-                    self.columns[j].left_out(first, "the original"), self.columns[j].left_out(second, "the release")
+                    self.columns[j].rows_to_leave_out(first, "the original"),
+                    self.columns[j].rows_to_leave_out(second, "the release"),
                 )
                 kept = slice(None) if missing is None else ~missing
                 weights = self.columns[j].weights(Frame(a, "frame"), "the original", missing)
@@ -265,9 +266,9 @@ def _measure_release(shared: _ChunkedWork, release: _Source) -> dict[int, Measur
         omitted[j] += lost
     for j in matched:
         if before[j].n == 0:
-            raise frames.no_row(measures[j].name, "no complete pair")
+            raise frames.no_row_error(measures[j].name, "no complete pair")
     for j, a, b, _, weights in shared.pairs(release, matched):
-        moved[j] = add(moved[j], measures[j].paired(a, b, before[j], *weights))
+        moved[j] = add(moved[j], measures[j].sums_of_pairs(a, b, before[j], *weights))
     for j in matched:
         value = measures[j].total(before[j], moved[j], None)
         found[j] = columns[j].result(value, omitted[j], bool(omitted[j]))

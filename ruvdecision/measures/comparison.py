@@ -26,11 +26,11 @@ from ..maps.scores import Column
 from ..masks.base import Mask
 from ..masks.frame import Frame
 from ..protocols import Array, Measure
-from ..running.fingerprint import fingerprint_attr
+from ..running.fingerprint import fingerprint_as_attrs
 from ..running.replication import replicate_seeds
 from ..running.run import Task, run
 from .base import Measured, Prepared
-from .frames import Data, is_number
+from .frames import Data, grouping_column, is_number
 from .identifiers import Identifiers
 
 ROLES = ("risk", "utility")
@@ -113,13 +113,13 @@ class Findings:
         """What a map's ``attrs`` should say: settings, no record."""
         return {"measures": [repr(m) for m in self.measures], "better": {m.name: better_end(m) for m in self.measures}}
 
-    def no_numbers(self) -> list[str]:
+    def notes_on_nan(self) -> list[str]:
         """A note for each measure that gave NaN somewhere."""
         counts = [sum(any(np.isnan(r[j].value) for r in x) for x in self.found) for j in range(len(self.measures))]
         pairs, size = zip(self.measures, counts, strict=True), len(self.found)
         return [f"{m.name} is not a number (NaN) for {k} of {size} releases." for m, k in pairs if k]
 
-    def finished(self) -> list[int]:
+    def drop_unmeasured(self) -> list[int]:
         """Positions of the releases that were measured; the others are left out from then on."""
         rows = [i for i, release in enumerate(self.found) if release]
         self.found = [self.found[i] for i in rows]
@@ -259,7 +259,7 @@ class Comparison(Findings):
             self.notes.append(
                 "Masks were applied once: errors do not show how much another application would change the numbers."
             )
-        several = next((mask for mask in masks if mask.side_by_side), None)
+        several = next((mask for mask in masks if mask.separate_releases), None)
         if several is not None:
             what = "A measure compares one release with the original; this mask makes several"
             raise UnsupportedError(what, str(several), "Measure each by itself")
@@ -306,7 +306,7 @@ class Comparison(Findings):
         """What a map's ``attrs`` should say: sizes and settings, no record."""
         about: dict[str, Any] = {"data": f"{self.original.n} records, {len(self.original.columns)} columns"}
         about |= {"file_records": self.original.n, "file_columns": [str(c) for c in self.original.columns]}
-        return {**about, **fingerprint_attr(self.original.table), **super().describe()}
+        return {**about, **fingerprint_as_attrs(self.original.table), **super().describe()}
 
 
 def check_measures(measures: Any) -> list[Any]:
@@ -419,9 +419,9 @@ class _ComparisonWork:
     """The last release of the last mask, with its outcomes."""
 
     def compare(self, released: Any) -> list[Finding]:
-        return [self.ask(p, released) for p in self.prepared]
+        return [self.run_measure(p, released) for p in self.prepared]
 
-    def ask(self, prepared: Any, released: Any) -> Finding:
+    def run_measure(self, prepared: Any, released: Any) -> Finding:
         """What one measure says; one of a panel may say why it says nothing."""
         measure = getattr(prepared, "measure", None) or getattr(prepared, "func", prepared)
         try:
@@ -435,14 +435,14 @@ class _ComparisonWork:
         Links to the row in the same place are then right as seldom as chance has it: one of them on average, six with
         a probability of 0.0006, whatever the number of rows. Rows are taken to be nobody's if that finds more.
         """
-        found = self.ask(prepared, released)
+        found = self.run_measure(prepared, released)
         rows = found.parts.get("linked", 0.0)
         if self.key is not None or not 0 < rows == self.original.n or found.value * rows >= 6:
             return found
         frame = Frame.of(released)
         if frame.table.duplicated().mean() > 0.5:
             return found  # averages and recoded files repeat their rows, and nobody's rows would not
-        other = self.ask(prepared, replace(frame, table=frame.table.set_axis(pd.RangeIndex(-frame.n, 0))).table)
+        other = self.run_measure(prepared, replace(frame, table=frame.table.set_axis(pd.RangeIndex(-frame.n, 0))).table)
         if not other.value - 4 * other.error > found.value or other.value * rows < 20:
             return found
         return other._replace(parts=other.parts | {BY_POSITION: found.value})
@@ -478,7 +478,7 @@ def _made_elsewhere(shared: _ComparisonWork, name: str, release: Any) -> list[li
         copies = [match_rows(shared.original, copy, shared.key) for copy in copies_of(release)]
         # A measure of one release is averaged over the copies, as an analyst does with imputed data.
         together = {
-            j: shared.ask(p, copies)
+            j: shared.run_measure(p, copies)
             for j, p in enumerate(shared.prepared)
             if is_copies(release) and isinstance(p, Prepared) and p.measure.takes_copies
         }
@@ -564,7 +564,7 @@ def with_keys(frame: Frame, key: Any, which: str) -> Frame:
         raise InputError(f"The key names a column, and {which} has no column names", frame.kind, "Give a DataFrame")
     table = frame.table
     check_key(key, table.columns, which)
-    keys = table[key]
+    keys = grouping_column("A key", frame, key)
     holes, repeated = int(keys.isna().sum()), int(keys.duplicated().sum())
     if holes:
         raise InputError(f"The key {key} of {which} has missing values", f"{holes} rows", "Give every row its key")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -118,6 +118,13 @@ def refuse_lists(who: str, data: Frame) -> None:
         )
 
 
+def grouping_column(who: str, data: Frame, label: Hashable) -> pd.Series:
+    """A column whose values tell rows apart, of a type that pandas has an index of."""
+    refuse_lists(who, data.select([data.table.columns.get_loc(label)]))
+    column = data.table[label]
+    return column.astype(np.float64) if column.dtype in (np.float16, np.longdouble) else column
+
+
 # -- missing values ------------------------------------------------------------------------------------
 
 
@@ -160,12 +167,12 @@ class PairingError(InputError):
     """Records cannot be paired: the files have other numbers of rows, and nothing says whose they are."""
 
 
-def no_row(who: str, got: str) -> InputError:
+def no_row_error(who: str, got: str) -> InputError:
     """The error of a file or of pairs without a complete row."""
     return InputError(f"{who} has no complete row left", got, "Choose columns with fewer missing values")
 
 
-def enough_rows(who: str, n: int, least: int, which: str) -> None:
+def check_enough_rows(who: str, n: int, least: int, which: str) -> None:
     """Raise an error for a file that is too short."""
     if n < least:
         raise InputError(f"{who} needs at least {least} rows in {which}", n, "Use a larger file")
@@ -278,11 +285,23 @@ def floats_with_nan(who: str, column: pd.Series, original: pd.Series, which: str
 
     A column without any value may be of any kind.
     """
+    return _where_known(who, column, original, lambda there: vector(who, there, which))
+
+
+def offsets_with_nan(who: str, column: pd.Series, original: pd.Series, which: str = "the original") -> Array:
+    """The same less the original's smallest number, for what does not depend on where zero is."""
+    base = original.dropna().to_frame()
+    return _where_known(
+        who, column, original, lambda there: offsets_from_minimum(who, there.to_frame(), base, which)[:, 0]
+    )
+
+
+def _where_known(who: str, column: pd.Series, original: pd.Series, numbers: Callable[[pd.Series], Array]) -> Array:
     values, known = np.full(len(column), np.nan), column.notna().to_numpy(dtype=bool)
     if known.any():
         refuse_mixed(who, original, column)
         there = column[known]
-        values[known] = seconds_since_first(there, original) if is_time(column) else vector(who, there, which)
+        values[known] = seconds_since_first(there, original) if is_time(column) else numbers(there)
     return values
 
 
@@ -306,7 +325,7 @@ def varying_spreads(
     who: str, values: Array, names: Iterable[Hashable], which: str = "the original", weights: Array | None = None
 ) -> Array:
     """Standard deviations of columns; one that does not vary is refused by name."""
-    enough_rows(who, len(values), 2, which)
+    check_enough_rows(who, len(values), 2, which)
     found = spreads(values, weights)
     refuse_constant(who, which, names, found)
     return found
@@ -391,6 +410,19 @@ def sorted_places(values: Labels) -> list[int]:
         return sorted(range(len(values)), key=values.__getitem__)  # type: ignore[arg-type]
     except TypeError:
         return sorted(range(len(values)), key=lambda i: (type(values[i]).__name__, str(values[i])))
+
+
+OTHERS = "\ue000"
+"""No text of a file: a letter that Unicode gives no meaning."""
+
+
+def group_names(levels: ColumnCategories, column: pd.Series) -> NDArray[np.str_]:
+    """The group of each record, by its value: "nan" for a missing one, `OTHERS` for one that is not among the levels.
+
+    Not by its text: 1 in a file without gaps is 1.0 in one with some, and a date has several spellings.
+    """
+    known = np.array([*map(str, levels.values), OTHERS])
+    return np.where(column.isna(), "nan", known[levels.codes(column)])
 
 
 def joined_codes(*columns: pd.Series) -> tuple[list[Ints], ColumnCategories]:

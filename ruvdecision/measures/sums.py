@@ -17,7 +17,7 @@ from scipy import linalg
 
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
-from .frames import enough_rows, numeric, refuse_constant, refuse_vanishing
+from .frames import check_enough_rows, numeric, refuse_constant, refuse_vanishing
 from .tables import cells
 
 MOST_ROWS = 20_000_000
@@ -119,7 +119,7 @@ def moments_of(who: str, table: pd.DataFrame, which: str, weights: Array | None 
 
 def sound_covariance(who: str, which: str, moments: ColumnMoments, ddof: int = 0) -> Array:
     """The covariance of a file, refused by name where it has too few rows or squares that overflow or vanish."""
-    enough_rows(who, moments.n, 2, which)
+    check_enough_rows(who, moments.n, 2, which)
     covariance = moments.covariance(ddof)
     if not np.isfinite(covariance).all():
         what = f"{who} needs values whose squares have a finite sum in {which}"
@@ -186,7 +186,7 @@ class Triangle:
             return self
         return Triangle(self.n, float(self.n), self.triangle * np.sqrt(self.n / self.weight), self.occurs)
 
-    def occurring(self) -> Triangle:
+    def drop_absent_coefficients(self) -> Triangle:
         """The factor without coefficients that no record speaks about; the response stays."""
         keep = np.append(self.occurs[:-1], True)
         return Triangle(self.n, self.weight, self.triangle[:, keep], self.occurs[keep])

@@ -108,7 +108,7 @@ class MaximumLikelihood:
     separated: bool
     """True if the predictors tell all responses apart."""
 
-    def bounded(self, design: Array) -> bool:
+    def has_finite_coefficients(self, design: Array) -> bool:
         """False if coefficients grow without end: records whose means are not at their limits do not determine them."""
         heavy = self.variance > 1e-12 * self.variance.max()
         return not self.separated and bool(np.linalg.matrix_rank(design[:, heavy]) == len(design))

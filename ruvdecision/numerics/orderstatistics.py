@@ -248,7 +248,7 @@ def paired_gap(n: int, rank: int, angle: ArrayLike) -> Array:
     flat = np.atleast_1d(theta).ravel()
     if n == 1:
         return np.asarray(4 * np.sin(theta / 2) ** 2)
-    edges, values = _agreement_panels(n, max(rank, n + 1 - rank), float(np.max(flat, initial=0.0)))
+    edges, values = _same_record_panels(n, max(rank, n + 1 - rank), float(np.max(flat, initial=0.0)))
     return _integrate_panels(edges, values, flat).reshape(theta.shape)
 
 
@@ -257,7 +257,7 @@ def paired_gap(n: int, rank: int, angle: ArrayLike) -> Array:
 _PANEL = 12  # Gauss-Legendre nodes of the angle per panel
 
 
-def _agreement_panels(n: int, rank: int, largest: float) -> tuple[Array, Array]:
+def _same_record_panels(n: int, rank: int, largest: float) -> tuple[Array, Array]:
     """Return panel edges up to at least ``largest`` and P at the nodes of each panel."""
     # P falls from 1 on the scale of the gap to the next record, then ever more slowly: panels double.
     gap = _record_gap(n, rank)

@@ -99,7 +99,7 @@ def from_blocks(rows: Sequence[Sequence[Array]]) -> Array:
     return concatenate_blocks([concatenate_blocks(row) for row in rows], axis=-2)
 
 
-def unbounded(covariance: Array, where: NDArray[np.bool_]) -> Array:
+def with_infinite_variance(covariance: Array, where: NDArray[np.bool_]) -> Array:
     """The covariance with an infinite variance at the marked places, which go with nothing else."""
     where = np.broadcast_to(where, covariance.shape[:-1])
     found = np.where(where[..., :, None] | where[..., None, :], 0.0, covariance)
@@ -119,7 +119,7 @@ def sufficient_transform(b: Array, r: Array, rows: Array, columns: Array) -> Arr
     """
     u, s, _ = np.linalg.svd(b * (columns / rows[:, None]))
     rank = int(np.sum(s > 1e-12 * s[0])) if len(s) else 0
-    kept, idle = u[:, :rank].T, u[:, rank:].T
+    kept, idle = u[:, :rank].T, _without_rounding(u[:, rank:].T)
     r = r / (rows[:, None] * rows)
     silent, size = idle @ r @ idle.T, np.einsum("ij,...jk,ik->...i", np.abs(idle), np.abs(r), np.abs(idle))
     # No noise up to rounding is no noise.
@@ -197,7 +197,15 @@ def null_rows(factor: Array) -> Array:
     size = np.sqrt(np.sum(np.square(factor), axis=-1, keepdims=True))
     size = np.where(size > 0, size, 1.0)
     u, s, _ = np.linalg.svd(factor / size)
-    return np.asarray((u[:, int(np.sum(s > 1e-12 * s[:1])) :] / size).T)
+    return np.asarray(_without_rounding(u[:, int(np.sum(s > 1e-12 * s[:1])) :].T) / size.T)
+
+
+def _without_rounding(directions: Array) -> Array:
+    """Directions in which nothing is seen, exactly zero where an entry is the rounding error of zero.
+
+    Else that entry would bring its noise into a combination that has none, which is then divided by it.
+    """
+    return snap_to_zero(directions, 100.0)
 
 
 def through(x: Array, lower: Array) -> Array:

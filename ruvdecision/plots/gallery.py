@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_choice, check_flag, check_integer, check_list, suggest
+from ..checks import check_choice, check_filled, check_flag, check_integer, check_kind, check_list, suggest
 from ..decide import choose
 from ..decide.criteria import Columns, Rule, check_map, directions
 from ..decide.dominance import undominated
@@ -349,21 +349,21 @@ def _say_chosen(ax: Axes, rumap: RUMap, name: str, max_risk: float | None, rule:
 
 
 def _maps_by_name(maps: Mapping[str, RUMap] | Iterable[RUMap] | RUMap, names: Iterable[str] | None) -> dict[str, RUMap]:
+    do = "Write plots.maps([rumap_a, rumap_b])"
     if isinstance(maps, Mapping):
         if names is not None:
             raise InputError("The maps have names already", "names beside a mapping", "Leave names out")
         found = {str(k): m for k, m in maps.items()}
     else:
-        listed = [maps] if isinstance(maps, RUMap) else check_list("maps", maps, "Write plots.maps([rumap_a, rumap_b])")
+        listed = [maps] if isinstance(maps, RUMap) else check_list("maps", maps, do)
         given = [chr(97 + i) if i < 26 else str(i + 1) for i in range(len(listed))]
         if names is not None:
             given = list(map(str, check_list("names", names, "Name each map once")))
         if len(given) != len(listed) or len(set(given)) != len(given):
             raise InputError(f"names must be {len(listed)} different texts", given, "Name each map once")
         found = dict(zip(given, listed, strict=True))
-    if not found or not all(isinstance(m, RUMap) for m in found.values()):
-        got = [type(m).__name__ for m in found.values()] or "none"
-        raise InputError("plots.maps draws maps", got, "Write plots.maps([rumap_a, rumap_b])")
+    for one in check_filled("maps", found.values(), do):
+        check_kind("Each of maps", one, RUMap, do)
     return found
 
 

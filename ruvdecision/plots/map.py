@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..analyses.limit import Limit, limit as compute
-from ..checks import check_choice, check_flag, check_number, check_text, is_flag
+from ..checks import check_choice, check_flag, check_kind, check_number, check_text, is_flag
 from ..decide import Choice, choose, not_dominated
 from ..decide.criteria import Rule, check_map
 from ..errors import InfeasibleError, InputError
@@ -204,8 +204,7 @@ def _limit_of(rumap: RUMap, limit: Limit | bool | None) -> tuple[Array, Array] |
         at = known[np.unique(np.linspace(0, len(known) - 1, 30).astype(int))] if len(known) else None
         users: Any = rumap.users  # limit says whom it takes
         limit = compute(users[0], users[1], at, risk=rumap.risk_score, utility=rumap.utility_score)
-    if not isinstance(limit, Limit):
-        raise InputError("limit must be True or a Limit", limit, "Write limit=ruv.limit(intruder, scientist)")
+    limit = check_kind("limit", limit, Limit, "Write limit=True, or limit=ruv.limit(intruder, scientist)")
     if limit.risk_score != rumap.risk_score or limit.utility_score != rumap.utility_score:
         what = "The map and the limit must measure risk and utility alike"
         do = "Give ruv.limit the risk= and utility= of the map"
@@ -522,7 +521,9 @@ def _write_labels(
         labeller.keep_clear(np.array([x, x]), np.array([y - dy, y + dy]))
     if chosen is not None:
         text = _wrap_name(chosen.release, 30) + f"\nrisk {chosen.risk:.3g}, utility {chosen.utility:.3g}"
-        text += "".join(f"\n{part}" for part in typically(rumap.worst(), chosen.position).split(", ") if part)
+        text += "".join(
+            f"\n{part}" for part in typical_errors_in_words(rumap.worst(), chosen.position).split(", ") if part
+        )
         labeller.call_out(text, chosen.utility, chosen.risk)
     if max_risk is not None and np.isfinite(max_risk):
         labeller.on_line(f"threshold {max_risk:.4g}", max_risk)
@@ -546,7 +547,7 @@ def _write_labels(
                 first = False
 
 
-def typically(rumap: RUMap, i: int) -> str:
+def typical_errors_in_words(rumap: RUMap, i: int) -> str:
     """How far users' estimates are typically off, in the data's unit, where the map knows that."""
     found = {name.partition("_")[0]: float(v.value[i]) for name, v in rumap.typical_errors.items()}
     return ", ".join(f"{who} off by {amount(off, str(rumap.attrs['unit']))}" for who, off in found.items())

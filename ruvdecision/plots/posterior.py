@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ..checks import Data, Seed, as_generator, as_seed_sequence, check_flag, check_number
-from ..errors import InputError, RuvError, kind_of
+from ..checks import Data, Seed, as_generator, as_seed_sequence, check_flag, check_kind, check_number
+from ..errors import InputError, RuvError
 from ..evaluate import check_masks, posterior
 from ..masks import Suppress
 from ..masks.base import Mask
@@ -86,8 +86,7 @@ def posteriors(
     if len(candidates) > MOST_ROWS:
         what = f"At most {MOST_ROWS} posteriors can be read in one picture"
         raise InputError(what, len(candidates), "Choose some of the masks")
-    if not isinstance(user, User):
-        raise InputError("user must be a User", kind_of(user), "Write ruv.User(belief, target, loss)")
+    check_kind("user", user, User, "Write ruv.User(belief, target, loss)")
     releases, records = _draw_releases(user, candidates, data, release, seed)
     laws = [posterior(user, mask, r, engine=engine) for mask, r in zip(candidates, releases, strict=True)]
     for law in laws:

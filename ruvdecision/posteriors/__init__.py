@@ -11,5 +11,6 @@ from .drawn import Drawn
 from .finite import Finite
 from .gaussian import Gaussian
 from .mixture import Mixture
+from .partlydiscrete import PartlyDiscrete
 
-__all__ = ["BasePosterior", "Curve", "Drawn", "Finite", "Gaussian", "Mixture"]
+__all__ = ["BasePosterior", "Curve", "Drawn", "Finite", "Gaussian", "Mixture", "PartlyDiscrete"]

@@ -13,6 +13,7 @@ from scipy import special
 
 from ..checks import Index, as_float_array, check_number
 from ..errors import InputError
+from ..numerics.differences import ridders_derivative
 from ..numerics.roots import bracket, least_near, monotone_root
 from ..protocols import Array, Posterior, Value
 from .modes import Neighbours, climb_box, merge_values, most_probable
@@ -158,7 +159,7 @@ class BasePosterior(ABC):
         if not self.event:
             at = np.asarray(at, dtype=np.float64)
             with np.errstate(divide="ignore", invalid="ignore"):
-                return np.asarray(np.log(np.maximum(_slope(self.cdf, at, 0.25 * self._place[1]), 0.0)))
+                return np.asarray(np.log(np.maximum(ridders_derivative(self.cdf, at, 0.25 * self._place[1]), 0.0)))
         lead, rows = self._rows(at)
         found = np.empty(lead + self.batch)
         for index in np.ndindex(self.batch):
@@ -225,10 +226,10 @@ class BasePosterior(ABC):
             found = self.expect(lambda t: matrix[0, 0] * np.square(t - mean))
         return Value(np.where(heavy, np.inf, found.value), np.where(heavy, 0.0, found.error))
 
-    def below(self, at: ArrayLike) -> Value:
+    def lower_partial_moment(self, at: ArrayLike) -> Value:
         return self._average(lambda x, a: np.maximum(a - x, 0.0), at, (0.0,), growth=(1.0, 0.0))
 
-    def above(self, at: ArrayLike) -> Value:
+    def upper_partial_moment(self, at: ArrayLike) -> Value:
         return self._average(lambda x, a: np.maximum(x - a, 0.0), at, (0.0,), growth=(0.0, 1.0))
 
     def power(self, at: ArrayLike, p: float, *, signed: bool = False) -> Value:
@@ -345,11 +346,16 @@ class BasePosterior(ABC):
         """
         lead, rows = self._rows(at)
         if joint or not self.event:
-            parts = [self.expect(_at(g, row), np.stack([row + c for c in kinks]) if kinks else None) for row in rows]
+            parts = [
+                self.expect(_function_of_target(g, row), np.stack([row + c for c in kinks]) if kinks else None)
+                for row in rows
+            ]
             value, error = (np.stack([p[i] for p in parts]).reshape(lead + self.batch) for i in (0, 1))
         else:
             columns = range(self.event[0])
-            parts = [self.expect(_at(g, row, j), row if kinks else None) for row in rows for j in columns]
+            parts = [
+                self.expect(_function_of_target(g, row, j), row if kinks else None) for row in rows for j in columns
+            ]
             stacks = (np.stack([p[i] for p in parts]).reshape((len(rows), -1, *self.batch)) for i in (0, 1))
             value, error = (np.moveaxis(a, 1, -1).reshape(lead + self.batch + self.event) for a in stacks)
         if not any(growth):
@@ -438,34 +444,11 @@ class _Selected(BasePosterior):
         return full.reshape((len(rows),) + self.whole.batch + event)
 
 
-def _at(g: Pairs, at: Array, column: int | None = None) -> Callable[[Array], Array]:
+def _function_of_target(g: Pairs, at: Array, column: int | None = None) -> Callable[[Array], Array]:
     """G as a function of theta alone, of one component if a column is given."""
     if column is None:
         return lambda theta: g(theta, at)
     return lambda theta: g(theta[..., column], at[..., column])
-
-
-def _slope(f: Callable[[Array], Array], x: Array, step: Array) -> Array:
-    """Derivative of f, by central differences of ever smaller steps, extrapolated; the most settled one counts.
-
-    Ridders (1982).
-    """
-    step = np.where(step > 0, step, np.maximum(np.abs(x), 1.0) * 1e-3)
-    best = np.zeros(np.broadcast_shapes(x.shape, step.shape))
-    least = np.full(best.shape, np.inf)
-    row: list[Array] = []
-    for turn in range(12):
-        h = step / 2**turn
-        # The step that the arguments really make.
-        right, left = x + h, x - h
-        fresh = [np.asarray((f(right) - f(left)) / (right - left))]
-        for i, old in enumerate(row):
-            fresh.append(fresh[i] + (fresh[i] - old) / (4 ** (i + 1) - 1))
-            off = np.maximum(np.abs(fresh[i + 1] - fresh[i]), np.abs(fresh[i + 1] - old))
-            better = off <= least
-            best, least = np.where(better, fresh[i + 1], best), np.where(better, off, least)
-        row = fresh
-    return np.asarray(best)
 
 
 # -- arguments that every posterior takes ---------------------------------------------------------------

@@ -52,7 +52,7 @@ class Splines:
         return left, right, np.repeat(np.arange(len(self.grids)), [len(g) - 1 for g in self.grids])
 
     @cached_property
-    def fits(self) -> list[BSpline]:
+    def piecewise_splines(self) -> list[BSpline]:
         """One vector-valued B-spline per piece."""
         return [_fit_spline(g, v) for g, v in zip(self.grids, self.values, strict=True)]
 
@@ -91,7 +91,7 @@ class Splines:
     def log_density_of_all(self, x: Array, piece: Ints) -> Array:
         """Log densities of all rows at the points ``x`` of the given pieces, ``(points, rows)``."""
         out = np.empty((len(x), self.rows))
-        for i, fit in enumerate(self.fits):
+        for i, fit in enumerate(self.piecewise_splines):
             mine = np.flatnonzero(piece == i)
             if len(mine):
                 out[mine] = _spline_basis(fit, x[mine], self.grids[i]) @ fit.c
@@ -100,7 +100,7 @@ class Splines:
     def log_density_of_row(self, x: Array, piece: Ints, row: Ints) -> Array:
         """Log density of one row at each point, ``(points,)``."""
         out = np.empty(len(x))
-        for i, fit in enumerate(self.fits):
+        for i, fit in enumerate(self.piecewise_splines):
             mine = np.flatnonzero(piece == i)
             if len(mine):
                 basis = _spline_basis(fit, x[mine], self.grids[i])

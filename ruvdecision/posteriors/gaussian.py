@@ -183,10 +183,10 @@ class Gaussian(BasePosterior):
             return Value.exact(np.broadcast_to(np.asarray(weights) * self.covariances, self.batch))
         return Value.exact(trace_product(as_weight_matrix(weights, self.event), self.cov()))
 
-    def below(self, at: ArrayLike) -> Value:
+    def lower_partial_moment(self, at: ArrayLike) -> Value:
         return self._exact_value(normal.positive_part(np.asarray(at) - self.location, self.sd))
 
-    def above(self, at: ArrayLike) -> Value:
+    def upper_partial_moment(self, at: ArrayLike) -> Value:
         return self._exact_value(normal.positive_part(self.location - np.asarray(at), self.sd))
 
     def power(self, at: ArrayLike, p: float, *, signed: bool = False) -> Value:

@@ -264,7 +264,8 @@ class Mixture(BasePosterior):
 
     def quadratic(self, weights: ArrayLike = 1.0) -> Value:
         if np.ndim(weights) == 0:
-            square = np.square(self._part_means_less_mean) + self.parts.var()
+            with np.errstate(over="ignore"):  # parts of a law without variance
+                square = np.square(self._part_means_less_mean) + self.parts.var()
             square = square.sum(axis=-1) if self.event else square
             return self._mean_with_error(float(np.asarray(weights)) * square, 0.0, joint=True)
         matrix = as_weight_matrix(weights, self.event)
@@ -272,16 +273,18 @@ class Mixture(BasePosterior):
         between = np.einsum("...i,ij,...j->...", gap, matrix, gap)
         return self._mean_with_error(between + trace_product(matrix, self.parts.cov()), 0.0, joint=True)
 
-    def below(self, at: ArrayLike) -> Value:
-        return self._ask_parts(lambda law, a: law.below(a), at)
+    def lower_partial_moment(self, at: ArrayLike) -> Value:
+        return self._ask_parts(lambda law, a: law.lower_partial_moment(a), at)
 
-    def above(self, at: ArrayLike) -> Value:
-        return self._ask_parts(lambda law, a: law.above(a), at)
+    def upper_partial_moment(self, at: ArrayLike) -> Value:
+        return self._ask_parts(lambda law, a: law.upper_partial_moment(a), at)
 
     def power(self, at: ArrayLike, p: float, *, signed: bool = False) -> Value:
         if p == 1 and not signed and self.support is None:
             # Two tails cost far less than Kummer's function.
-            return self._ask_parts(lambda law, a: Value(*map(np.add, law.below(a), law.above(a))), at)
+            return self._ask_parts(
+                lambda law, a: Value(*map(np.add, law.lower_partial_moment(a), law.upper_partial_moment(a))), at
+            )
         return self._ask_parts(lambda law, a: law.power(a, p, signed=signed), at)
 
     def huber(self, at: ArrayLike, delta: float) -> Value:
@@ -319,7 +322,9 @@ class Mixture(BasePosterior):
 
         def distance(x: Array) -> Array:
             # E |x - theta| but for a constant.
-            return 2 * self._in_blocks(lambda a: (self._weighted_sum(self.parts.below(a).value),), x)[0] - x
+            return (
+                2 * self._in_blocks(lambda a: (self._weighted_sum(self.parts.lower_partial_moment(a).value),), x)[0] - x
+            )
 
         series = self._smooth_means(distance)
         error = np.hypot(2 * self._mean_with_error(series, 0.0).error, found.error)

@@ -79,14 +79,14 @@ def huber(d: ArrayLike, s: ArrayLike, delta: float) -> Array:
     with np.errstate(over="ignore"):
         bend = np.minimum(delta / safe, 1e150)
         near = bend <= 1.0
-        value = _far_bend(z, np.maximum(bend, 1.0)) if not near.all() else np.asarray(0.0)
+        value = _huber_loss_large_delta(z, np.maximum(bend, 1.0)) if not near.all() else np.asarray(0.0)
         if near.any():
-            value = np.where(near, _near_bend(z, np.minimum(bend, 1.0)), value)
+            value = np.where(near, _huber_loss_small_delta(z, np.minimum(bend, 1.0)), value)
         value = value * safe * safe
     return _at_zero_and_infinity(value, s, point, np.inf)
 
 
-def _near_bend(d: Array, bend: Array) -> Array:
+def _huber_loss_small_delta(d: Array, bend: Array) -> Array:
     """Huber's loss of N(d, 1) for a small bend c: c E|X| - c**2/2 + E max(c - |X|, 0)**2 / 2, the first the largest."""
     inside = np.zeros(())
     # Node by node: the arrays may hold millions of components.
@@ -97,7 +97,7 @@ def _near_bend(d: Array, bend: Array) -> Array:
     return np.asarray(bend * (apart - bend / 2 + inside / 4))
 
 
-def _far_bend(d: Array, bend: Array) -> Array:
+def _huber_loss_large_delta(d: Array, bend: Array) -> Array:
     """Huber's loss of N(d, 1) for a bend of one or more: the square inside it, the line beyond it."""
     low, high = -bend - d, bend - d
     inside = special.ndtr(high) - special.ndtr(low)

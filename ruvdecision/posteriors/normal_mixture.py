@@ -330,7 +330,7 @@ class Sorted:
         panels = (high - low) / (3 * float(self.sds.min()))
         if len(self.means) <= 64:
             if panels > 20_000:
-                return self._entropy_each()
+                return self._componentwise_entropy()
             edges = np.unique(np.concatenate([self.means + c * self.sds for c in _PLACES]))
         elif panels <= 20_000:
             edges = np.linspace(low, high, int(max(panels, 8.0)) + 1)
@@ -338,7 +338,7 @@ class Sorted:
             return self._entropy_apart()
         return adaptive(lambda x: special.entr(self.density(x)), edges, relative=1e-11, budget=100_000)
 
-    def _entropy_each(self) -> Value:
+    def _componentwise_entropy(self) -> Value:
         """Sum over components of the mean of -log density, each in its own units: its own distances are then exact."""
         value = error = 0.0
         heights = np.log(self.weights) - np.log(self.sds) - 0.5 * np.log(2 * np.pi)

@@ -15,8 +15,8 @@ from typing import Any
 from ..analyses.limit import Limit
 from ..analyses.record_risk import RecordRisk
 from ..analyses.sensitivity import Sensitivity
-from ..checks import check_choice, check_flag, check_number, suggest
-from ..data.write import as_place, check_places, write_files
+from ..checks import check_choice, check_filled, check_flag, check_kind, check_number, suggest
+from ..data.write import as_place, check_output_paths, write_files
 from ..decide.criteria import Rule
 from ..errors import InputError, kind_of
 from ..maps.rumap import RUMap
@@ -100,7 +100,7 @@ def write_report(
     """
     target = as_place(path)
     _format_of_path(target, format)
-    check_places([target], overwrite=overwrite)
+    check_output_paths([target], overwrite=overwrite)
     options = {"title": title, "notes": notes, "date": date, "sensitivity": sensitivity, "limit": limit, "seed": seed}
     files = report_files(
         rumap, target, max_risk, format=format, figures=figures, record_risk=record_risk, rule=rule, **options
@@ -170,9 +170,9 @@ def _make_document(
 ) -> Document:
     """The report before it has a format; ``analyses`` are the sensitivity, the limit and the risk of every record."""
     maps = rumap if isinstance(rumap, Mapping) else {"map": rumap}
-    if not maps or not all(isinstance(m, RUMap) for m in maps.values()):
-        got = [type(m).__name__ for m in maps.values()] or "none"
-        raise InputError("A report needs a map, or several maps by name", got, "Write write_report(rumap, ...)")
+    do = "Write write_report(rumap, ...)"
+    for one in check_filled("rumap", maps.values(), do):
+        check_kind("What a report is made of", one, RUMap, do)
     try:
         lines = notes.splitlines() if isinstance(notes, str) else list(notes)
     except TypeError:
@@ -215,8 +215,7 @@ def _picture_folder(figures: str | os.PathLike[str] | None) -> Path | None:
     """The directory for pictures."""
     if figures is None:
         return None
-    if not isinstance(figures, (str, os.PathLike)):
-        raise InputError("figures must be the path of a directory", type(figures).__name__, 'Write figures="figures/"')
+    check_kind("figures", figures, (str, os.PathLike), 'Write figures="figures/"')
     folder = Path(figures)
     if folder.exists() and not folder.is_dir():
         raise InputError("figures must be a directory", str(folder), "Name a directory for the SVG and PDF files")

@@ -35,7 +35,7 @@ from ..maps.show import (
 from ..maps.storage import fingerprint
 from ..plots.map import Positions
 from ..running.fingerprint import fingerprint_data
-from .diagnostics import Flags, diagnostics, is_diagnostic, unreliable
+from .diagnostics import Flags, diagnostics, is_diagnostic, unreliable_releases
 from .document import Annex, Document, Fold, Heading, Items, Paragraph, Picture, ReportBlock, Table, TableRow, Terms
 from .extras import Extras, choice_probabilities, limits, reasons, records, sensitivities
 from .methods import measure_meanings, method_notes, references
@@ -107,13 +107,13 @@ class Chapter:
         return "warning" if self.failed or doubt else "decision"
 
     @cached_property
-    def front(self) -> Flags:
+    def on_frontier(self) -> Flags:
         return not_dominated(self.rumap.risk, self.rumap.utility)
 
     @cached_property
     def order(self) -> Positions:
         """The frontier, in order of risk."""
-        rows = np.flatnonzero(self.front)
+        rows = np.flatnonzero(self.on_frontier)
         return rows[np.lexsort((self.rumap.utility[rows], self.rumap.risk[rows]))]
 
     @property
@@ -267,7 +267,7 @@ def _condition_blocks(parts: Sequence[Chapter]) -> list[tuple[str, str]]:
     pairs = []
     if len(parts) == 1:
         (part,) = parts
-        pairs.append(("tried", " ".join(tried(part))))
+        pairs.append(("tried", " ".join(sentences_on_releases(part))))
         worst = _worst_user(part)
         pairs += [("worst user", worst)] if worst else []
         if part.choice is not None and part.choice.remarks:
@@ -285,7 +285,7 @@ def _condition_blocks(parts: Sequence[Chapter]) -> list[tuple[str, str]]:
     return [*pairs, ("conditions", " ".join(holds))]
 
 
-def tried(part: Chapter) -> Iterator[str]:
+def sentences_on_releases(part: Chapter) -> Iterator[str]:
     """What was tried, how much of it is allowed, and what the threshold costs."""
     rumap, choice = part.rumap, part.choice
     names = list(dict.fromkeys(rumap.techniques))
@@ -295,7 +295,7 @@ def tried(part: Chapter) -> Iterator[str]:
         verb = ("meets" if choice.allowed == 1 else "meet") + " the threshold"
         if np.isinf(choice.max_risk) or choice.confidence is not None:
             verb = f"{'is' if choice.allowed == 1 else 'are'} allowed"
-        front = int(part.front.sum())
+        front = int(part.on_frontier.sum())
         yield f"{choice.allowed:,} {verb}, {front:,} {'is' if front == 1 else 'are'} on the frontier."
         known = np.flatnonzero(~np.isnan(rumap.utility) & ~np.isnan(rumap.risk))
         best = rumap[int(known[np.argmax(rumap.utility[known])])]
@@ -304,7 +304,7 @@ def tried(part: Chapter) -> Iterator[str]:
                 f"Without a threshold it would be {best.release}: utility {number(best.utility, 3)} instead of "
                 f"{number(choice.utility, 3)}, at a risk of {number(best.risk, 3)}."
             )
-    elif not part.front.any():
+    elif not part.on_frontier.any():
         yield "No release has both a risk and a utility, so there is no frontier."
 
 
@@ -390,7 +390,7 @@ def _release_blocks(part: Chapter) -> list[ReportBlock]:
     if choice is not None and not np.isnan([choice.risk, choice.utility]).any():
         blocks.append(Paragraph(str(explain(rumap, choice))))
     blocks += _table_with_fold(part, part.order, "Releases on the frontier, in order of risk", columns)
-    rest = np.flatnonzero(~part.front)
+    rest = np.flatnonzero(~part.on_frontier)
     if rest.size:
         shown = evenly_spaced(rest, REST)
         more = f"; {rest.size - shown.size} more are left out evenly, the map's own table has all"
@@ -413,7 +413,7 @@ def _measure_blocks(part: Chapter) -> list[ReportBlock]:
     blocks: list[ReportBlock] = [Terms(pairs)] if pairs else []
     varying = [k for k in names if k not in same]
     if varying:
-        every = [*part.order.tolist(), *np.flatnonzero(~part.front).tolist()]
+        every = [*part.order.tolist(), *np.flatnonzero(~part.on_frontier).tolist()]
         blocks += _table_with_fold(part, np.array(every, dtype=np.intp), "Measures of the releases", varying)
     return blocks
 
@@ -437,7 +437,7 @@ def release_table(
     """Some releases with these columns; the chosen one, doubtful ones and one that a reader looks at are marked."""
     rumap = part.rumap
     chosen = None if part.choice is None else part.choice.position
-    flagged = unreliable(rumap)
+    flagged = unreliable_releases(rumap)
     lines = []
     for i in rows.tolist():
         marks = {"chosen": i == chosen, "you look at it": i == looked}

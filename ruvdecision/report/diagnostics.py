@@ -70,7 +70,7 @@ def release_warnings(rumap: RUMap) -> dict[int, list[str]]:
     return found
 
 
-def unreliable(rumap: RUMap) -> Flags:
+def unreliable_releases(rumap: RUMap) -> Flags:
     """True where an error is large or not known, or a value is missing: the number itself is in doubt."""
     bad = np.zeros(len(rumap), dtype=bool)
     for role in ("risk", "utility"):

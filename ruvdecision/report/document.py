@@ -92,10 +92,13 @@ class Table(ReportBlock):
             object.__setattr__(self, "numbers", (False, *[True] * (len(self.head) - 1)))
 
     @property
-    def aligned(self) -> list[TableRow]:
+    def aligned_rows(self) -> list[TableRow]:
         """The rows, with the numbers of a column below each other at their points and at the signs of their errors.
 
-        >>> [row.cells[1] for row in Table("", ("", "x"), [TableRow(("a", "0.25")), TableRow(("b", "12"))]).aligned]
+        >>> [
+        ...     row.cells[1]
+        ...     for row in Table("", ("", "x"), [TableRow(("a", "0.25")), TableRow(("b", "12"))]).aligned_rows
+        ... ]
         ['0.25', '12\u2007\u2007\u2007']
         """
         cells = [list(row.cells) for row in self.rows]
@@ -116,7 +119,7 @@ class Table(ReportBlock):
         rows = [TableRow(row.cells[:-1], row.kind) for row in self.rows]
         return Table(self.caption, self.head[:-1], rows, self.numbers[:-1])
 
-    def folded(self, most: int, summary: str) -> ReportBlock:
+    def fold_if_long(self, most: int, summary: str) -> ReportBlock:
         """The table, behind a summary if it has more rows than ``most``."""
         return self if len(self.rows) <= most else Fold(summary, [self])
 

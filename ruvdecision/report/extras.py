@@ -12,10 +12,10 @@ from .. import plots
 from ..analyses.limit import Limit
 from ..analyses.record_risk import RecordRisk
 from ..analyses.sensitivity import Sensitivity
+from ..checks import check_kind
 from ..decide import Choice, probabilities
 from ..decide.compare import explanations
 from ..decide.criteria import Rule
-from ..errors import InputError
 from ..maps.rumap import RUMap
 from ..maps.show import number, plural, shorten_text
 from ..maps.storage import fingerprint
@@ -51,8 +51,8 @@ class Extras:
             "rule": (self.rule, Mapping, 'Write rule={"confidence": 0.95}'),
         }
         for name, (given, kind, do) in kinds.items():
-            if given is not None and not isinstance(given, kind):
-                raise InputError(f"{name} must be a {kind.__name__}", type(given).__name__, do)
+            if given is not None:
+                check_kind(name, given, kind, do)
 
 
 def reasons(rumap: RUMap, rows: Positions) -> list[str]:
@@ -92,7 +92,7 @@ def choice_probabilities(
     ]
     caption = f"Probabilities that a release of the frontier truly … ({len(rows)})"
     whole = Table(caption, ("release", *(words for _, words in head)), rows)
-    return [*blocks, whole.folded(most, f"Probabilities of {plural(len(rows), 'release')}")]
+    return [*blocks, whole.fold_if_long(most, f"Probabilities of {plural(len(rows), 'release')}")]
 
 
 # -- the limit -----------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def sensitivities(rumap: RUMap, result: Sensitivity | None, anchor: str) -> list
         rows.append(TableRow((label, *cells), "doubtful" if chosen and not bool(row["meets"]) else ""))
     head = ("setting", *(heads[k] for k in shown))
     whole = Table(f"Variations ({len(rows) - 1})", head, rows, (False, *(k in numbers for k in shown)))
-    return [*blocks, whole.folded(OPEN, f"All {len(rows) - 1} variations")]
+    return [*blocks, whole.fold_if_long(OPEN, f"All {len(rows) - 1} variations")]
 
 
 # -- records -------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def records(choice: Choice | None, max_risk: float | None, found: RecordRisk | N
 
             draw = lambda figure: plots.record_risk(found, one, figure.subplots(), max_risk=limit)  # noqa: E731
             blocks.append(Picture(draw, caption, words, f"{anchor}-recordrisk", (7.6, 4.4)))
-    blocks.append(table.folded(OPEN, f"Risk of the records under {len(rows)} releases"))
+    blocks.append(table.fold_if_long(OPEN, f"Risk of the records under {len(rows)} releases"))
     if one is not None:
         worst = found.riskiest(min(RISKIEST, len(found.rows)), one)
         rows = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import measures
-from ..maps.columns import parts_of
+from ..maps.columns import attr_as_list
 from ..maps.rumap import RUMap
 from ..maps.show import better_end
 from .diagnostics import has_errors, is_diagnostic
@@ -85,7 +85,7 @@ def method_notes(maps: Sequence[RUMap]) -> list[str]:
 def measure_meanings(rumap: RUMap) -> list[tuple[str, str]]:
     """Each measure of a map with one sentence of what it is and where it comes from, as its class says."""
     found = []
-    for name, text in zip(better_end(rumap), parts_of(rumap.attrs.get("measures") or []), strict=False):
+    for name, text in zip(better_end(rumap), attr_as_list(rumap.attrs.get("measures") or []), strict=False):
         kind = getattr(measures, str(text).partition("(")[0], None)
         if kind is None or not kind.__doc__:
             continue

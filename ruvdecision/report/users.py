@@ -43,7 +43,7 @@ def users(rumap: RUMap, choice: Choice | None) -> list[ReportBlock]:
         user = None if rumap.users is None else rumap.users[place]
         said = str(rumap.attrs.get(who, ""))
         # A map that was joined or renamed has other words than its first users: then the words are right.
-        if user is not None and said not in ("", user.describe(), *_in_role(user, who)):
+        if user is not None and said not in ("", user.describe(), user.in_role(who)):
             user = None
         if isinstance(user, Panel):
             blocks += _panel_blocks(user, who)
@@ -60,11 +60,6 @@ def member_columns(rumap: RUMap, who: str) -> dict[str, str]:
     """Columns with the uncertainty of each member of a panel, by the member's name; panels in panels too."""
     found = {k: _MEMBER.match(k) for k in rumap.columns}
     return {m[2][1:-1].replace("][", ", "): k for k, m in found.items() if m is not None and m[1] == who}
-
-
-def _in_role(user: User | Snooper | Panel, who: str) -> list[str]:
-    """How a panel speaks of itself in this role."""
-    return [user.describe(who)] if isinstance(user, Panel) else []
 
 
 def _user_in_words(said: str, who: str) -> list[ReportBlock]:
@@ -111,7 +106,7 @@ def _member_table(rumap: RUMap, who: str, choice: Choice | None) -> list[ReportB
     after = ["U after the chosen release"] if choice is not None else []
     head = ("member", *after, "least U of any release", "largest U")
     table = Table(f"Members of the {who}s' panel ({len(rows)})", head, rows)
-    return [table.folded(OPEN, f"What each of the {len(rows)} members still does not know")]
+    return [table.fold_if_long(OPEN, f"What each of the {len(rows)} members still does not know")]
 
 
 def _scores_in_words(rumap: RUMap) -> list[str]:
@@ -141,7 +136,7 @@ def formulas(user: User | Snooper | Panel, role: str = "intruder") -> list[str]:
     'U = min over d of E[ L(d, θ) | release ] = Var(θ | release), averaged over releases'
     """
     if isinstance(user, Panel):
-        return [_of_panel(user, role)]
+        return [_panel_in_words(user, role)]
     belief = _formula_lines(user.belief, "") if user.belief is not None else []
     target, loss = (
         _formula_lines(user.target, user.target.describe()),
@@ -175,8 +170,8 @@ def _uncertainty_formula(user: User) -> list[str]:
     return [rule, *truth, f"{u} = E[ L(d*(release), θ) ] over {whose}{used}", *last]
 
 
-def _of_panel(panel: Panel, role: str) -> str:
-    how = panel.how(role)
+def _panel_in_words(panel: Panel, role: str) -> str:
+    how = panel.combining_rule(role)
     unit = "" if panel.unit is None else " / Uₘ before the release" if panel.unit == "before" else " / unitₘ"
     one = f"Uₘ{unit}"
     if how == "worst":
@@ -208,7 +203,7 @@ def _has_vector_target(user: User | Snooper) -> bool:
     target = user.target
     if target.is_a(targets.Kind.FILE):
         return True
-    one = target.term is None and not target.ranked and not target.asks_each
+    one = target.term is None and not target.is_order_statistic and not target.asks_each
     if target.is_a(targets.Kind.PARAMETER):
         one = target.terms[0].component is not None
     return not one and int(getattr(user.belief, "k", 1) or 1) > 1

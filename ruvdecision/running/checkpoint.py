@@ -220,16 +220,19 @@ def _refuse_others(directory: Path) -> None:
     if own is not None and about.st_uid != own:
         do = "Name a new one"
         raise InputError(f"The checkpoint {directory} belongs to another user", f"user {about.st_uid}", do)
-    if own is not None and about.st_mode & 0o022:
-        if any(directory.iterdir()):
-            got, do = "a directory that others can write to", f"Look at what is in it, then chmod 700 {directory}"
-            raise InputError(f"The checkpoint {directory} is open to others", got, do)
+    what, do = f"The checkpoint {directory} is open to others", f"Look at what is in it, then chmod 700 {directory}"
+    if own is not None and about.st_mode & 0o077 and not any(directory.iterdir()):
         directory.chmod(0o700)
+    elif own is not None and about.st_mode & 0o022:
+        raise InputError(what, "a directory that others can write to", do)
     for folder in [directory, *directory.glob("tasks")]:
         with os.scandir(folder) as entries:
             for entry in entries:
                 of_kind = entry.is_dir if folder is directory and entry.name == "tasks" else entry.is_file
-                theirs = own is not None and entry.stat(follow_symlinks=False).st_uid != own
+                found = entry.stat(follow_symlinks=False)
+                theirs = own is not None and found.st_uid != own
+                if own is not None and about.st_mode & 0o011 and found.st_mode & 0o022 and not entry.is_symlink():
+                    raise InputError(what, f"{entry.name}, which others can reach and write to", do)
                 if theirs or not of_kind(follow_symlinks=False):
                     got = f"{entry.name}, a link or a file of another user"
                     raise InputError(f"The checkpoint {directory} holds what no run puts there", got, "Name a new one")

@@ -56,7 +56,7 @@ def fingerprint_data(data: object, key: str | bytes | None = None, *, create: bo
     return f"blake2b {digest(data, short)}, key {name}"
 
 
-def fingerprint_attr(data: object) -> dict[str, str]:
+def fingerprint_as_attrs(data: object) -> dict[str, str]:
     """The fingerprint as an attribute of a map; nothing where there is no key."""
     found = fingerprint_data(data)
     return {"data_fingerprint": found} if found else {}

@@ -31,7 +31,7 @@ def replicate_seeds(seed: np.random.SeedSequence | None, count: int | None = Non
         )
 
 
-def over_replicates(values: Array) -> Array:
+def mean_over_replicates(values: Array) -> Array:
     """Mean over the first axis, each entry summed by itself: the same bits whichever masks it is computed with."""
     return np.asarray(np.ascontiguousarray(np.moveaxis(values, 0, -1)).mean(axis=-1))
 

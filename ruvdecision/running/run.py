@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..checks import Seed, as_seed_sequence
+from ..checks import Seed, as_seed_sequence, check_kind
 from ..errors import InputError, RuvError
 from .checkpoint import Checkpoint, kept_seed
 
@@ -105,9 +105,8 @@ def run(
     twice = [key for key, count in Counter(t.key for t in tasks).items() if count > 1]
     if twice:
         raise InputError("Tasks need keys that differ", ", ".join(twice[:5]), "Give each task a key of its own")
-    if executor is not None and not isinstance(executor, Executor):
-        do = "Write ProcessPoolExecutor(4), or client.get_executor()"
-        raise InputError("executor must be a concurrent.futures.Executor", type(executor).__name__, do)
+    if executor is not None:
+        check_kind("executor", executor, Executor, "Write ProcessPoolExecutor(4), or client.get_executor()")
     if checkpoint is None:
         return _run_tasks(tasks, [None] * len(tasks), shared, executor, None, on_progress)
     parts = {"shared": shared, "tasks": [t.arguments for t in tasks]} if fingerprint is None else fingerprint()

@@ -202,7 +202,8 @@ def _distinct_names(listed: Sequence[Curve]) -> list[str]:
     """Names that tell the curves apart, no longer than they must be."""
     names = [
         f"{c.knowledge} knowledge, {c.method}"
-        if len({x.aim for x in listed if x.knowledge == c.knowledge}) == 1 and len({x.target for x in listed}) == 1
+        if len({x.target_in_words for x in listed if x.knowledge == c.knowledge}) == 1
+        and len({x.target for x in listed}) == 1
         else c.label
         for c in listed
     ]

@@ -150,9 +150,9 @@ class RankPosterior:
         nodes, weights = gauss_normal(41)
         sd = np.sqrt(self._variance_from_mean)
         if sd == 0:
-            return self._given_mean(at.ravel()).reshape(at.shape)
+            return self._cdf_given_mean(at.ravel()).reshape(at.shape)
         points = at.ravel()[:, None] - sd * nodes
-        return np.asarray((self._given_mean(points.ravel()).reshape(points.shape) @ weights).reshape(at.shape))
+        return np.asarray((self._cdf_given_mean(points.ravel()).reshape(points.shape) @ weights).reshape(at.shape))
 
     def mean(self) -> float:
         """Posterior mean, the snooper's estimate."""
@@ -188,7 +188,7 @@ class RankPosterior:
             centre = share * float(y.mean()) + (1 - share) * self.prior_mean
         return np.asarray(centre + rho * (y - centre))
 
-    def _given_mean(self, at: Array) -> Array:
+    def _cdf_given_mean(self, at: Array) -> Array:
         z = (at - self._means[:, None]) / self._sd
         return order_statistic_cdf(special.ndtr(z), special.ndtr(-z), self.rank)
 
@@ -200,16 +200,16 @@ class RankPosterior:
         # room.
         for _ in range(12):
             grid = np.linspace(low, high, 129)
-            level = self._given_mean(grid)
+            level = self._cdf_given_mean(grid)
             # Sums over many records are right to 1e-13 or so: without a clear end the whole interval stays.
             start = int(np.flatnonzero(level <= 1e-14)[-1]) if level[0] <= 1e-14 else 0
             stop = int(np.flatnonzero(level >= 1 - 1e-14)[0]) if level[-1] >= 1 - 1e-14 else len(grid) - 1
             low, high = float(grid[start]), float(grid[stop])
             if stop - start >= 32:
                 break
-        mean = high - _integrate(self._given_mean, low, high)
-        spread = _integrate(lambda t: 2 * (mean - t) * self._given_mean(t), low, mean)
-        spread += _integrate(lambda t: 2 * (t - mean) * (1 - self._given_mean(t)), mean, high)
+        mean = high - _integrate(self._cdf_given_mean, low, high)
+        spread = _integrate(lambda t: 2 * (mean - t) * self._cdf_given_mean(t), low, mean)
+        spread += _integrate(lambda t: 2 * (t - mean) * (1 - self._cdf_given_mean(t)), mean, high)
         return mean, spread
 
 

@@ -96,7 +96,7 @@ class Curve:
         return None
 
     @property
-    def aim(self) -> str:
+    def target_in_words(self) -> str:
         """The target in words."""
         if self.target == "percentile":
             return f"{'population' if self.knowledge == 'population' else 'sample'} percentile {self.p:g}"
@@ -108,7 +108,7 @@ class Curve:
     @property
     def label(self) -> str:
         """Target, knowledge and method in words."""
-        return f"{self.aim}, {self.knowledge} knowledge, {self.method}"
+        return f"{self.target_in_words}, {self.knowledge} knowledge, {self.method}"
 
     @property
     def formula(self) -> str:

@@ -1,4 +1,4 @@
-from .base import BaseTarget as BaseTarget, is_target as is_target, over_points as over_points
+from .base import BaseTarget as BaseTarget, apply_over_points as apply_over_points, is_target as is_target
 from .eachrecord import EachRecord as EachRecord
 from .functional import Functional as Functional
 from .identity import Identity as Identity
@@ -12,4 +12,10 @@ from .quantities import (
     Records as Records,
 )
 from .ranks import Maximum as Maximum, Minimum as Minimum, OrderStatistic as OrderStatistic, Percentile as Percentile
-from .terms import Files as Files, Kind as Kind, LinearForm as LinearForm, Term as Term, flat as flat
+from .terms import (
+    Files as Files,
+    Kind as Kind,
+    LinearForm as LinearForm,
+    Term as Term,
+    flatten_points as flatten_points,
+)

@@ -78,7 +78,9 @@ class BaseTarget:
         def one(table: Array, *parameters: Array) -> Array:
             return np.asarray(self.of(table, dict(zip(names, parameters, strict=True))), dtype=np.float64)
 
-        return over_points(one, [records, *(np.asarray(files.parameters[name]) for name in names)], self.describe())
+        return apply_over_points(
+            one, [records, *(np.asarray(files.parameters[name]) for name in names)], self.describe()
+        )
 
     @property
     def term(self) -> Term | None:
@@ -119,7 +121,7 @@ class BaseTarget:
     @property
     def places_records(self) -> bool:
         """Whether it matters which record stands in which row."""
-        return self.asks(Kind.RECORD) or (self.asks(Kind.FILE) and not self.ranked)
+        return self.asks(Kind.RECORD) or (self.asks(Kind.FILE) and not self.is_order_statistic)
 
     def linear(self, k: int, number: bool = False, widths: Mapping[str, int] | None = None) -> LinearForm | None:
         """Weights on the terms if the target is affine in them, else None.
@@ -138,7 +140,7 @@ class BaseTarget:
         return LinearForm.of_term(self.term, k, number)
 
     @property
-    def ranked(self) -> bool:
+    def is_order_statistic(self) -> bool:
         """Whether it is the record of a rank."""
         return type(self).rank is not BaseTarget.rank
 
@@ -227,7 +229,7 @@ class _MovedFiles(Files):
         return self.files.record(self.place(row))
 
 
-def over_points(function: Callable[..., Array], arguments: Sequence[Array], what: str) -> Array:
+def apply_over_points(function: Callable[..., Array], arguments: Sequence[Array], what: str) -> Array:
     """A function of arrays at many points, which come first in every argument and in what is given back.
 
     It is called once with the points last, for functions written in array arithmetic. Points at both ends and in the

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import check_index, check_list, check_number, checked
+from ..checks import check_distinct, check_list, check_number, check_positions, checked
 from ..errors import InputError
 from .base import BaseTarget
-from .names import Names, check_each_once, check_row, is_name
+from .names import Names, check_row, is_name
 from .quantities import Record
 
 
@@ -26,10 +26,7 @@ def _check_aggregate(name: str, value: str | float) -> str | float:
 
 def _check_rows(name: str, value: Sequence[object]) -> tuple[Hashable, ...]:
     do = "Leave rows out for all records"
-    rows = [check_row(name, r) for r in check_list(name, value, do)]
-    if not rows:
-        raise InputError(f"{name} must not be empty", value, do)
-    return tuple(check_each_once(name, rows))
+    return check_distinct(name, [check_row(name, r) for r in check_list(name, value, do)], do)
 
 
 @dataclass(frozen=True)
@@ -69,7 +66,7 @@ class EachRecord(BaseTarget):
         """The rows among ``n``, each once."""
         if self.rows is None:
             return np.arange(n)
-        return np.array(check_each_once("rows", [check_index("rows", r, n) for r in self.rows]), dtype=np.int64)
+        return check_positions("rows", self.rows, n)
 
     def overall(self, uncertainties: ArrayLike) -> Any:
         """One number of the uncertainties of the records, which are on the last axis."""

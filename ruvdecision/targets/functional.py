@@ -13,9 +13,9 @@ from scipy.linalg import block_diag
 from ..checks import as_float_array, check_finite, check_text
 from ..errors import InputError
 from ..protocols import Array
-from .base import BaseTarget, is_target, over_points
+from .base import BaseTarget, apply_over_points, is_target
 from .names import Names
-from .terms import Files, LinearForm, Term, flat
+from .terms import Files, LinearForm, Term, flatten_points
 
 
 @dataclass(frozen=True, init=False)
@@ -63,8 +63,10 @@ class Functional(BaseTarget):
 
     def in_files(self, files: Files) -> Array:
         values = [part.in_files(files) for part in self.parts]
-        stacked = np.concatenate([flat(v) for v in values], axis=1)
-        return self._apply_to_stacked(stacked, [flat(v).shape[1] for v in values], [v.ndim == 1 for v in values])
+        stacked = np.concatenate([flatten_points(v) for v in values], axis=1)
+        return self._apply_to_stacked(
+            stacked, [flatten_points(v).shape[1] for v in values], [v.ndim == 1 for v in values]
+        )
 
     def _apply_to_stacked(self, stacked: Array, sizes: Sequence[int], numbers: Sequence[bool]) -> Array:
         """Of stacked values ``(points, sum(sizes))``; gives back ``(points, m)`` or ``(points,)``."""
@@ -82,7 +84,7 @@ class Functional(BaseTarget):
         def function(*values: Array) -> Array:
             return np.asarray(self.function(*values), dtype=np.float64)
 
-        return over_points(function, arguments, ", ".join(p.describe() for p in self.parts))
+        return apply_over_points(function, arguments, ", ".join(p.describe() for p in self.parts))
 
     @property
     def terms(self) -> tuple[Term, ...]:

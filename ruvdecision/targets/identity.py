@@ -9,11 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import Columns, as_float_array, as_tuple, check_columns, check_finite, check_index, is_single
+from ..checks import (
+    Columns,
+    as_float_array,
+    as_tuple,
+    check_columns,
+    check_filled,
+    check_finite,
+    check_per,
+    check_positions,
+    is_single,
+)
 from ..errors import InputError
 from ..protocols import Array
 from .base import BaseTarget
-from .names import Names, check_each_once, check_row, is_name
+from .names import Names, check_row, is_name
 
 
 @dataclass(frozen=True)
@@ -58,15 +68,11 @@ class Identity(BaseTarget):
         if isinstance(self.row, str) or is_single(self.row):
             put("row", self.row if isinstance(self.row, str) and self.row == "all" else check_row("row", self.row))
         else:
-            put("row", tuple(check_row("row", row) for row in as_tuple(self.row)))
-            if not self.row:
-                raise InputError("row must be one row at least", self.row, "Write Identity([0, 3], known=[...])")
+            rows = [check_row("row", row) for row in as_tuple(self.row)]
+            put("row", check_filled("row", rows, "Write Identity([0, 3], known=[...])"))
         if self.known is not None:
-            known = as_tuple(self.known)
-            if not known:
-                do = "Name a column; one who knows nothing gains by no release"
-                raise InputError("known must not be empty", self.known, do)
-            put("known", known)
+            do = "Name a column; one who knows nothing gains by no release"
+            put("known", check_filled("known", as_tuple(self.known), do))
         if self.error_variance is not None and self.error_sd is not None:
             raise InputError("Give error_variance or error_sd", "both", "Leave one of them out")
         for name in ("error_variance", "error_sd"):
@@ -101,8 +107,7 @@ class Identity(BaseTarget):
         """The respondents' rows among ``n``, each once."""
         if self.row == "all":
             return np.arange(n)
-        rows = self._rows_as_tuple
-        return np.array(check_each_once("row", [check_index("row", r, n) for r in rows]), dtype=np.int64)
+        return check_positions("row", self._rows_as_tuple, n)
 
     def columns_in(self, names: Sequence[Hashable]) -> list[int]:
         """Positions of the known columns among ``names``."""
@@ -112,10 +117,7 @@ class Identity(BaseTarget):
         """Error variance of each of ``size`` known columns."""
         name = "error_variance" if self.error_variance is not None else "error_sd"
         given = np.atleast_1d(np.asarray(0.0 if getattr(self, name) is None else getattr(self, name), dtype=np.float64))
-        if len(given) not in (1, size):
-            what = f"{name} must have {size} entries, one per known column"
-            raise InputError(what, len(given), "Give one number, or one per column")
-        return np.broadcast_to(given if name == "error_variance" else given**2, (size,)).copy()
+        return check_per(name, given if name == "error_variance" else given**2, size, "known column")
 
     def aimed_at(self, row: int) -> Identity | None:
         return replace(self, row=row) if self.values is None else None

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from datetime import date
 
 import numpy as np
+import pandas as pd
 
 from ..checks import check_columns, check_index, check_integer, is_integer, is_label, suggest
 from ..errors import InputError
-
-Row = TypeVar("Row", bound=Hashable)
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +30,8 @@ class Names:
         if self.rows is None:
             do = "Pass data= (or a release) whose index has the labels, or count rows from 0"
             raise InputError("A record by its label needs a file with labels", label, do)
-        found = [i for i, own in enumerate(self.rows) if own == label]
+        wanted = {label, *_as_dates(label)}
+        found = [i for i, own in enumerate(self.rows) if own in wanted]
         if len(found) != 1:
             what = "Several rows have this label" if found else "No row has this label"
             raise InputError(what, label, "Look at the data's index; a whole number is a position, counted from 0")
@@ -63,9 +63,17 @@ def _component_position(name: str, label: Hashable, labels: list[Hashable]) -> i
     raise InputError(f"No entry of {name} is called so", label, suggest(str(label), [str(own) for own in labels]))
 
 
+def _as_dates(label: object) -> list[pd.Timestamp]:
+    """The moment that a label says, if it says one."""
+    try:
+        return [pd.Timestamp(label)] if isinstance(label, (str, date)) else []
+    except (ValueError, OverflowError):
+        return []
+
+
 def check_row(name: str, value: object) -> Hashable:
-    """A position, or a label as an index of a file has it: text or a tuple."""
-    return value if isinstance(value, (str, tuple)) and value and is_label(value) else check_integer(name, value)
+    """A position, or a label as an index of a file has it: text, a tuple or a date, which text may stand for."""
+    return value if isinstance(value, (str, tuple, date)) and value and is_label(value) else check_integer(name, value)
 
 
 def check_name(name: str, value: object) -> Hashable:
@@ -78,10 +86,3 @@ def check_name(name: str, value: object) -> Hashable:
 def is_name(value: object) -> bool:
     """Whether a row, column or entry is named and not counted."""
     return value is not None and not is_integer(value)
-
-
-def check_each_once(name: str, rows: list[Row]) -> list[Row]:
-    """Rows of which none is named twice."""
-    if len(set(rows)) != len(rows):
-        raise InputError(f"{name} names a record twice", rows, "Name each record once")
-    return rows

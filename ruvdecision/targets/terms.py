@@ -49,13 +49,15 @@ class Term:
         if self.kind is Kind.NEW:
             return files.new_record()
         if self.kind is Kind.FILE:
-            return flat(files.records())
+            return flatten_points(files.records())
         if self.kind is Kind.CELL:
             return files.cell(self.index)
         value = files.parameter(self.name)
         if self.component is None:
-            return value if value.ndim == 1 else flat(value)
-        return np.asarray(flat(value)[:, check_index("component", self.component, flat(value).shape[1])])
+            return value if value.ndim == 1 else flatten_points(value)
+        return np.asarray(
+            flatten_points(value)[:, check_index("component", self.component, flatten_points(value).shape[1])]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +148,7 @@ class Files:
         return np.asarray(np.moveaxis(self.records(), 0, -1)[index])
 
 
-def flat(values: Array) -> Array:
+def flatten_points(values: Array) -> Array:
     """Values ``(points, ...)`` with one axis after the points."""
     return values.reshape(len(values), -1)
 
@@ -155,5 +157,5 @@ def pick_column(values: Array, column: int | None) -> Array:
     """One column of values ``(points,)`` or ``(points, k)``; all of them if none is named."""
     if column is None:
         return values
-    table = flat(values)
+    table = flatten_points(values)
     return np.asarray(table[:, check_index("column", column, table.shape[1])])

@@ -12,17 +12,18 @@ import numpy as np
 
 from ..checks import (
     as_float_array,
+    as_tuple,
     check_fields,
+    check_filled,
     check_finite,
     check_integer,
-    check_list,
     check_number,
     check_shares,
     checked,
     is_single,
 )
 from ..errors import InputError
-from ..masks.base import Mask, show_number
+from ..masks.base import Mask, check_mask, show_number
 from ..protocols import Array
 
 if TYPE_CHECKING:
@@ -95,10 +96,8 @@ class MaskPrior:
             put("variances", listed)
         if self.masks is not None:
             do = "Write [ruv.Noise(variance=1), ruv.Noise(variance=4)]"
-            listed = (self.masks,) if isinstance(self.masks, Mask) else tuple(check_list("masks", self.masks, do))
-            if not listed or not all(isinstance(m, Mask) for m in listed):
-                raise InputError("masks must be a list of masks", self.masks, do)
-            put("masks", listed)
+            listed = check_filled("masks", as_tuple(self.masks), do)
+            put("masks", tuple(check_mask(f"masks[{i}]", mask) for i, mask in enumerate(listed)))
         if self.weights is not None:
             if listed is None:
                 raise InputError("weights belong to a list", "no list", "Give variances= or masks= too")
@@ -127,7 +126,7 @@ class MaskPrior:
         ``scale`` is the variance of a record under the user's belief, ``records`` the size of the file.
         """
         if mask.public_mask is not None:
-            own, weights = self.candidates(mask.side_by_side[0], scale, records)
+            own, weights = self.candidates(mask.separate_releases[0], scale, records)
             return tuple(replace(mask, masks=(m, mask.public_mask)) for m in own), weights  # type: ignore[call-arg]
         if self.masks is not None:
             return self.masks, self._candidate_weights(len(self.masks))
@@ -191,11 +190,11 @@ def as_mask_prior(given: MaskPriorLike) -> MaskPrior:
     """A `MaskPrior` from one, from a list of masks or of variances, or from a scipy distribution of the variance."""
     if isinstance(given, MaskPrior):
         return given
-    if isinstance(given, Mask):
-        return MaskPrior(masks=[given])
     if hasattr(given, "ppf"):
         return MaskPrior.from_law(given)
+    if any(isinstance(one, Mask) for one in as_tuple(given)):
+        return MaskPrior(masks=given)
     if isinstance(given, (Sequence, np.ndarray)) and not is_single(given) and len(given):
-        return MaskPrior(masks=given) if any(isinstance(g, Mask) for g in given) else MaskPrior(variances=given)
+        return MaskPrior(variances=given)
     do = "Give MaskPrior(...), a list of masks or of variances"
     raise InputError("mask_prior must say what the mask may have been", given, do)

@@ -14,21 +14,23 @@ from numpy.typing import ArrayLike
 
 from ..checks import (
     as_float_array,
+    as_tuple,
     check_choice,
+    check_filled,
     check_finite,
+    check_kind,
     check_list,
     check_shares,
     check_text,
-    is_single,
     suggest,
 )
-from ..errors import InputError, kind_of
+from ..errors import InputError
 from ..masks.base import show_number
 from ..protocols import Array, Belief, Loss, Value
 from ..targets import BaseTarget, Kind, is_target
 from .rules import Row
-from .settings import remade, settings_of
-from .user import LossLike, Snooper, User
+from .settings import settings_of, with_new_settings
+from .user import LossLike, SingleUser, Snooper, User
 
 ROLES = ("intruder", "scientist")
 NEAR = 4.0
@@ -93,17 +95,9 @@ class Panel:
         names: Sequence[str] | None = None,
     ) -> None:
         put, do = partial(object.__setattr__, self), "Write Panel([user_a, user_b])"
-        if isinstance(members, (User, Snooper, Panel)):
-            members = (members,)
-        if is_single(members):
-            raise InputError("A panel needs a list of users", kind_of(members), do)
-        found = tuple(members)
-        if not found:
-            raise InputError("A panel needs at least one user", "none", do)
+        found = check_filled("members", as_tuple(members), do)
         for i, member in enumerate(found):
-            if not isinstance(member, (User, Snooper, Panel)):
-                what = f"member {i} of the panel must be a User, a Snooper or a Panel"
-                raise InputError(what, kind_of(member), do)
+            check_kind(f"members[{i}]", member, (User, Snooper, Panel), do)
         put("members", found)
         if combine is not None and not callable(combine):
             check_choice("combine", combine, ["worst", "mean"])
@@ -151,9 +145,8 @@ class Panel:
         """
         given: dict[str, list[Any]] = {}
         for name, each in (("belief", belief), ("target", target), ("loss", loss)):
-            given[name] = list(each) if isinstance(each, (list, tuple)) else [each]
-            if not given[name]:
-                raise InputError(f"{name} must not be empty", [], f"Give one {name}, or a list of them")
+            listed = each if isinstance(each, (list, tuple)) else [each]
+            given[name] = list(check_filled(name, listed, f"Give one {name}, or a list of them"))
         users = [User(b, t, x, estimates) for b, t, x in product(*given.values())]
         words = {
             "belief": _belief_words(given["belief"]),
@@ -176,22 +169,20 @@ class Panel:
         (weights, combine, ...).
         """
         do = "Write Panel.vary(user, prior_variance=[1, 5])"
-        if not isinstance(user, (User, Snooper)):
-            raise InputError("Panel.vary needs a User or a Snooper", user, do)
-        if not fields:
-            raise InputError("Panel.vary needs something to vary", "nothing", do)
-        lists = {name: [values] if isinstance(values, str) else values for name, values in fields.items()}
-        for name, values in lists.items():
-            lists[name] = check_list(name, values, f"Write {name}=[...]")
-            if not lists[name]:
-                raise InputError(f"{name} must not be empty", values, f"Write {name}=[...]")
+        check_kind("user", user, (User, Snooper), do)
+        check_filled("fields", fields, do)
+        lists = {}
+        for name, values in fields.items():
+            do = f"Write {name}=[...]"
+            listed = [values] if isinstance(values, str) else check_list(name, values, do)
+            lists[name] = check_filled(name, listed, do)
         chosen = [dict(zip(lists, choice, strict=True)) for choice in product(*lists.values())]
         labels = [", ".join(f"{name}={_setting_text(value)}" for name, value in each.items()) for each in chosen]
         return cls([vary_user(user, **each) for each in chosen], **(_distinct_labels(labels) | dict(options or {})))
 
     # -- one U of many -------------------------------------------------------------------------------
 
-    def how(self, role: str = "intruder") -> str | Callable[[Array], ArrayLike]:
+    def combining_rule(self, role: str = "intruder") -> str | Callable[[Array], ArrayLike]:
         """How the members' U are put together for users of this role: ``"worst"``, ``"mean"`` or the callable."""
         check_choice("role", role, ROLES)
         return self.combine or ("worst" if role == "intruder" else "mean")
@@ -201,7 +192,7 @@ class Panel:
 
         ``before`` holds the members' U before any release, needed by ``unit="before"``.
         """
-        how = self.how(role)
+        how = self.combining_rule(role)
         value, error = self._scale_members(values, before)
         if callable(how):
             return self._combine_by_function(how, value, error)
@@ -264,7 +255,7 @@ class Panel:
 
     def describe(self, role: str | None = None) -> str:
         """What the panel is, in words."""
-        how = self.how(role or "intruder")
+        how = self.combining_rule(role or "intruder")
         counts = "the worst case for the agency counts" if how == "worst" else "their mean counts"
         if self.weights is not None:
             shares = ", ".join(f"{w:.3g}" for w in self.weights[:12])
@@ -290,6 +281,15 @@ class Panel:
 
     def __len__(self) -> int:
         return len(self.members)
+
+    def leaves(self, name: str) -> list[tuple[str, SingleUser]]:
+        """Every single user, those of panels within it too, with the name of its columns."""
+        members = zip(self.names, self.members, strict=True)
+        return [leaf for label, member in members for leaf in member.leaves(f"{name}[{label}]")]
+
+    def in_role(self, role: str) -> str:
+        """What the panel is in this role, in words."""
+        return self.describe(role)
 
     @property
     def users(self) -> tuple[User | Snooper, ...]:
@@ -349,7 +349,7 @@ def vary_user(user: User | Snooper, **settings: Any) -> User | Snooper:
     mine = {name: value for name, value in settings.items() if name in own}
     belief = mine.pop("belief", user.belief)
     if len(mine) < len(settings) - ("belief" in settings):
-        belief = remade(belief, {name: v for name, v in settings.items() if name not in own})
+        belief = with_new_settings(belief, {name: v for name, v in settings.items() if name not in own})
     index = user.target.is_a(Kind.RECORD) and settings_of(user).get("estimator") == Row(user.target.terms[0].row)
     if index and "target" in mine:
         # Index knowledge goes with the target: the row of another record is another row.
@@ -364,7 +364,7 @@ def _member_names(members: Sequence[Role], given: Sequence[str] | None) -> tuple
         if len(names) != len(members) or not all(isinstance(n, str) and n for n in names):
             raise InputError(f"names must be {len(members)} texts", list(names), "Name each member once")
     else:
-        single = [m for m in members if not isinstance(m, Panel)]
+        single = [user for m in members if not m.members for user in m.users]
         columns = [[m.target.describe() for m in single], _loss_words([m.loss for m in single])]
         words = [", ".join(parts) for parts in zip(*(c for c in columns if len(set(c)) > 1), strict=True)]
         each = {id(m): word for m, word in zip(single, words, strict=False) if words.count(word) == 1}

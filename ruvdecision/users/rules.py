@@ -197,7 +197,7 @@ class Ranked(Rule):
     target: BaseTarget
 
     def __post_init__(self) -> None:
-        if not (is_target(self.target) and self.target.ranked):
+        if not (is_target(self.target) and self.target.is_order_statistic):
             do = "Use Maximum(), Minimum(), Percentile(p) or OrderStatistic(rank)"
             raise InputError("Ranked needs a target with a rank", self.target, do)
 
@@ -380,7 +380,7 @@ def as_rule(estimator: str | Rule | BaseTarget | Callable[..., ArrayLike]) -> Ru
             return Mean()
         if estimator.is_a(Kind.RECORD):
             return Row(estimator.terms[0].row)
-        if estimator.ranked:
+        if estimator.is_order_statistic:
             return Ranked(estimator)
     if callable(estimator):
         return Custom(estimator)

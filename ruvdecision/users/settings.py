@@ -56,10 +56,10 @@ def with_setting(thing: Any, path: Sequence[str], value: object, whole: str) -> 
     else:
         what = f"{whole} names a part that {type(thing).__name__} does not have"
         raise InputError(what, head, suggest(head, [str(name) for name in known]))
-    return remade(thing, {head: new})
+    return with_new_settings(thing, {head: new})
 
 
-def remade(thing: Any, changes: dict[str, Any]) -> Any:
+def with_new_settings(thing: Any, changes: dict[str, Any]) -> Any:
     """The same thing with other settings; one whose settings are no fields says how (``adjusted``)."""
     if hasattr(thing, "adjusted"):
         return thing.adjusted(**changes)

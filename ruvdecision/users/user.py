@@ -40,6 +40,8 @@ class SingleUser:
     loss: Any
     members: ClassVar[tuple[()]] = ()
     """Users within this one: none."""
+    has_rule: ClassVar[bool] = False
+    """Whether a fixed rule stands where others have a posterior."""
     knows: Mask | None = None
     """What is already known; a rule looks at the release alone."""
 
@@ -52,6 +54,18 @@ class SingleUser:
     def error_scale(self) -> tuple[float, float] | None:
         """Weight and power that make a typical error of U (`BayesLoss.error_scale`); None if there is no one."""
         return as_bayes_loss(self.loss).error_scale
+
+    def leaves(self, name: str) -> list[tuple[str, SingleUser]]:
+        """Every single user, with the name of its columns: this one, under the name that is given."""
+        return [(name, self)]
+
+    def describe(self) -> str:
+        """One sentence about the user."""
+        raise NotImplementedError
+
+    def in_role(self, role: str) -> str:
+        """The user in words; a panel says how it stands in this role."""
+        return self.describe()
 
     def replace(self, change: Callable[[Self], Self]) -> Self:
         """The user, changed."""
@@ -177,7 +191,6 @@ class User(SingleUser):
         return None if isinstance(self.estimates, str) and self.estimates == "free" else self.estimates
 
     def describe(self) -> str:
-        """One sentence about the user."""
         limits = known = truth = already = ""
         if isinstance(self.actions, str):
             limits = " and may only name values of the target"
@@ -186,10 +199,10 @@ class User(SingleUser):
         if not self.knows_mask:
             known = f" The size of the noise is not told: {(self.mask_prior or MaskPrior()).describe()}."
         if self.truth is not None:
-            truth = f" The loss is averaged over the agency's belief, {described(self.truth)}."
+            truth = f" The loss is averaged over the agency's belief, {describe_belief(self.truth)}."
         if self.knows is not None:
             already = f" What {self.knows} releases of the same records is already known."
-        wants = f"believes {described(self.belief)}, wants {self.target.describe()}"
+        wants = f"believes {describe_belief(self.belief)}, wants {self.target.describe()}"
         return f"{self.name or 'The user'} {wants} and pays {self.loss}{limits}.{already}{known}{truth}"
 
 
@@ -237,6 +250,7 @@ class Snooper(SingleUser):
     loss: Any = field(default_factory=Quadratic)
     belief: Any = None
     name: str | None = checked(None, check_text, do=NAME)
+    has_rule: ClassVar[bool] = True
 
     if TYPE_CHECKING:
 
@@ -258,7 +272,7 @@ class Snooper(SingleUser):
         if rule == Row() and not self.target.has_names:
             if self.target.is_a(Kind.RECORD):
                 rule = Row(self.target.terms[0].row)
-            elif not self.target.asks_each and not self.target.ranked:
+            elif not self.target.asks_each and not self.target.is_order_statistic:
                 what = '"row" is the row of the target\'s record, and this target is not one record'
                 do = "Use it with Record(j), Maximum(), Minimum(), Percentile(p) or OrderStatistic(rank)"
                 raise InputError(what, self.target, f"{do}, or give the row: Row(3)")
@@ -267,19 +281,18 @@ class Snooper(SingleUser):
         check_fields(self)
         if self.belief is not None:
             _check_belief("A snooper's belief must be a belief", self.belief)
-            if self.target.ranked:
+            if self.target.is_order_statistic:
                 self.target.rank(self.belief.records)
             else:
                 _check_target(self.belief, self.target)
 
     def describe(self) -> str:
-        """One sentence about the snooper."""
-        belief = "" if self.belief is None else f" believes {described(self.belief)},"
+        belief = "" if self.belief is None else f" believes {describe_belief(self.belief)},"
         takes = f"takes {self.estimator.describe()} for {self.target.describe()}"
         return f"{self.name or 'The snooper'}{belief} {takes} and pays {self.loss}."
 
 
-def described(belief: Belief) -> str:
+def describe_belief(belief: Belief) -> str:
     """A belief in words: its own, or its settings."""
     return str(belief.describe()) if hasattr(belief, "describe") else repr(belief)
 

@@ -197,7 +197,7 @@ def test_order_of_a_list():
     masks = [Release(), Noise(sd=1.0), Noise(sd=2.0), Suppress(), Noise(variance=1.0), Shuffle()]
     order = blackwell_order(masks, records=3)
     assert order.nearest_more_informative()[:4] == ["", "Release()", "Noise(sd=1)", "Noise(sd=2)"]
-    assert order.alike[1] == (4,)
+    assert order.equally_informative[1] == (4,)
     assert order.table[5, 1] == -1
     assert "pairs not decided" in repr(order)
 

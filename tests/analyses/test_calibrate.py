@@ -403,6 +403,6 @@ def test_bad_bins_and_components() -> None:
 def test_trouble_of_the_sampler_is_said() -> None:
     columns = {"ess": np.full(100, 30.0), "rhat": np.full(100, 1.0), "divergences": np.zeros(100)}
     found = Calibration(np.arange(100)[:, None], draws=99, columns=columns)
-    assert found.unreliable == 100
+    assert found.unreliable_count == 100
     assert "In 100 simulations the sampler had trouble" in found.verdict
     assert isinstance(found.to_dataframe(), pd.DataFrame)

@@ -610,7 +610,7 @@ def test_plots():
     assert len(best.plot().lines) == 1
     with pytest.raises(InputError, match="alike"):
         rumap.plot(limit=limit(intruder, scientist, risk="gain"))
-    with pytest.raises(InputError, match="True or a Limit"):
+    with pytest.raises(InputError, match="must be a Limit"):
         rumap.plot(limit=3)
     if getattr(rumap, "users", None) is None:
         with pytest.raises(InputError, match="does not hold its users"):

@@ -325,7 +325,7 @@ def test_tornado():
 @pytest.mark.parametrize(
     ("vary", "more", "message"),
     [
-        ({}, {}, "vary must say"),
+        ({}, {}, "vary must not be empty"),
         ({"prior_variance": 5}, {}, "must list values"),
         ({"prior_variance": []}, {}, "no value"),
         ({3: [1]}, {}, "must be text"),
@@ -337,7 +337,7 @@ def test_tornado():
         ({"max_risk": [0.5]}, {}, "no base value"),
         ({"prior_variance": [1]}, {"rule": {"confidence": 0.9}}, "needs a threshold"),
         ({"prior_variance": [1]}, {"rule": {"confidenc": 0.9}, "max_risk": 0.5}, "Did you mean 'confidence'"),
-        ({"prior_variance": [1]}, {"rule": 3}, "rule holds"),
+        ({"prior_variance": [1]}, {"rule": 3}, "rule must be a mapping"),
     ],
 )
 def test_what_cannot_be_varied(vary, more, message):

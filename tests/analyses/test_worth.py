@@ -23,7 +23,7 @@ def test_a_release_rather_than_nothing():
     assert found.error == 0
     assert found.before == found.without == 5
     assert float(found) == found.gain
-    assert found.share == pytest.approx(found.gain / 5)
+    assert found.relative_gain == pytest.approx(found.gain / 5)
     assert "a gain of 4.6296 (92.6 %)" in str(found)
 
 
@@ -139,7 +139,7 @@ def test_shuffling_away_is_worth_something_to_the_intruder():
 
 def test_bad_input():
     user = User(NORMAL, Record(0), Quadratic())
-    with pytest.raises(InputError, match="needs a user"):
+    with pytest.raises(InputError, match="user must be a User"):
         worth(NORMAL, Release())
     with pytest.raises(InputError, match="must be a mask"):
         worth(user, "noise")

@@ -261,8 +261,8 @@ def test_unlisted_posterior_agrees_with_the_listed_one(weights):
     assert_allclose(unlisted.quantile(0.3), listed.quantile(0.3))
     for at in (2.0, np.arange(6.0)):
         assert_allclose(unlisted.cdf(at), listed.cdf(at), atol=1e-12)
-        assert_allclose(unlisted.below(at).value, listed.below(at).value, atol=1e-12)
-        assert_allclose(unlisted.above(at).value, listed.above(at).value, atol=1e-12)
+        assert_allclose(unlisted.lower_partial_moment(at).value, listed.lower_partial_moment(at).value, atol=1e-12)
+        assert_allclose(unlisted.upper_partial_moment(at).value, listed.upper_partial_moment(at).value, atol=1e-12)
         assert_allclose(unlisted.power(at, 3).value, listed.power(at, 3).value, atol=1e-11)
         assert_allclose(unlisted.huber(at, 1.0).value, listed.huber(at, 1.0).value, atol=1e-12)
     assert_allclose(unlisted.log_mgf(0.3).value, listed.log_mgf(0.3).value, atol=1e-12)
@@ -354,7 +354,7 @@ def test_more_suppression_never_tells_more():
         (lambda: TableBelief("22", 4), "shape must be whole numbers"),
         (lambda: TableBelief((2, 2), 4, cells={(0, 2): 1}), "between 0 and 1"),
         (lambda: TableBelief((2, 2), 4, cells={(0,): 1}), "2 positions"),
-        (lambda: TableBelief((2, 2), 4, cells=[1]), "map positions to counts"),
+        (lambda: TableBelief((2, 2), 4, cells=[1]), "cells must be a mapping"),
         (lambda: TableBelief((2, 2), 4, cells={(0, 0): 5}), "No table of counts agrees"),
         (lambda: TableBelief((2, 2), 4, cells={(0, 0): 1.5}), "whole number"),
         (lambda: TableBelief((2, 2), 4, margins={0: [2, 3]}), "add up to the total 4"),
@@ -370,9 +370,9 @@ def test_more_suppression_never_tells_more():
         (lambda: TableBelief((2, 2), 4).cell((0, 5)), "between 0 and 1"),
         (lambda: TableBelief((2, 2), 4).check_target(Record(0)), "A table has cells"),
         (lambda: TableBelief((2, 2), 4).completions(limit=3), "more than limit=3"),
-        (lambda: SuppressCells([]), "at least one cell"),
+        (lambda: SuppressCells([]), "cells must not be empty"),
         (lambda: SuppressCells("some"), 'cells must be "all"'),
-        (lambda: SuppressCells([(0, 0), (0, 0)]), "twice"),
+        (lambda: SuppressCells([(0, 0), (0, 0)]), "different from each other"),
         (lambda: SuppressCells(margins="rows"), "margins must be"),
         (lambda: SuppressCells([(0, 5)]).release(TF), "between 0 and 1"),
         (lambda: SuppressCells([(0,)]).release(TF), "2 positions"),

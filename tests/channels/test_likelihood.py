@@ -18,16 +18,16 @@ from scipy import integrate, stats
 from ruvdecision.channels.likelihood import (
     NUMPY,
     Between,
+    ColumnLikelihood,
     Known,
     KnownLabels,
-    Observation,
     Uninformative,
     join_rows,
     nodes,
     observe,
     tensor_math,
 )
-from ruvdecision.channels.likelihood.kernels import Location
+from ruvdecision.channels.likelihood.kernels import AdditiveNoise
 from ruvdecision.channels.likelihood.laws import LaplaceLaw, NormalLaw, StudentLaw
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.masks import (
@@ -168,7 +168,7 @@ def law_at(case: Case, x: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return y, np.arange(len(y)) >= len(y) - len(case.atoms), p
 
 
-def column_of(mask: Mask, y: Any, n: int | None = None) -> Observation:
+def column_of(mask: Mask, y: Any, n: int | None = None) -> ColumnLikelihood:
     return observe(mask, np.asarray(y), len(y) if n is None else n).columns[0]
 
 
@@ -214,7 +214,7 @@ def test_releases_have_the_law_that_the_likelihood_says(case: Case) -> None:
 def test_nodes_integrate_as_quad_does(case: Case) -> None:
     y = case.mask.release(np.array([0.7, 3.0, 12.4]), 5)
     column = column_of(case.mask, y)
-    dear = column.cost > 1
+    dear = column.points_per_entry > 1
     if dear:
         column = column.take([1])
     for f, low, high in ((stats.norm(3, 4).pdf, -37.0, 43.0), (stats.lognorm(0.8, scale=5).pdf, 0.02, 1500.0))[
@@ -225,8 +225,8 @@ def test_nodes_integrate_as_quad_does(case: Case) -> None:
         found = np.sum(np.exp(logw) * f(x), axis=0)
         for i in range(column.n):
             one = column.take([i])
-            if not np.isnan(one.known[0]):
-                assert found[i] == pytest.approx(f(one.known[0]), rel=1e-12)
+            if not np.isnan(one.known_values[0]):
+                assert found[i] == pytest.approx(f(one.known_values[0]), rel=1e-12)
                 continue
             a, b = max(low, one.window()[0][0]), min(high, one.window()[1][0])
             cuts = np.concatenate(
@@ -265,13 +265,13 @@ def test_nodes_are_scipys_integral(mask: Mask, f: Any, low: float, high: float) 
     assert np.sum(np.exp(logw) * f(x)) == pytest.approx(exact, rel=1e-9, abs=1e-13)
 
 
-def panel_sum(one: Observation, f: Any, cuts: np.ndarray) -> float:
+def panel_sum(one: ColumnLikelihood, f: Any, cuts: np.ndarray) -> float:
     """Another rule, with other panels: for likelihoods that are dear to look at."""
     node, weight = np.polynomial.legendre.leggauss(21)
     half, middle = np.diff(cuts) / 2, (cuts[1:] + cuts[:-1]) / 2
     x = (middle[:, None] + half[:, None] * node).ravel()
     logs = np.concatenate(
-        [one.log(part[:, None])[:, 0] for part in np.array_split(x, max(1, len(x) * one.cost // 2_000_000))]
+        [one.log(part[:, None])[:, 0] for part in np.array_split(x, max(1, len(x) * one.points_per_entry // 2_000_000))]
     )
     return float(np.sum((half[:, None] * weight).ravel() * np.exp(logs) * f(x)))
 
@@ -296,8 +296,8 @@ def test_the_tensor_twin_is_equal_and_has_finite_gradients(case: Case) -> None:
     pt = pytest.importorskip("pytensor.tensor")
     y = case.mask.release(np.array([0.7, 3.0, 12.4]), 5)
     column = column_of(case.mask, y)
-    if not np.isnan(column.known).all():
-        column = column.take(np.flatnonzero(np.isnan(column.known)))
+    if not np.isnan(column.known_values).all():
+        column = column.take(np.flatnonzero(np.isnan(column.known_values)))
     x = pt.dmatrix("x")
     log = column.log(x, tensor_math())
     mode = pytensor.compile.mode.Mode(linker="py", optimizer=None)
@@ -325,13 +325,13 @@ def frame(n: int = 6, k: int = 2, seed: int = 3) -> pd.DataFrame:
 def test_a_plain_release_is_known_and_a_suppressed_one_silent() -> None:
     df = frame()
     observed = observe(Release(), df, 6)
-    assert all(np.array_equal(observed.columns[j].known, df.iloc[:, j]) for j in range(2))
+    assert all(np.array_equal(observed.columns[j].known_values, df.iloc[:, j]) for j in range(2))
     observed = observe(
         Suppress(columns="b") | Suppress(rows=[1, 4]), (Suppress(columns="b") | Suppress(rows=[1, 4])).release(df, 1), 6
     )
     assert observed.columns[1].uninformative.all()
-    assert np.isnan(observed.columns[0].known).nonzero()[0].tolist() == [1, 4]
-    assert np.array_equal(observed.columns[0].uninformative, np.isnan(observed.columns[0].known))
+    assert np.isnan(observed.columns[0].known_values).nonzero()[0].tolist() == [1, 4]
+    assert np.array_equal(observed.columns[0].uninformative, np.isnan(observed.columns[0].known_values))
 
 
 def test_sizes_per_record_column_and_entry() -> None:
@@ -343,7 +343,7 @@ def test_sizes_per_record_column_and_entry() -> None:
         centre, variance = column.normal
         np.testing.assert_allclose(variance, sizes**2)
         np.testing.assert_array_equal(centre[variance < np.inf], released.iloc[:, j][variance < np.inf])
-        assert column.known[0] == df.iloc[0, j]
+        assert column.known_values[0] == df.iloc[0, j]
         assert column.uninformative[3]
     mask = Noise(variance=[1.0, 4.0])
     assert [c.normal[1][0] for c in observe(mask, mask.release(df, 1), 6).columns] == [1.0, 4.0]
@@ -355,7 +355,7 @@ def test_sizes_per_record_column_and_entry() -> None:
     mask = Noise(variance=np.where(df["a"] > 5, 6.0, 2.0), columns="b")
     observed = observe(mask, mask.release(df, 1), 6)
     np.testing.assert_allclose(observed.columns[1].normal[1], np.where(df["a"] > 5, 6.0, 2.0))
-    assert np.array_equal(observed.columns[0].known, df["a"])
+    assert np.array_equal(observed.columns[0].known_values, df["a"])
 
 
 def test_correlated_noise_is_one_joint_law() -> None:
@@ -439,14 +439,14 @@ def test_a_tail_mean_is_an_average_of_values_beyond_the_threshold() -> None:
     assert observed.columns[0].low.tolist() == [1.0, 10.0, 10.0, 9.0]
     assert observed.columns[0].high.tolist() == [1.0, np.inf, np.inf, 9.0]
     # A tail of one record is its own mean.
-    assert observed.columns[1].known.tolist() == df["b"].tolist()
+    assert observed.columns[1].known_values.tolist() == df["b"].tolist()
     assert observed.averages.sizes.tolist() == [[2, 0]]
     assert observed.averages.values[0, 0] == 35.0
 
 
 def test_topcode_bottomcode_and_intervals_have_their_sides() -> None:
     column = column_of(Topcode(at=10), [3.0, 10.0])
-    assert column.known[0] == 3.0
+    assert column.known_values[0] == 3.0
     assert column.log([[3.0, 9.99], [4.0, 10.0], [3.0, 1e9]]).tolist() == [[0.0, -np.inf], [-np.inf, 0.0], [0.0, 0.0]]
     column = column_of(Bottomcode(at=1), [1.0])
     assert (column.low[0], column.high[0]) == (-np.inf, 1.0)
@@ -771,14 +771,14 @@ def test_pieces_put_entries_in_their_places() -> None:
         4,
         [
             ([2, 0], Known([7.0, 8.0])),
-            ([1], Location(NormalLaw.of([2.0])).likelihood_from_value(np.array([1.0]))),
+            ([1], AdditiveNoise(NormalLaw.of([2.0])).likelihood_from_value(np.array([1.0]))),
             ([3], Uninformative(1)),
         ],
     )
-    np.testing.assert_array_equal(whole.known, [8.0, np.nan, 7.0, np.nan])
+    np.testing.assert_array_equal(whole.known_values, [8.0, np.nan, 7.0, np.nan])
     _centre, variance = whole.normal
     assert variance.tolist() == [0.0, 4.0, 0.0, np.inf]
-    assert join_rows(2, [([1, 0], Known([1.0, 2.0]))]).known.tolist() == [2.0, 1.0]
+    assert join_rows(2, [([1, 0], Known([1.0, 2.0]))]).known_values.tolist() == [2.0, 1.0]
     assert whole.take([3, 0]).uninformative.tolist() == [True, False]
     mixed = join_rows(2, [([0], Between([0.0], [1.0])), ([1], Uninformative(1))])
     assert mixed.normal is None

@@ -69,6 +69,13 @@ RIGHT: dict[str, list[dict]] = {
             "sampled": False,
         },
     ],
+    "PartlyDiscrete": [
+        {
+            "discrete": ruv.posteriors.Finite([0.0, 1.0], [0.5, 0.5]),
+            "continuous": ruv.posteriors.Curve(GRID, -(GRID**2) / 2),
+            "chance": 0.3,
+        }
+    ],
     "Average": [{"weights": [1.0, 2.0], "column": 0}],
     "EachRecord": [{"aggregate": "max", "rows": [0, 1]}],
     "Functional": [{"function": twice, "of": ruv.Record(0), "name": "twice"}],

@@ -15,7 +15,7 @@ import places
 import pytest
 from edges import tried
 
-from ruvdecision.data.write import check_places, place_files, unfinished_files, write_files
+from ruvdecision.data.write import check_output_paths, place_files, unfinished_files, write_files
 from ruvdecision.errors import InputError, RuvError
 from ruvdecision.maps.rumap import RUMap
 from ruvdecision.running.fingerprint import key_file, own_key
@@ -188,11 +188,11 @@ def test_links_and_permissions_stay(tmp_path: Path) -> None:
 
 
 def test_places_are_checked_before_any_work(tmp_path: Path) -> None:
-    check_places([tmp_path / "a" / "b" / "c"], folders=True)
+    check_output_paths([tmp_path / "a" / "b" / "c"], folders=True)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "a").write_text("x")
     with pytest.raises(InputError, match="is not a directory"):
-        check_places([tmp_path / "a" / "b" / "c"], folders=True)
+        check_output_paths([tmp_path / "a" / "b" / "c"], folders=True)
 
 
 LIMITED = """

@@ -24,7 +24,7 @@ from ruvdecision.decide.criteria import ExpectedLoss, Lexicographic, Weighted, b
 from ruvdecision.decide.probability import (
     _count_on_front,
     _count_winners,
-    _in_play,
+    _possibly_undominated,
     degrees_of,
     frontier_probability,
     probability_below_threshold,
@@ -472,12 +472,12 @@ def test_ties_in_the_loss_go_to_the_safer_release():
     ("bad", "message"),
     [
         (dict, "max_risk"),
-        (lambda: {"max_risk": 0.5, "by": "utility"}, "criterion"),
+        (lambda: {"max_risk": 0.5, "by": "utility"}, "Criterion"),
         (lambda: {"by": Weighted({})}, "weights"),
         (lambda: {"by": Weighted({"IO": -1})}, "weights"),
         (lambda: {"by": Weighted({"nobody": 1})}, "does not have"),
         (lambda: {"by": Weighted({"r_error": 1})}, "which values of r_error are better"),
-        (lambda: {"by": Lexicographic([])}, "at least one"),
+        (lambda: {"by": Lexicographic([])}, "order must not be empty"),
         (lambda: {"by": Lexicographic(["IO"], slack={"KL": 1})}, "not in order"),
         (lambda: {"by": Lexicographic(["IO"], slack={"IO": -1})}, "slack"),
         (lambda: {"by": Lexicographic(["IO"], slack=0.1)}, "slack"),
@@ -489,7 +489,7 @@ def test_ties_in_the_loss_go_to_the_safer_release():
         (lambda: {"max_risk": 0.5, "errors": Errors("related")}, "'independent', 'shared'"),
         (lambda: {"max_risk": 0.5, "errors": Errors(2)}, "correlation"),
         (lambda: {"max_risk": 0.5, "errors": Errors(draws=0)}, "draws"),
-        (lambda: {"max_risk": 0.5, "errors": "shared"}, "errors must say"),
+        (lambda: {"max_risk": 0.5, "errors": "shared"}, "errors must be an Errors"),
         (lambda: {"max_risk": 0.5, "converged": "yes"}, "converged"),
         (lambda: {"max_risk": 0.5, "frontier_confidence": 0}, "frontier_confidence"),
     ],
@@ -627,7 +627,7 @@ def test_leaving_out_who_cannot_matter_changes_no_front(columns, ties):
     for c in costs + scale * units:
         beaten = (c[:, :, None] <= c[:, None, :]).all(axis=0) & (c[:, :, None] < c[:, None, :]).any(axis=0)
         expected += ~beaten.any(axis=0)
-    play = _in_play(costs, scale, np.inf)
+    play = _possibly_undominated(costs, scale, np.inf)
     found = np.zeros(costs.shape[1])
     found[play] = _count_on_front(costs[:, play] + scale[:, play] * units[:, :, play])
     assert np.array_equal(found, expected)

@@ -59,18 +59,21 @@ def test_code_runs_as_written(page: Path, tmp_path: Path, monkeypatch: pytest.Mo
     plt.close("all")
 
 
+SAMPLED = "Sampling(draws=500, tune=300, chains=2, importance=True)"
 CALIBRATED = {
-    "lognormal": ("incomes", 8, "Noise(sd=4)", ["Record(0)", "Parameter('mu')"]),
-    "survey": ("survey", 4, "Noise(sd=0.3)", ["Record(1, column='income')", "Parameter('mu', component='age')"]),
-    "regression": ("wages", 12, "Noise(sd=0.5)", ["Record(11)", "Parameter('beta', component='age')"]),
-    "hierarchical": ("regions", 9, "Noise(sd=1)", ["Record(0)", "Parameter('level', component='north')"]),
-    "mixture": ("two_kinds", 8, "Noise(sd=2)", ["Record(0)", "Parameter('rich')"]),
-    "counts": ("visits", 6, "Round(base=3)", ["Record(0)", "Parameter('rate')"]),
+    # Scales near zero ask for many nodes: weighted draws take a sixth of the time.
+    "lognormal": ("incomes", 6, "Noise(sd=3)", ["Record(0)", "Parameter('median')"], SAMPLED),
+    "survey": ("survey", 3, "Noise(sd=0.3)", ["Record(1, column='income')", "Parameter('mu')"], ""),
+    "regression": ("wages", 12, "Noise(sd=0.5)", ["Record(11)", "Parameter('beta', component='age')"], ""),
+    "hierarchical": ("regions", 9, "Noise(sd=1)", ["Record(0)", "Parameter('level')"], ""),
+    "mixture": ("two_kinds", 8, "Noise(sd=2)", ["Record(0)", "Parameter('rich')"], ""),
+    "counts": ("visits", 6, "Round(base=3)", ["Record(0)", "Parameter('rate')"], ""),
     "categories": (
         "answers",
         6,
         "Stochastic([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])",
         ["Record(0)", "Parameter('p', component=0)"],
+        "",
     ),
 }
 
@@ -94,9 +97,9 @@ def test_every_belief_of_the_page_is_calibrated(name: str, target: str) -> None:
             or (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id.isupper())
         ]
         exec(compile(ast.Module(kept, []), str(MODELS), "exec", dont_inherit=True), space)
-    builder, size, mask, _ = CALIBRATED[name]
+    builder, size, mask, _, engine = CALIBRATED[name]
     belief = ruv.PyMCBelief(space[builder], size=size)
-    options = {"simulations": 100, "draws": 99, "seed": 7}
+    options = {"simulations": 100, "draws": 99, "engine": eval(f"ruv.{engine}") if engine else "auto", "seed": 7}
     found = ruv.calibrate(belief, eval(f"ruv.{mask}"), eval(f"ruv.{target}"), **options)
     assert found.passed, found
 

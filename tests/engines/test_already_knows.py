@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.linalg
+from brute import dense_channel, joint
 from hypothesis import given, settings, strategies as st
 
 import ruvdecision as ruv
@@ -147,6 +149,70 @@ def test_posterior_given_both_releases(first, second):
         assert float(found.var()) == pytest.approx(cov[row, row], abs=1e-7)
         known = ruv.User(BELIEF, ruv.Record(row), ruv.Quadratic(), knows=second)
         assert float(ruv.posterior(known, first, files).mean()) == pytest.approx(mean[row], abs=1e-7)
+
+
+def left_of(masks, n, k, spread, doubt):
+    """Covariance of (mu, x_1, ..., x_n, new) given all releases, from one factor of it and of what is released."""
+    channels, views, noises = [dense_channel(mask, n, k) for mask in masks], [], []
+    for a, r, alive in channels:
+        keep = np.flatnonzero(alive)
+        views.append(np.hstack([np.zeros((len(keep), k)), a[keep], np.zeros((len(keep), k))]))
+        noises.append(r[np.ix_(keep, keep)])
+    factors = []
+    for cov in (joint(n, spread, doubt), scipy.linalg.block_diag(*noises)):
+        values, vectors = np.linalg.eigh(cov)
+        factors.append(vectors * np.sqrt(np.where(values > 1e-13 * values.max(initial=0), values, 0.0)))
+    _, singular, turned = np.linalg.svd(np.hstack([np.vstack(views) @ factors[0], factors[1]]), full_matrices=False)
+    shown = factors[0] @ turned[singular > 1e-10 * singular.max()].T[: len(factors[0])]
+    return factors[0] @ factors[0].T - shown @ shown.T
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "masks"),
+    [
+        (5, 1, [ruv.Microaggregate(groups=1), ruv.Suppress(rows=[0, 2]) | ruv.Noise(sd=0.5)]),
+        (5, 2, [ruv.Microaggregate(groups=2), ruv.Suppress(rows=[0, 2]) | ruv.Noise(sd=0.5)]),
+        (5, 1, [ruv.Noise(sd=1, common=True) | ruv.Suppress(rows=[0, 1, 2, 3]) | ruv.Noise(sd=2), ruv.Noise(sd=0.2)]),
+        (
+            5,
+            2,
+            [
+                ruv.Noise(sd=0.1, common=True) | ruv.Microaggregate(groups=[2, 1, 2, 0, 1]),
+                ruv.Suppress(columns=[0]) | ruv.Suppress(rows=[0, 1, 4]),
+            ],
+        ),
+        (
+            2,
+            3,
+            [
+                ruv.Noise(sd=0.1, common=True) | ruv.Microaggregate(groups=1, columns=[0]),
+                ruv.Suppress(columns=[0, 2], rows=[0]),
+            ],
+        ),
+    ],
+    ids=str,
+)
+def test_numbers_that_two_releases_repeat(n, k, masks):
+    """What one release tells exactly says nothing of the noise in the other, however the two are rotated."""
+    rng = np.random.default_rng(k)
+    spread, doubt = (x @ x.T + 0.3 * np.eye(k) for x in rng.normal(size=(2, k, k)))
+    belief = ruv.NormalBelief(records=n, covariance=spread, prior_mean=np.zeros(k), prior_covariance=doubt)
+    if k == 1:
+        belief = ruv.NormalBelief(records=n, variance=spread.item(), prior_variance=doubt.item())
+    left = left_of(masks, n, k, spread, doubt)
+    average = np.kron(np.r_[0.0, np.full(n, 1 / n), 0.0], np.eye(k))
+    for target, of in (
+        (ruv.Parameter("mu"), np.eye(len(left))[:k]),
+        (ruv.Record(0), np.eye(len(left))[k : 2 * k]),
+        (ruv.Record(n - 1), np.eye(len(left))[n * k : (n + 1) * k]),
+        (ruv.Average(), average),
+    ):
+        right = np.trace(of @ left @ of.T)
+        for first, second in (masks, masks[::-1]):
+            user = ruv.User(belief, target, ruv.Quadratic(), knows=second)
+            after, before = solved(user, first)
+            assert after[0] == pytest.approx(right, rel=1e-8, abs=1e-10)
+            assert after[0] <= before + 1e-12
 
 
 @pytest.mark.campaign(3, "slow")

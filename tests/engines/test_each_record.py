@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 from ruvdecision.analyses.record_risk import record_risk
 from ruvdecision.beliefs import FiniteBelief, NormalBelief
 from ruvdecision.engines import Exact, Problem, pick, plan_for
-from ruvdecision.engines.every_record import Each, EveryRecord, aim_at, every_record as of_rows, rows_of
+from ruvdecision.engines.every_record import Each, EveryRecord, aim_at, rows_of, uncertainty_of_every_record as of_rows
 from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.evaluate import evaluate, posterior
 from ruvdecision.losses import Absolute, LogScore, Quadratic, ZeroOne
@@ -325,7 +325,7 @@ def test_bad_input() -> None:
             EachRecord(rows=rows)
     with pytest.raises(InputError, match="between 0 and 5"):
         User(BELIEF, EachRecord(rows=[9]), Quadratic())
-    with pytest.raises(InputError, match="twice"):
+    with pytest.raises(InputError, match="rows must be different from each other"):
         record_risk(Noise(sd=1.0), user, rows=[0, -6])
     with pytest.raises(InputError, match="one per record"):
         record_risk(Noise(sd=1.0), user, groups=["a"])
@@ -364,7 +364,7 @@ def test_the_error_of_the_riskiest_record_is_the_largest_among_those_that_may_be
         np.full(3, 4.0),
         ["exact"] * 2,
     )
-    monkeypatch.setattr("ruvdecision.engines.every_record.every_record", lambda *_: each)
+    monkeypatch.setattr("ruvdecision.engines.every_record.uncertainty_of_every_record", lambda *_: each)
     user = User(replace(BELIEF, records=3), EachRecord(), Quadratic())
     (found,) = plan_for("auto", Problem.of(user, [Noise(sd=1.0), Noise(sd=2.0)])).run()
     np.testing.assert_allclose(found.uncertainty, [1.0, 1.0])

@@ -63,10 +63,13 @@ def one_release(kind: str, target: Any, loss: Any) -> Estimate:
     mask, release = ruv.Noise(variance=1.5), np.array([0.8, 2.5, 1.1])
 
     def ask(seed: int) -> tuple[float, float]:
-        value = engine.point(user, mask, release, seed=np.random.SeedSequence(seed)).values[0]
+        value = engine.solve_release(user, mask, release, seed=np.random.SeedSequence(seed)).values[0]
         return float(value.value), float(value.error)
 
     return ask
+
+
+RANGE = ruv.Functional(lambda *x: max(x) - min(x), of=[ruv.Record(0), ruv.Record(1), ruv.Record(2)])
 
 
 def hidden(own: Any, target: Any = ruv.Record(0), loss: Any = ruv.Quadratic()) -> ruv.User:  # noqa: B008
@@ -113,6 +116,9 @@ CASES: dict[str, Callable[[], Estimate]] = {
     "sampled parameter": lambda: one_release("scale", ruv.Parameter("mu"), ruv.Quadratic()),
     "sampled parameter, absolute": lambda: one_release("scale", ruv.Parameter("sigma"), ruv.Absolute()),
     "sampled largest": lambda: one_release("normal", ruv.Maximum(), ruv.Quadratic()),
+    "sampled smallest, absolute": lambda: one_release("lognormal", ruv.Minimum(), ruv.Absolute()),
+    "sampled middle": lambda: one_release("lognormal", ruv.OrderStatistic(2), ruv.Quadratic()),
+    "sampled function of all": lambda: one_release("normal", RANGE, ruv.Quadratic()),
 }
 
 

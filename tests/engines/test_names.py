@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -64,6 +66,23 @@ def test_labels_are_positions():
     each = ruv.User(BELIEF, ruv.EachRecord("mean", rows=["id-9", "id-4"]), ruv.Quadratic())
     same = ruv.User(BELIEF, ruv.EachRecord("mean", rows=[3, 0]), ruv.Quadratic())
     assert u_of(each, mask, data=OTHER) == u_of(same, mask, data=DATA)
+
+
+def test_dates_and_tuples_are_labels():
+    days = DATA.set_axis(pd.date_range("2021-03-01", periods=N))
+    pairs = DATA.set_axis(pd.MultiIndex.from_product([["a"], range(N)]))
+    right = u_of(ruv.User(BELIEF, ruv.Record(2), ruv.Quadratic()), ruv.Suppress(rows=[2]) | NOISE, data=DATA)
+    for file, label in (
+        (days, "2021-03-03"),
+        (days, dt.date(2021, 3, 3)),
+        (days, days.index[2]),
+        (pairs, ("a", 2)),
+    ):
+        user = ruv.User(BELIEF, ruv.Record(label), ruv.Quadratic())
+        assert u_of(user, ruv.Suppress(rows=[2]) | NOISE, data=file) == right
+    assert ruv.Suppress(rows=["2021-03-03"]).release(days).isna().all(axis=1).tolist() == [i == 2 for i in range(N)]
+    with pytest.raises(InputError, match="No row has this label"):
+        u_of(ruv.User(BELIEF, ruv.Record("2021-04-03"), ruv.Quadratic()), NOISE, data=days)
 
 
 def test_one_entry_is_that_of_direct_conditioning():

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 from ruvdecision.beliefs import FiniteBelief, NormalBelief
 from ruvdecision.beliefs.table.belief import TableBelief
 from ruvdecision.engines import Enumeration, Exact, Problem, pick, plan_for
-from ruvdecision.engines.every_record import every_record
+from ruvdecision.engines.every_record import uncertainty_of_every_record
 from ruvdecision.engines.normal.affine import AffineMeans, residual_law
 from ruvdecision.engines.normal.conditioning import Conditioned
 from ruvdecision.engines.normal.releases import channel_of
@@ -49,7 +49,7 @@ MASKS = [
 def drawn(user: User, mask: Any, count: int, seed: np.random.SeedSequence) -> tuple[float, float]:
     """The loss as an average over releases, where there is a closed form too."""
     plan = plan_for("auto", Problem.of(user, [mask], replicates=count, seed=seed))
-    (value, error), _ = plan.drawn(mask)
+    (value, error), _ = plan.loss_over_draws(mask)
     return value, error
 
 
@@ -104,7 +104,7 @@ def test_affine_means_are_the_posterior_means(mask: Any) -> None:
     parts = [Record(6), Average(), NewRecord(), Record(2)]
     release = np.asarray(mask.release(np.random.default_rng(3).normal(size=(7, 2)), 4))
     affine = AffineMeans(given_, [p.term for p in parts])
-    found = affine.matrix[0] @ affine.coordinates(release) + affine.constant[0]
+    found = affine.matrix[0] @ affine.sufficient_statistic(release) + affine.constant[0]
     np.testing.assert_allclose(found, given_.means(release).of([p.term for p in parts]), atol=1e-13)
 
 
@@ -494,7 +494,9 @@ def test_models_in_pymc_agree_with_the_normal_beliefs_that_they_are() -> None:
     assert sampled.before == pytest.approx(normal.before, rel=1e-5)
     users = [User(own, Record(0), Quadratic()), User(twins[0], Record(0), Quadratic())]
     rows = np.arange(len(data))
-    each, plain = (every_record("auto", Problem.of(u, [mask], data=data, seed=root(1)), rows) for u in users)
+    each, plain = (
+        uncertainty_of_every_record("auto", Problem.of(u, [mask], data=data, seed=root(1)), rows) for u in users
+    )
     np.testing.assert_allclose(each.uncertainty, plain.uncertainty, rtol=1e-5)
 
 

@@ -232,7 +232,7 @@ def test_the_drawing_has_every_release_where_it_is() -> None:
     rows = np.array(drawing.dots.data["row"])
     assert sorted(rows) == list(range(len(rumap)))
     assert np.allclose(drawing.dots.data["x"], drawing.place("x", rumap.utility[rows]))
-    assert drawing.back("y", float(drawing.place("y", 0.7))) == pytest.approx(0.7)
+    assert drawing.value_at("y", float(drawing.place("y", 0.7))) == pytest.approx(0.7)
     assert drawing.star.data["y"] == [pytest.approx(float(drawing.place("y", page.chosen.risk)))]
 
 
@@ -285,7 +285,7 @@ def test_sliders_threshold_and_looks_move_the_page() -> None:
     page.controls["noise"].value = 8.0
     assert page.look == "own" and "Noise(variance=8)" in page.texts["looked"].object
     page.threshold.value = page.threshold.values[0]
-    assert page.drawing.back("y", page.drawing.grip.location) == pytest.approx(page.threshold.value)
+    assert page.drawing.value_at("y", page.drawing.grip.location) == pytest.approx(page.threshold.value)
     page.to_chosen.clicks += 1
     assert page.look == "chosen"
     page.controls["groups"].value = 20
@@ -497,9 +497,9 @@ def test_a_slow_run_tells_its_progress_and_can_be_stopped() -> None:
                 pause.wait(0.005)
 
     runner = Runner(build, None)
-    job = runner.ask({"n": 1})
+    job = runner.request({"n": 1})
     assert job is not None and not job.ended.is_set() and "Counting sheep" in job.text
-    assert runner.ask({"n": 2}, start=False) is None  # what is slow waits for the button
+    assert runner.request({"n": 2}, start=False) is None  # what is slow waits for the button
     runner.stop()
     assert job.ended.wait(20) and job.stopped and job.result is None
 

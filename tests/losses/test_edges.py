@@ -104,10 +104,24 @@ LAWS = {
         ),
     },
     "Curve": {"plain": lambda s: ruv.posteriors.Curve(s * GRID, -(GRID**2) / 2)},
+    "PartlyDiscrete": {
+        "two points beside": lambda s: ruv.posteriors.PartlyDiscrete(
+            ruv.posteriors.Finite([0.0, s], [0.4, 0.6]), ruv.posteriors.Curve(s * GRID, -(GRID**2) / 2), 0.3
+        )
+    },
 }
 
 #: A point mass on a continuum has no density: its entropy is minus infinity, which `LogScore` documents.
-BOTTOMLESS = {"point", "two points", "point and normal", "all weight on one", "two draws", "points", "one point"}
+BOTTOMLESS = {
+    "point",
+    "two points",
+    "point and normal",
+    "all weight on one",
+    "two draws",
+    "points",
+    "one point",
+    "two points beside",
+}
 #: The function of a CustomLoss is integrated and searched, which takes a while; these laws will do by default.
 QUICK = {
     ("Gaussian", "plain"),
@@ -142,7 +156,7 @@ def check_law(name, law, kind):
             found = attempt(lambda: make(scale).uncertainty(LAWS[law][kind](scale)), kind="losses")  # noqa: B023
             if isinstance(found, RuvError):
                 # A curve is drawn in sensible units; KullbackLeibler has no numbers on a continuum.
-                assert (law == "Curve" and scale != 1.0) or (
+                assert (law in {"Curve", "PartlyDiscrete"} and scale != 1.0) or (
                     name == "KullbackLeibler" and LAWS[law][kind](scale).support is None
                 ), where
                 continue

@@ -234,7 +234,7 @@ def test_concatenation():
     with pytest.raises(InputError, match="users"):
         whole[:2] + other[2:]
     for bad in ([], [1], [whole, "x"]):
-        with pytest.raises(InputError, match="concat needs maps"):
+        with pytest.raises(InputError, match="maps must"):
             RUMap.concat(bad)
     with pytest.raises(TypeError):
         whole + 1

@@ -180,7 +180,7 @@ def test_unknown_scores_are_refused():
         Decreasing(3)
     with pytest.raises(InputError, match="without U0"):
         Column("KL", "gain")
-    with pytest.raises(InputError, match="named by text"):
+    with pytest.raises(InputError, match="column must be text"):
         Column("")
 
 

@@ -88,6 +88,15 @@ def huge_in_two(opened: Any, name: str) -> None:
     opened.create_dataset(name, (3, 10**9), dtype="f8", chunks=(1, 10**6))
 
 
+def in_large_pieces(opened: Any, name: str) -> None:
+    """Three numbers in a chunk of 2^24: HDF5 unpacks all of it to read one."""
+    made = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    made.set_chunk((2**24,))
+    made.set_deflate(9)
+    space = h5py.h5s.create_simple((3,), (h5py.h5s.UNLIMITED,))
+    h5py.h5d.create(opened.id, name.encode(), h5py.h5t.IEEE_F64LE, space, made)
+
+
 def compound(opened: Any, name: str) -> None:
     opened[name] = np.zeros(3, dtype=[("a", "f8")])
 
@@ -112,7 +121,7 @@ def packed(opened: Any, name: str) -> None:
     opened.create_dataset(name, data=np.arange(3.0), chunks=(3,), scaleoffset=2)
 
 
-MAKERS = [external, external_numbers, virtual, linked, soft, huge, huge_in_two, compound]
+MAKERS = [external, external_numbers, virtual, linked, soft, huge, huge_in_two, in_large_pieces, compound]
 MAKERS += [references, ragged, group, empty, packed]
 NAMES = ["release", "technique", "engine", "intruder_uncertainty", "scientist_error", "IO", "word", "flag", "before"]
 NAMES += ["mask_spec"]

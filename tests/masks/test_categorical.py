@@ -197,8 +197,8 @@ def test_pram_describes_itself() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "matrix or stay"),
-        ({"matrix": [[1.0]], "stay": 0.5}, "matrix or stay"),
+        ({}, "needs one of matrix and stay"),
+        ({"matrix": [[1.0]], "stay": 0.5}, "needs one of matrix and stay"),
         ({"stay": 1.2}, "stay must be a number in \\[0, 1\\]"),
         ({"stay": {"a": -0.1}}, "stay\\['a'\\]"),
         ({"matrix": [[0.5, 0.4], [0, 1]]}, "sums to 1"),

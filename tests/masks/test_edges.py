@@ -307,7 +307,7 @@ def resampled(mask: Any, before: pd.DataFrame, after: pd.DataFrame, edge: str) -
 
 
 def sampled(mask: Any, before: pd.DataFrame, after: pd.DataFrame, edge: str) -> None:
-    assert len(after) == mask.kept(len(before)), edge
+    assert len(after) == mask.kept_count(len(before)), edge
     rows = Counter(map(str, before.itertuples(index=False, name=None)))
     assert not Counter(map(str, after.itertuples(index=False, name=None))) - rows, edge
 

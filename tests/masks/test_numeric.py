@@ -405,8 +405,8 @@ def test_the_first_principal_component_is_the_direction_of_most_variance():
     ("arguments", "message"),
     [
         ({"size": 0}, "size must be a whole number"),
-        ({}, "needs groups or size"),
-        ({"size": 2, "groups": 3}, "needs groups or size"),
+        ({}, "needs one of groups and size"),
+        ({"size": 2, "groups": 3}, "needs one of groups and size"),
         ({"size": 2, "by": "zscores"}, "Did you mean 'zscore'"),
         ({"size": 2, "centre": "mode"}, "centre must be one of"),
         ({"groups": 2, "by": "mdav"}, "need size"),
@@ -978,7 +978,7 @@ def test_bad_tails(arguments):
     for kind in (Topcode, Bottomcode):
         with pytest.raises(InputError):
             kind(**arguments)
-    with pytest.raises(InputError, match="2 thresholds"):
+    with pytest.raises(InputError, match="2 entries, one per column"):
         Topcode(at=[1, 2, 3]).release([[1.0, 2.0]])
 
 

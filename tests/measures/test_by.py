@@ -139,3 +139,76 @@ def test_junk_for_groups_is_refused_by_name(junk: object) -> None:
     original, released = files()
     with pytest.raises(RuvError):
         NormalKL(by=junk)(original, released)
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        lambda g: g.astype(np.float64),
+        lambda g: pd.Timestamp("2020-01-01") + pd.to_timedelta(g, unit="D"),
+        lambda g: g.astype("float16"),
+        lambda g: g.map({0: True, 1: False, 2: None}).astype("boolean"),
+        lambda g: g.astype("category"),
+    ],
+    ids=["floats", "dates", "narrow floats", "truth values", "categories"],
+)
+def test_groups_of_a_synthetic_file_are_found_by_value(spelled) -> None:  # type: ignore[no-untyped-def]
+    """Whole numbers become floats where a file has a gap, and a midnight is a day in some spellings."""
+    rng = np.random.default_rng(8)
+    original, released = (pd.DataFrame(rng.normal(size=(n, 2)), columns=list("ab")) for n in (60, 90))
+    original["g"], released["g"] = rng.integers(0, 3, 60), rng.integers(0, 3, 90)
+    wanted = NormalKL(by="g")(original, released)
+    found = NormalKL(by="g")(original.assign(g=spelled(original["g"])), released.assign(g=spelled(released["g"])))
+    assert wanted.table is not None
+    assert found.table is not None
+    assert sorted(found.table["value"]) == pytest.approx(sorted(wanted.table["value"]))
+    mixed = NormalKL(by="g")(original, released.assign(g=released["g"].astype(np.float64)))
+    assert mixed.parts == pytest.approx(wanted.parts)
+
+
+def test_the_population_of_a_group_is_found_by_value() -> None:
+    """People without a region make whole numbers floats; the group of each region was then compared with everybody."""
+    rng = np.random.default_rng(9)
+    people = pd.DataFrame({"k": rng.integers(0, 4, 200), "g": rng.integers(0, 3, 200)})
+    sample = people.iloc[:60].reset_index(drop=True)
+    wanted = KMap("k", population=people, by="g")(sample, sample)
+    gaps = pd.concat([people, pd.DataFrame({"k": [0], "g": [np.nan]})], ignore_index=True)
+    found = KMap("k", population=gaps, by="g")(sample, sample)
+    assert [found.parts[f"g={v}"] for v in range(3)] == [wanted.parts[f"g={v}"] for v in range(3)]
+
+
+def test_an_empty_text_is_a_group_of_its_own() -> None:
+    original = pd.DataFrame({"g": ["x", ""] * 20, "a": np.arange(40) % 5})
+    other = original.assign(g=original["g"].replace("x", "q"))[::-1].reset_index(drop=True).iloc[:30]
+    assert ruv.measures.TotalVariation(by="g")(original, other).table.loc["", "records"] == 15
+
+
+def test_values_without_an_order_make_groups() -> None:
+    original, released = files()
+    odd = pd.Series([(1, 2), "N", 2.5, None] * 10, dtype=object)
+    found = NormalKL(by="region")(original.assign(region=odd), released.assign(region=odd))
+    assert found.table is not None
+    assert sorted(found.table.index) == ["(1, 2)", "2.5", "N", "nan"]
+    assert found.table["value"].notna().all()
+
+
+def test_lists_make_no_groups() -> None:
+    original, released = files()
+    lists = [f.assign(region=[[1], [2]] * 20) for f in (original, released)]
+    with pytest.raises(InputError, match="lists or the like in region"):
+        NormalKL(by="region")(*lists)
+
+
+@pytest.mark.parametrize("kind", ["float16", "lists"])
+def test_keys_of_odd_types(kind: str) -> None:
+    original, released = files()
+    numbers = np.arange(40, dtype=np.float16)
+    keys = numbers if kind == "float16" else pd.Series([[i] for i in range(40)])
+    keyed = [f.drop(columns="region").assign(key=keys) for f in (original, released)]
+    if kind == "lists":
+        with pytest.raises(InputError, match="lists or the like in key"):
+            ruv.measure(keyed[0], releases={"r": keyed[1]}, measures=[NormalKL()], key="key")
+        return
+    rumap = ruv.measure(keyed[0], releases={"r": keyed[1][::-1]}, measures=[RecordLinkage()], key="key")
+    plain = [f.drop(columns="region") for f in (original, released)]
+    assert rumap.risk[0] == pytest.approx(float(RecordLinkage()(*plain)))

@@ -219,8 +219,8 @@ def test_maps_with_their_own_thresholds_axes_and_figure() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"maps": []}, "draws maps"),
-        ({"maps": [3]}, "draws maps"),
+        ({"maps": []}, "maps must not be empty"),
+        ({"maps": [3]}, "maps must be an RUMap"),
         ({"names": ["x"]}, "2 different texts"),
         ({"max_risk": {"z": 1.0}}, "not there"),
         ({"across": 0}, "across"),

@@ -249,8 +249,8 @@ def test_shapes_and_summaries(count, seed, kind):
     at = p.quantile(0.3)
     assert p.cdf(at) >= 0.3 - 1e-12
     for value in (
-        p.below(at),
-        p.above(at),
+        p.lower_partial_moment(at),
+        p.upper_partial_moment(at),
         p.power(at, 1.3),
         p.huber(at, 0.5),
         p.outside(at, 0.2),
@@ -259,9 +259,13 @@ def test_shapes_and_summaries(count, seed, kind):
         p.log_mgf(0.1),
     ):
         assert np.shape(value.value) == np.shape(value.error) == () and value.error >= 0
-    assert p.below(np.zeros((2, 3))).value.shape == (2, 3)
-    assert p.power(at, 1.0).value == pytest.approx(float(p.below(at).value + p.above(at).value), rel=1e-12)
-    assert p.above(at).value - p.below(at).value == pytest.approx(float(p.mean() - at), rel=1e-9, abs=1e-9)
+    assert p.lower_partial_moment(np.zeros((2, 3))).value.shape == (2, 3)
+    assert p.power(at, 1.0).value == pytest.approx(
+        float(p.lower_partial_moment(at).value + p.upper_partial_moment(at).value), rel=1e-12
+    )
+    assert p.upper_partial_moment(at).value - p.lower_partial_moment(at).value == pytest.approx(
+        float(p.mean() - at), rel=1e-9, abs=1e-9
+    )
     assert p.recentred().quadratic().value == pytest.approx(float(p.quadratic().value), rel=1e-7)
     assert p.sample(7, rng).shape == (7,)
 
@@ -272,7 +276,9 @@ def test_vector_shapes():
     p = Mixture(Gaussian(means, covs), sampled=True)
     assert p.event == (3,) and p.mean().shape == p.quantile(0.2).shape == p.mode().shape == p.mode(0.5).shape == (3,)
     np.testing.assert_allclose(p.cov(), np.cov(means.T, bias=True) + covs.mean(axis=0), rtol=1e-12)
-    assert p.below(np.zeros((5, 3))).value.shape == (5, 3) and p.sample(4, np.random.default_rng(0)).shape == (4, 3)
+    assert p.lower_partial_moment(np.zeros((5, 3))).value.shape == (5, 3) and p.sample(
+        4, np.random.default_rng(0)
+    ).shape == (4, 3)
     assert p.log_density(np.zeros((6, 3))).shape == (6,) and p.cdf(np.zeros(3)).shape == (3,)
     best = p.log_density(p.mode())
     assert best >= p.log_density(p.sample(500, np.random.default_rng(1))).max() - 1e-9
@@ -376,8 +382,8 @@ def test_curve_against_the_law_itself(name):
             lambda t: f(t) * law.pdf(t), low, high, points=[a, a - 0.5, a + 0.5, 0.0], limit=500, epsabs=1e-12
         )[0]
 
-    assert curve.below(a).value == pytest.approx(mean(lambda t: max(a - t, 0)), abs=1e-9)
-    assert curve.above(a).value == pytest.approx(mean(lambda t: max(t - a, 0)), abs=1e-9)
+    assert curve.lower_partial_moment(a).value == pytest.approx(mean(lambda t: max(a - t, 0)), abs=1e-9)
+    assert curve.upper_partial_moment(a).value == pytest.approx(mean(lambda t: max(t - a, 0)), abs=1e-9)
     assert curve.power(a, 0.5).value == pytest.approx(mean(lambda t: abs(t - a) ** 0.5), abs=1e-9)
     assert curve.power(a, 1.7, signed=True).value == pytest.approx(
         mean(lambda t: np.sign(t - a) * abs(t - a) ** 1.7), rel=1e-8, abs=1e-8
@@ -411,8 +417,8 @@ def test_batches_of_curves(count, seed):
     curve, normal = Curve(x, stats.norm.logpdf(x, means[:, None], 1.1)), Gaussian.scalar(means, np.full(count, 1.21))
     assert curve.batch == (count,)
     questions = [
-        lambda p: p.below(0.3).value,
-        lambda p: p.below(means + 0.1).value,
+        lambda p: p.lower_partial_moment(0.3).value,
+        lambda p: p.lower_partial_moment(means + 0.1).value,
         lambda p: p.power(np.linspace(-1, 1, 3)[:, None], 1.5).value,
         lambda p: p.huber(means, 0.7).value,
         lambda p: p.outside(np.full((2, count), 0.2), 0.5).value,
@@ -424,7 +430,7 @@ def test_batches_of_curves(count, seed):
         lambda p: p.log_mgf(0.01, centred=True).value,
         lambda p: p.expect(lambda t: np.abs(t - 0.2), at=0.2).value,
         lambda p: p.select(0).quadratic().value,
-        lambda p: p.select(slice(0, 1)).below(0.1).value,
+        lambda p: p.select(slice(0, 1)).lower_partial_moment(0.1).value,
         lambda p: p.cov(),
     ]
     for ask in questions:

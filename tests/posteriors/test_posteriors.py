@@ -73,8 +73,8 @@ def test_every_answer_has_the_promised_shape(name):
         np.diagonal(posterior.cov(), axis1=-2, axis2=-1).reshape(batch + event), posterior.var(), rtol=1e-12
     )
     apart = [
-        posterior.below(0.1),
-        posterior.above(0.1),
+        posterior.lower_partial_moment(0.1),
+        posterior.upper_partial_moment(0.1),
         posterior.power(0.1, 1.5),
         posterior.huber(0.1, 1.0),
         posterior.log_mgf(0.3),
@@ -94,10 +94,14 @@ def test_every_answer_has_the_promised_shape(name):
     assert many.value.shape == (7,) + batch + event
     assert posterior.sample(6, np.random.default_rng(0)).shape == (6,) + batch + event
     np.testing.assert_allclose(
-        posterior.below(0.1).value + posterior.above(0.1).value, posterior.power(0.1, 1.0).value, rtol=1e-12
+        posterior.lower_partial_moment(0.1).value + posterior.upper_partial_moment(0.1).value,
+        posterior.power(0.1, 1.0).value,
+        rtol=1e-12,
     )
     np.testing.assert_allclose(
-        posterior.above(0.1).value - posterior.below(0.1).value, posterior.mean() - 0.1, atol=1e-12
+        posterior.upper_partial_moment(0.1).value - posterior.lower_partial_moment(0.1).value,
+        posterior.mean() - 0.1,
+        atol=1e-12,
     )
     assert "batch" in repr(posterior) or "draws" in repr(posterior)
 
@@ -171,10 +175,10 @@ def test_closed_forms_of_one_normal_against_quadrature(d, s):
         assert posterior.huber(0.0, delta).value == pytest.approx(told, rel=1e-11)
         far = posterior.expect(lambda x, delta=delta: (np.abs(x) > delta).astype(float), at=[-delta, delta]).value
         assert posterior.outside(0.0, delta).value == pytest.approx(far, rel=1e-11, abs=1e-300)
-    assert posterior.above(0.0).value == pytest.approx(
+    assert posterior.upper_partial_moment(0.0).value == pytest.approx(
         posterior.expect(lambda x: np.maximum(x, 0.0), at=0.0).value, rel=1e-11, abs=1e-300
     )
-    assert posterior.below(0.0).value == pytest.approx(
+    assert posterior.lower_partial_moment(0.0).value == pytest.approx(
         posterior.expect(lambda x: np.maximum(-x, 0.0), at=0.0).value, rel=1e-11, abs=1e-300
     )
 
@@ -186,7 +190,7 @@ def test_point_masses_and_infinite_variances():
     np.testing.assert_array_equal(posterior.power([2.0, 1.0, 1.0], 1.0).value[[0, 2]], [0, inf])
     np.testing.assert_array_equal(posterior.power(1.0, 3.0).value[[0, 2]], [1, inf])
     np.testing.assert_array_equal(posterior.huber(5.0, 1.0).value[[0, 2]], [2.5, inf])
-    np.testing.assert_array_equal(posterior.below(5.0).value[[0, 2]], [3, inf])
+    np.testing.assert_array_equal(posterior.lower_partial_moment(5.0).value[[0, 2]], [3, inf])
     np.testing.assert_array_equal(posterior.outside(2.0, 0.5).value[[0, 2]], [0, 1])
     np.testing.assert_array_equal(posterior.outside(2.0, 0.0).value, [0, 1, 1])
     np.testing.assert_array_equal(posterior.entropy().value[[0, 2]], [-inf, inf])
@@ -451,8 +455,8 @@ def test_mixture_against_dense_integration():
 
     assert law.mean() == pytest.approx(exact(lambda x: x), rel=1e-12) == pytest.approx(mean)
     assert law.quadratic().value == pytest.approx(exact(lambda x: (x - mean) ** 2), rel=1e-12)
-    assert law.below(0.7).value == pytest.approx(exact(lambda x: max(0.7 - x, 0), 0.7), rel=1e-11)
-    assert law.above(0.7).value == pytest.approx(exact(lambda x: max(x - 0.7, 0), 0.7), rel=1e-11)
+    assert law.lower_partial_moment(0.7).value == pytest.approx(exact(lambda x: max(0.7 - x, 0), 0.7), rel=1e-11)
+    assert law.upper_partial_moment(0.7).value == pytest.approx(exact(lambda x: max(x - 0.7, 0), 0.7), rel=1e-11)
     assert law.power(0.7, 1.5).value == pytest.approx(exact(lambda x: abs(x - 0.7) ** 1.5, 0.7), rel=1e-9)
     assert law.power(0.7, 3.0).value == pytest.approx(exact(lambda x: abs(x - 0.7) ** 3, 0.7), rel=1e-11)
     assert law.huber(0.7, 1.2).value == pytest.approx(
@@ -493,7 +497,7 @@ def test_mixture_of_one_is_a_gaussian(vector):
             lambda p: p.centre,
             lambda p: p.log_density([0.1, 0.5] if vector else 0.1),
             lambda p: p.quadratic([1.0, 2.0] if vector else 1.5).value,
-            lambda p: p.below(0.9).value,
+            lambda p: p.lower_partial_moment(0.9).value,
             lambda p: p.power(0.9, 0.5).value,
             lambda p: p.huber(0.9, 0.5).value,
             lambda p: p.outside(p.mean() + 0.1, 0.5).value,
@@ -619,7 +623,7 @@ QUESTIONS = {
     "log_mgf": lambda p: p.log_mgf(0.5),
     "centred log_mgf": lambda p: p.log_mgf(0.5, centred=True),
     "spread": lambda p: p.mean_difference(),
-    "above": lambda p: p.above(1.0),
+    "above": lambda p: p.upper_partial_moment(1.0),
     "outside": lambda p: p.outside(0.3, 0.5),
     "expect": lambda p: p.expect(np.cos),
 }

@@ -554,7 +554,15 @@ def test_a_checkpoint_belongs_to_whoever_runs_it(tmp_path: Path, monkeypatch: py
     folder.chmod(0o777)
     with pytest.raises(InputError, match="open to others"):
         run(tasks(1), shared=tmp_path / "log", checkpoint=folder)
-    folder.chmod(0o700)
+    for inside in (folder / "tasks", folder / "manifest.json", next((folder / "tasks").iterdir())):
+        mode = stat.S_IMODE(inside.stat().st_mode)
+        inside.chmod(mode | 0o022)
+        folder.chmod(0o755)
+        with pytest.raises(InputError, match="open to others"):
+            run(tasks(1), shared=tmp_path / "log", checkpoint=folder)
+        folder.chmod(0o700)  # behind this nobody else gets there
+        run(tasks(1), shared=tmp_path / "log", checkpoint=folder)
+        inside.chmod(mode)
     (tmp_path / "new").mkdir()
     (tmp_path / "new").chmod(0o775)
     run(tasks(1), shared=tmp_path / "log", checkpoint=tmp_path / "new")

@@ -295,7 +295,7 @@ def test_ctrl_c_from_outside(tmp_path: Path) -> None:
 def test_bad_input() -> None:
     with pytest.raises(InputError, match="Tasks need keys that differ; got a"):
         run([Task("a", fail_at, (1,)), Task("a", fail_at, (2,))])
-    with pytest.raises(InputError, match=r"must be a concurrent\.futures\.Executor; got int"):
+    with pytest.raises(InputError, match=r"must be an Executor; got an int"):
         run(tasks(fail_at, 1), executor=2)  # type: ignore[arg-type]
 
 

@@ -253,7 +253,7 @@ def test_a_picture_of_knowledge_refuses_what_it_cannot_draw(options: dict[str, A
     rumap = additive_noise(n=20, noise_variance=[0.1, 0.5, 1.0], knowledge=["record", "population"])
     with pytest.raises(InputError, match=words):
         plots.knowledge(rumap, **options)
-    with pytest.raises(InputError, match="A map is needed"):
+    with pytest.raises(InputError, match="rumap must be an RUMap"):
         plots.knowledge(3)  # type: ignore[arg-type]
 
 

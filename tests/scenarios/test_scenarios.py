@@ -755,7 +755,7 @@ def test_minimum_and_other_ranks() -> None:
         assert_allclose(high.uncertainty([0.1, 2.0]), low.uncertainty([0.1, 2.0]), rtol=1e-10)
     given_ = [Curve(n=50, target=t, tau=v, knowledge="sample") for t, v in (("maximum", 2.0), ("minimum", -2.0))]
     assert_allclose(given_[0].uncertainty(0.3), given_[1].uncertainty(0.3), rtol=1e-12)
-    assert Curve(n=50, target="minimum", rank=3, knowledge="sample").aim == "3rd smallest"
+    assert Curve(n=50, target="minimum", rank=3, knowledge="sample").target_in_words == "3rd smallest"
 
 
 def test_equations_with_given_values() -> None:

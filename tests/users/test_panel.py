@@ -102,7 +102,7 @@ def test_defaults_depend_on_the_role() -> None:
     np.testing.assert_array_equal(panel.merge(values_of(table), "scientist").value, [2.0, 3.0])
     weighed = panel_of(2, weights=[3, 1])
     np.testing.assert_array_equal(weighed.merge(values_of(table), "intruder").value, [1.5, 3.5])
-    assert weighed.how("intruder") == "mean" and panel.how() == "worst"
+    assert weighed.combining_rule("intruder") == "mean" and panel.combining_rule() == "worst"
 
 
 def test_infinite_and_missing_uncertainties() -> None:

@@ -17,18 +17,19 @@ from numpy.typing import ArrayLike
 from ...beliefs.finite import FiniteBelief
 from ...beliefs.normal import NormalBelief
 from ...beliefs.table.belief import TableBelief
-from ...checks import as_float_array, check_choice, check_integer
+from ...checks import as_float_array, check_choice, check_integer, check_kind
 from ...engines.base import Problem
-from ...errors import InputError, UnsupportedError, kind_of
+from ...errors import InputError, UnsupportedError
 from ...losses.base import as_bayes_loss
-from ...maps.scores import Score, ScoreLike, as_function
+from ...maps.scores import Score, ScoreLike, as_score_of_uncertainty
 from ...masks.base import Mask
 from ...protocols import Array
 from ...running.progress import Bar
 from ...users.user import User
 from .files import FileProgramme, file_programme
 from .informed import normal_users
-from .normal import Best, NormalTwoUsers
+from .normal import NormalTwoUsers
+from .programme import BestMechanism
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -224,14 +225,14 @@ def limit(
     if states is not None:
         states = check_integer("states", states, low=2)
     do = 'Use risk="reciprocal", for example'
-    scores = [as_function(s, "The limit is about uncertainties", do) for s in (risk, utility)]
+    scores = [as_score_of_uncertainty(s, "The limit is about uncertainties", do) for s in (risk, utility)]
     solver = _choose_solver(intruder, scientist, statistic, states)
     before, after = solver.before, solver.after
     for score, role, first, last in zip(scores, ("risk", "utility"), before, after, strict=True):
         score.check(np.array([last, first]), np.array([first, first]), role)
     bounds = _intruder_bounds(max_risk, scores[0], before[0], after[0])
     least = np.array([scores[0].inverse(float(b), before[0]) for b in bounds])
-    found: list[Best | None] = [None] * len(bounds)
+    found: list[BestMechanism | None] = [None] * len(bounds)
     room = 1e-12 * max(abs(before[0]), 1e-300)
     with Bar(f"The limit at {len(bounds)} risk bounds", progress) as bar:
         # From loose bounds to tight ones: what a bound teaches serves its neighbour.
@@ -244,7 +245,9 @@ def limit(
     if unmet:
         nothing = f"{float(scores[0](before[0], before[0])):.6g}"
         notes.append(f"{unmet} of the bounds are below the risk of releasing nothing ({nothing})")
-    numbers = np.array([(np.nan,) * 3 if best is None else best[:3] for best in found]).T
+    numbers = np.array(
+        [(np.nan,) * 3 if best is None else (best.bound, best.intruder, best.scientist) for best in found]
+    ).T
     masks = tuple(None if best is None else best.mask for best in found)
     matrices = tuple(None if best is None else best.matrix for best in found)
     return Limit(
@@ -258,9 +261,7 @@ def _choose_solver(
 ) -> NormalTwoUsers | FileProgramme:
     users = {"intruder": intruder, "scientist": scientist}
     for name, user in users.items():
-        if not isinstance(user, User):
-            do = f"Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())"
-            raise InputError(f"{name} must be a User", kind_of(user), do)
+        check_kind(name, user, User, f"Write {name}=ruv.User(belief, ruv.Record(0), ruv.Quadratic())")
         if not user.is_rightly_informed:
             what = f"The limit needs a user who knows the mechanism and believes what is true; {name} does not"
             raise UnsupportedError(what, do="Leave out truth= and knows_mask=")

@@ -46,7 +46,7 @@ class UserOverFiles:
     """Chances under the user's belief, files by pairs: the target's values for the first thing known, and so on."""
 
     @property
-    def known(self) -> int:
+    def knowledge_count(self) -> int:
         """How many things there are that he may know."""
         return self.joint.shape[1] // len(self.values)
 
@@ -65,7 +65,7 @@ class UserOverFiles:
         """Whether the best estimate is always one of finitely many."""
         return self.user.actions is not None or isinstance(self.user.loss, (Absolute, Pinball, ZeroOne))
 
-    def after(self, columns: Array) -> Array:
+    def uncertainty_of_outputs(self, columns: Array) -> Array:
         """The uncertainty that outputs add; each is a row, the chance that each file gives it."""
         return self.uncertainty(columns @ self.joint)
 
@@ -78,7 +78,7 @@ class UserOverFiles:
         if live.any():
             found = self.user.loss.uncertainty(Finite(self.values, each[live] / chance[live, None]), self.user.actions)
             out[live] = chance[live] * found.value
-        return np.asarray(out.reshape(len(joint), self.known).sum(axis=1))
+        return np.asarray(out.reshape(len(joint), self.knowledge_count).sum(axis=1))
 
     def best(self, law: Array) -> tuple[Any, ...]:
         """The best estimates, one for each thing known, where the pairs have this law (up to a factor)."""
@@ -183,9 +183,9 @@ class MeanCells(DividedCells):
         eigenvalues, vectors = np.linalg.eigh(matrix)
         root = (vectors * np.sqrt(np.clip(eigenvalues, 0.0, None)))[:, eigenvalues > 1e-14 * eigenvalues[-1]]
         points = values.reshape(len(values), -1) @ root
-        low, high = (np.tile(ends, user.known) for ends in (points.min(axis=0), points.max(axis=0)))
+        low, high = (np.tile(ends, user.knowledge_count) for ends in (points.min(axis=0), points.max(axis=0)))
         # A mean of its own for each thing known: pairs look at theirs alone.
-        self.points, self.own = (np.kron(np.eye(user.known), p) for p in (points, np.ones_like(points)))
+        self.points, self.own = (np.kron(np.eye(user.knowledge_count), p) for p in (points, np.ones_like(points)))
         self.span = float(np.max(high - low))
         pieces = max(1, int(16 ** (1 / len(low))))
         sides = []
@@ -309,12 +309,12 @@ def estimates_for(user: UserOverFiles) -> EstimateCells:
     actions = user.user.actions
     one = Finite(values, np.full((1, len(values)), 1.0 / len(values)))
     listed = _candidate_estimates(loss, values) if actions is None else loss.listed(one, actions)
-    if listed is not None and len(listed) ** user.known <= max(MOST_LISTED, len(listed)):
-        costs = np.array([user.cost(estimates) for estimates in product(listed, repeat=user.known)])
+    if listed is not None and len(listed) ** user.knowledge_count <= max(MOST_LISTED, len(listed)):
+        costs = np.array([user.cost(estimates) for estimates in product(listed, repeat=user.knowledge_count)])
         if not np.isfinite(costs).all():
             raise UnsupportedError(f"{loss!r} over a list of estimates can be infinite", do='Use estimates="free"')
         return EstimateCells(user, costs)
-    if isinstance(loss, (Power, Huber, Linex)) and values.ndim == 1 and user.known == 1:
+    if isinstance(loss, (Power, Huber, Linex)) and values.ndim == 1 and user.knowledge_count == 1:
         return IntervalCells(user)
     if 1 < user.joint.shape[1] <= MOST_CORNERS:
         return PosteriorCells(user)

@@ -24,8 +24,7 @@ from ...users.user import User
 from .estimates import UserOverFiles
 from .informed import normal_users
 from .mixtures import Mixtures
-from .normal import Best
-from .programme import Programme, TwoUsers
+from .programme import BestMechanism, Programme, TwoUsers
 
 Label = float | tuple[float, ...]
 """The scientist's estimate that an output stands for."""
@@ -66,7 +65,7 @@ class FileProgramme:
         mask: Callable[[Array, list[Label]], Mask] | None = None,
         place: Ints | slice = slice(None),
     ) -> None:
-        self.users, group = users.merged()
+        self.users, group = users.merge_equal_files()
         size = len(self.users.intruder.joint)
         if most is not None and size > most:
             do = "Raise states=, ask for fewer records, or coarsen the outcomes"
@@ -83,14 +82,14 @@ class FileProgramme:
         """What the files are and what the outputs."""
         return self.about, self.programme.words()
 
-    def solve(self, least: float) -> Best:
+    def solve(self, least: float) -> BestMechanism:
         """The best mechanism whose intruder keeps an uncertainty of at least ``least``."""
         found = self.programme.solve(least)
         matrix, labels = self._merge_equal_estimates(found.matrix)
         intruder, scientist = self.users.uncertainty(matrix)
         matrix = matrix[self.group]
         mask = None if self.mask is None else self.mask(matrix, labels)
-        return Best(min(found.bound, scientist), intruder, scientist, mask, matrix)
+        return BestMechanism(min(found.bound, scientist), matrix, intruder, scientist, mask)
 
     def _merge_equal_estimates(self, matrix: Array) -> tuple[Array, list[Label]]:
         """The matrix with outputs of one estimate put together, and those estimates."""
@@ -135,7 +134,7 @@ def _finite_programme(intruder: User, scientist: User, statistic: str, states: i
     if statistic == "average":
         if belief.levels.labelled:
             raise UnsupportedError("Labels have no average", do='Use statistic="records"')
-        means = np.round(files.totals @ belief.levels.numbers / belief.records, 12)
+        means = np.round(files.outcome_counts @ belief.levels.numbers / belief.records, 12)
         place = np.unique(means, axis=0, return_inverse=True)[1].reshape(-1)
     found = []
     for user, one, kernels in zip((intruder, scientist), asked, told, strict=True):

@@ -34,17 +34,17 @@ from ...users.user import User
 from .normal import (
     FLAT,
     LARGEST,
-    Best,
     NormalTwoUsers,
     TargetGivenFile,
-    check_size,
+    check_mechanism_size,
+    covariance_given_file,
     linear_form,
     mean_given_file,
     named_rows,
-    outside,
     plain_users,
     squared_weights,
 )
+from .programme import BestMechanism
 
 MOST = 24
 """Most coordinates of the convex programme."""
@@ -61,10 +61,10 @@ class InformedIntruder(NormalTwoUsers):
     method = "convex programme for normal records and squared errors"
 
     def uncertainty(self, k: Array) -> tuple[float, float]:
-        own = self.seen(self.basis.T @ k @ self.basis)[0]
+        own = self.condition_on_look(self.basis.T @ k @ self.basis)[0]
         return self.intruder.uncertainty(self.basis @ own @ self.basis.T), self.scientist.uncertainty(k)
 
-    def seen(self, k: Array) -> tuple[Array, Array, Array]:
+    def condition_on_look(self, k: Array) -> tuple[Array, Array, Array]:
         """phi(K), I - K N and N = Y' (Y K Y' + Cov e)^-1 Y = R (I + R K R)^-1 R, where R R = Y' (Cov e)^-1 Y."""
         values, vectors = np.linalg.eigh(k)
         one, factor = np.eye(len(k)), vectors * np.sqrt(np.maximum(values, 0.0))
@@ -72,17 +72,17 @@ class InformedIntruder(NormalTwoUsers):
         inner = np.linalg.inv(one + look @ look.T) * np.outer(self.look, self.look)
         return factor @ np.linalg.inv(one + look.T @ look) @ factor.T, one - k @ inner, inner
 
-    def solve(self, least: float) -> Best:
+    def solve(self, least: float) -> BestMechanism:
         k, bound = self._solve_for_bound(least)
         intruder, scientist = self.uncertainty(k)
-        return Best(min(bound, scientist), intruder, scientist, self.mask(k), k)
+        return BestMechanism(min(bound, scientist), k, intruder, scientist, self.mask(k))
 
     def _solve_for_bound(self, least: float) -> tuple[Array, float]:
         """The best K when the intruder must keep at least that uncertainty, and a bound on the scientist's."""
         a, b = (self.basis.T @ user.matrix @ self.basis for user in (self.intruder, self.scientist))
         r, wide = len(a), self.basis.T
         one, nothing = np.eye(r), np.zeros((r, r))
-        most, size = float(np.sum(a * self.seen(one)[0])), float(np.trace(b))
+        most, size = float(np.sum(a * self.condition_on_look(one)[0])), float(np.trace(b))
         need = (least - self.after[0]) / most if most > 0 else 0.0
         if need <= 1e-12 or size <= 0:
             return wide.T @ (nothing if need <= 1e-12 else one) @ wide, np.inf
@@ -95,7 +95,7 @@ class InformedIntruder(NormalTwoUsers):
 
         def barrier(k: Array) -> float:
             values = np.linalg.eigvalsh(k)
-            spare = float(np.sum(a * self.seen(k)[0])) - 1.0 if values[0] > 0 and values[-1] < 1 else 0.0
+            spare = float(np.sum(a * self.condition_on_look(k)[0])) - 1.0 if values[0] > 0 and values[-1] < 1 else 0.0
             if spare <= 0:
                 return np.inf
             return float(np.sum(b * k) - weight * (np.log(values).sum() + np.log1p(-values).sum() + np.log(spare)))
@@ -103,7 +103,7 @@ class InformedIntruder(NormalTwoUsers):
         k = one * min((1.0 + need) / 2, 2.0 * need)  # phi is concave: it leaves more than is needed
         for weight in np.logspace(0, -9, 10):
             for _ in range(60):
-                law, left, inner = self.seen(k)
+                law, left, inner = self.condition_on_look(k)
                 spare, slope = float(np.sum(a * law)) - 1.0, left.T @ a @ left
                 # In the directions of K, where the barrier's own curvature is diagonal.
                 values, turn = np.linalg.eigh(k)
@@ -141,7 +141,7 @@ class InformedIntruder(NormalTwoUsers):
         values = np.where(values > 1.0 - 1e-7, 1.0, values)
         for some in (np.where(values < 1e-7 * values[-1], 0.0, values), values):
             near = (vectors * some) @ vectors.T
-            if float(np.sum(a * self.seen(near)[0])) >= 1.0 - 1e-9:
+            if float(np.sum(a * self.condition_on_look(near)[0])) >= 1.0 - 1e-9:
                 break
         return np.asarray(near)
 
@@ -168,16 +168,16 @@ def normal_users(intruder: User, scientist: User, statistic: str) -> NormalTwoUs
         means[i, part] = 1.0 / len(part)
     means = np.kron(means, np.eye(k))
     size = len(means)
-    check_size(size, LARGEST)
+    check_mechanism_size(size, LARGEST)
     share, rest = mean_given_file(belief)
     found, laws = [], []
     for form, weight, law in zip(forms, weights, given, strict=True):
         terms, matrix = form.terms, form.matrix
-        target = matrix @ np.concatenate([_in_file(t, n, k, share) for t in terms])
+        target = matrix @ np.concatenate([_mean_given_file(t, n, k, share) for t in terms])
         cov = law.covariance(all_records(belief).terms, np.concatenate([means, target]))[0]
         if not np.isfinite(cov).all():
             raise UnsupportedError(FLAT, do="Give prior_variance=")
-        apart = np.block([[outside(p, q, rest, belief.record_covariance) for q in terms] for p in terms])
+        apart = np.block([[covariance_given_file(p, q, rest, belief.record_covariance) for q in terms] for p in terms])
         slope = cov[size:, :size] @ pseudo_inverse(cov[:size, :size])
         residual = cov[size:, size:] - slope @ cov[:size, size:] + matrix @ apart @ matrix.T
         laws.append(cov[:size, :size])
@@ -192,7 +192,7 @@ def normal_users(intruder: User, scientist: User, statistic: str) -> NormalTwoUs
     rows = tuple(tuple(part.tolist()) for part in parts)
     if same:
         return NormalTwoUsers(rows, root, inverse, one, two)
-    check_size(root.shape[1], MOST)
+    check_mechanism_size(root.shape[1], MOST)
     left, vectors = np.linalg.eigh(inverse @ laws[0] @ inverse.T)
     unknown = left > 1e-10
     look = np.sqrt(np.maximum(1.0 / left[unknown] - 1.0, 0.0))
@@ -217,7 +217,7 @@ def _named_rows_and_rest(given: list[Conditioned], forms: list[LinearForm], n: i
     return [np.array([r]) for r in named] + sorted(groups, key=len)
 
 
-def _in_file(term: Term, n: int, k: int, share: Array) -> Array:
+def _mean_given_file(term: Term, n: int, k: int, share: Array) -> Array:
     """E(term | file) as a function of the records, one after the other."""
     if term.kind is Kind.RECORD:
         return np.asarray(np.kron(np.eye(n)[[term.row % n]], np.eye(k)))

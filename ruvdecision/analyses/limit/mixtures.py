@@ -15,7 +15,7 @@ import numpy as np
 from ...numerics.semidefinite import symmetric_root
 from ...posteriors.base import as_weight_matrix
 from ...protocols import Array, Ints
-from .programme import TOLERANCE, BestMechanism, TwoUsers, solve_columns
+from .programme import TOLERANCE, BestMechanism, TwoUsers, solve_restricted_programme
 
 ROUNDS = 400
 PIECES = 8
@@ -52,7 +52,7 @@ class Mixtures:
         intruder = users.intruder
         return (
             intruder.is_squared_loss
-            and intruder.known == intruder.values.ndim == 1
+            and intruder.knowledge_count == intruder.values.ndim == 1
             and bool(np.all(intruder.chance > 0))
         )
 
@@ -66,7 +66,7 @@ class Mixtures:
         bound, columns = -np.inf, np.concatenate([self.start, self.kept])
         for _ in range(ROUNDS):
             cost, kept = self._scientist_uncertainty(columns), columns @ self.square - (columns @ self.mean) ** 2
-            found = solve_columns(columns, cost, self.chance, kept, goal)
+            found = solve_restricted_programme(columns, cost, self.chance, kept, goal)
             price, lam = found.eqlin.marginals, max(0.0, -float(found.ineqlin.marginals[0]))
             fresh, lowest = self._price_mixtures(price, lam)
             bound = max(bound, float(found.fun) + min(lowest, 0.0))
@@ -112,7 +112,7 @@ class Mixtures:
         scientist = self.users.scientist
         if (
             not scientist.is_squared_loss
-            or scientist.known > 1
+            or scientist.knowledge_count > 1
             or not np.allclose(self.laws.sum(axis=1), 1.0, rtol=0, atol=1e-12)
         ):
             return None
@@ -139,7 +139,7 @@ class Mixtures:
         share = self.mean[y[across]] / (self.mean[y[across]] - self.mean[x[across]])
         columns = np.concatenate([self._mixture_columns(np.flatnonzero(across), share), self.start[np.r_[near, True]]])
         cost = self._scientist_uncertainty(columns)
-        found = solve_columns(columns, cost, self.chance)
+        found = solve_restricted_programme(columns, cost, self.chance)
         return columns, found.x, float(found.fun)
 
     # -- prices ------------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ mechanism at all does better, linear or not.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -33,20 +32,10 @@ from ...posteriors.base import as_weight_matrix
 from ...protocols import Array
 from ...targets import BaseTarget, Kind, LinearForm, Term
 from ...users.user import User
+from .programme import BestMechanism
 
 LARGEST = 300
 """Most entries of b."""
-
-
-class Best(NamedTuple):
-    """The best mechanism under one risk bound."""
-
-    bound: float
-    """The scientist's uncertainty that no mechanism goes below."""
-    intruder: float
-    scientist: float
-    mask: Mask | None
-    matrix: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,13 +89,13 @@ class NormalTwoUsers:
         """Both users' uncertainty when all that the mechanism takes in is released."""
         return self.uncertainty(np.zeros((self.root.shape[1],) * 2))
 
-    def solve(self, least: float) -> Best:
+    def solve(self, least: float) -> BestMechanism:
         """The best mechanism whose intruder keeps an uncertainty of at least ``least``."""
-        k = self.best(least)
+        k = self.best_matrix(least)
         intruder, scientist = self.uncertainty(k)
-        return Best(scientist, intruder, scientist, self.mask(k), k)
+        return BestMechanism(scientist, k, intruder, scientist, self.mask(k))
 
-    def best(self, least: float) -> Array:
+    def best_matrix(self, least: float) -> Array:
         """The best K when the intruder must keep an uncertainty of at least ``least``."""
         a, b = self.intruder.matrix, self.scientist.matrix
         total = float(np.trace(a))
@@ -176,8 +165,8 @@ def plain_users(
     n = belief.records
     followed = named_rows(forms, n) if statistic == "records" else ()
     # The last of all records follows from the others and the average.
-    base = _Base(belief, followed[: n - 1])
-    check_size((len(base.rows) + 1) * belief.k, LARGEST)
+    base = _AverageAndDistances(belief, followed[: n - 1])
+    check_mechanism_size((len(base.rows) + 1) * belief.k, LARGEST)
     found = []
     for form, weight in zip(forms, weights, strict=True):
         matrix = form.matrix
@@ -193,14 +182,14 @@ def named_rows(forms: list[LinearForm], n: int) -> tuple[int, ...]:
     return tuple(sorted({t.row % n for form in forms for t in form.terms if t.kind is Kind.RECORD}))
 
 
-def check_size(size: int, most: int) -> None:
+def check_mechanism_size(size: int, most: int) -> None:
     """Refuse more entries of b than that."""
     if size > most:
         what = f"The mechanism would see {size} numbers apart"
         raise UnsupportedError(what, f"a limit of {most}", 'Ask for one Record(j), or statistic="average"')
 
 
-class _Base:
+class _AverageAndDistances:
     """The average a of the file and the distances d of some records from it, as functions of independent z.
 
     Cov a = F + S/n and Cov(d_i, d_j) = (1{i = j} - 1/n) S; the two are independent, and so is the residual of
@@ -242,7 +231,7 @@ class _Base:
         covariance, n = self.belief.record_covariance, self.belief.records
         if all(part.kind is Kind.RECORD and self._position_of_record(part) is None for part in (first, second)):
             return np.asarray((float(first.row % n == second.row % n) - 1.0 / n) * covariance)
-        return outside(first, second, self.rest, covariance)
+        return covariance_given_file(first, second, self.rest, covariance)
 
     def _position_of_record(self, part: Term) -> int | None:
         """Where a record stands in b; None for the average, and for records of which it takes in the average alone."""
@@ -263,7 +252,7 @@ def mean_given_file(belief: NormalBelief) -> tuple[Array, Array]:
     return split[0], parallel_sum(belief.mu_covariance, noise, split)
 
 
-def outside(first: Term, second: Term, rest: Array, covariance: Array) -> Array:
+def covariance_given_file(first: Term, second: Term, rest: Array, covariance: Array) -> Array:
     """Covariance of two terms given the file, where ``rest`` is that of the mean."""
     if not (first.outside and second.outside):
         return np.zeros_like(rest)

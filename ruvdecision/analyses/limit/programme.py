@@ -21,6 +21,7 @@ from scipy.optimize import OptimizeResult, linprog
 from scipy.sparse import coo_array, csc_array, csr_array
 
 from ...errors import RuvError
+from ...masks.base import Mask
 from ...protocols import Array, Ints
 from .estimates import UserOverFiles, estimates_for
 
@@ -49,7 +50,7 @@ class TwoUsers:
     intruder: UserOverFiles
     scientist: UserOverFiles
 
-    def merged(self) -> tuple[TwoUsers, Ints]:
+    def merge_equal_files(self) -> tuple[TwoUsers, Ints]:
         """The users with files put together that tell both the same, and which class each file is in.
 
         A mechanism gains nothing by treating such files differently.
@@ -67,7 +68,9 @@ class TwoUsers:
 
     def uncertainty(self, matrix: Array) -> tuple[float, float]:
         """Expected uncertainties of the intruder and the scientist after a mechanism."""
-        return float(self.intruder.after(matrix.T).sum()), float(self.scientist.after(matrix.T).sum())
+        return float(self.intruder.uncertainty_of_outputs(matrix.T).sum()), float(
+            self.scientist.uncertainty_of_outputs(matrix.T).sum()
+        )
 
     @cached_property
     def before(self) -> tuple[float, float]:
@@ -101,12 +104,14 @@ class TwoUsers:
 
 @dataclass(frozen=True, eq=False)
 class BestMechanism:
-    """The scientist's uncertainty that no mechanism goes below, a mechanism, and both users' uncertainty after it."""
+    """The best mechanism under one risk bound, and both users' uncertainty after it."""
 
     bound: float
+    """The scientist's uncertainty that no mechanism goes below."""
     matrix: Array
     intruder: float
     scientist: float
+    mask: Mask | None = None
 
 
 class Programme:
@@ -222,8 +227,11 @@ class Programme:
     def _best_mix_of_columns(self, goal: float) -> Array:
         """The best mechanism whose columns are multiples of those found so far; their uncertainties are exact."""
         columns, users = self.columns, self.users
-        cost, kept = users.scientist.after(columns) / users.units[1], users.intruder.after(columns) / users.units[0]
-        weights = solve_columns(columns, cost, np.ones(columns.shape[1]), kept, goal).x
+        cost, kept = (
+            users.scientist.uncertainty_of_outputs(columns) / users.units[1],
+            users.intruder.uncertainty_of_outputs(columns) / users.units[0],
+        )
+        weights = solve_restricted_programme(columns, cost, np.ones(columns.shape[1]), kept, goal).x
         used = weights > 1e-13
         self.columns = np.concatenate([self.columns[: columns.shape[1] + 1], columns[used]])
         matrix = weights[used] * columns[used].T
@@ -234,7 +242,7 @@ def _better_for_scientist(first: BestMechanism | None, second: BestMechanism) ->
     return second if first is None or second.scientist < first.scientist else first
 
 
-def solve_columns(
+def solve_restricted_programme(
     columns: Array, cost: Array, chance: Array, kept: Array | None = None, goal: float = 0.0
 ) -> OptimizeResult:
     """The cheapest weights of outputs that use up the chance of every file and keep the intruder's ``goal``, if any."""

@@ -9,7 +9,7 @@ from typing import Unpack
 import numpy as np
 import pandas as pd
 
-from ...checks import as_seed_sequence, check_choice, check_integer, check_number
+from ...checks import as_seed_sequence, check_choice, check_integer, check_kind, check_number
 from ...decide.probability import error_cdf
 from ...engines.base import Progress, progress_of_part
 from ...errors import InfeasibleError, InputError
@@ -21,7 +21,7 @@ from ...users.panel import Role
 from .families import FamilyLike, MaskFamily, as_families
 from .objective import Candidate, MapEvaluator, Objective, as_evaluator
 from .search import search_exactly
-from .surface import is_rough, search_surface
+from .surface import has_jumps, search_surface
 
 __all__ = ["Contender", "MaskFamily", "Optimum", "Search", "optimise"]
 
@@ -114,9 +114,8 @@ def optimise(
     families, many = as_families(family)
     limit = check_number("max_risk", max_risk)
     check_setting(setting, PASSED)
-    how = Search() if search is None else search
-    if not isinstance(how, Search):
-        raise InputError("search must say how to search", how, 'Write search=ruv.analyses.Search("exact")')
+    do = 'Write search=ruv.analyses.Search("exact")'
+    how = Search() if search is None else check_kind("search", search, Search, do)
     if confidence is not None:
         confidence = check_number("confidence", confidence, low=0.5, high=1, open_high=True)
     setting["seed"] = root = as_seed_sequence(setting.get("seed", 0))
@@ -126,12 +125,12 @@ def optimise(
         for k, (name, parts) in enumerate(families.items()):
             numbers = as_evaluator(evaluator, intruder, scientist, limit, parts[0].lowest, setting)
             best: list[Optimum] = []
-            missed: list[_Missed] = []
+            missed: list[_NoneAllowed] = []
             for i, part in enumerate(parts):
                 watch = progress_of_part(bar.update, k * len(parts) + i, len(parts) * len(families))
                 try:
                     best.append(_optimise_part(Objective(part, numbers, confidence), how, root, watch))
-                except _Missed as error:
+                except _NoneAllowed as error:
                     missed.append(error)
             numbers.check_whole_search()
             nearest = min(missed, key=lambda m: m.least, default=None)
@@ -156,7 +155,7 @@ def _utility_then_risk(optimum: Optimum) -> tuple[float, float]:
     return -optimum.utility, optimum.risk
 
 
-class _Missed(InfeasibleError):
+class _NoneAllowed(InfeasibleError):
     """No mask of a part of a family is allowed; ``least`` is the least risk that was found."""
 
     least: float = np.inf
@@ -171,12 +170,12 @@ def _optimise_part(
     moved: dict[str, float] = {}
     way = search.method if names else "exact"
     if way == "auto":
-        objective.points(np.array([[low for low, _ in objective.box]]))
+        objective.evaluate_points(np.array([[low for low, _ in objective.box]]))
         noisy = objective.errors or isinstance(evaluator, MapEvaluator)
-        way = "surface" if noisy and is_rough(objective) else "exact"
+        way = "surface" if noisy and has_jumps(objective) else "exact"
     if not names:
-        found = objective.points(np.empty((1, 0)))
-        objective.coarse = objective.allowed_of(found)
+        found = objective.evaluate_points(np.empty((1, 0)))
+        objective.coarse = objective.allowed_points(found)
     elif way == "surface":
         found, moved = search_surface(objective, root, search.evaluations, on_progress)
     else:
@@ -221,17 +220,17 @@ def _optimise_part(
     )
 
 
-def _why_none(objective: Objective, limit: float) -> _Missed:
+def _why_none(objective: Objective, limit: float) -> _NoneAllowed:
     """Why no mask of a part of a family is allowed."""
     evaluator, safest = objective.evaluator, objective.safest
     if np.isneginf(safest.safety) and evaluator.unconverged:
         got = f"{evaluator.unconverged} that did not"
-        return _Missed("No release that was tried has converged", got, "Sample longer")
+        return _NoneAllowed("No release that was tried has converged", got, "Sample longer")
     demanded = " with the confidence demanded" if objective.margin and objective.errors else ""
     least = evaluator.risk_of(safest.safety)
     what = f"No mask of the family has risk {limit:g} or less{demanded}"
     got = f"at least {least:.6g}, at {objective.label(safest.values) or 'its only mask'}"
-    error = _Missed(what, got, "Raise max_risk, widen the bounds or use another family")
+    error = _NoneAllowed(what, got, "Raise max_risk, widen the bounds or use another family")
     error.least = least
     return error
 

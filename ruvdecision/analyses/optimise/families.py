@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...checks import check_number, plain_value
+from ...checks import check_kind, check_number, plain_value
 from ...errors import InputError
 from ...masks.base import Mask
 from ...protocols import Array
@@ -97,9 +97,7 @@ class FamilyPart:
                 raise
             do = f"Give {endless[0]} a finite upper bound: MaskFamily(..., {endless[0]}=(0, 1))"
             raise InputError(error.what, error.got, do) from None
-        if not isinstance(mask, Mask):
-            raise InputError("family must give back a mask", mask, DO)
-        return mask
+        return check_kind("What family gives back", mask, Mask, DO)
 
 
 def as_families(

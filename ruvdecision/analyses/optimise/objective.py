@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ...checks import is_integer
 from ...decide.probability import degrees_of, quantile
 from ...engines.base import Problem, plan_for
 from ...errors import InputError
 from ...evaluate import Setting, evaluate
 from ...maps.rumap import RUMap
-from ...maps.scores import Decreasing, as_function
+from ...maps.scores import Decreasing, as_score_of_uncertainty
 from ...masks.base import Mask, show_number
 from ...protocols import Array, Solution, Value
 from ...users.panel import Role
@@ -52,14 +53,14 @@ class Evaluator:
 
     def solve(self, masks: Sequence[Mask]) -> tuple[Array, Array, Array, Array]:
         """Safety, its error, loss and its error of every mask."""
-        safety, loss, converged = self.numbers(masks)
+        safety, loss, converged = self.safety_and_loss(masks)
         self.evaluations += len(masks)
         self.unconverged += int(np.sum(~converged))
         # What did not converge is never allowed, and no surface goes through it.
         safe = np.where(converged & ~np.isnan(safety.value), safety.value, -np.inf)
         return safe, safety.error, loss.value, loss.error
 
-    def numbers(self, masks: Sequence[Mask]) -> tuple[Value, Value, NDArray[np.bool_]]:
+    def safety_and_loss(self, masks: Sequence[Mask]) -> tuple[Value, Value, NDArray[np.bool_]]:
         """Safety and loss of every mask, and whether they converged."""
         raise NotImplementedError
 
@@ -88,10 +89,12 @@ class UserEvaluator(Evaluator):
         super().__init__(max_risk)
         self.users, self.setting = users, setting
         replicates = setting.get("replicates")
-        self.degrees = float(replicates - 1) if isinstance(replicates, (int, np.integer)) and replicates > 1 else np.inf
+        self.degrees = float(replicates - 1) if is_integer(replicates) and replicates > 1 else np.inf
         do = "Pass evaluator=, a function of masks that gives a map of measures"
         given = {"risk": setting.get("risk", "reciprocal"), "utility": setting.get("utility", "reciprocal")}
-        self.scores = [as_function(score, f"{role} must be a function of U", do) for role, score in given.items()]
+        self.scores = [
+            as_score_of_uncertainty(score, f"{role} must be a function of U", do) for role, score in given.items()
+        ]
         asked, data = setting.get("engine", "auto"), setting.get("data")
         self.engines = [plan_for(asked, Problem.of(user, [first], data)).choice for user in users]
         start = self._both_uncertainties([first])
@@ -114,7 +117,7 @@ class UserEvaluator(Evaluator):
         problems = [first, first.of_user(self.users[1])]
         return [plan_for(engine, p).run()[0] for engine, p in zip(self.engines, problems, strict=True)]
 
-    def numbers(self, masks: Sequence[Mask]) -> tuple[Value, Value, NDArray[np.bool_]]:
+    def safety_and_loss(self, masks: Sequence[Mask]) -> tuple[Value, Value, NDArray[np.bool_]]:
         both = self._both_uncertainties(masks)
         good = np.ones(len(masks), dtype=bool)
         for met, solution in zip(self.range, both, strict=True):
@@ -149,7 +152,7 @@ class MapEvaluator(Evaluator):
         super().__init__(max_risk)
         self.function, self.required = function, -max_risk
 
-    def numbers(self, masks: Sequence[Mask]) -> tuple[Value, Value, NDArray[np.bool_]]:
+    def safety_and_loss(self, masks: Sequence[Mask]) -> tuple[Value, Value, NDArray[np.bool_]]:
         rumap = self.map(masks)
         self.degrees = degrees_of(rumap)
         errors = [np.nan_to_num(e, nan=0.0) for e in (rumap.risk_error, rumap.utility_error)]
@@ -219,7 +222,7 @@ class Objective:
         shown = [f"{n} = {show_number(float(v))}" for n, v in zip(self.names, values, strict=True)]
         return ", ".join([*shown, *(f"{n} = {v}" for n, v in (self.part.fixed or {}).items())])
 
-    def points(self, values: Array) -> list[Candidate]:
+    def evaluate_points(self, values: Array) -> list[Candidate]:
         """Evaluate many parameter vectors at once; a mask that was evaluated before is not evaluated again."""
         rows = [tuple(map(float, v)) for v in values]
         new: dict[object, Mask] = {}
@@ -242,20 +245,16 @@ class Objective:
             self.safest = best
         return found
 
-    def point(self, values: Array) -> Candidate:
-        """Evaluate one parameter vector."""
-        return self.points(values[None])[0]
-
     def allowed(self, point: Candidate) -> bool:
         return point.safety >= self.required - 1e-12 * abs(self.required)
 
-    def allowed_of(self, points: Sequence[Candidate]) -> list[Candidate]:
+    def allowed_points(self, points: Sequence[Candidate]) -> list[Candidate]:
         """Those of the points that are allowed."""
         return [p for p in points if self.allowed(p)]
 
     def best(self, points: Sequence[Candidate]) -> Candidate | None:
         """The most useful of the points that are allowed, or None."""
-        return min(self.allowed_of(points), key=lambda p: (p.loss, -p.safety), default=None)
+        return min(self.allowed_points(points), key=lambda p: (p.loss, -p.safety), default=None)
 
     def half_distance(self, ends: Sequence[Sequence[float] | Array]) -> dict[str, float]:
         """Half the way from one optimum to another, by parameter."""
@@ -264,7 +263,7 @@ class Objective:
             for n, a, b in zip(self.names, *ends, strict=True)
         }
 
-    def half_way(self, j: int, grid: Array) -> float:
+    def natural_unit(self, j: int, grid: Array) -> float:
         """How far above its lower bound a parameter takes the intruder half the way: its natural unit.
 
         Where the bounds are finite and the way is not at their far low end, half of the range will do.
@@ -273,7 +272,7 @@ class Objective:
         plain = (high - low) / 2 if np.isfinite(high) else 1.0
         values = np.tile([b[0] for b in self.box], (len(grid), 1))
         values[:, j] = grid
-        safety = np.array([p.safety for p in self.points(values)])
+        safety = np.array([p.safety for p in self.evaluate_points(values)])
         if not np.isfinite(safety[-1]) or safety[-1] <= safety[0]:
             return plain
         middle = int(np.argmax(safety >= (safety[0] + safety[-1]) / 2))

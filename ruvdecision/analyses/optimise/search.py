@@ -84,12 +84,12 @@ def search_edges(objective: Objective, edges: Sequence[tuple[Array, int]]) -> li
     """Candidates along one parameter from some corner, for several such edges: ends, crossings, inner optima."""
     ways = [partial(_vary_one_parameter, corner, free) for corner, free in edges]
     grids = [search_grid(*objective.box[free]) for _, free in edges]
-    points = iter(objective.points(np.concatenate([at(grid) for at, grid in zip(ways, grids, strict=True)])))
+    points = iter(objective.evaluate_points(np.concatenate([at(grid) for at, grid in zip(ways, grids, strict=True)])))
     found: list[Candidate] = []
     searches: list[Callable[[Ask], Candidate | None]] = []
     for at, grid in zip(ways, grids, strict=True):
         on_grid = list(itertools.islice(points, len(grid)))
-        found += objective.allowed_of(on_grid)
+        found += objective.allowed_points(on_grid)
         allowed = [objective.allowed(p) for p in on_grid]
         for i in np.flatnonzero(np.diff(allowed)).tolist():
             searches.append(partial(_threshold_crossing, required=objective.required, at=at, a=grid[i], b=grid[i + 1]))
@@ -98,7 +98,9 @@ def search_edges(objective: Objective, edges: Sequence[tuple[Array, int]]) -> li
             if below and all(allowed[i - 1 : i + 2]) and np.isfinite(grid[i + 1]):
                 searches.append(partial(_least_loss_between, at=at, low=grid[i - 1], high=grid[i + 1]))
     objective.coarse += found
-    return found + objective.allowed_of([p for p in run_in_lockstep(objective.points, searches) if p is not None])
+    return found + objective.allowed_points(
+        [p for p in run_in_lockstep(objective.evaluate_points, searches) if p is not None]
+    )
 
 
 def _vary_one_parameter(corner: Array, free: int, x: float | Array) -> Array:
@@ -148,10 +150,10 @@ def search_box(objective: Objective, starts: int, seed: np.random.SeedSequence) 
     ends = np.array(objective.box)
     edges = [(ends[range(d), np.insert(c, f, 0)], f) for f, c in itertools.product(range(d), corners)]
     found = search_edges(objective, edges)
-    box = UnitBox(objective.box, [objective.half_way(j, search_grid(*objective.box[j])) for j in range(d)])
+    box = UnitBox(objective.box, [objective.natural_unit(j, search_grid(*objective.box[j])) for j in range(d)])
     unit = as_generator(seed).random((max(64, 16 * d), d))
-    inside = objective.points(box.values(unit))
-    objective.coarse += objective.allowed_of(inside)
+    inside = objective.evaluate_points(box.values(unit))
+    objective.coarse += objective.allowed_points(inside)
     # The allowed ones first, the most useful of them before the others; of the rest the safest first.
     ranked = [(0, p.loss) if objective.allowed(p) else (1, -p.safety) for p in inside]
     seeds = [unit[i] for i in sorted(range(len(unit)), key=lambda i: ranked[i])[:starts]]
@@ -159,7 +161,7 @@ def search_box(objective: Objective, starts: int, seed: np.random.SeedSequence) 
         best = min(found, key=lambda p: p.loss)
         seeds.append(np.clip(box.coordinates(best.values), 1e-3, 1 - 1e-3))
     searches = [partial(descend_in_box, objective=objective, start=start, box=box) for start in seeds]
-    found += itertools.chain(*run_in_lockstep(objective.points, searches))
+    found += itertools.chain(*run_in_lockstep(objective.evaluate_points, searches))
     if found:
         found += _follow_threshold(objective, min(found, key=lambda p: p.loss), box)
     return found
@@ -175,7 +177,7 @@ def _follow_threshold(objective: Objective, best: Candidate, box: UnitBox) -> li
     if not 2 <= len(free) <= 4 or abs(best.safety - objective.required) > 1e-4 * abs(objective.required):
         return []
     steps = np.clip(centre + 1e-4 * np.concatenate([np.eye(len(centre))[free], -np.eye(len(centre))[free]]), 0, 1)
-    safety = np.array([p.safety for p in objective.points(box.values(steps))]).reshape(2, -1)
+    safety = np.array([p.safety for p in objective.evaluate_points(box.values(steps))]).reshape(2, -1)
     held = free[int(np.argmax(np.abs(safety[0] - safety[1])))]
     others = [j for j in free if j != held]
     pattern = np.array(list(itertools.product(range(-3, 4) if len(others) == 1 else (-1, 0, 1), repeat=len(others))))
@@ -185,13 +187,13 @@ def _follow_threshold(objective: Objective, best: Candidate, box: UnitBox) -> li
         around = np.repeat(centre[None], len(pattern), axis=0)
         around[:, others] = np.clip(centre[others] + width * pattern, 0.0, 1.0)
         solved = run_in_lockstep(
-            objective.points,
+            objective.evaluate_points,
             [partial(_solve_for_threshold, required=objective.required, t=t, held=held, box=box) for t in around],
         )
         good = [p for p in solved if p is not None]
         if len(good) < len(pattern):
             break
-        found += objective.allowed_of(good)
+        found += objective.allowed_points(good)
         x = (around[:, others] - centre[others]) / width
         terms = [np.ones(len(x)), *x.T, *(x[:, i] * x[:, j] for i, j in quadratic)]
         fit = np.linalg.lstsq(np.stack(terms, axis=1), np.array([p.loss for p in good]), rcond=None)[0]
@@ -204,8 +206,8 @@ def _follow_threshold(objective: Objective, best: Candidate, box: UnitBox) -> li
             step = np.clip(-np.linalg.solve(bend, slope), pattern.min(), pattern.max())
             least[others] = np.clip(centre[others] + width * step, 0.0, 1.0)
         centre = least
-    end = _solve_for_threshold(objective.points, objective.required, centre, held, box)
-    return found + objective.allowed_of([] if end is None else [end])
+    end = _solve_for_threshold(objective.evaluate_points, objective.required, centre, held, box)
+    return found + objective.allowed_points([] if end is None else [end])
 
 
 def _solve_for_threshold(ask: Ask, required: float, t: Array, held: int, box: UnitBox) -> Candidate | None:
@@ -277,4 +279,4 @@ def descend_in_box(ask: Ask, objective: Objective, start: Array, box: UnitBox) -
     reach = values[j] * (1 + 1e-3 * np.sign(effect[j])) if np.isfinite(values[j]) else values[j]
     if not np.isfinite(reach) or gap(reach) < 0:
         return []
-    return objective.allowed_of([along(brentq(gap, *sorted((values[j], reach)), xtol=1e-300, rtol=8.9e-16))])
+    return objective.allowed_points([along(brentq(gap, *sorted((values[j], reach)), xtol=1e-300, rtol=8.9e-16))])

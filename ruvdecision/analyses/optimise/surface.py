@@ -24,7 +24,7 @@ SETTLED = 2e-3
 """A move of the optimum, in units of the parameters' ranges, below which it has settled."""
 
 
-def is_rough(objective: Objective) -> bool:
+def has_jumps(objective: Objective) -> bool:
     """Tell whether the objective jumps between neighbouring masks, so that roots and slopes cannot be trusted.
 
     Three places of the box are looked at, each with two close neighbours. A smooth function has next to no second
@@ -33,7 +33,7 @@ def is_rough(objective: Objective) -> bool:
     box = UnitBox(objective.box, [1.0 if np.isinf(high) else (high - low) / 2 for low, high in objective.box])
     step = 1e-4
     places = np.array([t + s for t in (0.23, 0.51, 0.77) for s in (-step, 0.0, step)])
-    points = objective.points(box.values(np.repeat(places[:, None], len(objective.box), axis=1)))
+    points = objective.evaluate_points(box.values(np.repeat(places[:, None], len(objective.box), axis=1)))
     for read in (lambda p: p.safety, lambda p: p.loss):
         f = np.array([read(p) for p in points]).reshape(3, 3)
         if not np.isfinite(f).all() or np.ptp(f) == 0:
@@ -77,13 +77,13 @@ def search_surface(
     rng = np.random.default_rng(root)
     number = int(root.generate_state(1)[0])
     scales = [
-        (high - low) / 2 if np.isfinite(high) else objective.half_way(j, np.concatenate([[low], low + DECADES]))
+        (high - low) / 2 if np.isfinite(high) else objective.natural_unit(j, np.concatenate([[low], low + DECADES]))
         for j, (low, high) in enumerate(objective.box)
     ]
     box = UnitBox(objective.box, scales)
 
     def evaluate(t: Array) -> list[Candidate]:
-        return objective.points(box.values(t))
+        return objective.evaluate_points(box.values(t))
 
     def moved(chosen: Candidate) -> dict[str, float]:
         """Half the way that the optimum goes when the intruder's side errs by one standard error to either side."""
@@ -93,7 +93,7 @@ def search_surface(
 
     at = _space_filling_points(d, min(most // 2 + 1, 8 + 6 * d), rng)
     points = evaluate(at)
-    objective.coarse += objective.allowed_of(points)
+    objective.coarse += objective.allowed_points(points)
     best, quiet, reach = None, 0, 0.15
     while len(at) < most:
         surfaces = Surfaces.fit(at, points, number)

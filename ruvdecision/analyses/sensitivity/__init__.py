@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from ...checks import check_flag, check_number, suggest
+from ...checks import check_flag, check_mapping, check_number, suggest
 from ...decide import Choice, choose
-from ...decide.criteria import Rule, check_criterion
+from ...decide.criteria import Rule, criterion_or_default
 from ...errors import InfeasibleError, InputError
 from ...maps.rumap import RUMap
 from ...running.progress import Bar
@@ -125,7 +125,7 @@ def sensitivity(
             found.append(Variation(labels, rumap, limit, *_choose_or_reason(rumap, limit, rule), kept))
             bar.update(len(found) / (len(plans) + 1))
     shown = {k: f.base_label(max_risk if k in outside else work.base(k)) for k, f in factors.items()}
-    about = check_criterion(rule.get("by")).about
+    about = criterion_or_default(rule.get("by")).about
     labels_of = {k: f.labels for k, f in factors.items()}
     return Sensitivity(found[0], tuple(found[1:]), labels_of, shown, together, tolerance, about)
 
@@ -144,9 +144,7 @@ def _settings_of_variations(factors: Mapping[str, Varied], together: bool) -> li
 
 def _check_rule(rule: Rule | None, max_risk: float | None) -> Rule:
     known = [n for n in inspect.signature(choose).parameters if n not in ("rumap", "max_risk")]
-    if rule is not None and not isinstance(rule, Mapping):
-        raise InputError("rule holds further arguments of choose", rule, 'Write rule={"confidence": 0.95}')
-    found = dict(rule or {})
+    found = dict(check_mapping("rule", {} if rule is None else rule, 'Write rule={"confidence": 0.95}'))
     for name in found:
         if name not in known:
             raise InputError("choose has no such argument", name, suggest(str(name), known))

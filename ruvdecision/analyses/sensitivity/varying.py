@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from ...checks import check_text, is_single, plain_value, suggest
+from ...checks import check_filled, check_mapping, check_text, is_single, plain_value, suggest
 from ...errors import InputError, kind_of
 from ...evaluate import Setting, check_setting, evaluate
 from ...maps.columns import number_duplicates
@@ -48,8 +48,7 @@ class Varied:
 def as_factors(vary: Vary) -> dict[str, Varied]:
     """Check what is to be varied."""
     do = 'Write vary={"prior_variance": [1, 5, 25]}'
-    if not isinstance(vary, Mapping) or not vary:
-        raise InputError("vary must say which settings take which values", vary, do)
+    check_filled("vary", check_mapping("vary", vary, do), do)
     factors = {}
     for name, given in vary.items():
         check_text("A setting", name, do)
@@ -143,17 +142,17 @@ class ArgumentStudy:
         """True if the setting is an argument."""
         return name in self.arguments
 
-    def with_changes(self, changes: Mapping[str, object]) -> Options:
+    def changed_arguments(self, changes: Mapping[str, object]) -> Options:
         """The arguments with changed settings."""
         raise NotImplementedError
 
     def check(self, changes: Mapping[str, object]) -> None:
         """Refuse changes that cannot be made, before any work."""
-        self.with_changes(changes)
+        self.changed_arguments(changes)
 
     def run(self, changes: Mapping[str, object]) -> RUMap:
         """The map with changed settings."""
-        return self.call(**self.with_changes(changes))
+        return self.call(**self.changed_arguments(changes))
 
 
 class UserStudy(ArgumentStudy):
@@ -181,7 +180,7 @@ class UserStudy(ArgumentStudy):
             raise InputError("vary names something that neither user has", name, do)
         return [[who, head, *rest] for who in owners]
 
-    def with_changes(self, changes: Mapping[str, object]) -> Options:
+    def changed_arguments(self, changes: Mapping[str, object]) -> Options:
         now: Options = dict(self.given)
         for name, value in changes.items():
             for head, *rest in self._setting_paths(name):
@@ -222,7 +221,7 @@ class MeasuredStudy(ArgumentStudy):
             raise InputError("vary names something that no measure has", name, do)
         return found, rest
 
-    def with_changes(self, changes: Mapping[str, object]) -> Options:
+    def changed_arguments(self, changes: Mapping[str, object]) -> Options:
         now = dict(self.given)
         for name, value in changes.items():
             if self.has_setting(name):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, replace
 from functools import cached_property
 from math import prod
@@ -20,6 +20,8 @@ from ...checks import (
     check_index,
     check_integer,
     check_integers,
+    check_mapping,
+    check_shape,
     checked,
     is_integer,
     is_single,
@@ -152,7 +154,7 @@ class TableBelief:
         for term in target.terms:
             if term.kind is Kind.CELL:
                 self._flat_index(term.index)
-        if target.ranked or not target.asks_only(Kind.CELL, Kind.FILE):
+        if target.is_order_statistic or not target.asks_only(Kind.CELL, Kind.FILE):
             raise InputError(
                 "A table has cells", target, "Use Cell((0, 1)), Records() for the whole table, or a Functional of cells"
             )
@@ -331,10 +333,8 @@ class TableBelief:
     def _check_cells(self, cells: Any) -> dict[tuple[int, ...], int]:
         if cells is None:
             return {}
-        if not isinstance(cells, Mapping):
-            raise InputError("cells must map positions to counts", cells, "Write cells={(0, 1): 63}")
         checked: dict[tuple[int, ...], int] = {}
-        for index, count in cells.items():
+        for index, count in check_mapping("cells", cells, "Write cells={(0, 1): 63}").items():
             place = tuple(int(i) for i in np.unravel_index(self._flat_index(index), self.shape))
             checked[place] = check_integer(f"cells[{place}]", count, low=0)
         return checked
@@ -342,10 +342,8 @@ class TableBelief:
     def _check_margins(self, margins: Any) -> dict[tuple[int, ...], Ints]:
         if margins is None:
             return {}
-        if not isinstance(margins, Mapping):
-            raise InputError("margins must map axes to counts", margins, "Write margins={(0,): row_totals}")
         checked: dict[tuple[int, ...], Ints] = {}
-        for given, counts in margins.items():
+        for given, counts in check_mapping("margins", margins, "Write margins={(0,): row_totals}").items():
             axes = (given,) if is_integer(given) else given
             if is_single(axes):
                 raise InputError(
@@ -357,12 +355,8 @@ class TableBelief:
                     "A margin keeps some but not all axes, each once", given, "Write (0,) for the totals of axis 0"
                 )
             array = np.asarray(check_integer("margins", counts, low=0)) if is_single(counts) else as_counts(counts)
-            if array.shape != tuple(self.shape[a] for a in places):
-                raise InputError(
-                    f"The margin {tuple(places)} must have shape {tuple(self.shape[a] for a in places)}",
-                    f"shape {array.shape}",
-                    "Give one count per combination of its axes",
-                )
+            shape = tuple(self.shape[a] for a in places)
+            check_shape(f"The margin {tuple(places)}", array, shape, "Give one count per combination of its axes")
             if int(array.sum()) != self.total:
                 raise InputError(
                     f"The margin {tuple(places)} must add up to the total {self.total}",
@@ -470,11 +464,11 @@ class TablePosterior(BasePosterior):
     def cdf(self, at: ArrayLike) -> Array:
         return self._ask_each_cell(lambda c, a: Value.exact(c.cdf(a)), at).value
 
-    def below(self, at: ArrayLike) -> Value:
-        return self._ask_each_cell(lambda c, a: c.below(a), at)
+    def lower_partial_moment(self, at: ArrayLike) -> Value:
+        return self._ask_each_cell(lambda c, a: c.lower_partial_moment(a), at)
 
-    def above(self, at: ArrayLike) -> Value:
-        return self._ask_each_cell(lambda c, a: c.above(a), at)
+    def upper_partial_moment(self, at: ArrayLike) -> Value:
+        return self._ask_each_cell(lambda c, a: c.upper_partial_moment(a), at)
 
     def power(self, at: ArrayLike, p: float, *, signed: bool = False) -> Value:
         return self._ask_each_cell(lambda c, a: c.power(a, p, signed=signed), at)

@@ -270,10 +270,10 @@ class Completions:
         return Value(np.asarray(value), np.asarray(value * log_count.error))
 
     def log_count(self) -> Value:
-        return _sum_independent([p.log_count() for p in self.parts])
+        return _sum_with_error([p.log_count() for p in self.parts])
 
     def entropy(self) -> Value:
-        return _sum_independent([p.entropy() for p in self.parts])
+        return _sum_with_error([p.entropy() for p in self.parts])
 
     @cached_property
     def log_total(self) -> Value:
@@ -284,7 +284,7 @@ class Completions:
         ]
         settled = self.determined_cells >= 0
         constant = float(log_weight(self.determined_cells[settled], self.concentration[settled]).sum())
-        return _sum_independent([*totals, Value.exact(constant)])
+        return _sum_with_error([*totals, Value.exact(constant)])
 
     def log_weight(self, tables: Ints) -> Array:
         """Log weight of whole tables, shape (tables, cells)."""
@@ -353,7 +353,7 @@ class Completions:
         return table
 
 
-def _sum_independent(values: list[Value]) -> Value:
+def _sum_with_error(values: list[Value]) -> Value:
     total = float(sum(float(v.value) for v in values))
     return Value(np.asarray(total), np.asarray(float(np.sqrt(sum(float(v.error) ** 2 for v in values)))))
 

@@ -4,21 +4,22 @@
 about its input. `nodes` turns the result into numbers that any engine can use.
 """
 
-from .base import Observation
+from .base import ColumnLikelihood
 from .entries import Between, Joined, Known, KnownLabels, Uninformative, join_rows
-from .maps import CategoryLikelihood
+from .from_release import observe, observe_matrix
 from .mathematics import NUMPY, Mathematics, tensor_math
 from .nodes import nodes
 from .noisy import Convolved, NoisyInterval, NoisyValue
+from .own_law import OwnLawLikelihood
 from .release import Averages, JointNormal, ReleaseLikelihood
-from .start import observe, observe_numbers
-from .user import UserLikelihood
+from .transformations import CategoryLikelihood
 
 __all__ = [
     "NUMPY",
     "Averages",
     "Between",
     "CategoryLikelihood",
+    "ColumnLikelihood",
     "Convolved",
     "Joined",
     "JointNormal",
@@ -27,13 +28,12 @@ __all__ = [
     "Mathematics",
     "NoisyInterval",
     "NoisyValue",
-    "Observation",
+    "OwnLawLikelihood",
     "ReleaseLikelihood",
     "Uninformative",
-    "UserLikelihood",
     "join_rows",
     "nodes",
     "observe",
-    "observe_numbers",
+    "observe_matrix",
     "tensor_math",
 ]

@@ -29,7 +29,7 @@ def no_cuts(n: int) -> Array:
     return np.empty((n, 0))
 
 
-class Observation:
+class ColumnLikelihood:
     """What a release tells about one column: p(released | x) for each of n entries, as a function of one number x.
 
     Immutable. The likelihood is normalised in the *released* value: a density where that value is continuous, a
@@ -47,7 +47,7 @@ class Observation:
         """Log likelihood of ``x``, which broadcasts to shape (..., n)."""
         raise NotImplementedError
 
-    def take(self, rows: Rows) -> Observation:
+    def take(self, rows: Rows) -> ColumnLikelihood:
         """The same for some of the entries, by their positions."""
         raise NotImplementedError
 
@@ -60,14 +60,14 @@ class Observation:
         return np.asarray(np.broadcast_to(self.log(np.full(self.n, value)), (self.n,)))
 
     @property
-    def cost(self) -> int:
+    def points_per_entry(self) -> int:
         """How many numbers one look at one entry takes."""
         return 1
 
     # -- where it lives ------------------------------------------------------------------------------
 
     @property
-    def known(self) -> Array:
+    def known_values(self) -> Array:
         """Value of x where it is known exactly, missing elsewhere; shape (n,)."""
         return np.full(self.n, np.nan)
 
@@ -140,7 +140,7 @@ class Observation:
 
     # -- one step further back -----------------------------------------------------------------------
 
-    def pulled_back(self, change: Change) -> Observation:
+    def pulled_back(self, change: Change) -> ColumnLikelihood:
         """What is known about x if this is known about y, which came from x by a change."""
         return change.likelihood_from_observation(self)
 
@@ -158,19 +158,19 @@ class Change:
     additive = False
     """Whether y = x + noise, so that two of them may be done in either order."""
 
-    def plus(self, later: TransitionDensity) -> TransitionDensity | None:
+    def followed_by(self, later: TransitionDensity) -> TransitionDensity | None:
         """One change for this and a later one, or None if that has no form here."""
         return None
 
-    def likelihood_from_value(self, values: NDArray[Any]) -> Observation:
+    def likelihood_from_value(self, values: NDArray[Any]) -> ColumnLikelihood:
         """From values of y, numbers or labels."""
         raise NotImplementedError
 
-    def likelihood_from_interval(self, interval: Between) -> Observation:
+    def likelihood_from_interval(self, interval: Between) -> ColumnLikelihood:
         """From an interval where y lies."""
         return self.likelihood_from_observation(interval)
 
-    def likelihood_from_observation(self, later: Observation) -> Observation:
+    def likelihood_from_observation(self, later: ColumnLikelihood) -> ColumnLikelihood:
         """From anything else about y."""
         raise NotImplementedError
 
@@ -193,27 +193,9 @@ def as_row(value: ArrayLike, n: int | None = None) -> Array:
     return array
 
 
-def count_of(n: int, rows: Rows) -> int:
+def entry_count(n: int, rows: Rows) -> int:
     """How many of n entries some rows are."""
     return len(np.arange(n)[rows])
-
-
-def middle_of(low: Array, high: Array) -> Array:
-    """The middle of intervals; of a half-line its end, of everything 0.
-
-    >>> middle_of(np.array([0.0, 1.0, -np.inf]), np.array([4.0, np.inf, np.inf]))
-    array([2., 1., 0.])
-    """
-    a, b = np.where(np.isfinite(low), low, high), np.where(np.isfinite(high), high, low)
-    whole = np.isfinite(a) & np.isfinite(b)
-    return 0.5 * np.where(whole, a, 0.0) + 0.5 * np.where(whole, b, 0.0)
-
-
-def even_between(low: Array, high: Array, count: int) -> Array:
-    """Evenly spaced places from low to high, shape (n, count); missing where an end is infinite."""
-    with np.errstate(invalid="ignore"):
-        even = low[:, None] + (high - low)[:, None] * np.linspace(0, 1, count)
-    return np.where(np.isfinite(even), even, np.nan)
 
 
 def numbers_of(values: NDArray[Any]) -> Array:
@@ -227,7 +209,7 @@ def numbers_of(values: NDArray[Any]) -> Array:
     return values
 
 
-def impossible_from(what: str) -> InputError:
+def impossible_release_error(what: str) -> InputError:
     """The error for a release that a mask cannot have made; it never shows the values."""
     return InputError(
         "The mask cannot have made this release",

@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...errors import InputError
 from ...protocols import Array
-from .base import Bools, Change, Ints, Observation, Pair, Rows, as_row, count_of
+from .base import Bools, Change, ColumnLikelihood, Ints, Pair, Rows, as_row, entry_count
 from .mathematics import NUMPY, Mathematics, Values
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Known(Observation):
+class Known(ColumnLikelihood):
     """Every entry is known exactly; the likelihood is one at its value and zero elsewhere.
 
     >>> Known([1.0, 2.0]).log([1.0, 3.0])
@@ -45,7 +45,7 @@ class Known(Observation):
         return Known(self.values[rows])
 
     @property
-    def known(self) -> Array:
+    def known_values(self) -> Array:
         return self.values
 
     @property
@@ -60,12 +60,12 @@ class Known(Observation):
     def normal(self) -> Pair:
         return self.values, np.zeros(self.n)
 
-    def pulled_back(self, change: Change) -> Observation:
+    def pulled_back(self, change: Change) -> ColumnLikelihood:
         return change.likelihood_from_value(self.values)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class KnownLabels(Observation):
+class KnownLabels(ColumnLikelihood):
     """Every entry's category is known: text or another label, which no number stands for yet.
 
     >>> KnownLabels(["a", "b"]).log_label("a")
@@ -95,12 +95,12 @@ class KnownLabels(Observation):
     def take(self, rows: Rows) -> KnownLabels:
         return KnownLabels(np.asarray(self.labels)[rows])
 
-    def pulled_back(self, change: Change) -> Observation:
+    def pulled_back(self, change: Change) -> ColumnLikelihood:
         return change.likelihood_from_value(np.asarray(self.labels))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Uninformative(Observation):
+class Uninformative(ColumnLikelihood):
     """The release tells nothing about any of the entries.
 
     >>> Uninformative(2).log([1.0, 3.0])
@@ -117,7 +117,7 @@ class Uninformative(Observation):
         return math.asarray(x) * 0.0 + np.zeros(self.n)
 
     def take(self, rows: Rows) -> Uninformative:
-        return Uninformative(count_of(self.n, rows))
+        return Uninformative(entry_count(self.n, rows))
 
     @property
     def uninformative(self) -> Bools:
@@ -130,12 +130,12 @@ class Uninformative(Observation):
     def log_label(self, label: Any) -> Array:
         return np.zeros(self.n)
 
-    def pulled_back(self, change: Change) -> Observation:
+    def pulled_back(self, change: Change) -> ColumnLikelihood:
         return self
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Between(Observation):
+class Between(ColumnLikelihood):
     """Every entry lies in an interval: the likelihood is one inside and zero outside.
 
     ``closed_low`` and ``closed_high`` say for each entry whether the end belongs to it, which matters for whole
@@ -184,16 +184,16 @@ class Between(Observation):
     def scale(self) -> Array:
         return self.upper - self.lower
 
-    def pulled_back(self, change: Change) -> Observation:
+    def pulled_back(self, change: Change) -> ColumnLikelihood:
         return change.likelihood_from_interval(self)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Joined(Observation):
+class Joined(ColumnLikelihood):
     """Entries of several kinds: each piece has its rows and their observation. Made by `join_rows`."""
 
     count: int
-    parts: tuple[tuple[Ints, Observation], ...]
+    parts: tuple[tuple[Ints, ColumnLikelihood], ...]
 
     @property
     def n(self) -> int:
@@ -205,7 +205,7 @@ class Joined(Observation):
         found = math.concatenate([part.log(x[..., rows], math) for rows, part in self.parts], axis=-1)
         return found[..., np.argsort(np.concatenate([rows for rows, _ in self.parts]))]
 
-    def take(self, rows: Rows) -> Observation:
+    def take(self, rows: Rows) -> ColumnLikelihood:
         wanted = np.arange(self.n)[rows]
         parts = []
         for own, part in self.parts:
@@ -219,7 +219,7 @@ class Joined(Observation):
     def log_label(self, label: Any) -> Array:
         return self._gather_parts(lambda part: part.log_label(label))[0]
 
-    def _gather_parts(self, get: Callable[[Observation], ArrayLike]) -> Array:
+    def _gather_parts(self, get: Callable[[ColumnLikelihood], ArrayLike]) -> Array:
         """One or several numbers per entry, the entries last, of all parts; padded with missing values."""
         found = [np.atleast_2d(np.asarray(get(part), dtype=np.float64)) for _, part in self.parts]
         out = np.full((max(map(len, found)), self.n), np.nan)
@@ -228,12 +228,12 @@ class Joined(Observation):
         return out
 
     @property
-    def cost(self) -> int:
-        return max(part.cost for _, part in self.parts)
+    def points_per_entry(self) -> int:
+        return max(part.points_per_entry for _, part in self.parts)
 
     @property
-    def known(self) -> Array:
-        return self._gather_parts(lambda part: part.known)[0]
+    def known_values(self) -> Array:
+        return self._gather_parts(lambda part: part.known_values)[0]
 
     @property
     def uninformative(self) -> Bools:
@@ -273,27 +273,27 @@ class Joined(Observation):
         # Entries that tell nothing have the categories of the others.
         return next((part.support for _, part in self.parts if part.support is not None), None)
 
-    def pulled_back(self, change: Change) -> Observation:
+    def pulled_back(self, change: Change) -> ColumnLikelihood:
         return join_rows(self.n, [(rows, part.pulled_back(change.take(rows))) for rows, part in self.parts])
 
 
-def join_rows(n: int, parts: Sequence[tuple[Rows, Observation]]) -> Observation:
+def join_rows(n: int, parts: Sequence[tuple[Rows, ColumnLikelihood]]) -> ColumnLikelihood:
     """Observations of some rows each, put together; the rows are positions that together are 0 to n - 1, each once.
 
-    >>> join_rows(3, [([0, 2], Known([1.0, 2.0])), ([1], Uninformative(1))]).known
+    >>> join_rows(3, [([0, 2], Known([1.0, 2.0])), ([1], Uninformative(1))]).known_values
     array([ 1., nan,  2.])
     """
-    flat: list[tuple[Ints, Observation]] = []
+    flat: list[tuple[Ints, ColumnLikelihood]] = []
     for rows, part in parts:
         own = np.asarray(rows, dtype=np.int64)
         if len(own):
             flat += [(own[inner], p) for inner, p in part.parts] if isinstance(part, Joined) else [(own, part)]
-    merged: list[tuple[Ints, Observation]] = []
+    merged: list[tuple[Ints, ColumnLikelihood]] = []
     for kind in (Uninformative, Known):
         alike = [(rows, part) for rows, part in flat if type(part) is kind]
         if len(alike) > 1:
             together = np.concatenate([r for r, _ in alike])
-            known = np.concatenate([p.known for _, p in alike])
+            known = np.concatenate([p.known_values for _, p in alike])
             alike = [(together, Known(known) if kind is Known else Uninformative(len(together)))]
         merged += alike
     merged += [(rows, part) for rows, part in flat if type(part) not in (Uninformative, Known)]
@@ -303,7 +303,7 @@ def join_rows(n: int, parts: Sequence[tuple[Rows, Observation]]) -> Observation:
     return Joined(n, tuple(merged))
 
 
-def observe_by_case(n: int, cases: Sequence[tuple[Bools, Callable[[Ints], Observation]]]) -> Observation:
+def observe_by_case(n: int, cases: Sequence[tuple[Bools, Callable[[Ints], ColumnLikelihood]]]) -> ColumnLikelihood:
     """Observations made case by case, each by the booleans of its entries and a maker that gets their positions."""
     parts = []
     for chosen, make in cases:

@@ -8,15 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...errors import InputError, UnsupportedError
+from ...numerics.intervals import evenly_spaced_points, midpoints
 from ...protocols import Array
-from .base import Pair, Rows, even_between, middle_of, no_cuts
-from .laws import EntryLaw, NoiseLaw
+from ..steps import NORMAL
+from .base import ColumnLikelihood, Pair, Rows, no_cuts
+from .entries import Known
+from .laws import EntryLaw, NoiseLaw, noise_law
 from .mathematics import NUMPY, Mathematics, Values
 from .noisy import TransitionDensity
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Location(TransitionDensity):
+class AdditiveNoise(TransitionDensity):
     """y = x + noise."""
 
     additive = True
@@ -46,12 +49,12 @@ class Location(TransitionDensity):
     def normal(self) -> Pair | None:
         return self.law.normal
 
-    def plus(self, later: TransitionDensity) -> TransitionDensity | None:
-        both = self.law.plus(later.law) if isinstance(later, Location) else None
-        return None if both is None else Location(both)
+    def followed_by(self, later: TransitionDensity) -> TransitionDensity | None:
+        both = self.law.plus(later.law) if isinstance(later, AdditiveNoise) else None
+        return None if both is None else AdditiveNoise(both)
 
-    def take(self, rows: Rows) -> Location:
-        return Location(self.law.take(rows))
+    def take(self, rows: Rows) -> AdditiveNoise:
+        return AdditiveNoise(self.law.take(rows))
 
     def window(self, y: Array, drop: float) -> Pair:
         least, most = self.law.window(drop)
@@ -65,6 +68,11 @@ class Location(TransitionDensity):
 
     def scale(self, y: Array) -> Array:
         return self.law.scale
+
+
+def value_with_normal_noise(centre: Array, sd: Array) -> ColumnLikelihood:
+    """Values with normal noise."""
+    return Known(centre).pulled_back(AdditiveNoise(noise_law(NORMAL, sd)))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -145,7 +153,7 @@ class HeteroscedasticNoise(TransitionDensity):
         return np.concatenate([found, y[:, None]], axis=1) if self.unit.kink else found
 
     def cuts_between(self, low: Array, high: Array) -> Array:
-        y = middle_of(low, high)
+        y = midpoints(low, high)
         s = np.maximum(self._size_at(y), np.abs(y) * 1e-9 + np.finfo(float).tiny)[:, None]
         # Evenly near the middle, then at growing distances, as far as an endless window needs.
         near, far = np.linspace(-60.0, 60.0, 3001), np.geomspace(60.0, 1e12, 1000)
@@ -162,7 +170,7 @@ class HeteroscedasticNoise(TransitionDensity):
         s = self._size_at(y)
         steps = s[:, None] * 2.0 ** np.arange(-2, 40)
         near, far = (y - self.unit.cuts * s).T, [y[:, None] - steps, y[:, None] + steps]
-        return np.concatenate([near, even_between(*self.window(y, 40.0), 25), *far], axis=1)
+        return np.concatenate([near, evenly_spaced_points(*self.window(y, 40.0), 25), *far], axis=1)
 
     def scale(self, y: Array) -> Array:
         return self._size_at(y) * self.unit.scale
@@ -200,7 +208,7 @@ def refuse_no_noise(name: str) -> UnsupportedError:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Factor(TransitionDensity):
+class RandomFactor(TransitionDensity):
     """y = x f with the law of the factor f; at x = 0 nothing but y = 0 is possible."""
 
     law: EntryLaw
@@ -235,8 +243,8 @@ class Factor(TransitionDensity):
     def cuts(self, x: Values, math: Mathematics = NUMPY) -> list[Values]:
         return [x * row for row in self.law.cuts]
 
-    def take(self, rows: Rows) -> Factor:
-        return Factor(self.law.take(rows))
+    def take(self, rows: Rows) -> RandomFactor:
+        return RandomFactor(self.law.take(rows))
 
     def _origin_range(self, y: Array, factors: Pair) -> Pair:
         """Least and largest x from which y can come by factors between two ends; any if they may be negative."""

@@ -94,7 +94,7 @@ class NoiseLaw(EntryLaw):
         """The law of the sum with another, independent noise, or None if it has no form here."""
         return None
 
-    def log_density_on_normal(self, gap: Array, sd: float) -> Array:
+    def log_density_convolved_with_normal(self, gap: Array, sd: float) -> Array:
         """Log density of this noise (of the first entry) plus an independent normal of this sd, at ``gap``."""
         raise NotImplementedError
 
@@ -169,7 +169,7 @@ class NormalLaw(NoiseLaw):
     def normal(self) -> Pair | None:
         return (self.centres[0], self.sds[0] ** 2) if len(self.weights) == 1 else None
 
-    def log_density_on_normal(self, gap: Array, sd: float) -> Array:
+    def log_density_convolved_with_normal(self, gap: Array, sd: float) -> Array:
         return np.asarray(NormalLaw(self.weights, self.centres[:, :1], np.hypot(self.sds[:, :1], sd)).log_density(gap))
 
     def plus(self, other: NoiseLaw) -> NoiseLaw | None:
@@ -218,7 +218,7 @@ class LaplaceLaw(NoiseLaw):
         )
         return math.where(near > 0, aside, around)
 
-    def log_density_on_normal(self, gap: Array, sd: float) -> Array:
+    def log_density_convolved_with_normal(self, gap: Array, sd: float) -> Array:
         b = float(self.scale[0])
         if sd < 1e-9 * b:
             return np.asarray(-np.abs(gap) / b - np.log(2 * b))
@@ -295,7 +295,7 @@ class StudentLaw(NoiseLaw):
         apart = math.where(narrow, 1.0, upper - self._tail_probability(a, math))
         return math.where(narrow, close, math.log(math.maximum(apart, TINY)))
 
-    def log_density_on_normal(self, gap: Array, sd: float) -> Array:
+    def log_density_convolved_with_normal(self, gap: Array, sd: float) -> Array:
         """A t variable is normal with a gamma precision; the trapezoidal rule in its logarithm is exact to rounding."""
         scale, df = float(self.scale[0]), self.df
         if sd < 1e-9 * scale:

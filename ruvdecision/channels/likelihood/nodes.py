@@ -9,14 +9,14 @@ from ...checks import check_integer
 from ...errors import InputError
 from ...numerics.quadrature import gauss_legendre
 from ...protocols import Array
-from .base import Observation, as_row
+from .base import ColumnLikelihood, as_row
 
 # Numbers that one look at a likelihood may need at a time; more are taken in turns.
 CHUNK = 4_000_000
 
 
 def nodes(
-    observation: Observation, low: ArrayLike, high: ArrayLike, panels: int = 8, order: int = 16
+    observation: ColumnLikelihood, low: ArrayLike, high: ArrayLike, panels: int = 8, order: int = 16
 ) -> tuple[Array, Array]:
     """Return x and log weights, both of shape (K, n), for integrals against the likelihood.
 
@@ -37,7 +37,7 @@ def nodes(
         Nodes per panel.
 
     >>> from ...masks import Noise
-    >>> from .start import observe
+    >>> from .from_release import observe
     >>> x, logw = nodes(observe(Noise(sd=2.0), [1.0], 1).columns[0], -50, 50)
     >>> float(np.sum(np.exp(logw) * x).round(9))
     1.0
@@ -51,7 +51,7 @@ def nodes(
         x = np.repeat(observation.support[:, None], n, axis=1)
         logs = np.asarray(observation.log(x))
         return x, np.where((x >= low) & (x <= high), logs, -np.inf)
-    known = observation.known
+    known = observation.known_values
     sure = ~np.isnan(known)
     if sure.all():
         return known[None].copy(), np.where((known >= low) & (known <= high), 0.0, -np.inf)[None]
@@ -67,7 +67,7 @@ def nodes(
     return x, logw
 
 
-def _continuous_nodes(part: Observation, low: Array, high: Array, panels: int, order: int) -> tuple[Array, Array]:
+def _continuous_nodes(part: ColumnLikelihood, low: Array, high: Array, panels: int, order: int) -> tuple[Array, Array]:
     """Nodes of entries that are not known exactly."""
     start, end = part.window()
     a, b = np.maximum(np.maximum(low, start), part.low), np.minimum(np.minimum(high, end), part.high)
@@ -97,6 +97,6 @@ def _continuous_nodes(part: Observation, low: Array, high: Array, panels: int, o
     x = ((left + right) / 2 + half * node[:, None, None]).reshape(-1, part.n)
     with np.errstate(divide="ignore"):
         logw = (np.log(half) + np.log(weight)[:, None, None]).reshape(-1, part.n)
-    step = max(1, CHUNK // (part.n * part.cost))
+    step = max(1, CHUNK // (part.n * part.points_per_entry))
     logs = np.concatenate([np.asarray(part.log(x[i : i + step])) for i in range(0, len(x), step)])
     return x, logw + logs

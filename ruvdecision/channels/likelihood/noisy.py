@@ -10,15 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UnsupportedError
+from ...numerics.intervals import evenly_spaced_points, midpoints
 from ...protocols import Array
 from .base import (
     Change,
+    ColumnLikelihood,
     Ints,
-    Observation,
     Pair,
     Rows,
-    even_between,
-    middle_of,
     no_cuts,
     numbers_of,
     unbounded_ends,
@@ -93,19 +92,19 @@ class TransitionDensity(Change):
 
     # What is known before the change.
 
-    def likelihood_from_value(self, values: NDArray[np.float64]) -> Observation:
+    def likelihood_from_value(self, values: NDArray[np.float64]) -> ColumnLikelihood:
         return NoisyValue(self, numbers_of(values))
 
-    def likelihood_from_interval(self, interval: Between) -> Observation:
+    def likelihood_from_interval(self, interval: Between) -> ColumnLikelihood:
         below, above = np.isneginf(interval.lower), np.isposinf(interval.upper)
 
-        def make(rows: Ints) -> Observation:
+        def make(rows: Ints) -> ColumnLikelihood:
             return NoisyInterval(self.take(rows), interval.take(rows))
 
         cases = [(below & ~above, make), (above & ~below, make), (~below & ~above, make)]
         return observe_by_case(interval.n, [(below & above, nothing_observed), *cases])
 
-    def likelihood_from_observation(self, later: Observation) -> Observation:
+    def likelihood_from_observation(self, later: ColumnLikelihood) -> ColumnLikelihood:
         if later.support is None:
             return Convolved(self, later)
         if np.all(later.uninformative):
@@ -117,7 +116,7 @@ class TransitionDensity(Change):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class _Noisy(Observation):
+class _Noisy(ColumnLikelihood):
     """A change by chance, and what is known after it."""
 
     kernel: TransitionDensity
@@ -126,8 +125,8 @@ class _Noisy(Observation):
     def n(self) -> int:
         return self.kernel.n
 
-    def pulled_back(self, change: Change) -> Observation:
-        both = change.plus(self.kernel)
+    def pulled_back(self, change: Change) -> ColumnLikelihood:
+        both = change.followed_by(self.kernel)
         return change.likelihood_from_observation(self) if both is None else replace(self, kernel=both)
 
 
@@ -236,10 +235,10 @@ class Convolved(_Noisy):
     likelihood; further out it may be too small.
     """
 
-    later: Observation
+    later: ColumnLikelihood
 
     def __post_init__(self) -> None:
-        if self.cost > MOST_COST:
+        if self.points_per_entry > MOST_COST:
             raise UnsupportedError(
                 "A chain of several kinds of noise, or of noise and many steps, takes too many sums to compose",
                 do="Use normal noise for all but one of the steps, or put Noise before Round",
@@ -269,12 +268,12 @@ class Convolved(_Noisy):
         return logsumexp(logsumexp(terms, math), math)
 
     @property
-    def cost(self) -> int:
+    def points_per_entry(self) -> int:
         panels = len(self.kernel.cuts(np.zeros(self.n))) + self._panel_cuts.shape[1] + 1
-        return len(LEGENDRE[0]) * panels * self.later.cost
+        return len(LEGENDRE[0]) * panels * self.later.points_per_entry
 
-    def pulled_back(self, change: Change) -> Observation:
-        if change.additive and self.kernel.additive and change.plus(self.kernel) is None:
+    def pulled_back(self, change: Change) -> ColumnLikelihood:
+        if change.additive and self.kernel.additive and change.followed_by(self.kernel) is None:
             # Independent noises may be added in any order: the later one may take this one up.
             inner = self.later.pulled_back(change)
             if not isinstance(inner, Convolved):
@@ -311,7 +310,8 @@ class Convolved(_Noisy):
     def panel_edges(self) -> Array:
         # Where the later observation has its kinks, and around those: the density smooths them over its own length.
         return np.concatenate(
-            [self._panel_cuts, even_between(*self.window(), 33), *self._around_cuts(self.kernel.panel_edges)], axis=1
+            [self._panel_cuts, evenly_spaced_points(*self.window(), 33), *self._around_cuts(self.kernel.panel_edges)],
+            axis=1,
         )
 
     @property
@@ -322,7 +322,7 @@ class Convolved(_Noisy):
 
     @property
     def scale(self) -> Array:
-        return np.hypot(self.later.scale, self.kernel.scale(middle_of(*self.later.window())))
+        return np.hypot(self.later.scale, self.kernel.scale(midpoints(*self.later.window())))
 
 
 def _finite_or(row: Array, otherwise: Values, math: Mathematics) -> Values:

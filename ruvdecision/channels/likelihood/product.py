@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from ...errors import UnsupportedError
+from ...numerics.intervals import evenly_spaced_points, midpoints
 from ...protocols import Array
-from ..steps import NORMAL, TOLERANCE
-from .base import Bools, Ints, Observation, Pair, Rows, even_between, impossible_from, middle_of
+from ..steps import TOLERANCE
+from .base import Bools, ColumnLikelihood, Ints, Pair, Rows, impossible_release_error
 from .entries import Between, Known, join_rows, nothing_observed, observe_by_case
-from .kernels import Location
-from .laws import noise_law
+from .kernels import value_with_normal_noise
 from .mathematics import NUMPY, Mathematics, Values
 from .release import Averages, JointNormal, ReleaseLikelihood, as_one_matrix
 
@@ -22,11 +22,11 @@ PLACES = 33
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class ProductObservation(Observation):
+class ProductObservation(ColumnLikelihood):
     """Two observations of the same entries, independent given them. Made by `combine_observations`."""
 
-    first: Observation
-    second: Observation
+    first: ColumnLikelihood
+    second: ColumnLikelihood
 
     @property
     def n(self) -> int:
@@ -42,8 +42,8 @@ class ProductObservation(Observation):
         return self.first.log_label(label) + self.second.log_label(label)
 
     @property
-    def cost(self) -> int:
-        return self.first.cost + self.second.cost
+    def points_per_entry(self) -> int:
+        return self.first.points_per_entry + self.second.points_per_entry
 
     @property
     def support_bounds(self) -> Pair:
@@ -61,8 +61,8 @@ class ProductObservation(Observation):
         """Where both are in their windows, which are wider by what the two lose by lying apart."""
         windows = [part.window(0.5) for part in (self.first, self.second)]
         low, high = self.support_bounds
-        spots = [np.clip(middle_of(a, b), low, high) for a, b in windows]
-        x = even_between(np.minimum(*spots), np.maximum(*spots), PLACES).T
+        spots = [np.clip(midpoints(a, b), low, high) for a, b in windows]
+        x = evenly_spaced_points(np.minimum(*spots), np.maximum(*spots), PLACES).T
         logs = [np.asarray(part.log(x)) for part in (self.first, self.second)]
         with np.errstate(invalid="ignore"):
             apart = logs[0].max(axis=0) + logs[1].max(axis=0) - (logs[0] + logs[1]).max(axis=0)
@@ -83,31 +83,31 @@ class ProductObservation(Observation):
         return b if a is None else a if b is None else np.intersect1d(a, b)
 
 
-def combine_observations(first: Observation, second: Observation) -> Observation:
+def combine_observations(first: ColumnLikelihood, second: ColumnLikelihood) -> ColumnLikelihood:
     """What two observations of the same entries tell: what is known, a normal law, an interval, or their product."""
-    known = ~np.isnan(first.known), ~np.isnan(second.known)
+    known = ~np.isnan(first.known_values), ~np.isnan(second.known_values)
     sure = known[0] | known[1]
     silent = first.uninformative, second.uninformative
     normal = _both_normal(first, second) & ~sure & ~silent[0] & ~silent[1]
     rest = ~sure & ~silent[0] & ~silent[1] & ~normal
 
-    def value(rows: Ints) -> Observation:
-        x = np.where(known[0], first.known, second.known)[rows]
+    def value(rows: Ints) -> ColumnLikelihood:
+        x = np.where(known[0], first.known_values, second.known_values)[rows]
         for part, own in ((first, known[0]), (second, known[1])):
             logs = np.asarray(part.take(rows).log(x))
-            near = own[rows] & (np.abs(part.known[rows] - x) <= TOLERANCE * np.maximum(np.abs(x), 1e-300))
+            near = own[rows] & (np.abs(part.known_values[rows] - x) <= TOLERANCE * np.maximum(np.abs(x), 1e-300))
             if np.any((logs == -np.inf) & ~near):
-                raise impossible_from("values that another release rules out")
+                raise impossible_release_error("values that another release rules out")
         return Known(x)
 
-    def noisy(rows: Ints) -> Observation:
+    def noisy(rows: Ints) -> ColumnLikelihood:
         a, b = first.take(rows).normal, second.take(rows).normal
         assert a is not None and b is not None
         precision = 1.0 / a[1] + 1.0 / b[1]
         centre = (a[0] / a[1] + b[0] / b[1]) / precision
-        return noisy_value(centre, np.sqrt(1.0 / precision))
+        return value_with_normal_noise(centre, np.sqrt(1.0 / precision))
 
-    def others(rows: Ints) -> Observation:
+    def others(rows: Ints) -> ColumnLikelihood:
         a, b = first.take(rows), second.take(rows)
         if isinstance(a, Between) and isinstance(b, Between):
             return _intersect(a, b)
@@ -117,12 +117,7 @@ def combine_observations(first: Observation, second: Observation) -> Observation
     return observe_by_case(first.n, [*cases, (normal, noisy), (rest, others)])
 
 
-def noisy_value(centre: Array, sd: Array) -> Observation:
-    """Values with normal noise."""
-    return Known(centre).pulled_back(Location(noise_law(NORMAL, sd)))
-
-
-def _both_normal(first: Observation, second: Observation) -> Bools:
+def _both_normal(first: ColumnLikelihood, second: ColumnLikelihood) -> Bools:
     """Entries of which both observations are normal; asked entry by entry where some are not."""
     found = np.ones(first.n, dtype=bool)
     for part in (first, second):
@@ -131,7 +126,7 @@ def _both_normal(first: Observation, second: Observation) -> Bools:
     return found
 
 
-def _intersect(a: Between, b: Between) -> Observation:
+def _intersect(a: Between, b: Between) -> ColumnLikelihood:
     """Where both intervals are."""
     low, high = np.maximum(a.lower, b.lower), np.minimum(a.upper, b.upper)
     closed_low, closed_high = (
@@ -143,7 +138,7 @@ def _intersect(a: Between, b: Between) -> Observation:
         )
     )
     if np.any((low > high) | ((low == high) & ~(closed_low & closed_high))):
-        raise impossible_from("values that another release rules out")
+        raise impossible_release_error("values that another release rules out")
     return Between(low, high, closed_low, closed_high)
 
 
@@ -177,7 +172,7 @@ def _multiply_joint_normals(found: ReleaseLikelihood, *laws: JointNormal | None)
         return found
     covered = sorted({j for law in told for j in law.columns})
     n, k, columns = found.n, found.k, list(found.columns)
-    known = np.stack([~np.isnan(columns[j].known) for j in covered], axis=1)
+    known = np.stack([~np.isnan(columns[j].known_values) for j in covered], axis=1)
     # Rows whose records are known are told nothing more by noisy copies.
     whole = known.all(axis=1, keepdims=True)
     told = [replace(law, centre=np.where(whole, np.nan, law.centre)) for law in told]
@@ -233,14 +228,14 @@ def _with_averages(found: ReleaseLikelihood, averages: list[Averages]) -> Releas
                 "Averages over different groups in two releases have no likelihood here",
                 do="Use a NormalBelief with engine=Exact(), or the same groups",
             )
-        one = _same_groups(one, two)
-    known = np.stack([column.known for column in found.columns], axis=1)
+        one = _combine_averages(one, two)
+    known = np.stack([column.known_values for column in found.columns], axis=1)
     if not np.any(~np.isnan(known) & one.members):
         return replace(found, averages=one)
     return _without_known(found, one, known)
 
 
-def _same_groups(one: Averages, two: Averages) -> Averages:
+def _combine_averages(one: Averages, two: Averages) -> Averages:
     for a in (one, two):
         _refuse_correlated(a)
     variances = [a.variance for a in (one, two)]
@@ -290,7 +285,7 @@ def _without_known(found: ReleaseLikelihood, averages: Averages, known: Array) -
                 members[open_, j] = True
                 continue
             spot, sd = values[g : g + 1, j].copy(), np.sqrt(error[g : g + 1, j])
-            alone = Known(spot) if sd[0] == 0 else noisy_value(spot, sd)
+            alone = Known(spot) if sd[0] == 0 else value_with_normal_noise(spot, sd)
             own = combine_observations(columns[j].take(open_), alone)
             others = np.delete(np.arange(found.n), open_)
             columns[j] = join_rows(found.n, [(open_, own), (others, columns[j].take(others))])

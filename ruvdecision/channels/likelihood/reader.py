@@ -33,14 +33,14 @@ from ..steps import (
     Step,
     resolve,
 )
-from .base import Change, Ints, Observation, impossible_from
+from .base import Change, ColumnLikelihood, Ints, impossible_release_error
 from .entries import Between, Known, Uninformative, join_rows, nothing_observed, observe_by_case
-from .kernels import Factor, HeteroscedasticNoise, Location, refuse_no_noise
+from .kernels import AdditiveNoise, HeteroscedasticNoise, RandomFactor, refuse_no_noise
 from .laws import factor_law, noise_law
-from .maps import Bins, CategoryLikelihood, ClipMap, Multiples, RandomMultiples, Widths
 from .mathematics import NUMPY, Mathematics, Values
+from .own_law import OwnLawChange
 from .release import Averages, ReleaseLikelihood, as_one_matrix
-from .user import UserChange
+from .transformations import Bins, CategoryLikelihood, Clipping, RandomRounding, Rounding, Widths
 
 MEASURE = "or measure its releases with ruv.measure"
 KNOWN = (
@@ -56,7 +56,7 @@ def read(mask: MaskLike, observed: ReleaseLikelihood) -> ReleaseLikelihood:
     levels = tuple(() if flag else None for flag in observed.categorical)
     about = FileFacts(total, observed.names, levels=levels if any(observed.categorical) else ())
     found = resolve(mask, about)
-    if not any(isinstance(f.step, SampleRows) for f in found) and observed.n != total:
+    if not any(f.step.samples for f in found) and observed.n != total:
         found = resolve(mask, replace(about, n=observed.n))  # some rows were left out of the file by other means
     for step, part, _ in found:
         _refuse_unknown_law(step, part)
@@ -69,7 +69,7 @@ def _refuse_unknown_law(step: Step, mask: MaskLike) -> None:
     """Raise if the law of a step is not known entry by entry."""
     if isinstance(step, Opaque):
         raise UnsupportedError(f"{mask} has no likelihood: {step.why}", do=step.do or KNOWN)
-    if type(step) not in LIKELIHOOD or (isinstance(step, OwnLaw) and not step.has_method("log_likelihood")):
+    if type(step) not in LIKELIHOOD or (isinstance(step, OwnLaw) and step.mask.log_likelihood is None):
         raise UnsupportedError(f"{mask} has no likelihood: it does not say how likely a released value is", do=KNOWN)
 
 
@@ -101,7 +101,7 @@ def _read_sample(observed: ReleaseLikelihood, step: SampleRows, mask: MaskLike) 
             "A sample of a sample does not say which rows the first one held",
             do="Use one Subsample of the final size, at either place",
         )
-    return observed.placed()
+    return observed.in_whole_file()
 
 
 def _read_average(observed: ReleaseLikelihood, step: AverageRows, mask: MaskLike) -> ReleaseLikelihood:
@@ -145,7 +145,7 @@ def _combined_averages(centre: Array, variance: Array, label: Ints, groups: int)
     )
     away = np.where(use, centre - value[label], 0.0)
     if np.any(sure & (np.abs(away) > TOLERANCE * np.maximum(np.abs(centre), np.finfo(float).tiny))):
-        raise impossible_from("different values in one group")
+        raise impossible_release_error("different values in one group")
     log_terms = np.where(
         use & ~sure,
         -0.5 * away**2 * precision + 0.5 * np.log(np.where(precision > 0, precision, 1.0) / (2 * np.pi)),
@@ -157,7 +157,7 @@ def _combined_averages(centre: Array, variance: Array, label: Ints, groups: int)
     return value, np.where(exact, 0.0, np.where(total > 0, 1.0 / safe, 0.0)), np.asarray(rest, dtype=np.float64)
 
 
-def _mean_of_tail(observed: ReleaseLikelihood, step: MeanOfTail, mask: MaskLike) -> ReleaseLikelihood:
+def _read_mean_of_tail(observed: ReleaseLikelihood, step: MeanOfTail, mask: MaskLike) -> ReleaseLikelihood:
     """A tail of one is known; one of several has a known average, and each of them lies beyond the threshold."""
     if observed.averages is not None:
         raise UnsupportedError(f"{mask} before another average has no likelihood here", do='Use replace="threshold"')
@@ -166,12 +166,12 @@ def _mean_of_tail(observed: ReleaseLikelihood, step: MeanOfTail, mask: MaskLike)
     members, values = np.zeros((n, observed.k), dtype=bool), np.full((1, observed.k), np.nan)
     for threshold, position in zip(step.at, step.columns, strict=True):
         column = columns[position]
-        known, uninformative = column.known, column.uninformative
+        known, uninformative = column.known_values, column.uninformative
         if np.any(np.isnan(known) & ~uninformative):
             raise UnsupportedError(f"{mask} with a mask after it has no likelihood here", do='Use replace="threshold"')
         tail = known > threshold if step.above else known < threshold
         if tail.sum() > 1 and not np.allclose(known[tail], known[tail][0], rtol=TOLERANCE, atol=0):
-            raise impossible_from("different values beyond its threshold")
+            raise impossible_release_error("different values beyond its threshold")
         if uninformative.any() and tail.any():
             raise UnsupportedError(
                 f"{mask} with suppressed entries does not say how many are in the tail",
@@ -208,8 +208,8 @@ def _row_labels(observed: ReleaseLikelihood, step: Step) -> Ints:
 
 
 CHANGES: dict[type[Step], Callable[[Any, int], Change]] = {
-    ClipTo: lambda step, place: ClipMap(float(step.lower[place]), float(step.upper[place])),
-    RoundTo: lambda step, place: (RandomMultiples if step.random else Multiples)(float(step.base[place])),
+    ClipTo: lambda step, place: Clipping(float(step.lower[place]), float(step.upper[place])),
+    RoundTo: lambda step, place: (RandomRounding if step.random else Rounding)(float(step.base[place])),
     Cut: lambda step, place: (
         Widths(step.width, str(step.label))
         if step.edges is None
@@ -222,21 +222,21 @@ CHANGES: dict[type[Step], Callable[[Any, int], Change]] = {
 def _read_entries(observed: ReleaseLikelihood, step: ClipTo | RoundTo | Cut, mask: MaskLike) -> ReleaseLikelihood:
     """What is known before bounds, multiples or intervals: the value, where it lies, or how likely each is."""
     change = CHANGES[type(step)]
-    return observed.each(mask, step.columns, lambda j, column: column.pulled_back(change(step, j)))
+    return observed.change_columns(mask, step.columns, lambda j, column: column.pulled_back(change(step, j)))
 
 
 def _read_matrix(observed: ReleaseLikelihood, step: Matrix, mask: MaskLike) -> ReleaseLikelihood:
     """The chance of each category to be released as what was released."""
 
-    def pulled_back(j: int, column: Observation) -> Observation:
+    def pulled_back(j: int, column: ColumnLikelihood) -> ColumnLikelihood:
         return CategoryLikelihood.before_matrix(column, step.inputs, step.released, step.matrix)
 
-    return observed.each(mask, step.columns, pulled_back)
+    return observed.change_columns(mask, step.columns, pulled_back)
 
 
 def _read_own_law(observed: ReleaseLikelihood, step: OwnLaw, mask: MaskLike) -> ReleaseLikelihood:
-    return observed.each(
-        mask, step.columns, lambda j, column: column.pulled_back(UserChange(step.mask, observed.names[j]))
+    return observed.change_columns(
+        mask, step.columns, lambda j, column: column.pulled_back(OwnLawChange(step.mask, observed.names[j]))
     )
 
 
@@ -252,9 +252,9 @@ def _read_factor(observed: ReleaseLikelihood, step: Multiply, mask: MaskLike) ->
             raise UnsupportedError(f"{mask} has no density: its factor takes two values", do="Give sd above 0")
         return observed
 
-    def change(j: int, column: Observation) -> Observation:
-        zero = column.known == 0
-        factor = Factor(factor_law(step.factor, column.n))
+    def change(j: int, column: ColumnLikelihood) -> ColumnLikelihood:
+        zero = column.known_values == 0
+        factor = RandomFactor(factor_law(step.factor, column.n))
         return observe_by_case(
             column.n,
             [
@@ -263,7 +263,7 @@ def _read_factor(observed: ReleaseLikelihood, step: Multiply, mask: MaskLike) ->
             ],
         )
 
-    return observed.each(mask, step.columns, change)
+    return observed.change_columns(mask, step.columns, change)
 
 
 # -- noise ---------------------------------------------------------------------------------------------------
@@ -292,23 +292,25 @@ def _read_noise(observed: ReleaseLikelihood, step: AddNoise, mask: MaskLike) -> 
     ]
     joint = [j for j, p in enumerate(step.columns) if observed.joint is not None and p in observed.joint.columns]
     if averaged:
-        observed = _onto_averages(observed, step, mask, averaged, sd)
+        observed = _add_noise_to_averages(observed, step, mask, averaged, sd)
     if joint:
         if not plain or not np.isfinite(sd[:, joint]).all():
             observed.refuse_joint(mask, step.columns)
         observed = _add_joint_noise(observed, _diagonal_covariances(sd, step.columns, joint, observed.k))
     single = [j for j in range(k) if j not in averaged and j not in joint]
 
-    def change(j: int, column: Observation) -> Observation:
+    def change(j: int, column: ColumnLikelihood) -> ColumnLikelihood:
         size = sd[:, single[j]]
         if size.min() > 0 and size.max() < np.inf:
-            return column.pulled_back(Location(noise_law(step.kind, size)))  # the common case: every entry has noise
-        return _where_noisy(column, size, lambda rows: Location(noise_law(step.kind, size[rows])))
+            return column.pulled_back(
+                AdditiveNoise(noise_law(step.kind, size))
+            )  # the common case: every entry has noise
+        return _pull_back_where_noisy(column, size, lambda rows: AdditiveNoise(noise_law(step.kind, size[rows])))
 
-    return observed.each(mask, [step.columns[j] for j in single], change)
+    return observed.change_columns(mask, [step.columns[j] for j in single], change)
 
 
-def _where_noisy(column: Observation, size: Array, change: Callable[[Ints], Change]) -> Observation:
+def _pull_back_where_noisy(column: ColumnLikelihood, size: Array, change: Callable[[Ints], Change]) -> ColumnLikelihood:
     """What is known before noise that some entries have not, and that wipes others out."""
     return observe_by_case(
         column.n,
@@ -320,7 +322,7 @@ def _where_noisy(column: Observation, size: Array, change: Callable[[Ints], Chan
     )
 
 
-def _onto_averages(
+def _add_noise_to_averages(
     observed: ReleaseLikelihood, step: AddNoise, mask: MaskLike, averaged: list[int], sd: Array
 ) -> ReleaseLikelihood:
     """Noise before an average: the average carries its own average."""
@@ -370,7 +372,7 @@ def _read_correlated_noise(
                 do="Average all of them, or use variance=",
             )
         return replace(observed, averages=averages.add_noise(whole))
-    return _add_joint_noise(observed.joined(mask, step.columns), whole)
+    return _add_joint_noise(observed.with_joint_normal(mask, step.columns), whole)
 
 
 def _read_heteroscedastic_noise(
@@ -380,17 +382,17 @@ def _read_heteroscedastic_noise(
     assert step.size is not None
     size = partial(_size_at, step.size)
 
-    def change(j: int, column: Observation) -> Observation:
+    def change(j: int, column: ColumnLikelihood) -> ColumnLikelihood:
         def sized(rows: Ints) -> HeteroscedasticNoise:
-            at = column.known[rows]
+            at = column.known_values[rows]
             at = at[~np.isnan(at)]
             if len(at) and np.any(np.asarray(size(at, NUMPY)) == 0):
                 raise refuse_no_noise(f"The size of {mask}")
             return HeteroscedasticNoise(noise_law(step.kind, np.ones(len(rows))), base[rows, j], size)
 
-        return _where_noisy(column, base[:, j], sized)
+        return _pull_back_where_noisy(column, base[:, j], sized)
 
-    return observed.each(mask, step.columns, change)
+    return observed.change_columns(mask, step.columns, change)
 
 
 def _size_at(size: SizeOf, x: Values, math: Mathematics) -> Values:
@@ -429,7 +431,7 @@ LIKELIHOOD: dict[type[Step], Callable[[ReleaseLikelihood, Any, Any], ReleaseLike
     Cut: _read_entries,
     Matrix: _read_matrix,
     AverageRows: _read_average,
-    MeanOfTail: _mean_of_tail,
+    MeanOfTail: _read_mean_of_tail,
     SampleRows: _read_sample,
     PermuteRows: lambda observed, step, mask: replace(observed, shuffled=True),
     OwnLaw: _read_own_law,

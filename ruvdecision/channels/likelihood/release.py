@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...protocols import Array
 from ..steps import MaskLike
-from .base import Bools, Ints, Observation, Rows
+from .base import Bools, ColumnLikelihood, Ints, Rows
 from .entries import Uninformative, join_rows
 
 
@@ -119,7 +119,7 @@ class Averages:
         members[rows[:, None], columns] = False
         return replace(self, members=members)
 
-    def placed(self, rows: Ints, n: int) -> Averages:
+    def in_whole_file(self, rows: Ints, n: int) -> Averages:
         """The same with the rows at their places among n."""
         label, members = np.full(n, -1), np.zeros((n, self.values.shape[1]), dtype=bool)
         label[rows], members[rows] = self.label, self.members
@@ -152,7 +152,7 @@ class ReleaseLikelihood:
     index, total : row numbers and number of all records, for a sample that is not yet put in its place
     """
 
-    columns: tuple[Observation, ...]
+    columns: tuple[ColumnLikelihood, ...]
     joint: JointNormal | None = None
     shuffled: bool = False
     averages: Averages | None = None
@@ -177,8 +177,8 @@ class ReleaseLikelihood:
         """Number of columns."""
         return len(self.columns)
 
-    def each(
-        self, mask: MaskLike, positions: Sequence[int], change: Callable[[int, Observation], Observation]
+    def change_columns(
+        self, mask: MaskLike, positions: Sequence[int], change: Callable[[int, ColumnLikelihood], ColumnLikelihood]
     ) -> ReleaseLikelihood:
         """Change some columns one by one, as a mask does that works entry by entry.
 
@@ -203,7 +203,7 @@ class ReleaseLikelihood:
                 do="Use variance= or sd= (independent noise) after it, or put the correlated noise first",
             )
 
-    def joined(self, mask: MaskLike, positions: Sequence[int]) -> ReleaseLikelihood:
+    def with_joint_normal(self, mask: MaskLike, positions: Sequence[int]) -> ReleaseLikelihood:
         """The same with these columns moved into the joint normal law; they must be normal."""
         old = self.joint
         new = [j for j in positions if old is None or j not in old.columns]
@@ -245,7 +245,7 @@ class ReleaseLikelihood:
             total=None,
         )
 
-    def placed(self) -> ReleaseLikelihood:
+    def in_whole_file(self) -> ReleaseLikelihood:
         """A sample's rows at their places among all the records; the others are uninformative."""
         if self.index is None or self.total is None:
             return self
@@ -259,7 +259,7 @@ class ReleaseLikelihood:
             centre = np.full((n, self.k), np.nan)
             centre[rows] = joint.centre
             joint = replace(joint, centre=centre, covariance=_place_matrices(joint.covariance, rows, n))
-        averages = None if self.averages is None else self.averages.placed(rows, n)
+        averages = None if self.averages is None else self.averages.in_whole_file(rows, n)
         return replace(self, columns=columns, joint=joint, averages=averages, index=None, total=None)
 
     def __repr__(self) -> str:

@@ -26,7 +26,7 @@ from ...users.user import User
 from ..base import WHOLE_FILE, BaseEngine, DecisionCosts, Evidence, MaskMixture, Missing, Plan, Problem, Refusal
 from .law import FiniteLaw, TooManyReleases
 from .tables import AVERAGED, TableProblem, after_release, published_by
-from .target_table import TargetTable, codes_of, sample_covariance, target_table
+from .target_table import outcome_codes, sample_covariance, target_table
 from .wrong_belief import BATCH, FinitePair, FinitePairs
 
 
@@ -75,7 +75,7 @@ class Enumeration(BaseEngine):
         user, belief, data = problem.user, problem.user.belief, problem.data
         if isinstance(belief, TableBelief):
             return [TableProblem(user).solve(problem)]
-        codes = None if data is None else codes_of(belief, data)
+        codes = None if data is None else outcome_codes(belief, data)
         found = []
         for i, mask in enumerate(problem.masks):
             found.append(self._expected_uncertainty(problem, mask, built[id(mask)], codes))
@@ -126,7 +126,7 @@ class Enumeration(BaseEngine):
     def row_kinds(self, problem: Problem, built: dict[int, FiniteChannel], rows: Ints, located: bool = False) -> Ints:
         columns = [channel.kinds[rows] for channel in built.values()]
         if problem.data is not None and columns:
-            columns.append(codes_of(problem.user.belief, problem.data)[rows])
+            columns.append(outcome_codes(problem.user.belief, problem.data)[rows])
         return np.stack(columns, axis=1) if columns else rows[:, None]
 
     def unknown_mask(self, problem: Problem, mask: Mask) -> MaskMixture:
@@ -151,7 +151,7 @@ class Enumeration(BaseEngine):
     ) -> tuple[Value, str]:
         user = problem.user
         if channel.open_samples:
-            return self._over_samples(problem, mask, channel, codes)
+            return self._average_over_samples(problem, mask, channel, codes)
         law = self._law_of_user(user, channel)
         if channel.continuous:
             if codes is None and law.one_record and (line := channel.kernels[0].outputs_on_line()) is not None:
@@ -173,7 +173,7 @@ class Enumeration(BaseEngine):
         each = uncertainty_of(user, law.table.values, outputs.joint / chance[:, None])
         return each.averaged(outputs.weights), self.name
 
-    def _over_samples(
+    def _average_over_samples(
         self, problem: Problem, mask: Mask, channel: FiniteChannel, codes: Ints | None
     ) -> tuple[Value, str]:
         """Average over who is in the samples of single releases."""
@@ -224,7 +224,6 @@ def _integrate_over_noisy_release(
 
     ``groups`` are outputs that what stands beside that number tells apart.
     """
-    assert isinstance(law.table, TargetTable)
     # Chance of the target's values together with each output, before the noise.
     joint = law.outputs_before_noise()
     steps = sd * np.array([-13.0, -8.0, -5.0, -3.0, -1.5, 0.0, 1.5, 3.0, 5.0, 8.0, 13.0])

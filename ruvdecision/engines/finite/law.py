@@ -21,7 +21,7 @@ from ...channels.finite import FiniteChannel, Kernel, RecordEvidence
 from ...errors import InputError, UnsupportedError
 from ...numerics.counts import compositions
 from ...protocols import Array, Ints
-from .target_table import AverageTable, TargetTable
+from .target_table import TargetLaw
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class FiniteLaw:
     """A finite belief, a target's table and a mask's channel."""
 
     belief: FiniteBelief
-    table: TargetTable | AverageTable
+    table: TargetLaw
     channel: FiniteChannel
     limit: int
 
@@ -77,7 +77,7 @@ class FiniteLaw:
         with np.errstate(divide="ignore"):
             log_rows = np.log(evidence @ law.T)  # rows by states
             log_state = np.log(self.belief.prior) + log_rows.sum(axis=0)
-            if isinstance(table, AverageTable):
+            if table.counted:
                 chances = law[:, None, :] * evidence[None] / np.maximum(np.exp(log_rows.T)[..., None], 1e-300)
                 return np.log(
                     np.exp(log_state - _finite_maximum(log_state)) @ table.counts_law(chances)
@@ -93,7 +93,6 @@ class FiniteLaw:
 
     def _joint_of_unlabelled_rows(self, slots: RecordEvidence) -> Array:
         """Sum over which released record belongs to which followed row, or to none of them."""
-        assert isinstance(self.table, TargetTable)
         table, law = self.table, self.belief.law
         kinds = self.channel.kinds
         live = [k for k in np.unique(kinds) if not self.channel.kernels[k].uninformative]
@@ -195,7 +194,7 @@ class FiniteLaw:
         if codes is not None and self.channel.sampled:
             what = "Releases of a sample are drawn when the records are given"
             raise UnsupportedError(what, do="Pass data=, or a smaller file")
-        if isinstance(self.table, AverageTable) or self.channel.ordered:
+        if self.table.counted or self.channel.ordered:
             pieces = [self._labelled_outputs(s, codes) for s in self._possible_samples()]
             joint = np.concatenate([p.joint for p in pieces])
             weights = np.concatenate([p.weights for p in pieces])
@@ -210,7 +209,7 @@ class FiniteLaw:
             releases = 1
             for kind, count in enumerate(scenario.others):
                 if count:
-                    keep = isinstance(self.table, AverageTable) or not self.channel.ordered
+                    keep = self.table.counted or not self.channel.ordered
                     merged = _merge_equivalent_outputs(self.channel.kernels[kind].matrix, self.belief.law, keep)
                     releases *= comb(count + merged.shape[1] - 1, merged.shape[1] - 1)
             for k in scenario.followed:
@@ -225,11 +224,10 @@ class FiniteLaw:
     @property
     def one_record(self) -> bool:
         """Whether the file is one record, and the target follows from at most that."""
-        return isinstance(self.table, TargetTable) and len(self.channel.kinds) == 1
+        return not self.table.counted and len(self.channel.kinds) == 1
 
     def outputs_before_noise(self) -> Array:
         """Chance of each output of the only record (rows) together with the target's values (columns)."""
-        assert isinstance(self.table, TargetTable)
         matrix = self.channel.kernels[0].matrix
         if self.table.rows:
             return np.asarray(self._joint_of_counts(self.belief.prior[None, :], [matrix])[0])
@@ -263,7 +261,7 @@ class FiniteLaw:
         for kind, count in enumerate(scenario.others):
             if count == 0:
                 continue
-            merged = _merge_equivalent_outputs(kernels[kind].matrix, law, isinstance(self.table, AverageTable))
+            merged = _merge_equivalent_outputs(kernels[kind].matrix, law, self.table.counted)
             self._check_size(comb(count + merged.shape[1] - 1, merged.shape[1] - 1))
             if codes is None:
                 counts = compositions(count, merged.shape[1])
@@ -280,7 +278,7 @@ class FiniteLaw:
             log_state = (log_state[:, None, :] + _log_multinomial(counts, law @ merged)[None]).reshape(-1, len(law))
             given = np.outer(given, chance).reshape(-1)
         state = self.belief.prior * np.exp(log_state)
-        if isinstance(self.table, AverageTable):
+        if self.table.counted:
             joint = self._average_joint(state, [(m, c) for m, c, _ in counted], scenario)
             weights = given if codes is not None else joint.sum(axis=1)
             return Outputs(scenario.weight * joint, scenario.weight * weights)
@@ -297,7 +295,6 @@ class FiniteLaw:
 
     def _joint_of_counts(self, state: Array, followed: list[Array]) -> Array:
         """Chance of counts (first axis), the followed rows' outputs (second) and the target's values (third)."""
-        assert isinstance(self.table, TargetTable)
         law, table = self.belief.law, self.table
         outputs = int(np.prod([f.shape[1] for f in followed], dtype=np.float64)) if followed else 1
         self._check_size(len(state) * outputs * len(table.values))
@@ -310,7 +307,6 @@ class FiniteLaw:
 
     def _average_joint(self, state: Array, counted: list[tuple[Array, Ints]], scenario: _Scenario) -> Array:
         """Chance of counts and of the average: given the state every record has its own law of outcomes."""
-        assert isinstance(self.table, AverageTable)
         law, n = self.belief.law, self.belief.records
         self._check_size(len(state) * len(law) * (n + 1) ** (law.shape[1] - 1))
         outputs = []
@@ -330,7 +326,6 @@ class FiniteLaw:
     def _unlabelled_outputs(self, codes: Ints | None) -> tuple[Array, Array]:
         """Releases without names: how many records show each output."""
         kernels, law = self.channel.kernels, self.belief.law
-        assert isinstance(self.table, TargetTable)
         names = list(dict.fromkeys(o for k in kernels for o in k.outputs))
         place = {o: i for i, o in enumerate(names)}
         wide = [_on_common_outputs(k, place) for k in kernels]

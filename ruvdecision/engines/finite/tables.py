@@ -44,7 +44,7 @@ def after_release(belief: TableBelief, mask: Mask, release: object) -> TableBeli
             return belief
         what = f"The posterior after {mask} depends on what is released"
         raise InputError(what, None, "Pass release=mask.publish(table)")
-    if mask.side_by_side and not isinstance(release, PublishedTable):
+    if mask.separate_releases and not isinstance(release, PublishedTable):
         what = "Several releases of a table are published together"
         raise InputError(what, kind_of(release), "Pass publish(mask, table)")
     if isinstance(release, PublishedTable) or not shown.margins:
@@ -112,12 +112,12 @@ class TableProblem:
             count = int(groups.max()) + 1
             if self.user.target.is_a(Kind.FILE):
                 if count <= GROUPS:
-                    return self._over_groups(tables, chances, groups, count), "enumeration"
+                    return self._sum_over_groups(tables, chances, groups, count), "enumeration"
             else:
-                return self._over_values(tables, chances, groups, count), "enumeration"
+                return self._sum_over_values(tables, chances, groups, count), "enumeration"
         return self._average_over_draws(problem, mask), AVERAGED
 
-    def _over_values(self, tables: Ints, chances: Array, groups: Ints, count: int) -> Value:
+    def _sum_over_values(self, tables: Ints, chances: Array, groups: Ints, count: int) -> Value:
         """Sum over releases at once: the target has few values."""
         values, place = np.unique(self.user.belief.values_of(self.user.target, tables), axis=0, return_inverse=True)
         total, error = 0.0, 0.0
@@ -134,7 +134,7 @@ class TableProblem:
             error += float(np.sum(mass * u.error))
         return Value(np.asarray(total), np.asarray(error))
 
-    def _over_groups(self, tables: Ints, chances: Array, groups: Ints, count: int) -> Value:
+    def _sum_over_groups(self, tables: Ints, chances: Array, groups: Ints, count: int) -> Value:
         """Sum over releases one by one: each leaves other tables possible."""
         order = np.argsort(groups, kind="stable")
         edges = np.searchsorted(groups[order], np.arange(count + 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import comb
 from typing import ClassVar
 
@@ -18,8 +18,34 @@ from ...protocols import Array, Ints
 from ...targets import BaseTarget, Files, Kind
 
 
+class TargetLaw:
+    """What a target of a finite belief depends on: the state and some rows (`TargetTable`), or the average."""
+
+    rows: tuple[int, ...]
+    """The records that it follows by themselves; an average follows none."""
+    values: Array
+    counted: ClassVar[bool] = False
+    """Whether it depends on how many records have each outcome: then by `counts_law`, otherwise by `joint_law`."""
+    weights: tuple[csr_array, ...]
+    counts: Ints
+
+    def joint_law(self, state: int, law: Array, evidence: list[Array]) -> tuple[Ints, Array]:
+        """Chance of every combination of the rows' outputs together with the target values, in one state.
+
+        Gives back the positions of the values that the state allows, and the chances ``(combinations, positions)``.
+
+        ``law`` holds the chances of the outcomes in that state, ``evidence[j][i, o]`` the chance that the j-th row
+        shows output o when its record is outcome i.
+        """
+        raise NotImplementedError
+
+    def counts_law(self, chances: Array) -> Array:
+        """Law of the counts when record r has outcome i with ``chances[..., r, i]``, shape (..., counts)."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, eq=False)
-class TargetTable:
+class TargetTable(TargetLaw):
     """A target as a function of the state, the records of some rows, and perhaps a new record.
 
     ``weights[s]`` maps every combination of those records (rows) to the target's values (columns), and holds the chance
@@ -31,13 +57,6 @@ class TargetTable:
     weights: tuple[csr_array, ...]
 
     def joint_law(self, state: int, law: Array, evidence: list[Array]) -> tuple[Ints, Array]:
-        """Chance of every combination of the rows' outputs together with the target values, in one state.
-
-        Gives back the positions of the values that the state allows, and the chances ``(combinations, positions)``.
-
-        ``law`` holds the chances of the outcomes in that state, ``evidence[j][i, o]`` the chance that the j-th row
-        shows output o when its record is outcome i.
-        """
         # Outcomes that the state excludes are left out, which matters when there are many of them.
         possible = np.flatnonzero(law)
         combined, pick = np.ones((1, 1)), np.zeros(1, dtype=np.int64)
@@ -52,16 +71,15 @@ class TargetTable:
 
 
 @dataclass(frozen=True, eq=False)
-class AverageTable:
+class AverageTable(TargetLaw):
     """The average of all records, or a function of it: it depends on how many records have each outcome."""
 
     counts: Ints
     values: Array
-    rows: ClassVar[tuple[int, ...]] = ()
-    """It follows no record by itself."""
+    rows: tuple[int, ...] = field(default=(), init=False)
+    counted = True
 
     def counts_law(self, chances: Array) -> Array:
-        """Law of the counts when record r has outcome i with ``chances[..., r, i]``, shape (..., counts)."""
         lead, (n, size) = chances.shape[:-2], chances.shape[-2:]
         grid = np.zeros((*lead, *(n + 1,) * (size - 1)))
         origin = (..., *(0,) * (size - 1))
@@ -113,7 +131,7 @@ class _Averages(Files):
         return self.means
 
 
-def target_table(belief: FiniteBelief, target: BaseTarget, limit: int) -> TargetTable | AverageTable:
+def target_table(belief: FiniteBelief, target: BaseTarget, limit: int) -> TargetLaw:
     """Find what a target depends on; refuse if that is too much."""
     n, size = belief.records, len(belief.levels)
     if target.asks_only(Kind.AVERAGE) and n > 1:
@@ -144,7 +162,7 @@ def target_table(belief: FiniteBelief, target: BaseTarget, limit: int) -> Target
     return TargetTable(tuple(rows), values, tuple(weights))
 
 
-def codes_of(belief: FiniteBelief, data: Data) -> Ints:
+def outcome_codes(belief: FiniteBelief, data: Data) -> Ints:
     """The outcome of every record of a file."""
     codes: Ints = belief.levels.codes(data, "data")
     if len(codes) != belief.records:
@@ -159,5 +177,5 @@ def sample_covariance(belief: FiniteBelief, data: Data | None) -> Array | None:
     """Covariance of the data, for Noise(share=...); None without data or with labels."""
     if data is None or belief.levels.labelled or belief.records < 2:
         return None
-    numbers = belief.levels.numbers.reshape(len(belief.levels), -1)[codes_of(belief, data)]
+    numbers = belief.levels.numbers.reshape(len(belief.levels), -1)[outcome_codes(belief, data)]
     return np.atleast_2d(np.cov(numbers, rowvar=False))

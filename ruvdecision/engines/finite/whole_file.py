@@ -23,7 +23,7 @@ from ...protocols import Array, Ints, Posterior, Solution
 from ...users.user import User
 from ..base import ORDER, BaseEngine, Missing, Plan, Problem, Question, Refusal
 from .enumeration import Enumeration, uncertainty_of
-from .target_table import AverageTable, TargetTable, codes_of, target_table
+from .target_table import TargetLaw, outcome_codes, target_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class PossibleFiles:
         return cls(rows, codes, counts, np.exp(logs))
 
     @property
-    def totals(self) -> Ints:
+    def outcome_counts(self) -> Ints:
         """How many records of each file have each outcome."""
         totals = self.counts.copy()
         for column in self.codes.T:
@@ -81,13 +81,13 @@ class PossibleFiles:
         return mask.index(self.codes[:, where], counts)
 
 
-def joint_with_files(belief: FiniteBelief, table: TargetTable | AverageTable, files: PossibleFiles) -> Array:
+def joint_with_files(belief: FiniteBelief, table: TargetLaw, files: PossibleFiles) -> Array:
     """Chance of every file (rows) together with every value of the target (columns)."""
     weight = belief.prior[:, None] * files.chance
     joint = np.zeros((len(files.counts), len(table.values)))
-    if isinstance(table, AverageTable):
+    if table.counted:
         place = {tuple(c): i for i, c in enumerate(table.counts.tolist())}
-        column = [place[c] for c in map(tuple, files.totals.tolist())]
+        column = [place[c] for c in map(tuple, files.outcome_counts.tolist())]
         joint[np.arange(len(joint)), column] = weight.sum(axis=0)
         return joint
     pick = np.zeros(len(joint), dtype=np.int64)
@@ -102,7 +102,7 @@ def file_matrix(belief: FiniteBelief, mask: Mask) -> FileMatrix | None:
     """The matrix over whole files that a mask is, None if it is something else."""
     if len(mask.parts) > 1:
         return None
-    steps = mask.steps(FiniteChannel.about(belief), np.array([mask.numbers], dtype=np.float64))
+    steps = mask.steps(FiniteChannel.file_facts(belief), np.array([mask.numbers], dtype=np.float64))
     return steps[0] if len(steps) == 1 and isinstance(steps[0], FileMatrix) else None
 
 
@@ -162,7 +162,7 @@ class WholeFile(BaseEngine):
             value[rest], error[rest] = part.uncertainty, part.error
             for i, name in zip(rest, part.engine, strict=True):
                 names[i] = name
-        codes = None if data is None else codes_of(user.belief, data)
+        codes = None if data is None else outcome_codes(user.belief, data)
         before = np.nan
         for i, candidate in enumerate(masks):
             if id(candidate) in built.joints:

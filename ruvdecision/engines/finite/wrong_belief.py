@@ -32,7 +32,7 @@ from ..unknown_mask import combined_weights
 from ..wrong_belief import cost_of
 from .law import FiniteLaw, TooManyReleases
 from .tables import AVERAGED
-from .target_table import AverageTable, TargetTable, codes_of, sample_covariance, target_table
+from .target_table import AverageTable, TargetLaw, TargetTable, outcome_codes, sample_covariance, target_table
 
 BATCH = 2_000_000
 """Entries of a block of posteriors that are looked at together."""
@@ -56,7 +56,7 @@ class FinitePairs:
         found, remaining = [], []
         for i, mask in enumerate(problem.masks):
             pair = self.pairs[id(mask)]
-            codes = None if problem.data is None else codes_of(pair.truth, problem.data)
+            codes = None if problem.data is None else outcome_codes(pair.truth, problem.data)
             known = pair.expected(problem, codes)
             found.append((nothing, nothing, "") if known is None else known)
             remaining += [i] if known is None else []
@@ -123,7 +123,7 @@ class FinitePair:
         if self._one_number and codes is None:
             return *self._integrate_over_noisy_release(), "enumeration"
         if not any(c.continuous for c in (*self.channels, self.actual)) and (codes is None or not self.actual.sampled):
-            listed = self._over_listed_releases(codes)
+            listed = self._sum_over_listed_releases(codes)
             if not isinstance(listed, Refusal):
                 return *listed, "enumeration"
         return (*self._average_over_draws(problem, codes), AVERAGED) if self.own.knows_mask else None
@@ -143,7 +143,7 @@ class FinitePair:
             believed.append(self.own.loss.uncertainty(own_law, self.own.actions).broadcast_to(*own_law.batch))
         return Value.joined(cost), Value.joined(believed)
 
-    def _over_listed_releases(self, codes: Ints | None) -> tuple[Value, Value] | Refusal:
+    def _sum_over_listed_releases(self, codes: Ints | None) -> tuple[Value, Value] | Refusal:
         """Over all releases of a mask that gives categories; a refusal where they cannot be listed."""
         try:
             joint = JointBelief.of(self)
@@ -287,7 +287,7 @@ class JointBelief:
 
     belief: FiniteBelief
     channel: FiniteChannel
-    table: TargetTable | AverageTable
+    table: TargetLaw
     split: int
     """How many values of the target are the user's; the rest are the agency's."""
     actual_block: int
@@ -371,26 +371,24 @@ class _SplitAverage(AverageTable):
 
 
 def _joined_table(
-    sides: Sequence[tuple[int, TargetTable | AverageTable]],
+    sides: Sequence[tuple[int, TargetLaw]],
     blocks: int,
     size: int,
     split: int,
     own_states: int,
     limit: int,
-) -> TargetTable | AverageTable:
+) -> TargetLaw:
     """The target over pairs of records and masks, with the user's values first and the agency's after them."""
     own, actual = sides[0][1], sides[-1][1]
     values = np.concatenate([own.values, actual.values])
-    if isinstance(own, AverageTable):
+    if own.counted:
         return _SplitAverage(own.counts, values, own_states, size)
-    assert isinstance(actual, TargetTable)
     rows, wide = own.rows, blocks * size
     if wide ** len(rows) > limit:
         what = f"The target depends on {len(rows)} records under {blocks} masks"
         raise TooManyReleases(what, do="Use fewer candidates")
     weights: list[csr_array] = []
     for i, (block, table) in enumerate(sides):
-        assert isinstance(table, TargetTable)
         shift = 0 if i < len(sides) - 1 else split
         for w in table.weights:
             found = w.tocoo()

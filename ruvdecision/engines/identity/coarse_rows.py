@@ -17,10 +17,10 @@ import numpy as np
 from scipy import special
 
 from ...beliefs.normal import NormalBelief
-from ...channels.likelihood import Known, KnownLabels, Observation, Uninformative, join_rows
+from ...channels.likelihood import ColumnLikelihood, Known, KnownLabels, Uninformative, join_rows
 from ...channels.likelihood.laws import NoiseLaw, noise_law
-from ...channels.likelihood.maps import RandomMultiples
 from ...channels.likelihood.reader import CHANGES
+from ...channels.likelihood.transformations import RandomRounding
 from ...channels.steps import AddNoise, Drop, Entrywise, PermuteRows, SampleRows, facts_after, resolve
 from ...errors import UnsupportedError
 from ...masks.base import Mask
@@ -28,7 +28,7 @@ from ...masks.frame import Frame
 from ...numerics.quadrature import gauss_legendre
 from ...numerics.semidefinite import lower_root
 from ...protocols import Array, Ints
-from .row_laws import DegenerateNormal, belief_facts, check_size, keep_exact_matches
+from .row_laws import DegenerateNormal, belief_facts, check_release_shape, keep_exact_matches
 
 EASY = (Drop, PermuteRows, SampleRows, AddNoise, *CHANGES)
 
@@ -40,7 +40,7 @@ class IntervalRelease:
     values: Array
     low: Array
     high: Array
-    columns: tuple[Observation, ...]
+    columns: tuple[ColumnLikelihood, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class CoarseRows:
     """Covariance of the normal noise."""
     steps: tuple[tuple[tuple[Entrywise, int], ...], ...]
     """What coarsens each column, in order, with the column's place in the step."""
-    laws: tuple[NoiseLaw | RandomMultiples | None, ...]
+    laws: tuple[NoiseLaw | RandomRounding | None, ...]
     """Noise that is not normal, or random rounding, for each column."""
     kept: int
 
@@ -77,11 +77,11 @@ class CoarseRows:
         k, about = belief.k, belief_facts(belief, data)
         noise: Array = np.zeros((k, k))
         steps: list[list[tuple[Entrywise, int]]] = [[] for _ in range(k)]
-        laws: list[NoiseLaw | RandomMultiples | None] = [None] * k
+        laws: list[NoiseLaw | RandomRounding | None] = [None] * k
         found = resolve(mask, about)
         for step, part, _ in found:
             if isinstance(step, AddNoise):
-                _no_more(part, [j for j in step.columns if steps[j] or laws[j] is not None])
+                _refuse_further_steps(part, [j for j in step.columns if steps[j] or laws[j] is not None])
                 covariance = _noise_covariance(step, part)
                 if step.kind.name == "normal":
                     noise[np.ix_(step.columns, step.columns)] += covariance
@@ -95,9 +95,9 @@ class CoarseRows:
                 for place, j in enumerate(step.columns):
                     named = any(s.releases_names for s, _ in steps[j])
                     if laws[j] is not None or named or (steps[j] and not step.is_deterministic):
-                        _no_more(part, [j])
+                        _refuse_further_steps(part, [j])
                     change = CHANGES[type(step)](step, place)
-                    if isinstance(change, RandomMultiples):
+                    if isinstance(change, RandomRounding):
                         laws[j] = change
                     else:
                         steps[j].append((step, place))
@@ -110,14 +110,14 @@ class CoarseRows:
     def prepare(self, frame: Frame) -> IntervalRelease:
         """What a release shows: the value of each entry, or the interval where it lay before it was coarsened."""
         k, n = self.belief.k, self.belief.records
-        check_size(frame.table.shape, self.kept, k)
+        check_release_shape(frame.table.shape, self.kept, k)
         values, low, high = np.full((3, n, k), np.nan)
         columns = []
         for j, steps in enumerate(self.steps):
             if steps and steps[-1][0].releases_names:
                 column = frame.table.iloc[:, j]
                 here = np.flatnonzero(column.notna().to_numpy())
-                released: Observation = KnownLabels(column.iloc[here].tolist())
+                released: ColumnLikelihood = KnownLabels(column.iloc[here].tolist())
                 values[here, j] = 0.0
             else:
                 numbers = frame.numeric("A release", [frame.columns[j]], missing=True)[0][:, 0]
@@ -179,7 +179,7 @@ class CoarseRows:
         density = DegenerateNormal.of(covariance, scale, size)
         weights = density.log_density(z, means, size)
         if not len(rest):
-            return weights, density.depth
+            return weights, density.exact_directions
         # The other entries, given the values, and given what is known besides.
         slope = np.linalg.solve(total[np.ix_(point, point)], total[np.ix_(point, rest)]).T
         mean = centre[rest] + gap @ slope.T
@@ -214,7 +214,7 @@ class CoarseRows:
             y, start, stop = (table[possible][:, columns] for table in (values, low, high))
             after = self._log_chance(y, start, stop, columns, at[:, open_], now[np.ix_(open_, open_)])
             weights[t][possible] += after - before[possible]
-        return weights, density.depth
+        return weights, density.exact_directions
 
     def _log_chance(self, values: Array, low: Array, high: Array, columns: Ints, mean: Array, cov: Array) -> Array:
         """Log chance (or density) of entries whose values before coarsening have this normal law."""
@@ -224,7 +224,9 @@ class CoarseRows:
             law = self.laws[j]
             if law is not None:
                 with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                    total += law.log_density_on_normal(values[:, i] - mean[:, i], float(np.sqrt(max(cov[i, i], 0.0))))
+                    total += law.log_density_convolved_with_normal(
+                        values[:, i] - mean[:, i], float(np.sqrt(max(cov[i, i], 0.0)))
+                    )
         if len(boxed):
             total += log_box(low[:, boxed], high[:, boxed], mean[:, boxed], cov[np.ix_(boxed, boxed)])
         return total
@@ -233,7 +235,7 @@ class CoarseRows:
 # -- reading chains --------------------------------------------------------------------------------------
 
 
-def _no_more(mask: Mask, columns: Sequence[int]) -> None:
+def _refuse_further_steps(mask: Mask, columns: Sequence[int]) -> None:
     if columns:
         what = f"{mask} after intervals or after noise that is not normal has no law that Identity knows"
         raise UnsupportedError(what, do="Put normal noise first, then one such step")

@@ -25,7 +25,7 @@ from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...posteriors import Finite
 from ...protocols import Array, Ints, Posterior, Solution
-from ...running.replication import over_replicates, replicate_error, replicate_seeds
+from ...running.replication import mean_over_replicates, replicate_error, replicate_seeds
 from ...targets import Identity
 from ...users.user import User
 from ..base import BaseEngine, Problem, Question
@@ -110,7 +110,7 @@ class Identification(BaseEngine):
             columns["highest_match"] = each.max(axis=1)
         names = [self.name if o else f"{self.name}, averaged over releases" for o in once]
         error = np.where(once, 0.0, error)
-        value = over_replicates(uncertainty)
+        value = mean_over_replicates(uncertainty)
         return [Solution(value, error, float(before), names, columns, averaged=not once.all())]
 
     def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
@@ -131,7 +131,7 @@ class Identification(BaseEngine):
             raise InputError(what, "no values", "Write Identity(row, known=[...], values=[...])")
         rows = _rows_of(user, None, _names_of(release))
         law, n = rows.law(mask), user.belief.records
-        found = softmax(law.log_weights(rows.read(law, release), rows.given()), axis=1)
+        found = softmax(law.log_weights(rows.read(law, release), rows.known_values()), axis=1)
         return Finite(np.arange(n, dtype=np.float64), found if isinstance(target.row, (str, tuple)) else found[0])
 
 
@@ -165,7 +165,7 @@ class _Rows:
         """Whether a mask releases the same rows, in whatever order, every time."""
         return all(found.step.is_deterministic for found in resolve(mask, self.about))
 
-    def given(self) -> Records:
+    def known_values(self) -> Records:
         """What the intruder knows, as the target says: one row per respondent."""
         values, respondents, columns = self.target.values, len(self.rows), len(self.known)
         assert values is not None
@@ -180,7 +180,7 @@ class _Rows:
         # Drawn whether or not they are used, so that the stream does not depend on the options.
         noise = for_draws.standard_normal((len(self.rows), len(self.known)))
         if self.target.values is not None:
-            z = self.given()
+            z = self.known_values()
             if self.records is None and len(self.rows) != 1:
                 what = "Records cannot be drawn around the given values of several respondents"
                 raise UnsupportedError(what, do="Pass data=, or leave out values")
@@ -240,8 +240,8 @@ class _NormalRows(_Rows):
             do = "Identity knows Noise, Suppress, Subsample, Shuffle, Round, Clip, Topcode, Recode and fixed groups"
             raise UnsupportedError(linear.what, do=do) from None
 
-    def given(self) -> Array:
-        return check_finite("values", as_float_array("values", super().given()))
+    def known_values(self) -> Array:
+        return check_finite("values", as_float_array("values", super().known_values()))
 
     def _draw_records(self, rng: np.random.Generator) -> Array:
         return np.reshape(self.belief.draw(rng), (self.belief.records, -1))
@@ -291,7 +291,7 @@ class _FiniteRows(_Rows):
 
     @property
     def about(self) -> FileFacts:
-        return FiniteChannel.about(self.belief)
+        return FiniteChannel.file_facts(self.belief)
 
     def law(self, mask: Mask) -> FiniteRows:
         return FiniteRows.of(self.belief, mask, self.known, self.errors, self.records)

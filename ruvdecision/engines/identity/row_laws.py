@@ -71,7 +71,7 @@ class DegenerateNormal:
         return cls(scale, axes, np.where(values <= rounding**2, 0.0, values))
 
     @property
-    def depth(self) -> int:
+    def exact_directions(self) -> int:
         """How many directions are known exactly."""
         return int(np.sum(self.variances == 0.0))
 
@@ -127,7 +127,7 @@ class LinearRows:
     def prepare(self, frame: Frame) -> Array:
         """What a release says about the known columns at every place: their posterior means."""
         values, _ = frame.numeric("A release", missing=True)
-        check_size(values.shape, self.kept, self.belief.k)
+        check_release_shape(values.shape, self.kept, self.belief.k)
         if np.isinf(values).any():
             do = "Pass what mask.release(data, rng) gave back"
             raise InputError("The release must not hold infinite values", int(np.isinf(values).sum()), do)
@@ -156,11 +156,11 @@ class LinearRows:
         for rows, part in zip(self.kinds, parts, strict=True):
             density = DegenerateNormal.of(part[np.ix_(use, use)], scale[use], size)
             weights[:, rows] = density.log_density(z[:, use], means[rows][:, use], size)
-            depth[rows] = density.depth
+            depth[rows] = density.exact_directions
         return keep_exact_matches(weights, depth)
 
 
-def check_size(shape: tuple[int, ...], rows: int, columns: int) -> None:
+def check_release_shape(shape: tuple[int, ...], rows: int, columns: int) -> None:
     """Raise if a release is not of the size that its mask gives."""
     if shape != (rows, columns):
         what = f"The release must have {rows} rows and {columns} columns"

@@ -19,10 +19,10 @@ import numpy as np
 
 from ...channels.linear import Block
 from ...errors import UnsupportedError
-from ...numerics.semidefinite import concatenate_blocks, unbounded
+from ...numerics.semidefinite import concatenate_blocks, with_infinite_variance
 from ...protocols import Array
 from ...targets import Kind, Term
-from .conditioning import Conditioned, cell_means, present
+from .conditioning import Conditioned, cell_means, released_entries
 from .latents import common_covariance
 
 
@@ -44,8 +44,8 @@ class _Place:
 class AffineMeans:
     """Posterior means of basic targets for a whole family of masks: ``matrix @ z + constant``.
 
-    ``matrix`` has shape (masks or 1, len(parts) * k, numbers) and z holds the numbers that `coordinates` takes from a
-    release.
+    ``matrix`` has shape (masks or 1, len(parts) * k, numbers) and z holds the numbers that
+    `sufficient_statistic` takes from a release.
     """
 
     def __init__(self, given: Conditioned, parts: Sequence[Term]) -> None:
@@ -73,7 +73,7 @@ class AffineMeans:
         self.matrix = concatenate_blocks(own, axis=-2)
         self.constant = concatenate_blocks([slope @ start[..., None] for slope in slopes], axis=-2)[..., 0]
 
-    def coordinates(self, release: Array) -> Array:
+    def sufficient_statistic(self, release: Array) -> Array:
         """The numbers that the means look at, from released values ``(n, width)`` in the channel's order of rows."""
         given = self.given
         values = np.nan_to_num(release, nan=0.0, posinf=0.0, neginf=0.0)
@@ -104,7 +104,7 @@ class AffineMeans:
             block, gain = given.channel.blocks[p.shape], given.blocks[p.shape].gain
             mine = p.shape == shape and p.copy == copy
             if average and p.cell is None:
-                pieces.append(given.averaging(block) @ gain)
+                pieces.append(given.cell_weights_in_average(block) @ gain)
             elif mine and cell is not None and p.cell is None:
                 pieces.append(gain[:, cell * k : cell * k + k] / block.shape.roots[cell])
             elif mine and cell is not None and p.cell == cell and p.row == given.row_in_file(part):
@@ -159,7 +159,7 @@ def residual_law(own: Conditioned, actual: Conditioned, parts: Sequence[Term], m
     covariance = actual.covariance(parts, matrix) + spread
     if actual.belief.mu_covariance is None:
         depends = np.any(np.abs(slope) > 1e-9, axis=-1)
-        covariance, bias = unbounded(covariance, depends), np.where(depends, 0.0, bias)
+        covariance, bias = with_infinite_variance(covariance, depends), np.where(depends, 0.0, bias)
     return bias, covariance
 
 
@@ -268,7 +268,7 @@ def log_density(given: Conditioned, values: Array) -> Density:
     """
     _refuse_undone(given)
     missing = np.isnan(values)
-    there = present(given.channel)
+    there = released_entries(given.channel)
     wiped = given.channel.wiped
     if wiped is not None:
         there = there & ~wiped.all(axis=0)
@@ -285,7 +285,7 @@ def log_density(given: Conditioned, values: Array) -> Density:
         count = block.shape.count
         if len(solved.observed):
             off = tables[t][:, solved.observed] - (solved.loading @ centre)[:, None, :]
-            part, dimension = _log_density_of_rows(
+            part, dimension = _joint_log_density_and_rank(
                 block_covariance(given, t), off, count, magnitude * float(block.shape.roots.max())
             )
             log, rank = log + part, rank + dimension
@@ -326,22 +326,24 @@ def _log_density_within_cells(
     off = values[rows] - table[copy[rows]].reshape(len(rows), -1, given.width)[:, cell] / root
     shown = block.released[cell]
     covariance = contrast_covariance(given, t, cell)[:, shown][:, :, shown]
-    return _log_density_of_rows(
+    return _joint_log_density_and_rank(
         covariance, off[None][..., shown], block.shape.count * (size - 1), float(np.abs(values).max(initial=0.0))
     )
 
 
-def _log_density_of_rows(covariance: Array, off: Array, count: int, magnitude: float) -> tuple[Array, Array]:
-    """Log density of ``count`` independent normal vectors from the rows ``off``, on the range of their covariance.
+def _joint_log_density_and_rank(
+    covariance: Array, residuals: Array, count: int, magnitude: float
+) -> tuple[Array, Array]:
+    """Joint log density of ``count`` independent normal vectors, on the range of their covariance, and its rank.
 
-    ``magnitude`` is the size of the numbers whose differences are ``off``. For distances within a cell there is one row
-    more than there are independent vectors; the sum of squares is the same.
+    ``magnitude`` is the size of the numbers whose differences are the ``residuals``, one row per vector. For distances
+    within a cell there is one row more than there are independent vectors; the sum of squares is the same.
     """
     scale = np.sqrt(np.diagonal(covariance, axis1=-2, axis2=-1))
     scale = np.where(scale > 0, scale, 1.0)
     values, vectors = np.linalg.eigh(covariance / (scale[..., :, None] * scale[..., None, :]))
     open_ = values > 1e-12 * np.maximum(values[..., -1:], 1e-300)
-    turned = (off / scale[..., None, :]) @ vectors
+    turned = (residuals / scale[..., None, :]) @ vectors
     squares = np.sum(np.square(turned), axis=-2)
     with np.errstate(divide="ignore", invalid="ignore"):
         inside = np.where(open_, squares / np.where(open_, values, 1.0), 0.0).sum(axis=-1)
@@ -349,9 +351,9 @@ def _log_density_of_rows(covariance: Array, off: Array, count: int, magnitude: f
     # The scales belong to the density of what is released; a column without variance has scale one.
     logs = logs + 2 * np.sum(np.log(scale), axis=-1)
     # Averages that a release repeats agree up to rounding, relative to the size of the numbers.
-    size = 1e-16 * (np.sum(np.square(off / scale[..., None, :]), axis=(-1, -2)) + count) + count * np.sum(
+    size = 1e-16 * (np.sum(np.square(residuals / scale[..., None, :]), axis=(-1, -2)) + count) + count * np.sum(
         (1e-15 * magnitude / scale) ** 2, axis=-1
     )
-    outside = np.where(open_, 0.0, squares).sum(axis=-1) > size * max(off.shape[-1], 1)
+    outside = np.where(open_, 0.0, squares).sum(axis=-1) > size * max(residuals.shape[-1], 1)
     rank = count * open_.sum(axis=-1)
     return np.where(outside, -np.inf, -0.5 * (count * logs + inside)), rank.astype(np.float64)

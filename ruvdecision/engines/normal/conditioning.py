@@ -40,8 +40,8 @@ from ...numerics.semidefinite import (
     sufficient_transform,
     symmetric,
     through,
-    unbounded,
     units,
+    with_infinite_variance,
 )
 from ...protocols import Array, Ints
 from ...targets import Kind, Term
@@ -180,11 +180,12 @@ class Conditioned:
             views = []
             for block, solved in zip(self.channel.blocks, self.blocks, strict=True):
                 at = solved.observed
-                signal = (pick(block.b)[at].reshape(len(at), -1, k) @ self._root_of_record_covariance()).reshape(
-                    len(at), -1
-                )
+                cells = len(block.shape.roots)
+                signal = pick(block.b)[at].reshape(len(at), cells, k) @ self._root_of_record_covariance()
+                signal = signal.reshape(len(at), cells * k)
                 views.append(null_rows(np.concatenate([signal, root(pick(block.r)[at[:, None], at])], axis=1)))
-            told = np.concatenate([view @ pick(s.loading)[:, k:] for view, s in zip(views, self.blocks, strict=True)])
+            pairs = zip(views, self.blocks, strict=True)
+            told = np.concatenate([exact_product(view, pick(s.loading)[:, k:]) for view, s in pairs])
             own = covariance[member]
             gain = own @ told.T @ pseudo_inverse(told @ own @ told.T) if len(told) else np.zeros((len(own), 0))
             found = found or bool(np.abs(told).max(initial=0.0) > 1e-12)
@@ -233,7 +234,7 @@ class Conditioned:
             total = drop_spurious_covariances(total)
         if np.any(self.unidentified):
             # A direction of the mean that nothing was said about: infinite variance wherever it enters.
-            total = unbounded(total, np.any((t != 0) & self.unidentified[:, None, :], axis=-1))
+            total = with_infinite_variance(total, np.any((t != 0) & self.unidentified[:, None, :], axis=-1))
         return total
 
     def _each_part(self, parts: Sequence[Term], matrix: Array | None) -> tuple[Array, Array]:
@@ -289,12 +290,13 @@ class Conditioned:
         if part.kind is Kind.AVERAGE:
             pairs = zip(self.channel.blocks, self.blocks, strict=True)
             return sum(
-                (block.shape.count * (self.averaging(block) @ of(solved)) for block, solved in pairs), np.zeros(1)
+                (block.shape.count * (self.cell_weights_in_average(block) @ of(solved)) for block, solved in pairs),
+                np.zeros(1),
             )
         shape, _, cell = self._block_and_cell(part)
         return of(self.blocks[shape])[:, cell * k : cell * k + k] / self.channel.blocks[shape].shape.roots[cell]
 
-    def averaging(self, block: Block) -> Array:
+    def cell_weights_in_average(self, block: Block) -> Array:
         """What each cell of a block adds to the average of all records, (k, cells * k)."""
         return np.asarray(np.kron(block.shape.roots, np.eye(self.k)) / self.n)
 
@@ -306,7 +308,7 @@ class Conditioned:
         if first.kind is Kind.AVERAGE and second.kind is Kind.AVERAGE:
             total: Array = np.zeros((1, k, k))
             for block, solved in zip(self.channel.blocks, self.blocks, strict=True):
-                a = self.averaging(block)
+                a = self.cell_weights_in_average(block)
                 if solved.complement is None or solved.noise is None:
                     total = total + block.shape.count * (a @ solved.covariance @ a.T)
                     continue
@@ -324,7 +326,7 @@ class Conditioned:
             shape, _, cell = self._block_and_cell(second)
             block, solved = self.channel.blocks[shape], self.blocks[shape]
             here = solved.covariance[:, :, cell * k : cell * k + k]
-            return np.asarray(self.averaging(block) @ here / block.shape.roots[cell])
+            return np.asarray(self.cell_weights_in_average(block) @ here / block.shape.roots[cell])
         if first.kind is Kind.RECORD and second.kind is Kind.RECORD:
             one, two = self._block_and_cell(first), self._block_and_cell(second)
             if one[:2] != two[:2]:
@@ -472,7 +474,7 @@ def cell_means(channel: LinearChannel, values: Array) -> list[Array]:
     return found
 
 
-def present(channel: LinearChannel) -> NDArray[np.bool_]:
+def released_entries(channel: LinearChannel) -> NDArray[np.bool_]:
     """Which entries are in the file, shape (n, width)."""
     shape, _, cell = channel.layout.place_of_rows()
     found = np.empty((channel.layout.n, channel.width), dtype=bool)

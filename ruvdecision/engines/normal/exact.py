@@ -21,7 +21,7 @@ from ...masks.rows import NOTHING
 from ...numerics.quadrature import gauss_normal
 from ...posteriors import Gaussian
 from ...protocols import Array, Ints, Posterior, Solution, Value
-from ...running.replication import over_replicates, replicate_error, replicate_seeds
+from ...running.replication import mean_over_replicates, replicate_error, replicate_seeds
 from ...targets import Kind, LinearForm, Term
 from ...users.user import User
 from ..base import (
@@ -77,7 +77,7 @@ class _Built:
         return self._given[id(first)]
 
     @cached_property
-    def nothing(self) -> Conditioned:
+    def without_release(self) -> Conditioned:
         """The belief before any release."""
         return Conditioned(self.belief, channel_of(self.belief, NOTHING))
 
@@ -121,7 +121,7 @@ class Exact(BaseEngine):
         if not isinstance(user.belief, NormalBelief):
             what = f"Exact needs a NormalBelief; this user has a {type(user.belief).__name__}"
             return Refusal(what, "Use engine='auto'", Missing.BELIEF)
-        if user.target.ranked:
+        if user.target.is_order_statistic:
             what = "Exact needs a target that is linear in the records; Ranks has order statistics"
             return Refusal(what, "Use engine='auto'", Missing.USER)
         built: _Built = problem.build_once(Exact, user.belief, partial(_Built.of, user.belief, problem))
@@ -203,7 +203,7 @@ class Exact(BaseEngine):
 
     def _closed_rows(self, problem: Problem, channel: LinearChannel, form: LinearForm, rows: Ints) -> Value:
         """Each kind of row once, for all masks."""
-        covariances, which = _by_place(Conditioned(problem.user.belief, channel), form, rows)
+        covariances, which = _covariances_by_place(Conditioned(problem.user.belief, channel), form, rows)
         lead = len(problem.masks)
         stacked = np.stack([np.broadcast_to(c, (lead, *c.shape[1:])) for c in covariances], axis=1)
         each = problem.user.loss.uncertainty(gaussian_of(stacked, form))
@@ -216,7 +216,7 @@ class Exact(BaseEngine):
         value, error = np.empty((2, len(problem.masks), len(rows)))
         for i, mask in enumerate(problem.masks):
             given = Conditioned(user.belief, channel_of(user.belief, mask, data=table))
-            found, which = _by_place(given, form, np.arange(given.n))
+            found, which = _covariances_by_place(given, form, np.arange(given.n))
             covariances = np.stack([c[0] for c in found])[which]
             each, within = np.empty((2, count, len(rows)))
             for r, (_, for_mask, _) in enumerate(replicate_seeds(problem.seed, count)):
@@ -253,7 +253,7 @@ class Exact(BaseEngine):
 
     def _uncertainty_before(self, problem: Problem, built: _Built) -> Value:
         """Uncertainty before any release."""
-        found = self._uncertainty_of_family(problem, _Asked.of(problem.user), [NOTHING], built.nothing, None)[0]
+        found = self._uncertainty_of_family(problem, _Asked.of(problem.user), [NOTHING], built.without_release, None)[0]
         return Value(found.value[0], found.error[0])
 
     def _uncertainty_of_family(
@@ -267,7 +267,7 @@ class Exact(BaseEngine):
                 data is None and form is not None and form.number and user.belief.mu_covariance is not None
             )
             if asked.whole or (form is not None and easy):
-                return self._over_samples(problem, asked, family, given, data), False
+                return self._average_over_samples(problem, asked, family, given, data), False
             return self._average_over_draws(problem, family, data), True
         if asked.whole:
             return self._all_records(user, given, count), False
@@ -278,12 +278,12 @@ class Exact(BaseEngine):
                 return each.broadcast_to(count), False
         elif form is not None:
             if asked.free:
-                return self._over_places(user, given, form, place).broadcast_to(count), False
+                return self._average_over_places(user, given, form, place).broadcast_to(count), False
             if data is None and form.number and user.belief.mu_covariance is not None:
-                return self._over_means(user, given, form, place, count), False
+                return self._average_over_means(user, given, form, place, count), False
         return self._average_over_draws(problem, family, data), True
 
-    def _over_samples(
+    def _average_over_samples(
         self, problem: Problem, asked: _Asked, family: Sequence[Mask], given: Conditioned, data: Array | None
     ) -> Value:
         """Average over who is in the samples of single releases."""
@@ -304,13 +304,13 @@ class Exact(BaseEngine):
         )
         return Value(total.value, np.hypot(total.error, spread))
 
-    def _over_places(self, user: User, given: Conditioned, form: LinearForm, place: str) -> Value:
+    def _average_over_places(self, user: User, given: Conditioned, form: LinearForm, place: str) -> Value:
         """Average over where the record may lie, for a sample whose rows are told."""
         if place == "known":
             return user.loss.uncertainty(gaussian_of(covariance_of(given, form), form))
         return _weighted_sum([(w, user.loss.uncertainty(gaussian_of(c, form))) for w, c in places_of(given, form)])
 
-    def _over_means(self, user: User, given: Conditioned, form: LinearForm, place: str, count: int) -> Value:
+    def _average_over_means(self, user: User, given: Conditioned, form: LinearForm, place: str, count: int) -> Value:
         """Expected uncertainty of a loss that depends on where the posterior lies.
 
         The posterior mean is normal around the prior mean with variance prior minus posterior variance; the
@@ -384,7 +384,7 @@ class Exact(BaseEngine):
             problem.progress((r + 1) / count)
         between = replicate_error(uncertainties) if count > 1 else np.full(len(family), np.nan)
         # The error between replicates already contains the error within them when there are several.
-        return Value(over_replicates(uncertainties), between if count > 1 else within[0])
+        return Value(mean_over_replicates(uncertainties), between if count > 1 else within[0])
 
 
 def _normal_rules(smooth: bool) -> list[tuple[Array, Array]]:
@@ -401,7 +401,7 @@ def _normal_rules(smooth: bool) -> list[tuple[Array, Array]]:
     return [(z, weight / weight.sum()) for z, weight in rules]
 
 
-def _by_place(given: Conditioned, form: LinearForm, rows: Ints) -> tuple[list[Array], Ints]:
+def _covariances_by_place(given: Conditioned, form: LinearForm, rows: Ints) -> tuple[list[Array], Ints]:
     """Covariance of a function of a record in each kind of place, and which of these the rows are."""
     shape, _, cell = given.channel.layout.place_of_rows()
     kinds, which = np.unique(np.stack([shape, cell])[:, rows], axis=1, return_inverse=True)

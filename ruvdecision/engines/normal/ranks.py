@@ -13,7 +13,7 @@ import pandas as pd
 from ...beliefs.normal import NormalBelief
 from ...channels.linear import LinearChannel
 from ...channels.samples import refuse_open_samples
-from ...channels.steps import FileFacts, PermuteRows, resolve
+from ...channels.steps import FileFacts, resolve
 from ...errors import InputError, UnsupportedError
 from ...losses.base import as_bayes_loss
 from ...masks.base import Mask
@@ -52,7 +52,7 @@ class Ranks(BaseEngine):
         if not isinstance(user.belief, NormalBelief):
             what = f"Ranks needs a NormalBelief; this user has a {type(user.belief).__name__}"
             return Refusal(what, "Use engine='auto'", Missing.USER)
-        if not user.target.ranked:
+        if not user.target.is_order_statistic:
             what = f"Ranks needs an order statistic as target; this user is after {user.target.describe()}"
             return Refusal(what, "Use engine='auto'", Missing.USER)
         for mask in problem.masks:
@@ -175,7 +175,7 @@ class Ranks(BaseEngine):
             }
             fixed = NormalBelief(records=belief.records, prior="known", **known)
         # Ranks do not ask which row is whose, and the belief takes all orders alike: what is drawn may stay in place.
-        moved = {id(f.mask) for f in resolve(mask, about) if isinstance(f.step, PermuteRows)}
+        moved = {id(f.mask) for f in resolve(mask, about) if f.step.permutes}
         kept = tuple(part for part in mask.parts if id(part) not in moved)
         still = reduce(or_, kept) if kept else UNMASKED
         for i, (for_data, for_mask, _) in enumerate(replicate_seeds(own, count)):

@@ -9,9 +9,9 @@ import numpy as np
 from ...beliefs.normal import NormalBelief
 from ...channels.layout import Layout, Partition
 from ...channels.linear import LinearChannel
-from ...channels.samples import Samples, row_classes, sample_sizes
+from ...channels.samples import Samples, released_files, row_classes, rows_held, sample_sizes
 from ...channels.steps import FileFacts
-from ...errors import InputError, UnsupportedError, kind_of
+from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...protocols import Array, Ints
@@ -86,7 +86,7 @@ def released(belief: NormalBelief, channel: LinearChannel, release: object) -> t
     if channel.location != "drawn":
         values = np.concatenate([_values_of_all_rows(frame, v, n, len(found) > 1) for frame, v in found], axis=1)
         return _regroup_shuffled_rows(channel, values) if channel.scrambled else values, np.arange(n)
-    kept = _rows_held(found[0][0], n)
+    kept = rows_held(found[0][0].unwrap(), n)
     order = np.concatenate([kept, np.setdiff1d(np.arange(n), kept)])
     place = np.empty(n, dtype=np.int64)
     place[order] = np.arange(n)
@@ -99,16 +99,13 @@ def release_files(belief: NormalBelief, channel: LinearChannel, release: object)
     count = channel.width // belief.k
     if count == 1:
         return [release]
-    if not isinstance(release, (tuple, list)) or len(release) != count:
-        do = "Pass what mask.release(data, rng) gave back, a tuple"
-        raise InputError(f"The mask makes {count} releases", kind_of(release), do)
-    return list(release)
+    return released_files(release, count)
 
 
 def samples_held(belief: NormalBelief, channel: LinearChannel, release: object) -> Samples:
     """Which rows the samples of single releases hold, told by their labels."""
     files, sizes = release_files(belief, channel, release), sample_sizes(channel.open_samples)
-    return {first: _rows_held(Frame.of(files[first // belief.k]), belief.records) for first in sizes}
+    return {first: rows_held(files[first // belief.k], belief.records) for first in sizes}
 
 
 def _numbers_of_release(belief: NormalBelief, release: object) -> tuple[Frame, Array]:
@@ -125,22 +122,8 @@ def _values_of_all_rows(frame: Frame, values: Array, n: int, by_label: bool) -> 
     if len(values) == n:
         return values
     full = np.full((n, values.shape[1]), np.nan)
-    full[_rows_held(frame, n) if by_label else slice(len(values))] = values
+    full[rows_held(frame.unwrap(), n) if by_label else slice(len(values))] = values
     return full
-
-
-def _rows_held(frame: Frame, n: int) -> Ints:
-    """Row numbers of a sample."""
-    kept = frame.table.index.to_numpy()
-    if (
-        frame.kind not in ("frame", "series")
-        or not np.issubdtype(kept.dtype, np.integer)
-        or kept.min() < 0
-        or kept.max() >= n
-    ):
-        do = "Release a DataFrame with its rows numbered from 0 as index"
-        raise InputError("A sample must tell which rows it holds", "a release without row numbers", do)
-    return kept.astype(np.int64)
 
 
 def _regroup_shuffled_rows(channel: LinearChannel, values: Array) -> Array:

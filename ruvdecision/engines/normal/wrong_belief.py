@@ -79,7 +79,7 @@ class NormalPair:
         None if it depends on the release.
         """
         loss, target, count = own.loss, own.target, len(numbers)
-        if own.actions is not None or not loss.location_free or target.ranked:
+        if own.actions is not None or not loss.location_free or target.is_order_statistic:
             return None
         mine, theirs = (Conditioned(u.belief, channel_of(u.belief, mask, numbers)) for u in (own, self.agency))
         if mine.channel.open_samples or mine.revealed_noise is not None:
@@ -239,7 +239,7 @@ class NormalMixture:
             return forms.posterior_given(user, self.families[0][1], values, rng)
         weights = self.weights(values)
         if user.target.places_records and self.channel.location == "unknown":
-            return self._over_rows(user, weights, values)
+            return self._mixture_over_rows(user, weights, values)
         return self._mixture_of_candidates(user, weights, values, rng)
 
     def weights(self, values: Array) -> Array:
@@ -279,11 +279,11 @@ class NormalMixture:
             if key not in self._means:
                 self._means[key] = (AffineMeans(given, terms), given.covariance(terms, matrix), target)
             affine, covariance, _ = self._means[key]
-            means[positions] = (affine.matrix @ affine.coordinates(values) + affine.constant) @ matrix.T
+            means[positions] = (affine.matrix @ affine.sufficient_statistic(values) + affine.constant) @ matrix.T
             covariances[positions] = covariance
         return means, covariances
 
-    def _over_rows(self, user: User, weights: Array, values: Array) -> Posterior:
+    def _mixture_over_rows(self, user: User, weights: Array, values: Array) -> Posterior:
         """A record in an unknown row: every candidate and every row may be the one."""
         form = form_of(self.belief, user.target)
         kept = np.flatnonzero(weights > NEGLIGIBLE_ROWS * weights.max())

@@ -18,14 +18,14 @@ from ...errors import InputError, RuvError, UnsupportedError
 from ...posteriors import Drawn
 from ...protocols import Array, Posterior, Value
 from ..base import Progress
-from .importance import weighted_draws
-from .latent import Latent
+from .importance import pareto_smoothed_weights, weighted_draws
+from .latent import LatentRecords
 from .log_posterior import OnePosterior
-from .marginal import MarginalLikelihood, marginal_kind, marginal_likelihood, what_ties_records
+from .marginal import MarginalLikelihood, marginal_kind, marginal_likelihood, why_records_are_dependent
 from .model import CompiledModel
-from .nuts import Chains, Diagnosis, Sampler, choose_sampler, diagnose, smooth_weights
+from .nuts import Chains, Diagnosis, Sampler, choose_sampler, diagnose
+from .parameter_points import ParameterPoints
 from .support import RecordGrid, find_grid, find_support_maps, grid_at
-from .targets import ParameterPoints
 
 if TYPE_CHECKING:
     from ...users.user import User
@@ -45,7 +45,7 @@ RECENT = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class SolvedRelease:
     """One release: the users' uncertainties, and how they were got."""
 
     values: Sequence[Value]
@@ -70,7 +70,7 @@ class Point:
     points: ParameterPoints | None = None
     """The draws with what the release tells, where the records were integrated out."""
 
-    def without_draws(self) -> Point:
+    def without_draws(self) -> SolvedRelease:
         """The numbers without the draws."""
         return replace(self, posteriors=(), chains=None, weights=None, points=None)
 
@@ -82,6 +82,9 @@ class ReleaseDraws:
     likelihood: MarginalLikelihood
     chains: Chains
     diagnosis: Diagnosis
+    seed: int
+    """Of the chains, and of records that are drawn given them: with the same luck after every release, these would have
+    an error that no average over releases, nor another seed, brings out."""
     weights: Array | None = None
     khat: float = np.nan
     how: str = "sampled"
@@ -89,10 +92,10 @@ class ReleaseDraws:
     """By how much finer nodes for the records would move the log likelihood."""
 
     @classmethod
-    def of(cls, likelihood: MarginalLikelihood, chains: Chains) -> ReleaseDraws:
+    def of(cls, likelihood: MarginalLikelihood, chains: Chains, seed: int) -> ReleaseDraws:
         """Draws of the release itself, with how far its own nodes may be off at some of them."""
         error = likelihood.refinement_error(chains.evenly_thinned(CHECKED)) if chains.values else 0.0
-        return cls(likelihood, chains, diagnose(chains), error=error)
+        return cls(likelihood, chains, diagnose(chains), seed, error=error)
 
     @cached_property
     def log_likelihood(self) -> Array:
@@ -103,8 +106,8 @@ class ReleaseDraws:
         """The draws for a neighbouring release."""
         logs = likelihood.log_likelihood(self.chains.theta) - self.log_likelihood
         with np.errstate(divide="ignore"):
-            weights, khat = smooth_weights(logs if self.weights is None else logs + np.log(self.weights))
-        return ReleaseDraws(likelihood, self.chains, self.diagnosis, weights, khat, "reweighted")
+            weights, khat = pareto_smoothed_weights(logs if self.weights is None else logs + np.log(self.weights))
+        return ReleaseDraws(likelihood, self.chains, self.diagnosis, self.seed, weights, khat, "reweighted")
 
     def scaled(self, prior_power: float, likelihood_power: float) -> ReleaseDraws:
         """With a prior and a likelihood raised to powers."""
@@ -114,7 +117,7 @@ class ReleaseDraws:
         if self.weights is not None:
             with np.errstate(divide="ignore"):
                 logs = logs + np.log(self.weights)
-        weights, tail = smooth_weights(logs)
+        weights, tail = pareto_smoothed_weights(logs)
         return replace(self, weights=weights, khat=float(np.fmax(self.khat, tail)), how=f"{self.how}, power-scaled")
 
     def better_grids(self, compiled: CompiledModel) -> tuple[RecordGrid, ...]:
@@ -132,7 +135,7 @@ class ReleaseSampler:
 
     def __init__(self, settings: Sampling, compiled: CompiledModel, users: Sequence[User]) -> None:
         self.settings, self.compiled, self.users = settings, compiled, users
-        self.core = compiled.single or compiled
+        self.record_model = compiled.one_record_model or compiled
         self.anchors: dict[int, ReleaseDraws] = {}
         """Draws for the releases of each mask, for those of other replicates."""
         self.fresh: frozenset[int] = frozenset()
@@ -147,16 +150,16 @@ class ReleaseSampler:
 
     # -- a row of releases -----------------------------------------------------------------------------
 
-    def points(
+    def solve_releases(
         self, observed: Sequence[ReleaseLikelihood | None], seed: np.random.SeedSequence, on_progress: Progress
-    ) -> Iterator[tuple[int, Point]]:
+    ) -> Iterator[tuple[int, SolvedRelease]]:
         """One point per release that there is, from the last to the first.
 
         Weights travel from wide posteriors to narrow ones, and from the same mask's release in another replicate.
         """
         number = int(seed.generate_state(1)[0] % (2**31 - 1))
         told = {i: r for i, r in enumerate(observed) if r is not None}
-        reasons = {i: what_ties_records(self.compiled, release) for i, release in told.items()}
+        reasons = {i: why_records_are_dependent(self.compiled, release) for i, release in told.items()}
         empty = {i for i, release in told.items() if self._is_uninformative(release)}
         free = [release for i, release in told.items() if not reasons[i] and i not in empty]
         grids: tuple[RecordGrid, ...] | None = None
@@ -189,15 +192,15 @@ class ReleaseSampler:
             on_progress((done + 1) / len(told), f"R-hat {point.rhat:.3f}" if np.isfinite(point.rhat) else "")
             yield i, point
 
-    def _failed_point(self, error: RuvError) -> Point:
+    def _failed_point(self, error: RuvError) -> SolvedRelease:
         """The point of a release that cannot be sampled: it is marked, and does not end the map."""
         missing = [Value(np.array(np.nan), np.array(np.nan)) for _ in self.users]
         numbers = (np.nan, np.nan, np.nan, 0, np.nan, 0)
-        return Point(missing, (), None, None, "failed", "", *numbers, trouble=error.what, failure=error)
+        return SolvedRelease(missing, (), None, None, "failed", "", *numbers, trouble=error.what, failure=error)
 
-    def after(self, observed: ReleaseLikelihood, seed: np.random.SeedSequence) -> Point:
+    def solve_release(self, observed: ReleaseLikelihood, seed: np.random.SeedSequence) -> SolvedRelease:
         """The point of one release."""
-        ((_, point),) = self.points([observed], seed, lambda *_: None)
+        ((_, point),) = self.solve_releases([observed], seed, lambda *_: None)
         if point.failure is not None:
             raise point.failure
         return point
@@ -209,7 +212,7 @@ class ReleaseSampler:
 
     def _point_from_neighbour(
         self, anchors: Sequence[ReleaseDraws | None], likelihood: MarginalLikelihood
-    ) -> Point | None:
+    ) -> SolvedRelease | None:
         """The point from the draws of a neighbour, the first whose will do."""
         for anchor in anchors if self.settings.reuse else ():
             if anchor is None or type(anchor.likelihood) is not type(likelihood):
@@ -222,7 +225,7 @@ class ReleaseSampler:
 
     def _draw_with_fine_grids(
         self, likelihood: MarginalLikelihood, grids: tuple[RecordGrid, ...] | None, number: int
-    ) -> tuple[Point, ReleaseDraws, tuple[RecordGrid, ...] | None]:
+    ) -> tuple[SolvedRelease, ReleaseDraws, tuple[RecordGrid, ...] | None]:
         """Draws of a release by nodes that are fine enough, and the grids that were."""
         release = self._draw_posterior(likelihood, number)
         for _ in range(3):
@@ -234,15 +237,14 @@ class ReleaseSampler:
         return point, release, grids
 
     def _draw_posterior(self, likelihood: MarginalLikelihood, number: int) -> ReleaseDraws:
-        if not self.core.free:
-            return ReleaseDraws.of(likelihood, Chains(NO_PARAMETERS, 0, CHAINS, 1000))
+        if not self.record_model.free:
+            return ReleaseDraws.of(likelihood, Chains(NO_PARAMETERS, 0, CHAINS, 1000), number)
         if self.settings.importance and self.compiled.continuous:
             found = self._draw_by_weights(likelihood, number)
             if found is not None:
                 return found
-        return ReleaseDraws.of(
-            likelihood, self._run_or_remember(self._sampler_of_likelihood(likelihood), likelihood.data, number)
-        )
+        chains = self._run_or_remember(self._sampler_of_likelihood(likelihood), likelihood.data, number)
+        return ReleaseDraws.of(likelihood, chains, number)
 
     def _draw_by_weights(self, likelihood: MarginalLikelihood, number: int) -> ReleaseDraws | None:
         """Draws without a sampler, where weights will do."""
@@ -251,14 +253,15 @@ class ReleaseSampler:
         found = weighted_draws(posterior, own.chains * own.draws, np.random.default_rng(number))
         if found is None:
             return None
-        values = self.core.on_natural_scale(found.u)
+        values = self.record_model.on_natural_scale(found.u)
         values = {k: v.reshape(own.chains, own.draws, *v.shape[1:]) for k, v in values.items()}
         chains = Chains(values, 0, own.chains, own.draws)
         error = likelihood.refinement_error(chains.evenly_thinned(CHECKED))
         independent = Diagnosis(1.0, float(chains.count), float(chains.count))
-        return ReleaseDraws(likelihood, chains, independent, found.weights, found.khat, "importance sampled", error)
+        how = "importance sampled"
+        return ReleaseDraws(likelihood, chains, independent, number, found.weights, found.khat, how, error)
 
-    def _extend_draws(self, release: ReleaseDraws, number: int) -> tuple[Point, ReleaseDraws]:
+    def _extend_draws(self, release: ReleaseDraws, number: int) -> tuple[SolvedRelease, ReleaseDraws]:
         """More draws until the users' uncertainties are known well enough, or the budget ends."""
         point, target, turn = self._point_of_draws(release), self.settings.target_mcse, 0
         if target is None or release.weights is not None:
@@ -267,7 +270,7 @@ class ReleaseSampler:
         while self._too_rough(point) and self._draws_left(release.chains) > 0:
             turn += 1
             rough, draws, most = (
-                max(map(_relative_error, point.values)),
+                max(map(_relative_error_of_uncertainty, point.values)),
                 release.chains.draws,
                 self._draws_left(release.chains),
             )
@@ -283,12 +286,12 @@ class ReleaseSampler:
         """Draws of each chain that may still be taken."""
         return max(0, self.settings.max_draws - chains.count) // chains.chains
 
-    def _error_goal_in_words(self, point: Point) -> str:
+    def _error_goal_in_words(self, point: SolvedRelease) -> str:
         return f"not reached with {point.count} draws" if self._too_rough(point) else "reached"
 
-    def _too_rough(self, point: Point) -> bool:
+    def _too_rough(self, point: SolvedRelease) -> bool:
         target = self.settings.target_mcse
-        return target is not None and any(_relative_error(v) > target for v in point.values)
+        return target is not None and any(_relative_error_of_uncertainty(v) > target for v in point.values)
 
     def _run_sampler(self, sampler: Sampler, data: Mapping[str, Array], draws: int, number: int) -> Chains:
         return sampler.run(data, draws, self.settings.tune, self.settings.chains, number, self.settings.target_accept)
@@ -305,7 +308,7 @@ class ReleaseSampler:
         return kept[key]
 
     def _sampler_of_likelihood(self, likelihood: MarginalLikelihood) -> Sampler:
-        core, data = self.core, likelihood.data
+        core, data = self.record_model, likelihood.data
         key = (likelihood.name, self.kind, *(a.ndim for a in data.values()))
         if key not in core.samplers:
             names = [rv.name for rv in core.free]
@@ -314,7 +317,7 @@ class ReleaseSampler:
 
     # -- one release -----------------------------------------------------------------------------------
 
-    def _point_of_draws(self, release: ReleaseDraws) -> Point:
+    def _point_of_draws(self, release: ReleaseDraws) -> SolvedRelease:
         """The users' uncertainties and the verdict."""
         if self._is_power_scaled:
             release = release.scaled(self.settings.prior_power, self.settings.likelihood_power)
@@ -326,7 +329,7 @@ class ReleaseSampler:
             chains.theta,
             release.weights,
             chains.chains,
-            rng=as_generator(12345),
+            rng=np.random.default_rng([release.seed, 1]),
         )
         posteriors = [points.law(user.target) for user in self.users]
         point = self._point_of_posteriors(posteriors, chains, release.diagnosis, release.how, likelihood.name)
@@ -336,16 +339,16 @@ class ReleaseSampler:
 
     def _point_of_posteriors(
         self, posteriors: Sequence[Posterior], chains: Chains, found: Diagnosis, how: str, marginalization: str
-    ) -> Point:
+    ) -> SolvedRelease:
         values, trouble = [], []
         for user, posterior in zip(self.users, posteriors, strict=True):
-            value, tail = user.loss.uncertainty(posterior, user.actions), tail_of_loss(user, posterior)
+            value, tail = user.loss.uncertainty(posterior, user.actions), khat_of_loss(user, posterior)
             if tail >= 1:
                 value = Value(np.array(np.inf), np.array(0.0))
             if tail >= GOOD_KHAT:
                 trouble.append(f"the loss is {'not finite' if tail >= 1 else 'not settled'} (k-hat {tail:.2f})")
             values.append(value)
-        return Point(
+        return SolvedRelease(
             values,
             posteriors,
             chains,
@@ -364,12 +367,12 @@ class ReleaseSampler:
     def _is_power_scaled(self) -> bool:
         return self.settings.prior_power != 1 or self.settings.likelihood_power != 1
 
-    def _sample_latent_records(self, observed: ReleaseLikelihood, reason: str, number: int) -> Point:
+    def _sample_latent_records(self, observed: ReleaseLikelihood, reason: str, number: int) -> SolvedRelease:
         if self._is_power_scaled:
             do = "Use a mask that works record by record, or vary the prior in the builder"
             raise UnsupportedError("Power-scaling needs records that can be integrated out", reason, do)
-        latent = Latent(self.compiled, observed, reason)
-        key = ("latent", self.kind, Latent.shape_of(observed))
+        latent = LatentRecords(self.compiled, observed, reason)
+        key = ("latent", self.kind, latent.shape)
         if key not in self.compiled.samplers:
             self.compiled.samplers[key] = latent.sampler(self.kind)
         sampler, data = self.compiled.samplers[key], latent.data()
@@ -384,7 +387,7 @@ class ReleaseSampler:
             point = self._latent_point(latent, chains)
         return point if self.settings.target_mcse is None else replace(point, budget=self._error_goal_in_words(point))
 
-    def _latent_point(self, latent: Latent, chains: Chains) -> Point:
+    def _latent_point(self, latent: LatentRecords, chains: Chains) -> SolvedRelease:
         posteriors = [latent.law(user.target, chains) for user in self.users]
         marginalization = f"records sampled too: {latent.reason}"
         return diagnose_point(
@@ -408,14 +411,14 @@ class ReleaseSampler:
         return found
 
     @cached_property
-    def prior_point(self) -> Point:
+    def prior_point(self) -> SolvedRelease:
         """What is known without a release: from draws of the belief, given what the model observes."""
         n, k = self.compiled.n, self.compiled.k
         uninformative = ReleaseLikelihood(tuple(Uninformative(n) for _ in range(k)))
         model = self.compiled
         how = "sampled before any release" if model.informed else "drawn from the prior"
         if model.kind == "joint":
-            latent = Latent(self.compiled, uninformative, "nothing is released")
+            latent = LatentRecords(self.compiled, uninformative, "nothing is released")
             chains = latent.prior_chains()
             return replace(self._latent_point(latent, chains), how=how)
         draws = {name: v.reshape(CHAINS, -1, *v.shape[1:]) for name, v in model.prior_draws.items()} or NO_PARAMETERS
@@ -426,7 +429,9 @@ class ReleaseSampler:
         found = diagnose(chains) if model.informed else Diagnosis(1.0, float(chains.count), float(chains.count))
         theta, weights, khat = chains.theta, None, np.nan
         if self.settings.prior_power != 1:
-            weights, khat = smooth_weights((self.settings.prior_power - 1) * self.core.log_prior_density(theta))
+            weights, khat = pareto_smoothed_weights(
+                (self.settings.prior_power - 1) * self.record_model.log_prior_density(theta)
+            )
         support_maps = find_support_maps(self.compiled, theta, uninformative.columns) if elementwise else ()
         rng = as_generator(12345)
         points = ParameterPoints(self.compiled, uninformative, support_maps, theta, weights, chains.chains, rng=rng)
@@ -446,7 +451,7 @@ def key_of_user(user: User, engine: str) -> Hashable:
     return key
 
 
-def diagnose_point(point: Point) -> Point:
+def diagnose_point(point: SolvedRelease) -> SolvedRelease:
     """The same point with its verdict: what speaks against it, and whether anything does."""
     effective = point.count if point.weights is None else 1.0 / float(np.sum(point.weights**2))
     share = effective / point.count
@@ -467,7 +472,7 @@ def diagnose_point(point: Point) -> Point:
     return replace(point, ess_bulk=bulk, ess_tail=tail, converged=not trouble, trouble=", ".join(trouble))
 
 
-def tail_of_loss(user: User, posterior: Posterior) -> float:
+def khat_of_loss(user: User, posterior: Posterior) -> float:
     """Tail index of the loss of the best estimate over draws (Pareto k-hat): from one on it has no finite mean."""
     if not isinstance(posterior, Drawn) or posterior.event or posterior.support is not None:
         return -np.inf
@@ -478,9 +483,9 @@ def tail_of_loss(user: User, posterior: Posterior) -> float:
         except (RuvError, TypeError, ValueError):
             return -np.inf  # a loss of densities or intervals has no tail of this kind
     logs = logs[np.isfinite(logs)]
-    return smooth_weights(logs)[1] if logs.ndim == 1 and len(logs) >= TAIL // 2 else -np.inf
+    return pareto_smoothed_weights(logs)[1] if logs.ndim == 1 and len(logs) >= TAIL // 2 else -np.inf
 
 
-def _relative_error(value: Value) -> float:
+def _relative_error_of_uncertainty(value: Value) -> float:
     u, e = float(value.value), float(value.error)
     return 0.0 if e == 0 else (e / abs(u) if u else np.inf)

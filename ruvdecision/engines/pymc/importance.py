@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special, stats
 
+from ...beliefs.pymc import without_notices
+from ...numerics.differences import climb_to_mode
 from ...protocols import Array
 from .log_posterior import LogPosteriors
-from .nuts import smooth_weights
-from .support import climb_to_mode
+from .nuts import quiet_arviz
 
 Heights = Callable[[Array], Array]
 PARAMETERS = 6
@@ -41,19 +42,19 @@ class WeightedDraws(NamedTuple):
 
 def weighted_draws(posterior: LogPosteriors, count: int, rng: np.random.Generator) -> WeightedDraws | None:
     """So many draws from the posterior after the only release; None where it needs a sampler."""
-    core = posterior.core
+    core = posterior.record_model
     points = core.prior_points if core.size <= PARAMETERS else None
     if points is None:
         return None
-    heights = lambda u: posterior.evaluate(u[None])[0][0]  # noqa: E731
-    there = heights(points[0])
+    log_density = lambda u: posterior.evaluate(u[None])[0][0]  # noqa: E731
+    there = log_density(points[0])
     starts = [core.initial, *points[0][np.argsort(-there)[:STARTS]]]
-    modes = [climb_to_mode(heights, start) for start in starts]
-    tops = heights(np.stack(modes))
+    modes = [climb_to_mode(log_density, start) for start in starts]
+    tops = log_density(np.stack(modes))
     if not np.isfinite(tops).any():
         return None
     mode = modes[int(np.argmax(np.where(np.isfinite(tops), tops, -np.inf)))]
-    root = _root_at_mode(heights, mode)
+    root = _root_at_mode(log_density, mode)
     if root is None:
         return None
     away = np.linalg.norm(np.linalg.solve(root, (np.stack(modes) - mode).T), axis=0)
@@ -62,14 +63,14 @@ def weighted_draws(posterior: LogPosteriors, count: int, rng: np.random.Generato
     centre = mode
     for turn in range(ROUNDS):
         u, logs = _draw_student(centre, root, count if turn == ROUNDS - 1 else FITTED, rng)
-        ratio = heights(u) - logs
+        ratio = log_density(u) - logs
         if turn < ROUNDS - 1:
             share = special.softmax(np.where(np.isnan(ratio), -np.inf, ratio))
             if 1 / np.sum(share**2) < 20 * core.size:
                 return None
             centre = share @ u
             root = np.linalg.cholesky((share[:, None] * (u - centre)).T @ (u - centre) * (1 - 2 / DEGREES) * 1.2)
-    weights, khat = smooth_weights(ratio)
+    weights, khat = pareto_smoothed_weights(ratio)
     far = np.linalg.norm(np.linalg.solve(root, (points[0] - centre).T), axis=0) > FAR
     outside = special.logsumexp(np.where(far, there - points[1], -np.inf)) - np.log(len(far))
     inside = special.logsumexp(ratio) - np.log(count)
@@ -77,23 +78,23 @@ def weighted_draws(posterior: LogPosteriors, count: int, rng: np.random.Generato
     return WeightedDraws(u, weights, khat) if good else None
 
 
-def _root_at_mode(heights: Heights, mode: Array) -> Array | None:
+def _root_at_mode(log_density: Heights, mode: Array) -> Array | None:
     """Lower root of the covariance that the curvature at the mode says; None if it is no mode."""
     size = len(mode)
     scale = np.full(size, 1e-3)
     for _ in range(6):
         # Steps over which the log posterior falls by about a half.
         ends = mode + np.concatenate([np.diag(scale), -np.diag(scale)])
-        fall = np.maximum(heights(mode[None])[0] - heights(ends).reshape(2, size).mean(axis=0), 1e-12)
+        fall = np.maximum(log_density(mode[None])[0] - log_density(ends).reshape(2, size).mean(axis=0), 1e-12)
         scale = scale * np.clip(np.sqrt(0.5 / fall), 0.1, 10.0)
     pairs = [(i, j, a, b) for i in range(size) for j in range(i) for a in (1, -1) for b in (1, -1)]
     unit = np.eye(size)
     corners = [mode + scale * (a * unit[i] + b * unit[j]) for i, j, a, b in pairs]
     hessian = np.zeros((size, size))
-    ends = heights(mode + np.concatenate([np.diag(scale), -np.diag(scale)])).reshape(2, size)
-    hessian[np.diag_indices(size)] = 2 * heights(mode[None])[0] - ends.sum(axis=0)
+    ends = log_density(mode + np.concatenate([np.diag(scale), -np.diag(scale)])).reshape(2, size)
+    hessian[np.diag_indices(size)] = 2 * log_density(mode[None])[0] - ends.sum(axis=0)
     if corners:
-        for (i, j, a, b), value in zip(pairs, heights(np.stack(corners)), strict=True):
+        for (i, j, a, b), value in zip(pairs, log_density(np.stack(corners)), strict=True):
             hessian[i, j] -= 0.25 * a * b * value
             hessian[j, i] = hessian[i, j]
     if not np.isfinite(hessian).all():
@@ -108,3 +109,31 @@ def _draw_student(centre: Array, root: Array, count: int, rng: np.random.Generat
     z = rng.standard_normal((count, len(centre))) / np.sqrt(rng.chisquare(DEGREES, (count, 1)) / DEGREES)
     law = stats.multivariate_t(np.zeros(len(centre)), np.eye(len(centre)), df=DEGREES)
     return centre + z @ root.T, np.reshape(law.logpdf(z), count) - np.log(np.diag(root)).sum()
+
+
+def pareto_smoothed_weights(logs: Array) -> tuple[Array, float]:
+    """Pareto-smoothed importance weights that sum to one, and k-hat (Vehtari et al., 2024)."""
+    logs = np.asarray(logs, dtype=np.float64)
+    if not np.isfinite(logs).all():
+        logs = np.where(np.isnan(logs), -np.inf, logs)
+        if not np.isfinite(logs.max()):
+            return np.full(len(logs), 1.0 / len(logs)), np.inf
+        logs = np.maximum(logs, logs.max() - 700)
+    if np.ptp(logs) < 1e-9:
+        # The anchor itself: constant weights have no tail to fit.
+        return np.full(len(logs), 1.0 / len(logs)), -np.inf
+    az = quiet_arviz()
+    with without_notices(), np.errstate(all="ignore"):
+        if hasattr(az, "psislw"):
+            smoothed, k = az.psislw(logs.copy())
+        else:
+            from arviz_stats.base import array_stats
+
+            # ArviZ 1 wants log likelihoods, whose negatives are the log weights of leave-one-out; it raises where
+            # a tail has too few or only equal values to be fitted.
+            try:
+                smoothed, k = array_stats.psislw(-logs)
+            except (ValueError, IndexError):
+                smoothed, k = logs, np.inf
+    weights = np.exp(np.asarray(smoothed) - np.max(smoothed))
+    return weights / weights.sum(), float(k)

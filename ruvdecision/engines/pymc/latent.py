@@ -20,11 +20,12 @@ from ...errors import UnsupportedError
 from ...posteriors import Drawn
 from ...protocols import Array, Posterior
 from ...targets import BaseTarget, Files, Kind
+from .log_density import log_density_graph
 from .model import CompiledModel
 from .nuts import Chains, Sampler
+from .parameter_points import Places, finite_values
 from .programs import vectorised
 from .support import SupportMap, find_support_maps
-from .targets import Places, finite_values
 
 if TYPE_CHECKING:
     from pymc import Model
@@ -36,7 +37,7 @@ FORWARD = 1000
 
 
 @dataclass(frozen=True, eq=False)
-class Latent:
+class LatentRecords:
     """A model whose records are sampled, for one release."""
 
     compiled: CompiledModel
@@ -45,21 +46,27 @@ class Latent:
 
     # -- the release as data -----------------------------------------------------------------------------
 
-    @staticmethod
-    def shape_of(observed: ReleaseLikelihood) -> str:
+    @cached_property
+    def shape(self) -> str:
         """Releases alike in this share a compiled model.
 
-        Normal noise is data, any other likelihood is part of the model.
+        Normal noise is data, and so is none at all where nothing starts from what was released: what is known before
+        the release has the model of the release. Any other likelihood is part of the model.
         """
+        observed = self.observed
         # Rows in unknown order are refused when the model is made, so they must never find one that was made for
         # others.
         digest = hashlib.sha256(b"shuffled" if observed.shuffled else b"")
-        for column in observed.columns:
+        tied = np.zeros((self.compiled.n, self.compiled.k), dtype=bool)
+        for _, j, rows in self._exact_groups:
+            tied[rows, j] = True
+        for j, column in enumerate(observed.columns):
             plain = column.normal is not None
             digest.update(f"{plain}".encode())
-            marks = [~np.isnan(column.known), np.isfinite(column.low), np.isfinite(column.high), column.uninformative]
+            marks = [~np.isnan(column.known_values), np.isfinite(column.low), np.isfinite(column.high)]
+            marks += [column.uninformative & ~tied[:, j] if plain else column.uninformative]
             if not plain:
-                marks += [column.low, column.high, np.nan_to_num(column.known)]
+                marks += [column.low, column.high, np.nan_to_num(column.known_values)]
                 marks += [*column.window(0.5), *column.window(5.0)]
             for array in marks:
                 digest.update(np.ascontiguousarray(array).tobytes())
@@ -92,7 +99,7 @@ class Latent:
 
     @cached_property
     def _known_entries(self) -> Array:
-        return np.stack([column.known for column in self.observed.columns], axis=1)
+        return np.stack([column.known_values for column in self.observed.columns], axis=1)
 
     @cached_property
     def _joint_precision(self) -> Array:
@@ -147,6 +154,11 @@ class Latent:
                 "lower= and upper=); write x[8] > x[3] as a sum: x[8] is x[3] plus a positive variable, and the "
                 "records are a pm.Deterministic of both",
             )
+        if self.compiled.point_masses is not None:
+            raise UnsupportedError(
+                "Records whose law has point masses cannot be sampled where they must be drawn together",
+                do="Use a mask that works record by record (Noise, Round, Topcode, Suppress)",
+            )
         if self.compiled.discrete:
             raise UnsupportedError(
                 "Discrete records that cannot be summed out cannot be sampled",
@@ -169,6 +181,7 @@ class Latent:
     def _build_model(self) -> Model:
         import pymc as pm
         import pytensor.tensor as pt
+        from pytensor.graph.replace import graph_replace
 
         compiled, data = self.compiled, self.data()
         # Looked at before the context is entered: to find it may build a model, which would become this one's child.
@@ -190,7 +203,10 @@ class Latent:
             if plain or not free:
                 pm.Deterministic(ALL, matrix)
                 return model
-            pm.Potential("records::law", pt.sum(pm.logp(x, graph, warn_rvs=False)))
+            at = x.type(name="records")
+            law = log_density_graph(x, at, [rv for rv in model.free_RVs if rv is not x])
+            (law,) = graph_replace([law], {at: at.type.filter_variable(graph)})
+            pm.Potential("records::law", pt.sum(law))
         with without_notices():
             # Outside of the model's context: the new model must not become its child, with names taken already.
             found = keeping_starts(model, lambda m: pm.do(m, {x.name: graph}, make_interventions_shared=False))
@@ -318,7 +334,7 @@ class Latent:
                 squares = (symbols[f"centre{j}"] - records[:, j]) ** 2 / variance
                 total = total - 0.5 * pt.sum(symbols[f"noisy{j}"] * (squares + pt.log(2 * np.pi * variance)))
                 continue
-            rows = np.flatnonzero(np.isnan(column.known) & ~np.asarray(column.uninformative))
+            rows = np.flatnonzero(np.isnan(column.known_values) & ~np.asarray(column.uninformative))
             if len(rows):
                 total = total + pt.sum(column.take(rows).log(records[rows, j], tensor_math()))
         exact = {(g, j) for g, j, _ in self._exact_groups}
@@ -335,7 +351,7 @@ class Latent:
         """Posterior of a target from draws of parameters and records."""
         flat = chains.theta
         files = flat.pop(ALL)
-        found = self._target_values(target, self.compiled.complete(flat), files)
+        found = self._target_values(target, self.compiled.with_deterministics(flat), files)
         shape = (chains.chains, chains.draws)
         return Drawn(found.reshape(shape + found.shape[1:]), chains=chains.chains)
 
@@ -344,12 +360,15 @@ class Latent:
         compiled, shape = self.compiled, (self.compiled.n, self.compiled.k)
         names = [rv.name for rv in compiled.free]
         if compiled.informed:
-            draws, files = {name: compiled.known[name] for name in names}, compiled.known[compiled.belief.variable]
+            draws, files = (
+                {name: compiled.draws_given_observed[name] for name in names},
+                compiled.draws_given_observed[compiled.belief.variable],
+            )
         else:
             rng = np.random.default_rng(20_000)
             rows = [compiled.draw(rng) for _ in range(FORWARD)]
-            files = _by_chains([records for records, _ in rows])
-            draws = {name: _by_chains([found[name] for _, found in rows]) for name in names}
+            files = _as_chains([records for records, _ in rows])
+            draws = {name: _as_chains([found[name] for _, found in rows]) for name in names}
         files = files.reshape(*files.shape[:2], *shape).astype(float)
         return Chains({**draws, ALL: files}, 0, *files.shape[:2])
 
@@ -362,6 +381,6 @@ class Latent:
         return finite_values(target, Files(files[..., 0] if self.compiled.scalar else files, values))
 
 
-def _by_chains(rows: list[Array]) -> Array:
+def _as_chains(rows: list[Array]) -> Array:
     """Independent draws, laid as chains."""
     return np.stack(rows).reshape(CHAINS, -1, *np.shape(rows[0]))

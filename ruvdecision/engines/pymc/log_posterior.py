@@ -10,7 +10,7 @@ import numpy as np
 from ...channels.likelihood import ReleaseLikelihood
 from ...errors import UnsupportedError
 from ...protocols import Array
-from .marginal import MarginalLikelihood, NormalMarginal, marginal_kind, marginal_likelihood, what_ties_records
+from .marginal import MarginalLikelihood, NormalMarginal, marginal_kind, marginal_likelihood, why_records_are_dependent
 from .model import CompiledModel, ModelValues
 from .support import SupportMap
 
@@ -28,12 +28,12 @@ class LogPosteriors:
     observed: tuple[ReleaseLikelihood, ...]
 
     @property
-    def core(self) -> CompiledModel:
+    def record_model(self) -> CompiledModel:
         """The model of one record where one stands for all."""
-        return self.compiled.single or self.compiled
+        return self.compiled.one_record_model or self.compiled
 
     @property
-    def how(self) -> str:
+    def marginalization(self) -> str:
         """How the records were integrated out, in words."""
         return NormalMarginal.name
 
@@ -48,7 +48,7 @@ class LogPosteriors:
         Also what else the model says at the points, release after release.
         """
         releases, count, size = u.shape
-        at = self.core.at(u.reshape(releases * count, size), normal=self._by_moments)
+        at = self.record_model.values_at(u.reshape(releases * count, size), normal=self._by_moments)
         with np.errstate(all="ignore"):
             logs = at.log_prior.reshape(releases, count) + self._log_likelihood(at, (releases, count))
         logs[np.isnan(logs)] = -np.inf
@@ -136,7 +136,7 @@ class OnePosterior(LogPosteriors):
     likelihood: MarginalLikelihood
 
     @property
-    def how(self) -> str:
+    def marginalization(self) -> str:
         return self.likelihood.name
 
     @property
@@ -155,12 +155,12 @@ class OnePosterior(LogPosteriors):
 
     def refinement_error(self, u: Array) -> float:
         if not u.size:
-            return self.likelihood.refinement_error(self.core.on_natural_scale(u))  # a model without parameters
+            return self.likelihood.refinement_error(self.record_model.on_natural_scale(u))  # a model without parameters
         logs = self.evaluate(u[None])[0][0]
         with np.errstate(invalid="ignore"):
             # Where hardly any of the posterior is, a law narrower than the nodes does no harm.
             weight = np.exp(np.minimum(logs - logs.max() + AWAY, 0.0))
-        return self.likelihood.refinement_error(self.core.on_natural_scale(u), weight)
+        return self.likelihood.refinement_error(self.record_model.on_natural_scale(u), weight)
 
     def refined(self) -> OnePosterior:
         return replace(self, likelihood=self.likelihood.refined)
@@ -170,11 +170,11 @@ def log_posteriors(
     compiled: CompiledModel, observed: Sequence[ReleaseLikelihood]
 ) -> list[tuple[list[int], LogPosteriors]]:
     """Releases sorted into groups that are worked on together, with their positions."""
-    one_law = compiled.single is not None
+    one_law = compiled.one_record_model is not None
     sums: dict[int, tuple[Array, Array, Array, Array]] = {}
     alone: list[tuple[list[int], LogPosteriors]] = []
     for i, release in enumerate(observed):
-        reason = what_ties_records(compiled, release)
+        reason = why_records_are_dependent(compiled, release)
         if reason:
             raise UnsupportedError(
                 f"Quadrature needs records that can be integrated out: {reason}", do="Use engine=ruv.Sampling()"

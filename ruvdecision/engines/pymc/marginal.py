@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...beliefs.pymc import keeping_starts, without_notices
-from ...channels.likelihood import Between, Observation, ReleaseLikelihood, join_rows
+from ...channels.likelihood import Between, ColumnLikelihood, ReleaseLikelihood, join_rows
 from ...channels.likelihood.product import combine_observations
 from ...protocols import Array
-from .model import CompiledModel, Theta, count_of
+from .model import CompiledModel, Theta, point_count
 from .programs import vectorised
 from .support import ORDER, RecordGrid, SupportMap, cuts_of, find_grid, informative_entries, row_ends
 
@@ -92,9 +92,9 @@ class MarginalLikelihood:
 
     def log_likelihood(self, theta: Theta) -> Array:
         """At many parameter points, up to a constant of the release: ``(S,)``."""
-        return self._by_nodes(theta)
+        return self._log_likelihood_by_nodes(theta)
 
-    def _by_nodes(self, theta: Theta) -> Array:
+    def _log_likelihood_by_nodes(self, theta: Theta) -> Array:
         import pytensor.tensor as pt
 
         key = ("marginal likelihood", self.name)
@@ -105,7 +105,7 @@ class MarginalLikelihood:
             )
         function = self.model.cache[key]
         points = [theta[rv.name] for rv in self.model.free]
-        count, step = count_of(theta), max(1, CHUNK // max(1, *(a.size for a in self.data.values())))
+        count, step = point_count(theta), max(1, CHUNK // max(1, *(a.size for a in self.data.values())))
         extra = [self.data[name] for name in self.axes]
         return np.concatenate(
             [
@@ -287,8 +287,8 @@ class SummedMarginal(MarginalLikelihood):
 
     def log_likelihood(self, theta: Theta) -> Array:
         if all(np.all(column.uninformative) for column in self.observed.columns):
-            return np.zeros(count_of(theta))
-        found = self._by_nodes(theta)
+            return np.zeros(point_count(theta))
+        found = self._log_likelihood_by_nodes(theta)
         if not self._may_be_narrow or not len(found):
             return found
         found = np.array(found)
@@ -299,6 +299,7 @@ class SummedMarginal(MarginalLikelihood):
     @cached_property
     def _may_be_narrow(self) -> bool:
         one = self.model.n == 1 and self.model.scalar and not self.model.discrete and bool(self.model.free)
+        one = one and self.model.point_masses is None
         return one and self.observed.columns[0].support is None and bool(np.isfinite(self._largest_node_distance))
 
     @property
@@ -308,12 +309,12 @@ class SummedMarginal(MarginalLikelihood):
 
     @property
     def _log_constant(self) -> float:
-        """By how much the log likelihood of `_by_nodes` is larger than log p(release | parameters)."""
+        """By how much the log likelihood of `_log_likelihood_by_nodes` is larger than log p(release | parameters)."""
         return 0.0
 
     def _narrow_points(self, theta: Theta) -> Iterator[tuple[Array, NarrowLaws]]:
         """Parameter points at which a record's law is narrower than the nodes can see, with these laws."""
-        grid, count = self.grids[0], count_of(theta)
+        grid, count = self.grids[0], point_count(theta)
         half = 0.75 * (grid.high - grid.low)
         t = (grid.low + grid.high) / 2 + half * np.linspace(-1, 1, PROBES)
         x, slope = grid.support_map.x(t), grid.support_map.log_slope(t)
@@ -328,17 +329,19 @@ class SummedMarginal(MarginalLikelihood):
             some = np.flatnonzero(np.isfinite(top) & (width < RESOLVED * max(self._largest_node_distance, t[1] - t[0])))
             if len(some):
                 own = {k: v[some] for k, v in part.items()}
-                laws = NarrowLaws.near(self.model, grid.support_map, own, t[heights[some].argmax(axis=1)], t[1] - t[0])
+                laws = NarrowLaws.around_peaks(
+                    self.model, grid.support_map, own, t[heights[some].argmax(axis=1)], t[1] - t[0]
+                )
                 good = laws.whole & (laws.sd * np.sqrt(2 * np.pi) < RESOLVED * self._largest_node_distance)
                 if good.any():
                     yield start + some[good], laws.take(good)
 
     def _by_own_nodes(self, theta: Theta, laws: NarrowLaws) -> Array:
         column = self.observed.columns[0]
-        known, told = ~np.isnan(column.known), ~np.asarray(column.uninformative)
+        known, told = ~np.isnan(column.known_values), ~np.asarray(column.uninformative)
         total = np.full(len(laws.sd), self._log_constant)
         if (known & told).any():
-            total = total + self.model.entry_log_density(theta, column.known[known & told])[:, :, 0].sum(axis=1)
+            total = total + self.model.entry_log_density(theta, column.known_values[known & told])[:, :, 0].sum(axis=1)
         vague = np.flatnonzero(told & ~known)
         step = max(1, CHUNK // max(1, laws.x.shape[1] * len(vague)))
         for i in range(0, len(total) if len(vague) else 0, step):
@@ -372,7 +375,7 @@ class NarrowLaws:
         return NarrowLaws(self.x[some], self.log_mass[some], self.sd[some])
 
     @classmethod
-    def near(cls, model: CompiledModel, line: SupportMap, theta: Theta, t: Array, reach: float) -> NarrowLaws:
+    def around_peaks(cls, model: CompiledModel, line: SupportMap, theta: Theta, t: Array, reach: float) -> NarrowLaws:
         """Around the peaks that lie within ``reach`` of ``t``, found by looking closer and closer."""
 
         def heights(places: Array) -> Array:
@@ -460,9 +463,9 @@ class GridMarginal(SummedMarginal):
         slope = heights * pt.dot(pt.switch(pt.gt(terms, floor), weight / mass, 0.0), table)
         return pt.sum(weight * pt.maximum(terms, floor)), slope
 
-    def _by_nodes(self, theta: Theta) -> Array:
+    def _log_likelihood_by_nodes(self, theta: Theta) -> Array:
         # One product for all points; the graph would take the table anew for each.
-        x, weight, count = self.data["nodes"], self.data["weight"], count_of(theta)
+        x, weight, count = self.data["nodes"], self.data["weight"], point_count(theta)
         table, floor = self.data["table"].reshape(len(weight), len(x)), np.where(weight < 0, 0.0, -np.inf)
         step = max(1, CHUNK // (len(x) + len(weight)))
         out = np.empty(count)
@@ -502,6 +505,9 @@ class NodesMarginal(SummedMarginal):
             [self._log_weights_without_release(c, x[:, :, j], logw[:, :, j]) for j, c in enumerate(columns)], axis=2
         )
         weight = np.stack([~np.asarray(column.uninformative) for column in columns], axis=1).astype(float)
+        if self.model.point_masses is not None:
+            x, logw, plain = self._with_point_masses(self.model.point_masses.places, x, logw, plain)
+            count = len(x)
         if self.model.n == 1 and self.observed.n > 1 and self.observed.k == 1:
             # Records that were released alike count several times.
             both = np.concatenate([x[:, :, 0], logw[:, :, 0], plain[:, :, 0]])[:, weight[:, 0] > 0]
@@ -512,10 +518,28 @@ class NodesMarginal(SummedMarginal):
         # An entry without weight was not released: any node will do.
         return {"nodes": x, "logw": np.where(weight > 0, logw, 0.0), "plain": plain, "weight": weight}
 
-    def _log_weights_without_release(self, column: Observation, x: Array, logw: Array) -> Array:
+    def _with_point_masses(self, places: Array, x: Array, logw: Array, plain: Array) -> tuple[Array, Array, Array]:
+        """The same with a first node for each point mass, which has a chance instead of a density.
+
+        A record that is known to be there keeps that node alone.
+        """
+        places = np.broadcast_to(places.reshape(len(places), self.model.n, self.model.k), (len(places), *x.shape[1:]))
+        own, free = np.full(places.shape, -np.inf), np.full(places.shape, -np.inf)
+        for j, (grid, column) in enumerate(zip(self.grids, self.observed.columns, strict=True)):
+            known, at = column.known_values, places[:, :, j]
+            vague = np.flatnonzero(np.isnan(known) & ~np.asarray(column.uninformative))
+            if len(vague):
+                own[:, vague, j], free[:, vague, j] = np.asarray(column.take(vague).log(at[:, vague])), 0.0
+            own[:, :, j] = np.where(at == known, 0.0, own[:, :, j])
+            there = (at == known).any(axis=0)
+            logw[:, there, j] = -np.inf
+            x[:, there, j] = float(grid.support_map.x((grid.low + grid.high) / 2))
+        return np.concatenate([places, x]), np.concatenate([own, logw]), np.concatenate([free, plain])
+
+    def _log_weights_without_release(self, column: ColumnLikelihood, x: Array, logw: Array) -> Array:
         """Log weights of the nodes without the likelihood; nothing for entries that are known or categories."""
         out = np.full(x.shape, -np.inf)
-        vague = np.flatnonzero(np.isnan(column.known) & ~np.asarray(column.uninformative))
+        vague = np.flatnonzero(np.isnan(column.known_values) & ~np.asarray(column.uninformative))
         if len(vague) and not self.model.discrete and column.support is None:
             with np.errstate(invalid="ignore"):
                 logs = logw[:, vague] - np.asarray(column.take(vague).log(x[:, vague]))
@@ -524,8 +548,15 @@ class NodesMarginal(SummedMarginal):
 
     @staticmethod
     def _log_densities(model: CompiledModel, data: Graphs) -> TensorVariable:
-        x = data["nodes"]
-        return model.density_at(x.reshape((-1, *model.shape)).astype(model.x.dtype)).reshape(x.shape)
+        x, masses = data["nodes"], model.point_masses
+        dense = x if masses is None else x[len(masses.places) :]
+        found = model.density_at(dense.reshape((-1, *model.shape)).astype(model.x.dtype)).reshape(dense.shape)
+        if masses is None:
+            return found
+        import pytensor.tensor as pt
+
+        chances = masses.log_chances.reshape((len(masses.places), model.n, model.k))
+        return pt.concatenate([pt.broadcast_to(chances, (len(masses.places), *x.shape[1:])), found])
 
     @staticmethod
     def _sum_and_slope(logs: TensorVariable, data: Graphs) -> tuple[TensorVariable, TensorVariable]:
@@ -543,13 +574,13 @@ class NodesMarginal(SummedMarginal):
         return pt.sum(weight * (pt.log(mass) + base - pt.maximum(whole, 0.0))), slope
 
 
-def what_ties_records(compiled: CompiledModel, observed: ReleaseLikelihood) -> str:
+def why_records_are_dependent(compiled: CompiledModel, observed: ReleaseLikelihood) -> str:
     """Why the records cannot be integrated out one by one; empty if they can."""
     if compiled.kind == "joint":
         return "the records depend on each other given the parameters"
     if observed.averages is not None:
         return "averages tie records together"
-    if observed.shuffled and compiled.single is None:
+    if observed.shuffled and compiled.one_record_model is None:
         return "rows in unknown order need records of one law"
     if compiled.kind == "mvnormal":
         normal = all(column.normal is not None for column in observed.columns)
@@ -561,29 +592,29 @@ def marginal_kind(compiled: CompiledModel, observed: ReleaseLikelihood) -> type[
     """How the records behind a release are integrated out, where nothing ties them together."""
     if compiled.kind == "mvnormal":
         _, covariance, released = normal_rows(observed)
-        even = len(covariance) == 1 and (released == released[:, :1]).all() and compiled.single is not None
+        even = len(covariance) == 1 and (released == released[:, :1]).all() and compiled.one_record_model is not None
         return RowsMarginal if even and released.any() else UnevenRowsMarginal
     if compiled.kind == "normal" and all(column.normal is not None for column in observed.columns):
         return NormalMarginal
-    if compiled.single is None or not compiled.scalar:
+    if compiled.one_record_model is None or not compiled.scalar or compiled.point_masses is not None:
         return NodesMarginal
     column = observed.columns[0]
     few = len(cuts_of(informative_entries(column))) <= MOST_CUTS
-    smooth = few and column.support is None and np.isnan(column.known).all()
+    smooth = few and column.support is None and np.isnan(column.known_values).all()
     open_ends = np.isinf(column.low).all() and np.isinf(column.high).all()
     return GridMarginal if compiled.discrete or (smooth and open_ends) else NodesMarginal
 
 
 def _within_support(compiled: CompiledModel, observed: ReleaseLikelihood) -> ReleaseLikelihood:
     """What is told of records, each between the ends of its own law where these differ: nodes are cut there."""
-    if compiled.discrete or compiled.single is not None or compiled.kind != "elementwise":
+    if compiled.discrete or compiled.one_record_model is not None or compiled.kind != "elementwise":
         return observed
     columns = list(observed.columns)
     for j, column in enumerate(columns):
         ends = row_ends(compiled, column, j)
         if ends is not None:
             bounded = (np.isfinite(ends[0]) | np.isfinite(ends[1])) & ~np.asarray(column.uninformative)
-            rows, rest = (np.flatnonzero(some & np.isnan(column.known)) for some in (bounded, ~bounded))
+            rows, rest = (np.flatnonzero(some & np.isnan(column.known_values)) for some in (bounded, ~bounded))
             rest = np.setdiff1d(np.arange(column.n), rows)
             own = (
                 combine_observations(column.take(rows), Between(ends[0][rows], ends[1][rows])) if len(rows) else column
@@ -600,7 +631,7 @@ def marginal_likelihood(
     A shared grid that would be too large gives way to nodes of each record.
     """
     observed = _within_support(compiled, observed)
-    kind, core = marginal_kind(compiled, observed), compiled.single or compiled
+    kind, core = marginal_kind(compiled, observed), compiled.one_record_model or compiled
     if not kind.on_grid:
         return kind(core, observed)
     if grids is None:

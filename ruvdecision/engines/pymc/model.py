@@ -16,18 +16,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...beliefs.pymc import BuiltModel, PyMCBelief, _reseed, cheap_mode, quiet_pymc, without_notices
-from ...errors import UnsupportedError
+from ...beliefs.pymc import BuiltModel, PyMCBelief, _reseed, building_graphs, cheap_mode, without_notices
+from ...errors import InputError, UnsupportedError
 from ...protocols import Array
 from ...targets import BaseTarget, Kind
-from .programs import vectorised, without_traces
+from .log_density import log_density_graph, with_finite_ends
+from .point_masses import PointMasses, refuse_masses_that_are_sampled
+from .prior_draws import draw_with_numpy
+from .programs import vectorised
+from .unconstrained import natural_graphs, prior_terms, starting_point
 
 if TYPE_CHECKING:
     from pytensor.tensor.variable import TensorVariable
 
 Theta = Mapping[str, Array]
-FAR = 100.0
-"""Standard deviations from the mean that no record is away."""
 HELD = 1_000_000
 """Moments of records that are worked out at a time, where some of them are asked for."""
 PRIOR_POINTS = 512
@@ -46,7 +48,7 @@ class ModelValues:
     theta: dict[str, Array]
     """The points on their natural scale, as `CompiledModel.on_natural_scale`."""
     normal: tuple[Array, Array] | None
-    """Mean and variance of the records, as `CompiledModel.normal`; None if they are not normal, or were not wanted."""
+    """Mean and variance of records, as `CompiledModel.record_moments`; None if they are not normal, or not wanted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,14 +75,15 @@ class CompiledModel(BuiltModel):
     @cached_property
     def initial(self) -> Array:
         """A starting point on the unconstrained scale."""
-        return (
-            np.concatenate([np.ravel(self._initial_point[v.name]).astype(float) for v in self._value_variables])
-            if self._value_variables
-            else np.zeros(0)
-        )
+        if not self.free:
+            return np.zeros(0)
+        found = None if self.kind == "joint" else starting_point(self.model, self.free)
+        if found is None:
+            found = [self._initial_point[v.name] for v in self._value_variables]
+        return np.concatenate([np.ravel(a).astype(float) for a in found])
 
     @cached_property
-    def pieces(self) -> list[tuple[int, int, tuple[int, ...]]]:
+    def parameter_slices(self) -> list[tuple[int, int, tuple[int, ...]]]:
         """First and last place of each free variable among the unconstrained numbers, and its shape there."""
         pieces, start = [], 0
         for v in self._value_variables:
@@ -93,22 +96,21 @@ class CompiledModel(BuiltModel):
     @property
     def size(self) -> int:
         """How many unconstrained numbers the parameters are."""
-        return self.pieces[-1][1] if self.pieces else 0
+        return self.parameter_slices[-1][1] if self.parameter_slices else 0
 
     @cached_property
     def _prior_graph(self) -> TensorVariable:
         import pytensor.tensor as pt
 
         terms = [*(v for v in self.model.basic_RVs if v is not self.x), *self.model.potentials]
-        with without_notices(), without_traces():
+        with building_graphs():
             return self.model.logp(vars=terms, jacobian=True, sum=True) if terms else pt.constant(0.0)
 
     @cached_property
     def _log_prior_density(self) -> vectorised:
-        pm = quiet_pymc()
         at = [rv.type(name=f"{rv.name}_at") for rv in self.free]
-        with without_notices():
-            logs = [pm.logp(rv, value, warn_rvs=False).sum() for rv, value in zip(self.free, at, strict=True)]
+        with building_graphs():
+            logs = [log_density_graph(rv, v, self.free).sum() for rv, v in zip(self.free, at, strict=True)]
         return vectorised([sum(logs[1:], logs[0])], [*self.free, *at])
 
     def log_prior_density(self, theta: Theta) -> Array:
@@ -125,35 +127,50 @@ class CompiledModel(BuiltModel):
     def _functions_by_kind(self) -> dict[bool, vectorised]:
         return {}
 
-    def at(self, u: ArrayLike, normal: bool = True) -> ModelValues:
+    def values_at(self, u: ArrayLike, normal: bool = True) -> ModelValues:
         """Log prior, natural scale and (if wanted) moments of normal records in one go."""
         normal = normal and self.kind in ("normal", "mvnormal")
         if normal not in self._functions_by_kind:
             self._functions_by_kind[normal] = self._vectorised_at(normal)
         return self._evaluate_at(self._functions_by_kind[normal], u, normal)
 
-    def _at_once(self, u: ArrayLike) -> ModelValues:
+    def _values_without_rewriting(self, u: ArrayLike) -> ModelValues:
         """The same with graphs that nobody took the time to rewrite: for a look at a few points."""
         normal = self.kind in ("normal", "mvnormal")
         return self._evaluate_at(self._vectorised_at(normal, stable=False), u, normal)
 
     def _vectorised_at(self, normal: bool, stable: bool = True) -> vectorised:
-        with without_notices():
-            graphs = self.model.replace_rvs_by_values([*self.free, *(self.normal_graph() if normal else ())])
+        graphs = [*self.free, *(self.normal_graph() if normal else ())]
+        found = self._plain_function(graphs, with_prior=True)
+        if found is not None:
+            return found
+        with building_graphs():
+            graphs = self.model.replace_rvs_by_values(graphs)
         return vectorised([self._prior_graph, *graphs], self._value_variables, stable=stable)
+
+    def _plain_function(self, graphs: Sequence[TensorVariable], with_prior: bool = False) -> vectorised | None:
+        """Graphs of the free variables as a function of the unconstrained ones, the terms of the prior first."""
+        with building_graphs():
+            natural = natural_graphs(self.model, self.free)
+            terms = prior_terms(self.model, self.free, self.x) if with_prior else []
+        if not natural or terms is None:
+            return None
+        return vectorised.plain([*terms, *graphs], self._value_variables, instead=natural)
 
     def _evaluate_at(self, function: vectorised, u: ArrayLike, normal: bool) -> ModelValues:
         u = np.atleast_2d(np.asarray(u, dtype=np.float64))
         count, own = len(u), len(self.free)
-        prior, *found = function(self._split_parameters(u))
-        theta = self._parameters_by_name(found[:own], count)
-        moments = self._as_moments(found[own], found[own + 1], count) if normal else None
-        return ModelValues(np.broadcast_to(prior, (count,)), theta, moments)
+        found = function(self._split_parameters(u))
+        terms = len(found) - own - 2 * normal
+        prior = sum((a.reshape(len(a), -1).sum(axis=1) for a in found[:terms]), np.zeros(count))
+        theta = self._parameters_by_name(found[terms : terms + own], count)
+        moments = self._as_moments(found[-2], found[-1], count) if normal else None
+        return ModelValues(prior, theta, moments)
 
     def _split_parameters(self, u: Array) -> list[Array]:
         return [
             u[:, a:b].reshape((len(u), *shape)).astype(v.dtype)
-            for (a, b, shape), v in zip(self.pieces, self._value_variables, strict=True)
+            for (a, b, shape), v in zip(self.parameter_slices, self._value_variables, strict=True)
         ]
 
     def on_natural_scale(self, u: ArrayLike) -> dict[str, Array]:
@@ -163,13 +180,20 @@ class CompiledModel(BuiltModel):
 
     @cached_property
     def _natural_function(self) -> vectorised:
-        with without_notices():
+        found = self._plain_function(self.free)
+        if found is not None:
+            return found
+        with building_graphs():
             return vectorised(self.model.replace_rvs_by_values(list(self.free)), self._value_variables)
 
     def _parameters_by_name(self, found: Sequence[Array], count: int) -> dict[str, Array]:
         return {
             v.name: np.broadcast_to(a, (count, *self.shapes[v.name])) for v, a in zip(self.free, found, strict=True)
         }
+
+    def _draw_at_once(self, count: int, seed: int) -> list[Array] | None:
+        found = draw_with_numpy(self.free, self.shapes, count, seed)
+        return super()._draw_at_once(count, seed) if found is None else found
 
     @cached_property
     def prior_points(self) -> tuple[Array, Array] | None:
@@ -194,20 +218,22 @@ class CompiledModel(BuiltModel):
                 density = vectorised([self.model.logp(vars=self.free, jacobian=True, sum=True)], self._value_variables)
             logs = np.broadcast_to(density(self._split_parameters(u))[0], (count,))
         else:
-            logs = self.at(u, normal=next(iter(self._functions_by_kind), True)).log_prior
+            logs = self.values_at(u, normal=next(iter(self._functions_by_kind), True)).log_prior
         good = np.isfinite(u).all(axis=1) & np.isfinite(logs)
         return (u[good], logs[good]) if good.any() else None
 
     @cached_property
     def _derived_function(self) -> vectorised:
-        return vectorised(self.derived, self.free)
+        return vectorised(self.deterministics, self.free)
 
-    def complete(self, theta: Theta) -> dict[str, Array]:
+    def with_deterministics(self, theta: Theta) -> dict[str, Array]:
         """The parameters with everything that the model derives from them."""
         found = dict(theta)
-        if self.derived:
-            for v, a in zip(self.derived, self._derived_function([theta[rv.name] for rv in self.free]), strict=True):
-                found[v.name] = np.broadcast_to(a, (count_of(theta), *self.shapes[v.name]))
+        if self.deterministics:
+            for v, a in zip(
+                self.deterministics, self._derived_function([theta[rv.name] for rv in self.free]), strict=True
+            ):
+                found[v.name] = np.broadcast_to(a, (point_count(theta), *self.shapes[v.name]))
         return found
 
     # -- the records given the parameters ------------------------------------------------------------
@@ -221,12 +247,12 @@ class CompiledModel(BuiltModel):
             return pt.broadcast_to(mean, (*mean.shape[:-1], self.k)), scale
         return mean, scale**2
 
-    def normal(self, theta: Theta, rows: Sequence[int] | None = None) -> tuple[Array, Array]:
+    def record_moments(self, theta: Theta, rows: Sequence[int] | None = None) -> tuple[Array, Array]:
         """Mean and variance of normal records: ``(S, 1 or n)`` each, or ``(S, 1 or n, k)``; of some rows if asked.
 
         Covariances ``(..., k, k)``.
         """
-        count = count_of(theta)
+        count = point_count(theta)
         step = count if rows is None else max(1, HELD // self.n)
         parts = []
         for i in range(0, count, step):
@@ -248,6 +274,11 @@ class CompiledModel(BuiltModel):
     def _density_function(self) -> vectorised:
         import pytensor.tensor as pt
 
+        if type(self.x.owner.op).__name__ != "CategoricalRV":
+            value = self.x.type(name="at")
+            found = vectorised.plain([self._log_density_of(value)], [*self.free, value], lead=2)
+            if found is not None:
+                return found
         nodes = pt.tensor("nodes", dtype=self.x.dtype, shape=(None, *self.shape))
         return vectorised([self.density_at(nodes)], self.free, extra=[nodes])
 
@@ -260,11 +291,61 @@ class CompiledModel(BuiltModel):
         value = self.x.type()
         return vectorize_graph(self._log_density_of(value), {value: nodes})
 
+    @cached_property
+    def point_masses(self) -> PointMasses | None:
+        """Numbers that a record is with a positive chance, where its law has such besides a density."""
+        return PointMasses.of(self)
+
+    @cached_property
+    def _beside_masses(self) -> Array:
+        """Numbers next to the point masses, on the side on which the density goes on, ``(A, *shape)``.
+
+        A density that jumps at a point mass inside of its support is refused: its nodes are not cut there.
+        """
+        from pytensor.graph.replace import vectorize_graph
+
+        assert self.point_masses is not None
+        places = self.point_masses.places
+        value, nodes = self.x.type(), self.x.type.clone(shape=(None, *self.x.type.shape))(name="nodes")
+        density = vectorize_graph(self._log_law_of(value), {value: nodes})
+        theta = self.on_natural_scale(self.initial + np.random.default_rng(7).normal(0, 0.3, size=(3, self.size)))
+        away = 1e-7 * np.maximum(1.0, np.abs(places))
+        sides = np.concatenate([places - away, places + away])
+        found = vectorised([density], self.free, extra=[nodes])([theta[rv.name] for rv in self.free], [sides])[0]
+        below, above = np.split(np.broadcast_to(found, (3, *sides.shape)), 2, axis=1)
+        with np.errstate(invalid="ignore"):
+            jumps = np.isfinite(below) & np.isfinite(above) & (np.abs(above - below) > 1e-3)
+        if jumps.any():
+            raise InputError(
+                f"The density of {self.belief.variable!r} jumps at a point mass inside of its range",
+                f"at {places[jumps.any(axis=0)][0]:.6g}",
+                "Censor the mixture instead of one part of it: pm.Censored('x', pm.Mixture.dist(...), ...)",
+            )
+        return places + np.where(np.isfinite(above).any(axis=0), away, -away) / 100
+
+    @cached_property
+    def _chances_function(self) -> vectorised:
+        assert self.point_masses is not None
+        return vectorised([self.point_masses.log_chances], self.free)
+
+    def log_chances(self, theta: Theta) -> Array:
+        """Log chances of the point masses of each entry, ``(S, A, *shape)``."""
+        assert self.point_masses is not None
+        found = self._chances_function([theta[rv.name] for rv in self.free])[0]
+        return np.broadcast_to(found, (point_count(theta), *self.point_masses.places.shape))
+
     def _log_density_of(self, value: TensorVariable) -> TensorVariable:
-        """Graph of the log density of the records at a value of theirs."""
-        pm = quiet_pymc()
-        with without_notices():
-            return _without_draws(pm.logp(_with_finite_ends(self.x), value, warn_rvs=False), self.free)
+        """Graph of the log density of the records at a value of theirs; at a point mass, that next to it."""
+        import pytensor.tensor as pt
+
+        if self.point_masses is not None:
+            for place, beside in zip(self.point_masses.places, self._beside_masses, strict=True):
+                value = pt.switch(pt.eq(value, place), beside, value)
+        return self._log_law_of(value)
+
+    def _log_law_of(self, value: TensorVariable) -> TensorVariable:
+        """The same as PyMC has it, with the log chance of a point mass at its place."""
+        return log_density_graph(with_finite_ends(self.x), value, self.free)
 
     def _categories_at(self, nodes: TensorVariable) -> TensorVariable:
         """The same for categories: the logs of their chances without an index, which many points would take in turn."""
@@ -279,12 +360,16 @@ class CompiledModel(BuiltModel):
     def log_density(self, theta: Theta, nodes: Array) -> Array:
         """Log density of each entry at ``nodes`` of shape ``(K, *shape)``, ``(S, K, *shape)``."""
         nodes = np.asarray(nodes).astype(self.x.dtype)
-        found = self._density_function([theta[rv.name] for rv in self.free], [nodes])[0]
-        return np.broadcast_to(found, (count_of(theta), *nodes.shape))
+        points, function = [theta[rv.name] for rv in self.free], self._density_function
+        if function.extra:
+            found = function(points, [nodes])[0]
+        else:  # points along one axis, nodes along another
+            found = function([*(a[:, None] for a in points), nodes[None]])[0]
+        return np.broadcast_to(found, (point_count(theta), *nodes.shape))
 
     def entry_log_density(self, theta: Theta, x: Array, column: int = 0) -> Array:
         """Log density of the entries of a column at each of P numbers: ``(S, P, n)``, one row if records are alike."""
-        one = self.single or self
+        one = self.one_record_model or self
         logs = one.log_density(theta, np.broadcast_to(x.reshape((-1,) + (1,) * len(one.shape)), (len(x), *one.shape)))
         return logs if one.scalar else logs[..., column]
 
@@ -312,7 +397,7 @@ class CompiledModel(BuiltModel):
     # -- one record stands for all ---------------------------------------------------------------------
 
     @cached_property
-    def single(self) -> CompiledModel | None:
+    def one_record_model(self) -> CompiledModel | None:
         """The model for one record, if all records follow the same law given the parameters; None otherwise.
 
         It is seen by comparing log densities at a few points of the parameter space, and so are the priors.
@@ -331,14 +416,16 @@ class CompiledModel(BuiltModel):
     @cached_property
     def records_are_alike(self) -> bool:
         """Whether all records follow the same law given the parameters; a new one is defined by the model only then."""
-        if self.single is not None or self.n == 1 or self.kind == "joint" or not self.continuous:
+        if self.one_record_model is not None or self.n == 1 or self.kind == "joint" or not self.continuous:
             return True  # where records depend on each other a new one is refused for that
-        mine = self.at(self.initial + np.random.default_rng(7).normal(0, 0.3, size=(3, self.size)))
+        mine = self.values_at(self.initial + np.random.default_rng(7).normal(0, 0.3, size=(3, self.size)))
         laws = list(mine.normal or ())
         if not laws:
             start = np.asarray(self._initial_point[self.model.rvs_to_values[self.x].name])
             same = np.broadcast_to(start.reshape(self.shape)[:1], self.shape)
             laws = [self.log_density(mine.theta, same[None])[:, 0]]
+            if self.point_masses is not None:
+                laws += [self.point_masses.places, *self.log_chances(mine.theta)]
         return all(np.allclose(a, a[:, :1], rtol=1e-10, atol=1e-10, equal_nan=True) for a in laws)
 
     def check_new_record(self, target: BaseTarget) -> None:
@@ -353,14 +440,14 @@ class CompiledModel(BuiltModel):
             return True
         rng = np.random.default_rng(7)
         u = one.initial + rng.normal(0, 0.3, size=(3, self.size))
-        theirs = one.at(u)
+        theirs = one.values_at(u)
         # Most models are alike at first sight; others are looked at again with numbers that are right to all digits.
         try:
-            mine = self._at_once(u)
+            mine = self._values_without_rewriting(u)
         except NotImplementedError:  # an operation that only stands for others until it is rewritten
-            mine = self.at(u)
+            mine = self.values_at(u)
         if not _same_prior_and_law(mine, theirs):
-            mine = self.at(u)
+            mine = self.values_at(u)
             if not _same_prior_and_law(mine, theirs):
                 return False
         if mine.normal is not None:
@@ -369,57 +456,30 @@ class CompiledModel(BuiltModel):
         point = np.broadcast_to(start, one.shape)[None]
         here = self.log_density(mine.theta, np.broadcast_to(point, (1, *self.shape)))
         there = np.broadcast_to(one.log_density(mine.theta, point), here.shape)
-        return bool(np.isfinite(here).any() and np.allclose(here, there, rtol=1e-10, atol=1e-10, equal_nan=True))
+        alike = bool(np.isfinite(here).any() and np.allclose(here, there, rtol=1e-10, atol=1e-10, equal_nan=True))
+        return alike and self._has_point_masses_of(one, mine.theta)
 
-
-def _with_finite_ends(x: TensorVariable) -> TensorVariable:
-    """Truncated normal records with ends that are far away instead of infinite.
-
-    Where some ends are infinite and others are not, PyMC's log density is no number.
-    """
-    import pytensor.tensor as pt
-
-    if type(x.owner.op).__name__ != "TruncatedNormalRV":
-        return x
-    mu, sigma, lower, upper = x.owner.op.dist_params(x.owner)
-    ends = [getattr(end, "data", None) for end in (lower, upper)]
-    if not any(end is not None and np.size(np.unique(np.isinf(end))) == 2 for end in ends):
-        return x
-    lower = pt.switch(pt.isinf(lower), mu - FAR * sigma, lower)
-    upper = pt.switch(pt.isinf(upper), mu + FAR * sigma, upper)
-    return quiet_pymc().TruncatedNormal.dist(mu, sigma, lower=lower, upper=upper)
-
-
-def _without_draws(graph: TensorVariable, parameters: Sequence[TensorVariable]) -> TensorVariable:
-    """The same graph without the random variables that a mixture asks for their shape alone.
-
-    Samplers do not take the generator that comes with one.
-    """
-    import pytensor.tensor as pt
-    from pytensor.graph.replace import graph_replace
-    from pytensor.graph.traversal import ancestors
-    from pytensor.tensor.random.op import RandomVariable
-
-    zeros = {}
-    for v in ancestors([graph], blockers=parameters):
-        if v.owner is not None and isinstance(v.owner.op, RandomVariable) and v not in parameters:
-            op, node = v.owner.op, v.owner
-            if v is node.outputs[1]:
-                shape = op._infer_shape(op.size_param(node), op.dist_params(node))
-                zeros[v] = v.type.filter_variable(pt.zeros(shape, dtype=v.dtype))
-    return graph_replace([graph], zeros, strict=False)[0] if zeros else graph
+    def _has_point_masses_of(self, one: CompiledModel, theta: Theta) -> bool:
+        """Whether every record has the point masses of the model of one record: densities do not tell."""
+        if self.point_masses is None or one.point_masses is None:
+            return self.point_masses is one.point_masses
+        if len(self.point_masses.places) != len(one.point_masses.places):
+            return False
+        pairs = (self.point_masses.places, one.point_masses.places), (self.log_chances(theta), one.log_chances(theta))
+        return all(np.allclose(mine, np.broadcast_to(own, mine.shape), rtol=1e-10, atol=1e-10) for mine, own in pairs)
 
 
 def compiled_model(belief: PyMCBelief, n: int) -> CompiledModel:
     """The belief's model for ``n`` records, taken apart once."""
     built = belief.built(n)
     if CompiledModel not in built.kept:
+        refuse_masses_that_are_sampled(built)
         own = {f.name: getattr(built, f.name) for f in fields(built) if f.name != "kept"}
         built.kept[CompiledModel] = CompiledModel(**own)
     return built.kept[CompiledModel]  # type: ignore[no-any-return]
 
 
-def count_of(theta: Theta) -> int:
+def point_count(theta: Theta) -> int:
     """How many parameter points there are; one if there are no parameters."""
     return len(next(iter(theta.values()))) if theta else 1
 
@@ -429,7 +489,7 @@ def _same_graphs(mine: CompiledModel, one: CompiledModel) -> bool:
     from pytensor.graph.basic import equal_computations
     from pytensor.tensor.random.op import RandomVariable
 
-    if mine.informed or one.informed or any(size != 1 for p in _law_of(mine.x) for size in p.type.shape):
+    if mine.informed or one.informed or any(size != 1 for p in _law_parameters(mine.x) for size in p.type.shape):
         return False
     for a, b in zip((*mine.free, mine.x), (*one.free, one.x), strict=True):
         ways = [m.model.rvs_to_transforms.get(v) for m, v in ((mine, a), (one, b))]
@@ -437,12 +497,12 @@ def _same_graphs(mine: CompiledModel, one: CompiledModel) -> bool:
             return False
         if type(ways[0]) is not type(ways[1]) or type(ways[0]).__name__ not in PLAIN_TRANSFORMS:
             return False
-        if not equal_computations(_law_of(a), _law_of(b), mine.free, one.free):
+        if not equal_computations(_law_parameters(a), _law_parameters(b), mine.free, one.free):
             return False
     return True
 
 
-def _law_of(rv: TensorVariable) -> list[TensorVariable]:
+def _law_parameters(rv: TensorVariable) -> list[TensorVariable]:
     """Parameters of the law of a random variable."""
     op = rv.owner.op
     return list(op.dist_params(rv.owner)) if hasattr(op, "dist_params") else []
@@ -462,6 +522,5 @@ def _same_prior_and_law(mine: ModelValues, one: ModelValues) -> bool:
 
 def _with_axes(array: Array, rank: int, count: int) -> Array:
     """A parameter at many points with ``rank`` axes after the first: missing ones are of length one."""
-    array = np.asarray(array, dtype=np.float64)
-    array = array if array.ndim and array.shape[0] == count else np.broadcast_to(array, (count, *array.shape))
+    array = np.broadcast_to(np.asarray(array, dtype=np.float64), (count, *array.shape[1:]))
     return array.reshape((count,) + (1,) * (rank + 1 - array.ndim) + array.shape[1:])

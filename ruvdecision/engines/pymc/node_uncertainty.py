@@ -20,7 +20,7 @@ from .log_posterior import LogPosteriors
 from .nodes import LaplaceBoxes, Nodes, find_boxes, find_modes, place_nodes
 from .normal_records import NormalRecords, mixture_curve
 from .parameter_law import law_of_value, masses_of_value
-from .targets import ParameterPoints, finite_values, parameter_values, widths_of
+from .parameter_points import ParameterPoints, entries_per_parameter, finite_values, parameter_values
 
 NEGLIGIBLE = 1e-13
 """Relative error below which a number is as exact as numbers are."""
@@ -64,21 +64,32 @@ class NodeSolver:
             values = self._values_at_nodes(target)
             if not _second_order(user):
                 heavy = self._has_heavy_tails(values)
-                return self._ask_each_release(lambda i: self._of_parameters(user, i, values[i], bool(heavy[i])))
+                return self._ask_each_release(
+                    lambda i: self._uncertainty_of_parameter(user, i, values[i], bool(heavy[i]))
+                )
             found = _with_step_error(
-                [_quadratic_uncertainty(user.loss, values[:, some], weights) for some, weights in self.nodes.parts]
+                [
+                    _quadratic_uncertainty(user.loss, values[:, some], weights)
+                    for some, weights in self.nodes.nested_rules
+                ]
             )
             return _with_tail_mass(
                 found, *(_quadratic_uncertainty(user.loss, values, w) for w in _drop_light_nodes(self.nodes.weights))
             )
         moments = None if self._normal_numbers is None else self._moments_given_nodes(self._normal_numbers, target)
         if moments is None:
-            return self._ask_each_release(lambda i: self._of_records(user, i)[0])
+            return self._ask_each_release(lambda i: self._uncertainty_of_record(user, i)[0])
         means, variances = moments
         found = _with_step_error(
-            [_of_mixtures(user, means[:, some], variances[:, some], weights) for some, weights in self.nodes.parts]
+            [
+                _uncertainty_of_mixtures(user, means[:, some], variances[:, some], weights)
+                for some, weights in self.nodes.nested_rules
+            ]
         )
-        cut = [_of_mixtures(user, means, variances, weights) for weights in _drop_light_nodes(self.nodes.weights)]
+        cut = [
+            _uncertainty_of_mixtures(user, means, variances, weights)
+            for weights in _drop_light_nodes(self.nodes.weights)
+        ]
         return _with_tail_mass(found, *cut)
 
     def law(self, user: User) -> tuple[Posterior, float]:
@@ -86,14 +97,14 @@ class NodeSolver:
         if user.target.asks_only(Kind.PARAMETER):
             laws, share = self._parameter_laws(user, 0)
             if share is None:
-                share = _relative_error(*self._of_coarser_masses(user, laws))
+                share = _relative_error_between_steps(*self._uncertainty_of_coarser_masses(user, laws))
             return laws[0], share
         if self._normal_numbers is None or self._moments_given_nodes(self._normal_numbers, user.target) is None:
-            (value, error), law = self._of_records(user, 0)
+            (value, error), law = self._uncertainty_of_record(user, 0)
         else:
             value, error = self.uncertainty(user)
             law = self._parameter_points(0).law(user.target, density=_needs_density(user.loss))
-        return law, _relative_error(value, error)
+        return law, _relative_error_between_steps(value, error)
 
     # -- functions of the parameters -------------------------------------------------------------------
 
@@ -102,17 +113,17 @@ class NodeSolver:
         return self._by_release(self._value_of(target, self.nodes.theta))
 
     def _value_of(self, target: BaseTarget, theta: dict[str, Array]) -> Array:
-        return finite_values(target, Files(parameters=self.posteriors.core.complete(theta)))
+        return finite_values(target, Files(parameters=self.posteriors.record_model.with_deterministics(theta)))
 
     def _by_release(self, values: Array) -> Array:
         return values.reshape(*self.nodes.weights.shape, *values.shape[1:])
 
-    def _of_parameters(self, user: User, release: int, values: Array, heavy: bool) -> Value:
+    def _uncertainty_of_parameter(self, user: User, release: int, values: Array, heavy: bool) -> Value:
         """Of one user after one release, from the target's values at the nodes."""
         laws, share = self._parameter_laws(user, release)
         ask = lambda own: user.loss.uncertainty(own, user.actions)  # noqa: E731
         if share is None:
-            found = self._of_coarser_masses(user, laws)
+            found = self._uncertainty_of_coarser_masses(user, laws)
         else:
             value, error = ask(laws[0])
             found = Value(value, error + share * np.abs(value))
@@ -122,7 +133,7 @@ class NodeSolver:
         whole, *parts = (ask(_point_masses(values, weights)).value for weights in (own, *_drop_light_nodes(own)))
         return _with_tail_mass(found, *(found.value - whole + part for part in parts))
 
-    def _of_coarser_masses(self, user: User, laws: Sequence[Posterior]) -> Value:
+    def _uncertainty_of_coarser_masses(self, user: User, laws: Sequence[Posterior]) -> Value:
         """Of one user by point masses, with the error that coarser ones show."""
         return _with_step_error([user.loss.uncertainty(law, user.actions).value for law in laws], caution=1000.0)
 
@@ -137,7 +148,7 @@ class NodeSolver:
     def _parameter_laws(self, user: User, release: int) -> tuple[list[Posterior], float | None]:
         """Law of a function of the parameters and its relative error; else point masses, and coarser ones."""
         target, one, boxes = user.target, self.posteriors.take([release]), self.boxes.take([release])
-        values = lambda u: self._value_of(target, one.core.on_natural_scale(u))  # noqa: E731
+        values = lambda u: self._value_of(target, one.record_model.on_natural_scale(u))  # noqa: E731
         dense = _needs_density(user.loss)
         try:
             found = law_of_value(one, boxes, values, self._parameter_position(target))
@@ -158,34 +169,34 @@ class NodeSolver:
 
     def _parameter_position(self, target: BaseTarget) -> int | None:
         """Which unconstrained number the target is a function of, if it is one parameter that is a number."""
-        core, name = self.posteriors.core, target.terms[0].name
+        core, name = self.posteriors.record_model, target.terms[0].name
         names = [v.name for v in core.free]
         if not target.is_a(Kind.PARAMETER) or name not in names or core.shapes[name]:
             return None
-        return core.pieces[names.index(name)][0]
+        return core.parameter_slices[names.index(name)][0]
 
     # -- records ---------------------------------------------------------------------------------------
 
     @cached_property
     def _normal_numbers(self) -> NormalRecords | None:
         """The records, if they are normal numbers given the parameters, for all releases at once."""
-        core, observed = self.posteriors.core, self.posteriors.observed
+        core, observed = self.posteriors.record_model, self.posteriors.observed
         pairs = [release.columns[0].normal for release in observed]
         if core.kind != "normal" or not core.scalar or any(pair is None for pair in pairs):
             return None
         if self.nodes.at.normal is not None:
-            mean, variance = (self.nodes.kept(a) for a in self.nodes.at.normal)
+            mean, variance = (self.nodes.values_at_nodes(a) for a in self.nodes.at.normal)
         else:
-            mean, variance = (self._by_release(a) for a in core.normal(self.nodes.theta))
+            mean, variance = (self._by_release(a) for a in core.record_moments(self.nodes.theta))
         centre, noise = (np.stack([pair[i] for pair in pairs]) for i in (0, 1))  # type: ignore[index]
-        complete = core.complete(self.nodes.theta)
+        complete = core.with_deterministics(self.nodes.theta)
         return NormalRecords(
             mean,
             variance,
             centre,
             noise,
             lambda term: self._by_release(parameter_values(core, complete, term)),
-            widths_of(core),
+            entries_per_parameter(core),
         )
 
     def _moments_given_nodes(self, numbers: NormalRecords, target: BaseTarget) -> tuple[Array, Array] | None:
@@ -196,7 +207,7 @@ class NodeSolver:
             return numbers.moments(target) if target.is_a(Kind.NEW) else None
         return numbers.moments(target)
 
-    def _of_records(self, user: User, release: int) -> tuple[Value, Posterior]:
+    def _uncertainty_of_record(self, user: User, release: int) -> tuple[Value, Posterior]:
         """Uncertainty about records by averages of their laws, and the average itself."""
         weightings = [*self.nodes.step_weights(release), *(w[release] for w in _drop_light_nodes(self.nodes.weights))]
         laws = self._parameter_points(release).averages(user.target, weightings, self.tolerance / 10)
@@ -239,7 +250,7 @@ class Settled:
         used = np.zeros(count, dtype=int)
         dear = bool(posteriors.support_maps)
         tolerance, halvings = (max(tolerance, ROUGH), FEW_HALVINGS) if dear else (tolerance, HALVINGS)
-        for todo, steps in boxes.sorted(dear):
+        for todo, steps in boxes.grouped_by_steps(dear):
             reached = 0.0
             for halving in range(halvings):
                 some, part = posteriors.take(todo), boxes.take(todo)
@@ -279,7 +290,7 @@ def settled_law(posteriors: LogPosteriors, user: User, tolerance: float) -> Post
     if not node_error <= UNSETTLED:
         what, do = "The records cannot be integrated out by nodes", "Use engine=ruv.Sampling()"
         raise ConvergenceError(what, f"an error of {node_error:.2g}", do)
-    ((_, steps),) = boxes.sorted(bool(posteriors.support_maps))
+    ((_, steps),) = boxes.grouped_by_steps(bool(posteriors.support_maps))
     for halving in range(FEW_HALVINGS if posteriors.support_maps else HALVINGS):
         try:
             nodes = place_nodes(posteriors, boxes, tuple(step / 2**halving for step in steps))
@@ -347,7 +358,7 @@ def _whole_boxes(posteriors: LogPosteriors, starts: Array | None = None) -> Lapl
 
 def _mass_outside_boxes(posteriors: LogPosteriors, boxes: LaplaceBoxes) -> tuple[float, Array]:
     """Mass outside of the boxes over that around the modes, by draws from the prior: the largest, and where it is."""
-    points, count = posteriors.core.prior_points, len(posteriors)
+    points, count = posteriors.record_model.prior_points, len(posteriors)
     if points is None:
         return 0.0, boxes.modes
     u, prior = points
@@ -364,7 +375,7 @@ def _mass_outside_boxes(posteriors: LogPosteriors, boxes: LaplaceBoxes) -> tuple
 
 def _find_boxes(posteriors: LogPosteriors, starts: Array | None = None) -> LaplaceBoxes:
     """The first release is climbed from the model's own start, the others from its mode."""
-    core, count = posteriors.core, len(posteriors)
+    core, count = posteriors.record_model, len(posteriors)
     if not core.size:
         return find_boxes(posteriors, np.zeros((count, 0)))
     hessians: Array | None = None
@@ -401,7 +412,8 @@ def _quadratic_uncertainty(loss: Loss, values: Array, weights: Array, variances:
     if values.ndim == 2:
         mean = np.einsum("ls,ls->l", weights, values - values[:, :1]) + values[:, 0]
         square = values - mean[:, None]
-        square *= square
+        with np.errstate(over="ignore"):  # nodes of a law without variance
+            square *= square
         if variances is not None:
             square += variances
         total = np.einsum("ls,ls->l", weights, square)
@@ -412,7 +424,7 @@ def _quadratic_uncertainty(loss: Loss, values: Array, weights: Array, variances:
     return np.asarray(loss.uncertainty(Gaussian(np.zeros(cov.shape[:2]), cov)).value)
 
 
-def _of_mixtures(user: User, means: Array, variances: Array, weights: Array) -> Array:
+def _uncertainty_of_mixtures(user: User, means: Array, variances: Array, weights: Array) -> Array:
     """Uncertainties from all releases as one batch of mixtures of normal numbers."""
     if _second_order(user) and means.ndim == 2:
         return _quadratic_uncertainty(user.loss, means, weights, variances)
@@ -461,7 +473,7 @@ def _with_tail_mass(found: Value, far: Array, near: Array) -> Value:
     return Value(np.where(endless, np.inf, value), np.where(endless, 0.0, error + np.where(endless, 0.0, left)))
 
 
-def _relative_error(value: Array, error: Array) -> float:
+def _relative_error_between_steps(value: Array, error: Array) -> float:
     """Of one number; infinite if it is."""
     first, off = float(np.ravel(value)[0]), float(np.ravel(error)[0])
     return np.inf if np.isinf(first) else off / abs(first) if first else 0.0

@@ -67,7 +67,7 @@ class LaplaceBoxes:
             parts.append(sum(self.roots[:, i, j, None] * z[..., j] for j in range(self.size)) + self.modes[:, i, None])
         return np.stack(parts, axis=-1)
 
-    def over(self, z: Sequence[Array], shape: tuple[int, ...]) -> Array:
+    def parameters_on_grid(self, z: Sequence[Array], shape: tuple[int, ...]) -> Array:
         """Parameters over a product grid with places ``z`` along each axis, to be broadcast: ``(L, *shape, d)``."""
         found = np.empty((len(self.modes), *shape, self.size))
         ends = (-1,) + (1,) * self.size
@@ -82,7 +82,7 @@ class LaplaceBoxes:
         own = list(some)
         return LaplaceBoxes(self.modes[own], self.roots[own], self.low[own], self.high[own])
 
-    def sorted(self, dear: bool = False) -> list[tuple[list[int], tuple[float, ...]]]:
+    def grouped_by_steps(self, dear: bool = False) -> list[tuple[list[int], tuple[float, ...]]]:
         """Releases in groups, with the steps that suit them: posteriors with a long tail need finer ones along it.
 
         Groups are small enough for their nodes to stay in the processor's cache. Where nodes are ``dear`` they are few
@@ -133,7 +133,7 @@ class Nodes:
     """What the model says at all places, release after release."""
 
     @cached_property
-    def parts(self) -> list[tuple[slice | NDArray[np.int_], Array]]:
+    def nested_rules(self) -> list[tuple[slice | NDArray[np.int_], Array]]:
         """The nodes of one, two and four times the step with their weights, which sum to one."""
         found: list[tuple[slice | NDArray[np.int_], Array]] = [(slice(None), self.weights)]
         for marks in self.subsets:
@@ -145,18 +145,18 @@ class Nodes:
     def step_weights(self, release: int) -> list[Array]:
         """Weights of all nodes for the three steps after one release, ``(S,)`` each; zero where a node is left out."""
         found = np.zeros((3, self.weights.shape[1]))
-        for row, (some, weights) in zip(found, self.parts, strict=True):
+        for row, (some, weights) in zip(found, self.nested_rules, strict=True):
             row[some] = weights[release]
         return list(found)
 
-    def kept(self, values: Array) -> Array:
+    def values_at_nodes(self, values: Array) -> Array:
         """What was said at all places ``(L places, ...)``, at the nodes: ``(L, S, ...)``."""
         return np.asarray(np.take(values.reshape(len(self.weights), -1, *values.shape[1:]), self.keep, axis=1))
 
     @cached_property
     def theta(self) -> dict[str, Array]:
         """The nodes on their natural scale, release after release: ``(L S, ...)`` each."""
-        return {name: self.kept(v).reshape(-1, *v.shape[1:]) for name, v in self.at.theta.items()}
+        return {name: self.values_at_nodes(v).reshape(-1, *v.shape[1:]) for name, v in self.at.theta.items()}
 
 
 def find_boxes(posteriors: LogPosteriors, starts: Array, hessians: Array | None = None) -> LaplaceBoxes:
@@ -198,7 +198,9 @@ def place_nodes(posteriors: LogPosteriors, boxes: LaplaceBoxes, steps: tuple[flo
                 "very heavy tails",
                 "Use engine=ruv.Sampling()",
             )
-        u = boxes.over([_broadcast_over_grid(z[i], i, size) for i in range(size)], shape).reshape(count, -1, size)
+        u = boxes.parameters_on_grid([_broadcast_over_grid(z[i], i, size) for i in range(size)], shape).reshape(
+            count, -1, size
+        )
         stretch = sum(_broadcast_over_grid(slope, i, size) for i, slope in enumerate(slopes))
         if posteriors.support_maps and turn < WIDENINGS - 1:
             # Where points are dear, edges and middle alone show whether the box is too small.

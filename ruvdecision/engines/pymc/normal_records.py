@@ -22,7 +22,7 @@ BLOCK = 1_000_000
 """Densities that are worked out at a time."""
 
 
-def after_noise(mean: Array, variance: Array, centre: Array, noise: Array) -> tuple[Array, Array]:
+def condition_on_noisy_value(mean: Array, variance: Array, centre: Array, noise: Array) -> tuple[Array, Array]:
     """Mean and variance of a normal number after its release with normal noise; infinite noise tells nothing."""
     if (noise > 0).all() and np.isfinite(noise).all():
         gain = variance / (variance + noise)
@@ -57,7 +57,9 @@ class NormalRecords:
         weights, n = form.matrix[0], self.centre.shape[1]
         if form.plain and form.terms[0].kind is Kind.RECORD:
             row = check_index(ROW, form.terms[0].row, n)
-            return after_noise(*self._moments_of_record(row), self.centre[:, None, row], self.noise[:, None, row])
+            return condition_on_noisy_value(
+                *self._moments_of_record(row), self.centre[:, None, row], self.noise[:, None, row]
+            )
         if form.plain and form.terms[0].kind is Kind.NEW:
             return self._moments_of_record(0)
         total, fresh = np.full(self.mean.shape[:2], float(form.constant[0])), 0.0
@@ -78,12 +80,12 @@ class NormalRecords:
         mean, variance = self._moments_of_record(0)
         total += fresh * mean
         around = fresh**2 * variance if fresh else np.zeros(total.shape)
-        self._add_rows(rows, total, around)
+        self._add_weighted_moments(rows, total, around)
         return total, around
 
     def each_row(self) -> tuple[Array, Array]:
         """Mean and variance of every record given the parameters, ``(L, S, n)``."""
-        return after_noise(self.mean, self.variance, self.centre[:, None], self.noise[:, None])
+        return condition_on_noisy_value(self.mean, self.variance, self.centre[:, None], self.noise[:, None])
 
     def _moments_of_record(self, row: int) -> tuple[Array, Array]:
         """Mean and variance of one record given the parameters alone."""
@@ -91,17 +93,19 @@ class NormalRecords:
         mean, variance = (a[..., row if a.shape[2] > 1 else 0] for a in (self.mean, self.variance))
         return mean, variance
 
-    def _add_rows(self, rows: Array, total: Array, around: Array) -> None:
-        """Add a weighted sum of records to means and variances.
+    def _add_weighted_moments(self, weights: Array, total_mean: Array, total_variance: Array) -> None:
+        """Add a weighted sum of records to means and variances, in place.
 
         Records of one law with the same noise have the same gain: they go together.
         """
-        used = np.flatnonzero(rows)
+        used = np.flatnonzero(weights)
         if max(self.mean.shape[2], self.variance.shape[2]) > 1:
             for row in used.tolist():
-                m, v = after_noise(*self._moments_of_record(row), self.centre[:, None, row], self.noise[:, None, row])
-                total += rows[row] * m
-                around += rows[row] ** 2 * v
+                m, v = condition_on_noisy_value(
+                    *self._moments_of_record(row), self.centre[:, None, row], self.noise[:, None, row]
+                )
+                total_mean += weights[row] * m
+                total_variance += weights[row] ** 2 * v
             return
         mean, variance = self._moments_of_record(0)
         for i, noise in enumerate(self.noise):
@@ -109,9 +113,9 @@ class NormalRecords:
                 mine = used[noise[used] == size]
                 with np.errstate(invalid="ignore"):
                     gain = np.zeros(1) if np.isinf(size) else variance[i] / (variance[i] + size) if size else np.ones(1)
-                known = 0.0 if np.isinf(size) else float(rows[mine] @ self.centre[i, mine])
-                total[i] += rows[mine].sum() * mean[i] * (1 - gain) + gain * known
-                around[i] += np.sum(rows[mine] ** 2) * variance[i] * (1 - gain)
+                known = 0.0 if np.isinf(size) else float(weights[mine] @ self.centre[i, mine])
+                total_mean[i] += weights[mine].sum() * mean[i] * (1 - gain) + gain * known
+                total_variance[i] += np.sum(weights[mine] ** 2) * variance[i] * (1 - gain)
 
 
 def mixture_curve(weights: Array, means: Array, variances: Array) -> Posterior:

@@ -204,34 +204,6 @@ def diagnose(chains: Chains) -> Diagnosis:
     return Diagnosis(np.nan if rhat is None else float(np.max(rhat["x"].values)), bulk, tail)
 
 
-def smooth_weights(logs: Array) -> tuple[Array, float]:
-    """Pareto-smoothed importance weights that sum to one, and k-hat (Vehtari et al., 2024)."""
-    logs = np.asarray(logs, dtype=np.float64)
-    if not np.isfinite(logs).all():
-        logs = np.where(np.isnan(logs), -np.inf, logs)
-        if not np.isfinite(logs.max()):
-            return np.full(len(logs), 1.0 / len(logs)), np.inf
-        logs = np.maximum(logs, logs.max() - 700)
-    if np.ptp(logs) < 1e-9:
-        # The anchor itself: constant weights have no tail to fit.
-        return np.full(len(logs), 1.0 / len(logs)), -np.inf
-    az = quiet_arviz()
-    with without_notices(), np.errstate(all="ignore"):
-        if hasattr(az, "psislw"):
-            smoothed, k = az.psislw(logs.copy())
-        else:
-            from arviz_stats.base import array_stats
-
-            # ArviZ 1 wants log likelihoods, whose negatives are the log weights of leave-one-out; it raises where
-            # a tail has too few or only equal values to be fitted.
-            try:
-                smoothed, k = array_stats.psislw(-logs)
-            except (ValueError, IndexError):
-                smoothed, k = logs, np.inf
-    weights = np.exp(np.asarray(smoothed) - np.max(smoothed))
-    return weights / weights.sum(), float(k)
-
-
 def quiet_arviz() -> Any:
     """ArviZ, imported without the notices that it prints about its own future."""
     with without_notices():

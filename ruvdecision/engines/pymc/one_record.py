@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from ...channels.likelihood import Observation
+from ...channels.likelihood import ColumnLikelihood
 from ...posteriors import Curve, Finite
 from ...protocols import Array
-from .support import SupportMap, no_density
+from .support import SupportMap, no_density_error
 
 Density = Callable[[Array], Array]
 """Log density of a record at points ``(P,)`` given each of S parameter points, ``(S, P)``."""
@@ -62,7 +62,7 @@ class _Axis:
         return self.support_map.x(self.centre + self.scale * np.sinh(v))
 
     def v(self, x: float | Array) -> Array:
-        return np.arcsinh((np.clip(self.support_map.t(x), *self.support_map.far) - self.centre) / self.scale)
+        return np.arcsinh((np.clip(self.support_map.t(x), *self.support_map.mapped_ends) - self.centre) / self.scale)
 
     def log_slope(self, v: Array) -> Array:
         widening = np.log(self.scale / 2) + np.logaddexp(v, -v)
@@ -75,7 +75,7 @@ class OneRecord:
 
     log_density: Callable[[Array, slice | Index], Array]
     """The model's density at points ``(P,)``, for some of the parameter points or all of them: ``(S, P)``."""
-    likelihood: Observation
+    likelihood: ColumnLikelihood
     """Of the one entry."""
     support_map: SupportMap
     """The ends between which the model's records lie."""
@@ -119,13 +119,17 @@ class OneRecord:
 
     def log_evidence(self) -> Array:
         """Log of the mass before it is scaled to one, at every parameter point: ``(S,)``."""
+        return self.log_evidence_of_rules()[0]
+
+    def log_evidence_of_rules(self) -> Array:
+        """The same by all points and by every other one, ``(2, S)``."""
         grid, found = next(self._doubled_layouts()), []
         for _, logs in self._densities_in_blocks(grid):
             heights = logs + grid.log_slope
             top = heights.max(axis=1, keepdims=True)
             with np.errstate(invalid="ignore", divide="ignore"):
-                found.append(np.log(np.maximum(np.exp(heights - top) @ grid.rules[0], 0.0)) + top[:, 0])
-        return np.concatenate(found)
+                found.append(np.log(np.maximum(np.exp(heights - top) @ grid.rules.T, 0.0)) + top)
+        return np.concatenate(found).T
 
     def _average_densities(self, grid: _PiecewiseGrid, weights: Array) -> list[Curve]:
         mass, node_error = np.zeros((len(weights), len(grid.inside))), np.zeros(len(weights))
@@ -140,7 +144,7 @@ class OneRecord:
     def _doubled_layouts(self, most: int = MOST_POINTS, points: int = POINTS) -> Iterator[_PiecewiseGrid]:
         """Points that are doubled from one layout to the next."""
         while True:
-            grid = _PiecewiseGrid.over(*self._scale_and_ends, self._finite_cuts, points)
+            grid = _PiecewiseGrid.between_ends(*self._scale_and_ends, self._finite_cuts, points)
             yield grid
             points = 2 * points
             if max(points, len(grid.inside)) > most:
@@ -177,7 +181,7 @@ class OneRecord:
             found = self._search_window(drop)
             if found is not None:
                 return found
-        raise no_density()
+        raise no_density_error()
 
     def _search_window(self, drop: float) -> tuple[_Axis, float, float] | None:
         """None if the mass reaches beyond the window in which the likelihood is within ``drop`` of its largest."""
@@ -210,7 +214,7 @@ class OneRecord:
             fine = len(core) >= 8 and 2 * (j - i) >= len(v) and turn > 0
             a, b = float(x[i]), float(x[j])
             ends = self.support_map.t(x[[max(core[0] - 1, 0), min(core[-1] + 1, len(x) - 1)]])
-            ends = np.clip(ends, *self.support_map.far)
+            ends = np.clip(ends, *self.support_map.mapped_ends)
             axis = _Axis(self.support_map, float(ends.mean()), float(ends[1] - ends[0]) / 2)
             if fine:
                 break
@@ -219,7 +223,7 @@ class OneRecord:
     def _first_axis(self, a: float, b: float) -> _Axis:
         """A scale over the whole of what can be."""
         if np.isfinite(a) and np.isfinite(b):
-            ends = np.clip(self.support_map.t(np.array([a, b])), *self.support_map.far)
+            ends = np.clip(self.support_map.t(np.array([a, b])), *self.support_map.mapped_ends)
             return _Axis(self.support_map, float(ends.mean()), float(ends[1] - ends[0]) / 4)
         place, length = self.near
         if np.isinf(self.support_map.low) and np.isinf(self.support_map.high):
@@ -261,7 +265,7 @@ class _PiecewiseGrid:
     """Weights of an integral over the scale, and those of every other point: ``(2, P)``."""
 
     @classmethod
-    def over(cls, axis: _Axis, low: float, high: float, cuts: Array, points: int) -> _PiecewiseGrid:
+    def between_ends(cls, axis: _Axis, low: float, high: float, cuts: Array, points: int) -> _PiecewiseGrid:
         """About so many points between two ends."""
         margin = 1e-11 * max(abs(low), abs(high))
         inner = cuts[(cuts > low + margin) & (cuts < high - margin)]
@@ -386,7 +390,7 @@ def _weights_of_even_points(intervals: int) -> Array:
     return weights
 
 
-def count_law(log_density: Density, likelihood: Observation, near: float, weights: Array) -> Finite:
+def count_law(log_density: Density, likelihood: ColumnLikelihood, near: float, weights: Array) -> Finite:
     """The law of a category or a count at every parameter point.
 
     Counts are summed both ways until nothing remains.
@@ -397,7 +401,7 @@ def count_law(log_density: Density, likelihood: Observation, near: float, weight
 
 
 def count_averages(
-    log_density: Callable[[Array, slice | Index], Array], likelihood: Observation, near: float, weightings: Array
+    log_density: Callable[[Array, slice | Index], Array], likelihood: ColumnLikelihood, near: float, weightings: Array
 ) -> list[Finite]:
     """The law of a category or a count averaged over the parameter points, for each of several weights ``(W, S)``."""
     used = np.flatnonzero(weightings.max(axis=0) > NEGLIGIBLE_WEIGHT * weightings.max())
@@ -413,7 +417,7 @@ class _Counts:
     """A category or a count at S parameter points."""
 
     log_density: Callable[[Array, slice], Array]
-    likelihood: Observation
+    likelihood: ColumnLikelihood
     near: float
     count: int
 
@@ -452,7 +456,7 @@ class _Counts:
         heights = self._log_joint_density(values, some)
         top = heights.max(axis=1, keepdims=True)
         if not np.isfinite(top).any():
-            raise no_density()
+            raise no_density_error()
         share = np.exp(heights - np.where(np.isfinite(top), top, 0.0))
         return share / np.maximum(share.sum(axis=1, keepdims=True), 1e-300)
 

@@ -90,7 +90,7 @@ def masses_of_value(
     along diagonals, which the levels of most functions cross.
     """
     size = boxes.size
-    frame = boxes if size == 1 else _diagonal_box(posteriors, boxes, values)
+    frame = boxes if size == 1 else _principal_axes_box(posteriors, boxes, values)
     nodes = place_nodes(posteriors, frame, (FINE,) * size)
     logs = np.maximum(nodes.logs[0] - nodes.logs.max(), -2 * DROP)
     fine = [np.linspace(axis[0, 0], axis[0, -1], DENSER[size] * (axis.shape[1] - 1) + 1) for axis in nodes.axes]
@@ -209,7 +209,7 @@ def _directions(
     """
     if values(boxes.modes).ndim != 1:
         return
-    yield _diagonal_box(posteriors, boxes, values)
+    yield _principal_axes_box(posteriors, boxes, values)
     moved = np.abs(_moved_by_one_sd(boxes, values))
     yield from (boxes.with_first_parameter(i) for i in ((0, 1) if moved[0] <= moved[1] else (1, 0)))
 
@@ -221,7 +221,9 @@ def _moved_by_one_sd(boxes: LaplaceBoxes, values: Callable[[Array], Array]) -> A
     return np.asarray(x[1:] - x[0])
 
 
-def _diagonal_box(posteriors: LogPosteriors, boxes: LaplaceBoxes, values: Callable[[Array], Array]) -> LaplaceBoxes:
+def _principal_axes_box(
+    posteriors: LogPosteriors, boxes: LaplaceBoxes, values: Callable[[Array], Array]
+) -> LaplaceBoxes:
     """A box along the diagonals, which are the principal axes of a correlation; the second moves the number up."""
     covariance = boxes.roots[0] @ boxes.roots[0].T
     sd = np.where(_moved_by_one_sd(boxes, values) < 0, -1, 1) * np.sqrt(np.diag(covariance))

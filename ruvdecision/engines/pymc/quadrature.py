@@ -16,14 +16,14 @@ from ...protocols import Posterior, Solution, Value
 from ...targets import BaseTarget, Kind
 from ...users.user import User
 from ..base import BaseEngine, Missing, Problem, Refusal
-from .data import Tally, drawn_records, observed_in, observed_release, records_of, replicates_of, size_of
-from .draws import Point, ReleaseSampler, key_of_user
+from .draws import ReleaseSampler, SolvedRelease, key_of_user
 from .log_posterior import LogPosteriors, log_posteriors
 from .model import CompiledModel, compiled_model
 from .node_uncertainty import Settled, settled_law
 from .normal_records import LINEAR
+from .parameter_points import MOST_NUMBERS, entries_per_parameter
+from .replicates import ReplicateTally, drawn_records, observed_in, observed_release, records_of, replicates_of, size_of
 from .sampling import Sampling
-from .targets import MOST_NUMBERS, widths_of
 
 SAMPLE = "Use engine=ruv.Sampling()"
 PLANNED = 32
@@ -131,11 +131,11 @@ class Quadrature(BaseEngine):
         users, masks = problem.users, problem.masks
         compiled = compiled_model(users[0].belief, size_of(users[0].belief, problem))
         count = problem.replicates or (PLANNED if problem.data is None else RELEASES)
-        tally = Tally(len(users), len(masks), count)
+        tally = ReplicateTally(len(users), len(masks), count)
         nodes, rough, marginalizations = np.zeros(len(masks), dtype=int), np.zeros(len(masks)), [""] * len(masks)
         trouble: list[dict[str, int]] = [{} for _ in masks]
         budget = [""] * len(masks)
-        sampled: dict[int, Point] = {}
+        sampled: dict[int, SolvedRelease] = {}
         sampler = ReleaseSampler(Sampling(importance=True), compiled, users) if self.fallback else None
         waiting: list[tuple[int, int, ReleaseLikelihood, np.random.SeedSequence]] = []
         for r, observed, seed, _ in replicates_of(problem, compiled, tally):
@@ -162,7 +162,7 @@ class Quadrature(BaseEngine):
                         continue
                     for k, (at, i, _, _) in enumerate(own):
                         tally.add(at, i, [Value(v.value[k], v.error[k]) for v in found.values])
-                        marginalizations[i], nodes[i] = posteriors.how, max(nodes[i], found.nodes[k])
+                        marginalizations[i], nodes[i] = posteriors.marginalization, max(nodes[i], found.nodes[k])
                         rough[i] = max(rough[i], found.record_error[k])
                         if problem.replicates is None:
                             dear = (5 if posteriors.support_maps else 1) * (2.5 if compiled.size > 1 else 1)
@@ -173,7 +173,7 @@ class Quadrature(BaseEngine):
                             tally.counts[i] = min(tally.counts[i], few)
             waiting = []
             if problem.replicates is None and r == ALIKE - 1:
-                tally.end_alike(r)
+                tally.stop_constant_masks(r)
             problem.progress((r + 1) / tally.counts.max())
         with np.errstate(invalid="ignore"):
             doubt = np.nanmax(tally.error / np.maximum(np.abs(tally.value), 1e-300), axis=(0, 1), initial=0.0)
@@ -230,11 +230,15 @@ class Quadrature(BaseEngine):
         """Uncertainties before any release, worked out once; missing where the prior is flat."""
         keys = [key_of_user(user, self.name) for user in users]
         fresh = [i for i, key in enumerate(keys) if key is None or key not in compiled.cache]
-        found = dict(zip(fresh, self._fresh_before(compiled, [users[i] for i in fresh]), strict=True)) if fresh else {}
+        found = (
+            dict(zip(fresh, self._solve_before_release(compiled, [users[i] for i in fresh]), strict=True))
+            if fresh
+            else {}
+        )
         compiled.cache.update({keys[i]: value for i, value in found.items() if keys[i] is not None})
         return [found[i] if i in found else float(compiled.cache[key]) for i, key in enumerate(keys)]
 
-    def _fresh_before(self, compiled: CompiledModel, users: Sequence[User]) -> list[float]:
+    def _solve_before_release(self, compiled: CompiledModel, users: Sequence[User]) -> list[float]:
         missing = [float("nan")] * len(users)
         if compiled.is_improper:
             return missing
@@ -265,10 +269,10 @@ def _each_settled(
 
 def _solve_by_sampling(
     sampler: ReleaseSampler, observed: ReleaseLikelihood, seed: np.random.SeedSequence
-) -> Point | None:
+) -> SolvedRelease | None:
     """What sampling finds where nodes do not settle; None if it cannot either."""
     try:
-        return sampler.after(observed, seed)
+        return sampler.solve_release(observed, seed)
     except RuvError:
         return None
 
@@ -292,14 +296,14 @@ def _refuses_target(compiled: CompiledModel, target: BaseTarget) -> Refusal | No
     what = None
     if target.asks_only(Kind.PARAMETER):
         return None
-    if target.ranked or not (target.asks_only(*LINEAR) or target.is_a(Kind.FILE)):
+    if target.is_order_statistic or not (target.asks_only(*LINEAR) or target.is_a(Kind.FILE)):
         what = f"Quadrature does not have the target {target.describe()}"
     elif target.is_a(Kind.AVERAGE) and not numbers:
         what = "Quadrature has the average of normal records only"
     elif target.is_a(Kind.FILE) and not (compiled.kind == "normal" and compiled.n * compiled.k <= MOST_NUMBERS):
         what = f"Quadrature has all records at once only if they are normal and at most {MOST_NUMBERS} numbers"
     elif target.term is None and (target.entry is None or compiled.scalar):
-        form = target.linear(1, True, widths_of(compiled)) if numbers else None
+        form = target.linear(1, True, entries_per_parameter(compiled)) if numbers else None
         if form is None or not form.number:
             what = f"Quadrature has linear functions of normal records only; {target.describe()} is another"
     return None if what is None else Refusal(what, SAMPLE, Missing.TARGET)

@@ -18,9 +18,9 @@ from ...protocols import Posterior, Solution, Value
 from ...users.user import User
 from ..already_knows import join_known_release
 from ..base import BaseEngine, Missing, Problem, Refusal, progress_of_part
-from .data import Tally, observed_release, records_of, replicates_of, size_of
-from .draws import Point, ReleaseSampler
+from .draws import ReleaseSampler, SolvedRelease
 from .model import CompiledModel, compiled_model
+from .replicates import ReplicateTally, observed_release, records_of, replicates_of, size_of
 from .traces import Groups, groups_of, with_target
 
 BLOCK = 8
@@ -163,13 +163,15 @@ class Sampling(BaseEngine):
         sampler = ReleaseSampler(self, compiled, users)
         sampler.fresh = frozenset(i for i, mask in enumerate(masks) if self._keeps_draws(mask))
         count = problem.replicates or self._affordable_releases(compiled)
-        tally = _Tally(users, masks, count)
+        tally = _DiagnosticTally(users, masks, count)
         if problem.replicates is None and count < RELEASES:
             tally.budget = f"{count} releases, as each takes long"
         try:
             with threadpool_limits(1):
                 for r, observed, for_draws, released in replicates_of(problem, compiled, tally):
-                    for i, point in sampler.points(observed, for_draws, progress_of_part(problem.progress, r, count)):
+                    for i, point in sampler.solve_releases(
+                        observed, for_draws, progress_of_part(problem.progress, r, count)
+                    ):
                         self._raise_if_strict(point, masks[i])
                         if r == 0 and i in sampler.fresh and point.chains is not None:
                             tally.keep(i, point, groups_of(point, masks[i], released[i], compiled, self.keep_records))
@@ -188,22 +190,22 @@ class Sampling(BaseEngine):
 
     def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior of the user's target after one release."""
-        return self.point(user, mask, release).posteriors[0]
+        return self.solve_release(user, mask, release).posteriors[0]
 
-    def point(
+    def solve_release(
         self, user: User, mask: Mask, release: object = None, seed: np.random.SeedSequence | None = None
-    ) -> Point:
+    ) -> SolvedRelease:
         """Posterior, uncertainty and diagnostics after one release. Releases of one kind share a compiled model."""
         user, mask = join_known_release(user, mask)
         compiled, observed = observed_release(user.belief, user.target, mask, release, "sampled posterior")
         sampler = ReleaseSampler(self, compiled, [user])
         with threadpool_limits(1):
             seed = np.random.SeedSequence(0) if seed is None else seed
-            point = sampler.after(observed, seed)
+            point = sampler.solve_release(observed, seed)
         self._raise_if_strict(point, mask)
         return point
 
-    def _raise_if_strict(self, point: Point, mask: Mask) -> None:
+    def _raise_if_strict(self, point: SolvedRelease, mask: Mask) -> None:
         if self.strict and not point.converged:
             raise ConvergenceError(
                 f"{mask} did not converge",
@@ -219,21 +221,21 @@ class Sampling(BaseEngine):
         )
 
 
-class _Tally(Tally):
+class _DiagnosticTally(ReplicateTally):
     """Sums over replicates with the diagnostics of every point."""
 
     def __init__(self, users: Sequence[User], masks: Sequence[Mask], count: int) -> None:
         super().__init__(len(users), len(masks), count)
-        self.points: list[list[Point]] = [[] for _ in masks]
+        self.points: list[list[SolvedRelease]] = [[] for _ in masks]
         self.kept: list[dict[int, Groups]] = [{} for _ in users]
         self.budget = ""
 
-    def keep(self, i: int, point: Point, groups: Groups) -> None:
+    def keep(self, i: int, point: SolvedRelease, groups: Groups) -> None:
         """Draws of a release, for each user with the target's."""
         for own, posterior in zip(self.kept, point.posteriors, strict=True):
             own[i] = with_target(groups, posterior, point)
 
-    def put(self, r: int, i: int, point: Point) -> None:
+    def put(self, r: int, i: int, point: SolvedRelease) -> None:
         self.add(r, i, point.values, point.source)
         self.points[i].append(point.without_draws())
 
@@ -263,7 +265,7 @@ class _Tally(Tally):
         return found
 
 
-def _worst_diagnostics(points: list[Point]) -> dict[str, Any]:
+def _worst_diagnostics(points: list[SolvedRelease]) -> dict[str, Any]:
     """Diagnostics of a release over its replicates: the worst of each."""
     worst = lambda name, f: float(f([getattr(p, name) for p in points])) if points else np.nan  # noqa: E731
     words = lambda name: ", ".join(dict.fromkeys(getattr(p, name) for p in points if getattr(p, name)))  # noqa: E731

@@ -7,19 +7,20 @@ smooth densities.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize, special
+from scipy import special
 
-from ...channels.likelihood import Observation, nodes
+from ...channels.likelihood import ColumnLikelihood, nodes
 from ...errors import InputError
+from ...numerics.differences import climb_to_mode
 from ...numerics.quadrature import gauss_legendre
 from ...protocols import Array
-from .model import CompiledModel, Theta, count_of
+from .model import CompiledModel, Theta, point_count
 
 DROP = 34.0
 """Densities this far below their peak, in logs, are nothing."""
@@ -68,7 +69,7 @@ class SupportMap:
         return -t if np.isfinite(self.high) else np.zeros_like(t)
 
     @property
-    def far(self) -> tuple[float, float]:
+    def mapped_ends(self) -> tuple[float, float]:
         """Ends on the mapped line beyond which no number is worth looking at, or none differs from the end."""
         low, high = self.low, self.high
         if np.isinf(low) and np.isinf(high):
@@ -137,7 +138,7 @@ class RecordGrid:
             self, low=self.low - margin, high=self.high + margin, count=int(2.1 * self.count), fine=2 * self.fine
         )
 
-    def for_release(self, column: Observation, largest: int) -> RecordGrid | None:
+    def for_release(self, column: ColumnLikelihood, largest: int) -> RecordGrid | None:
         """Cut to where this release can come from, and fine enough for it.
 
         None if that takes more than ``largest`` points.
@@ -162,25 +163,25 @@ class RecordGrid:
         count = max(self.count, int(np.ceil((high - low) / step)) + 1 if step > 0 else largest + 1)
         return None if count > largest else replace(self, low=low, high=high, count=count, cuts=cuts)
 
-    def nodes(self, column: Observation, panels: int, order: int) -> tuple[Array, Array]:
+    def nodes(self, column: ColumnLikelihood, panels: int, order: int) -> tuple[Array, Array]:
         """Nodes and log weights, likelihood included, of each entry of a column: ``(K, n)`` both."""
         if self.values is not None and column.support is None:
             x = np.repeat(self.values[:, None], column.n, axis=1)
-            sure = column.known
+            sure = column.known_values
             logs = np.where(
                 np.isnan(sure),
                 np.asarray(column.log(np.where(np.isnan(sure), x, 0.0))),
                 np.where(x == sure, 0.0, -np.inf),
             )
             return x, logs
-        if column.support is not None or not np.isnan(column.known).any():
+        if column.support is not None or not np.isnan(column.known_values).any():
             return nodes(column, -np.inf, np.inf)
         if np.isinf(self.support_map.low) and np.isinf(self.support_map.high):
             return nodes(column, self.low, self.high, panels=panels * self.fine, order=order)
         return self._mapped_panels(column, panels * self.fine, order)
 
-    def _mapped_panels(self, column: Observation, panels: int, order: int) -> tuple[Array, Array]:
-        known, places = column.known, column.cuts
+    def _mapped_panels(self, column: ColumnLikelihood, panels: int, order: int) -> tuple[Array, Array]:
+        known, places = column.known_values, column.cuts
         sure = ~np.isnan(known)
         a, b = (np.clip(self.support_map.t(np.where(sure, known, w)), self.low, self.high) for w in column.window())
         cuts = np.clip(self.support_map.t(places.T), a, b) if places.shape[1] else np.empty((0, column.n))
@@ -202,21 +203,21 @@ class RecordGrid:
         return x, logw
 
 
-def find_grid(compiled: CompiledModel, column: Observation, place: int = 0) -> RecordGrid:
+def find_grid(compiled: CompiledModel, column: ColumnLikelihood, place: int = 0) -> RecordGrid:
     """Where the records of a column can lie after a release.
 
     The parameters are first fitted to the middle of what is known about each record, as if that were the record: rough,
     but noise only widens it. ``place`` is the column among those of the model.
     """
-    middle = released_middles(column)
+    middle = released_locations(column)
     sample = _parameter_sample(compiled, column, np.round(middle) if compiled.discrete else middle, place)
     cover = _possible_counts if compiled.discrete else grid_at
     return cover(compiled, compiled.on_natural_scale(sample), column, place)
 
 
-def grid_at(compiled: CompiledModel, theta: Theta, column: Observation, place: int = 0) -> RecordGrid:
+def grid_at(compiled: CompiledModel, theta: Theta, column: ColumnLikelihood, place: int = 0) -> RecordGrid:
     """Where the records of a column can lie for these parameters, if they are no counts."""
-    middle = released_middles(column)
+    middle = released_locations(column)
     centre = float(np.median(middle)) if len(middle) else 0.0
     length = (float(np.ptp(middle) + 1e-9 * np.max(np.abs(middle))) if len(middle) else 0.0) or 1.0
     support_map = _support_ends(compiled, theta, centre, length, place)
@@ -226,21 +227,21 @@ def grid_at(compiled: CompiledModel, theta: Theta, column: Observation, place: i
         peak = np.max(np.where(np.isnan(logs), -np.inf, logs), axis=1, keepdims=True)
         inside = np.flatnonzero((logs > peak - DROP).any(axis=0) & np.isfinite(logs).any(axis=0))
     if not len(inside):
-        raise no_density()
+        raise no_density_error()
     low, high = t[max(inside[0] - 1, 0)], t[min(inside[-1] + 1, len(t) - 1)]
     return RecordGrid(support_map, float(low), float(high))
 
 
-def row_ends(compiled: CompiledModel, column: Observation, place: int = 0) -> tuple[Array, Array] | None:
+def row_ends(compiled: CompiledModel, column: ColumnLikelihood, place: int = 0) -> tuple[Array, Array] | None:
     """Ends of the support of each record of a column, ``(n,)`` both; None if all have the same, or are counts.
 
     They are looked for once, at the model's own start.
     """
-    if compiled.discrete or compiled.single is not None or compiled.kind != "elementwise":
+    if compiled.discrete or compiled.one_record_model is not None or compiled.kind != "elementwise":
         return None
     key = ("row ends", place)
     if key not in compiled.cache:
-        compiled.cache[key] = _row_ends(compiled, *middle_of_released(column), place)
+        compiled.cache[key] = _row_ends(compiled, *released_location_and_spread(column), place)
     found: tuple[Array, Array] | None = compiled.cache[key]
     return found
 
@@ -277,39 +278,41 @@ def _row_ends(compiled: CompiledModel, centre: float, length: float, place: int)
     return ends[0], ends[1]
 
 
-def find_support_maps(compiled: CompiledModel, theta: Theta, columns: Sequence[Observation]) -> tuple[SupportMap, ...]:
+def find_support_maps(
+    compiled: CompiledModel, theta: Theta, columns: Sequence[ColumnLikelihood]
+) -> tuple[SupportMap, ...]:
     """The ends between which the model's records of each column lie, at some of these parameters."""
-    some = np.unique(np.linspace(0, count_of(theta) - 1, SAMPLE_POINTS).astype(int))
+    some = np.unique(np.linspace(0, point_count(theta) - 1, SAMPLE_POINTS).astype(int))
     few = {name: values[some] for name, values in theta.items()}
     return tuple(
-        SupportMap() if compiled.discrete else _support_ends(compiled, few, *middle_of_released(c), j)
+        SupportMap() if compiled.discrete else _support_ends(compiled, few, *released_location_and_spread(c), j)
         for j, c in enumerate(columns)
     )
 
 
-def middle_of_released(column: Observation) -> tuple[float, float]:
+def released_location_and_spread(column: ColumnLikelihood) -> tuple[float, float]:
     """A middle of what a release makes likely for the entries of a column, and how far they lie apart.
 
     0 and 1 for none.
     """
-    middle = released_middles(column)
+    middle = released_locations(column)
     if not len(middle):
         return 0.0, 1.0
     centre, apart = float(np.median(middle)), float(np.ptp(middle))
     return centre, apart or 0.1 * abs(centre) or 1.0
 
 
-def informative_entries(column: Observation) -> Observation:
+def informative_entries(column: ColumnLikelihood) -> ColumnLikelihood:
     """The entries of a column about which something was released."""
     return column.take(np.flatnonzero(~np.asarray(column.uninformative)))
 
 
-def released_middles(column: Observation) -> Array:
+def released_locations(column: ColumnLikelihood) -> Array:
     """One value that the release makes likely, for each entry about which something was released."""
     part = informative_entries(column)
     if not part.n:
         return np.empty(0)
-    known = part.known
+    known = part.known_values
     low, high = part.window(0.5)
     with np.errstate(invalid="ignore"):
         middle = np.where(np.isfinite(low) & np.isfinite(high), (low + high) / 2, np.where(np.isfinite(low), low, high))
@@ -318,12 +321,12 @@ def released_middles(column: Observation) -> Array:
     return np.where(good, middle, np.median(middle[good])) if good.any() else np.zeros(len(middle))
 
 
-def cuts_of(part: Observation) -> tuple[float, ...]:
+def cuts_of(part: ColumnLikelihood) -> tuple[float, ...]:
     """Places where what is told of some record is not smooth."""
     return tuple(np.unique(part.cuts[np.isfinite(part.cuts)]).tolist())
 
 
-def no_density() -> InputError:
+def no_density_error() -> InputError:
     """The error where model and release contradict each other."""
     return InputError(
         "The model gives no density to any record near the release",
@@ -341,7 +344,7 @@ def _largest_log_density(compiled: CompiledModel, theta: Theta, x: Array, place:
     return np.asarray(np.max(np.where(np.isnan(logs), -np.inf, logs), axis=2))
 
 
-def _parameter_sample(compiled: CompiledModel, column: Observation, middle: Array, place: int) -> Array:
+def _parameter_sample(compiled: CompiledModel, column: ColumnLikelihood, middle: Array, place: int) -> Array:
     """Parameter points around the fit to these values, on the unconstrained scale."""
     start, size = compiled.initial, compiled.size
     if not size:
@@ -349,10 +352,10 @@ def _parameter_sample(compiled: CompiledModel, column: Observation, middle: Arra
     rows = np.flatnonzero(~np.asarray(column.uninformative))
 
     def heights(u: Array) -> Array:
-        at = compiled.at(u, normal=False)
+        at = compiled.values_at(u, normal=False)
         theta, total = at.theta, at.log_prior
         if len(middle):
-            if compiled.single is not None:
+            if compiled.one_record_model is not None:
                 logs = compiled.entry_log_density(theta, middle, place)[:, :, 0]
             else:
                 full = np.full((compiled.n, compiled.k), np.median(middle))
@@ -373,21 +376,6 @@ def _parameter_sample(compiled: CompiledModel, column: Observation, middle: Arra
     sample[0] = best
     good = heights(sample) > here - 200
     return sample[good] if good.any() else best[None]
-
-
-def climb_to_mode(heights: Callable[[Array], Array], start: Array) -> Array:
-    """A mode of a log density that takes many points at once; slopes are differences."""
-    size, near = len(start), np.eye(len(start))
-
-    def slope(u: Array) -> tuple[float, Array]:
-        step = 1e-5 * np.maximum(1.0, np.abs(u))
-        around = heights(np.concatenate([u[None], u + step * near, u - step * near]))
-        around = np.where(np.isfinite(around), -around, 1e300)
-        found = (around[1 : size + 1] - around[size + 1 :]) / (2 * step)
-        return float(around[0]), np.where(np.abs(found) < 1e200, found, 0.0)
-
-    with np.errstate(all="ignore"):
-        return np.asarray(optimize.minimize(slope, start, jac=True, method="BFGS", options={"maxiter": 200}).x)
 
 
 def _support_ends(compiled: CompiledModel, theta: Theta, centre: float, length: float, place: int) -> SupportMap:
@@ -441,7 +429,7 @@ def _points_over_scales(support_map: SupportMap, centre: float, length: float) -
     return centre + np.concatenate([-half[:0:-1], half])
 
 
-def _possible_counts(compiled: CompiledModel, theta: Theta, column: Observation, place: int) -> RecordGrid:
+def _possible_counts(compiled: CompiledModel, theta: Theta, column: ColumnLikelihood, place: int) -> RecordGrid:
     """The whole numbers that the released records can be.
 
     All that the model allows where the release does not end them.
@@ -449,7 +437,7 @@ def _possible_counts(compiled: CompiledModel, theta: Theta, column: Observation,
     if column.support is not None:
         values = np.asarray(column.support, dtype=np.float64)
         return RecordGrid(SupportMap(), float(values[0]), float(values[-1]), values=values)
-    middle = released_middles(column)
+    middle = released_locations(column)
     if not len(middle):
         return RecordGrid(SupportMap(), 0.0, 1.0, values=np.arange(2.0))
     low, high = informative_entries(column).window()

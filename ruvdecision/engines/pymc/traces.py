@@ -17,10 +17,10 @@ from ...posteriors import Drawn, Mixture
 from ...protocols import Array, Posterior
 from .marginal import normal_entries, normal_rows
 from .nuts import quiet_arviz
-from .targets import ParameterPoints
+from .parameter_points import ParameterPoints
 
 if TYPE_CHECKING:
-    from .draws import Point
+    from .draws import SolvedRelease
     from .model import CompiledModel
 
 PRIOR, FILES = 500, 200
@@ -38,14 +38,14 @@ def as_arviz(groups: Mapping[str, xr.Dataset]) -> Any:
     return xr.DataTree.from_dict({f"/{name}": dataset for name, dataset in groups.items()})
 
 
-def groups_of(point: Point, mask: Mask, released: Any, compiled: CompiledModel, records: bool) -> Groups:
+def groups_of(point: SolvedRelease, mask: Mask, released: Any, compiled: CompiledModel, records: bool) -> Groups:
     """All groups of one sampled release but the users' targets; see `with_target`."""
     chains = point.chains
     assert chains is not None
     shape, rng = (chains.chains, chains.draws), as_generator(2)
     points = point.points
     theta = chains.theta
-    values = compiled.complete(theta) if points is None else points.values
+    values = compiled.with_deterministics(theta) if points is None else points.values
     about = {"how": point.how, "marginalization": point.marginalization}
     resampled = None
     if point.weights is not None:
@@ -70,13 +70,13 @@ def groups_of(point: Point, mask: Mask, released: Any, compiled: CompiledModel, 
         logs = _log_likelihood(points)
         if logs is not None:
             found["log_likelihood"] = _as_dataset({"release": draws(logs)}, compiled)
-        core = compiled.single or compiled
+        core = compiled.one_record_model or compiled
         found["log_prior"] = _as_dataset({"prior": draws(core.log_prior_density(theta))}, compiled)
     found |= _predictive_draws(mask, released, compiled, theta, draws, rng)
     return found
 
 
-def with_target(groups: Groups, posterior: Posterior, point: Point) -> Groups:
+def with_target(groups: Groups, posterior: Posterior, point: SolvedRelease) -> Groups:
     """The groups with a user's target among the posterior's variables, draw by draw."""
     chains = point.chains
     assert chains is not None
@@ -138,7 +138,7 @@ def _log_likelihood(points: ParameterPoints) -> Array | None:
         return None
     if compiled.kind == "mvnormal":
         centre, noises, released = normal_rows(observed)
-        mean, covariance = compiled.normal(points.theta)
+        mean, covariance = compiled.record_moments(points.theta)
         out = np.zeros((count, n))
         for row in range(n):
             some = np.flatnonzero(released[row])
@@ -149,8 +149,8 @@ def _log_likelihood(points: ParameterPoints) -> Array | None:
             quadratic = np.einsum("si,si->s", off, np.linalg.solve(total, off[..., None])[..., 0])
             out[:, row] = -0.5 * (quadratic + np.linalg.slogdet(total)[1] + len(some) * np.log(2 * np.pi))
         return out
-    if points.closed:
-        own = (a[..., None] if compiled.scalar else a for a in compiled.normal(points.theta))
+    if points.records_are_normal:
+        own = (a[..., None] if compiled.scalar else a for a in compiled.record_moments(points.theta))
         mean, variance = (np.broadcast_to(a, (count, n, k)) for a in own)
         centre, noise = normal_entries(observed)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -170,16 +170,16 @@ def _log_evidence_of_entry(points: ParameterPoints, row: int, column: int) -> Ar
     likelihood = points._entry_likelihood(row, column)
     if bool(np.all(likelihood.uninformative)):
         return np.zeros(points.count)
-    known = float(likelihood.known[0])
+    known = float(likelihood.known_values[0])
     if not np.isnan(known):
-        return points._log_density(np.array([known]), row, column)[:, 0]
+        return points._log_density_of_known(known, row, column)
     if points.compiled.discrete:
         values = np.asarray(points._law_of_count(likelihood, row, column).values)
         logs = points._log_density(values, row, column) + np.asarray(likelihood.log(values[:, None]))[:, 0]
         return np.asarray(np.logaddexp.reduce(logs, axis=1))
     if points._needs_grid(row, column):
         return points._one_record(row, column).log_evidence()
-    own = (a[..., None] if points.compiled.scalar else a for a in points.compiled.normal(points.theta))
+    own = (a[..., None] if points.compiled.scalar else a for a in points.compiled.record_moments(points.theta))
     mean, variance = (np.broadcast_to(a, (points.count, *a.shape[1:]))[:, row % a.shape[1], column] for a in own)
     assert likelihood.normal is not None
     centre, noise = (float(a[0]) for a in likelihood.normal)
@@ -200,7 +200,7 @@ def _predictive_draws(
     parts: dict[str, tuple[dict[str, Array], int]] = {}
     if not compiled.is_improper:
         prior = {name: v[:PRIOR] for name, v in compiled.prior_draws.items()}
-        every = compiled.complete(prior)
+        every = compiled.with_deterministics(prior)
         found["prior"] = _as_dataset({name: np.asarray(every[name])[None] for name in compiled.names}, compiled)
         parts["prior_predictive"] = ({name: v[:FILES] for name, v in prior.items()}, 1)
     arrays = {name: draws(np.asarray(theta[name])) for name in free}

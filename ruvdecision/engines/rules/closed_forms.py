@@ -18,7 +18,7 @@ from ...beliefs.normal import NormalBelief
 from ...channels.linear import LinearChannel
 from ...losses import Quadratic
 from ...masks.base import Mask
-from ...numerics.semidefinite import unbounded
+from ...numerics.semidefinite import with_infinite_variance
 from ...posteriors.base import as_weight_matrix
 from ...protocols import Array
 from ...targets import Kind, LinearForm
@@ -124,7 +124,7 @@ def error_law(belief: NormalBelief, estimate: LinearEstimate, wanted: LinearTarg
     if belief.mu_covariance is not None:
         return mean + shift @ belief.mu_mean, covariance + shift @ belief.mu_covariance @ shift.T
     open_ = np.any(shift != 0, axis=1)
-    return np.where(open_, 0.0, mean), unbounded(covariance, open_)
+    return np.where(open_, 0.0, mean), with_infinite_variance(covariance, open_)
 
 
 # -- records at hand -------------------------------------------------------------------------------------

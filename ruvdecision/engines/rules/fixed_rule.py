@@ -23,7 +23,7 @@ from ...targets import Kind, LinearForm
 from ...users.rules import Released, Row, Rule, order_rows
 from ...users.user import Snooper
 from ..base import BaseEngine, Problem, Progress, Question, Refusal, no_progress
-from ..normal.conditioning import present
+from ..normal.conditioning import released_entries
 from ..normal.exact import Exact
 from ..normal.forms import form_of
 from ..normal.releases import linear_channel
@@ -81,7 +81,7 @@ class FixedRule(BaseEngine):
                     _has_infinite_noise(masks[i]) for i in family.positions
                 ):
                     continue
-                if not all(work.clipped(masks[i]) for i in family.positions):
+                if not all(work.has_clipped_error(masks[i]) for i in family.positions):
                     what = f"{mask} with {user.estimator!r} has no closed form for a snooper"
                     return Refusal(what, "Use engine='auto', which simulates it")
         return None
@@ -103,7 +103,7 @@ class FixedRule(BaseEngine):
             numbers = np.array([masks[i].numbers for i in members], dtype=np.float64)
             channel = work.channel(masks[members[0]], numbers)
             if channel is not None:
-                value[members], error[members] = work.exact(channel)
+                value[members], error[members] = work.exact_loss(channel)
                 open_.difference_update(members)
         others = sorted(open_)
         names = ["exact"] * len(masks)
@@ -138,7 +138,7 @@ class SnooperWork:
     def __init__(self, user: Snooper, source: Source) -> None:
         self.user, self.source = user, source
         self.rule: Rule = user.estimator
-        self.rank = user.target.rank(source.n) if user.target.ranked else None
+        self.rank = user.target.rank(source.n) if user.target.is_order_statistic else None
         if self.rule.by_index and source.table is not None and source.k == 1:
             # Index knowledge of the records at hand is a row like any other.
             self.rule = Row(int(self._rows_of_rank(source.table)[0]))
@@ -174,15 +174,15 @@ class SnooperWork:
         plain = rule.averages and sum(t.kind is Kind.RECORD for t in target.terms) <= 1
         return channel if plain and source.table is None else None
 
-    def clipped(self, mask: Mask) -> bool:
+    def has_clipped_error(self, mask: Mask) -> bool:
         """Whether the error on the records at hand is a known integral."""
         return has_clipped_error(self.user, self.source, mask, self.linear_rule)
 
-    def exact(self, channel: LinearChannel) -> Value:
+    def exact_loss(self, channel: LinearChannel) -> Value:
         """Expected loss of the rule for every member of a family."""
         source, rule = self.source, self.linear_rule
         assert rule is not None
-        there = present(channel)
+        there = released_entries(channel)
         weights = rule.weights(there)
         assert weights is not None
         if np.any((weights != 0) & ~there) or not np.all(there.any(axis=0)):

@@ -18,7 +18,7 @@ from ...masks.frame import Frame
 from ...numerics.semidefinite import symmetric_root
 from ...protocols import Array
 from ...running.replication import Seeds
-from ...targets import BaseTarget, Files, flat
+from ...targets import BaseTarget, Files, flatten_points
 from ...users.rules import Released
 
 
@@ -40,7 +40,7 @@ class DrawnRecords:
         known = {} if mean is None else {"mu": mean}
         do = "Use a NormalBelief without data. With data, ask for Record(j), Average(), Maximum(), ...; "
         do += 'Parameter("mu") goes with the rule "mean" and Quadratic()'
-        return flat(target.in_files(Files(records, known, plain(self.new), do)))
+        return flatten_points(target.in_files(Files(records, known, plain(self.new), do)))
 
     def moved(self, by: float) -> DrawnRecords:
         """The same with the population mean elsewhere."""

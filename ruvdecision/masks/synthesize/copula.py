@@ -39,7 +39,7 @@ def draw_copula(columns: Sequence[RankedColumn], given: Sequence[RankedColumn], 
     else:
         draw = rng.standard_normal((n, p)) @ symmetric_root(r)
     u = ndtr(draw)
-    return [column.at(u[:, j]) for j, column in enumerate(columns)]
+    return [column.rows_at_quantiles(u[:, j]) for j, column in enumerate(columns)]
 
 
 def spearman(columns: Sequence[RankedColumn]) -> Array:
@@ -190,7 +190,7 @@ def draw_hypercube(table: pd.DataFrame, ranked: Sequence[RankedColumn], rng: np.
 def _quantile_values(column: pd.Series, ranked: RankedColumn, u: Array) -> Any:
     """Values at these points of the quantile function, in ascending order, in the column's own type."""
     if kind_of(column) != "number":
-        return column.array.take(ranked.at(u))
+        return column.array.take(ranked.rows_at_quantiles(u))
     n = len(u)
     x = column.to_numpy(dtype=np.float64)[ranked.order]
     return whole_like(np.interp(u, (np.arange(n) + 0.5) / n, x), column)

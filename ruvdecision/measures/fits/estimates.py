@@ -16,7 +16,7 @@ from ...protocols import Array
 from ..frames import (
     Names,
     as_names,
-    enough_rows,
+    check_enough_rows,
     numeric,
     pick_columns,
     refuse_constant,
@@ -34,7 +34,7 @@ class _Compared:
     statistic: _Estimates
     fit: Fit
 
-    def against(self, released: pd.DataFrame, *weights: Array) -> tuple[Fit, Fit]:
+    def fits_with_release(self, released: pd.DataFrame, *weights: Array) -> tuple[Fit, Fit]:
         return self.fit, self.statistic.fit(released, "the release", *weights)
 
 
@@ -61,7 +61,7 @@ class _Estimates:
     def _numeric_values(self, table: pd.DataFrame, which: str) -> tuple[Array, list[str]]:
         part = table[self.variables(table)]
         values = numeric(type(self).__name__, part, which)
-        enough_rows(type(self).__name__, len(values), 2, which)
+        check_enough_rows(type(self).__name__, len(values), 2, which)
         return values, [str(c) for c in part.columns]
 
     def __str__(self) -> str:
@@ -106,7 +106,7 @@ class Means(_Summed):
     """
 
     def _fit_from_sums(self, sums: ColumnMoments, which: str) -> Fit:
-        enough_rows("Means", sums.n, 2, which)
+        check_enough_rows("Means", sums.n, 2, which)
         # Columns of equal numbers have standard error zero, whatever rounding does to their mean.
         scale = sums.covariance(1) / sums.n
         refuse_vanishing("Means", which, sums.names, sums.varies, np.diag(scale))
@@ -125,7 +125,7 @@ class Correlations(_Summed):
     """
 
     def _fit_from_sums(self, sums: ColumnMoments, which: str) -> Fit:
-        enough_rows("Correlations", sums.n, 4, which)
+        check_enough_rows("Correlations", sums.n, 4, which)
         names = sums.names
         if len(names) < 2:
             raise InputError("Correlations need at least two columns", ", ".join(names), "Name more columns")

@@ -7,9 +7,10 @@ formulaic's own matrix costs several times a whole fit (benchmarks/bench_measure
 from __future__ import annotations
 
 import ast
+import math
 import re
 import warnings
-from collections.abc import Container, Hashable, Iterable, Iterator
+from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -38,6 +39,8 @@ CODINGS = (*(f"contr.{name}" for name in ("treatment", "sum", "helmert", "diff",
 """How the indicators of a category are coded, inside C(...)."""
 
 MOST_COLUMNS, MOST_PRODUCTS = 100, 1_000_000
+FEW_COLUMNS = 1000
+"""Columns of a design that any file may have, and twice its records more."""
 OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.BitAnd, ast.BitOr, ast.BitXor)
 COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
@@ -52,6 +55,8 @@ class ParsedFormula:
     terms: tuple[tuple[Hashable, ...], ...] | None = None
     intercept: bool = True
     factors: frozenset[Hashable] = frozenset()
+    products: tuple[tuple[str, ...], ...] = ()
+    """The text of the factors of each term on the right, also where they are no columns."""
 
 
 @dataclass(frozen=True)
@@ -169,15 +174,16 @@ def _parse(text: str, columns: tuple[Hashable, ...], allow_code: bool) -> Parsed
     intercept = [("1", "literal")] in right
     terms = [[_column_of_factor(factor, known) for factor in term] for term in right if term != [("1", "literal")]]
     response = _column_of_factor(left[0][0], known) if len(left) == len(left[0]) == 1 else None
+    products = tuple(tuple(expression for expression, _ in term) for term in right)
     if response is None or response[1] or any(factor is None for term in terms for factor in term):
-        return ParsedFormula(text, variables)
+        return ParsedFormula(text, variables, products=products)
     plain = tuple(tuple(column for column, _ in term) for term in terms)  # type: ignore[misc]
     if any(response[0] in term for term in plain):
         raise InputError("The response is among the predictors", text, "Leave it out on the right side")
     if not plain and not intercept:
         raise InputError("A formula needs at least one coefficient", text, 'Write "y ~ a + b"')
     factors = frozenset(column for term in terms for column, category in term if category)  # type: ignore[misc]
-    return ParsedFormula(text, variables, response[0], plain, intercept, factors)
+    return ParsedFormula(text, variables, response[0], plain, intercept, factors, products)
 
 
 def _refuse_code(text: str, columns: int) -> None:
@@ -242,7 +248,10 @@ def _first_unsafe_part(node: ast.expr) -> str | None:
                 wrong = len(args) != 1 or bool(keywords)  # a second argument would be written to
             elif name in SPREADING:
                 sizes = [n.value for n in figures if isinstance(n, ast.Constant)]
-                wrong = any(abs(size) > MOST_COLUMNS for size in sizes if isinstance(size, int))
+                # 99 * 99 * 99 columns are asked for in small figures, too.
+                wrong = any(abs(size) > MOST_COLUMNS for size in sizes if isinstance(size, int)) or not all(
+                    map(_is_written_out, [*args[1:], *(k.value for k in keywords)])
+                )
             else:
                 wrong = name not in (*TRANSFORMS, *CODINGS)
             if wrong or any(k.arg is None or k.arg.startswith("_") for k in keywords):
@@ -255,6 +264,38 @@ def _first_unsafe_part(node: ast.expr) -> str | None:
 
 def _is_figure(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float))
+
+
+def _is_written_out(node: ast.expr) -> bool:
+    """Whether an expression is a number, text or a list of such, so that nothing is computed."""
+    match node:
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            return all(map(_is_written_out, parts))
+        case ast.UnaryOp(operand=operand):
+            return _is_figure(operand)
+    return isinstance(node, ast.Constant)
+
+
+def _refuse_size(formula: ParsedFormula, tables: Sequence[pd.DataFrame]) -> None:
+    """Refuse a matrix whose columns, which grow with the categories of the data, could not be held."""
+    rows = max(map(len, tables))
+    total = sum(math.prod(_most_columns(factor, formula, tables) for factor in term) for term in formula.products)
+    if total > 2 * rows + FEW_COLUMNS:
+        got = f"up to {total:,} columns for {rows:,} records"
+        raise InputError("The formula has too many products of columns", got, "Write out those that you want")
+
+
+def _most_columns(factor: str, formula: ParsedFormula, tables: Sequence[pd.DataFrame]) -> int:
+    """How many columns of a matrix a factor of a product becomes, at most."""
+    if factor.startswith(tuple(f"{name}(" for name in SPREADING)):
+        figures = [int(figure) for figure in re.findall(r"\d+", factor)]
+        return len(figures) + max([3, *(size for size in figures if size <= MOST_COLUMNS)])
+    many = 1
+    for variable in formula.variables:
+        if re.search(rf"(?<![\w.]){re.escape(_quotable_name(str(variable)))}(?!\w)", factor):
+            categories = factor.startswith("C(") or not all(is_number(t[variable]) for t in tables)
+            many *= max(t[variable].nunique() for t in tables) if categories else 1
+    return min(many, max(map(len, tables)))
 
 
 def _quotable_name(name: str) -> str:
@@ -277,6 +318,7 @@ def design(formula: ParsedFormula, *tables: pd.DataFrame) -> Design:
     The first level is the reference; with several tables it is the first level that all of them have.
     """
     kinds = [dict(zip(t.columns, map(is_number, t.dtypes), strict=True)) for t in tables]
+    _refuse_size(formula, tables)
     wanted = formula.variables if formula.terms is None else dict.fromkeys(v for t in formula.terms for v in t)
     levels = {v: _joint_levels(v, tables) for v in wanted if v != formula.response and _is_factor(formula, v, kinds)}
     if formula.terms is None:
@@ -356,10 +398,10 @@ def _without_warnings() -> Iterator[None]:
         yield
 
 
-def without_levels(names: Iterable[str]) -> str:
+def variables_of_coefficients(names: Iterable[str]) -> str:
     """Names of coefficients for an error: their variables, without the categories, which are values of records.
 
-    >>> without_levels(["age", "trade[T.farrier]", "trade[T.smith]", "age:trade[T.smith]"])
+    >>> variables_of_coefficients(["age", "trade[T.farrier]", "trade[T.smith]", "age:trade[T.smith]"])
     'age, trade, age:trade'
     """
     return ", ".join(dict.fromkeys(re.sub(r"\[.*?\](?=:|$)", "", name) for name in names))

@@ -16,7 +16,7 @@ from ...numerics.glm import Likelihood, logistic, poisson
 from ...protocols import Array
 from ..frames import SMALL, Flags, categories_of, is_number, refuse_vanishing, vector
 from ..sums import Triangle
-from .formula import Design, FileKinds, ParsedFormula, design, read, without_levels
+from .formula import Design, FileKinds, ParsedFormula, design, read, variables_of_coefficients
 
 TINY = float(np.finfo(np.float64).tiny)
 
@@ -96,12 +96,11 @@ class Linear:
     def _fit_table(self, plan: Design, table: pd.DataFrame, which: str, weights: Array | None = None) -> Fit:
         if weights is not None:
             work, names = _design_and_response(self, plan, table, which)
-            return _from_triangle(Triangle.of(work, weights), names, plan.intercept, which)
+            return _fit_from_triangle(Triangle.of(work, weights), names, plan.intercept, which)
         matrix = table.to_numpy() if plan.is_plain else None
         if matrix is not None and matrix.dtype.kind in "fiu":
             # The table itself serves, and no design is built.
-            names = table.columns.tolist()
-            at = [names.index(c) for c in (*(t[0] for t in plan.terms), plan.formula.response)]
+            at = [table.columns.get_loc(c) for c in (*(t[0] for t in plan.terms), plan.formula.response)]
             fit = _fit_by_normal_equations(matrix.astype(np.float64, copy=False), at, plan.names, plan.intercept, which)
             if fit is not None:
                 return fit
@@ -109,7 +108,7 @@ class Linear:
         fit = None
         if matrix is None and len(work) > 2:
             fit = _fit_by_normal_equations(work.T, range(int(plan.intercept), len(work)), names, plan.intercept, which)
-        return _from_triangle(Triangle.of(work), names, plan.intercept, which) if fit is None else fit
+        return _fit_from_triangle(Triangle.of(work), names, plan.intercept, which) if fit is None else fit
 
     # -- files in pieces -----------------------------------------------------------------------------
 
@@ -146,8 +145,8 @@ class Linear:
         def fitted(sums: Triangle, which: str) -> Fit:
             names = plan.names
             if plan.levels:
-                sums, names = sums.occurring(), _occurring_names(names, sums.occurs)
-            return _from_triangle(sums, names, plan.intercept, which)
+                sums, names = sums.drop_absent_coefficients(), _occurring_names(names, sums.occurs)
+            return _fit_from_triangle(sums, names, plan.intercept, which)
 
         return fitted(original, "the original"), fitted(released, "the release")
 
@@ -239,7 +238,7 @@ class FittedModel:
     fit: Fit
     weights: Array | None = field(default=None, repr=False)
 
-    def against(self, released: pd.DataFrame, weights: Array | None = None) -> tuple[Fit, Fit]:
+    def fits_with_release(self, released: pd.DataFrame, weights: Array | None = None) -> tuple[Fit, Fit]:
         """The fits of the original and of a release, with the same coding of categories.
 
         A coefficient that one file cannot give, because a category does not occur in it, is in one fit only.
@@ -301,16 +300,16 @@ def _fit_by_normal_equations(
 
 
 def _products_of_columns(matrix: Array) -> Array:
-    """The product of a matrix with itself, by the way that is quick for its layout: the other would copy it."""
-    if not matrix.flags.f_contiguous:
-        return linalg.blas.dgemm(1.0, matrix.T, matrix.T, trans_b=True)
-    gram, rows = np.empty((matrix.shape[1],) * 2), matrix.T
-    for i, row in enumerate(rows):  # half of the products, each a pass over long columns
-        gram[i, i:] = gram[i:, i] = rows[i:] @ row
-    return gram
+    """The product of a matrix with itself in one pass, by the way that is quick for its layout: others would copy it.
+
+    numpy asks for half of the products, which takes BLAS longer than all of them where columns are few.
+    """
+    if matrix.flags.f_contiguous:
+        return linalg.blas.dgemm(1.0, matrix, matrix, trans_a=True)
+    return linalg.blas.dgemm(1.0, matrix.T, matrix.T, trans_b=True)
 
 
-def _from_triangle(factor: Triangle, every: Sequence[str], intercept: bool, which: str) -> Fit:
+def _fit_from_triangle(factor: Triangle, every: Sequence[str], intercept: bool, which: str) -> Fit:
     """Least squares from the triangular factor of the design and the response, by an orthogonal factorisation.
 
     The normal equations would square the condition number.
@@ -328,7 +327,7 @@ def _from_triangle(factor: Triangle, every: Sequence[str], intercept: bool, whic
     with np.errstate(under="ignore"):
         squares = (triangle[start:, start:] ** 2).sum(axis=0)
     if squares.min() < SMALL:
-        plain = [without_levels([name]) for name in names]
+        plain = [variables_of_coefficients([name]) for name in names]
         varies = np.asarray(triangle[start:, start:].any(axis=0))
         refuse_vanishing("A regression", which, [*plain, "the response"], varies, squares)
     length = np.sqrt(squares)
@@ -336,7 +335,9 @@ def _from_triangle(factor: Triangle, every: Sequence[str], intercept: bool, whic
     tiny = length <= 1e-13 * np.sqrt(n) * np.abs(centre)
     if np.any(tiny[:-1]):
         flat = [name for name, bad in zip(names, tiny[:-1], strict=True) if bad]
-        raise InputError(f"Predictors are constant in {which}", without_levels(flat), "Leave them out of the formula")
+        raise InputError(
+            f"Predictors are constant in {which}", variables_of_coefficients(flat), "Leave them out of the formula"
+        )
     if tiny[-1]:
         y, length[-1] = np.zeros(len(y)), 0.0  # a constant response: what centring left is rounding
     inverse, slopes, size = np.zeros((0, 0)), np.zeros(0), length[:-1]
@@ -390,7 +391,7 @@ def _finish_fit(
     if rss > 0 and not (np.isfinite(scale).all() and variance.min() > TINY):
         odd = [name for name, v in zip(names, variance, strict=True) if not TINY < v < np.inf]
         what = f"Variances of coefficients are out of a float's range in {which}"
-        raise InputError(what, without_levels(odd), "Use other units")
+        raise InputError(what, variables_of_coefficients(odd), "Use other units")
     return Fit(names, estimate, np.sqrt(variance), float(n - p), scale, n)
 
 
@@ -410,8 +411,10 @@ def _full_rank(r: Array, order: Array, names: Sequence[str], which: str) -> None
     said = []
     for j in range(depend.shape[1]):
         partners = [names[order[i]] for i in range(rank) if abs(depend[i, j]) > 1e-8]
-        one = without_levels([names[order[rank + j]]])
-        said.append(f"{one} follows from {without_levels(sorted(partners))}" if partners else f"{one} is constant")
+        one = variables_of_coefficients([names[order[rank + j]]])
+        said.append(
+            f"{one} follows from {variables_of_coefficients(sorted(partners))}" if partners else f"{one} is constant"
+        )
     got = "; ".join(dict.fromkeys(said))
     raise InputError(f"Predictors are collinear in {which}", got, "Leave one of them out of the formula")
 
@@ -429,7 +432,7 @@ def _design_and_response(model: Linear, plan: Design, table: pd.DataFrame, which
     if plan.spec is not None and not np.isfinite(work).all():
         bad = [name for name, row in zip([*names, "the response"], work, strict=True) if not np.isfinite(row).all()]
         what = f"The formula gives values that are not finite in {which}"
-        raise InputError(what, without_levels(bad), "Check logarithms, roots and divisions")
+        raise InputError(what, variables_of_coefficients(bad), "Check logarithms, roots and divisions")
     return work, names
 
 
@@ -447,7 +450,7 @@ def _fit_by_likelihood(
     start = np.zeros(p) if law is logistic else np.linalg.lstsq(x.T, np.log(y + 0.5 * y.mean()), rcond=None)[0]
     weights = None if weights is None else weights / weights.mean()
     found = law.maximise(x, y, start, weights)
-    if not found.bounded(x):
+    if not found.has_finite_coefficients(x):
         raise InputError(
             f"The {law.kind} regression has no finite estimate in {which}",
             "a likelihood that grows without end",

@@ -24,7 +24,7 @@ class IncompletePoints(NamedTuple):
     extra: Array
     """What a coordinate that is not known adds to a squared distance: the original's variance of its column."""
 
-    def at(self, rows: frames.Ints) -> IncompletePoints:
+    def take(self, rows: frames.Ints) -> IncompletePoints:
         """Some of the records."""
         return IncompletePoints(self.points[rows], self.known[rows], self.extra[rows])
 
@@ -32,7 +32,7 @@ class IncompletePoints(NamedTuple):
         """The nearest records of another file; ``own`` is a record that is likely near."""
         return nearest_known(self.points, self.known, asked.points, asked.extra, own)
 
-    def among(self, other: IncompletePoints) -> Surroundings:
+    def surroundings_among(self, other: IncompletePoints) -> Surroundings:
         """How each record lies among those of another file and of its own."""
         first = np.zeros(len(self.points), dtype=np.int64)
         own, links = self.links(self, np.arange(len(first))), self.links(other, first)
@@ -129,14 +129,15 @@ class Space:
         if self.distance == "rank":
             ranks = [rankdata(v, nan_policy="omit") / max(int(np.isfinite(v).sum()), 1) for v in values]
             return (ranks[0][:, None], ranks[1][:, None]), 1 / 12
-        return (values[0][:, None] / spread, values[1][:, None] / spread), 1.0
+        with np.errstate(over="ignore"):
+            return (values[0][:, None] / spread, self._near_enough(values[1][:, None] / spread)), 1.0
 
     def _ordered_or_missing(self, label: Hashable, column: pd.Series, which: str) -> Array:
         """A column with an order as numbers, NaN where it is missing."""
         if isinstance(column.dtype, pd.CategoricalDtype):
             codes = column.cat.codes.to_numpy().astype(np.float64)
             return np.where(codes < 0, np.nan, codes)
-        return frames.floats_with_nan(self.who, column, self.original[label], which)
+        return frames.offsets_with_nan(self.who, column, self.original[label], which)
 
     def coordinates(self, known: pd.DataFrame | None, released: pd.DataFrame) -> tuple[Array, Array, bool]:
         """Coordinates of the intruder's file and of the release; True if the former depend on the original alone."""
@@ -164,6 +165,7 @@ class Space:
             return np.zeros((values.shape[1], 0))
         # A column of equal numbers may have a standard deviation of rounding size.
         size = np.ptp(values, axis=0)
+        frames.refuse_vanishing(self.who, "the original", self.numbers + self.times, size > 0, size)
         live = np.flatnonzero(size > 0)
         scale = np.zeros((values.shape[1], len(live)))
         # Divided by their range first: squares of tiny numbers would vanish.
@@ -196,10 +198,20 @@ class Space:
     def _numeric_coordinates(self, table: pd.DataFrame) -> Array:
         values, matrix = self._numeric_part(table), self._map
         assert matrix is not None
-        if self.distance == "standardised":
-            live = np.flatnonzero(matrix.any(axis=1))
-            return values[:, live] * matrix.sum(axis=1)[live]
-        return values @ matrix
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self.distance == "standardised":
+                live = np.flatnonzero(matrix.any(axis=1))
+                return self._near_enough(values[:, live] * matrix.sum(axis=1)[live])
+            return self._near_enough(values @ matrix)
+
+    def _near_enough(self, points: Array) -> Array:
+        """The coordinates, which have squares: a release may be beyond all bounds in the original's units."""
+        if points.size and not np.nanmax(np.abs(points), initial=0.0) < frames.LARGE:
+            got = "values more than 1e140 of the original's standard deviations away"
+            raise InputError(
+                f"{self.who} needs releases that can be compared with the original", got, "Check the units"
+            )
+        return points
 
     def _category_coordinates(self, label: Hashable, left: pd.Series, right: pd.Series) -> tuple[Array, Array]:
         """One coordinate per category; a mismatch costs 2 / (1 - sum p^2), with mean 2 over two random originals."""

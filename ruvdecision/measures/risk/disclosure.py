@@ -82,21 +82,21 @@ class _AfterLinkage(PairedMeasure):
         if held is not None:
             truth = held.iloc[:, -1]
         pairs = RecordPairs.of(self.name, space.original if known is None else known, released, alone=True)
-        pairs = pairs.where(self.name, truth.notna().to_numpy(dtype=bool))
+        pairs = pairs.with_known_originals(self.name, truth.notna().to_numpy(dtype=bool))
         column = released.iloc[:, -1]
         number = frames.is_number(truth) and not pd.api.types.is_bool_dtype(truth.dtype)
         a: NDArray[Any]
         b: NDArray[Any]
         if number:
-            a = frames.floats_with_nan(self.name, truth, truth)
-            b = frames.floats_with_nan(self.name, column, truth, "the release")
+            a = frames.offsets_with_nan(self.name, truth, truth)
+            b = frames.offsets_with_nan(self.name, column, truth, "the release")
         else:
             if column.notna().any():
                 frames.refuse_mixed(self.name, truth, column)
             (a, b), _ = frames.joined_codes(truth, column)
         gapped = space.incomplete_points(known, released.iloc[:, :-1])
         if gapped is not None:
-            links = gapped[0].at(pairs.original).links(gapped[1], pairs.released)
+            links = gapped[0].take(pairs.original).links(gapped[1], pairs.released)
             return _Reading(a, b, np.arange(len(b)), links, pairs, number)
         left, right, _ = space.coordinates(known, released.iloc[:, :-1])
         if left.shape[1] == 0:
@@ -350,12 +350,12 @@ class IntervalDisclosure(PairedMeasure):
 
     def begin(self, original: pd.DataFrame) -> tuple[pd.DataFrame, Array]:
         """The original as numbers."""
-        return original, _floats_with_nan(self.name, original, original)
+        return original, _offsets_with_nan(self.name, original, original)
 
     def compare(self, state: tuple[pd.DataFrame, Array], released: pd.DataFrame) -> Measured:
         """Count the originals inside."""
         table, values = state
-        masked = _floats_with_nan(self.name, released, table)
+        masked = _offsets_with_nan(self.name, released, table)
         if not self.paired or are_nobodys(released):
             return self._without_pairs(table, values, masked)
         pairs = RecordPairs.of(self.name, table, released)
@@ -501,8 +501,8 @@ def _standard_deviation(values: Array) -> float:
     return float(frames.spreads(values))
 
 
-def _floats_with_nan(who: str, table: pd.DataFrame, original: pd.DataFrame) -> Array:
+def _offsets_with_nan(who: str, table: pd.DataFrame, original: pd.DataFrame) -> Array:
     """Numeric columns as floats, NaN where they are missing."""
     frames.numeric(who, original.iloc[:0])  # refuses what is not a number, by name
     which = "the original" if table is original else "the release"
-    return np.stack([frames.floats_with_nan(who, table[c], original[c], which) for c in original.columns], axis=1)
+    return np.stack([frames.offsets_with_nan(who, table[c], original[c], which) for c in original.columns], axis=1)

@@ -45,7 +45,7 @@ class ValuesInClasses(NamedTuple):
         joint, size = row * values + value, np.bincount(row, weights=often, minlength=classes)
         if classes * values <= 16 * len(row) + 64:
             dense = np.bincount(joint, weights=often, minlength=classes * values)
-            there = np.flatnonzero(dense)
+            there = np.flatnonzero(dense > 0)
             counts = dense[there]
         else:
             there, place = np.unique(joint, return_inverse=True)
@@ -145,7 +145,7 @@ class LDiversity(_TargetInClasses):
         plain = self.plain_columns(original, released)
         codes = None if plain is None else cells.close_numbers(np.stack(plain))
         if codes is None:
-            codes = cells.column_codes(self.prepare(original).used(released))
+            codes = cells.column_codes(self.prepare(original).columns_used_of(released))
         found, each = self._diversity_of_classes(*codes, None)
         return each[found.row]
 
@@ -175,15 +175,16 @@ class LDiversity(_TargetInClasses):
 class TCloseness(_TargetInClasses):
     """The largest distance between the target's law among records that share the keys and in the whole file, t.
 
-    The earth mover's distance. Between values without order all steps are equally long, which makes it the total
-    variation; between numbers and ordered categories the m values that occur lie 1 / (m - 1) apart. `per_record` gives
-    the distance of each record's class: what an intruder who finds the class learns beyond what the file says of all.
+    The earth mover's distance. Between values without order (truth values, too) all steps are equally long, which makes
+    it the total variation; between numbers and ordered categories the m values that occur lie 1 / (m - 1) apart.
+    `per_record` gives the distance of each record's class: what an intruder who finds the class learns beyond what the
+    file says of all.
 
     Parameters
     ----------
     keys, target, missing
-        As in `LDiversity`; a missing target is the largest value. Records with a blank key are a class of their own,
-        and a class that loses records may become one-sided, so that more blanks may raise t.
+        As in `LDiversity`; where values have an order a missing one is the largest. Records with a blank key are a
+        class of their own, and a class that loses records may become one-sided, so that more blanks may raise t.
 
     Examples
     --------
@@ -198,7 +199,8 @@ class TCloseness(_TargetInClasses):
 
     def _worst_class(self, released: pd.DataFrame, often: Array | None) -> Measured:
         column, (codes, levels) = released.iloc[:, -1], cells.column_codes(released)
-        ordered = has_order(column)
+        # Two truth values need no order, and a third, missing, is beside them and not above.
+        ordered = has_order(column) and not pd.api.types.is_bool_dtype(column.dtype)
         value = _ordered_codes(column) if ordered else codes[-1]
         found = ValuesInClasses.of(codes[:-1], levels[:-1], value, often)
         whole = np.bincount(value, weights=often) / found.size.sum()

@@ -24,7 +24,7 @@ from ..tables import cells
 from .linkage import (
     PerColumn,
     by_column,
-    check_assigned,
+    check_assignment_size,
     check_pairs_option,
     exchanged_shares,
     named_columns,
@@ -226,11 +226,13 @@ class FellegiSunter(PairedMeasure):
         (ours, theirs), size = cells.joint_codes(state, released)
         equal = np.bincount(ours, minlength=size)
         different, first = np.unique(ours, return_index=True)
-        between = self._between_originals(state.iloc[first], fit, equal[different])
+        between = self._link_probability_between_originals(state.iloc[first], fit, equal[different])
         found = risk_without_pairs(equal[theirs] > 0, 1.0 / ties, chance / ties, *between)
         return Measured(float(found.risk.mean()), found.error, parts | found.parts, table, found.risk)
 
-    def _between_originals(self, original: pd.DataFrame, fit: AgreementMixture, often: Ints) -> tuple[float, float]:
+    def _link_probability_between_originals(
+        self, original: pd.DataFrame, fit: AgreementMixture, often: Ints
+    ) -> tuple[float, float]:
         """Mean probability of the best links between different originals, and its standard error."""
         task, n = self._agreement_of_columns(original, original), len(original)
         weights = fit.weights(np.arange(1 << len(fit.m)))
@@ -242,7 +244,7 @@ class FellegiSunter(PairedMeasure):
     def match_probabilities(self, original: frames.Data, released: frames.Data) -> Array:
         """Posterior probability that each released record's best link is a match, as an intruder would compute it."""
         prepared = self.prepare(original)
-        table = prepared.used(released)
+        table = prepared.columns_used_of(released)
         frames.refuse_missing(self.name, "the release", table, frames.missing_rows(table))
         fit, _, best, _ = self._fit_and_link(prepared.state, table, np.full(len(table), -1, dtype=np.int64))
         return fit.probabilities(best)
@@ -261,7 +263,7 @@ class FellegiSunter(PairedMeasure):
         weights[occurring] = fit.weights(occurring)
         if not self.one_to_one:
             return fit, *best_links(*task, weights, own, n, False)
-        check_assigned(self.name, len(released), n, "weights")
+        check_assignment_size(self.name, len(released), n, "weights")
         patterns = all_patterns(*task, n)
         # Ties are many, and the solver settles them by the order of rows: let values alone give that.
         columns = [self._agreement_of_values(c, original[c], released[c], None)[:2] for c in original.columns]
@@ -312,14 +314,9 @@ class FellegiSunter(PairedMeasure):
             (first, second), _ = frames.joined_codes(a, b)
             left, right = (np.where(c < 0, np.nan, c) for c in (first, second))
             return left, right, 0.0
-        left, right = frames.floats_with_nan(self.name, a, a), frames.floats_with_nan(self.name, b, a, "the release")
-        if share is None:
-            # Far from zero floats are coarse: whole numbers beyond 2^53 must stay apart.
-            there = a.dropna().to_frame()
-            left[~np.isnan(left)] = frames.offsets_from_minimum(self.name, there, there)[:, 0]
-            right[~np.isnan(right)] = frames.offsets_from_minimum(
-                self.name, b.dropna().to_frame(), there, "the release"
-            )[:, 0]
+        # Far from zero floats are coarse, but a share of a number is counted from zero.
+        floats = frames.offsets_with_nan if share is None else frames.floats_with_nan
+        left, right = floats(self.name, a, a), floats(self.name, b, a, "the release")
         width = of_column(self.tolerance, label)
         if width is not None:
             return left, right, width

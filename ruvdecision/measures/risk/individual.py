@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from ...masks.localsuppress import key_matches
 from ...protocols import Array
 from .. import frames
 from ..base import Measured
-from ..frames import Data
+from ..frames import Data, Ints
 from ..missing import KEYED
 from ..tables import cells
 from .uniqueness import KeyMeasure, enough_population
@@ -41,13 +41,35 @@ def key_frequencies(
     >>> key_frequencies(pd.DataFrame({"a": ["x", "x", None]}))[0].tolist()
     [3.0, 3.0, 3.0]
     """
-    amounts = [np.ones(len(keys))] if weights is None else [np.ones(len(keys)), weights]
-    if wildcard and frames.missing_rows(keys) is not None:
-        found = [np.asarray(key_matches(keys, weights=amount, alpha=alpha)) for amount in amounts]
-    else:
-        (label,), size = cells.joint_codes(keys)
-        found = [np.bincount(label, weights=amount, minlength=size)[label] for amount in amounts]
-    return found[0], found[-1]
+    found = _Classes.of_keys(keys, weights, wildcard, alpha)
+    return found.f[found.row], found.F[found.row]
+
+
+class _Classes(NamedTuple):
+    """Records that agree with the same others on the keys, and so have the same risk."""
+
+    row: Ints
+    """Class of each record."""
+    f: Array
+    F: Array
+
+    @classmethod
+    def of_keys(cls, keys: pd.DataFrame, weights: Array | None, wildcard: bool, alpha: float) -> _Classes:
+        """Those of a table; where a missing key agrees with everything each record is one of its own."""
+        if not wildcard or frames.missing_rows(keys) is None:
+            (row,), size = cells.joint_codes(keys)
+            return cls.of_codes(row, size, weights)
+
+        def agreeing(amounts: Array) -> Array:
+            return np.asarray(key_matches(keys, weights=amounts, alpha=alpha), dtype=np.float64)
+
+        f = agreeing(np.ones(len(keys)))
+        return cls(np.arange(len(keys)), f, f if weights is None else agreeing(weights))
+
+    @classmethod
+    def of_codes(cls, row: Ints, size: int, weights: Array | None) -> _Classes:
+        f = np.bincount(row, minlength=size).astype(np.float64)
+        return cls(row, f, f if weights is None else np.bincount(row, weights, size).astype(np.float64))
 
 
 def individual_risk(f: Array, F: Array, method: str = "approx") -> Array:
@@ -131,39 +153,42 @@ class IndividualRisk(KeyMeasure):
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Count and estimate."""
-        f, _, risk = self.frequencies_and_risk(released)
-        return Measured(float(risk.mean()), parts=self._risk_parts(f, risk), records=risk)
+        return self._measured(self._classes(released))
 
     def of_plain_columns(self, columns: Sequence[NDArray[Any]]) -> Measured | None:
         keys, weights = (columns, None) if self.weights is None else (columns[:-1], columns[-1])
         codes = cells.close_numbers(np.stack(keys))
         if codes is None or (weights is not None and not (weights.min() > 0 and weights.max() < frames.LARGE)):
             return None
-        label, size = cells.merged_codes(*codes)
-        f = np.bincount(label, minlength=size).astype(np.float64)
-        estimate = f if weights is None else np.bincount(label, weights, size).astype(np.float64)
-        risk = self._risk(f, estimate)[label]
-        return Measured(float(risk.mean()), parts=self._risk_parts(f[label], risk), records=risk)
+        return self._measured(_Classes.of_codes(*cells.merged_codes(*codes), weights))
 
     def frequencies_and_risk(self, used: pd.DataFrame) -> tuple[Array, Array, Array]:
         """f, F and risk of the records of a table of the keys and then the weights."""
+        found = self._classes(used)
+        return found.f[found.row], found.F[found.row], self._risk(found)
+
+    def _classes(self, used: pd.DataFrame) -> _Classes:
         weights = None if self.weights is None else frames.positive_weights(self.name, used.iloc[:, -1])
         keys = used if weights is None else used.iloc[:, :-1]
-        f, estimate = key_frequencies(keys, weights, wildcard=self.missing == "wildcard", alpha=self.alpha)
-        return f, estimate, self._risk(f, estimate)
+        return _Classes.of_keys(keys, weights, self.missing == "wildcard", self.alpha)
 
-    def _risk(self, f: Array, estimate: Array) -> Array:
-        """Of records that agree with f in the file and with so many people by ``estimate``."""
-        return 1.0 / f if self.weights is None else individual_risk(f, estimate, self.method)
+    def _risk(self, found: _Classes) -> Array:
+        """Risk of each record."""
+        each = 1.0 / found.f if self.weights is None else individual_risk(found.f, found.F, self.method)
+        return each[found.row]
+
+    def _measured(self, found: _Classes) -> Measured:
+        risk = self._risk(found)
+        return Measured(float(risk.mean()), parts=self._risk_parts(found.f[found.row], risk), records=risk)
 
     def _risk_parts(self, f: Array, risk: Array) -> dict[str, float]:
         parts = {"expected": float(risk.sum()), "largest": float(risk.max())}
-        parts |= {f"below {k}": float((f < k).sum()) for k in BELOW}
-        return parts if self.threshold is None else parts | {"above": float((risk > self.threshold).sum())}
+        parts |= {f"below {k}": float(np.count_nonzero(f < k)) for k in BELOW}
+        return parts if self.threshold is None else parts | {"above": float(np.count_nonzero(risk > self.threshold))}
 
     def record_table(self, original: Data, released: Data) -> pd.DataFrame:
         """f, F and risk of every released record, under its row label. Confidential."""
-        used = self.prepare(original).used(released)
+        used = self.prepare(original).columns_used_of(released)
         return pd.DataFrame(
             dict(zip(("f", "F", "risk"), self.frequencies_and_risk(used), strict=True)), index=used.index
         )
@@ -237,7 +262,7 @@ class HouseholdRisk(KeyMeasure):
 
     def household_table(self, original: Data, released: Data) -> pd.DataFrame:
         """Members, largest risk of a member and risk of every household, under its number. Confidential."""
-        used = self.prepare(original).used(released)
+        used = self.prepare(original).columns_used_of(released)
         _, risk, home, found = self._record_and_household_risks(used)
         members = pd.Series(risk).groupby(home)
         table = pd.DataFrame({"members": members.size(), "largest": members.max(), "risk": found})

@@ -187,7 +187,7 @@ class RecordLinkage(PairedMeasure):
                 left, right, _ = state.coordinates(known, released)
                 around = Surroundings.of(right, left) if asks else Surroundings.of(left, right)
             else:
-                around = gapped[1].among(gapped[0]) if asks else gapped[0].among(gapped[1])
+                around = gapped[1].surroundings_among(gapped[0]) if asks else gapped[0].surroundings_among(gapped[1])
             size, equals = (len(state.original), around.other) if asks else (len(released), around.own)
             copy = around.other > 0
             chance = size / (size + len(copy) - around.own)
@@ -206,7 +206,7 @@ class RecordLinkage(PairedMeasure):
         """
         prepared = self.prepare(original)
         state: Space = prepared.state
-        table = prepared.used(released)
+        table = prepared.columns_used_of(released)
         frames.refuse_missing(self.name, "the release", table, frames.missing_rows(table))
         left, right, _ = state.coordinates(next(self._intruder_file(state)), table)
         # Originals may have been left out for missing values.
@@ -230,7 +230,7 @@ class RecordLinkage(PairedMeasure):
             raise UnsupportedError(what, "missing values", 'Write missing="impute", or one_to_one=False')
         sides = [(right, pairs.released), (left, pairs.original)]
         (ours, mine), (theirs, own) = sides if self.link == LINKS[0] else reversed(sides)
-        links = ours.at(mine).links(theirs, own)
+        links = ours.take(mine).links(theirs, own)
         row = np.repeat(np.arange(len(mine)), links.counts)
         return np.bincount(row[links.points == own[row]], minlength=len(mine)) / links.counts
 
@@ -281,7 +281,7 @@ class RecordLinkage(PairedMeasure):
 
 
 def _one_to_one_links(who: str, asking: Array, asked: Array) -> tuple[frames.Ints, frames.Ints, Array]:
-    check_assigned(who, len(asking), len(asked))
+    check_assignment_size(who, len(asking), len(asked))
     cost = cdist(asking, asked, "sqeuclidean") if asking.shape[1] else np.zeros((len(asking), len(asked)))
     who_, whom = linear_sum_assignment(cost)
     return who_, whom, cost[who_, whom]
@@ -293,7 +293,7 @@ def check_pairs_option(one_to_one: bool, paired: bool) -> None:
         raise InputError("one_to_one counts true pairs", "paired=False", "Leave one of them out")
 
 
-def check_assigned(who: str, n: int, m: int, what: str = "distances") -> None:
+def check_assignment_size(who: str, n: int, m: int, what: str = "distances") -> None:
     """Raise an error for files that are too long for a one-to-one assignment."""
     if max(n, m) > MOST_ASSIGNED:
         raise UnsupportedError(

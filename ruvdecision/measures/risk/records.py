@@ -44,12 +44,12 @@ class OtherFile:
             raise InputError(f"{who} needs the same columns in {name}", f"not there: {', '.join(lost)}", "Add them")
         return frame.table[columns]
 
-    def part(self, column: Hashable, level: Hashable) -> OtherFile:
+    def part(self, column: Hashable, levels: frames.ColumnCategories, name: str) -> OtherFile:
         """The records of one group; all where the file does not have the column."""
         table = self.frame.table
         if column not in table.columns:
             return self
-        own = table[column].astype(str) == str(level)
+        own = frames.group_names(levels, table[column]) == name
         return OtherFile(Frame(table[own] if own.any() else table, self.frame.kind))
 
     def with_missing_handled(self, who: str, name: str, columns: frames.Labels, missing: str) -> pd.DataFrame:
@@ -61,7 +61,7 @@ class OtherFile:
         if missing != "omit" or incomplete is None:
             return table
         if incomplete.all():
-            raise frames.no_row(who, f"{len(table)} rows of {name}, each with a missing value")
+            raise frames.no_row_error(who, f"{len(table)} rows of {name}, each with a missing value")
         return table[~incomplete]
 
     def __repr__(self) -> str:
@@ -84,13 +84,11 @@ class RecordMeasure(Measure):
 
         Rows that were left out for missing values have none, nor have rows without a partner in the other file.
         """
-        prepared = self.prepare(original)
-        found = prepared(released).records
-        assert found is not None
-        records = np.asarray(found, dtype=np.float64)
+        records = np.asarray(self(original, released).records, dtype=np.float64)
         if self.missing != "omit":
             return records
-        followed = prepared.original if self.per_record_file == "original" else prepared.used(released)
+        prepared = self.prepare(original)
+        followed = prepared.original if self.per_record_file == "original" else prepared.columns_used_of(released)
         missing = frames.missing_rows(followed)
         return records if missing is None else _place_in_file(records, np.flatnonzero(~missing), len(followed))
 
@@ -207,16 +205,16 @@ class RecordPairs:
         if alone and len(kept) == 0 and len(original) and len(released):
             return cls(np.arange(len(original)), np.zeros(len(original), dtype=np.int64), rows)
         if len(kept) == 0:
-            raise frames.no_row(who, "no complete pair")
+            raise frames.no_row_error(who, "no complete pair")
         return cls(where[kept].astype(np.int64), kept, rows)
 
-    def where(self, who: str, known: Flags) -> RecordPairs:
+    def with_known_originals(self, who: str, known: Flags) -> RecordPairs:
         """The pairs whose original is among these."""
         if known.all():
             return self
         kept = known[self.original]
         if not kept.any():
-            raise frames.no_row(who, "no pair whose original is known")
+            raise frames.no_row_error(who, "no pair whose original is known")
         return RecordPairs(self.original[kept], self.released[kept], self.rows)
 
     def along_original(self, risk: Array) -> Array:

@@ -32,6 +32,9 @@ from .records import RecordMeasure
 MOST_BITS = 2**33
 MOST_KEYS = 20
 """Sets of columns times records, and columns, for which one bit each is held."""
+SMALL_SEARCH, ONE_SET = 200_000, 3_000
+"""Sets times records that take arrays a few milliseconds, and what each set costs in records: the compiled search needs
+half a second to be loaded in every process, and many to be compiled the first time."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -238,12 +241,12 @@ class SpecialUniques(KeyMeasure):
 
     def dis(self, original: Data, released: Data) -> Array:
         """DIS-SUDA score of each released record: how likely a match with it is right. Confidential."""
-        used = self.prepare(original).used(released)
+        used = self.prepare(original).columns_used_of(released)
         return self._dis_score(used, self._search_minimal_uniques(used))
 
     def level_contributions(self, original: Data, released: Data) -> pd.DataFrame:
         """Records, those with a minimal unique, and the contribution of each value of each column. Confidential."""
-        used = self.prepare(original).used(released)
+        used = self.prepare(original).columns_used_of(released)
         found, rows = self._search_minimal_uniques(used), []
         for j, label in enumerate(used.columns):
             each = pd.DataFrame({"records": 1, "special": found.worth[:, j] > 0, "contribution": found.worth[:, j]})
@@ -262,9 +265,11 @@ class SpecialUniques(KeyMeasure):
         deep = min(self.largest, p)
         worths = np.array([float(math.prod(p - i for i in range(k, top + 1))) for k in range(deep + 1)])
         wild = holes is not None and self.missing == "wildcard"
-        found = self._search_by_bits(codes if holes is None else np.where(holes, -1, codes), worths, wild)
-        if found is not None:
-            return found
+        sets = sum(math.comb(p, k) for k in range(1, deep + 1))
+        if holes is not None or sets * (n + ONE_SET) > SMALL_SEARCH:
+            found = self._search_by_bits(codes if holes is None else np.where(holes, -1, codes), worths, wild)
+            if found is not None:
+                return found
         score, worth, taking, sizes = np.zeros(n), np.zeros((n, p)), np.zeros(p, dtype=np.int64), list[int]()
         # Uniqueness on a set implies it on every larger one, so only sets that are one smaller need a look.
         before: dict[tuple[int, ...], Flags] = {(): np.full(n, n == 1)}

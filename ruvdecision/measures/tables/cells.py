@@ -31,9 +31,9 @@ def common_codes(*tables: pd.DataFrame) -> tuple[list[Ints], list[int]]:
     whole = all(isinstance(d, np.dtype) and d.kind in "ib" for t in tables for d in t.dtypes)
     matrix = np.concatenate([t[first.columns].to_numpy() for t in tables]) if whole else None
     for j, label in enumerate(first.columns):
-        known = None if matrix is None else _by_integer(matrix[:, j])
+        known = None if matrix is None else _codes_by_integer(matrix[:, j])
         columns = [t[label] for t in tables] if known is None else []
-        found, size = known or _by_category(columns) or _by_value(columns)
+        found, size = known or _codes_by_category(columns) or _codes_by_value(columns)
         levels.append(size)
         at = 0
         for part in codes:
@@ -42,7 +42,7 @@ def common_codes(*tables: pd.DataFrame) -> tuple[list[Ints], list[int]]:
     return codes, levels
 
 
-def _by_value(columns: Sequence[pd.Series]) -> tuple[Ints, int]:
+def _codes_by_value(columns: Sequence[pd.Series]) -> tuple[Ints, int]:
     """Codes of the columns' values, one after another, and how many there are."""
     values = [plain_values(c) for c in columns]
     if len({is_text(v) for v in values if v.notna().any()}) > 1:
@@ -54,7 +54,7 @@ def _by_value(columns: Sequence[pd.Series]) -> tuple[Ints, int]:
     return found, len(unique)
 
 
-def _by_integer(values: NDArray[Any]) -> tuple[Ints, int] | None:
+def _codes_by_integer(values: NDArray[Any]) -> tuple[Ints, int] | None:
     """The same for integers that lie close together, which need no search; None for others."""
     if len(values) == 0 or values.dtype.kind not in "iub":
         return None
@@ -64,7 +64,7 @@ def _by_integer(values: NDArray[Any]) -> tuple[Ints, int] | None:
     return renumber(values.astype(np.int64) - low, high - low + 1)
 
 
-def _by_category(columns: Sequence[pd.Series]) -> tuple[Ints, int] | None:
+def _codes_by_category(columns: Sequence[pd.Series]) -> tuple[Ints, int] | None:
     """The same for categories with the same type of values, each category looked at once; None for other columns."""
     dtypes = [c.dtype for c in columns]
     if not all(isinstance(d, pd.CategoricalDtype) and d.categories.dtype == dtypes[0].categories.dtype for d in dtypes):
@@ -82,8 +82,9 @@ def _by_category(columns: Sequence[pd.Series]) -> tuple[Ints, int] | None:
 
 def renumber(codes: Ints, size: int) -> tuple[Ints, int]:
     """Codes below ``size`` without those that nobody has, in the same order, and how many are left."""
-    there = np.flatnonzero(np.bincount(codes, minlength=size))
-    places = np.empty(size, dtype=np.int64)
+    some = np.zeros(size, dtype=bool)
+    some[codes] = True
+    there, places = np.flatnonzero(some), np.empty(size, dtype=np.int64)
     places[there] = np.arange(len(there))
     return places[codes], len(there)
 
@@ -97,17 +98,12 @@ def merge_codes(codes: Sequence[Ints]) -> tuple[list[Ints], int]:
 
 def merged_codes(across: NDArray[Any], levels: Sequence[int]) -> tuple[Ints, int]:
     """The same for one row per column, whose numbers run from 0 to below its ``levels``."""
-    n = across.shape[1]
-    joint, cells, first = np.zeros(n, dtype=np.int64), 1, 0
-    while first < len(levels):
+    joint, cells = np.zeros(across.shape[1], dtype=np.int64), 1
+    for column, many in zip(across, levels, strict=True):
         # As many columns at once as make few cells: those are counted, which is quicker than sorting.
-        if cells * levels[first] > 4 * n:
+        if cells * many > 4 * len(joint):
             joint, cells = compact_codes(joint, cells)
-        last, many = first + 1, int(levels[first])
-        while last < len(levels) and cells * many * levels[last] <= 4 * n:
-            last, many = last + 1, many * int(levels[last])
-        steps = np.append(np.cumprod(levels[last - 1 : first : -1], dtype=np.int64)[::-1], 1)
-        joint, cells, first = joint * many + steps @ across[first:last], cells * many, last
+        joint, cells = joint * many + column, cells * int(many)
     return compact_codes(joint, cells)
 
 

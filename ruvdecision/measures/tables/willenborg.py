@@ -188,7 +188,7 @@ class VarianceInflation(SummedMeasure, WeightedMeasure):
 
     def _standard_errors(self, table: pd.DataFrame, which: str, weights: Array | None = None) -> Array:
         n = len(table)
-        frames.enough_rows(self.name, n, 2, which)
+        frames.check_enough_rows(self.name, n, 2, which)
         if self.statistic == "mean":
             return frames.spreads(frames.numeric(self.name, table, which), weights) / np.sqrt(n)
         if weights is not None:

@@ -17,7 +17,7 @@ from ...numerics.compiled import compiled
 from ...protocols import Array
 from .. import frames
 from ..base import Measured, SummedMeasure, WeightedMeasure
-from ..frames import Names, as_names, floats_with_nan, no_row, numeric, refuse_constant, varying_spreads
+from ..frames import Names, as_names, floats_with_nan, no_row_error, numeric, refuse_constant, varying_spreads
 from ..missing import IMPUTED, KNOWN
 from ..sums import ColumnMoments, definite_covariance, moments_of, sound_covariance
 from .cdf import Law, step_differences
@@ -271,7 +271,7 @@ class IL1s(SummedMeasure, WeightedMeasure):
     def compare(self, state: tuple[pd.DataFrame, Array, list[str], Array], released: pd.DataFrame) -> Measured:
         original, spread, names, often = state
         if (original.isna() | released.isna().to_numpy()).all().any():
-            raise no_row(self.name, "a column that no record has in both files")
+            raise no_row_error(self.name, "a column that no record has in both files")
         sums = []
         for c in original.columns:
             x, y = (
@@ -281,12 +281,12 @@ class IL1s(SummedMeasure, WeightedMeasure):
             both = ~np.isnan(x) & ~np.isnan(y)
             sums.append((often[both].sum(), *(often[both] @ _absolute_and_relative_changes(x[both], y[both]))))
         count, change, percent = np.array(sums).T
-        return self._made_of(count, change / count / spread, percent, names)
+        return self._measured_from_sums(count, change / count / spread, percent, names)
 
     def partial(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
         return moments_of(self.name, piece, which, weights)
 
-    def paired(
+    def sums_of_pairs(
         self, original: pd.DataFrame, released: pd.DataFrame, sums: ColumnMoments, weights: Array | None = None
     ) -> ColumnMoments:
         x, y = numeric(self.name, original), numeric(self.name, released, "the release")
@@ -294,11 +294,11 @@ class IL1s(SummedMeasure, WeightedMeasure):
         return ColumnMoments.of(changes, weights=weights)
 
     def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
-        spread = _refuse_constant_columns(self.name, original, "the original")
+        spread = _column_standard_deviations(self.name, original, "the original")
         count = np.full(len(spread), original.n)
-        return self._made_of(count, released.mean[::2] / spread, released.mean[1::2] * count, original.names)
+        return self._measured_from_sums(count, released.mean[::2] / spread, released.mean[1::2] * count, original.names)
 
-    def _made_of(self, count: Array, change: Array, percent: Array, names: Sequence[str]) -> Measured:
+    def _measured_from_sums(self, count: Array, change: Array, percent: Array, names: Sequence[str]) -> Measured:
         each = change / np.sqrt(2)
         parts = {"sdcMicro": float(each @ count), "IL1": float(percent.sum())}
         return Measured(float(each.mean()), parts=parts | dict(zip(names, each.tolist(), strict=True)))
@@ -382,7 +382,7 @@ class Eigenvalues(SummedMeasure, WeightedMeasure):
         return _relative_spectrum_change(before, after, {"IL_correl": float(np.linalg.norm(gap) / np.sqrt(2))})
 
     def _eigenvalues_of(self, moments: ColumnMoments, which: str) -> Array:
-        _refuse_constant_columns(self.name, moments, which)
+        _column_standard_deviations(self.name, moments, which)
         return np.asarray(np.linalg.eigvalsh(self._correlation_matrix(moments))[::-1])
 
     def _correlation_matrix(self, moments: ColumnMoments) -> Array:
@@ -430,7 +430,7 @@ class Mahalanobis(SummedMeasure, WeightedMeasure):
     def partial(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
         return moments_of(self.name, piece, which, weights)
 
-    def paired(
+    def sums_of_pairs(
         self, original: pd.DataFrame, released: pd.DataFrame, sums: ColumnMoments, weights: Array | None = None
     ) -> ColumnMoments:
         white = _Whitening.of(self.name, sums)
@@ -615,7 +615,7 @@ def _relative_spectrum_change(spectrum: Array, other: Array, parts: dict[str, fl
     return Measured(float((np.abs(spectrum - other) / spectrum).sum()), parts=parts)
 
 
-def _refuse_constant_columns(who: str, sums: ColumnMoments, which: str) -> Array:
+def _column_standard_deviations(who: str, sums: ColumnMoments, which: str) -> Array:
     """Standard deviations from sums; columns of equal numbers are refused by name."""
     spread = np.sqrt(np.diag(sound_covariance(who, which, sums, 1)))
     refuse_constant(who, which, sums.names, spread)

@@ -83,6 +83,7 @@ class NormalKL(SummedMeasure, WeightedMeasure):
 class _Density(WeightedMeasure):
     """Kernel densities of both files on one grid, for one to three variables."""
 
+    columns_by_name: ClassVar[bool] = True  # the grid lies along axes that are found one after the other
     missing_choices: ClassVar[tuple[str, ...]] = IMPUTED
 
     columns: Names = checked(None, as_names)

@@ -13,7 +13,7 @@ from ...checks import checked
 from ...numerics.threads import one_thread
 from ...protocols import Array
 from ..base import Measured, WeightedMeasure
-from ..frames import Flags, Ints, Names, as_names, factorise, floats_with_nan, is_number, is_time, spreads
+from ..frames import Flags, Ints, Names, as_names, factorise, is_number, is_time, offsets_with_nan, spreads
 from ..tables.cells import frequencies
 from .cdf import Law, kolmogorov
 
@@ -108,7 +108,7 @@ class _Weights(NamedTuple):
     each: Array | None
     rows: int
 
-    def at(self, rows: Flags) -> Array | None:
+    def take(self, rows: Flags) -> Array | None:
         """Those of some records."""
         return None if self.each is None else self.each[rows]
 
@@ -139,10 +139,10 @@ class _Number(_Column):
     """A number or a time."""
 
     def __init__(self, who: str, column: pd.Series, groups: int, weights: _Weights) -> None:
-        self.who, self.column, self.rows = who, column.iloc[:0] if is_number(column) else column, weights.size()
-        values = floats_with_nan(who, column, column)
+        self.who, self.least, self.rows = who, column.dropna().sort_values().iloc[:1], weights.size()
+        values = offsets_with_nan(who, column, self.least)
         known = ~np.isnan(values)
-        own, kept = weights.at(known), values[known]
+        own, kept = weights.take(known), values[known]
         self.law, self.n, self.known = Law.of(kept, own), weights.size(known), weights.share(known)
         self.sd = float(spreads(kept, own)) if len(kept) else 0.0
         self.mean = float(np.average(kept, weights=own)) if len(kept) else 0.0
@@ -167,10 +167,10 @@ class _Number(_Column):
                         self.tails.append((sign, (side[below - 1] + side[below]) / 2, float(share[below - 1])))
 
     def score_column(self, column: pd.Series, which: str, weights: _Weights) -> tuple[dict[str, float], Ints]:
-        values = floats_with_nan(self.who, column, self.column, which)
+        values = offsets_with_nan(self.who, column, self.least, which)
         known = ~np.isnan(values)
         codes = np.where(known, np.searchsorted(self.cuts, values), self.size - 1)
-        own, kept = weights.at(known), values[known]
+        own, kept = weights.take(known), values[known]
         law, size = Law.of(kept, own), weights.size(known)
         lost = _share_kept(abs(weights.share(known) - self.known), self.known, 1 / weights.size() + 1 / self.rows)
         if self.sd == 0:
@@ -243,7 +243,7 @@ class _Category(_Column):
 def _shares_of_codes(codes: Ints, weights: _Weights) -> Array:
     """Shares of the codes among records that have one; those that nobody has are left out."""
     known = codes >= 0
-    found = np.bincount(codes[known], weights=weights.at(known))
+    found = np.bincount(codes[known], weights=weights.take(known))
     return found[found > 0] / max(float(found.sum()), 1e-300)
 
 

@@ -120,7 +120,7 @@ class ImputationLoss(WeightedMeasure):
             fit = little_liu([q for q, _ in said], [v for _, v in said])
             return Measured(fit.gamma, parts={"copies": float(fit.copies)})
         values = [frames.numeric(self.name, t, "the release") for t in released]
-        frames.enough_rows(self.name, min(len(x) for x in values), 2, "every copy")
+        frames.check_enough_rows(self.name, min(len(x) for x in values), 2, "every copy")
         often = [None] * len(values) if weights is None else weights
         means = [np.average(x, axis=0, weights=w) for x, w in zip(values, often, strict=True)]
         squares = [frames.spreads(x, w) ** 2 / len(x) for x, w in zip(values, often, strict=True)]
@@ -150,7 +150,7 @@ class _Copies(Prepared):
         copies = [frame.table for frame in used]
         if len(copies) < 2:
             raise InputError(f"{measure.name} takes two imputed copies or more", len(copies), "Release more copies")
-        holes = [self.columns.incomplete(frame, "a copy") for frame in used]
+        holes = [self.columns.incomplete_rows(frame, "a copy") for frame in used]
         complete = [self.columns.complete_rows(copy, hole) for copy, hole in zip(copies, holes, strict=True)]
         omitted = sum(map(len, copies)) - sum(map(len, complete))
         sides = zip(released, holes, strict=True)

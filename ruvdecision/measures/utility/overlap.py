@@ -16,7 +16,7 @@ from ...errors import InputError, UnsupportedError
 from ...numerics import generalised_chi2
 from ...protocols import Array
 from ..base import Measured, SummedMeasure, WeightedMeasure
-from ..fits.formula import without_levels
+from ..fits.formula import variables_of_coefficients
 from ..fits.regression import Fit, Linear
 from ..frames import Flags
 from ..missing import COMPLETE
@@ -86,7 +86,9 @@ class _Overlap(SummedMeasure, WeightedMeasure):
         return self._compare_fits({k: m.total(original.of[k], released.of[k], plan[k]) for k, m in models})
 
     def compare(self, state: dict[str, Any], released: pd.DataFrame, *weights: Array) -> Measured:
-        return self._compare_fits({name: started.against(released, *weights) for name, started in state.items()})
+        return self._compare_fits(
+            {name: started.fits_with_release(released, *weights) for name, started in state.items()}
+        )
 
     def _compare_fits(self, pairs: dict[str, tuple[Fit, Fit]]) -> Measured:
         """The measure from the fits of original and release, by model."""
@@ -165,7 +167,9 @@ class IntervalOverlap(_Overlap):
             off = float(self.penalty * gap.sum()) / total if self.penalty else 0.0
             chosen.append((probability if self.kind == "probability" else length)[-1] - off)
             switched += int(np.count_nonzero(a.estimate * b.estimate < 0))
-            changed += int(np.sum(_significant_coefficients(a, self.level) != _significant_coefficients(b, self.level)))
+            changed += int(
+                np.count_nonzero(_significant_coefficients(a, self.level) != _significant_coefficients(b, self.level))
+            )
             lost += only
         io, lengths, value = self._weighted_average(probability, length, chosen)
         parts = {
@@ -308,10 +312,9 @@ def interval_overlap(first: Fit, second: Fit, level: float = 0.95) -> tuple[Arra
     common, length = np.minimum(2 * half.min(axis=0), half.sum(axis=0) - away), 2 * half
     if flat is not None:
         mass, length[flat] = np.where(se == 0, away <= half[::-1], mass), 1.0
-    touch = common >= 0
-    share = common / length if flat is None else np.where(flat, 1.0, common / length)
-    j = np.where(touch, np.minimum(0.5 * (share[0] + share[1]), 1.0), 0.0)
-    return 0.5 * (mass[0] + mass[1]), j, np.where(touch, 0.0, -common / length[0])
+    share = common / length if flat is None else np.where(flat, common >= 0, common / length)
+    j = np.minimum(np.maximum(0.5 * (share[0] + share[1]), 0.0), 1.0)
+    return 0.5 * (mass[0] + mass[1]), j, np.maximum(-common / length[0], 0.0)
 
 
 def ellipsoid_overlap(first: Fit, second: Fit, level: float = 0.95) -> tuple[float, float]:
@@ -364,7 +367,7 @@ def _rescaled_scale_matrix(fit: Fit, unit: Fit) -> tuple[Array, Array]:
     known = [name for name, a, b in zip(fit.names, fit.se, unit.se, strict=True) if not (a > 0 and b > 0)]
     if known:
         what = "The joint law of the coefficients is singular: some of them are known exactly"
-        raise InputError(what, without_levels(known), "Leave constant columns out, or use IntervalOverlap")
+        raise InputError(what, variables_of_coefficients(known), "Leave constant columns out, or use IntervalOverlap")
     # One side after the other: the product of two tiny errors would vanish.
     shape = fit.scale / unit.se[:, None] / unit.se
     try:
@@ -372,7 +375,7 @@ def _rescaled_scale_matrix(fit: Fit, unit: Fit) -> tuple[Array, Array]:
     except np.linalg.LinAlgError:
         what = "The joint law of the coefficients is singular to the last digit"
         do = "Centre and rescale the predictors, or use IntervalOverlap"
-        raise InputError(what, without_levels(fit.names), do) from None
+        raise InputError(what, variables_of_coefficients(fit.names), do) from None
 
 
 def _ellipsoid_radius(fit: Fit, level: float) -> float:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import linalg, special
 
 from ...checks import as_generator, check_choice, check_integer, check_number, checked
@@ -31,6 +32,8 @@ STATISTICS = ("pMSE", "U", "ratio", "z", "SPECKS")
 RANGES = {"pMSE": (0.0, 0.25), "U": (0.0, np.inf), "ratio": (0.0, np.inf), "z": (-np.inf, np.inf), "SPECKS": (0.0, 1.0)}
 
 
+FEW = 1000
+"""So many records show whether many of a file are equal."""
 ROUNDED = 1e-9
 """A score that is nearer to the release's share than this is equal to it."""
 WOO = "Karr, Oganian, Reiter and Woo, New measures of data utility"
@@ -81,7 +84,7 @@ class _PropensityMeasure(WeightedMeasure):
         """Expectation and standard deviation of pMSE when both files are samples of one population."""
         return None
 
-    def encoded(self, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Array, Ints | None]:
+    def encoded_files(self, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Array, Ints | None]:
         """Both files together as numbers, and how many levels each column has, 0 for a number; None if all are."""
         return np.concatenate(encode(self.name, original, released)[:2]), None
 
@@ -93,7 +96,7 @@ class _PropensityMeasure(WeightedMeasure):
         often = None if own is None or weights is None else np.concatenate([w / w.mean() for w in (own, weights)])
         n, c = len(source), float(source.mean())
         with one_thread():
-            pooled, levels = self.encoded(original, released)
+            pooled, levels = self.encoded_files(original, released)
             if self.null == "permutation":
                 # Labels are drawn for records in the order of their values: that of the files means nothing.
                 order = np.lexsort((source, *([] if often is None else [often]), *pooled.T))
@@ -183,11 +186,19 @@ class Propensity(_PropensityMeasure):
     reference: ClassVar[str] = f"{WOO}, eq. 2.5; Snoke et al. (2018)"
     nulls: ClassVar[tuple[str, ...]] = ("independent", "synthetic", "permutation")
 
-    def classifier_inputs(self, pooled: Array, levels: Ints | None) -> Array:
-        return design_rows(pooled, self.degree)
+    def classifier_inputs(self, pooled: Array, levels: Ints | None) -> tuple[Array, Ints | None]:
+        first, row = _distinct_records(pooled)
+        return design_rows(pooled if row is None else pooled[first], self.degree), row
 
-    def scores(self, inputs: Array, source: Flags, weights: Array | None = None) -> tuple[Array, int]:
-        return logistic_scores(inputs, source, weights)[0], len(inputs) - 1
+    def scores(
+        self, inputs: tuple[Array, Ints | None], source: Flags, weights: Array | None = None
+    ) -> tuple[Array, int]:
+        design, row = inputs
+        if row is None:
+            return logistic_scores(design, source, weights)[0], len(design) - 1
+        often = np.bincount(row, weights)
+        share = np.bincount(row, source if weights is None else weights * source) / often
+        return logistic_scores(design, share, often / often.mean())[0][row], len(design) - 1
 
     def closed_null(self, slopes: int, n: float, c: float) -> tuple[float, float]:
         unit = (c * (1 - c) if self.null == "independent" else (1 - c) ** 2 * c) / n
@@ -240,9 +251,9 @@ class TreePropensity(_PropensityMeasure):
     reference: ClassVar[str] = f"{WOO}, eq. 2.5; Breiman et al. (1984)"
     nulls: ClassVar[tuple[str, ...]] = ("none", "permutation")
 
-    def encoded(self, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Array, Ints | None]:
+    def encoded_files(self, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Array, Ints | None]:
         if self.kind == "anova":
-            return super().encoded(original, released)
+            return super().encoded_files(original, released)
         parts, levels = [], []
         for label in original.columns:
             a, b = original[label], released[label]
@@ -398,11 +409,22 @@ def design_rows(pooled: Array, degree: int | str) -> Array:
     return work
 
 
-def logistic_scores(design: Array, source: Flags, weights: Array | None = None) -> tuple[Array, bool]:
+def _distinct_records(pooled: Array) -> tuple[Ints, Ints | None]:
+    """The first of each kind of equal records, and the kind of each; None where so few are equal that it is no gain."""
+    # Equal records have equal numbers, and others hardly ever: no sine of a whole number is a sum of others.
+    mixed = pooled @ np.sin(np.arange(1.0, pooled.shape[1] + 1.0))
+    if len(np.unique(mixed[:FEW])) == len(mixed[:FEW]):
+        return np.arange(len(pooled)), None
+    _, first, row = np.unique(mixed, return_index=True, return_inverse=True)
+    equal = 2 * len(first) < len(pooled) and np.array_equal(pooled[first][row], pooled)
+    return first, row if equal else None
+
+
+def logistic_scores(design: Array, source: NDArray[Any], weights: Array | None = None) -> tuple[Array, bool]:
     """Fitted probabilities of a logistic regression, and whether the files can be separated by it.
 
-    ``design`` has one row per coefficient, the first of ones, rows linearly independent. Separated records tend to 0
-    and 1.
+    ``design`` has one row per coefficient, the first of ones, rows linearly independent; ``source`` says of each record
+    whether it is released, or which share of equal ones is. Separated records tend to 0 and 1.
     """
     start = np.zeros(len(design))
     start[0] = special.logit(np.average(source, weights=weights))

@@ -107,7 +107,7 @@ class TrainOnRelease(WeightedMeasure):
         w = [np.ones(k.sum()) if v is None else v[k] / v[k].mean() for v, k in zip(often, there, strict=True)]
         omitted = sum(map(len, tables)) - sum(map(len, whole))
         for t, which in zip(whole, ("the original", "the release", "the holdout"), strict=False):
-            frames.enough_rows(self.name, len(t), 2, which)
+            frames.check_enough_rows(self.name, len(t), 2, which)
         x, (y, classes) = _design_of_tables(self.name, whole), self._encode_targets([t.iloc[:, -1] for t in whole])
         # The order of a file means nothing, and a model that draws must not see it.
         rows = [np.lexsort((*np.atleast_2d(b.T), *a.T)) for a, b in zip(x, y, strict=True)]
@@ -179,7 +179,7 @@ class TrainOnRelease(WeightedMeasure):
 
     def _cross_validated(self, x: Array, y: Array, weights: Array | None, classes: ColumnCategories | None) -> Array:
         """What models trained on the other folds say at each record."""
-        frames.enough_rows(self.name, len(x), self.folds, "the original")
+        frames.check_enough_rows(self.name, len(x), self.folds, "the original")
         fold = as_generator(self.seed).permutation(np.arange(len(x)) % self.folds)
         found = np.empty_like(y)
         for k in range(self.folds):

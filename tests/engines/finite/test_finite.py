@@ -79,7 +79,7 @@ def releases_of(mask, x, values, n):
                             )
                         )
             elif isinstance(step, Subsample):
-                keep = list(itertools.combinations(range(len(rows)), step.kept(len(rows))))
+                keep = list(itertools.combinations(range(len(rows)), step.kept_count(len(rows))))
                 new.extend((p / len(keep), [rows[i] for i in c]) for c in keep)
             elif isinstance(step, Shuffle):
                 new.append(

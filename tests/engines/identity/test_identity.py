@@ -417,14 +417,14 @@ def test_laws_of_noise_integrate_to_one(kind):
     for variance in (0.0, 1e-4, 0.3, 50.0):
         reach = 400 * (0.7 + np.sqrt(variance))
         total = integrate.quad(
-            lambda y, v=variance: float(np.exp(law.log_density_on_normal(np.array([y]), np.sqrt(v))[0])),
+            lambda y, v=variance: float(np.exp(law.log_density_convolved_with_normal(np.array([y]), np.sqrt(v))[0])),
             0,
             reach,
             points=[0.1, 1, 10],
             limit=800,
         )[0]
         mirrored = integrate.quad(
-            lambda y, v=variance: float(np.exp(law.log_density_on_normal(np.array([-y]), np.sqrt(v))[0])),
+            lambda y, v=variance: float(np.exp(law.log_density_convolved_with_normal(np.array([-y]), np.sqrt(v))[0])),
             0,
             reach,
             points=[0.1, 1, 10],
@@ -780,7 +780,7 @@ def test_bad_targets(make, words):
     ("target", "words"),
     [
         (Identity(9), "row"),
-        (Identity([0, -4]), "twice"),
+        (Identity([0, -4]), "different from each other"),
         (Identity(0, known=["c"]), "known names a column"),
         (Identity(0, known=["a", "a"]), "twice"),
         (Identity(0, known=["a"], error_sd=[1, 2]), "1 entries"),

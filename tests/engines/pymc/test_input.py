@@ -121,30 +121,6 @@ def test_records_that_the_model_has_observed() -> None:
     assert "observed=" in error.do
 
 
-@pytest.mark.filterwarnings("ignore:No safe default transform")
-@pytest.mark.parametrize("law", ["HurdleGamma", "Censored", "Mixture"])
-def test_records_with_point_masses(law: str) -> None:
-    """Integrals over a density missed the zeros of a hurdle law: U was 40 per cent off, with error 0."""
-
-    def zeros(n):
-        import pymc as pm
-
-        with pm.Model() as model:
-            mu, psi = pm.Normal("mu"), pm.Beta("psi", 2, 2)
-            if law == "HurdleGamma":
-                pm.HurdleGamma("x", psi=psi, alpha=2.0, beta=1.0, shape=n)
-            elif law == "Censored":
-                pm.Censored("x", pm.Normal.dist(mu, 1.0), lower=0, upper=None, shape=n)
-            else:
-                parts = [pm.DiracDelta.dist(0.0), pm.Normal.dist(mu, 1.0)]
-                pm.Mixture("x", w=pm.math.stack([psi, 1 - psi]), comp_dists=parts, shape=n)
-        return model
-
-    error = refused(PyMCBelief(zeros))
-    assert "has point masses beside a density" in error.what
-    assert "pm.Deterministic" in error.do
-
-
 @pytest.mark.parametrize("shape", [3, (2, 4), (4, 1, 1), ()])
 def test_records_of_the_wrong_length(shape: object) -> None:
     def wrong(n):

@@ -17,6 +17,7 @@ from ruvdecision.engines.pymc import nuts
 from ruvdecision.engines.pymc.latent import ALL
 from ruvdecision.engines.pymc.sampling import Sampling
 from ruvdecision.errors import UnsupportedError
+from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Absolute, LogScore, Quadratic, ZeroOne
 from ruvdecision.masks import Microaggregate, Noise, Round, Shuffle
 from ruvdecision.masks.base import Mask
@@ -88,7 +89,7 @@ def agree(belief: PyMCBelief, mask: Mask, data: pd.DataFrame, targets, losses=LO
     release = mask.release(data, 11)
     for target in targets:
         user = User(belief, target, Quadratic())
-        point = ENGINE.point(user, mask, release)
+        point = ENGINE.solve_release(user, mask, release)
         assert point.marginalization.startswith("records sampled too")
         assert point.rhat < 1.02
         right = Exact().posterior(User(EXACT[k], target, Quadratic()), mask, release)
@@ -116,13 +117,33 @@ def test_noise_then_averages_of_one_variable(scalar: PyMCBelief) -> None:
 def test_an_average_without_noise_is_met_exactly(scalar: PyMCBelief) -> None:
     mask = Microaggregate(groups=2)
     release = mask.release(ONE, 1)
-    point = ENGINE.point(User(scalar, Record(0), Quadratic()), mask, release)
+    point = ENGINE.solve_release(User(scalar, Record(0), Quadratic()), mask, release)
     files = point.chains.values[ALL].reshape(-1, N)
     groups = release.to_numpy()[:, 0]
     for value in np.unique(groups):
         means = files[:, groups == value].mean(axis=1)
         np.testing.assert_allclose(means, value, rtol=0, atol=1e-12 * max(1, abs(value)) * 10)
     agree(scalar, mask, ONE, [Record(0), Record(4), Parameter("mu")])
+
+
+@pytest.mark.slow
+def test_what_a_known_total_tells_before_any_release_has_the_model_of_the_releases(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, init = [], nuts.Sampler.__init__
+    monkeypatch.setattr(nuts.Sampler, "__init__", lambda *given, **named: made.append(1) or init(*given, **named))
+    knows, masks = Microaggregate(groups=1), [Noise(sd=0.7), Noise(sd=2)]
+    asked = [
+        User(belief, Record(0), Quadratic(), knows=knows) for belief in (PyMCBelief(scalar_model, size=N), EXACT[1])
+    ]
+    found, right = (
+        evaluate(masks, intruder=user, scientist=user, data=ONE, engine=engine, replicates=1, seed=1)
+        for user, engine in zip(asked, (Sampling(draws=1000, tune=500, chains=2), "auto"), strict=True)
+    )
+    assert len(made) == 1
+    draws = 0.3 * 2000  # effective ones; their squares have twice the variance of a normal law's
+    for own, exact in ((found.intruder.value, right.intruder.value), (found.before[0], right.before[0])):
+        np.testing.assert_allclose(own, exact, rtol=4 * np.sqrt(2 / draws))
 
 
 @pytest.mark.long
@@ -140,14 +161,14 @@ def test_another_size_of_noise_and_other_data_take_the_same_compiled_model(
     small = Sampling(draws=50, tune=50, chains=1)
     for v in (1.0, 1.5):
         mask = Noise(variance=v) | Microaggregate(groups=2)
-        small.point(user, mask, mask.release(ONE, 1))
+        small.solve_release(user, mask, mask.release(ONE, 1))
 
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("compiled again")
 
     monkeypatch.setattr(nuts.Sampler, "__init__", fail)
     mask = Noise(variance=9.0) | Microaggregate(groups=2)
-    small.point(user, mask, mask.release(ONE + 3, 2))
+    small.solve_release(user, mask, mask.release(ONE + 3, 2))
 
 
 @pytest.mark.long
@@ -156,7 +177,7 @@ def test_positive_records_stay_positive_behind_an_average() -> None:
     belief = PyMCBelief(gamma_model, size=2)
     mask = Microaggregate(groups=1)
     release = mask.release(pd.DataFrame({0: [0.5, 2.5]}), 1)
-    point = ENGINE.point(User(belief, Record(0), Quadratic()), mask, release)
+    point = ENGINE.solve_release(User(belief, Record(0), Quadratic()), mask, release)
     files = point.chains.values[ALL].reshape(-1, 2)
     assert files.min() > 0
     np.testing.assert_allclose(files.sum(axis=1), 3.0, rtol=1e-12)
@@ -183,8 +204,8 @@ def test_bounded_entries_of_a_joint_model_against_the_integrated_route(joint: Py
     mask = Round(base=2.0)
     release = mask.release(ONE, 1)
     for target in (Record(0), Record(3)):
-        latent = ENGINE.point(User(joint, target, Quadratic()), mask, release)
-        whole = ENGINE.point(User(scalar, target, Quadratic()), mask, release)
+        latent = ENGINE.solve_release(User(joint, target, Quadratic()), mask, release)
+        whole = ENGINE.solve_release(User(scalar, target, Quadratic()), mask, release)
         assert latent.marginalization.startswith("records sampled too")
         assert whole.marginalization == "integrated over nodes"
         gap = latent.values[0].value - whole.values[0].value
@@ -210,7 +231,7 @@ def test_bounds_of_the_release_and_of_the_law_meet() -> None:
 
     mask = Round(base=1.0)
     release = mask.release(pd.DataFrame({0: [0.3, 1.9]}), 1)
-    point = ENGINE.point(User(PyMCBelief(waiting, size=2), Record(0), Quadratic()), mask, release)
+    point = ENGINE.solve_release(User(PyMCBelief(waiting, size=2), Record(0), Quadratic()), mask, release)
     assert point.divergences == 0
     a, b = np.meshgrid(np.linspace(0, 0.5, 801), np.linspace(1.5, 2.5, 801), indexing="ij")
     weight = np.exp(-a - b - 0.5 * ((a + b - 2.4) / 0.3) ** 2)
@@ -226,7 +247,7 @@ def test_bounds_of_the_release_and_of_the_law_meet() -> None:
 def test_functions_of_files(joint: PyMCBelief) -> None:
     mask = Noise(variance=1.5)
     release = mask.release(ONE, 11)
-    point = ENGINE.point(User(joint, Maximum(), Quadratic()), mask, release)
+    point = ENGINE.solve_release(User(joint, Maximum(), Quadratic()), mask, release)
     files = point.chains.values[ALL].reshape(-1, N)
     np.testing.assert_allclose(point.posteriors[0].draws, files.max(axis=1))
     gap = ENGINE.posterior(
@@ -246,13 +267,17 @@ def test_functions_of_files(joint: PyMCBelief) -> None:
 def test_a_new_record_is_not_defined_by_a_joint_model(joint: PyMCBelief) -> None:
     mask = Noise(variance=1.5)
     with pytest.raises(UnsupportedError, match="a new one is not defined"):
-        Sampling(draws=50, tune=50, chains=1).point(User(joint, NewRecord(), Quadratic()), mask, mask.release(ONE, 11))
+        Sampling(draws=50, tune=50, chains=1).solve_release(
+            User(joint, NewRecord(), Quadratic()), mask, mask.release(ONE, 11)
+        )
 
 
 def test_rows_in_unknown_order_of_a_joint_model(joint: PyMCBelief) -> None:
     mask = Noise(variance=1.5) | Shuffle()
     with pytest.raises(UnsupportedError, match="unknown order"):
-        Sampling(draws=50, tune=50, chains=1).point(User(joint, Record(0), Quadratic()), mask, mask.release(ONE, 11))
+        Sampling(draws=50, tune=50, chains=1).solve_release(
+            User(joint, Record(0), Quadratic()), mask, mask.release(ONE, 11)
+        )
 
 
 def test_records_between_two_ends_behind_an_exact_average() -> None:
@@ -268,5 +293,5 @@ def test_records_between_two_ends_behind_an_exact_average() -> None:
     user = User(PyMCBelief(shares, size=3), Record(0), Quadratic())
     release = mask.release(pd.DataFrame({0: [0.2, 0.5, 0.4]}), 1)
     with pytest.raises(UnsupportedError) as caught:
-        Sampling(draws=50, tune=50, chains=1).point(user, mask, release)
+        Sampling(draws=50, tune=50, chains=1).solve_release(user, mask, release)
     assert "Add noise before the average" in str(caught.value)

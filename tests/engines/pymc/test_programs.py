@@ -11,12 +11,12 @@ import pytest
 
 from ruvdecision.beliefs.pymc import PyMCBelief, cheap_mode, quiet_pymc, without_notices
 from ruvdecision.channels.likelihood import join_rows, observe
-from ruvdecision.engines.pymc.data import observed_in
 from ruvdecision.engines.pymc.log_posterior import OnePosterior, log_posteriors
 from ruvdecision.engines.pymc.marginal import marginal_likelihood
 from ruvdecision.engines.pymc.model import compiled_model
 from ruvdecision.engines.pymc.nodes import LaplaceBoxes, find_boxes, place_nodes
 from ruvdecision.engines.pymc.programs import Program, _without_parameter_checks, vectorised
+from ruvdecision.engines.pymc.replicates import observed_in
 from ruvdecision.masks import Clip, Noise, Round, Subsample, Suppress
 from ruvdecision.masks.frame import Frame, Numbers
 
@@ -106,7 +106,7 @@ def test_a_program_gives_what_the_function_gives(build: Any, n: int) -> None:
 def test_all_at_once_is_one_after_the_other(build: Any) -> None:
     compiled = compiled_model(PyMCBelief(build), 3)
     u = RNG.normal(0, 1.0, (5, compiled.size))
-    at = compiled.at(u)
+    at = compiled.values_at(u)
     prior = vectorised([compiled._prior_graph], compiled._value_variables)(compiled._split_parameters(u))[0]
     np.testing.assert_allclose(at.log_prior, prior, rtol=1e-13)
     theta = compiled.on_natural_scale(u)
@@ -114,10 +114,10 @@ def test_all_at_once_is_one_after_the_other(build: Any) -> None:
         np.testing.assert_allclose(at.theta[name], values, rtol=1e-14)
     assert (at.normal is None) == (build is gamma)
     if at.normal is not None:
-        for a, b in zip(at.normal, compiled.normal(theta), strict=True):
+        for a, b in zip(at.normal, compiled.record_moments(theta), strict=True):
             np.testing.assert_allclose(a, np.broadcast_to(b, a.shape), rtol=1e-14)
-    assert compiled.at(u, normal=False).normal is None
-    rough = compiled._at_once(u)
+    assert compiled.values_at(u, normal=False).normal is None
+    rough = compiled._values_without_rewriting(u)
     np.testing.assert_allclose(rough.log_prior, at.log_prior, rtol=1e-12)
     for name, values in theta.items():
         np.testing.assert_allclose(rough.theta[name], values, rtol=1e-12)
@@ -126,9 +126,9 @@ def test_all_at_once_is_one_after_the_other(build: Any) -> None:
 def test_a_program_reads_data_again_at_every_run() -> None:
     compiled = compiled_model(PyMCBelief(students), 2)
     u = np.array([[0.3, -0.4]])
-    before = compiled.at(u).normal
+    before = compiled.values_at(u).normal
     compiled.model.set_data("shift", np.array([2.0, 3.0]))
-    after = compiled.at(u).normal
+    after = compiled.values_at(u).normal
     assert before is not None and after is not None
     assert before[0].ravel()[0] == pytest.approx(0.3 * 0.5 - 0.4 * 1.5)
     assert after[0].ravel()[0] == pytest.approx(0.3 * 2.0 - 0.4 * 3.0)
@@ -160,7 +160,7 @@ def test_a_product_grid_is_laid_out_as_its_points_are() -> None:
     boxes = LaplaceBoxes(RNG.normal(size=(2, 2)), roots, np.full((2, 2), -9.0), np.full((2, 2), 9.0))
     z = [RNG.normal(size=(2, 3)), RNG.normal(size=(2, 4))]
     points = np.stack(np.broadcast_arrays(z[0][:, :, None], z[1][:, None, :]), axis=-1).reshape(2, -1, 2)
-    found = boxes.over([z[0][:, :, None], z[1][:, None, :]], (3, 4))
+    found = boxes.parameters_on_grid([z[0][:, :, None], z[1][:, None, :]], (3, 4))
     np.testing.assert_allclose(found.reshape(2, -1, 2), boxes.u(points), rtol=1e-14)
 
 
@@ -168,7 +168,7 @@ def test_groups_of_releases_hold_each_release_once() -> None:
     count = 300
     high = RNG.uniform(8.6, 30.0, (count, 2))
     boxes = LaplaceBoxes(np.zeros((count, 2)), np.tile(np.eye(2), (count, 1, 1)), -high, high)
-    groups = boxes.sorted()
+    groups = boxes.grouped_by_steps()
     assert sorted(i for members, _ in groups for i in members) == list(range(count))
     assert len(groups) > 4
 
@@ -193,7 +193,7 @@ def test_the_slope_that_samplers_are_given_is_that_of_the_likelihood(mask: Any, 
         )
     for u in np.random.default_rng(2).normal(0.2, 0.4, (4, 2)):
         found, *slope = (float(a) for a in function(*u))
-        at = compiled.at(np.array([u]), normal=False)
+        at = compiled.values_at(np.array([u]), normal=False)
         assert found == pytest.approx(float((at.log_prior + likelihood.log_likelihood(at.theta))[0]), rel=1e-9)
         for i, h in enumerate(1e-5 * np.eye(2)):
             moved = (float(function(*(u + h))[0]) - float(function(*(u - h))[0])) / 2e-5

@@ -12,11 +12,11 @@ from ruvdecision.beliefs.normal import NormalBelief
 from ruvdecision.beliefs.pymc import PyMCBelief
 from ruvdecision.engines.base import Problem
 from ruvdecision.engines.normal.exact import Exact
-from ruvdecision.engines.pymc.data import observed_in
 from ruvdecision.engines.pymc.log_posterior import log_posteriors
 from ruvdecision.engines.pymc.model import compiled_model
 from ruvdecision.engines.pymc.node_uncertainty import Settled, _whole_boxes
 from ruvdecision.engines.pymc.quadrature import Quadrature
+from ruvdecision.engines.pymc.replicates import observed_in
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.losses import CRPS, Absolute, CustomLoss, IntervalScore, Linex, LogScore, Pinball, Quadratic, ZeroOne
 from ruvdecision.masks import Microaggregate, Noise, Release, Round, Shuffle, Subsample, Suppress, Topcode
@@ -576,7 +576,10 @@ def test_nodes_of_the_records_are_judged_where_the_posterior_is():
     boxes = _whole_boxes(coarse)
     u = boxes.u(np.random.default_rng(0).standard_normal((16, boxes.size)) * 2)[0]
     assert (
-        coarse.refinement_error(u) < 1e-6 < 1e-4 < coarse.likelihood.refinement_error(coarse.core.on_natural_scale(u))
+        coarse.refinement_error(u)
+        < 1e-6
+        < 1e-4
+        < coarse.likelihood.refinement_error(coarse.record_model.on_natural_scale(u))
     )
     users = [User(belief, Parameter("mu"), Quadratic())]
     values = [Settled.of(some, users, 1e-4).values[0].value[0] for some in (coarse, coarse.refined().refined())]

@@ -18,8 +18,8 @@ from ruvdecision.beliefs.normal import NormalBelief
 from ruvdecision.beliefs.pymc import PyMCBelief
 from ruvdecision.engines.normal.exact import Exact
 from ruvdecision.engines.pymc import draws, nuts
-from ruvdecision.engines.pymc.data import observed_in
 from ruvdecision.engines.pymc.model import compiled_model
+from ruvdecision.engines.pymc.replicates import observed_in
 from ruvdecision.engines.pymc.sampling import Sampling
 from ruvdecision.errors import ConvergenceError, InputError
 from ruvdecision.evaluate import evaluate
@@ -113,7 +113,7 @@ def agree(
 ) -> None:
     """U of both for each loss within four Monte Carlo errors, from one run of the sampler."""
     release = mask.release(data, 11)
-    point = engine.point(sampled, mask, release)
+    point = engine.solve_release(sampled, mask, release)
     assert marginalization in point.marginalization
     assert point.rhat < 1.02
     right = Exact().posterior(exact, mask, release)
@@ -266,7 +266,7 @@ def test_integrated_routes_against_quadrature(
     mu, weight = marginal_law(release.to_numpy()[:, 0], noise)
     mean = weight @ mu
     variance = weight @ (mu - mean) ** 2
-    point = QUICK.point(User(incomes, Parameter("mu"), Quadratic()), mask, release)
+    point = QUICK.solve_release(User(incomes, Parameter("mu"), Quadratic()), mask, release)
     assert point.marginalization == marginalization
     assert point.integration_error < 0.02
     value, error = point.values[0]
@@ -290,7 +290,7 @@ def test_a_record_behind_nodes_against_quadrature(incomes: PyMCBelief) -> None:
         density += w * own / np.trapezoid(own, x)
     mean = np.trapezoid(x * density, x)
     variance = np.trapezoid((x - mean) ** 2 * density, x)
-    point = QUICK.point(User(incomes, Record(1), Quadratic()), mask, release)
+    point = QUICK.solve_release(User(incomes, Record(1), Quadratic()), mask, release)
     value, error = point.values[0]
     assert error < 0.02 * value  # the law of the record is averaged, not drawn
     assert abs(value - variance) <= 4 * error + 1e-4 * variance
@@ -302,7 +302,7 @@ def test_a_record_behind_nodes_against_quadrature(incomes: PyMCBelief) -> None:
 def test_the_same_release_by_nodes_and_in_closed_form(scalar: PyMCBelief) -> None:
     """Rounding to a very fine base is as good as no mask; to a coarse one it is an interval around each record."""
     release = Round(base=0.5).release(ONE, 1)
-    point = QUICK.point(User(scalar, Parameter("mu"), Quadratic()), Round(base=0.5), release)
+    point = QUICK.solve_release(User(scalar, Parameter("mu"), Quadratic()), Round(base=0.5), release)
     assert point.marginalization == "integrated over nodes"
     grid = np.linspace(-4, 5, 2001)
     logs = stats.norm.logpdf(grid, 0, np.sqrt(DOUBT))
@@ -334,7 +334,7 @@ def test_shuffled_rows_against_the_mixture_over_all_orders(scalar: PyMCBelief) -
     assert len(per_row) == N
     means = np.array([float(per_row[r].mean()) for r in range(N)])
     variance = float(per_row[0].var()) + means.var()
-    point = Sampling(draws=3000, tune=400, chains=2).point(User(scalar, Record(0), Quadratic()), mask, released)
+    point = Sampling(draws=3000, tune=400, chains=2).solve_release(User(scalar, Record(0), Quadratic()), mask, released)
     value, error = point.values[0]
     assert abs(value - variance) <= 4 * error
     assert abs(float(point.posteriors[0].mean()) - means.mean()) <= 4 * np.sqrt(variance / 3000)
@@ -360,7 +360,7 @@ def test_a_difference_of_two_records_in_unknown_rows(scalar: PyMCBelief) -> None
         spread.append(float(law.var()))
         middles.append(float(law.mean()))
     target = ruv.Functional(lambda a, b: a - b, of=[Record(0), Record(1)])
-    point = Sampling(draws=3000, tune=400, chains=2).point(User(scalar, target, Quadratic()), mask, released)
+    point = Sampling(draws=3000, tune=400, chains=2).solve_release(User(scalar, target, Quadratic()), mask, released)
     value, error = point.values[0]
     assert abs(value - (np.mean(spread) + np.var(middles))) <= 4 * error
     assert abs(float(point.posteriors[0].mean())) <= 4 * np.sqrt(float(value) / 3000)
@@ -379,9 +379,9 @@ def test_nutpie_and_pymc_agree_and_repeat(scalar: PyMCBelief) -> None:
     seen = {}
     for sampler in ("nutpie", "pymc"):
         engine = Sampling(draws=800, tune=300, chains=2, sampler=sampler)
-        first, second = (engine.point(user, mask, release) for _ in range(2))
+        first, second = (engine.solve_release(user, mask, release) for _ in range(2))
         assert np.array_equal(first.posteriors[0].draws, second.posteriors[0].draws)
-        other = engine.point(user, mask, release, seed=np.random.SeedSequence(5))
+        other = engine.solve_release(user, mask, release, seed=np.random.SeedSequence(5))
         assert not np.array_equal(first.posteriors[0].draws, other.posteriors[0].draws)
         value, error = first.values[0]
         assert abs(value - float(right.var())) <= 4 * error
@@ -466,7 +466,9 @@ def test_the_wanted_error_is_reached_or_said(scalar: PyMCBelief) -> None:
     table = evaluate([Noise(variance=1.0)], **options, engine=engine).to_dataframe()
     assert table["intruder_budget"][0] == "reached"
     assert table["intruder_draws"][0] > 100
-    value, error = engine.point(users["scientist"], Noise(variance=1.0), Noise(variance=1.0).release(ONE, 4)).values[0]
+    value, error = engine.solve_release(
+        users["scientist"], Noise(variance=1.0), Noise(variance=1.0).release(ONE, 4)
+    ).values[0]
     assert error <= 0.03 * value * (1 + 1e-9)
     engine = Sampling(**start, target_mcse=0.001, max_draws=400)
     poor = evaluate([Noise(variance=1.0)], **options, engine=engine).to_dataframe()
@@ -634,17 +636,17 @@ def test_power_scaling_agrees_with_another_prior() -> None:
 
 
 def test_smoothed_weights_grow_with_the_log_weights() -> None:
-    from ruvdecision.engines.pymc.nuts import smooth_weights
+    from ruvdecision.engines.pymc.importance import pareto_smoothed_weights
 
     logs = 0.5 * np.random.default_rng(1).normal(size=4000)
-    weights, khat = smooth_weights(logs)
+    weights, khat = pareto_smoothed_weights(logs)
     assert np.corrcoef(weights, np.exp(logs))[0, 1] > 0.99 and khat < 0.5
     assert abs(weights.sum() - 1) < 1e-12
     # A tail of fewer than five values, or of equal ones, says nothing: whatever the version of ArviZ, k-hat is infinite.
     for few in (np.log([1.0, 2.0, 3.0, 4.0]), np.repeat([0.0, 1.0], 50)):
-        weights, unknown = smooth_weights(few)
+        weights, unknown = pareto_smoothed_weights(few)
         assert unknown == np.inf and np.allclose(weights, np.exp(few) / np.exp(few).sum())
-    even, flat = smooth_weights(np.zeros(100))
+    even, flat = pareto_smoothed_weights(np.zeros(100))
     assert np.all(even == 0.01) and flat == -np.inf
 
 
@@ -652,7 +654,7 @@ def test_a_large_file_is_not_held_at_every_draw(monkeypatch):
     """Only the records that a target asks for are worked out where n times draws is large."""
     import pymc as pm
 
-    from ruvdecision.engines.pymc import targets
+    from ruvdecision.engines.pymc import parameter_points
 
     covariates = np.random.default_rng(0).normal(size=30)
 
@@ -665,10 +667,10 @@ def test_a_large_file_is_not_held_at_every_draw(monkeypatch):
     user = ruv.User(ruv.PyMCBelief(regression), ruv.Record(7), ruv.Quadratic())
     engine = ruv.Sampling(draws=200, chains=2, importance=True)
     release = 2 * covariates + 0.3
-    whole = engine.point(user, ruv.Noise(sd=0.5), release).values[0]
-    monkeypatch.setattr(targets, "LARGE", 1)
+    whole = engine.solve_release(user, ruv.Noise(sd=0.5), release).values[0]
+    monkeypatch.setattr(parameter_points, "LARGE", 1)
     monkeypatch.setattr("ruvdecision.engines.pymc.model.HELD", 900)  # thirty draws at a time
-    some = engine.point(user, ruv.Noise(sd=0.5), release).values[0]
+    some = engine.solve_release(user, ruv.Noise(sd=0.5), release).values[0]
     assert float(some.value) == pytest.approx(float(whole.value), rel=1e-12)
     cov = np.outer(covariates, covariates) + np.eye(30)
     right = (cov - cov @ np.linalg.solve(cov + 0.25 * np.eye(30), cov))[7, 7]

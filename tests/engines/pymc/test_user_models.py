@@ -11,14 +11,14 @@ from scipy.optimize import brentq
 import ruvdecision as ruv
 from ruvdecision.engines.base import Problem, pick
 from ruvdecision.engines.pymc import quadrature
-from ruvdecision.engines.pymc.data import Tally, observed_release, replicates_of
-from ruvdecision.engines.pymc.draws import tail_of_loss
+from ruvdecision.engines.pymc.draws import khat_of_loss
 from ruvdecision.engines.pymc.importance import weighted_draws
 from ruvdecision.engines.pymc.log_posterior import log_posteriors
 from ruvdecision.engines.pymc.marginal import marginal_likelihood
 from ruvdecision.engines.pymc.model import compiled_model
 from ruvdecision.engines.pymc.node_uncertainty import Settled
 from ruvdecision.engines.pymc.nuts import Chains, diagnose
+from ruvdecision.engines.pymc.replicates import ReplicateTally, observed_release, replicates_of
 from ruvdecision.errors import InputError
 from ruvdecision.posteriors import Drawn
 from ruvdecision.protocols import Value
@@ -119,7 +119,7 @@ def test_nothing_released_is_drawn_directly(unknowns):
     solution = ruv.Sampling(draws=500, chains=2).solve(user, [ruv.Suppress()], data=DATA)
     exact = ruv.Quadrature().solve(user, [ruv.Suppress()], data=DATA)
     assert solution.diagnostics["how"] == ["drawn from the prior"] and solution.diagnostics["converged"] == [True]
-    assert not compiled_model(unknowns, 12).samplers and not (compiled_model(unknowns, 12).single.samplers)
+    assert not compiled_model(unknowns, 12).samplers and not (compiled_model(unknowns, 12).one_record_model.samplers)
     assert abs(solution.uncertainty[0] - exact.uncertainty[0]) < 4 * solution.error[0]
     assert solution.uncertainty[0] == solution.before and solution.error[0] == solution.before_error > 0
 
@@ -179,7 +179,7 @@ def test_shared_draws_do_not_make_the_error_small():
     rng, count, sources = np.random.default_rng(0), 8, 2
     away = []
     for _ in range(4000):
-        tally = Tally(1, 1, count)
+        tally = ReplicateTally(1, 1, count)
         own = rng.normal(0, 1.0, sources)
         for r in range(count):
             tally.add(r, 0, [Value(rng.normal(0, 1.5) + own[r % sources], 1.0)], r % sources)
@@ -267,8 +267,34 @@ def test_covariates_of_the_file_alone():
     assert float(found) == pytest.approx(right, rel=1e-8)
     with pytest.raises(InputError, match="no parameter of this name; got bta"):
         ruv.posterior(ruv.User(belief, ruv.Parameter("bta"), ruv.Quadratic()), ruv.Noise(sd=0.5), release)
-    with pytest.raises(InputError, match="length 30 for 25 records"):
+    with pytest.raises(InputError, match=r"length 30 for 25 records \(line \d+: .*covariates @ beta"):
         ruv.posterior(user, ruv.Noise(sd=0.5), release[:25])
+    with pytest.raises(InputError, match="component of beta must lie between 0 and 1; got 7"):
+        ruv.evaluate(
+            [ruv.Noise(sd=0.5)],
+            intruder=user,
+            scientist=ruv.User(belief, ruv.Parameter("beta", component=7), ruv.Quadratic()),
+            data=release,
+        )
+    unread = ruv.PyMCBelief(regression)
+    with pytest.raises(InputError, match=r"does not say how many records there are.*length 30 for 2 records"):
+        _ = unread.parameters
+    assert (
+        ruv.User(unread, ruv.Record(7), ruv.Quadratic()).describe().startswith("The user believes the model regression")
+    )
+
+
+def test_nothing_released_under_a_flat_prior_is_infinite():
+    def flat(n):
+        with pm().Model() as model:
+            pm().Normal("x", pm().Flat("mu"), 1.0, shape=n)
+        return model
+
+    user = ruv.User(ruv.PyMCBelief(flat, size=3), ruv.Record(0), ruv.Quadratic())
+    rumap = ruv.evaluate([ruv.Suppress()], intruder=user, scientist=user, data=np.array([1.0, 2.0, 4.0]), seed=1)
+    assert np.isinf(rumap.intruder_uncertainty[0])
+    law = ruv.posterior(user, ruv.Suppress(), np.full(3, np.nan))
+    assert np.isinf(user.loss.uncertainty(law).value)
 
 
 def test_a_builder_that_fails_names_its_line():
@@ -293,7 +319,7 @@ def test_numbers_that_are_known_do_not_hide_the_others():
 def test_a_random_mask_that_happens_to_repeat_itself_is_still_random(unknowns):
     masks = MASKS + CHAINS
     problem = Problem.of(ruv.User(unknowns, ruv.Record(0), ruv.Quadratic()), masks, DATA[:3], seed=SEED)
-    tally = Tally(1, len(masks), 2)
+    tally = ReplicateTally(1, len(masks), 2)
     rows = list(replicates_of(problem, compiled_model(unknowns, 3), tally))
     assert tally.fixed.tolist() == [False, True, True, False, True] and len(rows) == 2
     assert tally.counts.tolist() == [2, 1, 1, 2, 1]
@@ -342,8 +368,8 @@ def test_a_tail_that_is_cut_off_is_in_the_error():
 def test_the_tail_of_a_loss_over_draws():
     cauchy, normal = (np.random.default_rng(4).normal(size=(2, 4, 1000)) for _ in range(2))
     user = ruv.User(ruv.PyMCBelief(mean_and_sd), ruv.Record(0), ruv.Quadratic())
-    assert tail_of_loss(user, Drawn(cauchy[0] / cauchy[1], chains=4)) > 1
-    assert tail_of_loss(user, Drawn(normal[0], chains=4)) < 0.7
+    assert khat_of_loss(user, Drawn(cauchy[0] / cauchy[1], chains=4)) > 1
+    assert khat_of_loss(user, Drawn(normal[0], chains=4)) < 0.7
 
 
 @pytest.mark.slow
@@ -395,7 +421,7 @@ def test_a_scale_near_zero_has_its_evidence(lognormals):
     likelihood = marginal_likelihood(compiled, observed)
     sigma, mu = np.exp(np.array([-20.0, -12, -8, -6, -5, -4, -3, -2, -1, 0])), 3.86
     found = likelihood.log_likelihood(
-        compiled.single.on_natural_scale(np.stack([np.full(10, mu), np.log(sigma)], axis=1))
+        compiled.one_record_model.on_natural_scale(np.stack([np.full(10, mu), np.log(sigma)], axis=1))
     )
     wide = sigma**2 + 0.01
     right = -3 * np.log(wide) - 0.5 * np.sum((logs[:, None] - mu) ** 2, axis=0) / wide
@@ -512,7 +538,7 @@ def test_few_parameters_are_drawn_without_a_sampler():
     release = z @ [1.0, 2.0, -1.0] + 0.3
     user = ruv.User(ruv.PyMCBelief(build), ruv.Parameter("beta", component=1), ruv.Quadratic())
     assert pick("auto", user, [ruv.Noise(sd=0.5)], release).importance
-    point = ruv.Sampling(importance=True).point(user, ruv.Noise(sd=0.5), release)
+    point = ruv.Sampling(importance=True).solve_release(user, ruv.Noise(sd=0.5), release)
     right = np.linalg.inv(np.eye(3) / 4 + z.T @ z / 1.25)
     value, error = (float(v) for v in point.values[0])
     assert point.how == "importance sampled" and point.converged and not compiled_model(user.belief, 12).samplers

@@ -54,6 +54,11 @@ ATTACKS = [
     "y ~ I([0] * 10000000000)",
     "y ~ poly(a, 1000000)",
     "y ~ bs(a, df=10000000)",
+    "y ~ bs(a, df=99*99*99*99)",
+    "y ~ poly(a, 99*99*99)",
+    "y ~ poly(a, np.exp(20))",
+    "y ~ bs(a, knots=b)",
+    "y ~ poly(a, 90):poly(b, 90):poly(`my col`, 90)",
     "y ~ (a + b + job) ** 40",
     "y ~ (. + 1) ^ 99999999999999999999",
     "y ~ " + " * ".join(["a", "b"] * 20),
@@ -78,6 +83,25 @@ def test_a_formula_runs_no_code(
         assert "Traceback" not in capfd.readouterr().err
     assert not (tmp_path / "ran").exists()
     pd.testing.assert_frame_equal(DATA, before)
+
+
+@pytest.mark.parametrize("text", ["y ~ id:job:a + C(b):id", "y ~ id * name", "y ~ C(id):C(b)", "y ~ poly(a, 40):id"])
+def test_products_of_many_categories_are_refused_before_they_are_made(text: str) -> None:
+    """400 names by 400 names are 160,000 columns, of a file of any length the square of it."""
+    rng = np.random.default_rng(2)
+    file = pd.DataFrame(rng.uniform(1, 2, size=(400, 3)), columns=["y", "a", "b"])
+    file = file.assign(id=[f"i{i}" for i in range(400)], name=[f"n{i}" for i in range(400)])
+    file["job"] = np.resize(["smith", "farrier", "cooper"], 400)
+    with pytest.raises(InputError, match=r"too many products of columns.*for 400 records"):
+        Linear(text).fit(file)
+
+
+@pytest.mark.parametrize("text", ["y ~ poly(a, 3):poly(b, 3):job", "y ~ C(k):C(m) + a", "y ~ bs(a, df=5):C(k)"])
+def test_products_of_few_categories_are_made(text: str) -> None:
+    rng = np.random.default_rng(3)
+    file = pd.DataFrame(rng.uniform(1, 2, size=(400, 3)), columns=["y", "a", "b"])
+    file = file.assign(k=rng.integers(0, 4, 400), m=rng.integers(0, 3, 400), job=rng.choice(["smith", "cooper"], 400))
+    assert np.isfinite(Linear(text).fit(file).se).all()
 
 
 def test_what_is_refused_is_named() -> None:

@@ -9,7 +9,7 @@ from measured import two_columns
 
 import ruvdecision as ruv
 from ruvdecision.errors import InputError
-from ruvdecision.measures import ClusteringAttack, FellegiSunter, IntervalDisclosure, RecordLinkage
+from ruvdecision.measures import AttributeDisclosure, ClusteringAttack, FellegiSunter, IntervalDisclosure, RecordLinkage
 from ruvdecision.measures.risk.fellegi_sunter import fit_mixture
 
 
@@ -68,6 +68,29 @@ def test_whole_numbers_at_the_ends_of_their_range() -> None:
         assert RecordLinkage()(data, data) == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize("kind", ["int64", "uint64", "Int64"])
+@pytest.mark.parametrize(
+    "measure",
+    [
+        RecordLinkage(),
+        RecordLinkage(distance="rank"),
+        RecordLinkage(paired=False),
+        FellegiSunter(tolerance_sd=0.0),
+        IntervalDisclosure(width_sd=0.01),
+        AttributeDisclosure("id", "gap", within_sd=0.01),
+    ],
+)
+def test_a_gap_in_another_column_changes_nothing_of_them(measure, kind: str) -> None:
+    """Files with gaps are scaled column by column, and there, too, from the original's smallest number."""
+    rng = np.random.default_rng(4)
+    small = pd.DataFrame({"id": rng.permutation(60), "gap": rng.normal(size=60).round(2)})
+    small.loc[::7, "gap"] = np.nan
+    near = small.assign(id=np.where(np.arange(60) % 2, small["id"], np.roll(small["id"], 1)))
+    far = [f.assign(id=pd.Series(f["id"] + 2**60, dtype=kind)) for f in (small, near)]
+    assert measure(*far) == pytest.approx(float(measure(small, near)))
+    assert measure(far[0], far[0]) == pytest.approx(float(measure(small, small)))
+
+
 @pytest.mark.parametrize("offset", [1e6, 1e8, 1e10])
 @pytest.mark.parametrize(
     "measure", [RecordLinkage(), RecordLinkage(distance="mahalanobis"), FellegiSunter(tolerance_sd=1e-4)]
@@ -79,6 +102,23 @@ def test_a_large_offset_makes_no_ties(measure, offset: float) -> None:
     expected = float(measure(original, released))
     assert float(measure(original + offset, released + offset)) == pytest.approx(expected, abs=0.01)
     assert float(measure(original + offset, original + offset)) == pytest.approx(float(measure(original, original)))
+
+
+@pytest.mark.parametrize("gap", [0.5, np.nan])
+@pytest.mark.parametrize("paired", [True, False])
+def test_what_no_distance_can_hold_is_refused(gap: float, paired: bool) -> None:
+    rng = np.random.default_rng(7)
+    near = pd.DataFrame({"a": rng.normal(size=30), "b": rng.normal(size=30)})
+    near.loc[0, "b"] = gap
+    measure = RecordLinkage(paired=paired)
+    with pytest.raises(InputError, match="units"):
+        measure(near.assign(a=near["a"] * 1e-130), near.assign(a=near["a"] * 1e120))
+    tiny = near.assign(a=near["a"] * 1e-320)
+    if gap == 0.5:
+        with pytest.raises(InputError, match="squares do not vanish"):
+            measure(tiny, tiny)
+    else:
+        assert measure(tiny, tiny) == pytest.approx(1.0)
 
 
 def test_a_longer_release_is_linked_by_its_labels() -> None:

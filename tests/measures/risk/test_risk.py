@@ -949,6 +949,7 @@ def test_the_search_by_bits_finds_what_the_search_by_sets_finds(monkeypatch, n, 
     keys = pd.DataFrame({f"k{j}": rng.zipf(1.5, n).clip(max=rng.integers(2, 30)).astype(float) for j in range(p)})
     keys = keys.mask(rng.random(keys.shape) < 0.05)
     measure = SpecialUniques(largest=largest, missing=missing)
+    monkeypatch.setattr(uniqueness, "SMALL_SEARCH", -1)
     by_pairs = measure._search_minimal_uniques(keys)
     monkeypatch.setattr(uniqueness, "MOST_KEYS", -1)
     depth_first = measure._search_minimal_uniques(keys)

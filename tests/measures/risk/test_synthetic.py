@@ -148,6 +148,15 @@ def test_closeness_is_the_earth_movers_distance(seed: int, n: int) -> None:
     assert float(value) == approx(max(apart.values()), abs=1e-12)
 
 
+def test_truth_values_with_missing_ones_are_as_close_as_their_words() -> None:
+    rng = np.random.default_rng(6)
+    words = pd.Series(rng.choice(["yes", "no", None], 60), dtype=object)
+    table = pd.DataFrame({"k": rng.integers(0, 5, 60), "t": words})
+    truth = table.assign(t=words.map({"yes": True, "no": False}).astype("boolean"))
+    each = TCloseness("k", "t").per_record(table, table)
+    assert 0 < each.max() < 1 and TCloseness("k", "t").per_record(truth, truth) == approx(each)
+
+
 def test_more_blanks_may_raise_t_and_lower_l() -> None:
     """Both take records with a blank key for a class of their own: what holds of wildcards does not hold of them."""
     table = pd.DataFrame({"k": [1.0, 1.0, 2.0, 2.0], "t": ["p", "q", "p", "q"]})

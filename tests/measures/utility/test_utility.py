@@ -282,6 +282,31 @@ def test_exact_moments_give_no_propensity():
     assert Propensity(degree="II", statistic="U")(x, z) > 1
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("degree", [1, "products"])
+def test_propensity_of_equal_records(degree, weighted):
+    """Records that are equal are fitted as one; statsmodels is given each of them."""
+    import statsmodels.api as sm
+
+    rng = np.random.default_rng(8)
+    columns = ["a", "b", "c"]
+    first = pd.DataFrame(rng.integers(0, 4, (900, 3)), columns=columns).assign(w=rng.integers(1, 5, 900))
+    second = pd.DataFrame(rng.binomial(3, 0.45, (700, 3)), columns=columns).assign(w=rng.integers(1, 5, 700))
+    value = Propensity(columns=None if weighted else columns, degree=degree, weights="w" if weighted else None)(
+        first, second
+    )
+    both, source = pd.concat([first, second]), np.arange(1600) >= 900
+    x = np.column_stack([np.ones(1600), polynomial(both[columns].to_numpy(float), degree)])
+    often = np.concatenate([t.w / t.w.mean() for t in (first, second)]) if weighted else np.ones(1600)
+    scores = sm.GLM(source * 1.0, x, family=sm.families.Binomial(), var_weights=often).fit(tol=1e-14).fittedvalues
+    assert value == approx(np.average((scores - source.mean()) ** 2, weights=often), rel=1e-9)
+    assert value.parts["coefficients"] == x.shape[1] - 1
+    if not weighted:
+        scores = np.round(scores, 8)
+        assert value.parts["SPECKS"] == approx(stats.ks_2samp(scores[source], scores[~source]).statistic, abs=1e-12)
+        assert value.parts["Mann-Whitney"] == stats.mannwhitneyu(scores[source], scores[~source]).statistic
+
+
 # -- against other ways of computing the same thing ----------------------------------------------------
 
 

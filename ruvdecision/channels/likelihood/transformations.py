@@ -10,25 +10,27 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from ...checks import is_number
 from ...errors import UnsupportedError
+from ...numerics.intervals import midpoints
 from ...protocols import Array
 from ..steps import TOLERANCE, Labels
-from .base import Change, Observation, Pair, Rows, impossible_from, middle_of, numbers_of
+from .base import Change, ColumnLikelihood, Pair, Rows, impossible_release_error, numbers_of
 from .entries import Between, Known, observe_by_case
 from .mathematics import NUMPY, TINY, Mathematics, Values, logsumexp
 
 MOST_JUMPS = 2000
 
 
-class Map(Change):
+class MonotoneFunction(Change):
     """A function that never decreases, the same for all entries."""
 
     def value(self, x: Values, math: Mathematics = NUMPY) -> Values:
         """g(x)."""
         raise NotImplementedError
 
-    def likelihood_from_observation(self, later: Observation) -> Observation:
-        return Mapped(later, self)
+    def likelihood_from_observation(self, later: ColumnLikelihood) -> ColumnLikelihood:
+        return ThroughFunction(later, self)
 
     def preimage(self, low: Array, high: Array) -> Pair:
         """Ends of the x whose g(x) lies between two numbers, some values of g among them."""
@@ -44,10 +46,10 @@ class Map(Change):
 
 
 @dataclass(frozen=True)
-class ClipMap(Map):
+class Clipping(MonotoneFunction):
     """Values beyond a bound are set to it; bounds may be infinite.
 
-    >>> ClipMap(0.0, np.inf).likelihood_from_value(np.array([0.0])).high
+    >>> Clipping(0.0, np.inf).likelihood_from_value(np.array([0.0])).high
     array([0.])
     """
 
@@ -59,10 +61,10 @@ class ClipMap(Map):
         x = math.maximum(x, self.lower) if np.isfinite(self.lower) else x
         return math.minimum(x, self.upper) if np.isfinite(self.upper) else x
 
-    def likelihood_from_value(self, values: NDArray[Any]) -> Observation:
+    def likelihood_from_value(self, values: NDArray[Any]) -> ColumnLikelihood:
         values = numbers_of(values)
         if np.any((values < self.lower) | (values > self.upper)):
-            raise impossible_from("values beyond its bounds")
+            raise impossible_release_error("values beyond its bounds")
         below, above = values == self.lower, values == self.upper
         low, high = np.where(below, -np.inf, values), np.where(above, np.inf, values)
         return observe_by_case(
@@ -73,10 +75,10 @@ class ClipMap(Map):
             ],
         )
 
-    def likelihood_from_interval(self, interval: Between) -> Observation:
+    def likelihood_from_interval(self, interval: Between) -> ColumnLikelihood:
         lower, upper = interval.support_bounds
         if np.any((lower > self.upper) | (upper < self.lower)):
-            raise impossible_from("intervals beyond its bounds")
+            raise impossible_release_error("intervals beyond its bounds")
         low_in = (lower < self.lower) | ((lower == self.lower) & interval.closed_low)
         high_in = (upper > self.upper) | ((upper == self.upper) & interval.closed_high)
         low, high = np.where(low_in, -np.inf, lower), np.where(high_in, np.inf, upper)
@@ -92,10 +94,10 @@ class ClipMap(Map):
 
 
 @dataclass(frozen=True)
-class Multiples(Map):
+class Rounding(MonotoneFunction):
     """Values go to the nearest multiple of a base, halfway ones to the even multiple.
 
-    >>> Multiples(5.0).likelihood_from_value(np.array([10.0])).low
+    >>> Rounding(5.0).likelihood_from_value(np.array([10.0])).low
     array([7.5])
     """
 
@@ -108,12 +110,12 @@ class Multiples(Map):
         """Of how many bases each value is the multiple."""
         return _check_whole_ratio(numbers_of(values) / self.base, "values that are no multiples of its base")
 
-    def likelihood_from_value(self, values: NDArray[Any]) -> Observation:
+    def likelihood_from_value(self, values: NDArray[Any]) -> ColumnLikelihood:
         count = self.counts(values)
         even = count % 2 == 0
         return Between((count - 0.5) * self.base, (count + 0.5) * self.base, even, even)
 
-    def likelihood_from_interval(self, interval: Between) -> Observation:
+    def likelihood_from_interval(self, interval: Between) -> ColumnLikelihood:
         first, last = _whole_between(interval, self.base, 0.0, "intervals without a multiple of its base")
         with np.errstate(invalid="ignore"):
             return Between((first - 0.5) * self.base, (last + 0.5) * self.base, first % 2 == 0, last % 2 == 0)
@@ -126,17 +128,17 @@ class Multiples(Map):
 
 
 @dataclass(frozen=True)
-class RandomMultiples(Multiples):
+class RandomRounding(Rounding):
     """Values go to the multiple of a base below or above them, at random so that they are kept in expectation."""
 
-    def likelihood_from_value(self, values: NDArray[Any]) -> Observation:
-        return RandomlyMapped(Known(self.counts(values) * self.base), self)
+    def likelihood_from_value(self, values: NDArray[Any]) -> ColumnLikelihood:
+        return ThroughRandomRounding(Known(self.counts(values) * self.base), self)
 
-    def likelihood_from_interval(self, interval: Between) -> Observation:
-        return RandomlyMapped(interval, self)
+    def likelihood_from_interval(self, interval: Between) -> ColumnLikelihood:
+        return ThroughRandomRounding(interval, self)
 
-    def likelihood_from_observation(self, later: Observation) -> Observation:
-        return later if np.all(later.uninformative) else RandomlyMapped(later, self)
+    def likelihood_from_observation(self, later: ColumnLikelihood) -> ColumnLikelihood:
+        return later if np.all(later.uninformative) else ThroughRandomRounding(later, self)
 
     def preimage(self, low: Array, high: Array) -> Pair:
         # Only multiples inside count, and each is reached from less than one base away.
@@ -146,7 +148,7 @@ class RandomMultiples(Multiples):
     def cuts_between(self, low: Array, high: Array) -> Array:
         return grid_between(self.base, low, high, 0.0)
 
-    def log_density_on_normal(self, gap: Array, sd: float) -> Array:
+    def log_density_convolved_with_normal(self, gap: Array, sd: float) -> Array:
         """Log chance that a normal value ``gap`` below a multiple is rounded to it: E max(1 - |x - y| / base, 0)."""
         base = self.base
         if sd < TOLERANCE * base:
@@ -158,7 +160,7 @@ class RandomMultiples(Multiples):
 
 
 @dataclass(frozen=True)
-class Widths(Map):
+class Widths(MonotoneFunction):
     """Intervals [j w, (j + 1) w); ``label`` says what they are called: "midpoint", "lower" or "interval"."""
 
     width: float
@@ -171,23 +173,23 @@ class Widths(Map):
     def value(self, x: Values, math: Mathematics = NUMPY) -> Values:
         return (math.floor(x / self.width) + self._label_offset) * self.width
 
-    def likelihood_from_value(self, values: NDArray[Any]) -> Observation:
+    def likelihood_from_value(self, values: NDArray[Any]) -> ColumnLikelihood:
         if self.label == "interval":
             try:
                 # "[20, 30)": the lower edge says which.
                 start = np.array([float(str(v)[1:].split(",")[0]) for v in values]) / self.width
             except ValueError:
-                raise impossible_from("labels that are no intervals") from None
+                raise impossible_release_error("labels that are no intervals") from None
         else:
             start = numbers_of(values) / self.width - self._label_offset
         step = _check_whole_ratio(start, "values that name no interval of its width")
         return Between(step * self.width, (step + 1) * self.width, True, False)
 
-    def likelihood_from_interval(self, interval: Between) -> Observation:
+    def likelihood_from_interval(self, interval: Between) -> ColumnLikelihood:
         first, last = _whole_between(interval, self.width, self._label_offset, "intervals without a value of its own")
         return Between(first * self.width, (last + 1) * self.width, True, np.isposinf(last))
 
-    def likelihood_from_observation(self, later: Observation) -> Observation:
+    def likelihood_from_observation(self, later: ColumnLikelihood) -> ColumnLikelihood:
         if self.label == "interval":
             raise UnsupportedError(
                 "The intervals of Recode(width=...) are not all known beforehand",
@@ -210,7 +212,7 @@ class Bins(Change):
     edges: Array
     names: Labels
 
-    def likelihood_from_value(self, values: NDArray[Any]) -> Observation:
+    def likelihood_from_value(self, values: NDArray[Any]) -> ColumnLikelihood:
         place = {name: j for j, name in enumerate(self.names)}
         code = np.array(
             [self._nearest_interval(v) if place.get(v) is None else place[v] for v in values], dtype=np.int64
@@ -224,18 +226,18 @@ class Bins(Change):
             near = int(np.argmin(gaps))
             if int(np.sum(gaps <= 4 * gaps[near])) == 1 and gaps[near] <= TOLERANCE * abs(value):
                 return near
-        raise impossible_from("a value or label that no interval has")
+        raise impossible_release_error("a value or label that no interval has")
 
-    def likelihood_from_observation(self, later: Observation) -> Observation:
+    def likelihood_from_observation(self, later: ColumnLikelihood) -> ColumnLikelihood:
         return Stepped(self.edges, np.stack([later.log_label(name) for name in self.names]))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Mapped(Observation):
+class ThroughFunction(ColumnLikelihood):
     """p(released | g(x)): what a later observation of g(x) says about x."""
 
-    later: Observation
-    function: Map
+    later: ColumnLikelihood
+    function: MonotoneFunction
 
     @property
     def n(self) -> int:
@@ -245,15 +247,15 @@ class Mapped(Observation):
         return self.later.log(self.function.value(math.asarray(x) + np.zeros(self.n), math), math)
 
     @property
-    def cost(self) -> int:
-        return self.later.cost
+    def points_per_entry(self) -> int:
+        return self.later.points_per_entry
 
-    def take(self, rows: Rows) -> Mapped:
+    def take(self, rows: Rows) -> ThroughFunction:
         return type(self)(self.later.take(rows), self.function)
 
     def _origin_range(self, low: Array, high: Array) -> Pair:
         """The x whose g(x) lies between these, or is the nearest to them that g can give."""
-        below, above = self.function.nearest_attained(middle_of(low, high))
+        below, above = self.function.nearest_attained(midpoints(low, high))
         return self.function.preimage(np.minimum(low, below), np.maximum(high, above))
 
     @property
@@ -277,21 +279,21 @@ class Mapped(Observation):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class RandomlyMapped(Mapped):
+class ThroughRandomRounding(ThroughFunction):
     """What is known of x if y is the multiple below or above it, at random with mean x.
 
     A known multiple makes a tent: probability 1 - |x - y| / base.
 
-    >>> tent = RandomMultiples(5.0).likelihood_from_value(np.array([10.0]))
+    >>> tent = RandomRounding(5.0).likelihood_from_value(np.array([10.0]))
     >>> np.exp(tent.log([[9.0], [10.0], [16.0]])).ravel().round(6)
     array([0.8, 1. , 0. ])
     """
 
-    function: RandomMultiples
+    function: RandomRounding
 
     def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
         x = math.asarray(x) + np.zeros(self.n)
-        known, base = self.later.known, self.function.base
+        known, base = self.later.known_values, self.function.base
         if not np.isnan(known).any():
             away = math.abs(x - known) / base
             return math.where(away < 1.0, math.log(math.maximum(1.0 - away, TINY)), -np.inf)
@@ -318,7 +320,7 @@ class RandomlyMapped(Mapped):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Stepped(Observation):
+class Stepped(ColumnLikelihood):
     """A likelihood that is constant on intervals, the same for all entries: ``logs`` has one row per interval.
 
     >>> Stepped(np.array([0.0, 1.0, 3.0]), np.log([[0.2], [0.8]])).log([[0.5], [3.0], [4.0]]).ravel().round(4)
@@ -345,7 +347,7 @@ class Stepped(Observation):
     def window(self, drop: float = 40.0) -> Pair:
         inside = (self.logs >= self.logs.max(axis=0) - drop) & (self.logs > -np.inf)
         if not inside.any(axis=0).all():
-            raise impossible_from("a value that no interval can give")
+            raise impossible_release_error("a value that no interval can give")
         first, last = inside.argmax(axis=0), len(inside) - inside[::-1].argmax(axis=0)
         return self.edges[first], self.edges[last]
 
@@ -364,7 +366,7 @@ class Stepped(Observation):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class CategoryLikelihood(Observation):
+class CategoryLikelihood(ColumnLikelihood):
     """log p(released | x) for x among some categories, ``logs`` of shape (categories, n).
 
     In numbers a category is itself if all categories are numbers, else its place among them, counted from 0.
@@ -378,11 +380,11 @@ class CategoryLikelihood(Observation):
 
     def __post_init__(self) -> None:
         if np.any(np.isneginf(self.logs).all(axis=0)):
-            raise impossible_from("a category that cannot come from any other")
+            raise impossible_release_error("a category that cannot come from any other")
 
     @classmethod
     def before_matrix(
-        cls, later: Observation, inputs: Labels, outputs: Sequence[Any], matrix: Array
+        cls, later: ColumnLikelihood, inputs: Labels, outputs: Sequence[Any], matrix: Array
     ) -> CategoryLikelihood:
         """What is known about a category if ``later`` is known about the one drawn from its row of the matrix."""
         with np.errstate(divide="ignore"):
@@ -396,7 +398,7 @@ class CategoryLikelihood(Observation):
 
     @property
     def support(self) -> Array:
-        return codes_of(self.labels)
+        return category_numbers(self.labels)
 
     def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
         x = math.asarray(x) + np.zeros(self.n)
@@ -425,13 +427,13 @@ class CategoryLikelihood(Observation):
         return np.full(self.n, float(np.ptp(self.support)) or 1.0)
 
 
-def codes_of(labels: Labels) -> Array:
+def category_numbers(labels: Labels) -> Array:
     """The numbers that stand for categories: themselves if they are numbers, else 0, 1, ...
 
-    >>> codes_of([False, True]), codes_of(["no", "yes"])
+    >>> category_numbers([False, True]), category_numbers(["no", "yes"])
     (array([0., 1.]), array([0., 1.]))
     """
-    numbers = [float(v) for v in labels if isinstance(v, (bool, int, float, np.number, np.bool_))]
+    numbers = [float(v) for v in labels if is_number(v)]
     return np.array(numbers) if len(numbers) == len(labels) else np.arange(float(len(labels)))
 
 
@@ -464,7 +466,7 @@ def _check_whole_ratio(ratio: Array, otherwise: str) -> Array:
     """Ratios that must be whole numbers."""
     found = _near_whole(ratio)
     if np.any(found != np.rint(found)):
-        raise impossible_from(otherwise)
+        raise impossible_release_error(otherwise)
     return found
 
 
@@ -474,5 +476,5 @@ def _whole_between(interval: Between, unit: float, shift: float, otherwise: str)
     first = np.ceil(least) + ((least == np.ceil(least)) & ~np.asarray(interval.closed_low))
     last = np.floor(most) - ((most == np.floor(most)) & ~np.asarray(interval.closed_high))
     if np.any(first > last):
-        raise impossible_from(otherwise)
+        raise impossible_release_error(otherwise)
     return first, last

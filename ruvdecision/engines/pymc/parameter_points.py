@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ...channels.likelihood import Observation, ReleaseLikelihood, Uninformative
+from ...channels.likelihood import ColumnLikelihood, ReleaseLikelihood, Uninformative
 from ...checks import check_index
 from ...errors import InputError, UnsupportedError
 from ...numerics.semidefinite import symmetric_root
@@ -23,10 +23,11 @@ from ...posteriors.base import BasePosterior
 from ...protocols import Array, Posterior
 from ...targets import BaseTarget, Files, Kind, Term
 from .marginal import normal_entries, normal_rows
-from .model import CompiledModel, Theta, count_of
-from .normal_records import ROW, NormalRecords, after_noise, mixture_curve
+from .model import CompiledModel, Theta, point_count
+from .normal_records import ROW, NormalRecords, condition_on_noisy_value, mixture_curve
 from .one_record import OneRecord, count_averages, count_law
-from .support import SupportMap, middle_of_released, row_ends
+from .one_record_with_masses import OneRecordWithPointMasses
+from .support import SupportMap, released_location_and_spread, row_ends
 
 Places = NDArray[np.int_]
 COST, COUNT_COST = 400, 16
@@ -62,7 +63,7 @@ class ParameterPoints:
     @property
     def count(self) -> int:
         """How many points there are."""
-        return count_of(self.theta)
+        return point_count(self.theta)
 
     def law(self, target: BaseTarget, density: bool = False) -> Posterior:
         """Posterior of a target; with ``density`` a law whose density is cheap, where there is one."""
@@ -75,9 +76,9 @@ class ParameterPoints:
             if found is not None:
                 return found
         if term is None or term.kind is Kind.AVERAGE:
-            return self._function_posterior(target)
+            return self._law_of_function(target)
         if term.kind is Kind.PARAMETER:
-            kinds = {v.name: np.dtype(v.dtype).kind for v in (*self.compiled.free, *self.compiled.derived)}
+            kinds = {v.name: np.dtype(v.dtype).kind for v in (*self.compiled.free, *self.compiled.deterministics)}
             return self._drawn_law(parameter_values(self.compiled, self.values, term), kinds[term.name] in "iub")
         if term.kind is Kind.FILE:
             return self._law_of_records()
@@ -91,8 +92,8 @@ class ParameterPoints:
             told = not (row is not None and self.observed.shuffled)
             if told and self._needs_grid(row, 0):
                 return list(self._one_record(row, 0).averages(weightings, tolerance))
-            if told and self.compiled.discrete and np.isnan(self._entry_likelihood(row, 0).known[0]):
-                near = middle_of_released(self.observed.columns[0])[0]
+            if told and self.compiled.discrete and np.isnan(self._entry_likelihood(row, 0).known_values[0]):
+                near = released_location_and_spread(self.observed.columns[0])[0]
                 density = lambda x, some: self._at_positions(some)._log_density(x, row, 0)  # noqa: E731
                 return list(count_averages(density, self._entry_likelihood(row, 0), near, np.stack(weightings)))
         parts = [(np.flatnonzero(weights > 0), weights) for weights in weightings]
@@ -101,10 +102,10 @@ class ParameterPoints:
     @cached_property
     def values(self) -> dict[str, Array]:
         """Everything that a target may name, at every point."""
-        return self.compiled.complete(self.theta)
+        return self.compiled.with_deterministics(self.theta)
 
     @property
-    def closed(self) -> bool:
+    def records_are_normal(self) -> bool:
         """True if records are normal given the parameters and the release."""
         if self.compiled.kind == "mvnormal":
             return True
@@ -121,7 +122,7 @@ class ParameterPoints:
 
     def _normal_law(self, target: BaseTarget, density: bool) -> Posterior | None:
         """The law of a linear function of normal numbers, or None."""
-        if not (self.compiled.scalar and self.closed) or target.asks_only(Kind.PARAMETER):
+        if not (self.compiled.scalar and self.records_are_normal) or target.asks_only(Kind.PARAMETER):
             return None
         if self.observed.shuffled and not target.asks_only(Kind.PARAMETER, Kind.NEW):
             return None
@@ -146,7 +147,7 @@ class ParameterPoints:
         return self._normal_numbers_in_rows(None)
 
     def _normal_numbers_in_rows(self, rows: tuple[int, ...] | None) -> NormalRecords:
-        mean, variance = self.compiled.normal(self.theta, rows)
+        mean, variance = self.compiled.record_moments(self.theta, rows)
         centre, noise = (a[:, 0][None] for a in normal_entries(self.observed))
         return NormalRecords(
             mean[None],
@@ -154,7 +155,7 @@ class ParameterPoints:
             centre,
             noise,
             lambda term: parameter_values(self.compiled, self.values, term)[None],
-            widths_of(self.compiled),
+            entries_per_parameter(self.compiled),
             rows,
         )
 
@@ -162,13 +163,13 @@ class ParameterPoints:
     def _entry_moments(self) -> tuple[Array, Array]:
         """Mean and variance of each entry given parameters and release, ``(S, n, k)``; normal entries only."""
         n, k = self.compiled.n, self.compiled.k
-        own = (a[..., None] if self.compiled.scalar else a for a in self.compiled.normal(self.theta))
+        own = (a[..., None] if self.compiled.scalar else a for a in self.compiled.record_moments(self.theta))
         mean, variance = (np.broadcast_to(a, (len(a), n, k)) for a in own)
-        return after_noise(mean, variance, *normal_entries(self.observed))
+        return condition_on_noisy_value(mean, variance, *normal_entries(self.observed))
 
     def _row_law(self, row: int | None) -> tuple[Array, Array]:
         """Mean and covariance of one normal row given parameters and release."""
-        mean, covariance = self.compiled.normal(self.theta)
+        mean, covariance = self.compiled.record_moments(self.theta)
         place = 0 if row is None or mean.shape[1] == 1 else row
         m, c = mean[:, place], covariance[:, 0 if row is None or covariance.shape[1] == 1 else row]
         m = np.broadcast_to(m, (len(m), self.compiled.k))
@@ -195,7 +196,7 @@ class ParameterPoints:
         if self.compiled.scalar and self._needs_grid(row, 0):
             if self.exact:
                 return self._one_record(row, 0).averages([self._point_weights])[0]
-            if self.count > CURVES:
+            if self.count > CURVES and self.compiled.point_masses is None:
                 length = self.count // (self.chains or 1)
                 return self._at_positions(
                     self._every_so_many(-(-length // max(1, CURVES // (self.chains or 1))))
@@ -222,7 +223,7 @@ class ParameterPoints:
 
     def _any_row(self) -> Posterior:
         """Every row may be the respondent's: all of them for nodes, one at random for each draw."""
-        if self.exact and self.compiled.scalar and self.closed:
+        if self.exact and self.compiled.scalar and self.records_are_normal:
             mean, variance = (a[0] for a in self._normal_numbers.each_row())
             weights = np.repeat(self._point_weights / mean.shape[1], mean.shape[1])
             return Mixture(Gaussian.scalar(mean.ravel(), np.broadcast_to(variance, mean.shape).ravel()), weights)
@@ -235,7 +236,7 @@ class ParameterPoints:
                 own = np.flatnonzero(rows == row)
                 mean[own], covariance[own] = self._at_positions(own)._row_law(int(row))
             return self._mixture_over_points(Gaussian(mean, covariance))
-        if self.closed:
+        if self.records_are_normal:
             mean, variance = (a[np.arange(self.count), rows] for a in self._entry_moments)
             if self.compiled.scalar:
                 return self._mixture_over_points(Gaussian.scalar(mean[:, 0], variance[:, 0]))
@@ -250,55 +251,79 @@ class ParameterPoints:
         """Whether an entry is neither normal nor known nor a category, given the parameters."""
         likelihood = self._entry_likelihood(row, column)
         plain = self.compiled.kind == "normal" and likelihood.normal is not None
-        return not plain and not self.compiled.discrete and bool(np.isnan(likelihood.known[0]))
+        return not plain and not self.compiled.discrete and bool(np.isnan(likelihood.known_values[0]))
 
     def _law_of_entry(self, row: int | None, column: int) -> BasePosterior | None:
         """Law of one entry given each point of the parameters, with batch ``(S,)``; None if no grid suits them all."""
         likelihood = self._entry_likelihood(row, column)
         if self.compiled.kind == "normal" and likelihood.normal is not None:
             place = 0 if row is None else row
-            own = (a[..., None] if self.compiled.scalar else a for a in self.compiled.normal(self.theta))
+            own = (a[..., None] if self.compiled.scalar else a for a in self.compiled.record_moments(self.theta))
             shape = (self.count, self.compiled.n, self.compiled.k)
             mean, variance = (np.broadcast_to(a, shape)[:, place, column] for a in own)
             centre, noise = likelihood.normal
-            return Gaussian.scalar(*after_noise(mean, variance, centre[0], noise[0]))
-        known = float(likelihood.known[0])
+            return Gaussian.scalar(*condition_on_noisy_value(mean, variance, centre[0], noise[0]))
+        known = float(likelihood.known_values[0])
         if not np.isnan(known):
             return Gaussian.scalar(np.full(self.count, known), 0.0)
         if self.compiled.discrete:
             return self._law_of_count(likelihood, row, column)
-        curve = self._one_record(row, column).laws()
+        if self.compiled.point_masses is not None:
+            return None
+        curve = self._dense_record(row, column).laws()
         # Draws whose laws are of too different scales for one grid are drawn from one by one.
         return curve if np.max(curve.error) < 0.01 else None
 
-    def _one_record(self, row: int | None, column: int) -> OneRecord:
+    def _one_record(self, row: int | None, column: int) -> OneRecord | OneRecordWithPointMasses:
+        found = self._dense_record(row, column)
+        if self.compiled.point_masses is None:
+            return found
+        return OneRecordWithPointMasses(found, *self._point_masses(row, column))
+
+    def _dense_record(self, row: int | None, column: int) -> OneRecord:
+        """An entry without the point masses of its law."""
         return OneRecord(
             lambda x, some: self._at_positions(some)._log_density(x, row, column),
             self._entry_likelihood(row, column),
             self._support_map(0 if row is None else row, column),
-            middle_of_released(self.observed.columns[column]),
+            released_location_and_spread(self.observed.columns[column]),
             self._point_weights,
         )
+
+    def _point_masses(self, row: int | None, column: int) -> tuple[Array, Array]:
+        """Places of an entry's point masses ``(A,)``, and the logs of their chances ``(S, A)``."""
+        core = self.compiled.one_record_model or self.compiled
+        assert core.point_masses is not None
+        entry = (0 if row is None or core.n == 1 else row, *(() if core.scalar else (column,)))
+        return core.point_masses.places[(slice(None), *entry)], core.log_chances(self.theta)[(..., *entry)]
 
     def _support_map(self, row: int, column: int) -> SupportMap:
         """The ends between which a record lies: those of its own law where laws differ in that."""
         ends = row_ends(self.compiled, self.observed.columns[column], column)
         return self.support_maps[column] if ends is None else SupportMap(float(ends[0][row]), float(ends[1][row]))
 
-    def _entry_likelihood(self, row: int | None, column: int) -> Observation:
+    def _entry_likelihood(self, row: int | None, column: int) -> ColumnLikelihood:
         return Uninformative(1) if row is None else self.observed.columns[column].take(np.array([row]))
 
-    def _law_of_count(self, likelihood: Observation, row: int | None, column: int) -> Finite:
-        near = middle_of_released(self.observed.columns[column])[0]
+    def _law_of_count(self, likelihood: ColumnLikelihood, row: int | None, column: int) -> Finite:
+        near = released_location_and_spread(self.observed.columns[column])[0]
         return count_law(lambda x: self._log_density(x, row, column), likelihood, near, self._point_weights)
 
     def _log_density(self, x: Array, row: int | None, column: int) -> Array:
         """Log density of an entry at ``x`` given each point of the parameters, ``(S, len(x))``."""
-        alike = self.compiled.single is not None
+        alike = self.compiled.one_record_model is not None
         step = max(1, BLOCK // max(1, len(x) * (1 if alike else self.compiled.n) * self.compiled.k))
         parts = [slice(i, i + step) for i in range(0, self.count, step)]
         logs = [self.compiled.entry_log_density(self._at_positions(part).theta, x, column) for part in parts]
         return np.concatenate([a[:, :, 0 if alike or row is None else row] for a in logs])
+
+    def _log_density_of_known(self, known: float, row: int, column: int) -> Array:
+        """Log density of an entry at the number that it is known to be, or the log of its chance, ``(S,)``."""
+        if self.compiled.point_masses is not None:
+            places, log_chances = self._point_masses(row, column)
+            if (places == known).any():
+                return np.logaddexp.reduce(log_chances[:, places == known], axis=1)
+        return self._log_density(np.array([known]), row, column)[:, 0]
 
     # -- many records --------------------------------------------------------------------------------
 
@@ -308,7 +333,7 @@ class ParameterPoints:
                 "All records in unknown order cannot be sampled", do="Ask for one Record, or leave out Shuffle()"
             )
         numbers = self.compiled.n * self.compiled.k
-        if self.closed and self.compiled.kind == "normal" and numbers <= MOST_NUMBERS:
+        if self.records_are_normal and self.compiled.kind == "normal" and numbers <= MOST_NUMBERS:
             mean, variance = (a.reshape(self.count, -1) for a in self._entry_moments)
             return self._mixture_over_points(Gaussian(mean, variance[..., None] * np.eye(numbers)))
         files, keep = self._draw_files()
@@ -327,7 +352,7 @@ class ParameterPoints:
 
     def _released_order(self) -> tuple[Array, Places]:
         n, k = self.compiled.n, self.compiled.k
-        if self.closed and self.compiled.kind == "normal":
+        if self.records_are_normal and self.compiled.kind == "normal":
             mean, variance = self._entry_moments
             return mean + np.sqrt(variance) * self._required_generator.standard_normal(mean.shape), np.arange(
                 self.count
@@ -360,7 +385,7 @@ class ParameterPoints:
         theta = {name: values[keep] for name, values in self.theta.items()}
         return replace(self, theta=theta, weights=None if self.weights is None else self.weights[keep])
 
-    def _function_posterior(self, target: BaseTarget) -> Posterior:
+    def _law_of_function(self, target: BaseTarget) -> Posterior:
         """A function of several quantities, drawn together: of the whole file where it must be."""
         files, part = None, self
         whole = target.asks(Kind.FILE) or target.asks(Kind.AVERAGE) or 2 * len(target.terms) > self.compiled.n > 4
@@ -456,6 +481,6 @@ def finite_values(target: BaseTarget, files: Files) -> Array:
     return found
 
 
-def widths_of(compiled: CompiledModel) -> dict[str, int]:
+def entries_per_parameter(compiled: CompiledModel) -> dict[str, int]:
     """Number of entries of each parameter; 0 for a number."""
     return {name: int(np.prod(shape)) if shape else 0 for name, shape in compiled.shapes.items()}

@@ -12,18 +12,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ...checks import check_integer
-from ...errors import InputError, kind_of
+from ...checks import check_integer, is_number
+from ...errors import InputError
 from ...protocols import Array
-from ..steps import FileFacts, MaskLike, SampleRows, resolve
-from .base import Ints, Observation
+from ..samples import released_files
+from ..steps import FileFacts, MaskLike, resolve
+from .base import ColumnLikelihood, Ints
 from .entries import Joined, Known, KnownLabels, nothing_observed, observe_by_case
 from .product import combine_releases
 from .reader import read
 from .release import ReleaseLikelihood
 
 Released: TypeAlias = pd.DataFrame | pd.Series | Array
-NUMBERS = (bool, int, float, np.number, np.bool_)
 
 
 def observe(mask: MaskLike, release: Released, n: int, columns: Sequence[Hashable] | None = None) -> ReleaseLikelihood:
@@ -46,7 +46,7 @@ def observe(mask: MaskLike, release: Released, n: int, columns: Sequence[Hashabl
     (array([1., 4.]), array([4., 4.]))
     """
     n = check_integer("n", n, low=1)
-    if mask.side_by_side:
+    if mask.separate_releases:
         return _observe_several(mask, release, n, columns)
     table, index = _release_table(release, columns)
     _refuse_longer(len(table), n)
@@ -65,14 +65,14 @@ def observe(mask: MaskLike, release: Released, n: int, columns: Sequence[Hashabl
     )
 
 
-def observe_numbers(
+def observe_matrix(
     mask: MaskLike, values: Array, names: Sequence[Hashable], index: pd.Index[Any], n: int
 ) -> ReleaseLikelihood:
     """What `observe` says of a table of plain numbers, given as a matrix with the table's names and index.
 
     >>> import pandas as pd
     >>> from ruvdecision.masks import Noise
-    >>> observe_numbers(Noise(sd=2.0), np.array([[1.0], [4.0]]), [0], pd.RangeIndex(2), 2).columns[0].normal
+    >>> observe_matrix(Noise(sd=2.0), np.array([[1.0], [4.0]]), [0], pd.RangeIndex(2), 2).columns[0].normal
     (array([1., 4.]), array([4., 4.]))
     """
     _refuse_longer(len(values), n)
@@ -83,24 +83,18 @@ def observe_numbers(
 def _observe_several(mask: MaskLike, release: Any, n: int, columns: Sequence[Hashable] | None) -> ReleaseLikelihood:
     """What several releases tell: each goes back through its own mask, and all together through what came before."""
     *before, last = mask.parts
-    if not isinstance(release, (tuple, list)) or len(release) != mask.file_count:
-        raise InputError(
-            f"The mask makes {mask.file_count} releases",
-            kind_of(release),
-            "Pass what mask.release(data, rng) gave back, a tuple",
-        )
-    files, rows = list(release), None
+    files, rows = released_files(release, mask.file_count), None
     if before:
         found = [_release_table(one, columns) for one in files]
         steps = resolve(reduce(or_, before), FileFacts(n, tuple(found[0][0].columns)))
-        if any(isinstance(f.step, SampleRows) and f.step.rows is not None for f in steps):
+        if any(f.step.samples and f.step.rows is not None for f in steps):
             # A sample that all releases start from: they are about its rows.
             rows = found[0][1]
             if rows is None:
                 raise InputError("A sample must tell which rows it holds", "an array", "Release a DataFrame")
             files = [table.reset_index(drop=True) for table, _ in found]
     start, told = 0, []
-    for part in last.side_by_side:
+    for part in last.separate_releases:
         own = files[start : start + part.file_count]
         told.append(observe(part, own[0] if len(own) == 1 else tuple(own), n if rows is None else len(rows), columns))
         start += part.file_count
@@ -118,7 +112,7 @@ def _refuse_longer(rows: int, n: int) -> None:
 
 def _back_through_mask(mask: MaskLike, observed: ReleaseLikelihood) -> ReleaseLikelihood:
     """Back through the mask, with every row at its place."""
-    observed = read(mask, observed).placed()
+    observed = read(mask, observed).in_whole_file()
     for name, column in zip(observed.names, observed.columns, strict=True):
         parts = [part for _, part in column.parts] if isinstance(column, Joined) else [column]
         if any(isinstance(part, KnownLabels) for part in parts):
@@ -170,14 +164,14 @@ def _row_numbers(labels: pd.Index[Any]) -> Ints:
     return index
 
 
-def _observe_column(column: pd.Series[Any]) -> tuple[Observation, bool]:
+def _observe_column(column: pd.Series[Any]) -> tuple[ColumnLikelihood, bool]:
     """A released column as what is known of the mask's output, and whether it holds categories."""
     dtype, missing = column.dtype, column.isna().to_numpy()
     named = isinstance(dtype, pd.CategoricalDtype)
     if named or not pd.api.types.is_numeric_dtype(dtype):
         listed = column.tolist()
         # Numbers and booleans in a column of objects (blanks turn columns into those) are numbers all the same.
-        if named or not all(isinstance(v, NUMBERS) for v, gone in zip(listed, missing, strict=True) if not gone):
+        if named or not all(is_number(v) for v, gone in zip(listed, missing, strict=True) if not gone):
             cases = [(missing, nothing_observed), (~missing, lambda rows: KnownLabels([listed[i] for i in rows]))]
             return observe_by_case(len(column), cases), True
         values = np.array([np.nan if gone else float(v) for v, gone in zip(listed, missing, strict=True)])
@@ -189,7 +183,7 @@ def _observe_column(column: pd.Series[Any]) -> tuple[Observation, bool]:
     return _observe_column_of_numbers(values), pd.api.types.is_bool_dtype(dtype)
 
 
-def _observe_column_of_numbers(values: Array) -> Observation:
+def _observe_column_of_numbers(values: Array) -> ColumnLikelihood:
     """Released numbers; those that are missing tell nothing."""
     if np.isinf(values).any():
         raise InputError(

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ...beliefs.pymc import PyMCBelief
-from ...channels.likelihood import ReleaseLikelihood, observe, observe_numbers
+from ...channels.likelihood import ReleaseLikelihood, observe, observe_matrix
 from ...checks import Seed, as_generator
 from ...errors import InputError
 from ...masks.base import Mask
@@ -69,7 +69,7 @@ def _observe_frames(mask: Mask, released: Any, compiled: CompiledModel) -> Relea
         return observe(mask, tuple(frame.unwrap() for frame in released), compiled.n)
     if released.plain:
         # No table is made of a release that only goes back through its mask.
-        return observe_numbers(mask, released.numbers(), released.columns, released.labels.index, compiled.n)
+        return observe_matrix(mask, released.numbers(), released.columns, released.labels.index, compiled.n)
     return observe(mask, released.unwrap(), compiled.n)
 
 
@@ -85,12 +85,12 @@ def observed_release(
     belief.check_names(target, n)
     compiled.check_new_record(target)
     given = [frame.table if frame.kind in ("frame", "series") else frame.unwrap() for frame in files]
-    return compiled, observe(mask, tuple(given) if mask.side_by_side else given[0], n)
+    return compiled, observe(mask, tuple(given) if mask.separate_releases else given[0], n)
 
 
 def _released_frames(mask: Mask, release: Any) -> list[Frame]:
     """The files that were released: one, or one by each of several masks."""
-    several = mask.side_by_side and isinstance(release, tuple)
+    several = mask.separate_releases and isinstance(release, tuple)
     return [Frame.of(one) for one in release] if several else [Frame.of(release)]
 
 
@@ -106,7 +106,7 @@ class Replicate(NamedTuple):
     """The releases themselves."""
 
 
-def replicates_of(problem: Problem, compiled: CompiledModel, tally: Tally) -> Iterator[Replicate]:
+def replicates_of(problem: Problem, compiled: CompiledModel, tally: ReplicateTally) -> Iterator[Replicate]:
     """The releases of every replicate; without data the files are drawn from the belief."""
     belief = problem.user.belief
     records = records_of(belief, problem.data)
@@ -133,7 +133,7 @@ def _nothing_released(released: Any) -> bool:
     return released.plain and bool(np.isnan(released.numbers()).all())
 
 
-class Tally:
+class ReplicateTally:
     """Uncertainties of every user and mask over the replicates, and what they come to."""
 
     def __init__(self, users: int, masks: int, count: int) -> None:
@@ -152,7 +152,7 @@ class Tally:
             self.value[r, u, i], self.error[r, u, i] = float(found.value), float(found.error)
         self.source[r, i], self.finished[r, i] = source, True
 
-    def end_alike(self, r: int) -> None:
+    def stop_constant_masks(self, r: int) -> None:
         """Look at no more releases of masks after which all uncertainties are the same, up to rounding."""
         done = self.value[: r + 1]
         with np.errstate(invalid="ignore"):

@@ -12,22 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import InputError, UnsupportedError
+from ...numerics.intervals import evenly_spaced_points
 from ...protocols import Array
-from .base import Change, Ints, Observation, Pair, Rows, even_between, unbounded_ends
+from .base import Change, ColumnLikelihood, Ints, Pair, Rows, unbounded_ends
 from .mathematics import NUMPY, Mathematics, Values
 
 
 @dataclass(frozen=True, eq=False)
-class UserChange(Change):
+class OwnLawChange(Change):
     """The change that a user's mask with a ``log_likelihood`` makes to a column."""
 
     mask: Any
     column: Hashable
 
-    def likelihood_from_value(self, values: NDArray[Any]) -> Observation:
-        return UserLikelihood(self.mask, values, self.column)
+    def likelihood_from_value(self, values: NDArray[Any]) -> ColumnLikelihood:
+        return OwnLawLikelihood(self.mask, values, self.column)
 
-    def likelihood_from_observation(self, later: Observation) -> Observation:
+    def likelihood_from_observation(self, later: ColumnLikelihood) -> ColumnLikelihood:
         if np.all(later.uninformative):
             return later
         raise UnsupportedError(
@@ -37,7 +38,7 @@ class UserChange(Change):
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class UserLikelihood(Observation):
+class OwnLawLikelihood(ColumnLikelihood):
     """The likelihood of a mask with a method ``log_likelihood(released, x, math)``, which may ask for ``column`` too.
 
     Its ``likelihood_support(released)``, if there is one, gives back the least and largest x that are possible. Where
@@ -74,12 +75,12 @@ class UserLikelihood(Observation):
                 )
         return found
 
-    def take(self, rows: Rows) -> UserLikelihood:
-        return UserLikelihood(self.mask, self.released[rows], self.column)
+    def take(self, rows: Rows) -> OwnLawLikelihood:
+        return OwnLawLikelihood(self.mask, self.released[rows], self.column)
 
     @property
     def support_bounds(self) -> Pair:
-        method = getattr(self.mask, "likelihood_support", None)
+        method = self.mask.likelihood_support
         if method is None:
             return unbounded_ends(self.n)
         low, high = (
@@ -96,7 +97,7 @@ class UserLikelihood(Observation):
     def window(self, drop: float = 40.0) -> Pair:
         low, high = self.support_bounds
         grid = self._window_grid(low, high)
-        values = self._log_at(grid)
+        values = self._log_likelihood_at(grid)
         for _ in range(3):
             # A peak between two points of the grid: look closer around the largest.
             best = values.argmax(axis=0)
@@ -105,7 +106,7 @@ class UserLikelihood(Observation):
             finer = a + (b - a) * np.linspace(0, 1, 33)[:, None]
             grid = np.concatenate([grid, finer])
             order = np.argsort(grid, axis=0, kind="stable")
-            values = np.take_along_axis(np.concatenate([values, self._log_at(finer)]), order, axis=0)
+            values = np.take_along_axis(np.concatenate([values, self._log_likelihood_at(finer)]), order, axis=0)
             grid = np.take_along_axis(grid, order, axis=0)
         top = values.max(axis=0)
         if np.any(np.isneginf(top)):
@@ -120,7 +121,7 @@ class UserLikelihood(Observation):
             grid, last, 1, top - drop, high
         )
 
-    def _log_at(self, x: Array) -> Array:
+    def _log_likelihood_at(self, x: Array) -> Array:
         with np.errstate(all="ignore"):
             return np.asarray(self.log(x))
 
@@ -153,13 +154,13 @@ class UserLikelihood(Observation):
         outer = np.take_along_axis(grid, np.clip(beyond, 0, len(grid) - 1)[None], axis=0)[0]
         for _ in range(40):
             middle = inner + (outer - inner) / 2
-            good = self._log_at(middle[None])[0] >= level
+            good = self._log_likelihood_at(middle[None])[0] >= level
             inner, outer = np.where(good, middle, inner), np.where(good, outer, middle)
         return np.where(outermost, end, outer)
 
     @property
     def panel_edges(self) -> Array:
-        parts = [even_between(*self.window(drop), 9) for drop in (40.0, 8.0, 0.5)]
+        parts = [evenly_spaced_points(*self.window(drop), 9) for drop in (40.0, 8.0, 0.5)]
         with contextlib.suppress(TypeError, ValueError):  # labels have no place among numbers
             parts.append(np.asarray(self.released, dtype=np.float64)[:, None])
         return np.concatenate(parts, axis=1)
