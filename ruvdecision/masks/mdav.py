@@ -198,7 +198,8 @@ def _squared_distance(tree: Any, t: int, q: Any) -> float:
     """Squared distance of the record at a place, rounded so that rounding errors do not decide."""
     d = 0.0
     for j in range(len(q)):
-        d += (tree.points[t, j] - q[j]) ** 2
+        gap = tree.points[t, j] - q[j]
+        d += gap * gap
     c = SPLIT * d
     return c - (c - d)
 
@@ -325,6 +326,7 @@ def _add_in_double_precision(total: Any, rest: Any, x: Any, sign: float) -> None
     _nearest_records,
     _record_farthest_from_centre,
     _add_in_double_precision,
+    steps=lambda z, size: 30 * z.size,
 )
 def mdav_labels(z: Any, size: int) -> Any:
     """Group number of each record by MDAV with groups of ``size``; see `mdav`.

@@ -8,15 +8,24 @@ from typing import Any
 
 import numpy as np
 
+PLAIN = 100_000
+"""Steps that a plain function takes before it is compiled: loading numba takes longer, compiling up to ten seconds."""
+
 
 def compiled(
-    *helpers: Callable[..., Any], fastmath: frozenset[str] | None = None
+    *helpers: Callable[..., Any],
+    fastmath: frozenset[str] | None = None,
+    steps: Callable[..., float] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorate a function that is plain Python and gives the same answer without numba, only slowly.
 
     ``helpers`` are the functions of the same kind that it calls, ``fastmath`` the liberties that the compiler may take
     with sums. The machine code is cached on disk, so that a new process does not compile again. Nothing runs in
     parallel: results do not depend on the number of threads. The plain function stays at ``__wrapped__``.
+
+    ``steps`` says how many steps, of about a microsecond each, the plain function takes: small files are done before
+    numba is loaded. It must then give the same bits: of sums only ``cumsum`` adds in the same
+    order with and without numba, and a square is a product.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -34,8 +43,16 @@ def compiled(
                 # No directory that could hold the cache: compile for this process alone.
                 return numba.njit(**options)(function)  # type: ignore[no-any-return]
 
+        taken = 0.0
+
         @wraps(function)
         def call(*arguments: Any) -> Any:
+            nonlocal taken
+            if steps is not None and taken <= PLAIN:
+                taken += steps(*arguments)
+                if taken <= PLAIN:
+                    with np.errstate(all="ignore"):
+                        return function(*arguments)
             return machine_code()(*arguments)
 
         return call

@@ -21,7 +21,7 @@ from ruvdecision.masks import Clip, MomentNoise, ResidualNoise, Synthesize
 from ruvdecision.masks.coarsen import Bottomcode, Round, Topcode
 from ruvdecision.masks.columns import stable_order
 from ruvdecision.masks.exchange import DataShuffle, RankSwap, Resample, Swap, rank_partners
-from ruvdecision.masks.mdav import mdav, mdav_labels
+from ruvdecision.masks.mdav import mdav
 from ruvdecision.masks.microaggregate import Microaggregate
 from ruvdecision.masks.multiplicative import MultiplicativeNoise
 from ruvdecision.masks.noise import Noise
@@ -308,14 +308,6 @@ def test_mdav_takes_values_of_any_size():
     z = np.random.default_rng(3).normal(size=(40, 2))
     for scale in (1e-200, 1e200):
         assert mdav(z * scale, 3).tolist() == mdav(z, 3).tolist()
-
-
-def test_the_compiled_kernels_are_their_plain_python():
-    rng = np.random.default_rng(8)
-    z = np.round(rng.normal(size=(90, 3)), 1)
-    assert mdav_labels.__wrapped__(z, 4).tolist() == mdav_labels(z, 4).tolist()
-    u = rng.random(200)
-    assert rank_partners.__wrapped__(u, 17).tolist() == rank_partners(u, 17).tolist()
 
 
 @pytest.mark.slow

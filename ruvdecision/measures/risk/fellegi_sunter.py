@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -361,7 +361,11 @@ def _agreement_patterns(members: Ints, first: Ints, last: Ints, i: int, code: In
     return size
 
 
-@compiled(_agreement_patterns)
+def _agreements(members: Ints, first: Ints, last: Ints, *_: Any) -> float:
+    return float((last - first).sum()) + first.size
+
+
+@compiled(_agreement_patterns, steps=_agreements)
 def pattern_counts(members: Ints, first: Ints, last: Ints, n: int) -> Ints:
     """Pairs with each agreement pattern. Only pairs that agree somewhere are touched."""
     counts = np.zeros(1 << len(first), dtype=np.int64)
@@ -376,7 +380,7 @@ def pattern_counts(members: Ints, first: Ints, last: Ints, n: int) -> Ints:
     return counts
 
 
-@compiled(_agreement_patterns)
+@compiled(_agreement_patterns, steps=_agreements)
 def all_patterns(members: Ints, first: Ints, last: Ints, n: int) -> Ints:
     """Agreement pattern of every released record with every original."""
     patterns = np.zeros((first.shape[1], n), dtype=np.int64)
@@ -386,7 +390,7 @@ def all_patterns(members: Ints, first: Ints, last: Ints, n: int) -> Ints:
     return patterns
 
 
-@compiled(_agreement_patterns)
+@compiled(_agreement_patterns, steps=_agreements)
 def best_links(
     members: Ints, first: Ints, last: Ints, weight: Array, own: Ints, n: int, apart: bool
 ) -> tuple[Array, Ints, Ints]:

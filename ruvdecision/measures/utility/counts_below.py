@@ -10,7 +10,7 @@ from ...protocols import Array
 from ..frames import Ints
 
 
-@compiled()
+@compiled(steps=lambda second, *_: 10 * len(second))
 def below_counts_2d(second: Ints, group: Ints, source: Ints, levels: int, weight: Array) -> Array:
     """Weight of the records of each source that lie below each record in both coordinates, itself included.
 
@@ -43,7 +43,7 @@ def below_counts_2d(second: Ints, group: Ints, source: Ints, levels: int, weight
     return out
 
 
-@compiled()
+@compiled(steps=lambda points, *_: points.size * len(points) / 4)
 def below_weights(points: Array, source: Ints, weight: Array) -> Array:
     """The same in any dimension, pair by pair; records come in the order of the first coordinate."""
     n, p = points.shape
@@ -62,7 +62,7 @@ def below_weights(points: Array, source: Ints, weight: Array) -> Array:
     return out
 
 
-@compiled(count_bits)
+@compiled(count_bits, steps=lambda order, *_: order.size * (30 + order.shape[1] / 50))
 def below_counts(order: NDArray[np.int32], first_of: NDArray[np.int32], source: Ints) -> Ints:
     """The same in any dimension, by bit sets: n^2 p / 512 steps and a few words per record.
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import special
+from scipy.spatial.distance import cdist
 
 from ...checks import as_generator, check_integer, check_number, checked
 from ...errors import InputError, UnsupportedError
@@ -39,6 +40,8 @@ PISON_FINAL = (
     (-0.26800273450853, 1.35968562893582),
 )
 """Coefficients of `_small_file` for the half of the records, and for those near it."""
+FEW_PAIRS = 1_000_000
+"""Pairs of records whose distances are taken at once: that is sooner done than numba is loaded."""
 ALL_PAIRS = 50_000
 """Most records of a file all of whose distances are taken."""
 KEPT = 20_000_000
@@ -601,6 +604,8 @@ def _energy_distance_1d(first: Law, second: Law) -> float:
 
 def _mean_distance(first: Array, second: Array, a: Array, b: Array) -> float:
     """Mean Euclidean distance over all pairs of records with several variables, each record with its share."""
+    if len(a) * len(b) <= FEW_PAIRS:
+        return float(a @ cdist(first, second) @ b)
     across = np.ascontiguousarray(first.T), np.ascontiguousarray(second.T)
     return float(sum_distances(*across, a * len(a), b * len(b), first is second)) / (len(a) * len(b))
 

@@ -58,7 +58,7 @@ def _leaf_numbers(order: Ints, begin: Ints, end: Ints, child: Ints, count: int) 
     return leaf, leaves
 
 
-@compiled(_best_cut, _partition_orders, _leaf_numbers)
+@compiled(_best_cut, _partition_orders, _leaf_numbers, steps=lambda values, *_: 15 * values.size)
 def grow_tree(
     values: Array,
     order: Ints,
@@ -95,8 +95,8 @@ def grow_tree(
         a = begin[node]
         b = end[node]
         m = b - a
-        total = labels[order[0, a:b]].sum()
-        heavy = weight[order[0, a:b]].sum()
+        total = np.cumsum(labels[order[0, a:b]])[-1]
+        heavy = np.cumsum(weight[order[0, a:b]])[-1]
         hits[node] = total
         mass[node] = heavy
         mixed = total > 0 and total < heavy * (1 - 1e-12)
@@ -131,7 +131,7 @@ def grow_tree(
     return _leaf_numbers(order, begin, end, child, count)
 
 
-@compiled(_best_cut, _partition_orders, _leaf_numbers)
+@compiled(_best_cut, _partition_orders, _leaf_numbers, steps=lambda values, *_: 15 * values.size)
 def grow_classes(
     values: Array,
     order: Ints,
@@ -163,8 +163,8 @@ def grow_classes(
     size, hits, rank = np.zeros(widest), np.zeros(widest), np.zeros(widest, dtype=np.int64)
     many = np.zeros(widest, dtype=np.int64)
     end[0] = n
-    hit = labels.sum()
-    complexity[0] = min(hit, weight.sum() - hit)
+    hit = np.cumsum(labels)[-1]
+    complexity[0] = min(hit, np.cumsum(weight)[-1] - hit)
     alpha = cp * complexity[0]
     count, top = 1, 1
     while top > 0:
@@ -172,8 +172,8 @@ def grow_classes(
         a, b = begin[node], end[node]
         m = b - a
         if stage[node] == 0:
-            total = labels[order[0, a:b]].sum()
-            heavy = weight[order[0, a:b]].sum()
+            total = np.cumsum(labels[order[0, a:b]])[-1]
+            heavy = np.cumsum(weight[order[0, a:b]])[-1]
             risk[node] = below[node] = min(total, heavy - total)
             enough = min(risk[node], complexity[node])
             best, feature, cut = 1e-12 * n, -1, 0
