@@ -155,7 +155,7 @@ class RankSwap(Mask):
         return frame.moved(sources)
 
 
-@compiled(steps=lambda draws, window: 3 * len(draws))
+@compiled(steps=lambda draws, window: 5 * len(draws))
 def rank_partners(draws: Any, window: int) -> Any:
     """Pair ranks with ranks at most ``window`` above them; the partner of a rank that stays is itself.
 

@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 
-PLAIN = 100_000
-"""Steps that a plain function takes before it is compiled: loading numba takes longer, compiling up to ten seconds."""
+PLAIN = 200_000
+"""Steps that a plain function takes in all, at most a quarter of them in one call, before it is compiled.
+
+Loading numba takes longer, and compiling up to ten seconds.
+"""
 
 
 def compiled(
@@ -48,9 +51,10 @@ def compiled(
         @wraps(function)
         def call(*arguments: Any) -> Any:
             nonlocal taken
-            if steps is not None and taken <= PLAIN:
-                taken += steps(*arguments)
-                if taken <= PLAIN:
+            if steps is not None and taken < PLAIN:
+                wanted = steps(*arguments)
+                taken += wanted
+                if wanted < PLAIN / 4 and taken < PLAIN:
                     with np.errstate(all="ignore"):
                         return function(*arguments)
             return machine_code()(*arguments)

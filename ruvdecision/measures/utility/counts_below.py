@@ -43,7 +43,7 @@ def below_counts_2d(second: Ints, group: Ints, source: Ints, levels: int, weight
     return out
 
 
-@compiled(steps=lambda points, *_: points.size * len(points) / 4)
+@compiled(steps=lambda points, *_: points.size * len(points) / 6)
 def below_weights(points: Array, source: Ints, weight: Array) -> Array:
     """The same in any dimension, pair by pair; records come in the order of the first coordinate."""
     n, p = points.shape
@@ -62,7 +62,7 @@ def below_weights(points: Array, source: Ints, weight: Array) -> Array:
     return out
 
 
-@compiled(count_bits, steps=lambda order, *_: order.size * (30 + order.shape[1] / 50))
+@compiled(count_bits, steps=lambda order, *_: order.size * (20 + order.shape[1] / 50))
 def below_counts(order: NDArray[np.int32], first_of: NDArray[np.int32], source: Ints) -> Ints:
     """The same in any dimension, by bit sets: n^2 p / 512 steps and a few words per record.
 
