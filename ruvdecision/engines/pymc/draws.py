@@ -21,7 +21,8 @@ from ..base import Progress
 from .importance import pareto_smoothed_weights, weighted_draws
 from .latent import LatentRecords
 from .log_posterior import OnePosterior
-from .marginal import MarginalLikelihood, marginal_kind, marginal_likelihood, why_records_are_dependent
+from .marginal import marginal_kind, marginal_likelihood, why_records_are_dependent
+from .marginal_base import MarginalLikelihood
 from .model import CompiledModel
 from .nuts import Chains, Diagnosis, Sampler, choose_sampler, diagnose
 from .parameter_points import ParameterPoints

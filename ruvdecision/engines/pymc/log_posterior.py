@@ -10,7 +10,9 @@ import numpy as np
 from ...channels.likelihood import ReleaseLikelihood
 from ...errors import UnsupportedError
 from ...protocols import Array
-from .marginal import MarginalLikelihood, NormalMarginal, marginal_kind, marginal_likelihood, why_records_are_dependent
+from .marginal import marginal_kind, marginal_likelihood, why_records_are_dependent
+from .marginal_base import MarginalLikelihood
+from .marginal_normal import NormalMarginal
 from .model import CompiledModel, ModelValues
 from .support import SupportMap
 

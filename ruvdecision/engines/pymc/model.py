@@ -24,6 +24,7 @@ from .log_density import log_density_graph, with_finite_ends
 from .point_masses import PointMasses, refuse_masses_that_are_sampled
 from .prior_draws import draw_with_numpy
 from .programs import vectorised
+from .same_law import has_law_of_every_record
 from .unconstrained import natural_graphs, prior_terms, starting_point
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ HELD = 1_000_000
 """Moments of records that are worked out at a time, where some of them are asked for."""
 PRIOR_POINTS = 512
 """Draws from the prior that show whether nodes around a mode miss any mass."""
-PLAIN_TRANSFORMS = ("NoneType", "LogTransform", "LogOddsTransform")
-"""Ways to the unconstrained scale that have no numbers of their own."""
 _FORM = attrgetter("kind", "names", "shapes", "k", "scalar", "size")
 
 
@@ -67,7 +66,7 @@ class CompiledModel(BuiltModel):
         return [self.model.rvs_to_values[rv] for rv in self.free]
 
     @cached_property
-    def _initial_point(self) -> dict[str, Array]:
+    def initial_point(self) -> dict[str, Array]:
         # PyMC compiles a function for it at every call.
         with without_notices():
             return self.model.initial_point()
@@ -79,7 +78,7 @@ class CompiledModel(BuiltModel):
             return np.zeros(0)
         found = None if self.kind == "joint" else starting_point(self.model, self.free)
         if found is None:
-            found = [self._initial_point[v.name] for v in self._value_variables]
+            found = [self.initial_point[v.name] for v in self._value_variables]
         return np.concatenate([np.ravel(a).astype(float) for a in found])
 
     @cached_property
@@ -87,7 +86,7 @@ class CompiledModel(BuiltModel):
         """First and last place of each free variable among the unconstrained numbers, and its shape there."""
         pieces, start = [], 0
         for v in self._value_variables:
-            shape = v.type.shape if None not in v.type.shape else np.shape(self._initial_point[v.name])
+            shape = v.type.shape if None not in v.type.shape else np.shape(self.initial_point[v.name])
             stop = start + int(np.prod(shape, dtype=int))
             pieces.append((start, stop, shape))
             start = stop
@@ -134,28 +133,30 @@ class CompiledModel(BuiltModel):
             self._functions_by_kind[normal] = self._vectorised_at(normal)
         return self._evaluate_at(self._functions_by_kind[normal], u, normal)
 
-    def _values_without_rewriting(self, u: ArrayLike) -> ModelValues:
+    def values_without_rewriting(self, u: ArrayLike) -> ModelValues:
         """The same with graphs that nobody took the time to rewrite: for a look at a few points."""
         normal = self.kind in ("normal", "mvnormal")
         return self._evaluate_at(self._vectorised_at(normal, stable=False), u, normal)
 
     def _vectorised_at(self, normal: bool, stable: bool = True) -> vectorised:
         graphs = [*self.free, *(self.normal_graph() if normal else ())]
-        found = self._plain_function(graphs, with_prior=True)
+        found = self._function_without_rewriting(graphs, with_prior=True)
         if found is not None:
             return found
         with building_graphs():
             graphs = self.model.replace_rvs_by_values(graphs)
         return vectorised([self._prior_graph, *graphs], self._value_variables, stable=stable)
 
-    def _plain_function(self, graphs: Sequence[TensorVariable], with_prior: bool = False) -> vectorised | None:
+    def _function_without_rewriting(
+        self, graphs: Sequence[TensorVariable], with_prior: bool = False
+    ) -> vectorised | None:
         """Graphs of the free variables as a function of the unconstrained ones, the terms of the prior first."""
         with building_graphs():
             natural = natural_graphs(self.model, self.free)
             terms = prior_terms(self.model, self.free, self.x) if with_prior else []
         if not natural or terms is None:
             return None
-        return vectorised.plain([*terms, *graphs], self._value_variables, instead=natural)
+        return vectorised.without_rewriting([*terms, *graphs], self._value_variables, instead=natural)
 
     def _evaluate_at(self, function: vectorised, u: ArrayLike, normal: bool) -> ModelValues:
         u = np.atleast_2d(np.asarray(u, dtype=np.float64))
@@ -180,7 +181,7 @@ class CompiledModel(BuiltModel):
 
     @cached_property
     def _natural_function(self) -> vectorised:
-        found = self._plain_function(self.free)
+        found = self._function_without_rewriting(self.free)
         if found is not None:
             return found
         with building_graphs():
@@ -276,13 +277,13 @@ class CompiledModel(BuiltModel):
 
         if type(self.x.owner.op).__name__ != "CategoricalRV":
             value = self.x.type(name="at")
-            found = vectorised.plain([self._log_density_of(value)], [*self.free, value], lead=2)
+            found = vectorised.without_rewriting([self._log_density_of(value)], [*self.free, value], lead=2)
             if found is not None:
                 return found
         nodes = pt.tensor("nodes", dtype=self.x.dtype, shape=(None, *self.shape))
-        return vectorised([self.density_at(nodes)], self.free, extra=[nodes])
+        return vectorised([self.log_density_graph_at(nodes)], self.free, extra=[nodes])
 
-    def density_at(self, nodes: TensorVariable) -> TensorVariable:
+    def log_density_graph_at(self, nodes: TensorVariable) -> TensorVariable:
         """Graph of the log density of each entry at ``nodes``, a graph of shape ``(K, *shape)``."""
         from pytensor.graph.replace import vectorize_graph
 
@@ -408,7 +409,7 @@ class CompiledModel(BuiltModel):
             return self
         try:
             one = compiled_model(self.belief, 1)
-            return one if _FORM(one) == _FORM(self) and self._is_alike_single(one) else None
+            return one if _FORM(one) == _FORM(self) and has_law_of_every_record(one, self) else None
         except Exception:
             # A builder need not know what to do with another number of records than the file's.
             return None
@@ -421,7 +422,7 @@ class CompiledModel(BuiltModel):
         mine = self.values_at(self.initial + np.random.default_rng(7).normal(0, 0.3, size=(3, self.size)))
         laws = list(mine.normal or ())
         if not laws:
-            start = np.asarray(self._initial_point[self.model.rvs_to_values[self.x].name])
+            start = np.asarray(self.initial_point[self.model.rvs_to_values[self.x].name])
             same = np.broadcast_to(start.reshape(self.shape)[:1], self.shape)
             laws = [self.log_density(mine.theta, same[None])[:, 0]]
             if self.point_masses is not None:
@@ -433,40 +434,6 @@ class CompiledModel(BuiltModel):
         if target.asks(Kind.NEW) and not self.records_are_alike:
             do = "Ask for Record(j), or add the new record to the model as a variable and ask for Parameter(name)"
             raise UnsupportedError("A new record is not defined by a model whose records differ", do=do)
-
-    def _is_alike_single(self, one: CompiledModel) -> bool:
-        """Whether the model of one record has the same prior, and its record the law of all of these."""
-        if _same_graphs(self, one):
-            return True
-        rng = np.random.default_rng(7)
-        u = one.initial + rng.normal(0, 0.3, size=(3, self.size))
-        theirs = one.values_at(u)
-        # Most models are alike at first sight; others are looked at again with numbers that are right to all digits.
-        try:
-            mine = self._values_without_rewriting(u)
-        except NotImplementedError:  # an operation that only stands for others until it is rewritten
-            mine = self.values_at(u)
-        if not _same_prior_and_law(mine, theirs):
-            mine = self.values_at(u)
-            if not _same_prior_and_law(mine, theirs):
-                return False
-        if mine.normal is not None:
-            return True
-        start = np.asarray(one._initial_point[one.model.rvs_to_values[one.x].name])
-        point = np.broadcast_to(start, one.shape)[None]
-        here = self.log_density(mine.theta, np.broadcast_to(point, (1, *self.shape)))
-        there = np.broadcast_to(one.log_density(mine.theta, point), here.shape)
-        alike = bool(np.isfinite(here).any() and np.allclose(here, there, rtol=1e-10, atol=1e-10, equal_nan=True))
-        return alike and self._has_point_masses_of(one, mine.theta)
-
-    def _has_point_masses_of(self, one: CompiledModel, theta: Theta) -> bool:
-        """Whether every record has the point masses of the model of one record: densities do not tell."""
-        if self.point_masses is None or one.point_masses is None:
-            return self.point_masses is one.point_masses
-        if len(self.point_masses.places) != len(one.point_masses.places):
-            return False
-        pairs = (self.point_masses.places, one.point_masses.places), (self.log_chances(theta), one.log_chances(theta))
-        return all(np.allclose(mine, np.broadcast_to(own, mine.shape), rtol=1e-10, atol=1e-10) for mine, own in pairs)
 
 
 def compiled_model(belief: PyMCBelief, n: int) -> CompiledModel:
@@ -482,42 +449,6 @@ def compiled_model(belief: PyMCBelief, n: int) -> CompiledModel:
 def point_count(theta: Theta) -> int:
     """How many parameter points there are; one if there are no parameters."""
     return len(next(iter(theta.values()))) if theta else 1
-
-
-def _same_graphs(mine: CompiledModel, one: CompiledModel) -> bool:
-    """Whether priors and the law of every record are the same graph in both models: then no number can differ."""
-    from pytensor.graph.basic import equal_computations
-    from pytensor.tensor.random.op import RandomVariable
-
-    if mine.informed or one.informed or any(size != 1 for p in _law_parameters(mine.x) for size in p.type.shape):
-        return False
-    for a, b in zip((*mine.free, mine.x), (*one.free, one.x), strict=True):
-        ways = [m.model.rvs_to_transforms.get(v) for m, v in ((mine, a), (one, b))]
-        if not isinstance(a.owner.op, RandomVariable) or a.owner.op != b.owner.op:
-            return False
-        if type(ways[0]) is not type(ways[1]) or type(ways[0]).__name__ not in PLAIN_TRANSFORMS:
-            return False
-        if not equal_computations(_law_parameters(a), _law_parameters(b), mine.free, one.free):
-            return False
-    return True
-
-
-def _law_parameters(rv: TensorVariable) -> list[TensorVariable]:
-    """Parameters of the law of a random variable."""
-    op = rv.owner.op
-    return list(op.dist_params(rv.owner)) if hasattr(op, "dist_params") else []
-
-
-def _same_prior_and_law(mine: ModelValues, one: ModelValues) -> bool:
-    """Whether a model and that of one record have the same prior, and normal records the same moments."""
-    if not np.allclose(one.log_prior, mine.log_prior, rtol=1e-10, atol=1e-10, equal_nan=True):
-        return False
-    if mine.normal is None or one.normal is None:
-        return True
-    return all(
-        np.allclose(np.broadcast_to(b, np.broadcast_shapes(a.shape, b.shape)), a, rtol=1e-12, atol=0)
-        for a, b in zip(mine.normal, one.normal, strict=True)
-    )
 
 
 def _with_axes(array: Array, rank: int, count: int) -> Array:

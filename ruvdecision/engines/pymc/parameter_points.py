@@ -22,7 +22,7 @@ from ...posteriors import Drawn, Finite, Gaussian, Mixture
 from ...posteriors.base import BasePosterior
 from ...protocols import Array, Posterior
 from ...targets import BaseTarget, Files, Kind, Term
-from .marginal import normal_entries, normal_rows
+from .marginal_normal import normal_entries, normal_rows
 from .model import CompiledModel, Theta, point_count
 from .normal_records import ROW, NormalRecords, condition_on_noisy_value, mixture_curve
 from .one_record import OneRecord, count_averages, count_law

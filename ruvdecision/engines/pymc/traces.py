@@ -15,7 +15,7 @@ from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...posteriors import Drawn, Mixture
 from ...protocols import Array, Posterior
-from .marginal import normal_entries, normal_rows
+from .marginal_normal import normal_entries, normal_rows
 from .nuts import quiet_arviz
 from .parameter_points import ParameterPoints
 

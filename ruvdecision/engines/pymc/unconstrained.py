@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING
 
 from ...beliefs.pymc import building_graphs, quiet_pymc
 from ...protocols import Array
-from .plain_graphs import plain_program
+from .plain_graphs import program_without_rewriting
 
 if TYPE_CHECKING:
     from pymc import Model
     from pytensor.tensor.variable import TensorVariable
 
-KNOWN_WAYS = ("NoneType", "LogTransform", "LogOddsTransform", "Interval")
-"""Ways to the unconstrained scale that take each number by itself."""
+TRANSFORMS_WITHOUT_NUMBERS = ("NoneType", "LogTransform", "LogOddsTransform")
+"""PyMC's transforms to the unconstrained scale that have no numbers of their own."""
+ELEMENTWISE_TRANSFORMS = (*TRANSFORMS_WITHOUT_NUMBERS, "Interval")
+"""Those that take each number by itself."""
 
 
 def natural_graphs(model: Model, free: Sequence[TensorVariable]) -> dict[TensorVariable, TensorVariable] | None:
@@ -26,7 +28,7 @@ def natural_graphs(model: Model, free: Sequence[TensorVariable]) -> dict[TensorV
     found = {}
     for rv in free:
         value, way = model.rvs_to_values[rv], model.rvs_to_transforms[rv]
-        if type(way).__name__ not in KNOWN_WAYS:
+        if type(way).__name__ not in ELEMENTWISE_TRANSFORMS:
             return None
         found[rv] = value if way is None else way.backward(value, *rv.owner.inputs)
     return found
@@ -61,5 +63,5 @@ def starting_point(model: Model, free: Sequence[TensorVariable]) -> Sequence[Arr
             initval_strategies=model.rvs_to_initial_values,
             return_transformed=True,
         )
-        program = plain_program(graphs, [], strict=False)
+        program = program_without_rewriting(graphs, [], strict=False)
     return None if program is None else program()

@@ -84,7 +84,7 @@ class Space:
             for c, which in ((self.original[label], "the original"), (left, "the original"), (right, "the release"))
         )
         own = own[~np.isnan(own)]
-        spread = float(frames.spreads(own)) if len(own) else 0.0
+        spread = float(frames.standard_deviations(own)) if len(own) else 0.0
         if spread == 0:
             return None
         if self.distance == "rank":

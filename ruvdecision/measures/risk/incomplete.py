@@ -52,7 +52,7 @@ class IncompleteRecords(NamedTuple):
         """Some of the records."""
         return self._replace(values=self.values[rows], blank=self.blank[rows])
 
-    def own_share(self, asked: IncompleteRecords, own: Ints) -> Array:
+    def share_of_own_links(self, asked: IncompleteRecords, own: Ints) -> Array:
         """Share of the link of each record that goes to its own one, ``own`` among those asked: see `neighbours`."""
         reach, room = np.sqrt(self._squares_of_pairs(asked.values[own])), self.room()
         inner, outer = np.maximum(reach * (1.0 - ROOM) - room, 0.0) ** 2, (reach * (1.0 + ROOM) + room) ** 2

@@ -117,7 +117,7 @@ def test_all_at_once_is_one_after_the_other(build: Any) -> None:
         for a, b in zip(at.normal, compiled.record_moments(theta), strict=True):
             np.testing.assert_allclose(a, np.broadcast_to(b, a.shape), rtol=1e-14)
     assert compiled.values_at(u, normal=False).normal is None
-    rough = compiled._values_without_rewriting(u)
+    rough = compiled.values_without_rewriting(u)
     np.testing.assert_allclose(rough.log_prior, at.log_prior, rtol=1e-12)
     for name, values in theta.items():
         np.testing.assert_allclose(rough.theta[name], values, rtol=1e-12)
