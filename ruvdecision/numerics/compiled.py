@@ -27,8 +27,8 @@ def compiled(
     parallel: results do not depend on the number of threads. The plain function stays at ``__wrapped__``.
 
     ``steps`` says how many steps, of about a microsecond each, the plain function takes: small files are done before
-    numba is loaded. It must then give the same bits: of sums only ``cumsum`` adds in the same
-    order with and without numba, and a square is a product.
+    numba is loaded. It must then give the same bits: of sums only ``cumsum`` adds in the same order with and without
+    numba, and a square is a product.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
