@@ -222,7 +222,9 @@ CASES: dict[str, Case] = {
         releases=1.3,
     ),
     "plot, with errors": doubtful(_plot),
-    "dominated": doubtful(lambda m: ruv.decide.dominated(m), order="releases^2", releases=2.0, most_releases=20_000),
+    "dominated": doubtful(
+        lambda m: ruv.decide.dominated_releases(m), order="releases^2", releases=2.0, most_releases=20_000
+    ),
     # -- masks -----------------------------------------------------------------------------------------
     "Noise": mask(lambda v, c: ruv.Noise(share=0.16, columns=v)),
     "Noise, moments kept": mask(lambda v, c: ruv.masks.MomentNoise(share=0.16, columns=v), order="n p^2", p=2.0),

@@ -111,7 +111,7 @@ def notes(result):
         + ", ".join(f"{k if isinstance(k, str) else f'{k:.0%}'} {v:,.0f}" for k, v in ordered.items())
         + ". Paper: 20.1K, 13.3K, 2K, 2K, 7.2K, 35K, 70K, 95.2K."
     )
-    unmasked = 1 / exact.scientist_error(x, 0.0)[0]
+    unmasked = 1 / exact.scientist_mse(x, 0.0)[0]
     yield (
         f"Unmasked utility n/S2 = {unmasked:.3g}. Paper: 10.0E-07, which needs n = {10.0e-7 * SD**2:.1f}; "
         f"n = 77 (printed above eq. 12) would give {77 / SD**2:.3g}."
@@ -146,13 +146,13 @@ def _maximum(x):
     n, s2 = len(x), x.var(ddof=1)
 
     def risk(v):
-        return 1 / exact.position_error(x, v, n)[0]
+        return 1 / exact.ranked_record_mse(x, v, n)[0]
 
     def efficiency(v):
-        return s2 / n / exact.scientist_error(x, v)[0]
+        return s2 / n / exact.scientist_mse(x, v)[0]
 
     need, claimed = needed(x, n), 0.12 * s2
-    chance = stats.chi2.sf(200 / RISK / exact.index_error(x[-1], claimed), 200)
+    chance = stats.chi2.sf(200 / RISK / exact.linked_record_mse(x[-1], claimed), 200)
     yield (
         f"Claim, .12 S2 meets 4E-08 for the maximum: {_truth(risk(claimed) <= RISK)} with the variance of the records, "
         f"risk {risk(claimed):.4g}; the need is {need / s2:.5f} S2. 200 replicates have a relative error of "
@@ -164,7 +164,7 @@ def _maximum(x):
         f"  With .12 of the released variance S_y2, as printed, lambda2 is {share:.4f} S2 and the risk "
         f"{risk(printed):.4g}: {_truth(risk(printed) <= RISK)} too."
     )
-    utility = 1 / exact.scientist_error(x, printed)[0]
+    utility = 1 / exact.scientist_mse(x, printed)[0]
     holds = round(utility * 1e7, 1) == 8.9 and round(100 * efficiency(printed)) == 89
     yield (
         f"Claim, utility 8.9E-07 and efficiency 89 % there: {_truth(holds)}, {utility:.3g} and "
@@ -179,8 +179,8 @@ def _unequal(x, p):
     rank = percentile_rank(n, p)
     equal, unequal = needed(x, rank), needed(x, rank, unequal=True)
     after, before = (
-        exact.scientist_error(x, exact.unequal_variances(x, unequal, SENSITIVE))[0],
-        exact.scientist_error(x, equal)[0],
+        exact.scientist_mse(x, exact.noise_variances_by_threshold(x, unequal, SENSITIVE))[0],
+        exact.scientist_mse(x, equal)[0],
     )
     why = "" if x[rank - 1] > SENSITIVE else " 35K is not above 35K, so the target's own noise is not doubled."
     return (
@@ -197,9 +197,9 @@ def needed(x, rank, knowledge="position", unequal=False, max_risk=RISK):
 
     def lacks(share):
         if knowledge == "index":
-            return float(exact.index_error(x[rank - 1], share * s2)) - 1 / max_risk
-        v = exact.unequal_variances(x, share * s2, SENSITIVE) if unequal else share * s2
-        return exact.position_error(x, v, rank)[0] - 1 / max_risk
+            return float(exact.linked_record_mse(x[rank - 1], share * s2)) - 1 / max_risk
+        v = exact.noise_variances_by_threshold(x, share * s2, SENSITIVE) if unequal else share * s2
+        return exact.ranked_record_mse(x, v, rank)[0] - 1 / max_risk
 
     return s2 * optimize.brentq(lacks, 1e-4, 20.0, xtol=1e-12)
 

@@ -307,7 +307,7 @@ def name_of(function: object) -> str:
     return "" if name == "<lambda>" else name
 
 
-def plain_value(value: Any) -> Any:
+def as_python_value(value: Any) -> Any:
     """A number or text of numpy as Python's own; anything else as it is."""
     return value.item() if isinstance(value, np.generic) else value
 

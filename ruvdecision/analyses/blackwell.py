@@ -199,7 +199,7 @@ def blackwell_order(
 
 def _refines_trivially(a: Mask, b: Mask) -> bool:
     """Whether b goes on from a's release, or tells nothing, or a tells all."""
-    first, second = _plain_steps(a), _plain_steps(b)
+    first, second = _steps_but_unmasked(a), _steps_but_unmasked(b)
     if not first or any(isinstance(s, Suppress) and s.columns is None and s.rows is None for s in second):
         return True
     if len(second) < len(first) or not all(
@@ -209,7 +209,7 @@ def _refines_trivially(a: Mask, b: Mask) -> bool:
     return len(second) == len(first) or _reads_release_only(second[len(first)])
 
 
-def _plain_steps(mask: Mask) -> list[Mask]:
+def _steps_but_unmasked(mask: Mask) -> list[Mask]:
     return [s for s in mask.parts if s != UNMASKED]
 
 

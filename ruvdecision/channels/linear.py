@@ -354,7 +354,7 @@ class LinearChannel:
                 do="Release averages of all rows beside it, or put Shuffle() before both: Shuffle() | (a & b)",
             )
 
-    def plain_noise(self) -> Array | None:
+    def equal_noise_variance(self) -> Array | None:
         """Variance of each mask's noise if one column goes out with equal normal noise, in any order; else None.
 
         It is infinite where nothing goes out.

@@ -120,17 +120,17 @@ def _make_measure(word: str, offered: Mapping[str, Any], common: Mapping[str, st
 
 def _find_measure(name: str) -> Any:
     every = known_measures()
-    plain = {_plain_spelling(label): c for label, c in every.items()} | {
-        _plain_spelling(c.__name__): c for c in every.values()
+    plain = {_without_separators(label): c for label, c in every.items()} | {
+        _without_separators(c.__name__): c for c in every.values()
     }
-    if _plain_spelling(name) not in plain:
+    if _without_separators(name) not in plain:
         raise InputError(
             "There is no such measure", name, suggest(name, [*every, *(c.__name__ for c in every.values())])
         )
-    return plain[_plain_spelling(name)]
+    return plain[_without_separators(name)]
 
 
-def _plain_spelling(name: str) -> str:
+def _without_separators(name: str) -> str:
     return re.sub(r"[\s_-]", "", name).lower()
 
 

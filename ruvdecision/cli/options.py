@@ -115,7 +115,7 @@ def add_measure(commands: Commands) -> None:
     add_running_options(comparer)
     comparer.add_argument(
         "--chunksize",
-        type=count,
+        type=parse_count,
         metavar="N",
         help="read files N records at a time, for files larger than memory (parquet and CSV)",
     )
@@ -164,11 +164,11 @@ def add_models(commands: Commands) -> None:
 def add_result_options(parser: argparse.ArgumentParser) -> None:
     """The threshold, where files go, and what the report looks like."""
     parser.add_argument(
-        "--max-risk", type=number, metavar="T", help="choose the release of most utility with risk at most T"
+        "--max-risk", type=parse_number, metavar="T", help="choose the release of most utility with risk at most T"
     )
     parser.add_argument(
         "--min-utility",
-        type=number,
+        type=parse_number,
         metavar="U",
         help="and utility at least U, a floor for what is worth it",
     )
@@ -211,7 +211,7 @@ def add_ending_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
 
 
-def count(text: str, most: int = 10**9) -> int:
+def parse_count(text: str, most: int = 10**9) -> int:
     """A whole number from 1 on."""
     try:
         whole = int(text)
@@ -224,10 +224,10 @@ def count(text: str, most: int = 10**9) -> int:
 
 def workers(text: str) -> int:
     """How many processes; more than any machine has cores is a slip of the finger."""
-    return count(text, 4096)
+    return parse_count(text, 4096)
 
 
-def number(text: str) -> float:
+def parse_number(text: str) -> float:
     """A number; infinity is one."""
     try:
         found = float(text)

@@ -18,7 +18,7 @@ from ..data.write import check_output_paths, is_valid_path, write_files
 from ..decide import Choice
 from ..errors import InfeasibleError, InputError, RuvError
 from ..maps.rumap import RUMap
-from ..maps.show import better_end, entry, evenly_spaced, with_readable_labels
+from ..maps.show import better_end, evenly_spaced, format_entry, with_readable_labels
 from ..maps.storage import as_bytes
 from ..running.progress import host
 from ..studies import Outcome, file_name
@@ -94,7 +94,7 @@ class Results:
             out / f"report.{options.format}",
             self.max_risk,
             title=self.outcome.study.description,
-            notes=self._spoken(),
+            notes=self._notes_or_reason(),
             rule=self.rule or None,
             date=None if options.date == "none" else options.date,
             figures=out / "figures" if options.figures else None,
@@ -125,7 +125,7 @@ class Results:
         )
         self.written = [*self.written, *(Path(self.options.plot) for _ in found)]
 
-    def _spoken(self) -> list[str]:
+    def _notes_or_reason(self) -> list[str]:
         """The study's notes for the report. If they fail, that is said when they are printed; files are worth more."""
         try:
             return self.outcome.notes()
@@ -216,13 +216,13 @@ def _check_places(out: Path, places: Sequence[Path], options: argparse.Namespace
 
 
 def _draw_picture(rumap: RUMap, max_risk: float | None, ending: str, rule: dict[str, Any]) -> bytes:
-    from ..plots.theme import as_png, as_vectors, figure_of
+    from ..plots.theme import as_png, as_vector_graphics, figure_of
 
     with warnings.catch_warnings():
         # A letter that the font lacks is drawn as a box; the table and the report have it.
         warnings.filterwarnings("ignore", message=r"(?s)Glyph .* missing from")
         figure = figure_of(with_readable_labels(rumap).plot(max_risk=max_risk, rule=rule))
-        return as_png(figure, 150) if ending.lower() == ".png" else as_vectors(figure, ending[1:].lower())
+        return as_png(figure, 150) if ending.lower() == ".png" else as_vector_graphics(figure, ending[1:].lower())
 
 
 # -- text ----------------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def _print_table(rumap: RUMap, choice: Choice | None, title: str | None, rest: s
         words = column in ("engine", "worst_user")
         grid.add_column(head, justify="left" if words else "right", no_wrap=not words)
     for i in rows:
-        texts = ["*" if i == chosen else "", rumap.releases[i], *(entry(rumap, column, i) for column in heads)]
+        texts = ["*" if i == chosen else "", rumap.releases[i], *(format_entry(rumap, column, i) for column in heads)]
         grid.add_row(*map(Text, texts), style="bold" if i == chosen else None)
     _rich_console(sys.stdout).print(grid)
     if len(rows) < len(rumap):

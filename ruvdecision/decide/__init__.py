@@ -1,7 +1,7 @@
 """Choosing among the releases of a map: which ones are not dominated, and which one is best.
 
 `frontier` keeps the releases that no other one dominates, `choose` takes the best one, `probabilities` says how sure
-that is given the errors of the map, `explain` and `dominated` say why the others are not on the frontier.
+that is given the errors of the map, `explain` and `dominated_releases` say why the others are not on the frontier.
 """
 
 import lazy_loader

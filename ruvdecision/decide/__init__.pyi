@@ -1,5 +1,10 @@
 from .choice import Choice as Choice, choose as choose
-from .compare import Explanation as Explanation, dominated as dominated, explain as explain, frontier as frontier
+from .compare import (
+    Explanation as Explanation,
+    dominated_releases as dominated_releases,
+    explain as explain,
+    frontier as frontier,
+)
 from .criteria import (
     Criterion as Criterion,
     ExpectedLoss as ExpectedLoss,

@@ -13,7 +13,7 @@ from ..channels.words import in_words
 from ..checks import check_flag, check_number
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
-from ..maps.show import ReleaseRow, amount, few_digits, why_unreliable
+from ..maps.show import ReleaseRow, few_digits, format_amount, why_unreliable
 from ..protocols import Array
 from .criteria import (
     PLAIN,
@@ -288,20 +288,20 @@ def _typical_errors_in_words(rumap: RUMap, i: int) -> Iterator[str]:
     for who, u in rumap.uncertainties.items():
         after, before = rumap.typical_error(who), rumap.typical_error(who, before=True)
         if after is not None and np.isfinite(after.value[i]):
-            text = f"The {who}'s estimate is typically off by {amount(after.value[i], unit)}"
+            text = f"The {who}'s estimate is typically off by {format_amount(after.value[i], unit)}"
             start = np.nan if before is None else float(before.value[i])
             if np.isfinite(start) and start > 0:
                 share = f", {_share_in_words(after.value[i] / start)} of the" if after.value[i] > 0 else "; it was"
-                text += f"{share} {amount(start, unit)} before any release"
+                text += f"{share} {format_amount(start, unit)} before any release"
             yield text + "."
         elif records and str(rumap.attrs.get(who, "")).find("which row is") >= 0 and 0 <= u.value[i] <= 1:
-            hits = amount((1 - u.value[i]) * records)
+            hits = format_amount((1 - u.value[i]) * records)
             yield f"The {who} finds the right row for {hits} of {records:,} records (1 of {records:,} by guessing)."
     score = rumap.risk_score
     if score.as_stored and records:
         verb = LINKED.get(score.name)
         if verb and np.isfinite(rumap.risk[i]):
-            yield f"{amount(float(np.round(rumap.risk[i] * records)))} of {records:,} records {verb}."
+            yield f"{format_amount(float(np.round(rumap.risk[i] * records)))} of {records:,} records {verb}."
     for axis in (rumap.axis("risk"), rumap.axis("utility")):
         value = rumap.column(axis.role).value[i]
         if value < 0 and axis.score.name in BELOW_ZERO:

@@ -182,7 +182,7 @@ def explanations(
     return [ranked.explain(release) for release in releases]
 
 
-def dominated(rumap: RUMap, *, columns: Columns | None = None, tolerance: float = 1e-12) -> pd.DataFrame:
+def dominated_releases(rumap: RUMap, *, columns: Columns | None = None, tolerance: float = 1e-12) -> pd.DataFrame:
     """Table of the releases that are dominated, by whom and by how much.
 
     Every dominated release is compared with all others: time grows with the square of their number, memory does not.
@@ -202,7 +202,7 @@ def dominated(rumap: RUMap, *, columns: Columns | None = None, tolerance: float 
     Examples
     --------
     >>> rumap = RUMap.build(labels=["a", "b"], intruder=[2.0, 1.0], scientist=[0.5, 0.8])
-    >>> dominated(rumap)[["release", "dominated_by", "risk_change", "utility_change"]].values.tolist()
+    >>> dominated_releases(rumap)[["release", "dominated_by", "risk_change", "utility_change"]].values.tolist()
     [['b', 'a', -0.5, 0.6]]
     """
     import pandas as pd

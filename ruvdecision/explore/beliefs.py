@@ -21,7 +21,7 @@ from ..beliefs.normal import NormalBelief
 from ..checks import as_generator
 from ..engines.base import Problem, plan_for
 from ..errors import RuvError
-from ..maps.show import number
+from ..maps.show import format_number
 from ..masks.base import Mask
 from ..masks.rows import Suppress
 from ..numerics.orderstatistics import normal_moments
@@ -100,7 +100,7 @@ def belief_of(
     truth = true_value(user.target, mu, records)
     words = f"In this example the best estimate is {_first_numbers(estimate)}"
     words += "" if truth is None else f" and the truth {_first_numbers(truth)}"
-    words += f"; the expected loss of that estimate is {number(after, 4)}."
+    words += f"; the expected loss of that estimate is {format_number(after, 4)}."
     if prior is not None and not np.all(np.isfinite(prior.var())):
         prior, words = None, f"{words} {FLAT}"
     return BeliefView(who, title, _laws_of_target(user.target, prior, posterior, estimate, truth), words)
@@ -194,4 +194,4 @@ class TabulatedRankPosterior(RankPosterior):
 
 
 def _first_numbers(values: Array) -> str:
-    return ", ".join(number(float(v), 4) for v in np.ravel(values)[:MOST_COMPONENTS])
+    return ", ".join(format_number(float(v), 4) for v in np.ravel(values)[:MOST_COMPONENTS])

@@ -19,7 +19,7 @@ from ..decide import not_dominated
 from ..decide.choice import Choice
 from ..maps.joining import worst_case
 from ..maps.rumap import RUMap
-from ..maps.show import clean_text, entry, number
+from ..maps.show import clean_text, format_entry, format_number
 from ..plots.axes import Window, decades, window
 from ..plots.map import all_curves, region_of, typical_errors_in_words
 from ..plots.theme import STYLES
@@ -150,7 +150,7 @@ class MapDrawing(Drawing):
             span.update(start=low, end=high)
             ticks = decades(w.low, w.high) if w.log else []
             axis.ticker = FixedTicker(ticks=[math.log10(t) for t in ticks]) if ticks else BasicTicker()
-            axis.major_label_overrides = {math.log10(t): number(t, 4) for t in ticks}
+            axis.major_label_overrides = {math.log10(t): format_number(t, 4) for t in ticks}
             role = "utility" if name == "x" else "risk"
             words = f"{role}, {score.name} of U".replace("_", " ")
             axis.axis_label = words if score.column is None else f"{role}: {score.name}"
@@ -190,8 +190,8 @@ class MapDrawing(Drawing):
             parts["size"] += [3 if rows.size > DENSE else 9] * few.size
             parts["fill"] += np.where(rumap.converged[few], 1.0, 0.0).tolist()
             parts["label"] += [clean_text(rumap.releases[i]) for i in few]
-            parts["risk"] += [entry(rumap, "risk", int(i)) for i in few]
-            parts["utility"] += [entry(rumap, "utility", int(i)) for i in few]
+            parts["risk"] += [format_entry(rumap, "risk", int(i)) for i in few]
+            parts["utility"] += [format_entry(rumap, "utility", int(i)) for i in few]
             parts["off"] += [f"{typical_errors_in_words(rumap, int(i))}. " if rumap.typical_errors else "" for i in few]
             parts["why"] += [why[i] for i in few]
         self.dots.selected.indices = []

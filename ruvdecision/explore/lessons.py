@@ -16,7 +16,7 @@ from ..beliefs.normal import NormalBelief
 from ..errors import InputError
 from ..losses import Quadratic
 from ..maps.rumap import RUMap
-from ..maps.show import number
+from ..maps.show import format_number
 from ..masks.base import Mask
 from ..masks.cells import SuppressCells
 from ..masks.rows import Shuffle
@@ -115,8 +115,8 @@ def _normal_formulas(values: Values, rumap: RUMap, own: int) -> tuple[str, ...]:
     """Both uncertainties after noise and one average, where they are variances."""
     if values["groups"] != 1 or {values["intruder_loss"], values["scientist_loss"]} != {"squared"}:
         return ()
-    n, s, p, r = (number(float(values[k]), 4) for k in ("n", "variance", "prior_variance", "noise"))
-    mean, record = (number(float(u[own]), 4) for u in (rumap.scientist_uncertainty, rumap.intruder_uncertainty))
+    n, s, p, r = (format_number(float(values[k]), 4) for k in ("n", "variance", "prior_variance", "noise"))
+    mean, record = (format_number(float(u[own]), 4) for u in (rumap.scientist_uncertainty, rumap.intruder_uncertainty))
     us = mathml(
         subscript("U", "S"), "=", power([fraction("1", "φ²"), "+", fraction("n", ["σ²", "+", "r"])], "−1"),
         "=", power([fraction("1", p), "+", fraction(n, [s, "+", r])], "−1"), "=", mean,
@@ -206,7 +206,7 @@ def snoopers(values: Values) -> Built:
 
 
 def _snooper_formulas(values: Values, noise: float) -> tuple[str, ...]:
-    n, s, r = (number(float(x), 4) for x in (values["n"], values["variance"], noise))
+    n, s, r = (format_number(float(x), 4) for x in (values["n"], values["variance"], noise))
     mean, known = (values["variance"] + noise) / values["n"], values["knowledge"]
     lines = [
         mathml(
@@ -216,11 +216,11 @@ def _snooper_formulas(values: Values, noise: float) -> tuple[str, ...]:
             "=",
             fraction([s, "+", r], n),
             "=",
-            number(mean, 4),
+            format_number(mean, 4),
         )
     ]
     if values["target"] == "typical" and values["method"] == "paper":
-        whole = number(mean + values["variance"], 4)
+        whole = format_number(mean + values["variance"], 4)
         rows = {"record": ("λ²", "=", r), "population": ("σ²", "+", fraction(["σ²", "+", "λ²"], "n"), "=", whole)}
         lines += [mathml(subscript("U", f"knows {KNOWLEDGE[k]}"), "=", *rows[k]) for k in known if k in rows]
     return tuple(lines)
@@ -256,7 +256,9 @@ def _percentile_beliefs(values: Values, mask: Mask, made: Example, example: int)
         for x in (law.posterior, law.prior)
     )
     estimate = float(law.estimate or 0.0) + shift
-    words = f"In this example the best estimate is {number(estimate, 4)} and the truth {number(shift, 4)}."
+    words = (
+        f"In this example the best estimate is {format_number(estimate, 4)} and the truth {format_number(shift, 4)}."
+    )
     words += "" if before is not None else f" {FLAT}"
     return BeliefView("intruder", title, (LawView(title, after, before, estimate, shift),), words)
 
@@ -274,10 +276,10 @@ def _rank_beliefs(values: Values, mask: Any, made: Example, example: int, order:
     release = mask.release(made[1], example)
     posterior = TabulatedRankPosterior(release, order, values["variance"], float(mask.variance), values["prior"])
     estimate, spread = posterior.mean(), posterior.var()
-    said = f"In this example the best estimate is {number(estimate, 4)} and the truth {number(truth, 4)}"
+    said = f"In this example the best estimate is {format_number(estimate, 4)} and the truth {format_number(truth, 4)}"
     law = LawView(words, posterior, prior, estimate, truth)
     return BeliefView(
-        "intruder", words, (law,), f"{said}; the expected loss of that estimate is {number(spread, 4)}.{flat}"
+        "intruder", words, (law,), f"{said}; the expected loss of that estimate is {format_number(spread, 4)}.{flat}"
     )
 
 
@@ -432,7 +434,7 @@ def build_table(values: Values) -> Built:
         mathml("M", "=", fraction([f"{total + 3:,}", "·", f"{total + 2:,}", "·", f"{total + 1:,}"], "6"),
                "=", f"{belief.count():,}", "tables with that total"),
         mathml(subscript("M", "margins"), "=", count, ", ", subscript("U", "S"), "=", "log", count, "=",
-               number(float(np.log(after.count())), 4)),
+               format_number(float(np.log(after.count())), 4)),
         mathml(f"{least}", "≤", subscript("c", f"{cell[0] + 1}{cell[1] + 1}"), "≤", f"{most}", "given all margins"),
     )  # fmt: skip
 
@@ -497,11 +499,11 @@ def _pram_formulas(values: Values, rumap: RUMap, own: int) -> tuple[str, ...]:
     assert rumap.users is not None
     belief = rumap.users[0].users[0].belief
     share, stay = float(belief.states.numbers @ belief.prior), values["noise"]
-    s, t, p, q = (number(x, 3) for x in (stay, 1 - stay, share, 1 - share))
+    s, t, p, q = (format_number(x, 3) for x in (stay, 1 - stay, share, 1 - share))
     after = stay * share / (stay * share + (1 - stay) * (1 - share))
     return (
         mathml("P( trait | answer yes )", "=", fraction(["s", "p"], ["s", "p", "+", "(1 − s)", "(1 − p)"]), "=",
-               fraction([s, "·", p], [s, "·", p, "+", t, "·", q]), "=", number(after, 3)),
+               fraction([s, "·", p], [s, "·", p, "+", t, "·", q]), "=", format_number(after, 3)),
     )  # fmt: skip
 
 

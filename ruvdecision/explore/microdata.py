@@ -20,7 +20,7 @@ from ..data.read import read_data
 from ..errors import InputError, RuvError
 from ..maps.rumap import RUMap
 from ..maps.scores import Column, Decreasing
-from ..maps.show import number
+from ..maps.show import format_number
 from ..masks.base import Mask
 from ..masks.exchange import RankSwap
 from ..masks.microaggregate import Microaggregate
@@ -175,10 +175,11 @@ rumap = ruv.RUMap.concat(ruv.measure(data, [mask], seed=1, **how) for mask in ma
 
         def said(row: int) -> str:
             right = float(rumap.columns["linkage"][row]) * len(table)
-            return f"{number(round(right, 1), 5)} of {n} records are linked rightly by what the intruder knows."
+            return f"{format_number(round(right, 1), 5)} of {n} records are linked rightly by what the intruder knows."
 
-        share = mathml("linkage", "=", fraction("records linked rightly", "records"), "=",
-                       fraction(number(round(linked, 1), 5), n), "=", number(linked / len(table), 3))  # fmt: skip
+        rightly = fraction(format_number(round(linked, 1), 5), n)
+        whole = fraction("records linked rightly", "records")
+        share = mathml("linkage", "=", whole, "=", rightly, "=", format_number(linked / len(table), 3))
         return Built(
             rumap,
             own=own,

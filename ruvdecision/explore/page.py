@@ -22,7 +22,7 @@ from param.parameterized import Event
 from .._version import __version__
 from ..decide.choice import Choice
 from ..errors import InputError, RuvError
-from ..maps.show import clean_text, entry, evenly_spaced, number, plural, user_columns
+from ..maps.show import clean_text, evenly_spaced, format_entry, format_number, plural, user_columns
 from ..plots.theme import use_files_only
 from ..report import render_report
 from ..report.content import Chapter, alt_text, release_table, sentences_on_releases, user_blocks
@@ -286,7 +286,7 @@ class Page:
         def fit() -> None:
             if not (self.static and not first):
                 nearest = min(stops, key=lambda stop: abs(stop - wanted))
-                self.threshold.param.update(options={number(s, 4): s for s in stops}, value=nearest)
+                self.threshold.param.update(options={format_number(s, 4): s for s in stops}, value=nearest)
             self.walk.param.update(end=max(len(rumap) - 1, 1), disabled=len(rumap) < 2)
             if self.built is not None and self.built.maps and self.maps.options != list(self.built.maps):
                 shown = {"visible": True, "disabled": False}
@@ -481,7 +481,7 @@ def widget(control: Slider | Pick, value: Any, only: Sequence[Any] | None = None
     look = {"label": control.label, "sizing_mode": "stretch_width"}
     if isinstance(control, Slider):
         stops = control.stops if only is None else sorted({*only, control.default})
-        return pn.widgets.DiscreteSlider(options={number(s, 6): s for s in stops}, value=value, **look)
+        return pn.widgets.DiscreteSlider(options={format_number(s, 6): s for s in stops}, value=value, **look)
     options = {clean_text(words): option for option, words in control.options.items()}
     if not control.several:
         return pn.widgets.Select(options=options, value=value, **look)
@@ -550,7 +550,7 @@ def release_in_words(built: Built, row: int | None, look: str) -> str:
         return ""
     how = {"own": "your own candidate", "picked": "picked by you"}.get(look, "the chosen one")
     said = f" {html.escape(built.said(row))}" if built.said else ""
-    pairs = ", ".join(f"{head} {entry(built.rumap, c, row)}" for c, head in user_columns(built.rumap).items())
+    pairs = ", ".join(f"{head} {format_entry(built.rumap, c, row)}" for c, head in user_columns(built.rumap).items())
     return f"<p><strong>{escaped(built.rumap.releases[row])}</strong> ({how}): {html.escape(pairs)}.{said}</p>"
 
 

@@ -99,20 +99,22 @@ class KullbackLeibler(BayesLoss):
         return np.asarray(np.sum(special.rel_entr(truth, estimate), axis=-1))
 
     def best(self, posterior: Posterior) -> Posterior | Array:
-        return posterior if _is_plain_label(posterior) else posterior.mean()
+        return posterior if _target_is_label(posterior) else posterior.mean()
 
     def unrestricted_uncertainty(self, posterior: Posterior) -> Value:
-        if _is_plain_label(posterior):
+        if _target_is_label(posterior):
             return posterior.entropy()
         return self.expected(posterior, posterior.mean())
 
     def expected(self, posterior: Posterior, estimate: ArrayLike) -> Value:
-        if _is_plain_label(posterior):
+        if _target_is_label(posterior):
             return LogScore().expected(posterior, estimate)
         return super().expected(posterior, estimate)
 
     def table(self, posterior: Posterior, actions: Array) -> Array:
-        return LogScore().table(posterior, actions) if _is_plain_label(posterior) else super().table(posterior, actions)
+        return (
+            LogScore().table(posterior, actions) if _target_is_label(posterior) else super().table(posterior, actions)
+        )
 
     def phrase(self) -> str:
         return "the Kullback-Leibler loss" if self.entropy else "the Kullback-Leibler divergence"
@@ -234,7 +236,7 @@ def _is_distribution(array: Array) -> bool:
     return bool(array.ndim and (array >= -1e-12).all() and np.all(np.abs(array.sum(axis=-1) - 1) <= 1e-9))
 
 
-def _is_plain_label(posterior: Posterior) -> bool:
+def _target_is_label(posterior: Posterior) -> bool:
     """Whether the target is a plain value of a finite set, rather than a distribution."""
     support = posterior.support
     if support is not None:

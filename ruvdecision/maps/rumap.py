@@ -684,10 +684,10 @@ class RUMap:
         return explain(self, release, columns=columns)
 
     def dominated(self, *, columns: Columns | None = None) -> pd.DataFrame:
-        """Table of the dominated releases, by whom and by how much; see `ruvdecision.decide.dominated`."""
-        from ..decide import dominated
+        """Table of the dominated releases, by whom and by how much; see `ruvdecision.decide.dominated_releases`."""
+        from ..decide import dominated_releases
 
-        return dominated(self, columns=columns)
+        return dominated_releases(self, columns=columns)
 
     def plot(self, max_risk: float | None = None, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw the map and return the Axes; see `plots.rumap`."""

@@ -31,33 +31,33 @@ _NOT_TEXT = re.compile(
 )
 
 
-def number(x: float, digits: int = 6) -> str:
+def format_number(x: float, digits: int = 6) -> str:
     """A number with so many digits, infinity as its sign, and a word where there is none.
 
-    >>> number(2.6509803921), number(float("inf")), number(float("nan"))
+    >>> format_number(2.6509803921), format_number(float("inf")), format_number(float("nan"))
     ('2.65098', '∞', 'none')
     """
     return "none" if math.isnan(x) else f"{x:.{digits}g}".replace("inf", "∞").replace("-", "−")
 
 
-def value(x: float, error: float = 0.0, digits: int = 6) -> str:
+def format_value(x: float, error: float = 0.0, digits: int = 6) -> str:
     """A number with its standard error, where it has one.
 
-    >>> value(0.5, 0.03), value(0.5)
+    >>> format_value(0.5, 0.03), format_value(0.5)
     ('0.5 ± 0.03', '0.5')
     """
     if not math.isfinite(error):
-        return f"{number(x, digits)} ± unknown"
-    return number(x, digits) + (f" ± {number(error, 2)}" if error > 0 else "")
+        return f"{format_number(x, digits)} ± unknown"
+    return format_number(x, digits) + (f" ± {format_number(error, 2)}" if error > 0 else "")
 
 
-def amount(x: float, unit: str = "", digits: int = 3) -> str:
+def format_amount(x: float, unit: str = "", digits: int = 3) -> str:
     """A number as a person writes it, with its unit: so many digits, and whole numbers in full.
 
-    >>> amount(1852.4, "$"), amount(0.012345, "kg"), amount(12.0)
+    >>> format_amount(1852.4, "$"), format_amount(0.012345, "kg"), format_amount(12.0)
     ('$1,852', '0.0123 kg', '12')
     """
-    text = number(x, digits)
+    text = format_number(x, digits)
     if math.isfinite(x) and 1e-4 <= abs(x) < 1e15:
         decimals = max(0, digits - 1 - math.floor(math.log10(abs(x))))
         text = f"{x:,.{decimals}f}".replace("-", "−")
@@ -110,19 +110,21 @@ def better_end(rumap: RUMap) -> dict[str, str]:
     return {str(name): str(end) for part in parts for name, end in part.items()}
 
 
-def entry(rumap: RUMap, column: str, i: int, digits: int = 6) -> str:
+def format_entry(rumap: RUMap, column: str, i: int, digits: int = 6) -> str:
     """An entry of a map's table, with its error where it has one."""
     if column == "engine":
         return rumap.engine[i]
     users = {f"{who}_uncertainty": u for who, u in rumap.uncertainties.items()} | rumap.typical_errors
     pair = rumap.column(column) if column in ("risk", "utility") else users.get(column)
     if pair is not None:
-        return value(float(pair.value[i]), float(pair.error[i]), digits)
+        return format_value(float(pair.value[i]), float(pair.error[i]), digits)
     found = rumap.columns[column]
     if found.dtype.kind not in "iuf":
         return str(found[i])
     error = rumap.columns.get(f"{column}_error")
-    return value(float(found[i]), 0.0 if error is None or error.dtype.kind not in "biuf" else float(error[i]), digits)
+    return format_value(
+        float(found[i]), 0.0 if error is None or error.dtype.kind not in "biuf" else float(error[i]), digits
+    )
 
 
 def with_readable_labels(rumap: RUMap) -> RUMap:

@@ -38,7 +38,7 @@ from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from .base import Mask
 from .frame import Frame
-from .stochastic import plain_label
+from .stochastic import as_python_label
 
 Ints = NDArray[np.int64]
 
@@ -82,7 +82,7 @@ class Mechanism(Mask):
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
         put("records", check_integer("records", self.records, low=1))
         put("rows", tuple(check_positions("rows", check_sequence("rows", self.rows), self.records).tolist()))
-        outcomes = map(plain_label, check_sequence("outcomes", self.outcomes))
+        outcomes = map(as_python_label, check_sequence("outcomes", self.outcomes))
         put("outcomes", check_distinct("outcomes", outcomes, "Name each outcome once"))
         table = as_float_array("matrix", self.matrix)
         if table.ndim != 2 or table.shape[0] != self.files:
@@ -92,7 +92,7 @@ class Mechanism(Mask):
                 "List files as the class says",
             )
         put("matrix", tuple(map(tuple, check_probabilities("matrix", table).tolist())))
-        put("outputs", tuple(plain_label(v) for v in check_sequence("outputs", self.outputs)))
+        put("outputs", tuple(as_python_label(v) for v in check_sequence("outputs", self.outputs)))
         if len(self.outputs) != table.shape[1]:
             raise InputError(
                 f"outputs must have {table.shape[1]} entries", len(self.outputs), "Give one per column of the matrix"

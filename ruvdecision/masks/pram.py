@@ -215,7 +215,7 @@ class PRAM(Mask):
         for column, name in self._columns_by_name(about).items():
             levels = self._matrix_of_column(name)[1]
             if levels is None and about.categories(column):
-                levels = _in_order(about.categories(column))
+                levels = _sorted_levels(about.categories(column))
             if levels is None:
                 why = "without categories= they are those that occur in the file, which are not known beforehand"
                 return [Opaque(why=why, do="Give categories=[0, 1], all of them in order")]
@@ -346,7 +346,7 @@ def _categories_of_column(column: pd.Series, names: tuple[Any, ...] | None) -> p
     return levels
 
 
-def _in_order(levels: Any) -> tuple[Any, ...]:
+def _sorted_levels(levels: Any) -> tuple[Any, ...]:
     """Categories as PRAM finds them in a file: sorted."""
     try:
         return tuple(sorted(levels))

@@ -68,7 +68,7 @@ class Stochastic(Mask):
         for name, size, what in (("outputs", matrix.shape[1], "column"), ("inputs", matrix.shape[0], "row")):
             if getattr(self, name) is None:
                 continue
-            labels = tuple(plain_label(v) for v in check_sequence(name, getattr(self, name)))
+            labels = tuple(as_python_label(v) for v in check_sequence(name, getattr(self, name)))
             if len(labels) != size:
                 entries = f"{name} must have {size} entries, one per {what} of the matrix"
                 raise InputError(entries, len(labels), f"Give one label per {what}")
@@ -161,11 +161,11 @@ class Stochastic(Mask):
         return np.where(missing, -1, numbers).astype(np.int64), None
 
 
-def plain_label(value: Any) -> Any:
+def as_python_label(value: Any) -> Any:
     """A hashable plain Python value."""
     if isinstance(value, np.generic):
         return value.item()
-    return tuple(map(plain_label, value)) if isinstance(value, (list, tuple, np.ndarray)) else value
+    return tuple(map(as_python_label, value)) if isinstance(value, (list, tuple, np.ndarray)) else value
 
 
 def _in_type_of_column(values: Any, column: pd.Series, labels: tuple[Any, ...]) -> Any:

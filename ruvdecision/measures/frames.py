@@ -305,7 +305,7 @@ def _where_known(who: str, column: pd.Series, original: pd.Series, numbers: Call
     return values
 
 
-def spreads(values: Array, weights: Array | None = None) -> Array:
+def standard_deviations(values: Array, weights: Array | None = None) -> Array:
     """Standard deviations of the columns; zero for one row and for equal numbers, whose mean may be off by rounding."""
     width, n = np.ptp(values, axis=0), len(values)
     if n < 2:
@@ -321,12 +321,12 @@ def spreads(values: Array, weights: Array | None = None) -> Array:
     return np.where(width > 0, np.ldexp(sd, exponent), 0.0)
 
 
-def varying_spreads(
+def nonzero_standard_deviations(
     who: str, values: Array, names: Iterable[Hashable], which: str = "the original", weights: Array | None = None
 ) -> Array:
     """Standard deviations of columns; one that does not vary is refused by name."""
     check_enough_rows(who, len(values), 2, which)
-    found = spreads(values, weights)
+    found = standard_deviations(values, weights)
     refuse_constant(who, which, names, found)
     return found
 

@@ -107,7 +107,7 @@ class ColumnMoments:
         products = np.where(np.outer(self.varies, self.varies), self.products, 0.0)
         return products * (self.n / self.weight) / (self.n - ddof)
 
-    def spreads(self) -> Array:
+    def standard_deviations(self) -> Array:
         """Standard deviations with n - 1, zero for columns of equal numbers."""
         return np.sqrt(np.diag(self.covariance(1)))
 
@@ -117,7 +117,7 @@ def moments_of(who: str, table: pd.DataFrame, which: str, weights: Array | None 
     return ColumnMoments.of(numeric(who, table, which), table.columns, weights)
 
 
-def sound_covariance(who: str, which: str, moments: ColumnMoments, ddof: int = 0) -> Array:
+def checked_covariance(who: str, which: str, moments: ColumnMoments, ddof: int = 0) -> Array:
     """The covariance of a file, refused by name where it has too few rows or squares that overflow or vanish."""
     check_enough_rows(who, moments.n, 2, which)
     covariance = moments.covariance(ddof)
@@ -128,9 +128,9 @@ def sound_covariance(who: str, which: str, moments: ColumnMoments, ddof: int = 0
     return covariance
 
 
-def definite_covariance(who: str, moments: ColumnMoments) -> Array:
+def nonsingular_covariance(who: str, moments: ColumnMoments) -> Array:
     """The original's covariance; a singular one is refused, and the error says which columns make it so."""
-    covariance = sound_covariance(who, "the original", moments)
+    covariance = checked_covariance(who, "the original", moments)
     if not is_singular(covariance):
         return covariance
     spread = np.sqrt(np.diag(covariance))
@@ -228,10 +228,10 @@ class Counts:
 
     @classmethod
     def _merge_equal_rows(cls, table: pd.DataFrame, count: Array) -> Counts:
-        plain = table.reset_index(drop=True).apply(cells.plain_values) if table.shape[1] else table
+        plain = table.reset_index(drop=True).apply(cells.without_categories) if table.shape[1] else table
         if len(plain) == 0:
             return cls(plain, count)
-        (codes,), _ = cells.joint_codes(plain)
+        (codes,), _ = cells.joint_codes_of_tables(plain)
         place, distinct = pd.factorize(codes)  # in the order of the file
         if len(distinct) > MOST_ROWS:
             what = "There are too many different rows to count them in memory"

@@ -20,13 +20,13 @@ from ..masks.base import Mask
 from .axes import spans_decades
 from .theme import (
     Style,
+    as_literal_text,
     axes_on,
     check_drawn,
     empty_plot_error,
     hide_frame,
     look_of,
     name_axes,
-    plain,
     points,
     threshold,
 )
@@ -215,7 +215,7 @@ def _draw_histogram(ax: Axes, found: RecordRisk, place: int, by_group: bool, log
 
 def _shorten(text: str) -> str:
     """Text no longer than a legend bears."""
-    return plain(shorten_text(text, LONGEST))
+    return as_literal_text(shorten_text(text, LONGEST))
 
 
 WORDS = {
@@ -303,13 +303,15 @@ def tornado(
         if limit is not None and np.isfinite(limit):
             threshold(ax, limit, upright=True, lw=1.4, ls="--", zorder=2, label="threshold")
             ax.legend(loc="lower right", frameon=False)
-        ax.set_yticks(range(len(table)), [plain(f"{f}\n(base {result.base_values[f]})") for f in table["factor"]])
+        ax.set_yticks(
+            range(len(table)), [as_literal_text(f"{f}\n(base {result.base_values[f]})") for f in table["factor"]]
+        )
         ax.set_ylim(len(table) - 0.4, -0.6)
         ax.set_xlim(left, right)
         chosen = result.base.choice is not None
         ax.set_xlabel(WORDS[of] if chosen else f"median relative change of {of} over all releases")
         verdict = f"The choice is {result.verdict}" if chosen else "No release is chosen"
-        ax.set_title(verdict if title is None else plain(title))
+        ax.set_title(verdict if title is None else as_literal_text(title))
         hide_frame(ax, look, "x", ("top", "right", "left"))
         ax.tick_params(axis="y", length=0)
     return ax
@@ -327,4 +329,4 @@ def _note_on_unmoved(result: Sensitivity, factor: str) -> str:
 def _write_name(ax: Axes, text: str, x: float, y: int, side: int) -> None:
     text = text if len(text) <= 44 else text[:42] + "…"
     style: Style = {"va": "center", "ha": "left" if side > 0 else "right", "fontsize": 9, "color": look_of(ax).ink}
-    ax.annotate(plain(text), (x, y), (4 * side, 0), textcoords="offset points", **style)
+    ax.annotate(as_literal_text(text), (x, y), (4 * side, 0), textcoords="offset points", **style)

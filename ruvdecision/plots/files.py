@@ -21,7 +21,7 @@ from ..measures import RecordLinkage
 from ..measures.base import Measured
 from ..protocols import Array
 from .axes import spans_decades
-from .theme import axes_on, figure_on, hide_frame, look_of, plain, points
+from .theme import as_literal_text, axes_on, figure_on, hide_frame, look_of, points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,10 +105,10 @@ def files(
             left, right = drawn.subplots(1, 2, sharex=True, sharey=True)
             for k, ax in enumerate((left, right)):
                 _draw_scatter(ax, both[k], (0, 1), k, marks, most)
-                ax.set_title(plain(f"{names[k]}{_linked_in_words(marks) if k else ''}"), fontsize="medium")
-                ax.set_xlabel(plain(str(shown[0])))
+                ax.set_title(as_literal_text(f"{names[k]}{_linked_in_words(marks) if k else ''}"), fontsize="medium")
+                ax.set_xlabel(as_literal_text(str(shown[0])))
                 ax.locator_params(nbins=5)
-            left.set_ylabel(plain(str(shown[1])))
+            left.set_ylabel(as_literal_text(str(shown[1])))
         else:
             _draw_pairs(drawn, both, [str(c) for c in shown], names, marks, most)
     return drawn
@@ -132,9 +132,9 @@ def _draw_pairs(
         ax.tick_params(labelbottom=i == len(heads) - 1, labelleft=j == 0 and i > 0, labelsize="x-small")
         ax.locator_params(nbins=3)
         if i == len(heads) - 1:
-            ax.set_xlabel(plain(heads[j]), fontsize="small")
+            ax.set_xlabel(as_literal_text(heads[j]), fontsize="small")
         if j == 0:
-            ax.set_ylabel(plain(heads[i]), fontsize="small")
+            ax.set_ylabel(as_literal_text(heads[i]), fontsize="small")
     look = look_of(grid[0, 0])
     ends = {
         j: (min(np.nanmin(b[:, j]) for b in both), max(np.nanmax(b[:, j]) for b in both)) for j in range(len(heads))
@@ -145,7 +145,7 @@ def _draw_pairs(
         if i != j:
             ax.set_ylim(ends[i][0] - room[1], ends[i][1] + room[1])
     said = f"{names[0]} below the diagonal, {names[1]} above it{_linked_in_words(marks)}"
-    figure.suptitle(plain(said), fontsize="medium", color=look.ink)
+    figure.suptitle(as_literal_text(said), fontsize="medium", color=look.ink)
 
 
 def _draw_histogram(ax: Axes, both: Sequence[Array], j: int, name: str, names: tuple[str, str]) -> None:
@@ -161,13 +161,13 @@ def _draw_histogram(ax: Axes, both: Sequence[Array], j: int, name: str, names: t
         for part, colour, label in zip(parts, look.colours, names, strict=False):
             counts = np.histogram(part, edges)[0] / max(part.size, 1)
             ax.stairs(counts, edges, color=colour, fill=True, alpha=0.25)
-            ax.stairs(counts, edges, color=colour, lw=1.4, label=plain(label))
+            ax.stairs(counts, edges, color=colour, lw=1.4, label=as_literal_text(label))
         if log:
             ax.set_xscale("log")
         else:
             ax.locator_params(axis="x", nbins=4)
     ax.set_yticks([])
-    ax.set_xlabel(plain(name))
+    ax.set_xlabel(as_literal_text(name))
     hide_frame(ax, look, "x", ("top", "right", "left"))
 
 
@@ -258,9 +258,9 @@ def tables(
     with axes_on(style, ax, (1.5 + 0.6 * len(names), 1.2 + 0.55 * len(names))) as ax:
         image = ax.imshow(shown, cmap="viridis_r", vmin=0.0)
         ax.figure.colorbar(image, ax=ax)
-        ax.set_xticks(range(len(names)), [plain(n) for n in names], rotation=40, ha="right")
-        ax.set_yticks(range(len(names)), [plain(n) for n in names])
+        ax.set_xticks(range(len(names)), [as_literal_text(n) for n in names], rotation=40, ha="right")
+        ax.set_yticks(range(len(names)), [as_literal_text(n) for n in names])
         ax.set_xlabel(f"{of}   ← better")
         if title is not None:
-            ax.set_title(plain(title))
+            ax.set_title(as_literal_text(title))
     return ax

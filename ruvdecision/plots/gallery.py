@@ -26,7 +26,18 @@ from ..protocols import Array
 from .axes import spans_decades
 from .labels import Labeller
 from .map import BARS, LINES, rumap
-from .theme import MARKERS, Style, axes_on, empty_plot_error, figure_of, figure_on, hide_frame, look_of, plain, points
+from .theme import (
+    MARKERS,
+    Style,
+    as_literal_text,
+    axes_on,
+    empty_plot_error,
+    figure_of,
+    figure_on,
+    hide_frame,
+    look_of,
+    points,
+)
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -211,7 +222,7 @@ def uncertainty(
                 _draw_curve(
                     ax, at[rows], y, error, rumap.converged[rows], colour, line, MARKERS[place % len(MARKERS)], text
                 )
-        ax.set_xlabel(plain(parameter))
+        ax.set_xlabel(as_literal_text(parameter))
         ax.set_ylabel("uncertainty U" + (", as a share of U before any release" if relative else " (expected loss)"))
         if relative:
             ax.axhline(1.0, color=look.soft, lw=1.0, ls=(0, (5, 3)), zorder=1)
@@ -290,13 +301,13 @@ def frontier3(
             ring |= {"zorder": 4, "label": "not converged"}
             points(ax, x[unsure], y[unsure], "o", 14, look.colours[1], mew=1.6, **ring)
         bar = ax.get_figure().colorbar(dots, ax=ax)  # type: ignore[union-attr]
-        bar.set_label(plain(f"{colour} ({'more' if ends[colour] == 'higher' else 'less'} is better)"))
-        ax.set_xlabel(plain(f"{across}   {ARROWS[ends[across]]}"))
-        ax.set_ylabel(plain(f"{down}   {ARROWS[ends[down]]}"))
+        bar.set_label(as_literal_text(f"{colour} ({'more' if ends[colour] == 'higher' else 'less'} is better)"))
+        ax.set_xlabel(as_literal_text(f"{across}   {ARROWS[ends[across]]}"))
+        ax.set_ylabel(as_literal_text(f"{down}   {ARROWS[ends[down]]}"))
         gone = int((~drawn).sum())
         size = f"{int(front.sum()):,} of {len(rumap):,} releases are on the frontier of {down}, {across} and {colour}"
         size += f"; {gone} not drawn" if gone else ""
-        ax.set_title(plain(size if title is None else title), fontsize="medium")
+        ax.set_title(as_literal_text(size if title is None else title), fontsize="medium")
         hide_frame(ax, look, "both", ("top", "right"))
         if names and 0 < best.sum() <= MOST_NAMES:
             _name_points(ax, x, y, rumap.releases, np.flatnonzero(best))
@@ -345,7 +356,7 @@ def _say_chosen(ax: Axes, rumap: RUMap, name: str, max_risk: float | None, rule:
     except InfeasibleError:
         text = "no release meets the threshold"
     text = "\n".join(textwrap.wrap(text, 44, max_lines=2, placeholder=" …"))
-    ax.set_title(f"{plain(name)}\n{plain(text)}", fontsize="small")
+    ax.set_title(f"{as_literal_text(name)}\n{as_literal_text(text)}", fontsize="small")
 
 
 def _maps_by_name(maps: Mapping[str, RUMap] | Iterable[RUMap] | RUMap, names: Iterable[str] | None) -> dict[str, RUMap]:
@@ -398,7 +409,15 @@ def _draw_curve(
     shown = np.isfinite(y)
     few = shown.sum() <= 40
     ax.plot(
-        x[shown], y[shown], ls=line, lw=2, color=colour, marker=marker if few else "", ms=4, label=plain(name), zorder=3
+        x[shown],
+        y[shown],
+        ls=line,
+        lw=2,
+        color=colour,
+        marker=marker if few else "",
+        ms=4,
+        label=as_literal_text(name),
+        zorder=3,
     )
     points(ax, x[shown & ~good], y[shown & ~good], marker, 7, colour, hollow=True, mew=1.5, zorder=4)
     barred = shown & (error > 0) & np.isfinite(error)

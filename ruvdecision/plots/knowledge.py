@@ -18,7 +18,7 @@ from ..maps.rumap import RUMap
 from ..protocols import Array
 from .labels import Labeller, path_lengths, points_along_path
 from .map import Positions, Rows, set_axes
-from .theme import Style, axes_on, empty_plot_error, figure_of, look_of, plain, points, threshold
+from .theme import Style, as_literal_text, axes_on, empty_plot_error, figure_of, look_of, points, threshold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,7 +117,7 @@ def knowledge(
         if max_risk is not None:
             threshold(ax, max_risk, zorder=2)
         if title:
-            ax.set_title(plain(title))
+            ax.set_title(as_literal_text(title))
         _write_labels(ax, rumap, curves, x, shown, max_risk, parameter)
     return ax
 

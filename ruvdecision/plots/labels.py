@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..protocols import Array
-from .theme import LIGHT, Look, Style, figure_of, look_of, plain
+from .theme import LIGHT, Look, Style, as_literal_text, figure_of, look_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -108,7 +108,7 @@ class Labeller:
     def _new_text(self, text: str, at: tuple[float, float], **style: Any) -> Annotation:
         """A text at a point, to be moved from there."""
         common: Style = {"xytext": (0, 0), "textcoords": "offset points", "zorder": 7, "in_layout": False}
-        return self.ax.annotate(plain(text), at, **(common | style))
+        return self.ax.annotate(as_literal_text(text), at, **(common | style))
 
     def _to_data(self, pixel: Array) -> tuple[float, float]:
         x, y = self.ax.transData.inverted().transform(pixel)

@@ -22,23 +22,23 @@ from ..errors import InfeasibleError, InputError
 from ..maps.joining import worst_case
 from ..maps.rumap import RUMap
 from ..maps.scores import Column, Score
-from ..maps.show import amount
+from ..maps.show import format_amount
 from ..protocols import Array
 from .axes import decades, window
 from .labels import Labeller, pick_spread_points
 from .theme import (
     MARKERS,
     Style,
+    as_literal_text,
     axes_on,
     empty_plot_error,
     figure_of,
     hide_frame,
     look_of,
     name_axes,
-    plain,
-    plain_ticks,
     points,
     threshold as draw_threshold,
+    ticks_without_powers,
 )
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def rumap(
             star: Style = {"mfc": "#F0E442", "mew": 1.0, "zorder": 6, "label": "chosen release"}
             points(ax, chosen.utility, chosen.risk, "*", 17, "black", **star)
         if title:
-            ax.set_title(plain(title))
+            ax.set_title(as_literal_text(title))
         if chosen is not None and not starred:
             refused = f"chosen: {chosen.release}"
         remarks = _write_remarks(ax, rumap, shown, refused)
@@ -312,7 +312,7 @@ def set_axes(
         found = window(letter, values, core, score=score, log=log)
         ax.set(**{f"{letter}scale": "log"} if found.log else {})
         ax.set(**{f"{letter}lim": (found.low, found.high)})
-    plain_ticks(ax)
+    ticks_without_powers(ax)
     name_axes(ax, rumap)
     hide_frame(ax, look_of(ax), "both", ("top", "right"))
 
@@ -382,7 +382,7 @@ def _draw_curve(ax: Axes, rumap: RUMap, look: Paint, curve: _Curve, under: int) 
     rows = curve.rows[finite]
     x, y = rumap.utility[rows], rumap.risk[rows]
     one, many = rows.size == 1, rows.size > 40
-    style: Style = {"color": colour, "zorder": 3, "label": plain(_wrap_name(curve.name))}
+    style: Style = {"color": colour, "zorder": 3, "label": as_literal_text(_wrap_name(curve.name))}
     dense: Style = {
         "marker": marker,
         "ms": 8 + 5 * under if one else 3 if rows.size > 200 else 5,
@@ -480,7 +480,7 @@ def _draw_legend(ax: Axes, remarks: Sequence[str], own: bool) -> None:
 
     handles, names = ax.get_legend_handles_labels()
     handles += [Line2D([], [], ls="none") for _ in remarks]
-    names += [plain(_wrap_name(r)) for r in remarks]
+    names += [as_literal_text(_wrap_name(r)) for r in remarks]
     aside = 1.17 if ax.child_axes else 1.01  # beside the axis of the data's unit
     place: Style = {"loc": "upper left", "bbox_to_anchor": (aside, 1.0), "borderaxespad": 0}
     box = ax.legend(handles, names, frameon=False, fontsize="small", alignment="left", **place)
@@ -550,7 +550,7 @@ def _write_labels(
 def typical_errors_in_words(rumap: RUMap, i: int) -> str:
     """How far users' estimates are typically off, in the data's unit, where the map knows that."""
     found = {name.partition("_")[0]: float(v.value[i]) for name, v in rumap.typical_errors.items()}
-    return ", ".join(f"{who} off by {amount(off, str(rumap.attrs['unit']))}" for who, off in found.items())
+    return ", ".join(f"{who} off by {format_amount(off, str(rumap.attrs['unit']))}" for who, off in found.items())
 
 
 def _unit_axes(ax: Axes, rumap: RUMap) -> None:
@@ -575,7 +575,7 @@ def _unit_axes(ax: Axes, rumap: RUMap) -> None:
             if 0 <= heights[i] <= 1 and (not kept or heights[i] > heights[kept[-1]] + apart):
                 kept.append(int(i))
         second = ax.secondary_xaxis("top") if side == "top" else ax.secondary_yaxis("right")
-        words = [plain(amount(t, str(rumap.attrs["unit"]))) for t in ticks[kept]]
+        words = [as_literal_text(format_amount(t, str(rumap.attrs["unit"]))) for t in ticks[kept]]
         named = second.xaxis if side == "top" else second.yaxis
         named.set_ticks(places[kept].tolist(), words)
         named.set_tick_params(which="minor", size=0)
@@ -589,9 +589,13 @@ def _fold_labels(ax: Axes, rumap: RUMap) -> bool:
     wide = ax.xaxis.label.get_window_extent().width > box.width
     tall = ax.yaxis.label.get_window_extent().height > box.height
     if wide:
-        ax.set_xlabel(plain(f"data utility   better →\n({_wrap_name(rumap.utility_score.words('scientist'), 40)})"))
+        ax.set_xlabel(
+            as_literal_text(f"data utility   better →\n({_wrap_name(rumap.utility_score.words('scientist'), 40)})")
+        )
     if tall:
-        ax.set_ylabel(plain(f"disclosure risk   ← better\n({_wrap_name(rumap.risk_score.words('intruder'), 40)})"))
+        ax.set_ylabel(
+            as_literal_text(f"disclosure risk   ← better\n({_wrap_name(rumap.risk_score.words('intruder'), 40)})")
+        )
     figure = figure_of(ax)
     if (wide or tall) and figure.get_layout_engine() is None:
         figure.draw_without_rendering()

@@ -20,7 +20,7 @@ from ..posteriors import Drawn
 from ..protocols import Array, Engine, Posterior
 from ..running.replication import replicate_seeds
 from ..users.user import User
-from .theme import Style, axes_on, hide_frame, look_of, plain, points
+from .theme import Style, as_literal_text, axes_on, hide_frame, look_of, points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -124,8 +124,8 @@ def posteriors(
         span = float(ends.max() - ends.min()) or 1.0
         ax.set_xlim(ends.min() - 0.02 * span, ends.max() + 0.18 * span)
         ax.set_ylim(-len(laws) + 0.75, 1.0)
-        ax.set_yticks([-i for i in range(len(laws))], [plain(str(m)) for m in candidates])
-        ax.set_xlabel(plain(user.target.describe()))
+        ax.set_yticks([-i for i in range(len(laws))], [as_literal_text(str(m)) for m in candidates])
+        ax.set_xlabel(as_literal_text(user.target.describe()))
         if outline is not None or truth is not None:
             ax.legend(loc="upper right", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize="small")
         hide_frame(ax, look, "x", ("top", "right", "left"))

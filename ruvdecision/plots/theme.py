@@ -168,7 +168,7 @@ def as_png(figure: Figure, dpi: float) -> bytes:
     return buffer.getvalue()
 
 
-def as_vectors(figure: Figure, kind: str) -> bytes:
+def as_vector_graphics(figure: Figure, kind: str) -> bytes:
     """A figure as an "svg" or "pdf" file, in which letters stay letters."""
     import matplotlib as mpl
 
@@ -186,7 +186,7 @@ def hide_frame(ax: Axes, look: Look, axis: Literal["both", "x", "y"], sides: Seq
         ax.spines[side].set_visible(False)
 
 
-def plain_ticks(ax: Axes) -> None:
+def ticks_without_powers(ax: Axes) -> None:
     """Numbers in full at the ticks of linear axes: a power of ten at the end of an axis collides with its name."""
     names: list[Literal["x", "y"]] = ["x", "y"]
     for name, axis in zip(names, (ax.xaxis, ax.yaxis), strict=True):
@@ -198,8 +198,8 @@ def plain_ticks(ax: Axes) -> None:
 
 def name_axes(ax: Axes, scored: RUMap | Limit) -> None:
     """Say what utility and risk are on the axes of a map, or of whatever has the same two scores."""
-    ax.set_xlabel(plain(f"data utility ({scored.utility_score.words('scientist')})   better →"))
-    ax.set_ylabel(plain(f"disclosure risk ({scored.risk_score.words('intruder')})   ← better"))
+    ax.set_xlabel(as_literal_text(f"data utility ({scored.utility_score.words('scientist')})   better →"))
+    ax.set_ylabel(as_literal_text(f"disclosure risk ({scored.risk_score.words('intruder')})   ← better"))
 
 
 def points(
@@ -217,7 +217,7 @@ def threshold(ax: Axes, max_risk: float, *, upright: bool = False, **style: Any)
     draw(max_risk, **(look | style))
 
 
-def plain(text: str) -> str:
+def as_literal_text(text: str) -> str:
     """Keep matplotlib from reading a name as mathematics, or as a label to be left out."""
     text = text.replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text

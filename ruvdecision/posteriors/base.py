@@ -136,7 +136,7 @@ class BasePosterior(ABC):
             )
         level = max(level, np.finfo(float).tiny)
 
-        start, step = self._place
+        start, step = self._location_and_scale
         far = np.full(self.batch + self.event, 1e300)
         below, above = self.cdf(-far) >= level, self.cdf(far) < level
 
@@ -159,7 +159,9 @@ class BasePosterior(ABC):
         if not self.event:
             at = np.asarray(at, dtype=np.float64)
             with np.errstate(divide="ignore", invalid="ignore"):
-                return np.asarray(np.log(np.maximum(ridders_derivative(self.cdf, at, 0.25 * self._place[1]), 0.0)))
+                return np.asarray(
+                    np.log(np.maximum(ridders_derivative(self.cdf, at, 0.25 * self._location_and_scale[1]), 0.0))
+                )
         lead, rows = self._rows(at)
         found = np.empty(lead + self.batch)
         for index in np.ndindex(self.batch):
@@ -304,7 +306,7 @@ class BasePosterior(ABC):
         return self.sample(_DRAWS, np.random.default_rng(20020501))
 
     @cached_property
-    def _place(self) -> tuple[Array, Array]:
+    def _location_and_scale(self) -> tuple[Array, Array]:
         """Where to look first, and in which steps: the middle of some draws and the width of their middle half."""
         low, middle, high = np.quantile(self._draws, [0.25, 0.5, 0.75], axis=0)
         return middle, high - low
@@ -373,7 +375,7 @@ class BasePosterior(ABC):
 
     def _scan(self, half: float) -> Array:
         """Where the mode may be near, ascending along the first axis."""
-        middle, step = self._place
+        middle, step = self._location_and_scale
         levels = [self.quantile(q) for q in np.linspace(0.005, 0.995, 100)]
         even = [middle + z * step for z in np.linspace(-3, 3, 61)]
         return np.sort(np.stack(levels + even), axis=0)

@@ -184,22 +184,22 @@ class Gaussian(BasePosterior):
         return Value.exact(trace_product(as_weight_matrix(weights, self.event), self.cov()))
 
     def lower_partial_moment(self, at: ArrayLike) -> Value:
-        return self._exact_value(normal.positive_part(np.asarray(at) - self.location, self.sd))
+        return self._exact_value(normal.mean_positive_part(np.asarray(at) - self.location, self.sd))
 
     def upper_partial_moment(self, at: ArrayLike) -> Value:
-        return self._exact_value(normal.positive_part(self.location - np.asarray(at), self.sd))
+        return self._exact_value(normal.mean_positive_part(self.location - np.asarray(at), self.sd))
 
     def power(self, at: ArrayLike, p: float, *, signed: bool = False) -> Value:
-        return self._exact_value(normal.power(self.location - np.asarray(at), self.sd, p, signed=signed))
+        return self._exact_value(normal.mean_power(self.location - np.asarray(at), self.sd, p, signed=signed))
 
     def huber(self, at: ArrayLike, delta: float) -> Value:
-        return self._exact_value(normal.huber(self.location - np.asarray(at), self.sd, delta))
+        return self._exact_value(normal.mean_huber_loss(self.location - np.asarray(at), self.sd, delta))
 
     def outside(self, at: ArrayLike, width: ArrayLike) -> Value:
         width = check_width(width, self.event)
         if not self.event:
-            return self._exact_value(normal.outside(self.location - np.asarray(at), self.sd, width))
-        value = normal.outside_box(self.location - np.asarray(at), self.covariances, width)
+            return self._exact_value(normal.probability_outside(self.location - np.asarray(at), self.sd, width))
+        value = normal.probability_outside_box(self.location - np.asarray(at), self.covariances, width)
         return value.broadcast_to(*np.broadcast_shapes(value.value.shape, self.batch))
 
     def log_mgf(self, t: float, *, centred: bool = False) -> Value:

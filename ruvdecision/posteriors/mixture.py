@@ -326,7 +326,7 @@ class Mixture(BasePosterior):
                 2 * self._in_blocks(lambda a: (self._weighted_sum(self.parts.lower_partial_moment(a).value),), x)[0] - x
             )
 
-        series = self._smooth_means(distance)
+        series = self._means_of_smooth_function(distance)
         error = np.hypot(2 * self._mean_with_error(series, 0.0).error, found.error)
         return Value(found.value, np.where(np.isfinite(found.value), error, 0.0))
 
@@ -337,7 +337,7 @@ class Mixture(BasePosterior):
             return found
         if self.support is None and self.event:
             return found if self._as_normals is None else self._on_points(self._as_normals.minus_log_density())
-        series = self._smooth_means(lambda x: -np.maximum(self.log_density(x), -700.0), joint=True)
+        series = self._means_of_smooth_function(lambda x: -np.maximum(self.log_density(x), -700.0), joint=True)
         return Value(found.value, np.hypot(self._mean_with_error(series, 0.0, joint=True).error, found.error))
 
     # -- helpers ---------------------------------------------------------------------------------------
@@ -384,7 +384,7 @@ class Mixture(BasePosterior):
         return self._has_weight & (self.parts.var() == 0)
 
     @cached_property
-    def _place(self) -> tuple[Array, Array]:
+    def _location_and_scale(self) -> tuple[Array, Array]:
         middle, var = self.parts.quantile(0.5), self.parts.var()
         sd = np.sqrt(np.max(np.where(np.isfinite(var) & self._has_weight, var, 0.0), axis=self._parts_axis))
         return np.median(middle, axis=self._parts_axis), sd
@@ -533,10 +533,10 @@ class Mixture(BasePosterior):
         found = [ask(normals) for normals in mixtures if normals is not None]
         return Value(*(np.array([f[i] for f in found]).reshape(self.batch + event) for i in (0, 1)))
 
-    def _smooth_means(self, smooth: Callable[[Array], Array], *, joint: bool = False) -> Array:
+    def _means_of_smooth_function(self, smooth: Callable[[Array], Array], *, joint: bool = False) -> Array:
         """Mean of a smooth function under each part, each coordinate apart, to the few digits that an error needs."""
         if self._as_normals is not None:
-            return self._as_normals.smooth_means(smooth)
+            return self._as_normals.means_of_smooth_function(smooth)
         if joint or not self.event:
             return self.parts.expect_last(smooth).value
         columns = [lambda t, j=j: smooth(t)[..., j] for j in range(self.event[0])]  # type: ignore[misc]

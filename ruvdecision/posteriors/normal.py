@@ -29,7 +29,7 @@ def phi(z: ArrayLike) -> Array:
     return np.exp(-0.5 * np.square(z)) / _ROOT2PI
 
 
-def positive_part(d: ArrayLike, s: ArrayLike) -> Array:
+def mean_positive_part(d: ArrayLike, s: ArrayLike) -> Array:
     """E max(X, 0) = s phi(d/s) + d Phi(d/s)."""
     d, s, z = _standardise(d, s)
     size = np.abs(z)
@@ -40,7 +40,7 @@ def positive_part(d: ArrayLike, s: ArrayLike) -> Array:
     return _at_zero_and_infinity(value, s, np.maximum(d, 0.0), np.inf)
 
 
-def power(d: ArrayLike, s: ArrayLike, p: float, *, signed: bool = False) -> Array:
+def mean_power(d: ArrayLike, s: ArrayLike, p: float, *, signed: bool = False) -> Array:
     """E |X|^p, or E sign(X) |X|^p with ``signed``, by Kummer's function; p > 0 (p = 0 too when signed)."""
     d, s, z = _standardise(d, s)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -68,7 +68,7 @@ def _scaled_gamma(s: Array, p: float, twos: float, at: float) -> Array:
     return np.where(inner, power * (front if np.isfinite(front) else 0.0), np.exp(logs))
 
 
-def huber(d: ArrayLike, s: ArrayLike, delta: float) -> Array:
+def mean_huber_loss(d: ArrayLike, s: ArrayLike, delta: float) -> Array:
     """E of Huber's loss of X: X**2/2 within ``delta`` of zero, delta |X| - delta**2/2 beyond."""
     d, s, z = _standardise(d, s)
     size = np.abs(d)
@@ -93,7 +93,7 @@ def _huber_loss_small_delta(d: Array, bend: Array) -> Array:
     for node, weight in zip(*gauss_legendre(24), strict=True):
         t = bend * (node + 1) / 2
         inside = inside + weight * np.square(bend - t) * (phi(t - d) + phi(t + d))
-    apart = 2 * positive_part(d, 1.0) - d
+    apart = 2 * mean_positive_part(d, 1.0) - d
     return np.asarray(bend * (apart - bend / 2 + inside / 4))
 
 
@@ -102,14 +102,14 @@ def _huber_loss_large_delta(d: Array, bend: Array) -> Array:
     low, high = -bend - d, bend - d
     inside = special.ndtr(high) - special.ndtr(low)
     square = (np.square(d) + 1.0) * inside + 2 * d * (phi(low) - phi(high)) + low * phi(low) - high * phi(high)
-    beyond = positive_part(d - bend, 1.0) + positive_part(-d - bend, 1.0)
+    beyond = mean_positive_part(d - bend, 1.0) + mean_positive_part(-d - bend, 1.0)
     tails = special.ndtr(-high) + special.ndtr(low)
     value = 0.5 * square + bend * (beyond + 0.5 * bend * tails)
     # Far from the bend the middle part is a difference of equal numbers, while the loss is linear there.
     return np.where(high < -40, bend * (d - 0.5 * bend), np.where(low > 40, bend * (-d - 0.5 * bend), value))
 
 
-def outside(d: ArrayLike, s: ArrayLike, width: ArrayLike) -> Array:
+def probability_outside(d: ArrayLike, s: ArrayLike, width: ArrayLike) -> Array:
     """P(|X| > width)."""
     d, s, _ = _standardise(d, s)
     width = np.asarray(width, dtype=np.float64)
@@ -241,7 +241,7 @@ def diffuse_limit(evaluate: Callable[[float], Value], infinite: NDArray[np.bool_
 # -- the chance of leaving a box -----------------------------------------------------------------------
 
 
-def outside_box(d: ArrayLike, cov: ArrayLike, width: ArrayLike) -> Value:
+def probability_outside_box(d: ArrayLike, cov: ArrayLike, width: ArrayLike) -> Value:
     """P(some |X_j| > width_j) for X normal with mean ``d`` (..., k) and covariance ``cov`` (..., k, k).
 
     Uncorrelated components multiply; two correlated ones use Owen's T function (1956); more use the
@@ -250,7 +250,7 @@ def outside_box(d: ArrayLike, cov: ArrayLike, width: ArrayLike) -> Value:
     d, cov = np.asarray(d, dtype=np.float64), np.asarray(cov, dtype=np.float64)
     width = np.broadcast_to(np.asarray(width, dtype=np.float64), d.shape[-1:])
     sd = np.sqrt(np.diagonal(cov, axis1=-2, axis2=-1))
-    alone = outside(d, sd, width)
+    alone = probability_outside(d, sd, width)
     k = d.shape[-1]
     off = np.where(np.eye(k, dtype=bool), 0.0, cov)
     if k == 1 or not np.any(off):
@@ -306,12 +306,14 @@ def _outside_many(d: Array, cov: Array, width: Array) -> Value:
     values, errors = np.empty(len(d)), np.empty(len(d))
     for start in range(0, len(d), block):
         part = slice(start, start + block)
-        means = [outside_by_separation(d[part], lower[part], width, uniform).mean(axis=0) for uniform in points]
+        means = [
+            probability_outside_by_separation(d[part], lower[part], width, uniform).mean(axis=0) for uniform in points
+        ]
         values[part], errors[part] = scrambled_mean(means)
     return Value(values.reshape(shape), errors.reshape(shape))
 
 
-def outside_by_separation(d: Array, lower: Array, width: Array, uniform: Array) -> Array:
+def probability_outside_by_separation(d: Array, lower: Array, width: Array, uniform: Array) -> Array:
     """1 - prod_j P(component j inside | components before it) of laws (laws, k) at uniform points (..., laws, k).
 
     Genz (1992). The mean over points is the chance that a normal vector with mean ``d`` and root ``lower`` leaves the
@@ -324,7 +326,7 @@ def outside_by_separation(d: Array, lower: Array, width: Array, uniform: Array) 
         mean = d[:, j] + np.einsum("...si,si->...s", drawn[..., :j], lower[:, j, :j])
         sd = np.broadcast_to(lower[:, j, j], mean.shape)
         with np.errstate(divide="ignore"):
-            inside += np.log1p(-np.minimum(outside(mean, sd, width[j]), 1.0))
+            inside += np.log1p(-np.minimum(probability_outside(mean, sd, width[j]), 1.0))
         if j == k - 1:
             break
         safe = np.where(sd > 0, sd, 1.0)

@@ -82,7 +82,7 @@ class Normals:
         assert self._sobol_points is not None
         return self._sobol_points.minus_log_density
 
-    def smooth_means(self, smooth: Callable[[Array], Array]) -> Array:
+    def means_of_smooth_function(self, smooth: Callable[[Array], Array]) -> Array:
         """Mean of a smooth function under each part, for a few digits: a table of it, read at Gauss-Hermite's nodes.
 
         The function takes ``(points,) + event`` and answers for each coordinate; so do the laws, ``(S,) + event``.
@@ -288,7 +288,9 @@ class Sorted:
             index = index[reach[index] > offset]
             d, s = self.means[index + offset] - self.means[index], np.hypot(self.sds[index], self.sds[index + offset])
             # Twice for the two orders of a pair, twice for E |X| - d = 2 E max(-X, 0).
-            total += 4 * float(np.sum(self.weights[index] * self.weights[index + offset] * normal.positive_part(-d, s)))
+            total += 4 * float(
+                np.sum(self.weights[index] * self.weights[index + offset] * normal.mean_positive_part(-d, s))
+            )
         return total
 
     def entropy(self) -> Value:
@@ -410,7 +412,7 @@ def mean_difference(weights: Array, means: Array, sds: Array) -> float:
     if len(weights) > 300:
         return Sorted.of(weights, means, sds).mean_difference()
     s = np.hypot(sds[:, None], sds)
-    pairs = normal.power(means[:, None] - means, np.where(np.isinf(s), 0.0, s), 1.0)
+    pairs = normal.mean_power(means[:, None] - means, np.where(np.isinf(s), 0.0, s), 1.0)
     return float(weights @ pairs @ weights)
 
 
@@ -442,7 +444,9 @@ class SobolPoints:
 
     def outside(self, at: Array, width: Array) -> Value:
         """P(some coordinate is farther than its width from ``at``)."""
-        return self._mean_with_error(normal.outside_by_separation(self.means - at, self.roots, width, self.uniform))
+        return self._mean_with_error(
+            normal.probability_outside_by_separation(self.means - at, self.roots, width, self.uniform)
+        )
 
     @cached_property
     def minus_log_density(self) -> Value:

@@ -155,5 +155,5 @@ class PartlyDiscrete(BasePosterior):
         return np.unique(np.concatenate([self.continuous._scan(half).ravel(), near.ravel()]))
 
     @cached_property
-    def _place(self) -> tuple[Array, Array]:
-        return self.continuous._place
+    def _location_and_scale(self) -> tuple[Array, Array]:
+        return self.continuous._location_and_scale

@@ -21,15 +21,15 @@ from ..decide import Choice, choose, explain, not_dominated
 from ..errors import InfeasibleError
 from ..maps.rumap import RUMap
 from ..maps.show import (
-    amount,
     better_end,
-    entry,
     evenly_spaced,
-    number,
+    format_amount,
+    format_entry,
+    format_number,
+    format_value,
     plural,
     shorten_text,
     user_columns,
-    value,
     with_readable_labels,
 )
 from ..maps.storage import fingerprint
@@ -208,7 +208,7 @@ def _panel_decisions(parts: Sequence[Chapter], max_risk: float | None) -> list[R
     for part in parts:
         chosen, cells = part.choice, ["none", "", "", part.sentence if part.failed else ""]
         if chosen is not None:
-            cells = [chosen.release, number(chosen.risk, 3), number(chosen.utility, 3)]
+            cells = [chosen.release, format_number(chosen.risk, 3), format_number(chosen.utility, 3)]
             cells.append(" ".join([*chosen.meaning, *(_as_sentence([x]) for x in (chosen.worthless,) if x)]))
             if chosen.order:
                 cells[-1] = f"{_as_sentence([chosen.order])} {cells[-1]}".strip()
@@ -245,7 +245,7 @@ def _before_and_after(part: Chapter) -> list[ReportBlock]:
     told: list[str] = []
     for place, (who, role) in enumerate(zip(ROLES, ("risk", "utility"), strict=True)):
         score = rumap.axis(role).score
-        on_map = value(float(rumap.column(role).value[i]), float(rumap.column(role).error[i]), 3)
+        on_map = format_value(float(rumap.column(role).value[i]), float(rumap.column(role).error[i]), 3)
         if score.column is not None:
             told.append(f"{role.title()}: {score.name} {on_map}.")
         if who in rumap.uncertainties:
@@ -253,8 +253,8 @@ def _before_and_after(part: Chapter) -> list[ReportBlock]:
             known = [float(e.value[i]) for e in pair if e is not None]
             what = f"how far the {who} is typically off" if known else f"expected loss of the {who}"
             before, after = known or (float(rumap.before[place][i]), float(rumap.uncertainties[who].value[i]))
-            share = f"{number(100 * after / before, 3)} %" if 0 < before < np.inf and after < np.inf else ""
-            cells = [amount(x, unit * bool(known)) if not np.isnan(x) else "not known" for x in (before, after)]
+            share = f"{format_number(100 * after / before, 3)} %" if 0 < before < np.inf and after < np.inf else ""
+            cells = [format_amount(x, unit * bool(known)) if not np.isnan(x) else "not known" for x in (before, after)]
             rows.append(TableRow((what, *cells, share, f"{role} {on_map}")))
     told += [line for line in choice.meaning if not rows or "typically off" not in line]
     head = ("", "before any release", "after the chosen one", "that is", "on the map")
@@ -301,8 +301,8 @@ def sentences_on_releases(part: Chapter) -> Iterator[str]:
         best = rumap[int(known[np.argmax(rumap.utility[known])])]
         if best.utility > choice.utility and best.risk > choice.max_risk:
             yield (
-                f"Without a threshold it would be {best.release}: utility {number(best.utility, 3)} instead of "
-                f"{number(choice.utility, 3)}, at a risk of {number(best.risk, 3)}."
+                f"Without a threshold it would be {best.release}: utility {format_number(best.utility, 3)} instead of "
+                f"{format_number(choice.utility, 3)}, at a risk of {format_number(best.risk, 3)}."
             )
     elif not part.on_frontier.any():
         yield "No release has both a risk and a utility, so there is no frontier."
@@ -328,7 +328,7 @@ def _as_sentence(parts: Sequence[str]) -> str:
 
 
 def _threshold_in_words(max_risk: float | None) -> str:
-    return "none" if max_risk is None or np.isinf(max_risk) else number(max_risk)
+    return "none" if max_risk is None or np.isinf(max_risk) else format_number(max_risk)
 
 
 # -- the picture ---------------------------------------------------------------------------------------
@@ -354,16 +354,16 @@ def alt_text(part: Chapter) -> str:
     """What the picture of a map shows, for somebody who cannot see it."""
     rumap, order = part.rumap, part.order
     ends = {k: (float(np.nanmin(v)), float(np.nanmax(v))) for k, v in (("U", rumap.utility), ("R", rumap.risk))}
-    spans = {k: f"{number(low, 3)} to {number(high, 3)}" for k, (low, high) in ends.items()}
+    spans = {k: f"{format_number(low, 3)} to {format_number(high, 3)}" for k, (low, high) in ends.items()}
     words = [f"Risk-utility map of {plural(len(rumap), 'release')}."]
     words.append(f"Utility from {spans['U']}, risk from {spans['R']}.")
     rows = [rumap[int(i)] for i in (order[[0, -1]] if order.size > 1 else order)]
-    at = [f"{r.release} (risk {number(r.risk, 3)}, utility {number(r.utility, 3)})" for r in rows]
+    at = [f"{r.release} (risk {format_number(r.risk, 3)}, utility {format_number(r.utility, 3)})" for r in rows]
     words.append(f"The frontier {f'runs from {at[0]} to {at[1]}' if len(at) == 2 else f'is one release, {at[0]}'}.")
     if part.max_risk is not None and not np.isinf(part.max_risk):
-        words.append(f"The threshold is a horizontal line at risk {number(part.max_risk)}.")
+        words.append(f"The threshold is a horizontal line at risk {format_number(part.max_risk)}.")
     if part.choice is not None:
-        numbers = f"risk {number(part.choice.risk, 3)} and utility {number(part.choice.utility, 3)}"
+        numbers = f"risk {format_number(part.choice.risk, 3)} and utility {format_number(part.choice.utility, 3)}"
         words.append(f"The chosen release is {part.choice.release}, with {numbers}.")
     elif part.failed:
         words.append("No release meets the threshold.")
@@ -409,7 +409,7 @@ def _measure_blocks(part: Chapter) -> list[ReportBlock]:
     errors = {f"{k}_error" for k in rumap.columns}
     names = [k for k in rumap.columns if not is_diagnostic(rumap, k) and k not in errors]
     same = [k for k in names if len(rumap) > 1 and len({str(x) for x in rumap.columns[k].tolist()}) == 1]
-    pairs = [*measure_meanings(rumap), *((k, entry(rumap, k, 0, 3)) for k in same)]
+    pairs = [*measure_meanings(rumap), *((k, format_entry(rumap, k, 0, 3)) for k in same)]
     blocks: list[ReportBlock] = [Terms(pairs)] if pairs else []
     varying = [k for k in names if k not in same]
     if varying:
@@ -443,7 +443,7 @@ def release_table(
         marks = {"chosen": i == chosen, "you look at it": i == looked}
         marks |= {"not converged": not rumap.converged[i], "see diagnostics": flagged[i]}
         kind = "chosen" if i == chosen else "doubtful" if flagged[i] or not rumap.converged[i] else ""
-        cells = [entry(rumap, k, i, 3) for k in columns]
+        cells = [format_entry(rumap, k, i, 3) for k in columns]
         lines.append(TableRow((rumap.releases[i], *cells, ", ".join(k for k, found in marks.items() if found)), kind))
     words = user_columns(rumap) | {name: f"{name} ({end} is better)" for name, end in better_end(rumap).items()}
     texts = {"engine", *(k for k, v in rumap.columns.items() if v.dtype.kind not in "biuf")}

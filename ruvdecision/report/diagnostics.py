@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..decide import Choice
 from ..maps.rumap import RUMap
-from ..maps.show import amount, number, plural, shorten_text, why_unreliable
+from ..maps.show import format_amount, format_number, plural, shorten_text, why_unreliable
 from ..protocols import Array
 from .document import Items, Paragraph, ReportBlock, Table, TableRow
 
@@ -47,7 +47,7 @@ def release_warnings(rumap: RUMap) -> dict[int, list[str]]:
     for i in range(len(rumap)):
         reasons = []
         if not rumap.converged[i]:
-            shown = [f"{k} {number(float(rumap.columns[k][i]), 4)}" for k, rows in bad.items() if rows[i]]
+            shown = [f"{k} {format_number(float(rumap.columns[k][i]), 4)}" for k, rows in bad.items() if rows[i]]
             both = rumap.intruder_uncertainty[i], rumap.scientist_uncertainty[i]
             reasons.append(
                 f"its {why_unreliable(rumap.engine[i], *both)}" + (f" ({', '.join(shown)})" if shown else "")
@@ -63,7 +63,7 @@ def release_warnings(rumap: RUMap) -> dict[int, list[str]]:
                 reasons.append(f"the error of its {role} is not known")
             elif share[i] > LARGE:
                 reasons.append(
-                    f"the standard error of its {role} is large, {amount(100 * float(share[i]), digits=2)} %"
+                    f"the standard error of its {role} is large, {format_amount(100 * float(share[i]), digits=2)} %"
                 )
         if reasons:
             found[i] = reasons
@@ -144,11 +144,11 @@ def diagnostics(rumap: RUMap, choice: Choice | None) -> list[ReportBlock]:
             texts.append(f"{name}: {_count_texts(column.tolist())}.")
             continue
         known = column[~np.isnan(column.astype(float))].astype(float)
-        cells = [number(float(f(known)), 3) if known.size else "none" for f in (np.min, np.median, np.max)]
+        cells = [format_number(float(f(known)), 3) if known.size else "none" for f in (np.min, np.median, np.max)]
         bad, mark = int(fails_diagnostic(rumap, name).sum()), ""
         if bad:
             way, limit = LIMITS[_limit_of(name) or ""]
-            mark = f"{plural(bad, 'release')} {way} {number(limit)}"
+            mark = f"{plural(bad, 'release')} {way} {format_number(limit)}"
         rows.append(TableRow((name, *cells, mark), "doubtful" if bad else ""))
     if rows:
         head, numbers = ("column", "smallest", "median", "largest", "mark"), (False, True, True, True, False)

@@ -17,7 +17,7 @@ from ..decide import Choice, probabilities
 from ..decide.compare import explanations
 from ..decide.criteria import Rule
 from ..maps.rumap import RUMap
-from ..maps.show import number, plural, shorten_text
+from ..maps.show import format_number, plural, shorten_text
 from ..maps.storage import fingerprint
 from ..plots.map import Positions
 from .diagnostics import has_errors
@@ -117,14 +117,16 @@ def limits(rumap: RUMap, choice: Choice | None, limit: Limit | None) -> list[Rep
         found = limit.shortfall(rumap.take([choice.position])).iloc[0]
         if not np.isnan(found["share"]):
             facts.append(
-                f"At the risk of the chosen release the limit is {number(float(found['limit']), 4)}; the chosen "
-                f"release reaches {number(100 * float(found['share']), 3)} % of it."
+                f"At the risk of the chosen release the limit is {format_number(float(found['limit']), 4)}; the chosen "
+                f"release reaches {format_number(100 * float(found['share']), 3)} % of it."
             )
     facts += list(limit.notes)
     if facts:
         blocks.append(Items(facts))
     figures = limit.to_dataframe()[["max_risk", "utility", "reached_risk", "reached_utility", "mechanism"]]
-    rows = [TableRow((*(number(x, 3) for x in row[1:5]), shorten_text(row[5], 80))) for row in figures.itertuples()]
+    rows = [
+        TableRow((*(format_number(x, 3) for x in row[1:5]), shorten_text(row[5], 80))) for row in figures.itertuples()
+    ]
     head = ("risk at most", "utility at most", "risk reached", "utility reached", "by")
     whole = Table(f"The limit ({len(rows)} bounds)", head, rows, (False, True, True, True, False))
     return [*blocks, Fold("The limit in numbers", [whole])]
@@ -148,7 +150,7 @@ def sensitivities(rumap: RUMap, result: Sensitivity | None, anchor: str) -> list
     if np.isfinite(ends).any():
         what = "the risk of the chosen release" if result.base.choice is not None else "the risks of the releases"
         rows = effects.head(5).itertuples()
-        moves = [f"{r.factor} from {number(float(r.low), 4)} to {number(float(r.high), 4)}" for r in rows]
+        moves = [f"{r.factor} from {format_number(float(r.low), 4)} to {format_number(float(r.high), 4)}" for r in rows]
         words = f"Bars that show how far each setting moves {what}, the widest on top: {'; '.join(moves)}."
         caption = f"How far each setting moves {what}. The line is the value at the base settings."
         size = (8.6, min(1.6 + 0.5 * min(len(effects), 20), 11.0))
@@ -173,7 +175,9 @@ def sensitivities(rumap: RUMap, result: Sensitivity | None, anchor: str) -> list
     rows = []
     for label, (_, row) in zip(labels, table.iterrows(), strict=True):
         cells = [
-            number(float(row[k]), 3) if k in numbers else {True: "yes", False: "no"}.get(row[k], str(row[k]) or "none")
+            format_number(float(row[k]), 3)
+            if k in numbers
+            else {True: "yes", False: "no"}.get(row[k], str(row[k]) or "none")
             for k in shown
         ]
         rows.append(TableRow((label, *cells), "doubtful" if chosen and not bool(row["meets"]) else ""))
@@ -201,7 +205,7 @@ def records(choice: Choice | None, max_risk: float | None, found: RecordRisk | N
     here = choice.release if choice is not None and choice.release in found.releases else None
     rows = []
     for _, row in summary.iterrows():
-        cells = [number(float(row[k]), 3) for k in ("mean", *quantiles, "max")]
+        cells = [format_number(float(row[k]), 3) for k in ("mean", *quantiles, "max")]
         kind = "chosen" if row["release"] == here else ""
         rows.append(TableRow((str(row["release"]), *cells, str(int(row["riskiest"]))), kind))
     table = Table(f"Risk of the records ({len(rows)} releases)", head, rows)
@@ -212,7 +216,7 @@ def records(choice: Choice | None, max_risk: float | None, found: RecordRisk | N
         finite = part[np.isfinite(part)]
         if finite.size:
             limit = None if max_risk is None or np.isinf(max_risk) else max_risk
-            ends = f"from {number(float(finite.min()), 4)} to {number(float(finite.max()), 4)}"
+            ends = f"from {format_number(float(finite.min()), 4)} to {format_number(float(finite.max()), 4)}"
             words = f"How the risks of {plural(len(found.rows), 'record')} are distributed {which}: {ends}."
             caption = f"How the risks of the records are distributed {which}."
 
@@ -222,7 +226,7 @@ def records(choice: Choice | None, max_risk: float | None, found: RecordRisk | N
     if one is not None:
         worst = found.riskiest(min(RISKIEST, len(found.rows)), one)
         rows = [
-            TableRow((str(int(r.row)), number(float(r.risk), 3), number(float(r.uncertainty), 3)))
+            TableRow((str(int(r.row)), format_number(float(r.risk), 3), format_number(float(r.uncertainty), 3)))
             for r in worst.itertuples()
         ]
         caption = f"The records at most risk under {one}, by their position in the file (counted from 0)"

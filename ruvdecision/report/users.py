@@ -18,7 +18,7 @@ from .. import losses, targets
 from ..beliefs import FiniteBelief, NormalBelief, PyMCBelief, TableBelief
 from ..decide import Choice
 from ..maps.rumap import RUMap
-from ..maps.show import number, value
+from ..maps.show import format_number, format_value
 from ..protocols import Belief, Loss, Target
 from ..users.panel import Panel
 from ..users.user import Snooper, User
@@ -98,10 +98,10 @@ def _member_table(rumap: RUMap, who: str, choice: Choice | None) -> list[ReportB
     for name, column in columns.items():
         u = np.asarray(rumap.columns[column], dtype=float)
         known = u[~np.isnan(u)]
-        cells = [number(float(f(known)), 3) if known.size else "none" for f in (np.min, np.max)]
+        cells = [format_number(float(f(known)), 3) if known.size else "none" for f in (np.min, np.max)]
         if choice is not None:
             error = rumap.columns.get(column.removesuffix("_uncertainty") + "_error", np.zeros(len(rumap)))
-            cells.insert(0, value(float(u[choice.position]), float(error[choice.position]), 3))
+            cells.insert(0, format_value(float(u[choice.position]), float(error[choice.position]), 3))
         rows.append(TableRow((name, *cells)))
     after = ["U after the chosen release"] if choice is not None else []
     head = ("member", *after, "least U of any release", "largest U")
@@ -118,7 +118,7 @@ def _scores_in_words(rumap: RUMap) -> list[str]:
         sentences.append(f"{axis.role.title()}: {axis.score.words(axis.who)}.")
         before = np.unique(axis.before)
         if before.size == 1 and not np.isnan(before[0]):
-            sentences[-1] += f" Before any release that loss is U0 = {number(float(before[0]))}."
+            sentences[-1] += f" Before any release that loss is U0 = {format_number(float(before[0]))}."
     return sentences
 
 
@@ -157,7 +157,7 @@ def _uncertainty_formula(user: User) -> list[str]:
     if each:
         how: str | float = target.aggregate
         known: dict[str | float, str] = {"max": "min over i of Uᵢ", "mean": "mean over i of Uᵢ"}
-        last = [f"U = {known.get(how) or f'the quantile of the Uᵢ at level {number(1 - float(how))}'}"]
+        last = [f"U = {known.get(how) or f'the quantile of the Uᵢ at level {format_number(1 - float(how))}'}"]
     if user.is_rightly_informed:
         closed = _by_kind(_CLOSED, user.loss, "", _has_vector_target(user)) if user.actions is None else ""
         return [f"{u} = min over {among} of E[ L(d, θ) | release ]{closed}, averaged over releases", *last]
@@ -179,7 +179,7 @@ def _panel_in_words(panel: Panel, role: str) -> str:
     if how == "mean":
         weights = ""
         if panel.weights is not None:
-            shown = ", ".join(number(w, 3) for w in panel.weights[:12])
+            shown = ", ".join(format_number(w, 3) for w in panel.weights[:12])
             weights = f", w = ({shown}{', …' if len(panel.weights) > 12 else ''})"
         return f"U = sum over members m of wₘ {one}{weights}" if weights else f"U = mean over members m of {one}"
     return f"U = {getattr(how, '__name__', 'f')}({one} for all members m)"
@@ -271,7 +271,7 @@ def _quadratic_formula(loss: losses.Quadratic, several: bool) -> str:
 
 
 def _huber_formula(loss: losses.Huber, several: bool) -> str:
-    delta, rest = number(loss.delta), number(loss.delta**2 / 2)
+    delta, rest = format_number(loss.delta), format_number(loss.delta**2 / 2)
     return (
         _sum_over_components("h({} − {})", loss.weights, several)
         + f", h(e) = e²/2 if |e| ≤ {delta}, else {delta} |e| − {rest}"
@@ -279,7 +279,7 @@ def _huber_formula(loss: losses.Huber, several: bool) -> str:
 
 
 def _linex_formula(loss: losses.Linex, several: bool) -> str:
-    a, b = number(loss.a), number(loss.b)
+    a, b = format_number(loss.a), format_number(loss.b)
     one = f"exp({a} e) − {a} e − 1"
     one = one if loss.b == 1 and not several else f"({one})" if loss.b == 1 else f"{b} ({one})"
     return ("Σₖ " if several else "") + f"{one}, e = {'dₖ − θₖ' if several else 'd − θ'}"
@@ -292,7 +292,7 @@ def _zero_one_formula(loss: losses.ZeroOne, several: bool) -> str:
 
 
 def _interval_score_formula(loss: losses.IntervalScore, several: bool) -> str:
-    alpha = number(2 / (1 - loss.level), 4)
+    alpha = format_number(2 / (1 - loss.level), 4)
     return (
         _sum_over_components(f"u − l + {alpha} (l − {{1}})₊ + {alpha} ({{1}} − u)₊", loss.weights, several)
         + ", d = (l, u)"
@@ -313,15 +313,15 @@ _FORMULAS: Sayings = {
     targets.Maximum: lambda t: "max over i of xᵢ",
     targets.Minimum: lambda t: "min over i of xᵢ",
     targets.OrderStatistic: lambda t: f"x₍{_subscript(t.order)}₎",
-    targets.Percentile: lambda t: f"x₍ₖ₎, k = ⌈{number(t.p)} n⌉",
+    targets.Percentile: lambda t: f"x₍ₖ₎, k = ⌈{format_number(t.p)} n⌉",
     targets.Functional: _functional_formula,
     targets.Identity: lambda t: f"J, {t.describe()}",
     losses.Quadratic: _quadratic_formula,
     losses.Absolute: lambda x, several: _sum_over_components("|{} − {}|", x.weights, several),
-    losses.Power: lambda x, several: _sum_over_components("|{} − {}|^" + number(x.p), x.weights, several),
+    losses.Power: lambda x, several: _sum_over_components("|{} − {}|^" + format_number(x.p), x.weights, several),
     losses.Huber: _huber_formula,
     losses.Pinball: lambda x, several: _sum_over_components(
-        "({1} − {0}) (" + number(x.q) + " − 1[{1} < {0}])", x.weights, several
+        "({1} − {0}) (" + format_number(x.q) + " − 1[{1} < {0}])", x.weights, several
     ),
     losses.Linex: _linex_formula,
     losses.ZeroOne: _zero_one_formula,
@@ -337,7 +337,7 @@ _FORMULAS: Sayings = {
 def _variance_formula(loss: losses.Quadratic, several: bool) -> str:
     weights = np.asarray(loss.weights, dtype=float)
     if weights.ndim == 0 and not several:
-        return f" = {'' if weights == 1 else number(float(weights)) + ' '}Var(θ | release)"
+        return f" = {'' if weights == 1 else format_number(float(weights)) + ' '}Var(θ | release)"
     return " = tr(Cov(θ | release))" if weights.ndim == 0 and weights == 1 else " = tr(W Cov(θ | release))"
 
 
@@ -354,7 +354,7 @@ def _sum_over_components(one: str, weights: ArrayLike, several: bool) -> str:
     """A loss of one component, weighted and summed if there are several."""
     w = np.asarray(weights, dtype=float)
     if w.ndim == 0:
-        scale = "" if w == 1 else f"{number(float(w))} "
+        scale = "" if w == 1 else f"{format_number(float(w))} "
         return scale + ("Σₖ " + one.format("dₖ", "θₖ") if several else one.format("d", "θ"))
     return f"Σₖ wₖ {one.format('dₖ', 'θₖ')}, w = {_vector_formula(w.ravel())}"
 
@@ -366,13 +366,13 @@ def _subscript(index: int) -> str:
 def _vector_formula(values: ArrayLike) -> str:
     flat = np.ravel(np.asarray(values, dtype=float)).tolist()
     if len(flat) == 1:
-        return number(flat[0])
-    return f"({', '.join(map(number, flat))})" if len(flat) <= SMALL else f"a given vector of {len(flat)}"
+        return format_number(flat[0])
+    return f"({', '.join(map(format_number, flat))})" if len(flat) <= SMALL else f"a given vector of {len(flat)}"
 
 
 def _matrix_formula(values: ArrayLike, name: str) -> str:
     matrix = np.atleast_2d(np.asarray(values, dtype=float))
     if matrix.size == 1:
-        return number(float(matrix[0, 0]))
-    rows = "; ".join(", ".join(map(number, row)) for row in matrix.tolist())
+        return format_number(float(matrix[0, 0]))
+    rows = "; ".join(", ".join(map(format_number, row)) for row in matrix.tolist())
     return f"[{rows}]" if len(matrix) <= SMALL else f"{name} as given"

@@ -81,7 +81,7 @@ def posterior_variance_of_mean(n: int, variance: float, noise_variance: ArrayLik
     return np.asarray(1 / (precision + (0.0 if prior == "flat" else 1 / float(prior[1]))))
 
 
-def order_statistic(n: int, variance: float, noise_variance: ArrayLike, rank: int, prior: Prior) -> Array:
+def order_statistic_mse(n: int, variance: float, noise_variance: ArrayLike, rank: int, prior: Prior) -> Array:
     """Expected posterior variance of the r-th smallest record of the file, for any rank.
 
     No simulation is needed. Given the release, draw the records twice from their posterior: half the mean
@@ -90,7 +90,7 @@ def order_statistic(n: int, variance: float, noise_variance: ArrayLike, rank: in
     s2 times half of `orderstatistics.paired_gap`. An unknown mean shifts all records by (1 - rho) mu, independently
     of the rest, and adds (1 - rho)^2 V.
 
-    >>> round(float(order_statistic(200, 1.0, 0.21, 200, "known")), 6)
+    >>> round(float(order_statistic_mse(200, 1.0, 0.21, 200, "known")), 6)
     0.088249
     """
     noise_variance = np.asarray(noise_variance, dtype=np.float64)
@@ -99,7 +99,7 @@ def order_statistic(n: int, variance: float, noise_variance: ArrayLike, rank: in
     return np.asarray(variance * gap / 2 + away**2 * posterior_variance_of_mean(n, variance, noise_variance, prior))
 
 
-def percentile_unknown_variance(n: int, variance: float, noise_variance: ArrayLike, p: float) -> Array:
+def percentile_mse_with_unknown_variance(n: int, variance: float, noise_variance: ArrayLike, p: float) -> Array:
     """Large-n posterior variance of the population percentile when the variance is unknown too (flat priors).
 
     The noise variance is known. (s2 + l2)/n + z^2 (s2 + l2)^2 / (2 n s2).

@@ -170,7 +170,7 @@ class Curve:
         own = 3.0 if self.population is None else float(self.population.stats(moments="k")) + 3.0
         noise = 3.0 if self.noise is None else float(self.noise.stats(moments="k")) + 3.0
         fourth = own * v**2 + 6 * v * grid + noise * grid**2  # central moment of a released record
-        return formulas.scientist_variance(self.n, fourth, v, grid)[1 if informed else 0]
+        return formulas.scientist_variance_mse(self.n, fourth, v, grid)[1 if informed else 0]
 
     def utility(self, noise_variance: ArrayLike, *, informed: bool = False) -> Array:
         """Reciprocal of `scientist_uncertainty`."""
@@ -196,7 +196,7 @@ class Curve:
             return self._bayes_uncertainty(n, v, grid)
         if self.knowledge == "record":
             # Whatever the target: its own record is released with this noise.
-            return formulas.linked_record(grid)
+            return formulas.linked_record_mse(grid)
         if self.order is None:
             return self._average_target_uncertainty(n, v, grid)
         return (
@@ -208,15 +208,15 @@ class Curve:
     def _average_target_uncertainty(self, n: int, v: float, grid: Array) -> Array:
         sample, paper = self.knowledge == "sample", self.method == "paper"
         if self.tau is not None:
-            rule = exact.sample_given_target if sample and not paper else formulas.given_target
+            rule = exact.sample_given_target_mse if sample and not paper else formulas.given_target_mse
             return rule(n, v, grid, self.tau - float(self.mean or 0.0))
         if self.data is not None:
             if not paper:
-                return exact.sample_given_data(self.data, grid)
-            return formulas.sample_average_target(
+                return exact.sample_given_data_mse(self.data, grid)
+            return formulas.sample_average_target_mse(
                 n, v, grid, float(np.sum((np.asarray(self.data) - float(self.mean or 0.0)) ** 2))
             )
-        rule2 = exact.sample_average_target if sample and not paper else formulas.average_target
+        rule2 = exact.sample_average_target_mse if sample and not paper else formulas.average_target_mse
         return rule2(n, v, grid)
 
     def _order_statistic_uncertainty(self, n: int, v: float, grid: Array) -> Array:
@@ -224,13 +224,13 @@ class Curve:
         distance = None if self.tau is None else self.tau - float(self.mean or 0.0)
         if self.method == "paper":
             if self.target == "percentile":
-                return formulas.percentile(n, v, grid, float(self.p or 0.5), distance)
+                return formulas.percentile_mse(n, v, grid, float(self.p or 0.5), distance)
             flip = -1.0 if self.target == "minimum" else 1.0
-            return formulas.extreme(n, v, grid, self.rank or 1, None if distance is None else flip * distance)
+            return formulas.extreme_mse(n, v, grid, self.rank or 1, None if distance is None else flip * distance)
         if self.knowledge == "population":
-            return exact.population_percentile(n, v, grid, float(self.p or 0.5), order)
+            return exact.population_percentile_mse(n, v, grid, float(self.p or 0.5), order)
         if distance is None:
-            return exact.order_statistic(n, v, grid, order)
+            return exact.order_statistic_mse(n, v, grid, order)
         law = stats.norm(0.0, np.sqrt(v))
         return np.array([float(Masked(law, float(x)).given_value(n, order, distance)[0]) for x in grid])
 
@@ -249,9 +249,9 @@ class Curve:
         if self.order is None or self.knowledge == "record":
             return bayes.uncertainty(n, v, grid, self.prior, self.knowledge)
         if self.knowledge == "sample":
-            return bayes.order_statistic(n, v, grid, self.order, self.prior)
+            return bayes.order_statistic_mse(n, v, grid, self.order, self.prior)
         if not self.variance_known:
-            return bayes.percentile_unknown_variance(n, v, grid, float(self.p or 0.5))
+            return bayes.percentile_mse_with_unknown_variance(n, v, grid, float(self.p or 0.5))
         return bayes.uncertainty(n, v, grid, self.prior, self.knowledge, percentile=True)
 
     # -- checks --------------------------------------------------------------------------------------------------

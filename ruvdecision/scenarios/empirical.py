@@ -189,7 +189,9 @@ def _simulated_uncertainties(
     """
     table = works[0].source.table
     assert table is not None
-    x, rng = table[:, 0], np.random.default_rng(seed)
+    # About the records' mean, so that the squares keep their digits.
+    centre, rng = table.mean(), np.random.default_rng(seed)
+    x, low, high = table[:, 0] - centre, bounds[0] - centre, bounds[1] - centre
     n, size = len(x), len(deviations)
     places = np.array([w.place for w in works[1:]])
     by_rank = np.array([w.rule.rank(n) is not None for w in works[1:]])
@@ -197,7 +199,7 @@ def _simulated_uncertainties(
     ranks, rows = places[ranked], places[by_row]
     estimates = np.empty((len(places), size, replicates))
     sums, squares = np.empty((size, replicates)), np.empty((size, replicates))
-    centre, ones = x.mean(), np.ones(n)
+    ones = np.ones(n)
     step = min(replicates, max(1, CHUNK // n))
     buffer = np.empty((step, n))
     for start in range(0, replicates, step):
@@ -207,20 +209,16 @@ def _simulated_uncertainties(
         for g in range(size):
             np.multiply(draws, deviations[g], out=released)
             released += x
-            np.clip(released, *bounds, out=released)  # a bound of its own would take three times as long
+            np.clip(released, low, high, out=released)  # a bound of its own would take three times as long
             estimates[by_row, g, block] = released.T[rows]
             if ranked.size:
                 released.sort(axis=1)
                 estimates[ranked, g, block] = released.T[ranks]
-            released -= centre  # released means are near the records': the difference below keeps its digits
             sums[g, block], squares[g, block] = released @ ones, np.vecdot(released, released)
     variances = (squares - sums**2 / n) / (n * (n - 1))
-    shares, correction = works[0].costs(np.stack([centre + sums / n, variances], axis=2), np.empty(0))
-    truths = np.concatenate([w.known_truth for w in works[1:]])[:, None, None]
-    losses = np.concatenate([shares[None], works[0].user.loss.cost(estimates, truths, False)])
-    corrections = np.concatenate([correction, np.zeros(len(places) * size)])
-    value, error = works[0].average(losses.reshape(-1, replicates), corrections)
-    return list(map(Value, value.reshape(-1, size), error.reshape(-1, size)))
+    moments = np.stack([centre + sums / n, variances], axis=2)
+    found = zip(works, [moments, *(estimates[..., None] + centre)], strict=True)
+    return [w.average(*w.costs(given, np.empty(0) if w.sampling_variance else w.known_truth)) for w, given in found]
 
 
 def _integrated_uncertainties(works: Sequence[SnooperWork], masks: Sequence[Mask]) -> list[Value]:

@@ -14,24 +14,26 @@ from ..numerics.orderstatistics import extreme_constants
 from ..protocols import Array
 
 
-def scientist_mean(n: int, variance: float, noise_variance: ArrayLike) -> Array:
+def scientist_mean_mse(n: int, variance: float, noise_variance: ArrayLike) -> Array:
     """Mean squared error of the released mean for the population mean; its reciprocal is the paper's utility.
 
     Knowing lambda does not help a scientist who wants the mean: the released mean needs no correction.
 
-    >>> round(float(1 / scientist_mean(200, 1.0, 0.21)), 4)
+    >>> round(float(1 / scientist_mean_mse(200, 1.0, 0.21)), 4)
     165.2893
     """
     return np.asarray((variance + np.asarray(noise_variance)) / n)
 
 
-def scientist_variance(n: int, fourth: ArrayLike, variance: float, noise_variance: ArrayLike) -> tuple[Array, Array]:
+def scientist_variance_mse(
+    n: int, fourth: ArrayLike, variance: float, noise_variance: ArrayLike
+) -> tuple[Array, Array]:
     """Mean squared error of S_y^2, and of S_y^2 - lambda^2, for the population variance.
 
     ``fourth`` is the fourth central moment of a released record. The second is for a scientist who knows
     lambda: the same variance without the bias lambda^2.
 
-    >>> plain, informed = scientist_variance(200, 3 * 1.21**2, 1.0, 0.21)
+    >>> plain, informed = scientist_variance_mse(200, 3 * 1.21**2, 1.0, 0.21)
     >>> round(float(plain - informed), 6)  # the bias squared
     0.0441
     """
@@ -40,43 +42,45 @@ def scientist_variance(n: int, fourth: ArrayLike, variance: float, noise_varianc
     return np.asarray(informed + noise_variance**2), np.asarray(informed)
 
 
-def given_target(n: int, variance: float, noise_variance: ArrayLike, distance: float) -> Array:
+def given_target_mse(n: int, variance: float, noise_variance: ArrayLike, distance: float) -> Array:
     """Eq. 1: the snooper takes the released mean for a target ``distance`` = tau - mu away from the population mean.
 
     Right for a target outside the sample.
     """
-    return np.asarray(scientist_mean(n, variance, noise_variance) + distance**2)
+    return np.asarray(scientist_mean_mse(n, variance, noise_variance) + distance**2)
 
 
-def average_target(n: int, variance: float, noise_variance: ArrayLike) -> Array:
+def average_target_mse(n: int, variance: float, noise_variance: ArrayLike) -> Array:
     """Eq. 2: as eq. 1 with (tau - mu)^2 averaged over the population.
 
-    >>> round(float(1 / average_target(200, 1.0, 0.0)), 4)
+    >>> round(float(1 / average_target_mse(200, 1.0, 0.0)), 4)
     0.995
     """
-    return given_target(n, variance, noise_variance, np.sqrt(variance))
+    return given_target_mse(n, variance, noise_variance, np.sqrt(variance))
 
 
-def sample_average_target(n: int, variance: float, noise_variance: ArrayLike, squares: float) -> Array:
+def sample_average_target_mse(n: int, variance: float, noise_variance: ArrayLike, squares: float) -> Array:
     """Eq. 3: as eq. 1 averaged over the sample; ``squares`` is the sum of (mu - x_i)^2.
 
     The paper lets the released mean vary with the records while it holds the records fixed; see
-    `exact.sample_given_data` for the value given the records.
+    `exact.sample_given_data_mse` for the value given the records.
     """
-    return np.asarray(scientist_mean(n, variance, noise_variance) + squares / n)
+    return np.asarray(scientist_mean_mse(n, variance, noise_variance) + squares / n)
 
 
-def linked_record(noise_variance: ArrayLike) -> Array:
+def linked_record_mse(noise_variance: ArrayLike) -> Array:
     """Eq. 4: the snooper knows which released record is the target's and takes its value as it stands."""
     return np.asarray(noise_variance, dtype=np.float64)
 
 
-def percentile(n: int, variance: float, noise_variance: ArrayLike, p: float, distance: float | None = None) -> Array:
+def percentile_mse(
+    n: int, variance: float, noise_variance: ArrayLike, p: float, distance: float | None = None
+) -> Array:
     """Eq. 8: the released order statistic Y_(np) for the population percentile p, normal records and noise.
 
     With ``distance`` = tau - mu it is eq. 6 instead, for a target of that value: the p-th percentile of the sample.
 
-    >>> round(float(1 / percentile(200, 1.0, 0.21, 0.99)), 6)
+    >>> round(float(1 / percentile_mse(200, 1.0, 0.21, 0.99)), 6)
     7.223444
     """
     z = float(special.ndtri(p))
@@ -86,7 +90,7 @@ def percentile(n: int, variance: float, noise_variance: ArrayLike, p: float, dis
     return np.asarray(p * (1 - p) / (n * density**2) * released + (z * np.sqrt(released) - place) ** 2)
 
 
-def extreme(
+def extreme_mse(
     n: int, variance: float, noise_variance: ArrayLike, position: int = 1, distance: float | None = None
 ) -> Array:
     """Eq. 10: the largest released value for the largest record, normal records and noise.
@@ -94,7 +98,7 @@ def extreme(
     With ``distance`` = x_(n) - mu it is eq. 9. ``position`` 2, 3, ... is the second, third, ... largest. The
     smallest are the same with the sign of ``distance`` changed.
 
-    >>> round(float(1 / extreme(200, 1.0, 0.21)), 6)
+    >>> round(float(1 / extreme_mse(200, 1.0, 0.21)), 6)
     3.765869
     """
     mean, spread = extreme_constants(n, position)

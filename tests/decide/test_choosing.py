@@ -13,7 +13,7 @@ from ruvdecision.decide import (
     Errors,
     choose,
     dominance,
-    dominated,
+    dominated_releases,
     explain,
     frontier,
     not_dominated,
@@ -532,8 +532,8 @@ def test_the_table_of_dominated_releases():
     assert_allclose(table["probability"], stats.norm.cdf(0.06 / 0.05), rtol=1e-12)
     assert "with probability 0.885" in table["explanation"][0]
     assert str(rumap.explain("lost")) == "lost is not compared: it has no risk."
-    assert len(dominated(measured([1, 2], [1, 2]))) == 0
-    assert isinstance(dominated(measured([1], [1])), pd.DataFrame)
+    assert len(dominated_releases(measured([1, 2], [1, 2]))) == 0
+    assert isinstance(dominated_releases(measured([1], [1])), pd.DataFrame)
 
 
 @settings(deadline=None, max_examples=40)
@@ -546,7 +546,7 @@ def test_explanations_agree_with_the_frontier(n, d, seed):
     ends = {k: "lower" if j % 2 == 0 else "higher" for j, k in enumerate(names)}
     costs = np.column_stack([columns[k] * (1 if ends[k] == "lower" else -1) for k in names])
     on = brute(costs)
-    table = dominated(rumap, columns=ends)
+    table = dominated_releases(rumap, columns=ends)
     assert table["release"].tolist() == [f"m{i}" for i in np.flatnonzero(~on)]
     for row in table.itertuples():
         i, j = int(row.release[1:]), int(row.dominated_by[1:])

@@ -61,7 +61,7 @@ def test_huber_from_a_tiny_to_a_huge_bend(c):
         law, sd = posterior(scale)
         check(ruv.Huber(c * scale).uncertainty(law).value, huber(0, mp.mpf(c * scale) / sd) * sd**2)
     for d in (1e-9, -1.0, 7.0, 39.0, 1e3):
-        check(normal.huber(d, 1.0, c), huber(d, c))
+        check(normal.mean_huber_loss(d, 1.0, c), huber(d, c))
 
 
 @pytest.mark.parametrize("c", [1e-15, 1e-12, 1e-6, 0.1, 1.0, 5.0, 20.0, 37.0])

@@ -8,15 +8,15 @@ import pytest
 from measured import AWKWARD, MANY, two_columns
 
 from ruvdecision.errors import InputError
-from ruvdecision.measures.frames import numeric, spreads
+from ruvdecision.measures.frames import numeric, standard_deviations
 
 
 @pytest.mark.parametrize("value", AWKWARD)
 def test_spread_of_equal_numbers_is_zero(value: float) -> None:
     assert np.full(MANY, value).std(ddof=1) > 0
-    assert spreads(np.full((MANY, 1), value)).tolist() == [0.0]
+    assert standard_deviations(np.full((MANY, 1), value)).tolist() == [0.0]
     values = two_columns().to_numpy()
-    assert spreads(values) == pytest.approx(values.std(axis=0, ddof=1), rel=1e-15)
+    assert standard_deviations(values) == pytest.approx(values.std(axis=0, ddof=1), rel=1e-15)
 
 
 def test_huge_numbers_that_cancel_are_seen() -> None:

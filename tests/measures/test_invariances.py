@@ -109,7 +109,7 @@ def value(measure: Any, pair: Pair) -> float | None:
 
 
 @functools.cache
-def plain_value(name: str, place: int, make: Callable[[], Pair]) -> float | None:
+def as_python_value(name: str, place: int, make: Callable[[], Pair]) -> float | None:
     """The number of the files as they are, which all tests compare with."""
     return value(instances(name, make()[0])[place](), make())
 
@@ -123,7 +123,7 @@ def compare(
             measure = one()
         except RuvError:
             continue
-        plain = None if skip(measure) else plain_value(name, place, make)
+        plain = None if skip(measure) else as_python_value(name, place, make)
         if plain is None:
             continue
         for what, (change, room) in changes.items():
@@ -163,7 +163,7 @@ def test_a_measure_repeats_itself_and_leaves_the_global_random_numbers_alone(nam
     for make in (numbers, groups):
         for place, one in enumerate(instances(name, make()[0])):
             before = np.random.get_state()  # noqa: NPY002 - the global state is what must not change
-            first, second = plain_value(name, place, make), value(one(), make())
+            first, second = as_python_value(name, place, make), value(one(), make())
             after = np.random.get_state()  # noqa: NPY002
             assert first == second
             assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))

@@ -173,8 +173,10 @@ def test_the_least_noise_is_the_least(income, sample):
     needed = income[0].function.__globals__["needed"]
     for rank, unequal in ((177, False), (176, True)):
         v = needed(sample, rank, unequal=unequal)
-        spread = exact.unequal_variances(sample, [v, 0.99 * v], 35_000) if unequal else np.array([v, 0.99 * v])
-        risk = 1 / exact.position_error(sample, spread, rank)
+        spread = (
+            exact.noise_variances_by_threshold(sample, [v, 0.99 * v], 35_000) if unequal else np.array([v, 0.99 * v])
+        )
+        risk = 1 / exact.ranked_record_mse(sample, spread, rank)
         assert risk[0] == pytest.approx(4e-8, rel=1e-8) and risk[1] > 4e-8
 
 

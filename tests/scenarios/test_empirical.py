@@ -119,15 +119,15 @@ def test_exact_values_are_those_of_the_formulas():
     rumap = empirical(X, GRID, ["maximum", 0.25], method="exact")
     assert_allclose(
         rumap.select(target="maximum", knowledge="index").intruder_uncertainty,
-        incomes.index_error(X.max(), GRID),
+        incomes.linked_record_mse(X.max(), GRID),
         rtol=1e-13,
     )
     assert_allclose(
         rumap.select(target="percentile 0.25", knowledge="position").intruder_uncertainty,
-        incomes.position_error(X, GRID, 15),
+        incomes.ranked_record_mse(X, GRID, 15),
         rtol=1e-13,
     )
-    assert_allclose(rumap.scientist_uncertainty[:3], incomes.scientist_error(X, GRID), rtol=1e-13)
+    assert_allclose(rumap.scientist_uncertainty[:3], incomes.scientist_mse(X, GRID), rtol=1e-13)
     # Without bounds index knowledge is eq. 4 for every target.
     free = empirical(X, GRID, knowledge="index", lower=None, method="exact")
     assert_allclose(free.risk, np.tile(1 / GRID, 6), rtol=1e-12)

@@ -11,7 +11,7 @@ from scipy import integrate, stats
 
 from ruvdecision import plots
 from ruvdecision.engines import FixedRule
-from ruvdecision.engines.rules.clipped_noise import position_error, scientist_error
+from ruvdecision.engines.rules.clipped_noise import ranked_record_mse, scientist_mse
 from ruvdecision.errors import InfeasibleError, InputError, UnsupportedError
 from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Absolute, Quadratic
@@ -36,7 +36,7 @@ def test_a_rank_far_from_the_others_has_the_error_of_the_noise(far: float) -> No
     x = np.array([100.0, 130.0, 180.0, 200.0 + far])
     # Numbers near 1e9 are 1e-7 apart, so the largest is told to as many digits.
     for rank in (1, 2, 4):
-        assert position_error(x, [1.0], rank)[0] == pytest.approx(1.0, rel=1e-9 if rank < 4 else 1e-9 + 1e-15 * far)
+        assert ranked_record_mse(x, [1.0], rank)[0] == pytest.approx(1.0, rel=1e-9 if rank < 4 else 1e-9 + 1e-15 * far)
 
 
 def test_close_records_beside_one_far_off() -> None:
@@ -48,7 +48,7 @@ def test_close_records_beside_one_far_off() -> None:
         return float(a.pdf(y) * b.cdf(y) + b.pdf(y) * a.cdf(y))
 
     known = integrate.quad(lambda y: (y - 51.0) ** 2 * density(y), 30, 70, epsabs=1e-12, limit=200)[0]
-    assert position_error(x, [v], 2)[0] == pytest.approx(known, rel=1e-9)
+    assert ranked_record_mse(x, [v], 2)[0] == pytest.approx(known, rel=1e-9)
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
@@ -173,10 +173,10 @@ def test_a_vector_target_needs_a_vector_rule() -> None:
 
 def test_a_rank_for_another_value() -> None:
     x = np.array([1.0, 4.0, 9.0])
-    assert position_error(x, [0.0], 3, target=4.0)[0] == 25.0
+    assert ranked_record_mse(x, [0.0], 3, target=4.0)[0] == 25.0
     # Far apart and no bound near: noise variance plus squared distance.
-    assert position_error(100 * x, [1.0], 3, target=400.0)[0] == pytest.approx(500.0**2 + 1, rel=1e-10)
-    assert position_error([3.0, 1e9], [1.0], 2, target=3.0)[0] == pytest.approx((1e9 - 3) ** 2 + 1, rel=1e-13)
+    assert ranked_record_mse(100 * x, [1.0], 3, target=400.0)[0] == pytest.approx(500.0**2 + 1, rel=1e-10)
+    assert ranked_record_mse([3.0, 1e9], [1.0], 2, target=3.0)[0] == pytest.approx((1e9 - 3) ** 2 + 1, rel=1e-13)
     # Much noise and both bounds: Y_(3) is far from x_(3); brute force over the law of the maximum of three.
     at = np.linspace(0, 12, 400_001)
     law = np.prod([stats.norm(m, 4.0).cdf(at) for m in x], axis=0)
@@ -185,14 +185,14 @@ def test_a_rank_for_another_value() -> None:
         + (12 - 4.0) ** 2 * (1 - law[-1])
         + np.sum(((at[1:] + at[:-1]) / 2 - 4.0) ** 2 * np.diff(law))
     )
-    assert position_error(x, [16.0], 3, upper=12.0, target=4.0)[0] == pytest.approx(known, rel=1e-7)
+    assert ranked_record_mse(x, [16.0], 3, upper=12.0, target=4.0)[0] == pytest.approx(known, rel=1e-7)
     with pytest.raises(InputError, match="target"):
-        position_error(x, [1.0], 3, target=np.nan)
+        ranked_record_mse(x, [1.0], 3, target=np.nan)
 
 
 def test_the_scientist_is_that_of_equation_14() -> None:
     found = evaluate([MASKS[1]], intruder=Snooper("max", Maximum()), scientist=SCIENTIST, data=INCOMES, engine="exact")
-    assert found.scientist_uncertainty[0] == pytest.approx(scientist_error(INCOMES, 100.0)[0], rel=1e-12)
+    assert found.scientist_uncertainty[0] == pytest.approx(scientist_mse(INCOMES, 100.0)[0], rel=1e-12)
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ def dks_numbers() -> dict[tuple[str, str], Callable[[], float]]:
         crossings([Curve(n=N, method="exact", **MAXIMUM), record], low=0.05, high=2, points=9)[0].noise_variance
     )
     table["best linear use of Y_(n) for x_(n): MSE", "n=200 s2=1 l2=.21"] = lambda: float(
-        exact.best_linear(N, 1.0, 0.21, N)
+        exact.best_linear_mse(N, 1.0, 0.21, N)
     )
     for state, name in (("sample", "sample"), ("population", "pop")):
         for prior, shown in (("known", "mu known"), ("flat", "flat"), (("normal", 4.0), "f2=4")):
@@ -149,24 +149,24 @@ def income_numbers(n: int) -> dict[tuple[str, str], Callable[[], float]]:
     at = f"{name} l2=.12 S_x^2"
     table: dict[tuple[str, str], Callable[[], float]] = {
         ("SecV sample mean", name): lambda: float(x.mean()),
-        ("SecV utility unmasked n/S^2 (paper 10.0E-07)", name): lambda: 1 / incomes.scientist_error(x, 0.0)[0],
-        ("SecV efficiency at l2=.12 S_x^2", name): lambda: spread / n / incomes.scientist_error(x, 0.12 * spread)[0],
+        ("SecV utility unmasked n/S^2 (paper 10.0E-07)", name): lambda: 1 / incomes.scientist_mse(x, 0.0)[0],
+        ("SecV efficiency at l2=.12 S_x^2", name): lambda: spread / n / incomes.scientist_mse(x, 0.12 * spread)[0],
         ("SecV min target, position: smallest risk over l2 (> 4E-08)", name): lambda: (
-            1 / incomes.position_error(x, 1e6 * spread, 1)[0]
+            1 / incomes.ranked_record_mse(x, 1e6 * spread, 1)[0]
         ),
     }
     for target, rank in ranks.items():
         table[f"SecV risk {target}, index knowledge", at] = lambda rank=rank: (
-            1 / float(incomes.index_error(x[rank - 1], 0.12 * spread))
+            1 / float(incomes.linked_record_mse(x[rank - 1], 0.12 * spread))
         )
         table[f"SecV risk {target}, position knowledge", at] = lambda rank=rank: (
-            1 / incomes.position_error(x, 0.12 * spread, rank)[0]
+            1 / incomes.ranked_record_mse(x, 0.12 * spread, rank)[0]
         )
 
     def solve(rank: int, *, unequal: bool = False) -> float:
         def gap(share: float) -> float:
-            v = incomes.unequal_variances(x, share * spread, above=35_000) if unequal else share * spread
-            return incomes.position_error(x, v, rank)[0] * 4e-8 - 1
+            v = incomes.noise_variances_by_threshold(x, share * spread, above=35_000) if unequal else share * spread
+            return incomes.ranked_record_mse(x, v, rank)[0] * 4e-8 - 1
 
         return optimize.brentq(gap, 0.02, 0.5, xtol=1e-13)
 
@@ -176,23 +176,23 @@ def income_numbers(n: int) -> dict[tuple[str, str], Callable[[], float]]:
         )
 
     table["SecV l2 = .12 E S_y^2: l2/S_x^2", name] = released
-    table["  utility there (paper 8.9E-07)", name] = lambda: 1 / incomes.scientist_error(x, released() * spread)[0]
+    table["  utility there (paper 8.9E-07)", name] = lambda: 1 / incomes.scientist_mse(x, released() * spread)[0]
     table["SecV max target: l2/S_x^2 for R=4E-08", name] = lambda: solve(ranks["max"])
     table["  the same as a fraction of E S_y^2", name] = lambda: (
         solve(ranks["max"]) * spread / incomes.released_variance(x, solve(ranks["max"]) * spread)[0]
     )
-    table["  efficiency there", name] = lambda: spread / n / incomes.scientist_error(x, solve(ranks["max"]) * spread)[0]
+    table["  efficiency there", name] = lambda: spread / n / incomes.scientist_mse(x, solve(ranks["max"]) * spread)[0]
     table["SecV p99 position: equal-variance l2/S_x^2 at R=4E-08", name] = lambda: solve(ranks["p99"])
-    table["  utility, equal variance", name] = lambda: 1 / incomes.scientist_error(x, solve(ranks["p99"]) * spread)[0]
+    table["  utility, equal variance", name] = lambda: 1 / incomes.scientist_mse(x, solve(ranks["p99"]) * spread)[0]
     table["SecV p99 position: unequal-variance base l2/S_x^2", name] = lambda: solve(ranks["p99"], unequal=True)
     table["  utility, unequal variance (higher)", name] = lambda: (
         1
-        / incomes.scientist_error(
-            x, incomes.unequal_variances(x, solve(ranks["p99"], unequal=True) * spread, above=35_000)
+        / incomes.scientist_mse(
+            x, incomes.noise_variances_by_threshold(x, solve(ranks["p99"], unequal=True) * spread, above=35_000)
         )[0]
     )
     table["P(an M=200 run at .12 S_x^2 shows R<=4E-08)", "chi2_200"] = lambda: stats.chi2.sf(
-        200 * 2.5e7 / float(incomes.index_error(x[-1], 0.12 * spread)), 200
+        200 * 2.5e7 / float(incomes.linked_record_mse(x[-1], 0.12 * spread)), 200
     )
     return table
 
@@ -259,7 +259,7 @@ def test_numbers_that_the_formulas_file_prints() -> None:
         rtol=1e-12,
     )
     assert_allclose(risk(**PERCENTILE, method="bayes", variance_known=False)(0.21), 38.7, atol=0.05)
-    assert abs(float(bayes.order_statistic(N, 1.0, 0.21, N, "known")) - 0.0883) < 4 * 0.0002
+    assert abs(float(bayes.order_statistic_mse(N, 1.0, 0.21, N, "known")) - 0.0883) < 4 * 0.0002
 
 
 # -- closed forms a second way -----------------------------------------------------------------------------------
@@ -314,7 +314,7 @@ def test_gaussian_conditioning_by_hand() -> None:
 )
 def test_joint_law_by_price_agrees_with_conditioning_on_the_record(n: int, rank: int, l2: float) -> None:
     other = Masked(stats.norm(3.0, 1.5), l2).order_statistic_mse(n, rank)
-    assert_allclose(exact.order_statistic(n, 2.25, l2, rank), other, rtol=1e-9)
+    assert_allclose(exact.order_statistic_mse(n, 2.25, l2, rank), other, rtol=1e-9)
 
 
 @pytest.mark.slow
@@ -322,12 +322,12 @@ def test_joint_law_by_price_agrees_with_conditioning_on_the_record(n: int, rank:
 @settings(max_examples=10)
 def test_order_statistics_scale_mirror_and_grow(n: int, data: st.DataObject, s2: float, l2: float) -> None:
     rank = data.draw(st.integers(1, n))
-    value = exact.order_statistic(n, s2, [l2, 1.5 * l2], rank)
-    assert_allclose(value, exact.order_statistic(n, s2, [l2, 1.5 * l2], n + 1 - rank), rtol=1e-10)
-    assert_allclose(value, s2 * exact.order_statistic(n, 1.0, np.array([l2, 1.5 * l2]) / s2, rank), rtol=1e-7)
+    value = exact.order_statistic_mse(n, s2, [l2, 1.5 * l2], rank)
+    assert_allclose(value, exact.order_statistic_mse(n, s2, [l2, 1.5 * l2], n + 1 - rank), rtol=1e-10)
+    assert_allclose(value, s2 * exact.order_statistic_mse(n, 1.0, np.array([l2, 1.5 * l2]) / s2, rank), rtol=1e-7)
     assert value[0] < value[1]
-    best = exact.best_linear(n, s2, l2, rank)
-    assert bayes.order_statistic(n, s2, l2, rank, "known") <= best * (1 + 1e-9)
+    best = exact.best_linear_mse(n, s2, l2, rank)
+    assert bayes.order_statistic_mse(n, s2, l2, rank, "known") <= best * (1 + 1e-9)
     assert best <= value[0] * (1 + 1e-9)
 
 
@@ -348,19 +348,19 @@ def test_plug_in_snoopers_within_simulation_error(n: int) -> None:
     x, y, _ = simulate(n, l2, 1, reps)
     mean = y.mean(axis=1)
     new = np.random.default_rng(n).standard_normal(reps)
-    assert within((new - mean) ** 2, float(formulas.average_target(n, 1.0, l2)))
-    assert within((x[:, 0] - mean) ** 2, float(exact.sample_average_target(n, 1.0, l2)))
-    assert within(mean**2, float(formulas.scientist_mean(n, 1.0, l2)))
+    assert within((new - mean) ** 2, float(formulas.average_target_mse(n, 1.0, l2)))
+    assert within((x[:, 0] - mean) ** 2, float(exact.sample_average_target_mse(n, 1.0, l2)))
+    assert within(mean**2, float(formulas.scientist_mean_mse(n, 1.0, l2)))
     xs, ys = np.sort(x, axis=1), np.sort(y, axis=1)
     for rank in sorted({1, max(1, n // 3), n - 2, n}):
         gap = (xs[:, rank - 1] - ys[:, rank - 1]) ** 2
-        assert within(gap, float(exact.order_statistic(n, 1.0, l2, rank)))
+        assert within(gap, float(exact.order_statistic_mse(n, 1.0, l2, rank)))
         away = (ys[:, rank - 1] - stats.norm.ppf(0.9)) ** 2
-        assert within(away, float(exact.population_percentile(n, 1.0, l2, 0.9, rank)))
+        assert within(away, float(exact.population_percentile_mse(n, 1.0, l2, 0.9, rank)))
     shrunk = ys[:, -1] - ys[:, -1].mean()
     slope = np.cov(xs[:, -1], ys[:, -1])
     residual = (xs[:, -1] - xs[:, -1].mean() - slope[0, 1] / slope[1, 1] * shrunk) ** 2
-    assert within(residual, float(exact.best_linear(n, 1.0, l2, n)))
+    assert within(residual, float(exact.best_linear_mse(n, 1.0, l2, n)))
 
 
 @pytest.mark.parametrize("n", [10, 200])
@@ -368,7 +368,7 @@ def test_targets_of_a_given_value_within_simulation_error(n: int) -> None:
     l2, reps = 0.4, 6_000
     x, y, _ = simulate(n, l2, 2, reps)
     y[:, 0] += 1.7 - x[:, 0]
-    assert within((1.7 - y.mean(axis=1)) ** 2, float(exact.sample_given_target(n, 1.0, l2, 1.7)))
+    assert within((1.7 - y.mean(axis=1)) ** 2, float(exact.sample_given_target_mse(n, 1.0, l2, 1.7)))
     # The maximum is 2.5: the others lie below it.
     rng = np.random.default_rng(7)
     x = stats.norm.ppf(rng.random((reps, n)) * stats.norm.cdf(2.5))
@@ -420,7 +420,7 @@ def test_expected_posterior_variance_of_a_rank_is_the_quadrature(n: int, rank: i
         x = np.sqrt(spread) * rng.standard_normal() + rng.standard_normal(n)
         y = x + np.sqrt(l2) * rng.standard_normal(n)
         variances.append(RankPosterior(y, rank, 1.0, l2, prior=prior).var())  # type: ignore[arg-type]
-    assert within(np.array(variances), float(bayes.order_statistic(n, 1.0, l2, rank, prior)))  # type: ignore[arg-type]
+    assert within(np.array(variances), float(bayes.order_statistic_mse(n, 1.0, l2, rank, prior)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("rank", "prior"), [(5, "flat"), (3, ("normal", 0.5)), (1, "known")])
@@ -491,9 +491,11 @@ def test_normal_population_as_a_law_is_the_normal_scenario() -> None:
             rtol=1e-12,
         )
     masked = Masked(law, 0.5)
-    assert_allclose(masked.asymptotic_percentile_mse(30, 0.9), formulas.percentile(30, 2.25, 0.5, 0.9), rtol=1e-9)
+    assert_allclose(masked.asymptotic_percentile_mse(30, 0.9), formulas.percentile_mse(30, 2.25, 0.5, 0.9), rtol=1e-9)
     assert_allclose(
-        masked.population_percentile_mse(30, 0.9, 27), exact.population_percentile(30, 2.25, 0.5, 0.9, 27), rtol=1e-9
+        masked.population_percentile_mse(30, 0.9, 27),
+        exact.population_percentile_mse(30, 2.25, 0.5, 0.9, 27),
+        rtol=1e-9,
     )
     released = stats.norm(4, np.sqrt(2.75))
     at = np.array([-6.0, 1.0, 4.0, 9.0, 16.0])
@@ -571,7 +573,7 @@ def test_clipped_moments_agree_with_quadrature(lower: float | None, upper: float
             mean, second, error = mean + mass @ clipped, second + mass @ clipped**2, error + mass @ (clipped - x) ** 2
         found = incomes.clipped_moments(x, v, lower, upper)
         assert_allclose(found, (mean, second - mean**2), rtol=1e-9, atol=1e-12)
-        assert_allclose(incomes.index_error(x, v, lower, upper), error, rtol=1e-9)
+        assert_allclose(incomes.linked_record_mse(x, v, lower, upper), error, rtol=1e-9)
 
 
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=7), st.data(), st.floats(0.01, 30))
@@ -593,37 +595,39 @@ def test_position_error_agrees_with_all_subsets(records: list[float], data: st.D
             chance = np.prod(np.where(subsets == 1, p[:, None, :], 1 - p[:, None, :]), axis=2)
             below = (chance * (subsets.sum(axis=1) >= rank)).sum(axis=1)
             total += np.sum(end / 24 * weights * 2 * c * (1 - below if sign > 0 else below))
-    assert_allclose(incomes.position_error(records, [v], rank)[0], total, rtol=1e-6, atol=1e-9)
+    assert_allclose(incomes.ranked_record_mse(records, [v], rank)[0], total, rtol=1e-6, atol=1e-9)
 
 
 def test_records_at_hand_within_simulation_error() -> None:
     rng = np.random.default_rng(3)
     x = rng.permutation(np.round(rng.gamma(2.0, 9.0, 40), 2) + 1)
-    v = incomes.unequal_variances(x, [60.0], above=25.0)
+    v = incomes.noise_variances_by_threshold(x, [60.0], above=25.0)
     reps = 40_000
     y = np.maximum(0.0, x + np.sqrt(v[0]) * rng.standard_normal((reps, 40)))
     ys, xs = np.sort(y, axis=1), np.sort(x)
     for rank in (1, 4, 20, 37, 40):
-        assert within((ys[:, rank - 1] - xs[rank - 1]) ** 2, float(incomes.position_error(x, v, rank)[0]))
+        assert within((ys[:, rank - 1] - xs[rank - 1]) ** 2, float(incomes.ranked_record_mse(x, v, rank)[0]))
     largest = int(np.argmax(x))
-    assert within((y[:, largest] - x[largest]) ** 2, float(incomes.index_error(x[largest], v[0, largest])))
+    assert within((y[:, largest] - x[largest]) ** 2, float(incomes.linked_record_mse(x[largest], v[0, largest])))
     assert within(y.var(axis=1, ddof=1), float(incomes.released_variance(x, v)[0]))
     # Eq. 14 for M = 50 replicates, many times.
     means, spread = y.mean(axis=1).reshape(-1, 50), y.var(axis=1, ddof=1).reshape(-1, 50)
     estimate = spread.mean(axis=1) / 40 + (means.mean(axis=1) - x.mean()) ** 2
-    assert within(estimate, float(incomes.scientist_error(x, v, replicates=50)[0]))
+    assert within(estimate, float(incomes.scientist_mse(x, v, replicates=50)[0]))
 
 
 def test_records_far_apart_or_without_noise() -> None:
-    assert_allclose(incomes.position_error([1.0, 5.0, 9.0], [0.0], 2), [0.0])
-    assert_allclose(incomes.position_error([0.0, 1e4, 2e4], [4.0], 2), [4.0], rtol=1e-10)
+    assert_allclose(incomes.ranked_record_mse([1.0, 5.0, 9.0], [0.0], 2), [0.0])
+    assert_allclose(incomes.ranked_record_mse([0.0, 1e4, 2e4], [4.0], 2), [4.0], rtol=1e-10)
     # One record has no noise, the other has: Y_(1) = min(3, 5 + e).
     expected = stats.norm.expect(lambda e: (min(3.0, max(0.0, 5 + e)) - 3) ** 2, loc=0, scale=2, lb=-40, ub=40)
-    assert_allclose(incomes.position_error([3.0, 5.0], np.array([[0.0, 4.0]]), 1), [expected], rtol=1e-6)
+    assert_allclose(incomes.ranked_record_mse([3.0, 5.0], np.array([[0.0, 4.0]]), 1), [expected], rtol=1e-6)
     assert_allclose(incomes.clipped_moments(2.0, 0.0), (2.0, 0.0))
     grid = np.array([1.0, 4.0, 9.0])
     x = np.array([1.0, 2.0, 8.0])
-    assert_allclose(incomes.position_error(x, grid, 2), [incomes.position_error(x, v, 2)[0] for v in grid], rtol=1e-12)
+    assert_allclose(
+        incomes.ranked_record_mse(x, grid, 2), [incomes.ranked_record_mse(x, v, 2)[0] for v in grid], rtol=1e-12
+    )
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.data())
@@ -653,7 +657,7 @@ def test_map_has_a_row_per_noise_variance() -> None:
     assert np.isinf(table["risk"][0])
     assert_allclose(table["utility"], N / (1 + grid), rtol=1e-13)
     assert_allclose(table["utility_informed"], table["utility"], rtol=1e-13)
-    assert_allclose(table["intruder_uncertainty"], exact.order_statistic(N, 1.0, grid, N), rtol=1e-12)
+    assert_allclose(table["intruder_uncertainty"], exact.order_statistic_mse(N, 1.0, grid, N), rtol=1e-12)
 
 
 def test_several_states_and_methods_in_one_map() -> None:
@@ -845,12 +849,12 @@ def test_what_is_not_offered_says_so(settings_: dict[str, object], words: str) -
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: incomes.position_error([1.0, 2.0], [1.0], 3), "between 1 and 2"),
-        (lambda: incomes.position_error([-1.0, 2.0], [1.0], 1), "between the bounds"),
-        (lambda: incomes.index_error(1.0, 1.0, lower=3.0, upper=2.0), "lower must be below upper"),
-        (lambda: incomes.scientist_error([1.0], [1.0]), "at least two"),
-        (lambda: incomes.position_error([1.0, 2.0], [-1.0], 1), "not be negative"),
-        (lambda: incomes.position_error([1.0, 2.0], np.ones((2, 3)), 1), "shape"),
+        (lambda: incomes.ranked_record_mse([1.0, 2.0], [1.0], 3), "between 1 and 2"),
+        (lambda: incomes.ranked_record_mse([-1.0, 2.0], [1.0], 1), "between the bounds"),
+        (lambda: incomes.linked_record_mse(1.0, 1.0, lower=3.0, upper=2.0), "lower must be below upper"),
+        (lambda: incomes.scientist_mse([1.0], [1.0]), "at least two"),
+        (lambda: incomes.ranked_record_mse([1.0, 2.0], [-1.0], 1), "not be negative"),
+        (lambda: incomes.ranked_record_mse([1.0, 2.0], np.ones((2, 3)), 1), "shape"),
         (lambda: RankPosterior([1.0, 2.0], 3, 1.0, 1.0), "between 1 and 2"),
         (lambda: RankPosterior([], 1, 1.0, 1.0), "at least one"),
         (lambda: crossings([Curve(n=5)]), "at least two curves"),

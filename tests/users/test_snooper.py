@@ -319,7 +319,7 @@ def test_order_statistics_against_the_exact_law(n, rank):
     belief = NormalBelief(records=n, variance=2.0, prior="flat")
     user = Snooper(OrderStatistic(rank), OrderStatistic(rank), belief=belief)
     found, error = uncertainty(user, [Noise(variance=v) for v in (0.1, 0.5, 4.0)], replicates=1500, seed=n + rank)
-    expected = closed.order_statistic(n, 2.0, np.array([0.1, 0.5, 4.0]), rank)
+    expected = closed.order_statistic_mse(n, 2.0, np.array([0.1, 0.5, 4.0]), rank)
     assert np.all(error > 0) and np.all(np.abs(found - expected) < 4 * error)
     assert np.all(error < 0.08 * found)
 
@@ -434,7 +434,7 @@ def test_the_scientist_of_section_five(n):
         replicates=2000,
         seed=2,
     )
-    assert np.all(error > 0) and np.all(np.abs(found - incomes.scientist_error(x, v)) < 4 * error)
+    assert np.all(error > 0) and np.all(np.abs(found - incomes.scientist_mse(x, v)) < 4 * error)
     doubled, _ = uncertainty(
         Snooper("mean", Parameter("mu"), Quadratic(2.0)),
         [Noise(variance=s) | Clip(lower=0) for s in v],
@@ -451,7 +451,7 @@ def test_the_scientist_does_not_depend_on_the_number_of_replicates():
     x = np.random.default_rng(8).gamma(2.0, 10.0, 30)
     user, mask = Snooper("mean", Parameter("mu")), Noise(variance=200.0) | Clip(lower=0)
     few = np.array([uncertainty(user, mask, data=x, replicates=3, seed=s)[0][0] for s in range(300)])
-    assert abs(few.mean() - incomes.scientist_error(x, [200.0])[0]) < 4 * few.std(ddof=1) / np.sqrt(len(few))
+    assert abs(few.mean() - incomes.scientist_mse(x, [200.0])[0]) < 4 * few.std(ddof=1) / np.sqrt(len(few))
 
 
 def test_the_scientist_of_several_variables():

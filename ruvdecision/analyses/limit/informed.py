@@ -41,8 +41,8 @@ from .normal import (
     linear_form,
     mean_given_file,
     named_rows,
-    plain_users,
     squared_weights,
+    uninformed_users,
 )
 from .programme import BestMechanism
 
@@ -61,10 +61,10 @@ class InformedIntruder(NormalTwoUsers):
     method = "convex programme for normal records and squared errors"
 
     def uncertainty(self, k: Array) -> tuple[float, float]:
-        own = self.condition_on_look(self.basis.T @ k @ self.basis)[0]
+        own = self.condition_on_knowledge(self.basis.T @ k @ self.basis)[0]
         return self.intruder.uncertainty(self.basis @ own @ self.basis.T), self.scientist.uncertainty(k)
 
-    def condition_on_look(self, k: Array) -> tuple[Array, Array, Array]:
+    def condition_on_knowledge(self, k: Array) -> tuple[Array, Array, Array]:
         """phi(K), I - K N and N = Y' (Y K Y' + Cov e)^-1 Y = R (I + R K R)^-1 R, where R R = Y' (Cov e)^-1 Y."""
         values, vectors = np.linalg.eigh(k)
         one, factor = np.eye(len(k)), vectors * np.sqrt(np.maximum(values, 0.0))
@@ -79,10 +79,10 @@ class InformedIntruder(NormalTwoUsers):
 
     def _solve_for_bound(self, least: float) -> tuple[Array, float]:
         """The best K when the intruder must keep at least that uncertainty, and a bound on the scientist's."""
-        a, b = (self.basis.T @ user.matrix @ self.basis for user in (self.intruder, self.scientist))
+        a, b = (self.basis.T @ user.uncertainty_per_covariance @ self.basis for user in (self.intruder, self.scientist))
         r, wide = len(a), self.basis.T
         one, nothing = np.eye(r), np.zeros((r, r))
-        most, size = float(np.sum(a * self.condition_on_look(one)[0])), float(np.trace(b))
+        most, size = float(np.sum(a * self.condition_on_knowledge(one)[0])), float(np.trace(b))
         need = (least - self.after[0]) / most if most > 0 else 0.0
         if need <= 1e-12 or size <= 0:
             return wide.T @ (nothing if need <= 1e-12 else one) @ wide, np.inf
@@ -95,7 +95,9 @@ class InformedIntruder(NormalTwoUsers):
 
         def barrier(k: Array) -> float:
             values = np.linalg.eigvalsh(k)
-            spare = float(np.sum(a * self.condition_on_look(k)[0])) - 1.0 if values[0] > 0 and values[-1] < 1 else 0.0
+            spare = (
+                float(np.sum(a * self.condition_on_knowledge(k)[0])) - 1.0 if values[0] > 0 and values[-1] < 1 else 0.0
+            )
             if spare <= 0:
                 return np.inf
             return float(np.sum(b * k) - weight * (np.log(values).sum() + np.log1p(-values).sum() + np.log(spare)))
@@ -103,7 +105,7 @@ class InformedIntruder(NormalTwoUsers):
         k = one * min((1.0 + need) / 2, 2.0 * need)  # phi is concave: it leaves more than is needed
         for weight in np.logspace(0, -9, 10):
             for _ in range(60):
-                law, left, inner = self.condition_on_look(k)
+                law, left, inner = self.condition_on_knowledge(k)
                 spare, slope = float(np.sum(a * law)) - 1.0, left.T @ a @ left
                 # In the directions of K, where the barrier's own curvature is diagonal.
                 values, turn = np.linalg.eigh(k)
@@ -141,7 +143,7 @@ class InformedIntruder(NormalTwoUsers):
         values = np.where(values > 1.0 - 1e-7, 1.0, values)
         for some in (np.where(values < 1e-7 * values[-1], 0.0, values), values):
             near = (vectors * some) @ vectors.T
-            if float(np.sum(a * self.condition_on_look(near)[0])) >= 1.0 - 1e-9:
+            if float(np.sum(a * self.condition_on_knowledge(near)[0])) >= 1.0 - 1e-9:
                 break
         return np.asarray(near)
 
@@ -152,7 +154,7 @@ def normal_users(intruder: User, scientist: User, statistic: str) -> NormalTwoUs
     forms = [linear_form(belief, user.target) for user in users]
     weights = [squared_weights(user, form) for user, form in zip(users, forms, strict=True)]
     if intruder.knows is None and scientist.knows is None:
-        return plain_users(belief, forms, weights, statistic)
+        return uninformed_users(belief, forms, weights, statistic)
     same = intruder.knows == scientist.knows
     if not same and scientist.knows is not None:
         what = "The limit needs a scientist who knows nothing of the records, or what the intruder knows"

@@ -51,7 +51,7 @@ class TargetGivenFile:
     """Of the squared error, if that is the loss."""
 
     @property
-    def matrix(self) -> Array:
+    def uncertainty_per_covariance(self) -> Array:
         """What U is per unit of K: A or B."""
         assert self.weights is not None  # nobody asks unless the loss is the squared error
         return np.asarray(self.slope.T @ self.weights @ self.slope)
@@ -59,7 +59,7 @@ class TargetGivenFile:
     def uncertainty(self, k: Array) -> float:
         """U when K is the covariance of z given the release."""
         assert self.weights is not None
-        return float(np.sum(self.weights * self.residual)) + float(np.sum(self.matrix * k))
+        return float(np.sum(self.weights * self.residual)) + float(np.sum(self.uncertainty_per_covariance * k))
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +97,7 @@ class NormalTwoUsers:
 
     def best_matrix(self, least: float) -> Array:
         """The best K when the intruder must keep an uncertainty of at least ``least``."""
-        a, b = self.intruder.matrix, self.scientist.matrix
+        a, b = self.intruder.uncertainty_per_covariance, self.scientist.uncertainty_per_covariance
         total = float(np.trace(a))
         need = least - self.intruder.uncertainty(np.zeros_like(a))
         if need <= 0 or total <= 0:
@@ -156,7 +156,7 @@ class NormalTwoUsers:
 FLAT = "Under a flat prior there is no limit to compute: U is infinite before the release"
 
 
-def plain_users(
+def uninformed_users(
     belief: NormalBelief, forms: list[LinearForm], weights: list[Array | None], statistic: str
 ) -> NormalTwoUsers:
     """Two users who know nothing of the records."""

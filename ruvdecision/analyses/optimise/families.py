@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...checks import check_kind, check_number, plain_value
+from ...checks import as_python_value, check_kind, check_number
 from ...errors import InputError
 from ...masks.base import Mask
 from ...protocols import Array
@@ -135,7 +135,7 @@ def _listed_values(name: str, given: Bounds) -> list[object] | None:
     values = sorted(given, key=lambda v: (str(type(v)), v)) if isinstance(given, (set, frozenset)) else list(given)
     if not values:
         raise InputError(f"{name} lists no value", given, "Write a range, (low, high), or values, {2, 3, 5}")
-    return [plain_value(v) for v in values]
+    return [as_python_value(v) for v in values]
 
 
 def _parameter_range(name: str, pair: object) -> tuple[float, float]:

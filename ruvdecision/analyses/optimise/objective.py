@@ -51,7 +51,7 @@ class Evaluator:
     def __init__(self, max_risk: float) -> None:
         self.max_risk = max_risk
 
-    def solve(self, masks: Sequence[Mask]) -> tuple[Array, Array, Array, Array]:
+    def safety_loss_and_errors(self, masks: Sequence[Mask]) -> tuple[Array, Array, Array, Array]:
         """Safety, its error, loss and its error of every mask."""
         safety, loss, converged = self.safety_and_loss(masks)
         self.evaluations += len(masks)
@@ -233,7 +233,7 @@ class Objective:
                 if key not in self._known:
                     new[key] = mask
         if new:
-            solved = self.evaluator.solve(list(new.values()))
+            solved = self.evaluator.safety_loss_and_errors(list(new.values()))
             self.errors |= bool(np.any(solved[1]) or np.any(solved[3]))
             self._known |= {k: tuple(map(float, numbers)) for k, *numbers in zip(new, *solved, strict=True)}
         found, margin = [], self.margin

@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from ...checks import check_filled, check_mapping, check_text, is_single, plain_value, suggest
+from ...checks import as_python_value, check_filled, check_mapping, check_text, is_single, suggest
 from ...errors import InputError, kind_of
 from ...evaluate import Setting, check_setting, evaluate
 from ...maps.columns import number_duplicates
@@ -57,7 +57,7 @@ def as_factors(vary: Vary) -> dict[str, Varied]:
         else:
             if is_single(given):
                 raise InputError(f"vary[{name!r}] must list values", given, f"Write [{given!r}], or more of them")
-            values = [plain_value(v) for v in given]
+            values = [as_python_value(v) for v in given]
             labels = [_value_label(name, v, i) for i, v in enumerate(values)]
         if not values:
             raise InputError(f"vary[{name!r}] lists no value", given, "List at least one")

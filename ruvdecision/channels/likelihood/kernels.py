@@ -246,7 +246,7 @@ class RandomFactor(TransitionDensity):
     def take(self, rows: Rows) -> RandomFactor:
         return RandomFactor(self.law.take(rows))
 
-    def _origin_range(self, y: Array, factors: Pair) -> Pair:
+    def _preimage_range(self, y: Array, factors: Pair) -> Pair:
         """Least and largest x from which y can come by factors between two ends; any if they may be negative."""
         with np.errstate(divide="ignore", invalid="ignore"):
             one, other = (np.where(y == 0, 0.0, y / f) for f in factors)
@@ -254,11 +254,11 @@ class RandomFactor(TransitionDensity):
         return np.where(either, -np.inf, np.minimum(one, other)), np.where(either, np.inf, np.maximum(one, other))
 
     def support_bounds(self, y: Array) -> Pair:
-        return self._origin_range(y, self.law.bounds)
+        return self._preimage_range(y, self.law.bounds)
 
     def window(self, y: Array, drop: float) -> Pair:
         # Dividing by |x| moves the largest value a little: ten more are enough.
-        return self._origin_range(y, self.law.window(drop + 10.0))
+        return self._preimage_range(y, self.law.window(drop + 10.0))
 
     def _origins_by_factor(self, y: Array, factors: Array) -> Array:
         """The x from which y comes by each of these factors, shape (n, m)."""

@@ -253,17 +253,17 @@ class ThroughFunction(ColumnLikelihood):
     def take(self, rows: Rows) -> ThroughFunction:
         return type(self)(self.later.take(rows), self.function)
 
-    def _origin_range(self, low: Array, high: Array) -> Pair:
+    def _preimage_range(self, low: Array, high: Array) -> Pair:
         """The x whose g(x) lies between these, or is the nearest to them that g can give."""
         below, above = self.function.nearest_attained(midpoints(low, high))
         return self.function.preimage(np.minimum(low, below), np.maximum(high, above))
 
     @property
     def support_bounds(self) -> Pair:
-        return self._origin_range(*self.later.support_bounds)
+        return self._preimage_range(*self.later.support_bounds)
 
     def window(self, drop: float = 40.0) -> Pair:
-        return self._origin_range(*self.later.window(drop))
+        return self._preimage_range(*self.later.window(drop))
 
     @property
     def cuts(self) -> Array:

@@ -97,13 +97,13 @@ class Ranks(BaseEngine):
         if not second_order or user.belief.k != 1 or data is not None:
             return False
         channel = linear_channel(user.belief, mask)
-        return channel is not None and channel.plain_noise() is not None
+        return channel is not None and channel.equal_noise_variance() is not None
 
     def _expected_variance(self, user: User, mask: Mask) -> float:
         """Expected posterior variance of the order statistic."""
         belief = user.belief
         n, s2 = belief.records, float(belief.record_covariance[0, 0])
-        total = channel_of(belief, mask).plain_noise()
+        total = channel_of(belief, mask).equal_noise_variance()
         rank = user.target.rank(n)
         assert total is not None and rank is not None
         noise = float(total[0])

@@ -241,7 +241,7 @@ class GridMarginal(SummedMarginal):
 
     @staticmethod
     def _log_densities(model: CompiledModel, data: Graphs) -> TensorVariable:
-        return model.density_at(data["nodes"].astype(model.x.dtype))[:, 0]
+        return model.log_density_graph_at(data["nodes"].astype(model.x.dtype))[:, 0]
 
     @staticmethod
     def _sum_and_slope(logs: TensorVariable, data: Graphs) -> tuple[TensorVariable, TensorVariable]:
@@ -343,7 +343,7 @@ class NodesMarginal(SummedMarginal):
     def _log_densities(model: CompiledModel, data: Graphs) -> TensorVariable:
         x, masses = data["nodes"], model.point_masses
         dense = x if masses is None else x[len(masses.places) :]
-        found = model.density_at(dense.reshape((-1, *model.shape)).astype(model.x.dtype)).reshape(dense.shape)
+        found = model.log_density_graph_at(dense.reshape((-1, *model.shape)).astype(model.x.dtype)).reshape(dense.shape)
         if masses is None:
             return found
         import pytensor.tensor as pt

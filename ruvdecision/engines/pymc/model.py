@@ -140,21 +140,23 @@ class CompiledModel(BuiltModel):
 
     def _vectorised_at(self, normal: bool, stable: bool = True) -> vectorised:
         graphs = [*self.free, *(self.normal_graph() if normal else ())]
-        found = self._plain_function(graphs, with_prior=True)
+        found = self._function_without_rewriting(graphs, with_prior=True)
         if found is not None:
             return found
         with building_graphs():
             graphs = self.model.replace_rvs_by_values(graphs)
         return vectorised([self._prior_graph, *graphs], self._value_variables, stable=stable)
 
-    def _plain_function(self, graphs: Sequence[TensorVariable], with_prior: bool = False) -> vectorised | None:
+    def _function_without_rewriting(
+        self, graphs: Sequence[TensorVariable], with_prior: bool = False
+    ) -> vectorised | None:
         """Graphs of the free variables as a function of the unconstrained ones, the terms of the prior first."""
         with building_graphs():
             natural = natural_graphs(self.model, self.free)
             terms = prior_terms(self.model, self.free, self.x) if with_prior else []
         if not natural or terms is None:
             return None
-        return vectorised.plain([*terms, *graphs], self._value_variables, instead=natural)
+        return vectorised.without_rewriting([*terms, *graphs], self._value_variables, instead=natural)
 
     def _evaluate_at(self, function: vectorised, u: ArrayLike, normal: bool) -> ModelValues:
         u = np.atleast_2d(np.asarray(u, dtype=np.float64))
@@ -179,7 +181,7 @@ class CompiledModel(BuiltModel):
 
     @cached_property
     def _natural_function(self) -> vectorised:
-        found = self._plain_function(self.free)
+        found = self._function_without_rewriting(self.free)
         if found is not None:
             return found
         with building_graphs():
@@ -275,13 +277,13 @@ class CompiledModel(BuiltModel):
 
         if type(self.x.owner.op).__name__ != "CategoricalRV":
             value = self.x.type(name="at")
-            found = vectorised.plain([self._log_density_of(value)], [*self.free, value], lead=2)
+            found = vectorised.without_rewriting([self._log_density_of(value)], [*self.free, value], lead=2)
             if found is not None:
                 return found
         nodes = pt.tensor("nodes", dtype=self.x.dtype, shape=(None, *self.shape))
-        return vectorised([self.density_at(nodes)], self.free, extra=[nodes])
+        return vectorised([self.log_density_graph_at(nodes)], self.free, extra=[nodes])
 
-    def density_at(self, nodes: TensorVariable) -> TensorVariable:
+    def log_density_graph_at(self, nodes: TensorVariable) -> TensorVariable:
         """Graph of the log density of each entry at ``nodes``, a graph of shape ``(K, *shape)``."""
         from pytensor.graph.replace import vectorize_graph
 

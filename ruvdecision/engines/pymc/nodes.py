@@ -207,11 +207,11 @@ def place_nodes(posteriors: LogPosteriors, boxes: LaplaceBoxes, steps: tuple[flo
             some = _edges_and_middle(z)
             logs = np.full((count, len(some)), -np.inf)
             logs[:, some] = posteriors.evaluate(u[:, some])[0]
-            if _widen_boxes(_below_top(logs.reshape(count, *shape) + stretch), low, high):
+            if _widen_boxes(_relative_to_largest(logs.reshape(count, *shape) + stretch), low, high):
                 continue
         found, at = posteriors.evaluate(u)
         logs = found.reshape(count, *shape) + stretch
-        far = _below_top(logs)
+        far = _relative_to_largest(logs)
         if not _widen_boxes(far, low, high):
             break
     weights = np.exp(far, out=far).reshape(count, -1)
@@ -233,7 +233,7 @@ def _edges_and_middle(z: Sequence[Array]) -> NDArray[np.bool_]:
     return np.asarray((edge.any(axis=0) | middle.all(axis=0)).ravel())
 
 
-def _below_top(logs: Array) -> Array:
+def _relative_to_largest(logs: Array) -> Array:
     """Log densities over product grids ``(L, places, ...)``, less the largest of each."""
     with np.errstate(invalid="ignore"):
         return np.asarray(logs - logs.max(axis=tuple(range(1, logs.ndim)), keepdims=True))

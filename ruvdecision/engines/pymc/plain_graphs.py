@@ -1,8 +1,8 @@
 """PyTensor graphs that give right numbers as they are: read as numpy calls over many points, without a rewrite.
 
 To rewrite a graph takes PyTensor far longer than to run it. Most priors and laws of records are sums, products and
-powers, whose numbers no rewrite would change, and a few forms that would lose digits or overflow (`_mended`). Those are
-replaced here; a graph with any other that PyTensor has a stable form for is left to it.
+powers, whose numbers no rewrite would change, and a few forms that would lose digits or overflow (`_stable_form`).
+Those are replaced here; a graph with any other that PyTensor has a stable form for is left to it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FRAGILE = {"Log2", "Log10", "Erfc", "Erfcx", "Erfcinv", "Expm1", "Log1mexp"}
 """Operations that PyTensor takes apart or puts together with others."""
 
 
-def plain_program(
+def program_without_rewriting(
     outputs: Sequence[Variable],
     inputs: Sequence[Variable],
     extra: Sequence[Variable] = (),
@@ -131,7 +131,7 @@ class _Reader:
         if all(i in self.fixed for i in reads):
             call = WHOLE.get(name) or numpy_call(node)
             return self._add(call([self.values[i] for i in reads])[0], fixed=True)
-        mended = self._mended(node, name)
+        mended = self._stable_form(node, name)
         if mended is not None:
             call, a = mended
             reads = [self.read(a)]
@@ -153,25 +153,29 @@ class _Reader:
 
     # -- forms that lose digits ------------------------------------------------------------------------
 
-    def _made_by(self, v: Variable, name: str) -> Variable | None:
+    def _argument_of_operation(self, v: Variable, name: str) -> Variable | None:
         """The first argument of an operation, if this variable is made by it."""
         v = self.stands_for(v)
         node = None if self._is_given(v) else v.owner
         return node.inputs[0] if node is not None and _name_of(node) == name else None
 
-    def _mended(self, node: Apply, name: str) -> tuple[Call, Variable] | None:
+    def _stable_form(self, node: Apply, name: str) -> tuple[Call, Variable] | None:
         """The stable form of an operation: a function of what its argument was made of."""
         first = node.inputs[0]
         if name == "Log":
-            if (a := self._made_by(first, "Exp")) is not None:
+            if (a := self._argument_of_operation(first, "Exp")) is not None:
                 return (lambda values: values), a
-            if (a := self._made_by(first, "Sigmoid")) is not None:
+            if (a := self._argument_of_operation(first, "Sigmoid")) is not None:
                 return (lambda values: [-np.logaddexp(0.0, -values[0])]), a
         if name == "Log1p":
-            negated = self._made_by(first, "Neg")
-            if negated is not None and (a := self._made_by(negated, "Sigmoid")) is not None:
+            negated = self._argument_of_operation(first, "Neg")
+            if negated is not None and (a := self._argument_of_operation(negated, "Sigmoid")) is not None:
                 return (lambda values: [-np.logaddexp(0.0, values[0])]), a
-        if name == "Sub" and self._is_one(first) and (a := self._made_by(node.inputs[1], "Sigmoid")) is not None:
+        if (
+            name == "Sub"
+            and self._is_one(first)
+            and (a := self._argument_of_operation(node.inputs[1], "Sigmoid")) is not None
+        ):
             return (lambda values: [special.expit(-values[0])]), a
         return None
 
@@ -197,7 +201,7 @@ class _Reader:
         """Whether an exponential, a share or an error function is added to one, or taken from it."""
         fixed = [place for place in map(self.read, node.inputs) if place in self.fixed]
         return any(np.any(np.abs(self.values[place]) == 1) for place in fixed) and any(
-            self._made_by(v, name) is not None for v in node.inputs for name in ("Exp", "Sigmoid", "Erf")
+            self._argument_of_operation(v, name) is not None for v in node.inputs for name in ("Exp", "Sigmoid", "Erf")
         )
 
     def _is_product(self, v: Variable) -> bool:
@@ -230,11 +234,11 @@ class _Reader:
             node.op.prepare_node(node, None, None, "py")
             found = ENTRYWISE.get(name) or entrywise_function(node)
         elif isinstance(node.op, DimShuffle):
-            found = _axes_moved(node, self.lead)
+            found = _dimshuffle_call(node, self.lead)
         elif isinstance(node.op, CAReduce):
-            found = _reduced(node, self.lead)
+            found = _reduction_call(node, self.lead)
         elif name == "Alloc":
-            found = _laid_out(node, self.lead) if not any(many[1:]) else None
+            found = _alloc_call(node, self.lead) if not any(many[1:]) else None
         else:
             found = WHOLE.get(name)
             if name == "CheckParameterValue" and not node.op.can_be_replaced_by_ninf:
@@ -278,7 +282,7 @@ WHOLE: dict[str, Call] = {
 }
 
 
-def _axes_moved(node: Apply, lead: int) -> Call | None:
+def _dimshuffle_call(node: Apply, lead: int) -> Call | None:
     order, rank = node.op.new_order, node.inputs[0].type.ndim
     own = [i for i in order if i != "x"]
     dropped = [i for i in range(rank) if i not in own]
@@ -289,7 +293,7 @@ def _axes_moved(node: Apply, lead: int) -> Call | None:
     return lambda values: [values[0].transpose(axes)[key]]
 
 
-def _reduced(node: Apply, lead: int) -> Call | None:
+def _reduction_call(node: Apply, lead: int) -> Call | None:
     op, dtype = node.op, node.outputs[0].dtype
     if getattr(op, "nfunc_spec", None) is None:
         return None
@@ -298,7 +302,7 @@ def _reduced(node: Apply, lead: int) -> Call | None:
     return lambda values: [np.asarray(function(values[0], axis=axes), dtype=dtype)]
 
 
-def _laid_out(node: Apply, lead: int) -> Call:
+def _alloc_call(node: Apply, lead: int) -> Call:
     missing = node.outputs[0].type.ndim - node.inputs[0].type.ndim
 
     def call(values: list[Array]) -> list[Array]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...beliefs.pymc import building_graphs
 from ...protocols import Array
-from .plain_graphs import plain_program
+from .plain_graphs import program_without_rewriting
 
 if TYPE_CHECKING:
     from pytensor.tensor.variable import TensorVariable
@@ -31,7 +31,7 @@ def draw_with_numpy(
         if not isinstance(op, RandomVariable) or op.ndim_supp or any(op.ndims_params):
             return None
         with building_graphs():
-            program = plain_program(op.dist_params(rv.owner), free[:i])
+            program = program_without_rewriting(op.dist_params(rv.owner), free[:i])
         if program is None:
             return None
         with np.errstate(all="ignore"):

@@ -18,7 +18,7 @@ from ...beliefs.pymc import building_graphs, cheap_mode
 from ...errors import InputError
 from ...protocols import Array
 from .numpy_calls import Program
-from .plain_graphs import plain_program
+from .plain_graphs import program_without_rewriting
 
 if TYPE_CHECKING:
     from pytensor.graph.basic import Variable
@@ -43,7 +43,7 @@ class vectorised:
         with building_graphs():
             self.function: Any = (
                 program
-                or plain_program(outputs, inputs, extra, strict=stable)
+                or program_without_rewriting(outputs, inputs, extra, strict=stable)
                 or _rewritten_program(outputs, inputs, extra, stable)
             )
         self.types = [v.dtype for v in inputs]
@@ -51,7 +51,7 @@ class vectorised:
         self.ranks = [v.type.ndim for v in outputs]
 
     @classmethod
-    def plain(
+    def without_rewriting(
         cls,
         outputs: Sequence[Variable],
         inputs: Sequence[Variable],
@@ -63,7 +63,7 @@ class vectorised:
         ``instead`` has graphs that stand in place of some variables.
         """
         with building_graphs():
-            program = plain_program(outputs, inputs, instead=instead, lead=lead)
+            program = program_without_rewriting(outputs, inputs, instead=instead, lead=lead)
         return None if program is None else cls(outputs, inputs, program=program)
 
     def __call__(self, points: Sequence[Array], extra: Sequence[Array] = ()) -> list[Array]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...beliefs.pymc import building_graphs, quiet_pymc
 from ...protocols import Array
-from .plain_graphs import plain_program
+from .plain_graphs import program_without_rewriting
 
 if TYPE_CHECKING:
     from pymc import Model
@@ -63,5 +63,5 @@ def starting_point(model: Model, free: Sequence[TensorVariable]) -> Sequence[Arr
             initval_strategies=model.rvs_to_initial_values,
             return_transformed=True,
         )
-        program = plain_program(graphs, [], strict=False)
+        program = program_without_rewriting(graphs, [], strict=False)
     return None if program is None else program()

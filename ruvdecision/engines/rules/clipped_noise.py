@@ -22,12 +22,14 @@ from ...numerics.quadrature import gauss_legendre
 from ...protocols import Array
 
 
-def unequal_variances(records: ArrayLike, noise_variance: ArrayLike, above: float, times: float = 2.0) -> Array:
+def noise_variances_by_threshold(
+    records: ArrayLike, noise_variance: ArrayLike, above: float, times: float = 2.0
+) -> Array:
     """Noise variances, one row per grid point, that are ``times`` larger for records above a value.
 
     Duncan et al.'s figure 7 doubles the variance for incomes over 35,000.
 
-    >>> unequal_variances([20_000.0, 36_000.0], [1.0, 2.0], above=35_000).tolist()
+    >>> noise_variances_by_threshold([20_000.0, 36_000.0], [1.0, 2.0], above=35_000).tolist()
     [[1.0, 2.0], [2.0, 4.0]]
     """
     x = check_vector("records", records)
@@ -53,7 +55,7 @@ def clipped_moments(
     return mean, _moment_of_clipped(x, v, mean, low, high, 2)
 
 
-def index_error(
+def linked_record_mse(
     target: ArrayLike, noise_variance: ArrayLike, lower: float | None = 0.0, upper: float | None = None
 ) -> Array:
     """E (Y_t - x_t)^2 of a snooper who knows which released record is the target's.
@@ -61,7 +63,7 @@ def index_error(
     v (Phi(c) - c phi(c)) + x^2 Phi(-c) with c = x/sd for the bound 0. ``target`` is the confidential value (or
     values, broadcast against the noise variance).
 
-    >>> round(float(index_error(0.0, 1.0)), 12)
+    >>> round(float(linked_record_mse(0.0, 1.0)), 12)
     0.5
     """
     low, high = as_bounds(lower, upper)
@@ -69,7 +71,7 @@ def index_error(
     return _moment_of_clipped(x, v, x, low, high, 2)
 
 
-def position_error(
+def ranked_record_mse(
     records: ArrayLike,
     noise_variance: ArrayLike,
     rank: int,
@@ -85,7 +87,7 @@ def position_error(
     Poisson-binomial tail, and the error is an integral over b of tail probabilities on either side of x_(r).
     The work grows as n times the distance of the rank from the nearer end.
 
-    >>> round(float(position_error([0.0, 10.0], [1.0], rank=2)[0]), 9)  # far apart: the noise alone
+    >>> round(float(ranked_record_mse([0.0, 10.0], [1.0], rank=2)[0]), 9)  # far apart: the noise alone
     1.0
     """
     x = check_vector("records", records)
@@ -109,7 +111,7 @@ def released_variance(
     )
 
 
-def scientist_error(
+def scientist_mse(
     records: ArrayLike,
     noise_variance: ArrayLike,
     lower: float | None = 0.0,
@@ -121,7 +123,7 @@ def scientist_error(
     The sampling part is E S_y^2 / n, the bias is that of the cut-off. With ``replicates`` M the mean of M
     simulated means stands for the expected one, as in the paper, which adds its variance over M.
 
-    >>> round(float(scientist_error([1.0, 2.0, 3.0], [0.0])[0]), 12)  # S^2 / n
+    >>> round(float(scientist_mse([1.0, 2.0, 3.0], [0.0])[0]), 12)  # S^2 / n
     0.333333333333
     """
     x, mean, variance = _moments_of_released(records, noise_variance, lower, upper)
@@ -157,7 +159,9 @@ def _per_record(x: Array, noise_variance: ArrayLike) -> Array:
     if v.ndim <= 1:
         return np.broadcast_to(np.atleast_1d(v)[:, None], (v.size, len(x)))
     what = "noise_variance must be a number, a grid, or one row of n variances per grid point"
-    raise InputError(what, f"shape {v.shape}", "Use unequal_variances(...) for noise that differs between records")
+    raise InputError(
+        what, f"shape {v.shape}", "Use noise_variances_by_threshold(...) for noise that differs between records"
+    )
 
 
 def as_bounds(lower: float | None, upper: float | None) -> tuple[float, float]:

@@ -24,7 +24,7 @@ from ...protocols import Array
 from ...targets import Kind, LinearForm
 from ...users.rules import Rule
 from ...users.user import Snooper
-from .clipped_noise import clipped_moments, position_error, scientist_error
+from .clipped_noise import clipped_moments, ranked_record_mse, scientist_mse
 from .costs import check_sizes
 from .source import DrawnRecords, EntryNoise, Source
 
@@ -151,13 +151,13 @@ def clipped_error(user: Snooper, source: Source, mask: Mask, linear: Rule | None
     variances = np.broadcast_to(np.square(noise.sizes[:, 0]), (source.n,))
     weight = float(as_weight_matrix(user.loss.weights, (1,))[0, 0])
     if user.target.is_a(Kind.PARAMETER):
-        return weight * float(scientist_error(x, variances[None], low, high)[0])
+        return weight * float(scientist_mse(x, variances[None], low, high)[0])
     wanted = DrawnRecords(source.table[None]).truth(user.target)[0]
     check_sizes(1, len(wanted), user.estimator)
     truth = float(wanted[0])
     if linear is None:
         rank = user.estimator.rank(len(x))
-        return weight * float(position_error(x, variances[None], rank, low, high, target=truth)[0])
+        return weight * float(ranked_record_mse(x, variances[None], rank, low, high, target=truth)[0])
     each = linear.weights(np.ones((len(x), 1), dtype=bool))
     assert each is not None
     mean, variance = clipped_moments(x, variances, low, high)

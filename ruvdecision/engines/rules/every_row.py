@@ -41,12 +41,12 @@ def every_row(problem: Problem, rows: Ints) -> Solution | None:
     if not is_own_row(user):
         return None
     source = Source.of(user.belief, problem.data)
-    found, name = given_rows(user, masks, rows, source), "exact"
+    found, name = loss_of_given_rows(user, masks, rows, source), "exact"
     if found is None:
         # One of each kind is enough; a flat prior has to be looked at, which is done record by record.
         if source.normal and (source.normal.flat or len(np.unique(row_kinds(problem, rows), axis=0)) < len(rows)):
             return None
-        found, name = drawn_rows(problem, rows, source), "simulated"
+        found, name = loss_of_drawn_rows(problem, rows, source), "simulated"
     return Solution(found.value, found.error, float("nan"), [name] * len(masks))
 
 
@@ -69,7 +69,7 @@ def row_kinds(problem: Problem, rows: Ints) -> Ints:
     return np.stack(columns, axis=1)
 
 
-def given_rows(user: Snooper, masks: Sequence[Mask], rows: Ints, source: Source) -> Value | None:
+def loss_of_given_rows(user: Snooper, masks: Sequence[Mask], rows: Ints, source: Source) -> Value | None:
     """Records at hand and a linear-Gaussian release: the error of each row is normal, with known mean and covariance.
 
     The masks are of one family. None if that is not so, or the loss is not one of the error alone.
@@ -97,7 +97,7 @@ def given_rows(user: Snooper, masks: Sequence[Mask], rows: Ints, source: Source)
     return Value(value, np.where(there.all(axis=1), np.broadcast_to(found.error, bias.shape[:-1]), 0.0))
 
 
-def drawn_rows(problem: Problem, rows: Ints, source: Source) -> Value:
+def loss_of_drawn_rows(problem: Problem, rows: Ints, source: Source) -> Value:
     """Average over releases, all rows on the same ones; they are those that each record would see alone."""
     user, masks = problem.user, problem.masks
     count = REPLICATES if problem.replicates is None else problem.replicates

@@ -259,15 +259,16 @@ class SnooperWork:
     def average(self, losses: Array, correction: Array | float) -> Value:
         """Mean over the replicates, the last axis, with its standard error; infinite where no release has a value."""
         count = losses.shape[1]
-        value = losses.mean(axis=1) - correction
+        value = losses.mean(axis=1)
         error = np.full(len(losses), np.nan)
         if count > 1:
+            away = losses - value[:, None]
             # Squares of very large losses are out of reach.
-            unit = np.nanmax(np.abs(losses), axis=1, initial=0.0)
-            unit = np.where(np.isfinite(unit) & (unit > 0), unit, 1.0)
-            error = unit * (losses / unit[:, None]).std(axis=1, ddof=1) / np.sqrt(count)
+            unit = np.abs(away).max(axis=1)
+            away /= np.where(np.isfinite(unit) & (unit > 0), unit, 1.0)[:, None]
+            error = unit * np.sqrt(np.vecdot(away, away) / ((count - 1) * count))
         lost = np.isnan(losses).any(axis=1)
-        return Value(np.where(lost, np.inf, value), np.where(lost, 0.0, error))
+        return Value(np.where(lost, np.inf, value - correction), np.where(lost, 0.0, error))
 
     def _check_flat(self, masks: Sequence[Mask], seed: Root) -> None:
         """Refuse a flat prior unless the loss is the same wherever the population mean is."""

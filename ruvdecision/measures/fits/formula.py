@@ -276,10 +276,16 @@ def _is_written_out(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant)
 
 
-def _refuse_size(formula: ParsedFormula, tables: Sequence[pd.DataFrame]) -> None:
+def _refuse_size(
+    formula: ParsedFormula, levels: dict[Hashable, ColumnCategories], tables: Sequence[pd.DataFrame]
+) -> None:
     """Refuse a matrix whose columns, which grow with the categories of the data, could not be held."""
     rows = max(map(len, tables))
-    total = sum(math.prod(_most_columns(factor, formula, tables) for factor in term) for term in formula.products)
+    if formula.terms is None:
+        sizes = [[_most_columns(factor, formula, tables) for factor in term] for term in formula.products]
+    else:
+        sizes = [[len(levels[v]) if v in levels else 1 for v in term] for term in formula.terms]
+    total = sum(map(math.prod, sizes))
     if total > 2 * rows + FEW_COLUMNS:
         got = f"up to {total:,} columns for {rows:,} records"
         raise InputError("The formula has too many products of columns", got, "Write out those that you want")
@@ -318,9 +324,9 @@ def design(formula: ParsedFormula, *tables: pd.DataFrame) -> Design:
     The first level is the reference; with several tables it is the first level that all of them have.
     """
     kinds = [dict(zip(t.columns, map(is_number, t.dtypes), strict=True)) for t in tables]
-    _refuse_size(formula, tables)
     wanted = formula.variables if formula.terms is None else dict.fromkeys(v for t in formula.terms for v in t)
     levels = {v: _joint_levels(v, tables) for v in wanted if v != formula.response and _is_factor(formula, v, kinds)}
+    _refuse_size(formula, levels, tables)
     if formula.terms is None:
         return _rich_design(formula, levels, tables[0])
     if levels and not (formula.intercept and _is_hierarchical(formula.terms, levels)):

@@ -119,7 +119,7 @@ class Linear:
             do = "Leave chunksize= out, or use a formula for least squares"
             raise UnsupportedError(f"A {self.kind} regression is not made of sums over records ({self.formula})", do=do)
         if formula.terms is None:
-            raise _too_rich(self.formula)
+            raise _rich_formula_error(self.formula)
         return FileKinds.of(piece[list(formula.variables)], formula.factors)
 
     def settle(self, original: FileKinds, released: FileKinds) -> Design:
@@ -130,7 +130,7 @@ class Linear:
         if any(set(categories_of(second[v]).values) != set(levels.values) for v, levels in plan.levels.items()):
             plan = design(formula, first, second)
         if plan.spec is not None:
-            raise _too_rich(self.formula)
+            raise _rich_formula_error(self.formula)
         return plan
 
     def partial(self, piece: pd.DataFrame, plan: Design, which: str, weights: Array | None = None) -> Triangle:
@@ -343,7 +343,7 @@ def _fit_from_triangle(factor: Triangle, every: Sequence[str], intercept: bool, 
     inverse, slopes, size = np.zeros((0, 0)), np.zeros(0), length[:-1]
     if len(names):
         q, r, order = linalg.qr(x / size, mode="economic", pivoting=True)
-        _full_rank(r, order, names, which)
+        _refuse_collinear(r, order, names, which)
         inner = linalg.solve_triangular(r, np.eye(len(order)))
         back = np.argsort(order)
         inverse = (inner @ inner.T)[np.ix_(back, back)] / np.outer(size, size)
@@ -360,7 +360,7 @@ def _occurring_names(names: Sequence[str], occurs: Flags) -> tuple[str, ...]:
     return tuple(name for name, ok in zip(names, occurs[:-1], strict=True) if ok)
 
 
-def _too_rich(formula: str) -> UnsupportedError:
+def _rich_formula_error(formula: str) -> UnsupportedError:
     return UnsupportedError(
         f"The formula {formula!r} looks at whole columns, which files in pieces do not have",
         do='Add the columns to the files and write "y ~ a + b", or leave chunksize= out',
@@ -401,7 +401,7 @@ def _check_enough_rows(n: int, p: int, which: str) -> None:
         raise InputError(what, f"{n} rows", "Use fewer predictors, or more records")
 
 
-def _full_rank(r: Array, order: Array, names: Sequence[str], which: str) -> None:
+def _refuse_collinear(r: Array, order: Array, names: Sequence[str], which: str) -> None:
     """Refuse a pivoted triangle of collinear columns, and say which follow from which."""
     size = np.abs(np.diag(r))
     rank = int(np.sum(size > 1e-11 * size[0]))
@@ -446,7 +446,7 @@ def _fit_by_likelihood(
     size[size == 0] = 1.0
     x = rows / size[:, None]
     _, r, order = linalg.qr(x.T, mode="economic", pivoting=True)
-    _full_rank(r, order, names, which)
+    _refuse_collinear(r, order, names, which)
     start = np.zeros(p) if law is logistic else np.linalg.lstsq(x.T, np.log(y + 0.5 * y.mean()), rcond=None)[0]
     weights = None if weights is None else weights / weights.mean()
     found = law.maximise(x, y, start, weights)

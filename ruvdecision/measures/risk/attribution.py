@@ -74,7 +74,7 @@ class ReplicatedUniques(_KeysInBoth):
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
         """Count."""
-        (ours, theirs), size = cells.joint_codes(state, released)
+        (ours, theirs), size = cells.joint_codes_of_tables(state, released)
         d, s = np.bincount(ours, minlength=size), np.bincount(theirs, minlength=size)
         both = (d == 1) & (s == 1)
         parts = {
@@ -155,12 +155,12 @@ class Disclosure(_KeysInBoth):
         """Look every combination of keys up, for each target."""
         names: Any = self.keys
         keys = list(state.columns[: len(names)])
-        (ours, theirs), size = cells.joint_codes(state[keys], released[keys])
+        (ours, theirs), size = cells.joint_codes_of_tables(state[keys], released[keys])
         found = KeysLookedUp.of(ours, theirs, size)
         targets = [c for c in state.columns if c not in keys]
         results = {}
         for label in targets:
-            (ours, theirs), values = cells.joint_codes(state[[label]], released[[label]])
+            (ours, theirs), values = cells.joint_codes_of_tables(state[[label]], released[[label]])
             results[str(label)] = found.target(ours, theirs, values)
         identity = found.identity()
         if len(targets) == 1:

@@ -123,7 +123,7 @@ class Space:
             self._ordered_or_missing(label, c, which) for c, which in ((left, "the original"), (right, "the release"))
         ]
         own = self._ordered_or_missing(label, self.original[label], "the original")
-        spread = float(frames.spreads(own[~np.isnan(own)])) if np.isfinite(own).any() else 0.0
+        spread = float(frames.standard_deviations(own[~np.isnan(own)])) if np.isfinite(own).any() else 0.0
         if spread == 0:
             return (np.zeros((len(left), 0)), np.zeros((len(right), 0))), 0.0
         if self.distance == "rank":

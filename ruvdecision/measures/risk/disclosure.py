@@ -357,7 +357,7 @@ class IntervalDisclosure(PairedMeasure):
         table, values = state
         masked = _offsets_with_nan(self.name, released, table)
         if not self.paired or are_nobodys(released):
-            return self._without_pairs(table, values, masked)
+            return self._risk_where_no_row_is_known(table, values, masked)
         pairs = RecordPairs.of(self.name, table, released)
         truth, shown = values[pairs.original], masked[pairs.released]
         if self.outlying and self.width_sd is not None:
@@ -366,7 +366,8 @@ class IntervalDisclosure(PairedMeasure):
                 raise UnsupportedError(what, "missing values", 'Write missing="impute" or "omit"')
             sides = (values, "the original"), (masked, "the release")
             own, other = (
-                (v - v.mean(axis=0)) / frames.varying_spreads(self.name, v, table.columns, which) for v, which in sides
+                (v - v.mean(axis=0)) / frames.nonzero_standard_deviations(self.name, v, table.columns, which)
+                for v, which in sides
             )
             robust = robust_covariance(own, "the original")
             far = np.sqrt(np.einsum("ij,ij->i", own, np.linalg.solve(robust, own.T).T))[pairs.original]
@@ -381,13 +382,13 @@ class IntervalDisclosure(PairedMeasure):
             parts |= {f"risk{kind}": float(counted.mean()), f"wrisk{kind}": weighted}
         return Measured(float(risk.mean()), parts=parts, records=pairs.along_released(risk))
 
-    def _without_pairs(self, table: pd.DataFrame, values: Array, masked: Array) -> Measured:
+    def _risk_where_no_row_is_known(self, table: pd.DataFrame, values: Array, masked: Array) -> Measured:
         """The same for the original nearest to each released row, beyond what originals show of each other."""
         known = ~np.isnan(values)
         middle = [float(np.median(v[k])) if k.any() else 0.0 for v, k in zip(values.T, known.T, strict=True)]
         # Where something is missing the nearest is looked for with the median, beside a column that says so.
         ours, theirs = (np.hstack([np.where(np.isnan(v), middle, v), np.isnan(v)]) for v in (values, masked))
-        unit = frames.spreads(ours)
+        unit = frames.standard_deviations(ours)
         unit = np.where(unit > 0, unit, 1.0)
         different, first, kind = np.unique(ours, axis=0, return_index=True, return_inverse=True)
         points, tree = values[first], cKDTree(different / unit)
@@ -411,7 +412,9 @@ class IntervalDisclosure(PairedMeasure):
         ``wide`` is the file whose standard deviations count.
         """
         if self.width_sd is not None:
-            spread = np.array([frames.spreads(v[~np.isnan(v)]) if not np.isnan(v).all() else 0.0 for v in wide.T])
+            spread = np.array(
+                [frames.standard_deviations(v[~np.isnan(v)]) if not np.isnan(v).all() else 0.0 for v in wide.T]
+            )
             return np.asarray(np.abs(truth - shown) <= self.width_sd * spread * (1 + 1e-9))
         inside = np.zeros(truth.shape, dtype=bool)
         for j in range(masked.shape[1]):
@@ -498,7 +501,7 @@ class ClusteringAttack(PairedMeasure):
 
 
 def _standard_deviation(values: Array) -> float:
-    return float(frames.spreads(values))
+    return float(frames.standard_deviations(values))
 
 
 def _offsets_with_nan(who: str, table: pd.DataFrame, original: pd.DataFrame) -> Array:

@@ -40,7 +40,7 @@ class ValuesInClasses(NamedTuple):
     @classmethod
     def of(cls, keys: NDArray[Any], levels: Sequence[int], value: Ints, often: Array | None) -> ValuesInClasses:
         """Count the codes of a column by those of the keys, which have a row each; records count ``often``."""
-        row, classes = cells.merged_codes(keys, levels)
+        row, classes = cells.joint_codes_of_columns(keys, levels)
         values = int(value.max(initial=0)) + 1
         joint, size = row * values + value, np.bincount(row, weights=often, minlength=classes)
         if classes * values <= 16 * len(row) + 64:
@@ -136,13 +136,13 @@ class LDiversity(_TargetInClasses):
         super().__post_init__()
         self.refuse_unused(self.kind == "recursive", "recursive diversity", 'kind="recursive"', "c")
 
-    def of_plain_columns(self, columns: Sequence[NDArray[Any]]) -> Measured | None:
+    def from_whole_numbers(self, columns: Sequence[NDArray[Any]]) -> Measured | None:
         found = cells.close_numbers(np.stack(columns))
         return None if found is None else self._worst_diversity(*found, None)
 
     def diversity(self, original: Data, released: Data) -> Array:
         """Diversity of the class of each released record, l."""
-        plain = self.plain_columns(original, released)
+        plain = self.whole_number_columns(original, released)
         codes = None if plain is None else cells.close_numbers(np.stack(plain))
         if codes is None:
             codes = cells.column_codes(self.prepare(original).columns_used_of(released))

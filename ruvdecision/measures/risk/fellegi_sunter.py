@@ -23,12 +23,12 @@ from ..missing import KNOWN
 from ..tables import cells
 from .linkage import (
     PerColumn,
-    by_column,
     check_assignment_size,
+    check_number_per_column,
     check_pairs_option,
     exchanged_shares,
     named_columns,
-    of_column,
+    number_of_column,
 )
 from .records import PairedMeasure, RecordPairs, are_nobodys, risk_without_pairs
 
@@ -172,10 +172,14 @@ class FellegiSunter(PairedMeasure):
     own_missing: ClassVar[tuple[str, ...]] = ("pairwise",)
 
     known: frames.Names = checked(None, frames.as_names)
-    tolerance_sd: PerColumn = checked(0.05, lambda name, value: 0.0 if value is None else by_column(name, value))
-    tolerance: PerColumn = checked(None, by_column)
-    tolerance_share: PerColumn = checked(None, lambda name, value: by_column(name, value, high=1.0 - 1e-9))
-    similar: PerColumn = checked(None, by_column, high=1.0)
+    tolerance_sd: PerColumn = checked(
+        0.05, lambda name, value: 0.0 if value is None else check_number_per_column(name, value)
+    )
+    tolerance: PerColumn = checked(None, check_number_per_column)
+    tolerance_share: PerColumn = checked(
+        None, lambda name, value: check_number_per_column(name, value, high=1.0 - 1e-9)
+    )
+    similar: PerColumn = checked(None, check_number_per_column, high=1.0)
     one_to_one: bool = False
     paired: bool = True
     start_m: float = checked(0.9, check_number, low=0, high=1, open_low=True, open_high=True)
@@ -223,7 +227,7 @@ class FellegiSunter(PairedMeasure):
         if not alone:
             records = np.where(own >= 0, share, np.nan)
             return Measured(float(share[own >= 0].mean()), parts=parts, table=table, records=records)
-        (ours, theirs), size = cells.joint_codes(state, released)
+        (ours, theirs), size = cells.joint_codes_of_tables(state, released)
         equal = np.bincount(ours, minlength=size)
         different, first = np.unique(ours, return_index=True)
         between = self._link_probability_between_originals(state.iloc[first], fit, equal[different])
@@ -271,7 +275,7 @@ class FellegiSunter(PairedMeasure):
         rows, linked = linear_sum_assignment(weights[patterns[np.ix_(theirs, ours)]], maximize=True)
         rows, linked = theirs[rows], ours[linked]
         known, share, best = own >= 0, np.zeros(len(released)), np.zeros(len(released), dtype=np.int64)
-        (kinds_b, kinds_a), _ = cells.joint_codes(released, original)
+        (kinds_b, kinds_a), _ = cells.joint_codes_of_tables(released, original)
         share[known] = exchanged_shares(rows, linked, kinds_b, kinds_a, np.flatnonzero(known), own[known])
         best[rows] = patterns[rows, linked]
         return fit, share, best, np.ones(len(released), dtype=np.int64)
@@ -289,10 +293,10 @@ class FellegiSunter(PairedMeasure):
 
     def _agreement_of_column(self, label: Hashable, a: pd.Series, b: pd.Series) -> tuple[Ints, Ints, Ints]:
         """The same for one column."""
-        wanted = of_column(self.similar, label)
+        wanted = number_of_column(self.similar, label)
         if wanted is not None and not frames.is_number(a):
             return _similar_texts(self.name, a, b, wanted)
-        share = of_column(self.tolerance_share, label)
+        share = number_of_column(self.tolerance_share, label)
         left, right, width = self._agreement_of_values(label, a, b, share)
         order = np.argsort(left, kind="stable")
         ranked = left[order]
@@ -317,12 +321,12 @@ class FellegiSunter(PairedMeasure):
         # Far from zero floats are coarse, but a share of a number is counted from zero.
         floats = frames.offsets_with_nan if share is None else frames.floats_with_nan
         left, right = floats(self.name, a, a), floats(self.name, b, a, "the release")
-        width = of_column(self.tolerance, label)
+        width = number_of_column(self.tolerance, label)
         if width is not None:
             return left, right, width
-        size = of_column(self.tolerance_sd, label, 0.05)
+        size = number_of_column(self.tolerance_sd, label, 0.05)
         there = left[~np.isnan(left)]
-        return left, right, (size or 0.0) * float(frames.spreads(there)) if len(there) else 0.0
+        return left, right, (size or 0.0) * float(frames.standard_deviations(there)) if len(there) else 0.0
 
 
 def _similar_texts(who: str, a: pd.Series, b: pd.Series, wanted: float) -> tuple[Ints, Ints, Ints]:

@@ -57,7 +57,7 @@ class _Classes(NamedTuple):
     def of_keys(cls, keys: pd.DataFrame, weights: Array | None, wildcard: bool, alpha: float) -> _Classes:
         """Those of a table; where a missing key agrees with everything each record is one of its own."""
         if not wildcard or frames.missing_rows(keys) is None:
-            (row,), size = cells.joint_codes(keys)
+            (row,), size = cells.joint_codes_of_tables(keys)
             return cls.of_codes(row, size, weights)
 
         def agreeing(amounts: Array) -> Array:
@@ -155,12 +155,12 @@ class IndividualRisk(KeyMeasure):
         """Count and estimate."""
         return self._measured(self._classes(released))
 
-    def of_plain_columns(self, columns: Sequence[NDArray[Any]]) -> Measured | None:
+    def from_whole_numbers(self, columns: Sequence[NDArray[Any]]) -> Measured | None:
         keys, weights = (columns, None) if self.weights is None else (columns[:-1], columns[-1])
         codes = cells.close_numbers(np.stack(keys))
         if codes is None or (weights is not None and not (weights.min() > 0 and weights.max() < frames.LARGE)):
             return None
-        return self._measured(_Classes.of_codes(*cells.merged_codes(*codes), weights))
+        return self._measured(_Classes.of_codes(*cells.joint_codes_of_columns(*codes), weights))
 
     def frequencies_and_risk(self, used: pd.DataFrame) -> tuple[Array, Array, Array]:
         """f, F and risk of the records of a table of the keys and then the weights."""

@@ -32,7 +32,7 @@ class _InPopulation(KeyMeasure):
         A released record is any of the people who agree with it, each as likely.
         """
         people = self.population.table(self.name, "the population", list(released.columns))
-        (ours, theirs), size = cells.joint_codes(released, people)
+        (ours, theirs), size = cells.joint_codes_of_tables(released, people)
         f, big = np.bincount(ours, minlength=size), np.bincount(theirs, minlength=size)
         if self.missing != "wildcard" or not (released.isna().any(axis=None) or people.isna().any(axis=None)):
             return f[ours].astype(float), big[ours].astype(float), f[theirs] / big[theirs]

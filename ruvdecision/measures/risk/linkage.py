@@ -19,7 +19,7 @@ from ..base import Measured
 from ..missing import PAIRED
 from ..tables import cells
 from .coordinates import IncompletePoints, Space, tree_of_points
-from .neighbours import BoxTree, Surroundings, nearest, own_share
+from .neighbours import BoxTree, Surroundings, nearest, share_of_own_links
 from .records import PairedMeasure, RecordPairs, are_nobodys, risk_without_pairs
 
 DISTANCES = ("standardised", "mahalanobis", "rank")
@@ -31,14 +31,14 @@ MOST_ASSIGNED = 15_000
 PerColumn: TypeAlias = float | Mapping[Hashable, float] | None
 
 
-def by_column(name: str, value: PerColumn, high: float = np.inf) -> PerColumn:
+def check_number_per_column(name: str, value: PerColumn, high: float = np.inf) -> PerColumn:
     """Check for a number, or one for each column."""
     if isinstance(value, Mapping):
         return {k: check_number(f"{name} of {k}", v, low=0, high=high) for k, v in value.items()}
     return check_number(name, value, low=0, high=high)
 
 
-def of_column(value: PerColumn, label: Hashable, default: float | None = None) -> float | None:
+def number_of_column(value: PerColumn, label: Hashable, default: float | None = None) -> float | None:
     """The number of one column; the default if it has none."""
     found = value.get(label) if isinstance(value, Mapping) else value
     return default if found is None else float(found)
@@ -129,8 +129,8 @@ class RecordLinkage(PairedMeasure):
     link: str = checked("released to original", check_choice, options=LINKS)
     one_to_one: bool = False
     paired: bool = True
-    error_sd: PerColumn = checked(None, by_column)
-    error_rate: PerColumn = checked(None, by_column, high=1.0)
+    error_sd: PerColumn = checked(None, check_number_per_column)
+    error_rate: PerColumn = checked(None, check_number_per_column, high=1.0)
     draws: int = checked(1, check_integer, low=1)
     seed: Seed = checked(0, fixed_seed)
 
@@ -160,7 +160,7 @@ class RecordLinkage(PairedMeasure):
     def compare(self, state: Space, released: pd.DataFrame) -> Measured:
         """Link the release and count correct links."""
         if not self.paired or are_nobodys(released):
-            return self._without_pairs(state, released)
+            return self._risk_where_no_row_is_known(state, released)
         pairs = RecordPairs.of(self.name, state.original, released)
         shares = []
         for known in self._intruder_file(state):
@@ -177,7 +177,7 @@ class RecordLinkage(PairedMeasure):
         parts = {"linked": float(len(pairs.original))}
         return Measured(float(rates.mean()), error, parts, records=along(np.mean(shares, axis=0)))
 
-    def _without_pairs(self, state: Space, released: pd.DataFrame) -> Measured:
+    def _risk_where_no_row_is_known(self, state: Space, released: pd.DataFrame) -> Measured:
         """What links are worth where no row is known to be anybody's."""
         found = []
         for known in self._intruder_file(state):
@@ -245,7 +245,7 @@ class RecordLinkage(PairedMeasure):
             return np.full(len(mine), 1.0 / len(theirs))  # nothing tells records apart: everybody is a tie
         grown = tree_of_points(theirs) if tree is None else tree
         whole = mine is own and len(mine) == len(ours) == len(theirs)  # the usual case, which needs no copies
-        return own_share(grown, ours if whole else ours[mine], theirs if whole else theirs[own])
+        return share_of_own_links(grown, ours if whole else ours[mine], theirs if whole else theirs[own])
 
     def _intruder_file(self, state: Space) -> Iterator[pd.DataFrame | None]:
         """The intruder's file, once per draw; None where he knows the originals as they are."""
@@ -258,9 +258,9 @@ class RecordLinkage(PairedMeasure):
             for label in table.columns:
                 column = table[label]
                 if label in state.numbers:
-                    if sd := of_column(self.error_sd, label):
+                    if sd := number_of_column(self.error_sd, label):
                         table[label] = column.to_numpy(dtype=np.float64) + sd * rng.standard_normal(len(column))
-                elif rate := of_column(self.error_rate, label):
+                elif rate := number_of_column(self.error_rate, label):
                     table[label] = _misreport_categories(column, rate, rng)
             yield table
 

@@ -1,8 +1,8 @@
 """Nearest neighbours in a tree of boxes.
 
-Two questions. *Is the own record the nearest?* (`own_share`) needs no nearest neighbour: the distance to the own record
-bounds the search and one record that is closer ends it, so most searches are short. *Who is the nearest?* (`nearest`)
-gives every record at the least distance. Both share ties, and neither holds a matrix of all distances.
+Two questions. *Is the own record the nearest?* (`share_of_own_links`) needs no nearest neighbour: the distance to the
+own record bounds the search and one record that is closer ends it, so most searches are short. *Who is the nearest?*
+(`nearest`) gives every record at the least distance. Both share ties, and neither holds a matrix of all distances.
 
 A tree of its own: the first question takes a third of the time of scipy's cKDTree on 10,000 records of 3 variables, a
 tenth on 100,000 of 6 (benchmarks/bench_linkage.py), because a k-d tree must find the nearest record to answer it.
@@ -90,7 +90,7 @@ class BoxTree:
         return self.rows if len(queries) == len(self.rows) else np.arange(len(queries))
 
 
-def own_share(tree: BoxTree, queries: Array, own: Array) -> Array:
+def share_of_own_links(tree: BoxTree, queries: Array, own: Array) -> Array:
     """Share of the link of each query that goes to its own record.
 
     Parameters
@@ -108,7 +108,7 @@ def own_share(tree: BoxTree, queries: Array, own: Array) -> Array:
         0 if another record is closer, else one over the number of records at the least distance.
 
     >>> tree = BoxTree.of(np.array([[0.0], [1.0]]))
-    >>> own_share(tree, np.array([[0.5], [0.9]]), np.array([[0.0], [1.0]])).tolist()
+    >>> share_of_own_links(tree, np.array([[0.5], [0.9]]), np.array([[0.0], [1.0]])).tolist()
     [0.5, 1.0]
     """
     queries = np.ascontiguousarray(queries, dtype=np.float64)

@@ -49,11 +49,11 @@ class KeyMeasure(RecordMeasure):
 
     def __call__(self, original: Data, released: Data) -> Measured:
         """Compute the measure for one release."""
-        plain = self.plain_columns(original, released) if self.by is None else None
-        found = None if plain is None else self.of_plain_columns(plain)
+        plain = self.whole_number_columns(original, released) if self.by is None else None
+        found = None if plain is None else self.from_whole_numbers(plain)
         return super().__call__(original, released) if found is None else found
 
-    def plain_columns(self, original: Data, released: Data) -> list[NDArray[Any]] | None:
+    def whole_number_columns(self, original: Data, released: Data) -> list[NDArray[Any]] | None:
         """The used columns of a release in which they are the original's and numbers, and None otherwise."""
         usual = self.missing == self.missing_choices[0]
         if usual and isinstance(original, pd.DataFrame) and isinstance(released, pd.DataFrame) and len(released):
@@ -64,7 +64,7 @@ class KeyMeasure(RecordMeasure):
                     return [c.to_numpy() for c in columns]
         return None
 
-    def of_plain_columns(self, columns: Sequence[NDArray[Any]]) -> Measured | None:
+    def from_whole_numbers(self, columns: Sequence[NDArray[Any]]) -> Measured | None:
         """The measure of a release of whole numbers, which are counted quicker than they are made ready.
 
         None where that is not so.
@@ -135,7 +135,7 @@ class KAnonymity(_MatchedKeys):
         """Count."""
         each = self.sizes(released)
         records = 1.0 / each
-        parts = {"combinations": float(cells.joint_codes(released)[1]), "expected": float(records.sum())}
+        parts = {"combinations": float(cells.joint_codes_of_tables(released)[1]), "expected": float(records.sum())}
         return Measured(float(each.min()), parts=parts, records=records)
 
     def total(self, original: None, released: Counts, plan: None) -> Measured:
@@ -296,7 +296,7 @@ class SpecialUniques(KeyMeasure):
         """The same by one bit per set of columns, where those are not too many."""
         p, deep = codes.shape[1], len(worths) - 1
         # Records that share all keys are alone nowhere: one of them stands for all.
-        (joint,), size = cells.merge_codes([codes + 1])
+        (joint,), size = cells.joint_codes_of_parts([codes + 1])
         many, first = np.bincount(joint, minlength=size), np.empty(size, dtype=np.int64)
         first[joint[::-1]] = np.arange(len(joint))[::-1]
         offsets = np.cumsum([0] + [math.comb(p, k) for k in range(deep + 1)])
@@ -323,13 +323,13 @@ class SpecialUniques(KeyMeasure):
         """Which records are unique on a set of columns."""
         blank = None if holes is None else holes[:, chosen].any(axis=1)
         if blank is None or not blank.any():
-            (joint,), size = cells.merge_codes([codes[:, chosen]])
+            (joint,), size = cells.joint_codes_of_parts([codes[:, chosen]])
             return np.asarray(np.bincount(joint, minlength=size)[joint] == 1)
         if self.missing == "wildcard":
             return np.asarray(key_matches(released.iloc[:, list(chosen)]) == 1)
         found = np.zeros(len(codes), dtype=bool)
         if not blank.all():
-            (joint,), size = cells.merge_codes([codes[~blank][:, chosen]])
+            (joint,), size = cells.joint_codes_of_parts([codes[~blank][:, chosen]])
             found[~blank] = np.bincount(joint, minlength=size)[joint] == 1
         return found
 

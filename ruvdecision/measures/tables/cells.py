@@ -44,7 +44,7 @@ def common_codes(*tables: pd.DataFrame) -> tuple[list[Ints], list[int]]:
 
 def _codes_by_value(columns: Sequence[pd.Series]) -> tuple[Ints, int]:
     """Codes of the columns' values, one after another, and how many there are."""
-    values = [plain_values(c) for c in columns]
+    values = [without_categories(c) for c in columns]
     if len({is_text(v) for v in values if v.notna().any()}) > 1:
         kinds = ", ".join(str(c.dtype) for c in columns)
         what = "A column must be of one kind in both files"
@@ -89,14 +89,14 @@ def renumber(codes: Ints, size: int) -> tuple[Ints, int]:
     return places[codes], len(there)
 
 
-def merge_codes(codes: Sequence[Ints]) -> tuple[list[Ints], int]:
+def joint_codes_of_parts(codes: Sequence[Ints]) -> tuple[list[Ints], int]:
     """One code per row from the columns of each part: rows that agree everywhere get the same number, 0, 1, ..."""
     across = np.concatenate(codes).T
-    joint, size = merged_codes(across, [int(column.max(initial=0)) + 1 for column in across])
+    joint, size = joint_codes_of_columns(across, [int(column.max(initial=0)) + 1 for column in across])
     return np.split(joint, np.cumsum([len(c) for c in codes])[:-1]), size
 
 
-def merged_codes(across: NDArray[Any], levels: Sequence[int]) -> tuple[Ints, int]:
+def joint_codes_of_columns(across: NDArray[Any], levels: Sequence[int]) -> tuple[Ints, int]:
     """The same for one row per column, whose numbers run from 0 to below its ``levels``."""
     joint, cells = np.zeros(across.shape[1], dtype=np.int64), 1
     for column, many in zip(across, levels, strict=True):
@@ -115,9 +115,9 @@ def compact_codes(codes: Ints, size: int) -> tuple[Ints, int]:
     return codes.reshape(-1), len(left)
 
 
-def joint_codes(*tables: pd.DataFrame) -> tuple[list[Ints], int]:
+def joint_codes_of_tables(*tables: pd.DataFrame) -> tuple[list[Ints], int]:
     """One code per row, shared by the tables, and the number of different rows."""
-    joint, size = merged_codes(*column_codes(*tables))
+    joint, size = joint_codes_of_columns(*column_codes(*tables))
     return np.split(joint, np.cumsum([len(t) for t in tables])[:-1]), size
 
 
@@ -166,7 +166,7 @@ def class_sizes(table: pd.DataFrame) -> tuple[Ints, Ints]:
     >>> class_sizes(pd.DataFrame({"a": [1, 1, 2]}))[0].tolist()
     [2, 2, 1]
     """
-    (codes,), cells = joint_codes(table)
+    (codes,), cells = joint_codes_of_tables(table)
     sizes = np.bincount(codes, minlength=cells)
     return sizes[codes], sizes
 
@@ -184,7 +184,7 @@ def dense_table(who: str, codes: Ints, levels: Sequence[int], weights: Array | N
     return np.bincount(flat, weights=weights, minlength=cells).reshape(levels).astype(np.float64)
 
 
-def plain_values(column: pd.Series) -> pd.Series:
+def without_categories(column: pd.Series) -> pd.Series:
     """The column as its values, where it is a category."""
     return column.astype(column.cat.categories.dtype) if isinstance(column.dtype, pd.CategoricalDtype) else column
 

@@ -125,7 +125,7 @@ class _TableMeasure(_CountedMeasure):
         names = [str(c) for c in original.rows.columns]
         parts: dict[str, float] = {}
         for chosen in _choose_columns(self.name, len(names), self.way):
-            parted, size = cells.merge_codes([c[:, chosen] for c in codes])
+            parted, size = cells.joint_codes_of_parts([c[:, chosen] for c in codes])
             weights = original.count, released.count
             f, g = (cells.frequencies(c, size, w) for c, w in zip(parted, weights, strict=True))
             number, more = self._distance_of_tables(f, g)

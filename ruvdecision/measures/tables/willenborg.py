@@ -27,7 +27,7 @@ from .. import frames
 from ..base import Measured, SummedMeasure, WeightedMeasure, mean_or_function
 from ..missing import COMPLETE, FILLED
 from ..risk.records import PairedMeasure, RecordPairs
-from ..sums import ColumnMoments, moments_of, sound_covariance
+from ..sums import ColumnMoments, checked_covariance, moments_of
 from . import cells
 from .distances import entropy
 
@@ -96,7 +96,7 @@ class EntropyLoss(PairedMeasure):
             left = -xlogy(law, law).sum(axis=0)[seen] + 0.0
             total += left / original.shape[1]
             parts[str(label)] = float(np.average(left, weights=often))
-            (codes,), size = cells.joint_codes(original[[label]])
+            (codes,), size = cells.joint_codes_of_tables(original[[label]])
             start += entropy(cells.frequencies(codes, size, weights)) / original.shape[1]
         value = float(np.average(total, weights=often))
         parts |= {"before": start, "share": value / start if start > 0 else 0.0}
@@ -172,7 +172,7 @@ class VarianceInflation(SummedMeasure, WeightedMeasure):
 
     def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
         files = ((original, "the original"), (released, "the release"))
-        squares = [np.diag(sound_covariance(self.name, which, sums, 1)) / sums.n for sums, which in files]
+        squares = [np.diag(checked_covariance(self.name, which, sums, 1)) / sums.n for sums, which in files]
         self._check_varies(original.names, squares[0])
         return self._variance_ratio(original.names, *np.sqrt(squares))
 
@@ -190,7 +190,7 @@ class VarianceInflation(SummedMeasure, WeightedMeasure):
         n = len(table)
         frames.check_enough_rows(self.name, n, 2, which)
         if self.statistic == "mean":
-            return frames.spreads(frames.numeric(self.name, table, which), weights) / np.sqrt(n)
+            return frames.standard_deviations(frames.numeric(self.name, table, which), weights) / np.sqrt(n)
         if weights is not None:
             what = f"{self.name} of a function cannot tell it the weights of records"
             raise UnsupportedError(what, do='Leave weights= out, or write statistic="mean"')
@@ -202,13 +202,15 @@ class VarianceInflation(SummedMeasure, WeightedMeasure):
                 found.append(float(number))
             except (TypeError, ValueError):
                 raise InputError("The statistic must give one number", kind_of(number), "Return a float") from None
-        return np.atleast_1d(frames.spreads(check_finite("The statistic in bootstrap samples", np.array(found))))
+        return np.atleast_1d(
+            frames.standard_deviations(check_finite("The statistic in bootstrap samples", np.array(found)))
+        )
 
 
 def _conditional_from_pairs(before: pd.Series, after: pd.Series, weights: Array | None) -> tuple[Array, frames.Ints]:
     """P(original | released) from pairs, originals by releases, and each record's released code."""
-    (a,), rows = cells.joint_codes(before.to_frame())
-    (b,), columns = cells.joint_codes(after.to_frame())
+    (a,), rows = cells.joint_codes_of_tables(before.to_frame())
+    (b,), columns = cells.joint_codes_of_tables(after.to_frame())
     counts = cells.dense_table("EntropyLoss", np.stack([a, b], axis=1), [rows, columns], weights)
     return counts / counts.sum(axis=0), b
 

@@ -13,7 +13,7 @@ from ...checks import check_integer, checked
 from ...protocols import Array
 from ..base import Measured, WeightedMeasure
 from ..frames import Names, as_names, numeric
-from .counts_below import below_counts, below_counts_2d, below_weights
+from .counts_below import count_below_by_bits, weight_below_by_pairs, weight_below_in_plane
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,13 +97,13 @@ def cdf_differences(first: Array, second: Array, weights: tuple[Any, Any] | None
     if first.shape[1] == 2:
         values, rank = np.unique(pooled[:, 1], return_inverse=True)
         group = _sorted_ranks(pooled[:, 0])
-        counts[order] = below_counts_2d(rank.astype(np.int64), group, source, len(values), heavy)
+        counts[order] = weight_below_in_plane(rank.astype(np.int64), group, source, len(values), heavy)
     elif weights is not None:
-        counts[order] = below_weights(pooled, source, heavy)
+        counts[order] = weight_below_by_pairs(pooled, source, heavy)
     else:
         orders = np.argsort(pooled, axis=0, kind="stable").T.astype(np.int32)
         firsts = np.stack([_first_places(pooled[o, d]) for d, o in enumerate(orders)])
-        counts[order] = below_counts(np.ascontiguousarray(orders), firsts, source)
+        counts[order] = count_below_by_bits(np.ascontiguousarray(orders), firsts, source)
     return counts[:, 0] / n - counts[:, 1] / m
 
 

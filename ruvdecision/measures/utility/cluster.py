@@ -14,7 +14,7 @@ from ...checks import check_choice, check_integer, checked
 from ...errors import InputError
 from ...protocols import Array
 from ..base import Measured, WeightedMeasure
-from ..frames import Ints, Names, as_names, encode, spreads
+from ..frames import Ints, Names, as_names, encode, standard_deviations
 from .average_linkage import average_linkage
 
 METHODS = ("average", "kmeans")
@@ -152,6 +152,6 @@ def pool_files(first: Array, second: Array, standardise: bool) -> Array:
     """Both files below each other, in units of the original's standard deviations if asked."""
     pooled = np.concatenate([first, second])
     if standardise:
-        spread = spreads(first) if len(first) > 1 else np.ones(first.shape[1])
+        spread = standard_deviations(first) if len(first) > 1 else np.ones(first.shape[1])
         pooled = pooled / np.where(spread > 0, spread, 1.0)
     return pooled

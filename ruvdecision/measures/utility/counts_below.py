@@ -11,7 +11,7 @@ from ..frames import Ints
 
 
 @compiled()
-def below_counts_2d(second: Ints, group: Ints, source: Ints, levels: int, weight: Array) -> Array:
+def weight_below_in_plane(second: Ints, group: Ints, source: Ints, levels: int, weight: Array) -> Array:
     """Weight of the records of each source that lie below each record in both coordinates, itself included.
 
     Records come in the order of the first coordinate. ``second`` is the rank of the second one (ties share), ``group``
@@ -44,7 +44,7 @@ def below_counts_2d(second: Ints, group: Ints, source: Ints, levels: int, weight
 
 
 @compiled()
-def below_weights(points: Array, source: Ints, weight: Array) -> Array:
+def weight_below_by_pairs(points: Array, source: Ints, weight: Array) -> Array:
     """The same in any dimension, pair by pair; records come in the order of the first coordinate."""
     n, p = points.shape
     out = np.zeros((n, 2))
@@ -63,7 +63,7 @@ def below_weights(points: Array, source: Ints, weight: Array) -> Array:
 
 
 @compiled(count_bits)
-def below_counts(order: NDArray[np.int32], first_of: NDArray[np.int32], source: Ints) -> Ints:
+def count_below_by_bits(order: NDArray[np.int32], first_of: NDArray[np.int32], source: Ints) -> Ints:
     """The same in any dimension, by bit sets: n^2 p / 512 steps and a few words per record.
 
     Records come in the order of the first coordinate. ``order[d]`` lists them by coordinate d, and ``first_of[d]`` has

@@ -17,9 +17,17 @@ from ...numerics.compiled import compiled
 from ...protocols import Array
 from .. import frames
 from ..base import Measured, SummedMeasure, WeightedMeasure
-from ..frames import Names, as_names, floats_with_nan, no_row_error, numeric, refuse_constant, varying_spreads
+from ..frames import (
+    Names,
+    as_names,
+    floats_with_nan,
+    no_row_error,
+    nonzero_standard_deviations,
+    numeric,
+    refuse_constant,
+)
 from ..missing import IMPUTED, KNOWN
-from ..sums import ColumnMoments, definite_covariance, moments_of, sound_covariance
+from ..sums import ColumnMoments, checked_covariance, moments_of, nonsingular_covariance
 from .cdf import Law, step_differences
 
 TOGETHER = 8
@@ -54,12 +62,12 @@ class _StandardisedMeasure(WeightedMeasure):
     columns: Names = checked(None, as_names)
     standardise: bool = True
 
-    def units(self, original: pd.DataFrame, weights: Array | None) -> tuple[Array, Array]:
+    def standardised(self, original: pd.DataFrame, weights: Array | None) -> tuple[Array, Array]:
         """The original in its units, and the units."""
         values = numeric(self.name, original)
         if not self.standardise:
             return values, np.ones(values.shape[1])
-        spread = varying_spreads(self.name, values, original.columns, weights=weights)
+        spread = nonzero_standard_deviations(self.name, values, original.columns, weights=weights)
         return values / spread, spread
 
 
@@ -98,7 +106,7 @@ class EnergyDistance(_StandardisedMeasure):
     reference: ClassVar[str] = "Szekely and Rizzo (2013); Baringhaus and Franz (2004)"
 
     def begin(self, original: pd.DataFrame, weights: Array | None = None) -> Any:
-        values, units = self.units(original, weights)
+        values, units = self.standardised(original, weights)
         return values, units, weights, {}
 
     def compare(self, state: Any, released: pd.DataFrame, weights: Array | None = None) -> Measured:
@@ -162,7 +170,7 @@ class Wasserstein(_StandardisedMeasure):
     reference: ClassVar[str] = "Villani (2003), section 2.2"
 
     def begin(self, original: pd.DataFrame, weights: Array | None = None) -> tuple[list[Law], Array, list[str]]:
-        values, units = self.units(original, weights)
+        values, units = self.standardised(original, weights)
         return [Law.of(v, weights) for v in values.T], units, [str(c) for c in original.columns]
 
     def compare(
@@ -210,7 +218,7 @@ class SlicedWasserstein(_StandardisedMeasure):
     def begin(
         self, original: pd.DataFrame, weights: Array | None = None
     ) -> tuple[Array, list[Law] | None, Array, Array, Array | None]:
-        values, units = self.units(original, weights)
+        values, units = self.standardised(original, weights)
         directions = as_generator(self.seed).standard_normal((values.shape[1], self.projections))
         directions /= np.linalg.norm(directions, axis=0)
         across = np.ascontiguousarray(values.T)
@@ -265,7 +273,11 @@ class IL1s(SummedMeasure, WeightedMeasure):
         for c in original:
             there = original[c].notna().to_numpy(dtype=bool)
             values = numeric(self.name, original.loc[there, [c]])
-            spread.append(varying_spreads(self.name, values, [c], weights=None if weights is None else often[there])[0])
+            spread.append(
+                nonzero_standard_deviations(self.name, values, [c], weights=None if weights is None else often[there])[
+                    0
+                ]
+            )
         return original, np.array(spread), [str(c) for c in original.columns], often
 
     def compare(self, state: tuple[pd.DataFrame, Array, list[str], Array], released: pd.DataFrame) -> Measured:
@@ -350,7 +362,7 @@ class Eigenvalues(SummedMeasure, WeightedMeasure):
 
     def begin(self, original: pd.DataFrame, weights: Array | None = None) -> tuple[Array, ColumnMoments]:
         moments = moments_of(self.name, original, "the original", weights)
-        definite_covariance(self.name, moments)
+        nonsingular_covariance(self.name, moments)
         if self.robust:
             return self._robust_moments(original, "the original"), moments
         return self._eigenvalues_of(moments, "the original"), moments
@@ -369,7 +381,7 @@ class Eigenvalues(SummedMeasure, WeightedMeasure):
         return moments_of(self.name, piece, which, weights)
 
     def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
-        definite_covariance(self.name, original)
+        nonsingular_covariance(self.name, original)
         return self._compare_spectra(self._eigenvalues_of(original, "the original"), original, released)
 
     def _compare_spectra(self, before: Array, original: ColumnMoments, released: ColumnMoments) -> Measured:
@@ -386,12 +398,12 @@ class Eigenvalues(SummedMeasure, WeightedMeasure):
         return np.asarray(np.linalg.eigvalsh(self._correlation_matrix(moments))[::-1])
 
     def _correlation_matrix(self, moments: ColumnMoments) -> Array:
-        spread = moments.spreads()
+        spread = moments.standard_deviations()
         return moments.covariance(1) / np.outer(spread, spread)
 
     def _robust_moments(self, table: pd.DataFrame, which: str) -> Array:
         values = numeric(self.name, table, which)
-        scaled = (values - values.mean(axis=0)) / varying_spreads(self.name, values, table.columns, which)
+        scaled = (values - values.mean(axis=0)) / nonzero_standard_deviations(self.name, values, table.columns, which)
         flat = which == "the release"  # the original's eigenvalues divide
         return np.asarray(np.linalg.eigvalsh(robust_covariance(scaled, which, self.seed, flat))[::-1]).clip(0)
 
@@ -452,7 +464,7 @@ class _Whitening:
 
     @classmethod
     def of(cls, who: str, original: ColumnMoments) -> _Whitening:
-        definite_covariance(who, original)
+        nonsingular_covariance(who, original)
         return cls(who, original.mean, np.asarray(np.linalg.cholesky(original.covariance(1))))
 
     def __call__(self, table: pd.DataFrame, which: str) -> Array:
@@ -617,7 +629,7 @@ def _relative_spectrum_change(spectrum: Array, other: Array, parts: dict[str, fl
 
 def _column_standard_deviations(who: str, sums: ColumnMoments, which: str) -> Array:
     """Standard deviations from sums; columns of equal numbers are refused by name."""
-    spread = np.sqrt(np.diag(sound_covariance(who, which, sums, 1)))
+    spread = np.sqrt(np.diag(checked_covariance(who, which, sums, 1)))
     refuse_constant(who, which, sums.names, spread)
     return spread
 

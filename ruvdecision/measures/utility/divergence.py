@@ -19,7 +19,7 @@ from .. import frames
 from ..base import Measured, SummedMeasure, WeightedMeasure
 from ..frames import Ints, Names, as_names, numeric
 from ..missing import IMPUTED
-from ..sums import ColumnMoments, definite_covariance, is_singular, moments_of, sound_covariance
+from ..sums import ColumnMoments, checked_covariance, is_singular, moments_of, nonsingular_covariance
 
 UNDER = ("original", "released", "both")
 CELLS = {1: 4096, 2: 512, 3: 96}
@@ -65,15 +65,15 @@ class NormalKL(SummedMeasure, WeightedMeasure):
 
     def begin(self, original: pd.DataFrame, weights: Array | None = None) -> ColumnMoments:
         moments = moments_of(self.name, original, "the original", weights)
-        definite_covariance(self.name, moments)
+        nonsingular_covariance(self.name, moments)
         return moments
 
     def partial(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
         return moments_of(self.name, piece, which, weights)
 
     def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
-        first = original.mean, definite_covariance(self.name, original)
-        second = released.mean, sound_covariance(self.name, "the release", released)
+        first = original.mean, nonsingular_covariance(self.name, original)
+        second = released.mean, checked_covariance(self.name, "the release", released)
         if is_singular(second[1]):
             return _measured_divergence(self.under, np.inf, np.inf)
         return _measured_divergence(self.under, _normal_kl(*first, *second), _normal_kl(*second, *first))
@@ -98,7 +98,7 @@ class _Density(WeightedMeasure):
                 do="Choose columns=[...], or use NormalKL, MCM or Propensity",
             )
         moments = ColumnMoments.of(values, original.columns, weights)
-        cov = definite_covariance(self.name, moments)
+        cov = nonsingular_covariance(self.name, moments)
         white = np.linalg.inv(np.linalg.cholesky(cov)).T
         # Scott's rule in units of the original's spread; one bandwidth for both files, so that equal files agree
         # exactly.

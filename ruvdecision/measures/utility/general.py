@@ -13,7 +13,7 @@ from ...checks import checked
 from ...numerics.threads import one_thread
 from ...protocols import Array
 from ..base import Measured, WeightedMeasure
-from ..frames import Flags, Ints, Names, as_names, factorise, is_number, is_time, offsets_with_nan, spreads
+from ..frames import Flags, Ints, Names, as_names, factorise, is_number, is_time, offsets_with_nan, standard_deviations
 from ..tables.cells import frequencies
 from .cdf import Law, kolmogorov
 
@@ -144,7 +144,7 @@ class _Number(_Column):
         known = ~np.isnan(values)
         own, kept = weights.take(known), values[known]
         self.law, self.n, self.known = Law.of(kept, own), weights.size(known), weights.share(known)
-        self.sd = float(spreads(kept, own)) if len(kept) else 0.0
+        self.sd = float(standard_deviations(kept, own)) if len(kept) else 0.0
         self.mean = float(np.average(kept, weights=own)) if len(kept) else 0.0
         # The fourth moment says how well a sample tells a standard deviation; heavy tails hardly do.
         fourth = np.average(((kept - self.mean) / self.sd) ** 4, weights=own) if self.sd > 0 else 0.0
@@ -183,7 +183,7 @@ class _Number(_Column):
         scores = {
             "shape": 1 - min(max(kolmogorov(self.law, law) - 1.36 * noise, 0.0) / max(1 - 1.36 * noise, 1e-9), 1.0),
             "mean": float(np.exp(-max(shift - 2 * noise, 0.0))),
-            "spread": _similarity_of_sizes(float(spreads(kept, own)), self.sd, np.sqrt(self.wide) * noise),
+            "spread": _similarity_of_sizes(float(standard_deviations(kept, own)), self.sd, np.sqrt(self.wide) * noise),
         }
         if self.tails:
             scores["tails"] = float(np.mean([self._tail_kept(law, size, *tail) for tail in self.tails]))

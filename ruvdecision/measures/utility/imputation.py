@@ -123,7 +123,7 @@ class ImputationLoss(WeightedMeasure):
         frames.check_enough_rows(self.name, min(len(x) for x in values), 2, "every copy")
         often = [None] * len(values) if weights is None else weights
         means = [np.average(x, axis=0, weights=w) for x, w in zip(values, often, strict=True)]
-        squares = [frames.spreads(x, w) ** 2 / len(x) for x, w in zip(values, often, strict=True)]
+        squares = [frames.standard_deviations(x, w) ** 2 / len(x) for x, w in zip(values, often, strict=True)]
         c = combine_partial(means, squares)
         parts = {str(name): float(g) for name, g in zip(state[0].columns, c.gamma, strict=True)}
         return Measured(float(c.gamma.mean()), parts=parts | {"copies": float(c.copies)})

@@ -25,7 +25,7 @@ from ..frames import (
     is_time,
     joined_codes,
     refuse_mixed,
-    spreads,
+    standard_deviations,
     vector,
     weighted_quantile,
 )
@@ -134,7 +134,7 @@ class _Margin:
             middle = float((ordered[(n - 1) // 2] + ordered[n // 2]) / 2)
         else:
             middle = float(weighted_quantile(ordered, 0.5, np.diff(law.upto, prepend=0.0)))
-        return cls(law, float(np.average(values, weights=weights)), float(spreads(values, weights)), middle)
+        return cls(law, float(np.average(values, weights=weights)), float(standard_deviations(values, weights)), middle)
 
 
 def _compare_variable(

@@ -10,7 +10,7 @@ import pytest
 
 from ruvdecision.beliefs.pymc import BuiltModel, PyMCBelief, building_graphs, quiet_pymc
 from ruvdecision.engines.pymc.model import CompiledModel, compiled_model
-from ruvdecision.engines.pymc.plain_graphs import plain_program
+from ruvdecision.engines.pymc.plain_graphs import program_without_rewriting
 from ruvdecision.engines.pymc.prior_draws import draw_with_numpy
 from ruvdecision.engines.pymc.programs import _rewritten_program
 
@@ -48,7 +48,7 @@ def with_prior(law: Callable[[Any, Any], Any], above: bool) -> CompiledModel:
 
 def log_priors(compiled: CompiledModel, u: Any) -> tuple[Any, Any]:
     """As they are, and after PyTensor's rewrites; where there is none, nothing of the prior is there."""
-    plain = compiled._plain_function([], with_prior=True)
+    plain = compiled._function_without_rewriting([], with_prior=True)
     assert plain is not None
     values = compiled._split_parameters(u)
     with building_graphs():
@@ -95,15 +95,15 @@ def test_a_form_that_loses_digits_is_left_to_pytensor(fragile: str) -> None:
         "exp - 1": pt.exp(x) - 1,
         "log(1 + x)": pt.log(1 + x),
     }[fragile]
-    assert plain_program([graph], [x]) is None
-    assert plain_program([graph], [x], strict=False) is not None
+    assert program_without_rewriting([graph], [x]) is None
+    assert program_without_rewriting([graph], [x], strict=False) is not None
 
 
 def test_a_branch_that_is_never_taken_is_not_walked() -> None:
     import pytensor.tensor as pt
 
     x = pt.dvector("x")
-    program = plain_program([pt.switch(pt.constant(True), 2 * x, pt.exp(x))], [x])
+    program = program_without_rewriting([pt.switch(pt.constant(True), 2 * x, pt.exp(x))], [x])
     assert program is not None and len(program.steps) == 1
     np.testing.assert_array_equal(program(np.ones((3, 2)))[0], np.full((3, 2), 2.0))
 
@@ -122,7 +122,7 @@ def test_densities_of_records_at_many_nodes() -> None:
     nodes = np.append(0.0, np.exp(np.linspace(-60, 60, 41)))[:, None] * np.ones(2)
     symbol = pt.tensor("nodes", dtype="float64", shape=(None, 2))
     with building_graphs():
-        rewritten = _rewritten_program([compiled.density_at(symbol)], compiled.free, [symbol], True)
+        rewritten = _rewritten_program([compiled.log_density_graph_at(symbol)], compiled.free, [symbol], True)
     with np.errstate(all="ignore"):
         np.testing.assert_allclose(
             compiled.log_density(theta, nodes), rewritten(theta["mu"], theta["sigma"], nodes)[0], rtol=1e-12

@@ -383,7 +383,7 @@ def test_a_mixture_has_a_density_without_draws():
     from pytensor.graph.traversal import graph_inputs
 
     compiled = compiled_model(ruv.PyMCBelief(build), 3)
-    graph = compiled.density_at(compiled.x.type.clone(shape=(None, 3))())
+    graph = compiled.log_density_graph_at(compiled.x.type.clone(shape=(None, 3))())
     inputs = graph_inputs([graph], blockers=compiled.free)
     assert not [v for v in inputs if isinstance(getattr(v, "data", None), np.random.Generator) or "RNG" in str(v)]
     user = ruv.User(compiled.belief, ruv.Record(0), ruv.Quadratic())

@@ -31,7 +31,7 @@ from ruvdecision.measures.risk.disclosure import (
 from ruvdecision.measures.risk.diversity import LDiversity
 from ruvdecision.measures.risk.fellegi_sunter import AgreementMixture, FellegiSunter, fit_mixture
 from ruvdecision.measures.risk.linkage import RecordLinkage
-from ruvdecision.measures.risk.neighbours import BoxTree, nearest, own_share
+from ruvdecision.measures.risk.neighbours import BoxTree, nearest, share_of_own_links
 from ruvdecision.measures.risk.population_uniques import (
     LogLinearUniques,
     PitmanUniques,
@@ -111,7 +111,7 @@ def test_neighbours_are_those_of_a_full_scan(seed: int, n: int, p: int, lattice:
     x, y = draw(), draw()
     tree = BoxTree.of(x)
     with mock.patch.object(neighbours, "SMALL", small):  # pair by pair, and by the tree
-        np.testing.assert_allclose(own_share(tree, y, x), brute(x, y), atol=1e-12)
+        np.testing.assert_allclose(share_of_own_links(tree, y, x), brute(x, y), atol=1e-12)
         links = nearest(tree, y)
     d = cdist(y, x)
     least = d.min(axis=1)
@@ -129,14 +129,14 @@ def test_neighbours_agree_with_scipy_on_a_larger_file() -> None:
     for spread in (0.01, 0.4, 3.0):
         y = x + spread * rng.standard_normal(x.shape)
         theirs = cKDTree(x).query(y)[1]
-        assert own_share(BoxTree.of(x), y, x).mean() == approx((theirs == np.arange(3000)).mean(), abs=1e-12)
+        assert share_of_own_links(BoxTree.of(x), y, x).mean() == approx((theirs == np.arange(3000)).mean(), abs=1e-12)
         assert np.array_equal(nearest(BoxTree.of(x), y).points, theirs)
 
 
 def test_weights_stand_for_equal_points() -> None:
     x = np.array([[0.0], [0.0], [0.0], [1.0]])
     tree = BoxTree.of(np.array([[0.0], [1.0]]), np.array([3.0, 1.0]))
-    assert own_share(tree, x, x).tolist() == [1 / 3, 1 / 3, 1 / 3, 1.0]
+    assert share_of_own_links(tree, x, x).tolist() == [1 / 3, 1 / 3, 1 / 3, 1.0]
 
 
 # -- record linkage ----------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ruvdecision.errors import InputError
-from ruvdecision.measures.tables.cells import common_codes, joint_codes, merge_codes
+from ruvdecision.measures.tables.cells import common_codes, joint_codes_of_parts, joint_codes_of_tables
 from ruvdecision.measures.utility.cdf import Law, step_differences
 
 VALUES = st.lists(st.sampled_from(["x", "y", "z", None]), min_size=1, max_size=12)
@@ -50,13 +50,13 @@ def test_rows_are_numbered_in_the_order_of_their_columns(rows: list[tuple[int, i
     array = np.array(rows, dtype=np.int64)
     place = {row: i for i, row in enumerate(sorted(set(rows)))}
     for block, distinct in ((array, len(place)), (np.repeat(array, 200, axis=0), len(place))):
-        parts, size = merge_codes([block[:cut], block[cut:]])
+        parts, size = joint_codes_of_parts([block[:cut], block[cut:]])
         expected = [place[tuple(row)] for row in block.tolist()]
         assert np.concatenate(parts).tolist() == expected and size == distinct
 
 
 def test_joint_codes_of_no_rows() -> None:
-    (codes,), size = joint_codes(pd.DataFrame({"a": pd.Categorical([], ["x"])}))
+    (codes,), size = joint_codes_of_tables(pd.DataFrame({"a": pd.Categorical([], ["x"])}))
     assert len(codes) == size == 0
 
 
