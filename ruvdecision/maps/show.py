@@ -179,7 +179,7 @@ class ReleaseRow:
         return {k: dict(v) if k in ("columns", "parameters") else v for k, v in self.__dict__.items()}
 
     def __str__(self) -> str:
-        risk, utility = value(self.risk, self.risk_error, 4), value(self.utility, self.utility_error, 4)
+        risk, utility = format_value(self.risk, self.risk_error, 4), format_value(self.utility, self.utility_error, 4)
         return f"{self.release}: risk {risk}, utility {utility}"
 
 
@@ -240,7 +240,7 @@ def _summary_line(rumap: RUMap) -> tuple[str, list[str], list[tuple[str, ...]]]:
 
 def _summary_rows(rumap: RUMap, shown: NDArray[np.int_], heads: Mapping[str, str]) -> list[tuple[str, ...]]:
     """The heads and some releases with two numbers each, and their errors."""
-    rows = [(rumap.releases[i], *(entry(rumap, column, i, 4) for column in heads)) for i in shown.tolist()]
+    rows = [(rumap.releases[i], *(format_entry(rumap, column, i, 4) for column in heads)) for i in shown.tolist()]
     return [("release", *heads.values()), *rows]
 
 
