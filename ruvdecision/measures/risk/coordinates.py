@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,34 +11,8 @@ from scipy.stats import rankdata
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
 from .. import frames
-from .neighbours import BoxTree, Links, Surroundings, is_tied, nearest_known
-
-
-class IncompletePoints(NamedTuple):
-    """One file's coordinates where some are not known."""
-
-    points: Array
-    """Coordinates; at the original's mean where they are not known."""
-    known: frames.Flags
-    extra: Array
-    """What a coordinate that is not known adds to a squared distance: the original's variance of its column."""
-
-    def take(self, rows: frames.Ints) -> IncompletePoints:
-        """Some of the records."""
-        return IncompletePoints(self.points[rows], self.known[rows], self.extra[rows])
-
-    def links(self, asked: IncompletePoints, own: frames.Ints) -> Links:
-        """The nearest records of another file; ``own`` is a record that is likely near."""
-        return nearest_known(self.points, self.known, asked.points, asked.extra, own)
-
-    def surroundings_among(self, other: IncompletePoints) -> Surroundings:
-        """How each record lies among those of another file and of its own."""
-        first = np.zeros(len(self.points), dtype=np.int64)
-        own, links = self.links(self, np.arange(len(first))), self.links(other, first)
-        around = nearest_known(self.points, self.known, self.points, self.extra, first, elsewhere=True)
-        even = is_tied(links.distance, around.distance)
-        share = np.where(even, links.counts / (links.counts + around.counts), links.distance < around.distance)
-        return Surroundings(own.counts, np.where(is_tied(links.distance, 0.0), links.counts, 0), share)
+from .incomplete import IncompleteColumn, IncompleteRecords
+from .neighbours import BoxTree, distinct_points
 
 
 class Space:
@@ -79,58 +52,51 @@ class Space:
             self._tree = tree_of_points(self._left)
         return self._tree
 
-    def incomplete_points(
+    def incomplete_records(
         self, known: pd.DataFrame | None, released: pd.DataFrame
-    ) -> tuple[IncompletePoints, IncompletePoints] | None:
-        """Both files with their gaps; None if nothing is missing in either.
-
-        **Pairwise**: a record that asks is compared on the columns that it knows. Where the other record does not know
-        one, the squared distance is the mean over the original's values: that to their mean, plus their variance (1 for
-        standardised columns and for categories alike).
-        """
+    ) -> tuple[IncompleteRecords, IncompleteRecords] | None:
+        """Both files with their gaps; None if nothing is missing in either."""
         left = self.original if known is None else known
         if frames.missing_rows(left) is None and frames.missing_rows(released) is None:
             return None
         if self.distance == "mahalanobis":
             what = f"{self.who} has no pairwise rule for Mahalanobis distances"
             raise UnsupportedError(what, "missing values", 'Write missing="impute" or distance="standardised"')
-        sides: tuple[list[Array], list[Array]] = ([], [])
-        extra = []
-        for label in left.columns:
-            blocks, spread = self._column_coordinates(label, left[label], released[label])
-            for side, block in zip(sides, blocks, strict=True):
-                side.append(block)
-            extra += [spread] + [0.0] * (blocks[0].shape[1] - 1) if blocks[0].shape[1] else []
-        points = [np.concatenate(side, axis=1) for side in sides]
-        there = [~np.isnan(side) for side in points]
-        middle = np.where(there[0], points[0], 0.0).sum(axis=0) / np.maximum(there[0].sum(axis=0), 1)
-        first, second = (
-            IncompletePoints(np.where(t, p, middle), t, np.where(t, 0.0, extra))
-            for p, t in zip(points, there, strict=True)
-        )
-        return first, second
+        found = [self._incomplete_column(c, left[c], released[c]) for c in left.columns]
+        columns = [c for c in found if c is not None]
+        return IncompleteRecords.of(columns, 0, len(left)), IncompleteRecords.of(columns, 1, len(released))
 
-    def _column_coordinates(
-        self, label: Hashable, left: pd.Series, right: pd.Series
-    ) -> tuple[tuple[Array, Array], float]:
-        """Coordinates of one column in both files, NaN where it is missing, and its variance in the original."""
+    def _incomplete_column(self, label: Hashable, left: pd.Series, right: pd.Series) -> IncompleteColumn | None:
+        """A column of both files; None if it tells no originals apart."""
         if label in self.categories and self.distance != "rank":
-            blocks = self._category_coordinates(label, left, right)
-            for block, column in zip(blocks, (left, right), strict=True):
-                block[column.isna().to_numpy(dtype=bool)] = np.nan
-            return blocks, 1.0
-        values = [
-            self._ordered_or_missing(label, c, which) for c, which in ((left, "the original"), (right, "the release"))
-        ]
-        own = self._ordered_or_missing(label, self.original[label], "the original")
-        spread = float(frames.standard_deviations(own[~np.isnan(own)])) if np.isfinite(own).any() else 0.0
+            levels, share = self._category_shares(label)
+            differ = 1.0 - float(share @ share)
+            if differ <= 0:
+                return None
+            levels = levels.plus(right)
+            share = np.append(share, np.zeros(len(levels) + 1 - len(share)))
+            codes = [levels.codes(c) for c in (left, right)]
+            # Of the originals 1 - share have another category.
+            blank = [2.0 * (1.0 - share[c]) / differ for c in codes]
+            return IncompleteColumn([np.where(c < 0, np.nan, c) for c in codes], blank, 2.0 / differ, -1.0)
+        own, *values = (
+            self._ordered_or_missing(label, c, which)
+            for c, which in ((self.original[label], "the original"), (left, "the original"), (right, "the release"))
+        )
+        own = own[~np.isnan(own)]
+        spread = float(frames.standard_deviations(own)) if len(own) else 0.0
         if spread == 0:
-            return (np.zeros((len(left), 0)), np.zeros((len(right), 0))), 0.0
+            return None
         if self.distance == "rank":
-            ranks = [rankdata(v, nan_policy="omit") / max(int(np.isfinite(v).sum()), 1) for v in values]
-            return (ranks[0][:, None], ranks[1][:, None]), 1 / 12
-        with np.errstate(over="ignore"):
-            return (values[0][:, None] / spread, self._near_enough(values[1][:, None] / spread)), 1.0
+            own, first, second = (
+                rankdata(v, nan_policy="omit") / max(int(np.isfinite(v).sum()), 1) for v in (own, *values)
+            )
+        else:
+            with np.errstate(over="ignore"):
+                own, first, second = own / spread, values[0] / spread, self._near_enough(values[1] / spread)
+        middle, variance = float(own.mean()), float(own.var())
+        blank = [(v - middle) ** 2 + variance for v in (first, second)]
+        return IncompleteColumn([first, second], blank, 0.0, middle)
 
     def _ordered_or_missing(self, label: Hashable, column: pd.Series, which: str) -> Array:
         """A column with an order as numbers, NaN where it is missing."""
@@ -215,9 +181,7 @@ class Space:
 
     def _category_coordinates(self, label: Hashable, left: pd.Series, right: pd.Series) -> tuple[Array, Array]:
         """One coordinate per category; a mismatch costs 2 / (1 - sum p^2), with mean 2 over two random originals."""
-        column = self.original[label]
-        codes, base = frames.factorise(column)
-        shares = np.bincount(codes[codes >= 0], minlength=len(base)) / max(int(np.sum(codes >= 0)), 1)
+        base, shares = self._category_shares(label)
         differ = 1.0 - float(shares @ shares)
         if differ <= 0:
             return np.zeros((len(left), 0)), np.zeros((len(right), 0))
@@ -225,6 +189,12 @@ class Space:
         height = 1.0 / np.sqrt(differ)
         a, b = ((levels.codes(c)[:, None] == np.arange(len(levels))) * height for c in (left, right))
         return a, b
+
+    def _category_shares(self, label: Hashable) -> tuple[frames.ColumnCategories, Array]:
+        """The categories of a column of the original and their shares of the values that are known."""
+        codes, base = frames.factorise(self.original[label])
+        known = codes[codes >= 0]
+        return base, np.bincount(known, minlength=len(base)) / max(len(known), 1)
 
     def _rank_coordinates(self, table: pd.DataFrame) -> Array:
         kept = []
@@ -248,15 +218,3 @@ def tree_of_points(points: Array) -> BoxTree:
     """A tree over the different points, each with its number of records."""
     different, kinds = distinct_points(points)
     return BoxTree.of(different, None if kinds is None else np.bincount(kinds).astype(np.float64))
-
-
-def distinct_points(points: Array) -> tuple[Array, frames.Ints | None]:
-    """The different points and which of them each record is at, where they are few; otherwise all points and None.
-
-    Files of categories repeat a few points, and a search that met each record would take time n^2.
-    """
-    n = len(points)
-    if n > 64 and all(len(np.unique(column)) <= n // 16 for column in points.T):
-        different, kinds = np.unique(points, axis=0, return_inverse=True)
-        return different, kinds.reshape(-1)
-    return points, None

@@ -20,9 +20,9 @@ from ..missing import IMPUTED, KNOWN
 from ..tables import cells
 from ..utility.cluster import METHODS, check_cluster_count, cluster_labels
 from ..utility.distance import robust_covariance
-from .coordinates import Space, distinct_points
+from .coordinates import Space
 from .linkage import DISTANCES
-from .neighbours import BoxTree, Links, nearest
+from .neighbours import BoxTree, Links, distinct_points, nearest
 from .records import (
     OtherFile,
     PairedMeasure,
@@ -94,9 +94,9 @@ class _AfterLinkage(PairedMeasure):
             if column.notna().any():
                 frames.refuse_mixed(self.name, truth, column)
             (a, b), _ = frames.joined_codes(truth, column)
-        gapped = space.incomplete_points(known, released.iloc[:, :-1])
+        gapped = space.incomplete_records(known, released.iloc[:, :-1])
         if gapped is not None:
-            links = gapped[0].take(pairs.original).links(gapped[1], pairs.released)
+            links = gapped[0].take(pairs.original).links(gapped[1])
             return _Reading(a, b, np.arange(len(b)), links, pairs, number)
         left, right, _ = space.coordinates(known, released.iloc[:, :-1])
         if left.shape[1] == 0:

@@ -18,7 +18,8 @@ from .. import frames
 from ..base import Measured
 from ..missing import PAIRED
 from ..tables import cells
-from .coordinates import IncompletePoints, Space, tree_of_points
+from .coordinates import Space, tree_of_points
+from .incomplete import IncompleteRecords
 from .neighbours import BoxTree, Surroundings, nearest, share_of_own_links
 from .records import PairedMeasure, RecordPairs, are_nobodys, risk_without_pairs
 
@@ -164,7 +165,7 @@ class RecordLinkage(PairedMeasure):
         pairs = RecordPairs.of(self.name, state.original, released)
         shares = []
         for known in self._intruder_file(state):
-            gapped = state.incomplete_points(known, released) if self.missing == "pairwise" else None
+            gapped = state.incomplete_records(known, released) if self.missing == "pairwise" else None
             if gapped is not None:
                 shares.append(self._shares_known(*gapped, pairs))
                 continue
@@ -181,7 +182,7 @@ class RecordLinkage(PairedMeasure):
         """What links are worth where no row is known to be anybody's."""
         found = []
         for known in self._intruder_file(state):
-            gapped = state.incomplete_points(known, released) if self.missing == "pairwise" else None
+            gapped = state.incomplete_records(known, released) if self.missing == "pairwise" else None
             asks = self.per_record_file == "released"
             if gapped is None:
                 left, right, _ = state.coordinates(known, released)
@@ -223,16 +224,14 @@ class RecordLinkage(PairedMeasure):
         weight, distance = 1.0 / found.counts[row], found.distance[row]
         return pd.DataFrame({"row": rows[row], "linked": linked[found.points], "weight": weight, "distance": distance})
 
-    def _shares_known(self, left: IncompletePoints, right: IncompletePoints, pairs: RecordPairs) -> Array:
+    def _shares_known(self, left: IncompleteRecords, right: IncompleteRecords, pairs: RecordPairs) -> Array:
         """As `_shares_of_own`, where some values are missing."""
         if self.one_to_one:
             what = f"{self.name} has no pairwise rule for one_to_one"
             raise UnsupportedError(what, "missing values", 'Write missing="impute", or one_to_one=False')
         sides = [(right, pairs.released), (left, pairs.original)]
         (ours, mine), (theirs, own) = sides if self.link == LINKS[0] else reversed(sides)
-        links = ours.take(mine).links(theirs, own)
-        row = np.repeat(np.arange(len(mine)), links.counts)
-        return np.bincount(row[links.points == own[row]], minlength=len(mine)) / links.counts
+        return ours.take(mine).share_of_own_links(theirs, own)
 
     def _shares_of_own(self, left: Array, right: Array, pairs: RecordPairs, tree: BoxTree | None) -> Array:
         """Share of the own record in each asking record's link, over the pairs."""

@@ -113,7 +113,7 @@ def share_of_own_links(tree: BoxTree, queries: Array, own: Array) -> Array:
     """
     queries = np.ascontiguousarray(queries, dtype=np.float64)
     gap = queries - own
-    reach, room = np.sqrt(np.einsum("ij,ij->i", gap, gap)), _rounding_tolerances(queries)
+    reach, room = np.sqrt(np.einsum("ij,ij->i", gap, gap)), rounding_tolerances(queries)
     inner = np.maximum(reach * (1.0 - ROOM) - room, 0.0) ** 2
     outer = (reach * (1.0 + ROOM) + room) ** 2
     ties = weight_inside(tree, queries, inner, outer, tree.weight)
@@ -154,7 +154,7 @@ def nearest(tree: BoxTree, queries: Array) -> Links:
     ([0, 1, 2], [0, 2, 3], [0.5, 0.1])
     """
     queries = np.ascontiguousarray(queries, dtype=np.float64)
-    room = _rounding_tolerances(queries)
+    room = rounding_tolerances(queries)
     if tree.is_small(queries):
         square = cdist(queries, tree.points, "sqeuclidean")
         distance = np.sqrt(square.min(axis=1, initial=np.inf))
@@ -176,21 +176,6 @@ def nearest(tree: BoxTree, queries: Array) -> Links:
     # The order of the leaves means nothing to a caller: the order of the file does.
     ties[asked] = counts
     return Links(np.append(0, np.cumsum(ties)), points[np.lexsort((points, query))], distance)
-
-
-def nearest_known(
-    asking: Array, known: Flags, asked: Array, extra: Array, guess: Ints, elsewhere: bool = False
-) -> Links:
-    """All points at the least distance of each query, over the coordinates that the query knows.
-
-    ``extra`` is added to the squared distance for each coordinate of a point; ``guess`` is a point that is likely near,
-    per query. With ``elsewhere`` points at distance zero are passed over, and a query may have none. Time grows with
-    the number of pairs, and each is left as soon as it is too far.
-    """
-    room = _rounding_tolerances(asking)
-    return Links(
-        *across_gaps(asking, known, asked, extra, guess, room, room**2 if elsewhere else np.full(len(room), -1.0))
-    )
 
 
 class Surroundings(NamedTuple):
@@ -220,10 +205,22 @@ class Surroundings(NamedTuple):
         if len(alone):
             tree, queries = BoxTree.of(points), points[alone]
             reach = cKDTree(points).query(queries, k=2)[0][:, 1]
-            inner, outer = np.zeros(len(alone)), (reach * (1.0 + ROOM) + _rounding_tolerances(queries)) ** 2
+            inner, outer = np.zeros(len(alone)), (reach * (1.0 + ROOM) + rounding_tolerances(queries)) ** 2
             near = [weight_inside(tree, queries, inner, outer, size.astype(np.float64)) for size in (own, other)]
             share[alone] = near[1] / (near[0] - own[alone] + near[1])
         return cls(own[at], other[at], share[at])
+
+
+def distinct_points(points: Array) -> tuple[Array, Ints | None]:
+    """The different points and which of them each record is at, where they are few; otherwise all points and None.
+
+    Files of categories repeat a few points, and a search that met each record would take time n^2.
+    """
+    n = len(points)
+    if n > 64 and all(len(np.unique(column)) <= n // 16 for column in points.T):
+        different, kinds = np.unique(points, axis=0, return_inverse=True)
+        return different, kinds.reshape(-1)
+    return points, None
 
 
 def is_tied(a: Array, b: Array | float) -> Flags:
@@ -231,7 +228,7 @@ def is_tied(a: Array, b: Array | float) -> Flags:
     return np.asarray(a == b) | np.asarray(np.abs(a - b) <= ROOM * np.maximum(a, b))
 
 
-def _rounding_tolerances(queries: Array) -> Array:
+def rounding_tolerances(queries: Array) -> Array:
     """Rounding room of each query; one record far away must not make ties of all others."""
     return FLOOR * np.maximum(queries.max(axis=1, initial=0.0), -queries.min(axis=1, initial=0.0))
 
@@ -444,45 +441,3 @@ def least_distances(queries: Array, guess: Array, order: Ints, room: Array, tree
             leaf, top = _next_leaf(q, axis, cut, box, outer, stack, top)
         first[i], ties[i], distance[i] = place, count, np.sqrt(best)
     return first, ties, distance
-
-
-def _known_square(q: Array, known: Flags, z: Array, extra: Array, outer: float) -> float:
-    """Squared distance over the coordinates that the query knows, or more than ``outer``."""
-    total = 0.0
-    for k in range(len(q)):
-        if known[k]:
-            d = q[k] - z[k]
-            total += d * d + extra[k]
-            if total > outer:
-                break
-    return total
-
-
-@compiled(_known_square)
-def across_gaps(
-    asking: Array, known: Flags, asked: Array, extra: Array, guess: Ints, room: Array, floor: Array
-) -> tuple[Ints, Ints, Array]:
-    """Edges, points and least distances of `nearest_known`; squared distances up to the floor are passed over."""
-    m, n = len(asking), len(asked)
-    distance, edges = np.empty(m), np.zeros(m + 1, dtype=np.int64)
-    found = np.empty(2 * m + n, dtype=np.int64)
-    for i in range(m):
-        best = _known_square(asking[i], known[i], asked[guess[i]], extra[guess[i]], np.inf)
-        if best <= floor[i]:
-            best = np.inf
-        for j in range(n):
-            square = _known_square(asking[i], known[i], asked[j], extra[j], best)
-            if floor[i] < square < best:
-                best = square
-        outer = (np.sqrt(best) * (1.0 + ROOM) + room[i]) ** 2
-        at = edges[i]
-        if at + n > len(found):
-            more = np.empty(2 * len(found) + n, dtype=np.int64)
-            more[:at] = found[:at]
-            found = more
-        for j in range(n):
-            if best < np.inf and floor[i] < _known_square(asking[i], known[i], asked[j], extra[j], outer) <= outer:
-                found[at] = j
-                at += 1
-        distance[i], edges[i + 1] = np.sqrt(best), at
-    return edges, found[: edges[m]], distance
