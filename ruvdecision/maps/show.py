@@ -179,7 +179,8 @@ class ReleaseRow:
         return {k: dict(v) if k in ("columns", "parameters") else v for k, v in self.__dict__.items()}
 
     def __str__(self) -> str:
-        return f"{self.release}: risk {few_digits(self.risk)}, utility {few_digits(self.utility)}"
+        risk, utility = format_value(self.risk, self.risk_error, 4), format_value(self.utility, self.utility_error, 4)
+        return f"{self.release}: risk {risk}, utility {utility}"
 
 
 def why_unreliable(engine: str, *uncertainties: float) -> str:
@@ -192,8 +193,10 @@ def why_unreliable(engine: str, *uncertainties: float) -> str:
 def as_text_table(rumap: RUMap) -> str:
     """Count, ranges and some releases of the frontier, as text."""
     head, lines, rows = _summary_line(rumap)
-    wide = [max(len(r[j]) for r in rows) for j in range(3)]
-    table = [f"  {r[0]:<{wide[0]}}  {r[1]:>{wide[1]}}  {r[2]:>{wide[2]}}" for r in rows]
+    first, *others = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    table = [
+        "  ".join(["", r[0].ljust(first), *(x.rjust(wide) for x, wide in zip(r[1:], others, strict=True))]) for r in rows
+    ]
     return "\n".join([head, *(f"  {line}" for line in lines), *table])
 
 
@@ -207,7 +210,7 @@ def as_html_table(rumap: RUMap) -> str:
     return f"<div><strong>{html.escape(head)}</strong><br>{text}{table}</div>"
 
 
-def _summary_line(rumap: RUMap) -> tuple[str, list[str], list[tuple[str, str, str]]]:
+def _summary_line(rumap: RUMap) -> tuple[str, list[str], list[tuple[str, ...]]]:
     engines = ", ".join(dict.fromkeys(e for e in rumap.engine if e))
     head = f"RUMap: {plural(rumap.size, 'release')} of {plural(len(set(rumap.techniques)), 'technique')}"
     head += f" ({engines})" if engines else ""
@@ -215,13 +218,8 @@ def _summary_line(rumap: RUMap) -> tuple[str, list[str], list[tuple[str, str, st
         rumap.risk, rumap.utility  # noqa: B018
     except InputError as error:
         # U is there, but the chosen function of it makes no sense: show U and say what to do.
-        some = range(min(rumap.size, 8))
-        rows = [("release", "intruder's U", "scientist's U")]
-        rows += [
-            (rumap.releases[i], few_digits(rumap.intruder_uncertainty[i]), few_digits(rumap.scientist_uncertainty[i]))
-            for i in some
-        ]
-        return head, [str(error)], rows
+        heads = {f"{who}_uncertainty": f"{who}'s U" for who in rumap.uncertainties}
+        return head, [str(error)], _summary_rows(rumap, np.arange(min(rumap.size, 8)), heads)
     axes = rumap.axis("risk"), rumap.axis("utility")
     lines = [f"{a.role} {_range_in_words(rumap.column(a.role).value)}: {a.score.words(a.who)}" for a in axes]
     endless = ~rumap.converged & (np.isinf(rumap.intruder_uncertainty) | np.isinf(rumap.scientist_uncertainty))
@@ -237,11 +235,16 @@ def _summary_line(rumap: RUMap) -> tuple[str, list[str], list[tuple[str, str, st
     shown = evenly_spaced(np.arange(best.size), 8)
     part = ", some of them" if len(shown) < best.size else ""
     lines.append(f"frontier: {plural(best.size, 'release')}{part}" if known else "no release has both risk and utility")
-    rows = [("release", "risk", "utility")]
-    rows += [(best.releases[i], few_digits(best.risk[i]), few_digits(best.utility[i])) for i in shown]
-    return head, lines, rows
+    return head, lines, _summary_rows(best, shown, {"risk": "risk", "utility": "utility"})
+
+
+def _summary_rows(rumap: RUMap, shown: NDArray[np.int_], heads: Mapping[str, str]) -> list[tuple[str, ...]]:
+    """The heads and some releases with two numbers each, and their errors."""
+    rows = [(rumap.releases[i], *(format_entry(rumap, column, i, 4) for column in heads)) for i in shown.tolist()]
+    return [("release", *heads.values()), *rows]
 
 
 def _range_in_words(values: Array) -> str:
     known = values[~np.isnan(values)]
-    return f"{few_digits(known.min())} to {few_digits(known.max())}" if known.size else "not known"
+    ends = dict.fromkeys(few_digits(end) for end in (known.min(), known.max())) if known.size else ["not known"]
+    return " to ".join(ends)

@@ -22,7 +22,8 @@ DOCS = ROOT / "docs"
 PAGES = [
     p for p in sorted(DOCS.rglob("*.md")) if p.relative_to(DOCS).parts[0] not in ("reference", "notebooks", "_build")
 ]
-CODE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+CODE = re.compile(r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
+"""A block of code, and what it prints where the page says so."""
 
 
 def relative(page: Path) -> str:
@@ -45,7 +46,10 @@ SLOW = (MODELS, DOCS / "extending.md")
     ],
     ids=relative,
 )
-def test_code_runs_as_written(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_runs_as_written(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It prints what the page says that it prints."""
     import matplotlib.pyplot as plt
 
     monkeypatch.chdir(tmp_path)
@@ -56,6 +60,8 @@ def test_code_runs_as_written(page: Path, tmp_path: Path, monkeypatch: pytest.Mo
         # Blank lines in front make a traceback name the page's own line.
         line = text[: found.start()].count("\n") + 1
         exec(compile("\n" * line + found[1], str(page), "exec", dont_inherit=True), module.__dict__)
+        printed = [text.rstrip() for text in capsys.readouterr().out.rstrip().splitlines()]
+        assert found[2] is None or printed == found[2].splitlines(), f"the block before line {line}"
     plt.close("all")
 
 

@@ -513,6 +513,17 @@ def test_repr_is_short_and_says_what_matters():
     assert "r499 " in repr(many)
 
 
+def test_repr_shows_the_errors_and_one_number_where_all_are_equal():
+    """1/U of U = 4 with error .2 has the error .2 / 16, by the slope of 1/U."""
+    users = {"intruder": Value([4.0, 2.0], [0.2, np.nan]), "scientist": Value([0.5, 0.25], [0.0, 0.0])}
+    rumap = RUMap.build(labels=["a", "b"], **users)
+    lines = repr(rumap).splitlines()
+    assert [line.split() for line in lines[-2:]] == [["a", "0.25", "±", "0.013", "2"], ["b", "0.5", "±", "unknown", "4"]]
+    assert "  utility 2: 1 / expected loss of the scientist" in repr(rumap[["a"]]).splitlines()
+    assert "0.25 ± 0.013" in rumap._repr_html_()
+    assert str(rumap[0]) == "a: risk 0.25 ± 0.013, utility 2"
+
+
 def test_html_is_escaped():
     rumap = RUMap.build(
         labels=["<script>alert(1)</script>"],

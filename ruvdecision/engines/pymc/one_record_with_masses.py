@@ -37,9 +37,10 @@ class OneRecordWithPointMasses:
         if not shares[:, -1].any():
             return [v for v in values if v is not None]
         curves = self.beside.averages([weights * shares[:, -1] for weights in weightings], tolerance)
+        masses = [c[:-1].sum() for c in chances]  # one less the density's share may be below zero by rounding
         return [
-            curve if value is None else PartlyDiscrete(value, curve.less_certain(error / c[-1]), float(1 - c[-1]))
-            for value, curve, error, c in zip(values, curves, errors, chances, strict=True)
+            curve if value is None else PartlyDiscrete(value, curve.less_certain(error / c[-1]), m / (m + c[-1]))
+            for value, curve, error, c, m in zip(values, curves, errors, chances, masses, strict=True)
         ]
 
     def draws(self, rng: np.random.Generator) -> Array:

@@ -193,6 +193,17 @@ def test_a_released_zero_counts_by_its_chance() -> None:
     assert float(known.mean()) == 0 and float(known.var()) == 0
 
 
+def test_a_zero_that_hardly_can_be() -> None:
+    """Far from zero the density has all of the evidence but for rounding, and some of it before."""
+    user = ruv.User(ruv.PyMCBelief(hurdle, size=1), ruv.Record(0), ruv.ZeroOne())
+    x, w = gauss(0.0, 60.0, panels=200)
+    for y in np.linspace(2.0, 30.0, 15):
+        density = w @ (stats.gamma.pdf(x, 2.0, scale=2.0) * stats.norm.pdf(y, x, 1.0))
+        odds = 0.4 * stats.norm.pdf(y) / (0.6 * density)
+        found = ruv.posterior(user, ruv.Noise(sd=1), [y], engine=ruv.Quadrature())
+        np.testing.assert_allclose(found.cdf(0.0), odds / (1 + odds), rtol=1e-6, atol=1e-12)
+
+
 def test_ends_that_differ_from_record_to_record() -> None:
     """Follow-up times are known, and differ; an exponential time has a conjugate prior."""
     end = np.array([1.0, 2.0, 4.0])
