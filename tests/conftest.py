@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import os
+from collections.abc import Iterator
 
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(name, "1")
@@ -40,6 +41,15 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip("the directory shared/ with data files is not beside the project")
     return folder
+
+
+@pytest.fixture
+def usual_printing() -> Iterator[None]:
+    """numpy's own defaults: libraries that other tests import (qif) set theirs."""
+    import numpy as np
+
+    with np.printoptions(precision=8, floatmode="maxprec", suppress=False, formatter=None, legacy=False):
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -37,6 +37,7 @@ MODELS = DOCS / "howto" / "your_own_intruder.md"
 SLOW = (MODELS, DOCS / "extending.md")
 
 
+@pytest.mark.usefixtures("usual_printing")
 @pytest.mark.parametrize(
     "page",
     [

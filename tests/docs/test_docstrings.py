@@ -24,6 +24,7 @@ def modules() -> list[str]:
     return found
 
 
+@pytest.mark.usefixtures("usual_printing")
 @pytest.mark.parametrize("name", modules())
 def test_examples_run(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -32,9 +33,7 @@ def test_examples_run(
 
     monkeypatch.chdir(tmp_path)  # an example may save a file
     names = {"ruv": ruvdecision, "np": np, "pd": pd}
-    # numpy's own defaults: libraries that other tests import set theirs.
-    with np.printoptions(precision=8, floatmode="maxprec", suppress=False, formatter=None, legacy=False):
-        results = doctest.testmod(importlib.import_module(name), extraglobs=names, optionflags=OPTIONS)
+    results = doctest.testmod(importlib.import_module(name), extraglobs=names, optionflags=OPTIONS)
     report = capsys.readouterr().out
     _close_figures()
     assert results.attempted > 0
