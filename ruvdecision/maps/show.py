@@ -194,9 +194,8 @@ def as_text_table(rumap: RUMap) -> str:
     """Count, ranges and some releases of the frontier, as text."""
     head, lines, rows = _summary_line(rumap)
     first, *others = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    table = [
-        "  ".join(["", r[0].ljust(first), *(x.rjust(wide) for x, wide in zip(r[1:], others, strict=True))]) for r in rows
-    ]
+    lined_up = ([r[0].ljust(first), *(x.rjust(wide) for x, wide in zip(r[1:], others, strict=True))] for r in rows)
+    table = ["  ".join(["", *cells]) for cells in lined_up]
     return "\n".join([head, *(f"  {line}" for line in lines), *table])
 
 
