@@ -61,7 +61,7 @@ RIGHT = {
     },
     "Errors": {"correlation": "shared", "draws": 10, "seed": 0},
     "explain": {"rumap": RUMAP, "release": "Suppress()", "columns": ["risk", "utility"], "tolerance": 1e-12},
-    "dominated": {"rumap": RUMAP, "columns": ["risk", "utility"], "tolerance": 1e-12},
+    "dominated_releases": {"rumap": RUMAP, "columns": ["risk", "utility"], "tolerance": 1e-12},
     "optimise": {
         "family": ruv.analyses.MaskFamily(ruv.Noise, variance=(0.5, 4.0)),
         "max_risk": 3.0,
