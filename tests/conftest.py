@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
+import warnings
 from collections.abc import Iterator
 
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -73,9 +75,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Gather the workers' counts, where there are workers."""
+    """Gather the workers' counts, where there are workers, and import ArviZ once before they do.
+
+    Its first import of a day writes a file under one name for all processes: two workers at once, and one of them fails.
+    """
     if config.pluginmanager.hasplugin("xdist"):
         config.pluginmanager.register(_Gather())
+        if getattr(config.option, "numprocesses", None):
+            with warnings.catch_warnings(action="ignore"), contextlib.suppress(ImportError):
+                import arviz  # noqa: F401
 
 
 class _Gather:
