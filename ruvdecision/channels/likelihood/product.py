@@ -11,7 +11,7 @@ from ...errors import UnsupportedError
 from ...numerics.intervals import evenly_spaced_points, midpoints
 from ...protocols import Array
 from ..steps import TOLERANCE
-from .base import Bools, ColumnLikelihood, Ints, Pair, Rows, impossible_release_error
+from .base import Bools, ColumnLikelihood, Ints, Pair, impossible_release_error
 from .entries import Between, Known, join_rows, nothing_observed, observe_by_case
 from .kernels import value_with_normal_noise
 from .mathematics import NUMPY, Mathematics, Values
@@ -25,18 +25,13 @@ PLACES = 33
 class ProductObservation(ColumnLikelihood):
     """Two observations of the same entries, independent given them. Made by `combine_observations`."""
 
+    per_entry = ("first", "second")
+
     first: ColumnLikelihood
     second: ColumnLikelihood
 
-    @property
-    def n(self) -> int:
-        return self.first.n
-
     def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
         return self.first.log(x, math) + self.second.log(x, math)
-
-    def take(self, rows: Rows) -> ProductObservation:
-        return ProductObservation(self.first.take(rows), self.second.take(rows))
 
     def log_label(self, label: Any) -> Array:
         return self.first.log_label(label) + self.second.log_label(label)
