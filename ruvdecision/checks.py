@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field, fields
-from functools import partial
+from functools import cache, partial
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -123,6 +123,24 @@ def check_vector(name: str, value: ArrayLike, size: int | None = None) -> NDArra
         do = f"Give {name} as a flat list of numbers"
         raise InputError(f"{name} must be a vector {length}", f"shape {array.shape}", do)
     return check_finite(name, array)
+
+
+def check_numbers(
+    name: str,
+    value: ArrayLike,
+    what: str,
+    do: str,
+    *,
+    low: float = -np.inf,
+    open_low: bool = False,
+    infinite: bool = False,
+) -> float | tuple[float, ...]:
+    """Return a number, or a tuple of one number per column or the like; anything else is refused in these words."""
+    array = as_float_array(name, value)
+    wrong = np.isnan(array) | (np.isinf(array) & (not infinite)) | (array <= low if open_low else array < low)
+    if array.ndim > 1 or array.size == 0 or wrong.any():
+        raise InputError(f"{name} must be {what}", value, do)
+    return float(array) if array.ndim == 0 else tuple(array.tolist())
 
 
 def check_square(name: str, value: ArrayLike, do: str, size: int | None = None) -> NDArray[np.float64]:
@@ -380,6 +398,55 @@ def check_fields(thing: Any) -> None:
         optional = f.default is None and not f.metadata.get("required", False)
         if check is not None and not (value is None and optional):
             object.__setattr__(thing, f.name, check(f.name, value))
+
+
+class WithSettings:
+    """A frozen dataclass made of settings: each is checked, and those that differ from their defaults are shown."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments that differ from their defaults, as they are kept."""
+        given, kind = {}, cast("Any", type(self))
+        for name, default in _argument_defaults(kind):
+            value = getattr(self, name)
+            if value is not default and not _equals_default(value, default):
+                given[name] = value
+        return given
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={show_setting(v)}' for k, v in self.settings().items())})"
+
+
+@cache
+def _argument_defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
+    """Names of a dataclass's arguments with their defaults; a map of many masks asks once for each kind."""
+    return tuple((f.name, f.default) for f in fields(kind) if f.init)
+
+
+def _equals_default(value: Any, default: Any) -> bool:
+    return not isinstance(value, np.ndarray) and type(value) is type(default) and bool(value == default)
+
+
+def show_setting(value: Any) -> str:
+    """A setting as a person would write it: 2.08, not 2.0800000000000001.
+
+    >>> show_setting((1.0, np.float64(0.5))), show_setting(sorted)
+    ('[1, 0.5]', 'sorted')
+    """
+    if is_flag(value) or value is None or isinstance(value, str):
+        return repr(value)
+    if is_integer(value):
+        return str(int(value))
+    if isinstance(value, (float, np.floating)):
+        return f"{float(value):.10g}"
+    if isinstance(value, np.ndarray):
+        return show_setting(value.tolist())
+    if isinstance(value, (list, tuple)):
+        shown = [show_setting(v) for v in value[: 3 if len(value) > 12 else 12]]
+        return f"[{', '.join(shown)}{f', ... {len(value)} entries' if len(value) > 12 else ''}]"
+    return name_of(value) or "<lambda>" if callable(value) else repr(value)
 
 
 def check_sequence(name: str, value: Any) -> tuple[Any, ...]:

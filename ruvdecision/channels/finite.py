@@ -265,7 +265,7 @@ class FiniteChannel:
         ``covariance`` is the records', for noise that is a share of it; the belief's if not given. ``samples`` are the
         rows that samples of single releases hold, where there are several.
         """
-        n, names = belief.records, [_hashable_record(v) for v in belief.levels.names]
+        n, names = belief.records, [hashable_record(v) for v in belief.levels.names]
         channel = cls((Kernel(np.eye(len(names)), tuple(names)),), np.zeros(n, dtype=np.int64), n)
         found = resolve(mask, cls.file_facts(belief, covariance))
         for (step, part, _), rows in zip(found, partitions_of(found, n, samples), strict=True):
@@ -296,7 +296,7 @@ class FiniteChannel:
         """What a finite belief knows of the file beforehand."""
         if covariance is None and not belief.levels.labelled:
             covariance = record_covariance(belief)
-        names = [_hashable_record(v) for v in belief.levels.names]
+        names = [hashable_record(v) for v in belief.levels.names]
         levels = tuple(tuple(dict.fromkeys(column)) for column in zip(*names, strict=True))
         columns = getattr(belief, "columns", None) or range(len(names[0]))
         return FileFacts(belief.records, tuple(columns), covariance, levels)
@@ -304,7 +304,7 @@ class FiniteChannel:
     @classmethod
     def uninformative(cls, belief: FiniteRecords) -> FiniteChannel:
         """The channel that releases nothing."""
-        names = [_hashable_record(v) for v in belief.levels.names]
+        names = [hashable_record(v) for v in belief.levels.names]
         kernel = Kernel(np.eye(len(names)), tuple(names)).hide_columns(range(len(names[0])))
         return cls((kernel,), np.zeros(belief.records, dtype=np.int64), belief.records)
 
@@ -506,8 +506,8 @@ def _read_record_matrix(channel: FiniteChannel, step: Matrix, mask: MaskLike) ->
         open_ = list(dict.fromkeys(o[at] for o in kernel.outputs if any(v is not None for v in o[at])))
         if not open_:
             return kernel
-        place = {_hashable_record(v): i for i, v in enumerate(step.inputs or open_)}
-        released = [_hashable_record(v) for v in step.released or open_]
+        place = {hashable_record(v): i for i, v in enumerate(step.inputs or open_)}
+        released = [hashable_record(v) for v in step.released or open_]
         if len(place) != len(step.matrix):
             raise InputError(
                 f"{mask.technique} must have one row per category, {len(place)} here",
@@ -564,8 +564,9 @@ def record_covariance(belief: FiniteRecords) -> Array:
     return np.asarray((gap * belief.marginal[:, None]).T @ gap)
 
 
-def _hashable_record(value: object) -> Output:
-    return tuple(_hashable_entry(v) for v in value) if isinstance(value, tuple) else (_hashable_entry(value),)
+def hashable_record(value: object) -> Output:
+    """A record as a key, one entry per column: numbers as floats, missing as None."""
+    return tuple(_hashable_entry(v) for v in (value if isinstance(value, tuple) else (value,)))
 
 
 def _hashable_entry(value: object) -> Any:

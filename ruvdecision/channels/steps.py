@@ -130,7 +130,6 @@ class Step:
 class Drop(Step):
     """Entries are not released: in all rows, or in those with label 1."""
 
-    fixed = True
     unnamed_is_all = False
 
     def after(self, about: FileFacts) -> FileFacts:
@@ -160,7 +159,7 @@ class SampleRows(Step):
 class PermuteRows(Step):
     """The rows are put in random order."""
 
-    fixed = permutes = whole_rows = True
+    permutes = whole_rows = True
 
     def after(self, about: FileFacts) -> FileFacts:
         return about
@@ -554,7 +553,6 @@ class Matrix(Entrywise):
     """
 
     not_linear = "categories are drawn anew"
-    fixed = False
 
     matrix: Array
     inputs: Labels

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..checks import Columns, as_float_array, check_filled, check_sequence, is_label, is_single
+from ..checks import Columns, check_filled, check_sequence, is_label, is_single
 from ..errors import InputError
 from ..protocols import Array
 from .frame import Frame, real_like
@@ -20,10 +20,15 @@ Ints = NDArray[np.int64]
 # -- kinds and orders ------------------------------------------------------------------------------------
 
 
+def is_categorical(column: pd.Series) -> bool:
+    """Whether a column has categories of its own."""
+    return isinstance(column.dtype, pd.CategoricalDtype)
+
+
 def kind_of(column: pd.Series) -> str:
     """Return "number", "boolean", "time" or "category" (text, objects and categoricals)."""
     types, dtype = pd.api.types, column.dtype
-    if isinstance(dtype, pd.CategoricalDtype):
+    if is_categorical(column):
         return "category"
     if types.is_bool_dtype(dtype):
         return "boolean"
@@ -242,15 +247,6 @@ def refuse_shared_columns(first: str, a: Sequence[int], second: str, b: Sequence
     both = [columns[i] for i in sorted(set(a) & set(b))]
     if both:
         raise InputError(f"A column cannot be in {first} and in {second}", both, "Put it in one of them")
-
-
-def as_numbers(name: str, value: Any, what: str, do: str, *, positive: bool = False, infinite: bool = False) -> Any:
-    """A number, or a tuple of one number per column; anything else is refused in these words."""
-    array = as_float_array(name, value)
-    wrong = np.isnan(array).any() if infinite else not np.all(np.isfinite(array))
-    if array.ndim > 1 or array.size == 0 or wrong or (positive and np.any(array <= 0)):
-        raise InputError(f"{name} must be {what}", value, do)
-    return float(array) if array.ndim == 0 else tuple(array.tolist())
 
 
 def refuse_missing(who: str, part: pd.DataFrame, *, only_infinite: bool = False, do: str = "") -> None:

@@ -28,7 +28,7 @@ from ..errors import InputError
 from ..protocols import Array
 from .applying import frame_facts
 from .base import Mask
-from .columns import Ints, as_columns, category_codes
+from .columns import Ints, as_columns, category_codes, is_categorical
 from .frame import Frame
 from .stochastic import Stochastic
 
@@ -304,7 +304,7 @@ def _draw_new_codes(codes: Ints, p: Array, u: Array) -> Ints:
 
 def _decode_like_column(codes: Ints, levels: pd.Index, column: pd.Series) -> Any:
     """Categories as values of the column's own type; -1 is missing."""
-    if isinstance(column.dtype, pd.CategoricalDtype):
+    if is_categorical(column):
         own = column.cat.categories.get_indexer(levels)
         new = own[np.unique(codes[codes >= 0])] < 0
         if np.any(new):
@@ -324,7 +324,7 @@ def _decode_like_column(codes: Ints, levels: pd.Index, column: pd.Series) -> Any
 
 def _categories_of_column(column: pd.Series, names: tuple[Any, ...] | None) -> pd.Index:
     """The categories of a column: as they are named, as its type has them, or those that occur, sorted."""
-    categorical = isinstance(column.dtype, pd.CategoricalDtype)
+    categorical = is_categorical(column)
     if names is not None:
         return pd.Index(list(names), dtype=object if categorical else None)
     levels = column.cat.categories if categorical else pd.Index(category_codes(column)[1])

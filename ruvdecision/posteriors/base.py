@@ -389,6 +389,29 @@ class BasePosterior(ABC):
         return self._neighbours(index).densest_draw()
 
 
+class PartwisePosterior(BasePosterior):
+    """A law made of others, to which it puts every question that is linear in a law."""
+
+    @abstractmethod
+    def ask_parts(self, ask: Callable[[Posterior, Array], Value], at: ArrayLike, *, joint: bool = False) -> Value:
+        """One answer of what the parts answer; ``joint`` questions have one for all components."""
+
+    def cdf(self, at: ArrayLike) -> Array:
+        return self.ask_parts(lambda law, a: Value.exact(law.cdf(a)), at).value
+
+    def lower_partial_moment(self, at: ArrayLike) -> Value:
+        return self.ask_parts(lambda law, a: law.lower_partial_moment(a), at)
+
+    def upper_partial_moment(self, at: ArrayLike) -> Value:
+        return self.ask_parts(lambda law, a: law.upper_partial_moment(a), at)
+
+    def power(self, at: ArrayLike, p: float, *, signed: bool = False) -> Value:
+        return self.ask_parts(lambda law, a: law.power(a, p, signed=signed), at)
+
+    def huber(self, at: ArrayLike, delta: float) -> Value:
+        return self.ask_parts(lambda law, a: law.huber(a, delta), at)
+
+
 class _Selected(BasePosterior):
     """Some laws of a batch, by questions to the whole batch."""
 

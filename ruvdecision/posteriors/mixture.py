@@ -13,7 +13,16 @@ from ..checks import Index, as_float_array, check_finite, check_flag, check_inte
 from ..errors import InputError
 from ..numerics.roots import monotone_root
 from ..protocols import Array, Posterior, Value
-from .base import BLOCK, BasePosterior, as_weight_matrix, check_level, check_width, index_below_batch, trace_product
+from .base import (
+    BLOCK,
+    BasePosterior,
+    PartwisePosterior,
+    as_weight_matrix,
+    check_level,
+    check_width,
+    index_below_batch,
+    trace_product,
+)
 from .drawn import long_run_error, spaced_places
 from .gaussian import Gaussian
 from .modes import best_box_near, climb_box, highest_point, merge_values, most_probable
@@ -29,7 +38,7 @@ _SHIFTS = 12
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Mixture(BasePosterior):
+class Mixture(PartwisePosterior):
     """A batch of mixtures; the parts are the laws along the last axis of another posterior's batch.
 
     Every expected loss at a given estimate is a weighted mean over the parts. Normal parts have closed forms for
@@ -241,7 +250,7 @@ class Mixture(BasePosterior):
     # -- expectations ----------------------------------------------------------------------------------
 
     def through(self, ask: Callable[[Posterior, Array], Value], f: Callable[[Array], Array], at: ArrayLike) -> Value:
-        return self._ask_parts(ask, at, joint=True)
+        return self.ask_parts(ask, at, joint=True)
 
     def expect(self, f: Callable[[Array], Array], at: ArrayLike | None = None) -> Value:
         """E f given each part: on nodes that all share where they can, otherwise part by part."""
@@ -273,27 +282,18 @@ class Mixture(BasePosterior):
         between = np.einsum("...i,ij,...j->...", gap, matrix, gap)
         return self._mean_with_error(between + trace_product(matrix, self.parts.cov()), 0.0, joint=True)
 
-    def lower_partial_moment(self, at: ArrayLike) -> Value:
-        return self._ask_parts(lambda law, a: law.lower_partial_moment(a), at)
-
-    def upper_partial_moment(self, at: ArrayLike) -> Value:
-        return self._ask_parts(lambda law, a: law.upper_partial_moment(a), at)
-
     def power(self, at: ArrayLike, p: float, *, signed: bool = False) -> Value:
         if p == 1 and not signed and self.support is None:
             # Two tails cost far less than Kummer's function.
-            return self._ask_parts(
+            return self.ask_parts(
                 lambda law, a: Value(*map(np.add, law.lower_partial_moment(a), law.upper_partial_moment(a))), at
             )
-        return self._ask_parts(lambda law, a: law.power(a, p, signed=signed), at)
-
-    def huber(self, at: ArrayLike, delta: float) -> Value:
-        return self._ask_parts(lambda law, a: law.huber(a, delta), at)
+        return super().power(at, p, signed=signed)
 
     def outside(self, at: ArrayLike, width: ArrayLike) -> Value:
         width = check_width(width, self.event)
         if self._as_normals is None or not self._as_normals.needs_cubature:
-            return self._ask_parts(lambda law, a: law.outside(a, width), at, joint=True)
+            return self.ask_parts(lambda law, a: law.outside(a, width), at, joint=True)
         lead, rows = self._rows(at)
         wide = np.broadcast_to(width, self.event)
         found = [self._on_points(self._as_normals.outside(row, wide)) for row in rows]
@@ -427,9 +427,7 @@ class Mixture(BasePosterior):
         settled = self._mean_with_error(found.value, 0.0, joint=True)
         return settled if self.sampled else Value(settled.value, settled.error + found.error)
 
-    def _ask_parts(self, ask: Callable[[Posterior, Array], Value], at: ArrayLike, *, joint: bool = False) -> Value:
-        """A question that is linear in the law, put to every part and averaged."""
-
+    def ask_parts(self, ask: Callable[[Posterior, Array], Value], at: ArrayLike, *, joint: bool = False) -> Value:
         def one(a: Array) -> Value:
             return self._mean_with_error(*ask(self.parts, a), joint=joint)
 

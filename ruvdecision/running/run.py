@@ -11,6 +11,7 @@ import pickle
 import socket
 import sys
 import threading
+import traceback
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -250,10 +251,7 @@ def _as_broken_executor() -> Iterator[None]:
 
 def _is_scheduler_error(executor: Executor, error: BaseException) -> bool:
     """Whether an error of dask's comes from a scheduler that cannot be reached, not from a task on a worker."""
-    trace, on_worker = error.__traceback__, False
-    while trace is not None:
-        on_worker |= trace.tb_frame.f_code.co_name == call.__name__
-        trace = trace.tb_next
+    on_worker = any(frame.f_code.co_name == call.__name__ for frame, _ in traceback.walk_tb(error.__traceback__))
     return type(executor).__module__.startswith("distributed") and not on_worker
 
 
