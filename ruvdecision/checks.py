@@ -153,13 +153,13 @@ def check_square(name: str, value: ArrayLike, do: str, size: int | None = None) 
     return check_finite(name, matrix)
 
 
-def check_per(
-    name: str, value: ArrayLike, count: int, per: str = "column", do: str = "Give one number, or one per column"
-) -> NDArray[np.float64]:
+def check_per(name: str, value: ArrayLike, count: int, per: str = "column") -> NDArray[np.float64]:
     """Return one number for each of so many columns, or the like; a single number stands for all."""
     given = np.atleast_1d(np.asarray(value, dtype=np.float64))
     if len(given) not in (1, count):
-        raise InputError(f"{name} must have {count} entries, one per {per}", len(given), do)
+        raise InputError(
+            f"{name} must have {count} entries, one per {per}", len(given), f"Give one number, or one per {per}"
+        )
     return np.array(np.broadcast_to(given, (count,)))
 
 

@@ -15,7 +15,7 @@ from ..checks import as_float_array, is_number
 from ..errors import InputError, UnsupportedError
 from ..numerics.semidefinite import symmetric_root
 from ..protocols import Array
-from .samples import Samples, partitions_of, released_files, rows_held, sample_sizes
+from .samples import Samples, finish_channel, partitions_of, released_files, rows_held, sample_sizes
 from .steps import (
     TOLERANCE,
     AddNoise,
@@ -276,11 +276,7 @@ class FiniteChannel:
                 )
             own = step if step.release is None else replace(step, rows=rows)
             channel = FINITE[type(step)](channel, own, part)
-        for step, part, _ in found:
-            if step.permutes and step.release is not None:
-                channel.check_order(step.columns, part)
-        open_ = samples is None and bool(sample_sizes(found))
-        return replace(channel, open_samples=tuple(found) if open_ else ())
+        return finish_channel(channel, found, samples)
 
     def check_order(self, columns: Sequence[int], mask: MaskLike) -> None:
         """Raise if other releases tell of single rows beside a shuffled one."""
@@ -412,10 +408,6 @@ class FiniteChannel:
             kinds.append(kind)
         return RecordEvidence(np.array(evidence), rows, np.array(kinds, dtype=np.int64))
 
-    def files(self, release: Any) -> list[pd.DataFrame]:
-        """The file of each of several releases."""
-        return [pd.DataFrame(one) for one in released_files(release, self.releases)]
-
     def samples_held(self, release: Any) -> Samples:
         """Which rows the samples of single releases hold, told by their labels."""
         files, width = released_files(release, self.releases), len(self.kernels[0].outputs[0]) // self.releases
@@ -425,7 +417,8 @@ class FiniteChannel:
         """Several releases as one file, with blanks where one of them does not have a row; a single one as it is."""
         if self.releases == 1:
             return release
-        files = [f.set_axis([(i, j) for j in range(f.shape[1])], axis=1) for i, f in enumerate(self.files(release))]
+        tables = map(pd.DataFrame, released_files(release, self.releases))
+        files = [f.set_axis([(i, j) for j in range(f.shape[1])], axis=1) for i, f in enumerate(tables)]
         whole = [f for f in files if len(f) == self.kept]
         if not self.ordered or self.sampled or not whole:
             return pd.concat([f.reset_index(drop=True) if not self.ordered else f for f in files], axis=1)

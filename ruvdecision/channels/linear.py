@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from .layout import BlockShape, Layout
-from .samples import Samples, partitions_of, sample_sizes
+from .samples import Samples, finish_channel, partitions_of
 from .steps import (
     AddNoise,
     AverageRows,
@@ -143,11 +143,7 @@ class LinearChannel:
         for stage, (step, part, _) in enumerate(found):
             window = step.columns if step.release is not None and step.whole_rows else None
             channel = LINEAR[type(step)](replace(channel, stage=stage, window=window), step, part)
-        for step, part, _ in found:
-            if step.permutes and step.release is not None:
-                channel.check_order(step.columns, part)
-        open_ = samples is None and bool(sample_sizes(found))
-        return replace(channel, window=None, open_samples=tuple(found) if open_ else ())
+        return finish_channel(replace(channel, window=None), found, samples)
 
     # -- what steps do -------------------------------------------------------------------------------
 

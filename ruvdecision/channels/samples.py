@@ -8,8 +8,9 @@ apart count as one class: then only how many of each class are in the sample mat
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import comb
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from ..errors import InputError, UnsupportedError, kind_of
 from .layout import Partition
 from .steps import Copy, Resolved
 
+AnyChannel = TypeVar("AnyChannel", bound=Any)
 Ints = NDArray[np.int64]
 Samples = dict[int, Ints]
 """The rows that the sample of each release holds, by the release's first column."""
@@ -88,6 +90,15 @@ def refuse_open_samples(channel: Any, what: str) -> None:
             f"A Subsample within one of several releases is not available for {what}",
             do="Sample before both, Subsample(...) | (a & b), or name the rows with Release(rows=[...])",
         )
+
+
+def finish_channel(channel: AnyChannel, found: Sequence[Resolved], samples: Samples | None) -> AnyChannel:
+    """A channel whose steps were all read: its order is checked, and samples that are not known stay open."""
+    for step, mask, _ in found:
+        if step.permutes and step.release is not None:
+            channel.check_order(step.columns, mask)
+    still_open = samples is None and bool(sample_sizes(found))
+    return replace(channel, open_samples=tuple(found) if still_open else ())  # type: ignore[type-var]
 
 
 def row_classes(found: Sequence[Resolved], n: int) -> Ints | None:

@@ -138,7 +138,7 @@ class Power(Componentwise):
             return posterior.mean()
         if self.p > 1:
             return convex_point(posterior, lambda e: -posterior.power(e, self.p - 1, signed=True).value)
-        return least_point(posterior, lambda e: posterior.power(e, self.p).value, atoms=True)
+        return least_point(posterior, lambda e: posterior.power(e, self.p).value)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

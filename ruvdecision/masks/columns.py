@@ -16,6 +16,8 @@ from ..protocols import Array
 from .frame import Frame, real_like
 
 Ints = NDArray[np.int64]
+MOST_CATEGORIES = 200
+"""In a column that becomes one indicator per category."""
 
 # -- kinds and orders ------------------------------------------------------------------------------------
 
@@ -54,11 +56,13 @@ def category_codes(column: pd.Series, *, missing_is_one: bool = False) -> tuple[
     return np.asarray(codes, dtype=np.int64), levels
 
 
-def few_categories(who: str, column: pd.Series, do: str, most: int = 200) -> tuple[Ints, Any]:
-    """As `category_codes`; more than ``most`` are refused by name."""
+def few_categories(who: str, column: pd.Series, do: str) -> tuple[Ints, Any]:
+    """As `category_codes`; more than 200 are refused by name."""
     codes, levels = category_codes(column)
-    if len(levels) > most:
-        raise InputError(f"{who} takes at most {most} categories in a column", f"{len(levels)} in {column.name!r}", do)
+    if len(levels) > MOST_CATEGORIES:
+        raise InputError(
+            f"{who} takes at most {MOST_CATEGORIES} categories in a column", f"{len(levels)} in {column.name!r}", do
+        )
     return codes, levels
 
 

@@ -16,7 +16,18 @@ from ..errors import InputError
 from ..numerics.quadrature import adaptive, gauss_legendre
 from ..numerics.roots import monotone_root
 from ..protocols import Array, Value
-from .base import BLOCK, LEVEL, BasePosterior, Growth, Pairs, as_shape, as_weight_matrix, check_level, check_width
+from .base import (
+    BLOCK,
+    LEVEL,
+    BasePosterior,
+    Growth,
+    Pairs,
+    as_kinks,
+    as_shape,
+    as_weight_matrix,
+    check_level,
+    check_width,
+)
 from .curvespline import Ints, Splines, cut_pieces, trim_pieces
 from .normal import expm1_less
 
@@ -201,8 +212,7 @@ class Curve(BasePosterior):
             panels = grid[np.unique(np.linspace(0, len(grid) - 1, min(len(grid), 49)).astype(int))]
             edges = np.broadcast_to(panels.reshape((-1,) + (1,) * len(self.batch)), (len(panels), *self.batch))
             if at is not None:
-                kinks = np.asarray(at, dtype=np.float64)
-                kinks = np.clip(kinks if kinks.ndim > len(self.batch) else kinks[None], grid[0], grid[-1])
+                kinks = np.clip(as_kinks(at, self.batch), grid[0], grid[-1])
                 edges = np.sort(np.concatenate([edges, np.broadcast_to(kinks, kinks.shape[:1] + self.batch)]), axis=0)
 
             def integrand(x: Array, i: int = i) -> Array:

@@ -268,8 +268,7 @@ class Mixture(PartwisePosterior):
             self.parts.select((..., slice(start, start + step))).expect_last(f, at)
             for start in range(0, self.count, step)
         ]
-        value, error = (np.concatenate([p[i] for p in parts], axis=-1) for i in (0, 1))
-        return self._mean_with_error(value, error, joint=True)
+        return self._mean_with_error(*Value.joined(parts, axis=-1), joint=True)
 
     def quadratic(self, weights: ArrayLike = 1.0) -> Value:
         if np.ndim(weights) == 0:
@@ -297,8 +296,7 @@ class Mixture(PartwisePosterior):
         lead, rows = self._rows(at)
         wide = np.broadcast_to(width, self.event)
         found = [self._on_points(self._as_normals.outside(row, wide)) for row in rows]
-        value, error = (np.array([f[i] for f in found]).reshape(lead) for i in (0, 1))
-        return Value(value, error)
+        return Value.stacked(found).reshaped(*lead)
 
     def log_mgf(self, t: float, *, centred: bool = False) -> Value:
         inner, gap = self.parts.log_mgf(t, centred=True).value, t * self._part_means_less_mean
@@ -529,7 +527,7 @@ class Mixture(PartwisePosterior):
             return by_definition()
         mixtures = (self.select(i)._as_normals for i in np.ndindex(self.batch))
         found = [ask(normals) for normals in mixtures if normals is not None]
-        return Value(*(np.array([f[i] for f in found]).reshape(self.batch + event) for i in (0, 1)))
+        return Value.stacked(found).reshaped(*self.batch, *event)
 
     def _means_of_smooth_function(self, smooth: Callable[[Array], Array], *, joint: bool = False) -> Array:
         """Mean of a smooth function under each part, each coordinate apart, to the few digits that an error needs."""

@@ -221,7 +221,7 @@ class Panel:
         if len(values) != len(self.members):
             got = f"{len(values)} for {len(self.members)}"
             raise InputError("There must be one value per member", got, "Give them in the panel's order")
-        value, error = (np.stack([np.asarray(v[i], dtype=np.float64) for v in values]) for i in (0, 1))
+        value, error = Value.stacked(values)
         if self.unit is None:
             return value, error
         given = before if self.unit == "before" else self.unit

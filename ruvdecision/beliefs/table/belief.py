@@ -117,7 +117,8 @@ class TableBelief:
         if not self.system.feasible:
             raise InputError(
                 "No table of counts agrees with what is known",
-                self._facts_in_words(),
+                # Positions only: after a release the counts are those of the confidential table.
+                f"the total {self.total}, {len(self.cells)} cells and the margins {list(self.margins)}",
                 "Check the total, the cells and the margins",
             )
 
@@ -368,10 +369,6 @@ class TableBelief:
             checked[tuple(sorted(places))] = np.transpose(array, order).astype(np.int64)
         return checked
 
-    def _facts_in_words(self) -> str:
-        # Positions only: after a release the counts are those of the confidential table.
-        return f"the total {self.total}, {len(self.cells)} cells and the margins {list(self.margins)}"
-
 
 def _power_of_ten(log_count: float) -> str:
     """A number of any size in powers of ten."""
@@ -463,13 +460,13 @@ class TablePosterior(PartwisePosterior):
     def ask_parts(self, ask: Callable[[Posterior, Array], Value], at: ArrayLike, *, joint: bool = False) -> Value:
         at = np.asarray(at, dtype=np.float64)
         at = np.broadcast_to(at, np.broadcast_shapes(at.shape, self.event))
-        return _stack_values([ask(c, at[..., i]) for i, c in enumerate(self.cells)])
+        return Value.stacked([ask(c, at[..., i]) for i, c in enumerate(self.cells)], axis=-1)
 
     def log_mgf(self, t: float, *, centred: bool = False) -> Value:
-        return _stack_values([c.log_mgf(t, centred=centred) for c in self.cells])
+        return Value.stacked([c.log_mgf(t, centred=centred) for c in self.cells], axis=-1)
 
     def mean_difference(self) -> Value:
-        return _stack_values([c.mean_difference() for c in self.cells])
+        return Value.stacked([c.mean_difference() for c in self.cells], axis=-1)
 
     # -- by draws ----------------------------------------------------------------------------------------
 
@@ -481,10 +478,3 @@ class TablePosterior(PartwisePosterior):
         if self.completions.exact:
             return Drawn(self.completions.sample(DRAWN, as_generator(self.seed, 3)), discrete=True)
         return Drawn(*self.completions.weighted_draws, discrete=True)
-
-
-def _stack_values(parts: Sequence[Value]) -> Value:
-    return Value(
-        np.stack([p.value for p in parts], axis=-1),
-        np.stack([np.broadcast_to(p.error, np.shape(p.value)) for p in parts], axis=-1),
-    )
