@@ -380,8 +380,9 @@ class ParameterPoints:
             files = mean + np.sqrt(variance) * self._required_generator.standard_normal(mean.shape)
             if self.observed.averages is not None:
                 for j in range(k):
-                    own = (a[..., j] for a in (files, mean, variance))
-                    files[..., j] = released_averages(self.observed, j).condition_draws(*own, self._required_generator)
+                    files[..., j] = released_averages(self.observed, j).condition_draws(
+                        files[..., j], mean[..., j], variance[..., j], self._required_generator
+                    )
             return files, np.arange(self.count)
         mv = self.compiled.kind == "mvnormal"
         keep = self._thinned_positions(n * k * (k if mv else COUNT_COST if self.compiled.discrete else COST))
