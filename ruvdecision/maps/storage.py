@@ -58,7 +58,7 @@ _OURS = ("before", "mask_spec", "score_risk", "score_utility")
 _SAFE = re.compile(r"[A-Za-z_][A-Za-z0-9_.+@-]*")
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _SEAL = re.compile(rb"\nruvdecision sha256 ([0-9a-f]{64})\n\Z")
-_PACKED = ([], [3], [1], [2, 1], [1, 3], [2, 1, 3])
+_PACKED: tuple[list[int], ...] = ([], [3], [1], [2, 1], [1, 3], [2, 1, 3])
 """Filters that other programs use: deflate (1), after shuffle (2), and a checksum (3). HDF5 loads others as plugins."""
 _ROOM = 2**26
 """Bytes that a small file may become in memory; a large one may become 64 times its own."""
