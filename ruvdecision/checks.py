@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field, fields
 from functools import cache, partial
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeGuard, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -403,15 +403,18 @@ def check_fields(thing: Any) -> None:
 class WithSettings:
     """A frozen dataclass made of settings: each is checked, and those that differ from their defaults are shown."""
 
+    always_shown: ClassVar[tuple[str, ...]] = ()
+    """Arguments that are told even at their defaults."""
+
     def __post_init__(self) -> None:
         check_fields(self)
 
     def settings(self) -> dict[str, Any]:
-        """The arguments that differ from their defaults, as they are kept."""
+        """The arguments that differ from their defaults, or are always told, as they are kept."""
         given, kind = {}, cast("Any", type(self))
         for name, default in _argument_defaults(kind):
             value = getattr(self, name)
-            if value is not default and not _equals_default(value, default):
+            if (value is not default and not _equals_default(value, default)) or name in self.always_shown:
                 given[name] = value
         return given
 

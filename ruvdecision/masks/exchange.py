@@ -219,6 +219,7 @@ class Resample(Mask):
     columns: Columns = checked(None, as_columns)
 
     opaque: ClassVar[str] = "each released value is a mean of order statistics of the whole file"
+    always_shown: ClassVar[tuple[str, ...]] = ("times",)
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         values, positions = frame.numeric("Resample", self.columns, missing=True)
@@ -243,10 +244,6 @@ class Resample(Mask):
             out[order, j] = total if self.times == 1 else np.clip(ranked[0] + total / self.times, ranked[0], ranked[-1])
         # One sample gives original values back, so whole numbers stay whole numbers.
         return replace_keeping_integers(frame, out, positions) if self.times == 1 else frame.replace(out, positions)
-
-    def settings(self) -> dict[str, Any]:
-        """The number of bootstrap samples is always told."""
-        return {"times": self.times, **({} if self.columns is None else {"columns": self.columns})}
 
 
 @dataclass(frozen=True, repr=False)
