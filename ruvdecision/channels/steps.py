@@ -242,18 +242,22 @@ class SizeOf:
     function: Callable[[Any], Any]
     unit: str
 
+    def at(self, x: Array) -> Array:
+        """What the function says of values of any shape, in its own unit."""
+        flat = np.ravel(x)
+        answer = as_float_array(f"{self.unit}(x)", self.function(flat.copy()))
+        if answer.shape not in ((), flat.shape):
+            raise InputError(
+                f"{self.unit} must give back one number per value",
+                f"shape {answer.shape}",
+                "Write it with array operations, sd=lambda x: 0.1 * np.abs(x)",
+            )
+        return np.broadcast_to(answer, flat.shape).reshape(np.shape(x))
+
     def of(self, values: Array) -> Array:
         """Standard deviations for values of several columns, each handed over by itself; 0 where one is missing."""
-        known, out = ~np.isnan(values), np.empty_like(values)
-        for j in range(values.shape[1]):
-            answer = as_float_array(f"{self.unit}(x)", self.function(values[:, j].copy()))
-            if answer.shape not in ((), (len(values),)):
-                raise InputError(
-                    f"{self.unit} must give back one number per value",
-                    f"shape {answer.shape}",
-                    "Write it with array operations, sd=lambda x: 0.1 * np.abs(x)",
-                )
-            out[:, j] = answer
+        known = ~np.isnan(values)
+        out = np.stack([self.at(column) for column in values.T], axis=1)
         if not np.all(out[known] >= 0):
             raise InputError(
                 f"{self.unit} must give back numbers of at least 0",

@@ -145,6 +145,11 @@ class ColumnLikelihood(PerEntry):
         return None
 
     @property
+    def is_normal(self) -> Bools:
+        """Which entries have a likelihood that is normal in x, shape (n,)."""
+        return np.full(self.n, self.normal is not None)
+
+    @property
     def support(self) -> Array | None:
         """The values that x can have if it is a category, else None."""
         return None

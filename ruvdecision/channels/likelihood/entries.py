@@ -253,6 +253,10 @@ class Joined(ColumnLikelihood):
         return centre, variance
 
     @property
+    def is_normal(self) -> Bools:
+        return self._gather_parts(lambda part: part.is_normal)[0] > 0
+
+    @property
     def support(self) -> Array | None:
         # Entries that tell nothing have the categories of the others.
         return next((part.support for _, part in self.parts if part.support is not None), None)
