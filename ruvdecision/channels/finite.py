@@ -297,13 +297,6 @@ class FiniteChannel:
         columns = getattr(belief, "columns", None) or range(len(names[0]))
         return FileFacts(belief.records, tuple(columns), covariance, levels)
 
-    @classmethod
-    def uninformative(cls, belief: FiniteRecords) -> FiniteChannel:
-        """The channel that releases nothing."""
-        names = [hashable_record(v) for v in belief.levels.names]
-        kernel = Kernel(np.eye(len(names)), tuple(names)).hide_columns(range(len(names[0])))
-        return cls((kernel,), np.zeros(belief.records, dtype=np.int64), belief.records)
-
     def copied(self, step: Copy) -> FiniteChannel:
         """Put columns side by side several times, for as many releases."""
         order = step.order_of(len(self.kernels[0].outputs[0]))

@@ -138,7 +138,10 @@ class LinearChannel:
         """
         found = resolve(mask, about, numbers)
         for step, part, _ in found:
-            _check_linear(step, part)
+            why = step.not_linear
+            if why is not None or type(step) not in LINEAR or (isinstance(step, OwnLaw) and step.mask.linear is None):
+                reason = f": {why}" if why else ""
+                raise UnsupportedError(f"{part} has no linear-Gaussian channel{reason}", do=step.do or MEASURE)
         channel = cls.identity(Layout.of(partitions_of(found, about.n, samples), about.n), about.k)
         for stage, (step, part, _) in enumerate(found):
             window = step.columns if step.release is not None and step.whole_rows else None
@@ -429,14 +432,6 @@ def _zero_rows_and_columns(covariance: Array, gone: NDArray[np.bool_]) -> Array:
 
 
 # -- reading steps -----------------------------------------------------------------------------------------
-
-
-def _check_linear(step: Step, mask: MaskLike) -> None:
-    """Raise if a step is not linear in the records plus normal noise."""
-    why = step.not_linear
-    if why is not None or type(step) not in LINEAR or (isinstance(step, OwnLaw) and step.mask.linear is None):
-        reason = f": {why}" if why else ""
-        raise UnsupportedError(f"{mask} has no linear-Gaussian channel{reason}", do=step.do or MEASURE)
 
 
 def _read_noise(channel: LinearChannel, step: AddNoise, mask: MaskLike) -> LinearChannel:

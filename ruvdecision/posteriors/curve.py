@@ -134,10 +134,11 @@ class Curve(BasePosterior):
         """The ends of the grid, where the law ends."""
         return float(self.splines.grids[0][0]), float(self.splines.grids[-1][-1])
 
-    @property
+    @cached_property
     def error(self) -> Array:
         """Share of the mass that the grid leaves uncertain; zero if it is fine enough."""
-        return self._in_batch_shape(self._relative_errors)
+        total = self.splines.error + self.lost
+        return self._in_batch_shape(np.where(total < _SURE, 0.0, total))
 
     def less_certain(self, more: float) -> Curve:
         """The same law with another share of its mass uncertain."""
@@ -331,11 +332,6 @@ class Curve(BasePosterior):
     @property
     def _log_mass(self) -> Array:
         return self._raw_density[1]
-
-    @cached_property
-    def _relative_errors(self) -> Array:
-        total = self.splines.error + self.lost
-        return np.where(total < _SURE, 0.0, total)
 
     @cached_property
     def _mean_of_nodes(self) -> Array:

@@ -233,13 +233,10 @@ class StudentLaw(NoiseLaw):
     def scale(self) -> Array:
         return self.sds * np.sqrt((self.df - 2.0) / self.df)  # type: ignore[no-any-return]
 
-    @property
-    def _log_normaliser(self) -> float:
-        return float(special.gammaln((self.df + 1) / 2) - special.gammaln(self.df / 2) - 0.5 * np.log(self.df * np.pi))
-
     def _standard_log_density(self, u: Values, math: Mathematics) -> Values:
         """Log density with scale one."""
-        return self._log_normaliser - (self.df + 1) / 2 * math.log1p(u * u / self.df)
+        top = special.gammaln((self.df + 1) / 2) - special.gammaln(self.df / 2) - 0.5 * np.log(self.df * np.pi)
+        return float(top) - (self.df + 1) / 2 * math.log1p(u * u / self.df)
 
     def log_density(self, z: Values, math: Mathematics = NUMPY) -> Values:
         return self._standard_log_density(z / self.scale, math) - np.log(self.scale)

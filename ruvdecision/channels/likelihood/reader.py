@@ -58,18 +58,14 @@ def read(mask: MaskLike, observed: ReleaseLikelihood) -> ReleaseLikelihood:
     if not any(f.step.samples for f in found) and observed.n != total:
         found = resolve(mask, replace(about, n=observed.n))  # some rows were left out of the file by other means
     for step, part, _ in found:
-        _refuse_unknown_law(step, part)
+        if isinstance(step, Opaque):
+            raise UnsupportedError(f"{part} has no likelihood: {step.why}", do=step.do or KNOWN)
+        if type(step) not in LIKELIHOOD or (isinstance(step, OwnLaw) and step.mask.log_likelihood is None):
+            what = f"{part} has no likelihood: it does not say how likely a released value is"
+            raise UnsupportedError(what, do=KNOWN)
     for step, part, _ in reversed(found):
         observed = LIKELIHOOD[type(step)](observed, step, part)
     return observed
-
-
-def _refuse_unknown_law(step: Step, mask: MaskLike) -> None:
-    """Raise if the law of a step is not known entry by entry."""
-    if isinstance(step, Opaque):
-        raise UnsupportedError(f"{mask} has no likelihood: {step.why}", do=step.do or KNOWN)
-    if type(step) not in LIKELIHOOD or (isinstance(step, OwnLaw) and step.mask.log_likelihood is None):
-        raise UnsupportedError(f"{mask} has no likelihood: it does not say how likely a released value is", do=KNOWN)
 
 
 # -- rows ----------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from ...channels.finite import FiniteChannel, Kernel, RecordEvidence, record_cov
 from ...channels.samples import refuse_open_samples
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
+from ...masks.rows import NOTHING
 from ...numerics.quadrature import adaptive
 from ...posteriors import Finite
 from ...protocols import Array, Ints, Value
@@ -219,7 +220,7 @@ class FinitePair:
 
     def before(self) -> float:
         """Expected loss before any release."""
-        uninformative = FiniteChannel.uninformative(self.truth)
+        uninformative = FiniteChannel.of(self.truth, NOTHING)
         empty = np.zeros(0, dtype=np.int64)
         slots = RecordEvidence(np.zeros((0, len(self.truth.levels))), empty, empty)
         own, actual = (
