@@ -427,14 +427,14 @@ def logistic_scores(
     ``design`` has one row per coefficient, the first of ones, rows linearly independent; ``row`` is the column of each
     record, if it is not its own, and ``source`` says whether it is released. Separated records tend to 0 and 1.
     """
-    often = weights
+    share = source.astype(np.float64)
     if row is not None:
-        often = np.bincount(row, weights)
-        source = np.bincount(row, source if weights is None else weights * source) / often
-        often = often / often.mean()
+        often = np.bincount(row, weights).astype(np.float64)
+        share = np.bincount(row, share if weights is None else weights * share) / often
+        weights = often / often.mean()
     start = np.zeros(len(design))
-    start[0] = special.logit(np.average(source, weights=often))
-    fit = logistic.maximise(design, source.astype(np.float64), start, often)
+    start[0] = special.logit(np.average(share, weights=weights))
+    fit = logistic.maximise(design, share, start, weights)
     return fit.mean if row is None else fit.mean[row], fit.separated
 
 
