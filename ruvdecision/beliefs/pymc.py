@@ -444,20 +444,27 @@ class BuiltModel:
         except (NotImplementedError, ValueError, TypeError):
             return None
 
+    def _draw_at_once(self, count: int, seed: int) -> list[Array] | None:
+        """Draws of the parameters in one call; None where that cannot be."""
+        function = self._batched_prior_draws
+        if function is None:
+            return None
+        _reseed(function, seed)
+        with without_notices():
+            found = [np.asarray(a) for a in function(count)]
+        shapes = [(count, *self.shapes[v.name]) for v in self.free]
+        return found if [a.shape for a in found] == shapes else None
+
     def prior(self, count: int, rng: np.random.Generator) -> dict[str, Array]:
         """Independent draws of the free parameters from their prior, ``(count,) + shape`` each.
 
         Fewer where that is slow.
         """
         self._refuse_flat()
-        function = self._batched_prior_draws
-        if function is not None:
-            # A copy says the seed: the slow way takes the generator as it was given.
-            _reseed(function, int(deepcopy(rng).integers(2**63)))
-            with without_notices():
-                found = {v.name: np.asarray(a) for v, a in zip(self.free, function(count), strict=True)}
-            if all(a.shape == (count, *self.shapes[name]) for name, a in found.items()):
-                return found
+        # A copy says the seed: the slow way takes the generator as it was given.
+        found = self._draw_at_once(count, int(deepcopy(rng).integers(2**63)))
+        if found is not None:
+            return {v.name: a for v, a in zip(self.free, found, strict=True)}
         # One call per draw is slow: a tenth will do.
         rows = [self.draw(rng)[1] for _ in range(max(500, count // 10))]
         return {v.name: np.stack([row[v.name] for row in rows]) for v in self.free}
