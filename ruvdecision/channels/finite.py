@@ -303,7 +303,7 @@ class FiniteChannel:
         more = self.releases + step.times - 1
         return replace(self, kernels=tuple(k.copied(order) for k in self.kernels), releases=more)
 
-    def split(self, step: Step, mask: MaskLike, change: Callable[[Kernel, int], Kernel]) -> FiniteChannel:
+    def change_kernels(self, step: Step, mask: MaskLike, change: Callable[[Kernel, int], Kernel]) -> FiniteChannel:
         """Change kernels: ``change`` gets a kernel and the label of its rows. Rows treated alike share a kernel."""
         n = len(self.kinds)
         if step.rows is None:
@@ -313,7 +313,7 @@ class FiniteChannel:
                 f"{mask} after Shuffle or Subsample treats rows apart that nobody can name",
                 do="Put it first in the chain",
             )
-        pairs, kinds = np.unique(np.stack([self.kinds, step.rows.each()]), axis=1, return_inverse=True)
+        pairs, kinds = np.unique(np.stack([self.kinds, step.rows.row_labels()]), axis=1, return_inverse=True)
         kernels = tuple(change(self.kernels[kind], int(label)) for kind, label in pairs.T)
         return replace(self, kernels=kernels, kinds=kinds.reshape(n).astype(np.int64))
 
@@ -434,7 +434,7 @@ class FiniteChannel:
 
 def _read_drop(channel: FiniteChannel, step: Drop | SampleRows, mask: MaskLike) -> FiniteChannel:
     hides = step.rows is None
-    return channel.split(
+    return channel.change_kernels(
         step, mask, lambda kernel, label: kernel.hide_columns(step.columns) if hides or label == 1 else kernel
     )
 
@@ -451,7 +451,7 @@ def _read_noise(channel: FiniteChannel, step: AddNoise, mask: MaskLike) -> Finit
         covariance[np.ix_(step.columns, step.columns)] = step.covariance[0, label]
         return kernel.with_noise(covariance) if covariance.any() else kernel
 
-    return channel.split(step, mask, change)
+    return channel.change_kernels(step, mask, change)
 
 
 def _read_entries(channel: FiniteChannel, step: Entrywise, mask: MaskLike) -> FiniteChannel:
@@ -477,7 +477,7 @@ def _read_entries(channel: FiniteChannel, step: Entrywise, mask: MaskLike) -> Fi
             laws.append([(tuple(v for v, _ in one), float(np.prod([p for _, p in one]))) for one in product(*options)])
         return kernel.through(laws)
 
-    return channel.split(step, mask, change)
+    return channel.change_kernels(step, mask, change)
 
 
 def _read_record_matrix(channel: FiniteChannel, step: Matrix, mask: MaskLike) -> FiniteChannel:
@@ -516,7 +516,7 @@ def _read_record_matrix(channel: FiniteChannel, step: Matrix, mask: MaskLike) ->
                 )
         return kernel.through(laws)
 
-    return channel.split(step, mask, change)
+    return channel.change_kernels(step, mask, change)
 
 
 def _refuse_noise(kernel: Kernel, mask: MaskLike, columns: Sequence[int]) -> None:

@@ -73,7 +73,7 @@ def partitions_of(found: Sequence[Resolved], n: int, samples: Samples | None = N
         elif step.rows is None or own is None:
             out.append(None if step.rows is None else step.rows.padded_to(n))
         else:
-            out.append(_partition_of_sample(step.rows.each(), own, n, rest=-1, joins=step.rows.joins))
+            out.append(_partition_of_sample(step.rows.row_labels(), own, n, rest=-1, joins=step.rows.joins))
     return out
 
 
@@ -113,7 +113,7 @@ def row_classes(found: Sequence[Resolved], n: int) -> Ints | None:
         elif step.rows is not None and not step.rows.is_one_group:
             if step.release in seen:
                 return None
-            columns.append(step.rows.padded_to(n).each())
+            columns.append(step.rows.padded_to(n).row_labels())
     return np.unique(np.stack(columns), axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 

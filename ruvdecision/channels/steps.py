@@ -136,7 +136,7 @@ class Drop(Step):
         return about
 
     def apply(self, values: Array, rng: np.random.Generator) -> Array:
-        gone = True if self.rows is None else (self.rows.each() == 1)[:, None]
+        gone = True if self.rows is None else (self.rows.row_labels() == 1)[:, None]
         return np.where(gone, np.nan, values)
 
 
@@ -178,7 +178,7 @@ class AverageRows(Step):
     def apply(self, values: Array, rng: np.random.Generator) -> Array:
         if self.rows is None:
             return values
-        label = self.rows.each()
+        label = self.rows.row_labels()
         there = ~np.isnan(values)
         out = np.empty_like(values)
         for j in range(values.shape[1]):
@@ -294,7 +294,7 @@ class AddNoise(Step):
 
     def of_rows(self, n: int) -> Array:
         """The first mask's covariance of every row, shape (n, columns, columns), (1, ...) if it is that of all."""
-        return self.covariance[0] if self.rows is None else self.covariance[0, self.rows.each()]
+        return self.covariance[0] if self.rows is None else self.covariance[0, self.rows.row_labels()]
 
     def standard_deviations(self, n: int) -> Array | None:
         """Those of every entry, shape (n or 1, columns), where columns are independent; else None."""
@@ -312,7 +312,7 @@ class AddNoise(Step):
         elif self.rows is None:
             noise = correlate(noise, self.covariance[0, 0])
         else:
-            label = self.rows.each()
+            label = self.rows.row_labels()
             for i, matrix in enumerate(self.covariance[0]):
                 noise[label == i] = correlate(noise[label == i], matrix)
         released = values + noise if self.common else np.add(noise, values, out=noise)

@@ -71,9 +71,8 @@ def _(step: Drop, found: Resolved) -> str:
     if step.rows is None:
         whole = len(step.columns) == found.about.k
         return "publish nothing" if whole else f"leave out {_columns_in_words(step, found)}"
-    return (
-        f"blank {_columns_in_words(step, found)} in {int(np.sum(step.rows.each() == 1)):,} of {found.about.n:,} records"
-    )
+    blank = int(np.sum(step.rows.row_labels() == 1))
+    return f"blank {_columns_in_words(step, found)} in {blank:,} of {found.about.n:,} records"
 
 
 @_step_in_words.register
@@ -93,7 +92,8 @@ def _(step: AverageRows, found: Resolved) -> str:
     of = "" if len(step.columns) == found.about.k else f" of {_columns_in_words(step, found)}"
     if step.rows.is_one_group:
         return f"publish the average{of or ' of all records'}"
-    return f"replace the values{of} in each of {len(np.unique(step.rows.each())):,} groups of records by their average"
+    groups = len(np.unique(step.rows.row_labels()))
+    return f"replace the values{of} in each of {groups:,} groups of records by their average"
 
 
 @_step_in_words.register

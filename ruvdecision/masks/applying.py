@@ -53,7 +53,7 @@ def _numeric_values(frame: Frame, step: Step, who: str) -> tuple[Array, list[int
 
 
 def _apply_drop(frame: Frame, step: Drop, rng: np.random.Generator, who: str) -> Frame:
-    blank = np.ones(frame.n, dtype=bool) if step.rows is None else step.rows.each() == 1
+    blank = np.ones(frame.n, dtype=bool) if step.rows is None else step.rows.row_labels() == 1
     return frame.put({i: with_blanks(frame.table.iloc[:, i], blank, frame.kind) for i in step.columns})
 
 

@@ -23,13 +23,13 @@ from edges import tried
 from sentinels import SECRETS, WHO, chain, files, labelled, leaks, numbers, table
 
 import ruvdecision as ruv
-from ruvdecision.running.run import Task, pack, run
+from ruvdecision.running.run import Task, pickle_for_worker, run
 
 ROOT = places.ROOT
 
 
 def test_tasks_do_not_show_their_arguments() -> None:
-    work = pack((max, (labelled(), WHO)))
+    work = pickle_for_worker((max, (labelled(), WHO)))
     assert leaks(bytes(work)) and leaks(repr(work) + str(work) + f"{work!s}{work!r}") == []
     assert pickle.loads(work)[0] is max
 

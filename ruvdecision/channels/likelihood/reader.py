@@ -196,7 +196,7 @@ def _row_labels(observed: ReleaseLikelihood, step: Step) -> Ints:
         raise InputError(
             f"The release must have {step.rows.n} rows at this mask", observed.n, "Give what mask.release gave back"
         )
-    return step.rows.each()
+    return step.rows.row_labels()
 
 
 # -- entries -------------------------------------------------------------------------------------------------

@@ -225,7 +225,7 @@ class ExchangeableLaw:
         """
         k, m = len(self.record_covariance), len(parts)
         coefficients = np.eye(m * k) if matrix is None else matrix
-        is_mean = np.array([p.outside for p in parts])
+        is_mean = np.array([p.is_outside_file for p in parts])
         of_average, of_mean = (
             _gather_coefficients(coefficients, ~is_mean, k),
             _gather_coefficients(coefficients, is_mean, k),
