@@ -25,7 +25,7 @@ from ..protocols import Array
 from .base import BaseTarget
 from .names import Names, check_row, is_name
 
-SIZE: dict[str, Any] = {"what": "a number of at least 0, or one per known column", "low": 0}
+SIZE: dict[str, Any] = {"what": "a finite number of at least 0, or one per known column", "low": 0}
 
 
 def _check_rows(name: str, value: Any) -> Hashable:
