@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,10 @@ BLOCK = 48_000
 
 Larger arrays cost more to get hold of than to fill.
 """
+CUTS = (18.0, 9.0)
+"""How far below the largest, in logs, a node's weight may be where it is seen how a value grows with the range."""
+Rule: TypeAlias = tuple[slice | NDArray[np.int_], Array]
+"""Some of the nodes and their weights, which sum to one after each release."""
 WIDE = 13.0
 """Boxes that reach farther than this are stretched, so that heavy tails cost few nodes."""
 _DISTANCES = np.array(
@@ -133,19 +138,18 @@ class Nodes:
     """What the model says at all places, release after release."""
 
     @cached_property
-    def nested_rules(self) -> list[tuple[slice | NDArray[np.int_], Array]]:
-        """The nodes of one, two and four times the step with their weights, which sum to one."""
-        found: list[tuple[slice | NDArray[np.int_], Array]] = [(slice(None), self.weights)]
-        for marks in self.subsets:
-            some = np.flatnonzero(marks)
-            weights = self.weights[:, some]
-            found.append((some, weights / weights.sum(axis=1, keepdims=True)))
-        return found
+    def rules(self) -> list[Rule]:
+        """Nodes of one, two and four times the step, and those whose weight is not far below the largest."""
+        found: list[Rule] = [(slice(None), self.weights)]
+        found += [(some, self.weights[:, some]) for some in map(np.flatnonzero, self.subsets)]
+        top = self.weights.max(axis=1, keepdims=True)
+        found += [(slice(None), np.where(self.weights > top * np.exp(-cut), self.weights, 0.0)) for cut in CUTS]
+        return [(some, weights / weights.sum(axis=1, keepdims=True)) for some, weights in found]
 
-    def step_weights(self, release: int) -> list[Array]:
-        """Weights of all nodes for the three steps after one release, ``(S,)`` each; zero where a node is left out."""
-        found = np.zeros((3, self.weights.shape[1]))
-        for row, (some, weights) in zip(found, self.nested_rules, strict=True):
+    def weights_by_rule(self, release: int) -> list[Array]:
+        """Weights of all nodes by each rule after one release, ``(S,)``; zero where a node is left out."""
+        found = np.zeros((len(self.rules), self.weights.shape[1]))
+        for row, (some, weights) in zip(found, self.rules, strict=True):
             row[some] = weights[release]
         return list(found)
 
