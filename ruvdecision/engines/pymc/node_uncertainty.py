@@ -8,7 +8,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from ...errors import ConvergenceError, InputError, UnsupportedError
 from ...losses import Quadratic
@@ -344,8 +343,8 @@ def _mass_outside_boxes(posteriors: LogPosteriors, boxes: LaplaceBoxes) -> tuple
     outside = np.any((z < boxes.low[:, None]) | (z > boxes.high[:, None]), axis=2)
     far = np.where(outside, logs - prior, -np.inf)
     middle = posteriors.evaluate(boxes.modes[:, None])[0][:, 0] + np.log(np.abs(np.linalg.det(boxes.roots)))
-    with np.errstate(divide="ignore", over="ignore"):
-        share = np.exp(special.logsumexp(far, axis=1) - np.log(len(u)) - middle - 0.5 * boxes.size * np.log(2 * np.pi))
+    with np.errstate(over="ignore"):
+        share = np.exp(far - middle[:, None]).mean(axis=1) / (2 * np.pi) ** (boxes.size / 2)
     worst = int(np.argmax(share))
     return float(share[worst]), u[np.argmax(np.where(outside, logs, -np.inf)[worst])][None]
 
