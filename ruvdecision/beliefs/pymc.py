@@ -8,7 +8,7 @@ import logging
 import traceback
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -199,7 +199,7 @@ class PyMCBelief:
             with without_notices():
                 return keeping_starts(self.builder, clone_model)
         try:
-            with warnings.catch_warnings(), without_traces():
+            with warnings.catch_warnings():
                 # Records are integrated out: which way a sampler would go over them is nobody's concern.
                 warnings.filterwarnings("ignore", message="No safe default transform found for Mixture")
                 model = self.builder(n, **self.settings)
@@ -552,21 +552,15 @@ def quiet_pymc() -> ModuleType:
 
 @contextmanager
 def building_graphs() -> Iterator[None]:
-    """Graphs are made without warnings, and without traces.
+    """Graphs are made without warnings, and without a search for where in the code each node was made.
 
     Loggers are left alone: to change their levels takes longer.
     """
-    with warnings.catch_warnings(action="ignore"), without_traces():
-        yield
-
-
-def without_traces() -> AbstractContextManager[None]:
-    """Graphs are made without a search for where in the code each node was made."""
     import pytensor
 
     quick = {"traceback__limit": 0, "traceback__compile_limit": 0}
-    found: AbstractContextManager[None] = pytensor.config.change_flags(**quick)
-    return found
+    with warnings.catch_warnings(action="ignore"), pytensor.config.change_flags(**quick):
+        yield
 
 
 def without_notices() -> _Quiet:
