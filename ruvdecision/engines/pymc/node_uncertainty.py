@@ -16,6 +16,7 @@ from ...protocols import Array, Loss, Posterior, Value
 from ...targets import BaseTarget, Files, Kind
 from ...users.user import User
 from .log_posterior import LogPosteriors
+from .marginal_normal import released_averages
 from .nodes import LaplaceBoxes, Nodes, Rule, find_boxes, find_modes, place_nodes
 from .normal_records import NormalRecords, mixture_curve
 from .parameter_law import law_of_value, masses_of_value
@@ -68,7 +69,10 @@ class NodeSolver:
         moments = None if self._normal_numbers is None else self._moments_given_nodes(self._normal_numbers, target)
         if moments is None:
             return self._ask_each_release(lambda i: self._uncertainty_of_record(user, i)[0])
-        return _value_by_rules(_uncertainties_of_mixtures(user, *moments, self.nodes.rules))
+        means, variances = moments
+        # Where records are known, a function of them and of parameters is point masses.
+        caution = 1.0 if variances.all() else 1000.0
+        return _value_by_rules(_uncertainties_of_mixtures(user, means, variances, self.nodes.rules), caution)
 
     def law(self, user: User) -> tuple[Posterior, float]:
         """Posterior of the user's target after the only release, and its relative error by the parameter nodes."""
@@ -173,6 +177,7 @@ class NodeSolver:
             noise,
             lambda term: self._by_release(parameter_values(core, complete, term)),
             entries_per_parameter(core),
+            averages=released_averages(observed[0], 0) if observed[0].averages is not None else None,
         )
 
     def _moments_given_nodes(self, numbers: NormalRecords, target: BaseTarget) -> tuple[Array, Array] | None:
@@ -425,9 +430,9 @@ def _uncertainty_of_mixtures(user: User, means: Array, variances: Array, weights
     return np.asarray(user.loss.uncertainty(Mixture(Gaussian.scalar(means, variances), weights), user.actions).value)
 
 
-def _value_by_rules(found: Sequence[Array]) -> Value:
+def _value_by_rules(found: Sequence[Array], caution: float = 1.0) -> Value:
     """A value with its error, from what the rules of nodes give."""
-    return _with_tail_mass(_with_step_error(found[:3]), *found[3:])
+    return _with_tail_mass(_with_step_error(found[:3], caution), *found[3:])
 
 
 def _with_step_error(found: Sequence[Array], caution: float = 1.0) -> Value:
