@@ -69,14 +69,10 @@ class _Overlap(SummedMeasure, WeightedMeasure):
         return {name: model.start(original, *weights) for name, model in self._named_models.items()}
 
     def survey(self, piece: pd.DataFrame) -> NamedSums:
-        return NamedSums(
-            {name: _refuse_unsummable(model).survey(piece) for name, model in self._named_models.items()}
-        )
+        return NamedSums({name: _refuse_unsummable(model).survey(piece) for name, model in self._named_models.items()})
 
     def settle(self, original: NamedSums, released: NamedSums) -> dict[str, Any]:
-        return {
-            name: model.settle(original.of[name], released.of[name]) for name, model in self._named_models.items()
-        }
+        return {name: model.settle(original.of[name], released.of[name]) for name, model in self._named_models.items()}
 
     def partial(self, piece: pd.DataFrame, plan: Any, which: str, *weights: Array) -> NamedSums:
         models = self._named_models.items()
