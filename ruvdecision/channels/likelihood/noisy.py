@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,7 +135,7 @@ class NoisyValue(_Noisy):
         centre, sd = self.normal[0], np.sqrt(self.normal[1])
         return -0.5 * ((math.asarray(x) - centre) / sd) ** 2 - (np.log(sd) + LOG_ROOT_2PI)
 
-    @property
+    @cached_property
     def normal(self) -> Pair | None:
         law = self.kernel.normal
         return None if law is None else (self.values - law[0], law[1])
