@@ -31,7 +31,7 @@ from ..data.write import check_output_paths, write_files
 from ..errors import InputError, RuvError, UnsupportedError
 from ..protocols import Array, Value
 from ..running.encoding import Json, Stored, pack, unpack
-from .columns import Entries, Labels
+from .columns import Entries, Labels, whole_text
 from .rumap import Provenance, RUMap
 from .scores import KNOWN, Column, Score, Tabulated, as_score
 
@@ -264,7 +264,8 @@ class _Reader:
         self._take_memory(variable.size * variable.dtype.itemsize, name)
         if not text:
             values = np.asarray(variable[()])
-            return values.astype(bool) if _is_bool(variable) else values
+            marked = "dtype" in variable.attrs and variable.attrs.get_id("dtype").shape == ()
+            return values.astype(bool) if marked and variable.attrs["dtype"] == "bool" else values
         entries, longest = np.empty(shape, dtype=object), 0
         for start in range(0, shape[0], self.block):  # many entries of a file can be one and the same long text
             part = slice(start, start + self.block)
@@ -280,12 +281,6 @@ class _Reader:
         self.room -= size
         if self.room < 0:
             raise MemoryError(f"{name!r} is too large for a file of this size")
-
-
-def _is_bool(variable: h5py.Dataset) -> bool:
-    if "dtype" not in variable.attrs or variable.attrs.get_id("dtype").shape != ():
-        return False
-    return bool(variable.attrs["dtype"] == "bool")
 
 
 def encode(value: object) -> Json:
@@ -367,23 +362,17 @@ def _dataset_of_map(rumap: RUMap, created: bool) -> xr.Dataset:
         dataset["mask_spec"] = ("release", np.array(specs, dtype=str))
     # For readers of other programs; what counts is in the JSON.
     readable = {
-        _storable_text(str(k)): v
-        if isinstance(v, float) or (isinstance(v, int) and abs(v) < 2**62)
-        else _storable_text(str(v))
+        whole_text(k): v if isinstance(v, float) or (isinstance(v, int) and abs(v) < 2**62) else whole_text(v)
         for k, v in attrs.items()
         if v is not None and k
     }
     dataset.attrs = {
         **readable,
-        "risk_function": _storable_text(rumap.risk_score.name),
-        "utility_function": _storable_text(rumap.utility_score.name),
+        "risk_function": whole_text(rumap.risk_score.name),
+        "utility_function": whole_text(rumap.utility_score.name),
         "ruvdecision_map": json.dumps(meta),
     }
     return dataset
-
-
-def _storable_text(text: str) -> str:
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def _map_from_contents(meta: Stored, stored: dict[str, Entries]) -> RUMap:

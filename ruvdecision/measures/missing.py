@@ -15,7 +15,8 @@ raise      an error names the columns
 
 **For the author of a measure.** A measure states what it takes as the class attribute ``missing_choices``; the first
 is its default, and a caller writes ``missing="omit"`` for another. ``own_missing`` lists those that the measure carries
-out itself: `begin` and `compare` then get tables with their missing values (as NaN, None, NaT). All others are carried
+out itself, beside "wildcard" and "pairwise": `begin` and `compare` then get tables with their missing values (as NaN,
+None, NaT). All others are carried
 out before, by `fill_missing`, and the measure never sees a missing value. The usual sets are below: `FILLED` for tables
 and for models that tell files apart (default: own category or indicator), `KEYED` for risks from keys (wildcard),
 `PAIRED` (or `KNOWN`, without indicators) for distances, `IMPUTED` for moments and densities, `COMPLETE` for
@@ -23,7 +24,7 @@ regressions::
 
     class MyRisk(KeyMeasure):
         missing_choices: ClassVar[tuple[str, ...]] = missing.KEYED
-        own_missing: ClassVar[tuple[str, ...]] = ("wildcard", "category")
+        own_missing: ClassVar[tuple[str, ...]] = ("category",)
 
         def compare(self, state, released):
             often = key_matches(released) if self.missing == "wildcard" else cells.class_sizes(released)[0]
@@ -53,6 +54,8 @@ KNOWN = ("pairwise", "impute", "omit", "raise")
 IMPUTED = ("impute", "omit", "raise")
 COMPLETE = ("omit", "impute", "raise")
 
+UNFILLED = ("wildcard", "pairwise")
+"""What a measure carries out itself: nothing is put in place of a missing value."""
 MISSING = "(missing)"
 """The category of missing values, and what an indicator's name ends with."""
 

@@ -198,7 +198,11 @@ def _decision_blocks(part: Chapter) -> list[ReportBlock]:
         blocks.append(Paragraph(part.sentence, part.kind))
     if choice is not None and choice.worthless:
         blocks.append(Paragraph(f"Warning: {choice.worthless}.", "warning"))
-    blocks.append(_map_picture(part))
+    if part.drawable:
+        drawing = map_drawing(part.whole, part.max_risk, limit=part.extras.limit, rule=part.extras.rule)
+        blocks.append(Picture(drawing, _map_caption([part]), alt_text(part), part.anchor))
+    else:
+        blocks.append(Paragraph("There is nothing to draw: no release has both a risk and a utility.", "warning"))
     return [*blocks, *_before_and_after(part)]
 
 
@@ -332,13 +336,6 @@ def _threshold_in_words(max_risk: float | None) -> str:
 
 
 # -- the picture ---------------------------------------------------------------------------------------
-
-
-def _map_picture(part: Chapter) -> ReportBlock:
-    if not part.drawable:
-        return Paragraph("There is nothing to draw: no release has both a risk and a utility.", "warning")
-    drawing = map_drawing(part.whole, part.max_risk, limit=part.extras.limit, rule=part.extras.rule)
-    return Picture(drawing, _map_caption([part]), alt_text(part), part.anchor)
 
 
 def _map_caption(parts: Sequence[Chapter]) -> str:

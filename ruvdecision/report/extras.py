@@ -17,7 +17,7 @@ from ..decide import Choice, probabilities
 from ..decide.compare import explanations
 from ..decide.criteria import Rule
 from ..maps.rumap import RUMap
-from ..maps.show import format_number, plural, shorten_text
+from ..maps.show import chance_in_words, format_number, plural, shorten_text
 from ..maps.storage import fingerprint
 from ..plots.map import Positions
 from .diagnostics import has_errors
@@ -76,7 +76,7 @@ def choice_probabilities(
             ("is the best of those allowed", choice.best),
         ]
         said = said[1:] if np.isinf(choice.max_risk) else said
-        facts = [f"The probability that the chosen release truly {what} is {_chance_in_words(p)}." for what, p in said]
+        facts = [f"The probability that the chosen release truly {what} is {chance_in_words(p)}." for what, p in said]
         blocks.append(Items(facts))
     if len(rumap) > MOST or not order.size:
         return blocks
@@ -86,7 +86,7 @@ def choice_probabilities(
     head = [(k, words) for k, words in head if k in table and (k != "best" or given is not None)]
     rows = [
         TableRow(
-            (str(row["release"]), *(_chance_in_words(row[k]) for k, _ in head)), "" if row["converged"] else "doubtful"
+            (str(row["release"]), *(chance_in_words(row[k]) for k, _ in head)), "" if row["converged"] else "doubtful"
         )
         for _, row in table.iterrows()
     ]
@@ -232,10 +232,3 @@ def records(choice: Choice | None, max_risk: float | None, found: RecordRisk | N
         caption = f"The records at most risk under {one}, by their position in the file (counted from 0)"
         blocks.append(Table(caption, ("position", "risk", "intruder's U"), rows))
     return blocks
-
-
-def _chance_in_words(p: float) -> str:
-    """A probability that never rounds to certainty."""
-    if np.isnan(p):
-        return "not known"
-    return "above 0.999" if 0.9995 <= p < 1 else "below 0.001" if 0 < p < 0.0005 else f"{p:.3f}".rstrip("0").rstrip(".")

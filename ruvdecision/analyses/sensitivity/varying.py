@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from ...checks import as_python_value, check_filled, check_mapping, check_text, is_single, suggest
+from ...checks import as_python_value, check_filled, check_mapping, check_text, is_flag, is_number, is_single, suggest
 from ...errors import InputError, kind_of
 from ...evaluate import Setting, check_setting, evaluate
 from ...maps.columns import number_duplicates
@@ -263,13 +263,13 @@ def _value_label(name: str, value: object, position: int) -> str:
     kind = f"{type(value).__name__} {position + 1}"
     if name.split(".")[-1] == "data" or hasattr(value, "to_numpy"):
         return f"data {position + 1}"
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if is_number(value) and not is_flag(value):
         return f"{value:.6g}"
     if isinstance(value, (np.ndarray, list, tuple)):
         flat = np.ravel(np.asarray(value, dtype=object))
-        plain = flat.size <= 9 and all(isinstance(v, (int, float, np.number, str)) for v in flat)
+        plain = flat.size <= 9 and all(is_number(v) or isinstance(v, str) for v in flat)
         return str(np.asarray(value).tolist()) if plain else kind
-    if value is None or isinstance(value, (bool, str)):
+    if value is None or is_flag(value) or isinstance(value, str):
         return str(value)
     names = [getattr(value, "name", None), getattr(value, "__name__", None) if callable(value) else None]
     text = next((n for n in names if isinstance(n, str) and n and n != "<lambda>"), repr(value))

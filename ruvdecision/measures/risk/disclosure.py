@@ -49,25 +49,13 @@ class _AfterLinkage(PairedMeasure):
     """
 
     missing_choices: ClassVar[tuple[str, ...]] = KNOWN
-    own_missing: ClassVar[tuple[str, ...]] = ("pairwise",)
+    own_columns: ClassVar[tuple[str, ...]] = ("unknown",)
+    per_record_file: ClassVar[str] = "original"
+    pairs: ClassVar[str] = "optional"
 
     unknown: Hashable = checked(None, frames.one_name, required=True)
     known: frames.Names = checked(None, frames.as_names)
     distance: str = checked("standardised", check_choice, options=DISTANCES)
-
-    @property
-    def per_record_file(self) -> str:
-        """The intruder's file, which has the originals."""
-        return "original"
-
-    @property
-    def pairs(self) -> str:
-        """Nobody's own record is looked for."""
-        return "optional"
-
-    def uses(self, original: pd.DataFrame) -> frames.Labels:
-        """The known columns and then the unknown one."""
-        return frames.pick_apart(self.name, original, ("known", self.known), ("unknown", self.unknown))
 
     def begin(self, original: pd.DataFrame) -> tuple[Space, pd.Series]:
         """Scales of the known columns and the truth."""
@@ -315,7 +303,8 @@ class IntervalDisclosure(PairedMeasure):
     )
 
     missing_choices: ClassVar[tuple[str, ...]] = KNOWN
-    own_missing: ClassVar[tuple[str, ...]] = ("pairwise",)
+    pairs: ClassVar[str] = "wanted"
+    needs_pairs: ClassVar[str] = "outlying"
 
     columns: frames.Names = checked(None, frames.as_names)
     width_sd: float | None = checked(None, check_number, low=0)
@@ -338,11 +327,6 @@ class IntervalDisclosure(PairedMeasure):
             raise InputError("outlying looks at true pairs", "paired=False", "Leave one of them out")
         plain = self.width_rank is None and not self.outlying
         self.refuse_unused(plain, "a width in standard deviations without outlying", "width_sd=0.05", "spread_of")
-
-    @property
-    def pairs(self) -> str:
-        """Needed for the widths of outliers."""
-        return "needed" if self.outlying else "wanted"
 
     def default_name(self) -> str:
         """SDID, or the rank version's name."""

@@ -169,7 +169,7 @@ class FellegiSunter(PairedMeasure):
 
     columns_by_name: ClassVar[bool] = True
     missing_choices: ClassVar[tuple[str, ...]] = KNOWN
-    own_missing: ClassVar[tuple[str, ...]] = ("pairwise",)
+    pairs: ClassVar[str] = "wanted"
 
     known: frames.Names = checked(None, frames.as_names)
     tolerance_sd: PerColumn = checked(
@@ -191,11 +191,6 @@ class FellegiSunter(PairedMeasure):
             what = "tolerance has a unit and needs a number per column"
             raise InputError(what, self.tolerance, 'Write tolerance={"age": 2}, or use tolerance_sd')
         check_pairs_option(self.one_to_one, self.paired)
-
-    @property
-    def pairs(self) -> str:
-        """Needed where all records are assigned at once."""
-        return "needed" if self.one_to_one else "wanted"
 
     def begin(self, original: pd.DataFrame) -> pd.DataFrame:
         """Check the columns; agreement needs both files."""

@@ -136,7 +136,7 @@ class IndividualRisk(KeyMeasure):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Benedetti and Franconi (1998); Franconi and Polettini (2004)"
     missing_choices: ClassVar[tuple[str, ...]] = KEYED
-    own_missing: ClassVar[tuple[str, ...]] = ("wildcard", "category")
+    own_columns: ClassVar[tuple[str, ...]] = ("weights",)
 
     weights: Hashable = checked(None, frames.one_name)
     method: str = checked("approx", check_choice, options=METHODS)
@@ -146,10 +146,6 @@ class IndividualRisk(KeyMeasure):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.refuse_unused(self.missing == "wildcard", 'missing="wildcard"', 'missing="wildcard"', "alpha")
-
-    def uses(self, original: pd.DataFrame) -> frames.Labels:
-        """The keys and then the weights."""
-        return frames.pick_apart(self.name, original, ("keys", self.keys), ("weights", self.weights))
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Count and estimate."""
@@ -226,7 +222,7 @@ class HouseholdRisk(KeyMeasure):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Franconi and Polettini (2004); Templ, Meindl and Kowarik (2015), section 2"
     missing_choices: ClassVar[tuple[str, ...]] = KEYED
-    own_missing: ClassVar[tuple[str, ...]] = ("wildcard", "category")
+    own_columns: ClassVar[tuple[str, ...]] = ("household", "weights")
 
     household: Hashable = checked(None, frames.one_name, required=True)
     weights: Hashable = checked(None, frames.one_name)
@@ -237,11 +233,6 @@ class HouseholdRisk(KeyMeasure):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.refuse_unused(self.missing == "wildcard", 'missing="wildcard"', 'missing="wildcard"', "alpha")
-
-    def uses(self, original: pd.DataFrame) -> frames.Labels:
-        """The keys, the household and the weights."""
-        ones = ("household", self.household), ("weights", self.weights)
-        return frames.pick_apart(self.name, original, ("keys", self.keys), *ones)
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Put the members' risks together."""
@@ -319,7 +310,7 @@ class SkinnerElliot(KeyMeasure):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Skinner and Elliot (2002), JRSS B 64, 855-867; Skinner and Carter (2003)"
     missing_choices: ClassVar[tuple[str, ...]] = KEYED
-    own_missing: ClassVar[tuple[str, ...]] = ("wildcard", "category")
+    own_columns: ClassVar[tuple[str, ...]] = ("weights",)
 
     weights: Hashable = checked(None, frames.one_name)
     population: int | None = checked(None, check_integer, low=1)
@@ -329,10 +320,6 @@ class SkinnerElliot(KeyMeasure):
         if (self.weights is None) == (self.population is None):
             got = f"weights={self.weights!r}, population={self.population!r}"
             raise InputError(f"{self.name} needs the weights or the size of the population", got, "Give one of them")
-
-    def uses(self, original: pd.DataFrame) -> frames.Labels:
-        """The keys and then the weights."""
-        return frames.pick_apart(self.name, original, ("keys", self.keys), ("weights", self.weights))
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Count uniques and pairs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -117,6 +117,9 @@ class _CountedMeasure(SummedMeasure, WeightedMeasure):
 class _TableMeasure(_CountedMeasure):
     """A comparison of the tables that two files make: of the whole table, or of all tables of ``way`` columns."""
 
+    distance: ClassVar[Callable[[ArrayLike, ArrayLike], float]]
+    """Of two laws over the same cells."""
+
     columns: Names = checked(None, as_names)
     way: int | None = checked(None, check_integer, low=1)
 
@@ -124,8 +127,12 @@ class _TableMeasure(_CountedMeasure):
         codes, _ = cells.common_codes(original.rows, released.rows)
         names = [str(c) for c in original.rows.columns]
         parts: dict[str, float] = {}
-        for chosen in _choose_columns(self.name, len(names), self.way):
-            parted, size = cells.joint_codes_of_parts([c[:, chosen] for c in codes])
+        way = len(names) if self.way is None else self.way
+        if way > len(names):
+            what = f"{self.name} cannot make tables of {way} columns"
+            raise InputError(what, f"{len(names)} columns", "Use a smaller way")
+        for chosen in itertools.combinations(range(len(names)), way):
+            parted, size = cells.joint_codes_of_parts([c[:, list(chosen)] for c in codes])
             weights = original.count, released.count
             f, g = (cells.frequencies(c, size, w) for c, w in zip(parted, weights, strict=True))
             number, more = self._distance_of_tables(f, g)
@@ -134,7 +141,8 @@ class _TableMeasure(_CountedMeasure):
         return Measured(float(np.mean(list(parts.values()))) if self.way is not None else value, parts=parts)
 
     def _distance_of_tables(self, f: Array, g: Array) -> tuple[float, dict[str, float]]:
-        raise NotImplementedError
+        """The number of one table, and what it is made of."""
+        return self.distance(f, g), {}
 
 
 @dataclass(frozen=True, repr=False)
@@ -161,8 +169,7 @@ class Hellinger(_TableMeasure):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Gomatam and Karr (2003); Winkler (2004), section 5"
 
-    def _distance_of_tables(self, f: Array, g: Array) -> tuple[float, dict[str, float]]:
-        return hellinger(f, g), {}
+    distance = staticmethod(hellinger)
 
 
 @dataclass(frozen=True, repr=False)
@@ -181,8 +188,7 @@ class TotalVariation(_TableMeasure):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Agrawal and Aggarwal (2001); Gomatam and Karr (2003); Winkler (2004), section 5"
 
-    def _distance_of_tables(self, f: Array, g: Array) -> tuple[float, dict[str, float]]:
-        return total_variation(f, g), {}
+    distance = staticmethod(total_variation)
 
 
 @dataclass(frozen=True, repr=False)
@@ -224,6 +230,8 @@ class _Association(_CountedMeasure):
 
     range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     reference: ClassVar[str] = "Gomatam and Karr (2003); Winkler (2004), section 5, with a bracket put right"
+    coefficient: ClassVar[Callable[[ArrayLike], float]]
+    """The association in a table of two columns."""
 
     columns: Names = checked(None, as_names)
     signed: bool = False
@@ -237,7 +245,7 @@ class _Association(_CountedMeasure):
         rows = []
         for i, j in itertools.combinations(range(len(columns)), 2):
             a, b = (
-                self._association_of_table(cells.dense_table(self.name, c[:, [i, j]], [levels[i], levels[j]], w))
+                self.coefficient(cells.dense_table(self.name, c[:, [i, j]], [levels[i], levels[j]], w))
                 for c, w in zip(codes, weights, strict=True)
             )
             rows.append((columns[i], columns[j], a, b, b - a))
@@ -271,8 +279,7 @@ class CramersV(_Association):
 
     label: ClassVar[str] = "cramers_v"
 
-    def _association_of_table(self, table: Array) -> float:
-        return cramers_v(table)
+    coefficient = staticmethod(cramers_v)
 
 
 @dataclass(frozen=True, repr=False)
@@ -289,16 +296,7 @@ class PearsonC(_Association):
 
     label: ClassVar[str] = "pearson_c"
 
-    def _association_of_table(self, table: Array) -> float:
-        return pearson_c(table)
-
-
-def _choose_columns(who: str, columns: int, way: int | None) -> Iterable[list[int]]:
-    if way is None:
-        return [list(range(columns))]
-    if way > columns:
-        raise InputError(f"{who} cannot make tables of {way} columns", f"{columns} columns", "Use a smaller way")
-    return [list(c) for c in itertools.combinations(range(columns), way)]
+    coefficient = staticmethod(pearson_c)
 
 
 def _check_frequencies(f: ArrayLike) -> Array:

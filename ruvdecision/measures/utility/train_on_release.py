@@ -68,6 +68,7 @@ class TrainOnRelease(WeightedMeasure):
     reference: ClassVar[str] = "Esteban, Hyland and Raetsch (2017), arXiv:1706.02633; Beaulieu-Jones et al. (2019)"
     missing_choices: ClassVar[tuple[str, ...]] = ("category", "omit", "raise")
     own_missing: ClassVar[tuple[str, ...]] = ("category",)
+    own_columns: ClassVar[tuple[str, ...]] = ("target",)
 
     target: Hashable = checked(None, frames.one_name, required=True)
     holdout: Any = checked(None, OtherFile.of)
@@ -84,10 +85,6 @@ class TrainOnRelease(WeightedMeasure):
             raise InputError(
                 "estimator must be known, or be a scikit-learn model", self.estimator, f"Choose from {options}"
             )
-
-    def uses(self, original: pd.DataFrame) -> frames.Labels:
-        """The predictors and then the target."""
-        return frames.pick_apart(self.name, original, ("predictors", self.predictors), ("target", self.target))
 
     def compare(
         self, state: tuple[pd.DataFrame, Array | None], released: pd.DataFrame, weights: Array | None = None
