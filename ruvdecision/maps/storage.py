@@ -188,14 +188,14 @@ def _check_meta(meta: Stored) -> Stored:
     """The table of contents, made of what it should be made of."""
     lists = {"parameters": str, "columns": str, "notes": str, "users": bool, "attrs": list}
     for name, kind in lists.items():
-        if not isinstance(meta[name], list) or not all(isinstance(x, kind) for x in meta[name]):
+        if type(meta[name]) is not list or any(type(x) is not kind for x in meta[name]):
             raise TypeError(f"its {name} are no list")
     given = [*meta["names"].items(), *((x, x) for x in meta.get("escaped", ())), *((k, "") for k, _ in meta["attrs"])]
-    if not all(isinstance(x, str) for pair in given for x in pair):
+    if any(type(x) is not str for pair in given for x in pair):
         raise TypeError("its names are not text")
-    if len(meta["users"]) != 2 or not isinstance(meta["masks"], bool):
+    if len(meta["users"]) != 2 or type(meta["masks"]) is not bool:
         raise TypeError("it does not say whose it is")
-    if not all(isinstance(meta[role], dict) for role in ("risk", "utility")):
+    if any(type(meta[role]) is not dict for role in ("risk", "utility")):
         raise TypeError("it does not say what it is made of")
     return meta
 
@@ -306,7 +306,7 @@ def _encode_other(value: object) -> Json:
 
 def _decode_other(stored: Stored) -> object:
     if "array" in stored:
-        if not isinstance(stored["dtype"], str) or not _ARRAY.fullmatch(stored["dtype"]):
+        if type(stored["dtype"]) is not str or not _ARRAY.fullmatch(stored["dtype"]):
             raise TypeError("an array of an unknown kind")
         # Text is as wide as it is: a width that a file claims could be gigabytes.
         kind = str if "U" in stored["dtype"] else np.dtype(stored["dtype"])

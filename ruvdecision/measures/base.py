@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import pandas as pd
 
-from ..checks import check_fields
+from ..checks import check_fields, check_kind
 from ..errors import InputError, RuvError, UnsupportedError
 from ..masks.frame import Frame
 from ..protocols import Array
@@ -142,8 +142,7 @@ class Measure:
     """A column whose values part the records: ``parts`` and ``table`` then have the measure of every part as well."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str):
-            raise InputError("A measure's name is text", self.name, 'Write name="KL"')
+        check_kind("A measure's name", self.name, str, 'Write name="KL"')
         object.__setattr__(self, "name", self.name or self.default_name())
         object.__setattr__(self, "missing", check_missing(self.name, self.missing, self.missing_choices))
         check_fields(self)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..data.read import Pieces, file_digest
+from ..data.read import Pieces, file_digest, is_path
 from ..errors import InputError, UnsupportedError
 from ..masks.base import Mask
 from ..masks.frame import Frame
@@ -276,7 +276,7 @@ def _measure_release(shared: _ChunkedWork, release: _Source) -> dict[int, Measur
 
 
 def _chunked_source(data: Any, key: Hashable, size: int, which: str) -> _Source:
-    if isinstance(data, (str, Path)):
+    if is_path(data):
         return _Source(Pieces(str(Path(data).resolve()), size), key, which)
     if data is None:
         what = f"measures compare with {which}, which is missing"

@@ -44,7 +44,7 @@ import pandas as pd
 
 from ..checks import suggest
 from ..errors import InputError
-from .frames import Labels, is_number, is_time
+from .frames import Labels, is_categorical, is_number, is_time
 
 CHOICES = ("category", "wildcard", "pairwise", "impute", "omit", "raise")
 FILLED = ("category", "impute", "omit", "raise")
@@ -137,6 +137,6 @@ def _fill_column(column: pd.Series, value: Any) -> pd.Series:
         return column.astype(np.float64).fillna(value)
     if is_time(column) and isinstance(value, (pd.Timestamp, pd.Timedelta)):
         return column.fillna(value)
-    if isinstance(column.dtype, pd.CategoricalDtype):
+    if is_categorical(column):
         return column.cat.add_categories([] if value in column.cat.categories else [value]).fillna(value)
     return column.astype(object).where(column.notna(), value)

@@ -180,12 +180,6 @@ class Triangle:
             return cls(n, float(n), _triangular_factor(rows.T), occurs)
         return cls(n, float(weights.sum()), _triangular_factor((rows * np.sqrt(weights)).T), occurs)
 
-    def with_mean_weight_one(self) -> Triangle:
-        """The factor for weights with a mean of 1."""
-        if self.weight == self.n:
-            return self
-        return Triangle(self.n, float(self.n), self.triangle * np.sqrt(self.n / self.weight), self.occurs)
-
     def drop_absent_coefficients(self) -> Triangle:
         """The factor without coefficients that no record speaks about; the response stays."""
         keep = np.append(self.occurs[:-1], True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 from scipy.special import expit
 
-from ...checks import check_integer, check_number, checked, suggest
+from ...checks import check_integer, check_mapping, check_number, checked, suggest
 from ...errors import InputError, UnsupportedError
 from ...numerics.compiled import compiled
 from ...protocols import Array
@@ -187,9 +187,9 @@ class FellegiSunter(PairedMeasure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.tolerance is not None and not isinstance(self.tolerance, Mapping):
-            what = "tolerance has a unit and needs a number per column"
-            raise InputError(what, self.tolerance, 'Write tolerance={"age": 2}, or use tolerance_sd')
+        if self.tolerance is not None:
+            do = 'It has a unit for each column: write tolerance={"age": 2}, or use tolerance_sd'
+            check_mapping("tolerance", self.tolerance, do)
         check_pairs_option(self.one_to_one, self.paired)
 
     def begin(self, original: pd.DataFrame) -> pd.DataFrame:

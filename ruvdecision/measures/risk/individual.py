@@ -30,21 +30,6 @@ METHODS = ("approx", "exact")
 BELOW = (2, 3, 5)
 
 
-def key_frequencies(
-    keys: pd.DataFrame, weights: Array | None = None, *, wildcard: bool = True, alpha: float = 1.0
-) -> tuple[Array, Array]:
-    """How many records agree with each record on the keys, f, and the sum of their weights, F.
-
-    A missing key agrees with everything if ``wildcard`` is true, else with other missing keys only; ``alpha`` as in
-    `key_matches`.
-
-    >>> key_frequencies(pd.DataFrame({"a": ["x", "x", None]}))[0].tolist()
-    [3.0, 3.0, 3.0]
-    """
-    found = _Classes.of_keys(keys, weights, wildcard, alpha)
-    return found.f[found.row], found.F[found.row]
-
-
 class _Classes(NamedTuple):
     """Records that agree with the same others on the keys, and so have the same risk."""
 
@@ -332,11 +317,12 @@ class SkinnerElliot(KeyMeasure):
             if self.weights is None
             else frames.positive_weights(self.name, released.iloc[:, -1])
         )
-        f, _ = key_frequencies(keys, wildcard=self.missing == "wildcard")
+        found = _Classes.of_keys(keys, None, self.missing == "wildcard", 1.0)
+        f = found.f[found.row]
         unique, paired = f == 1, f == 2
         others = float(np.maximum(weights[paired] - 1.0, 0.0).sum())
-        found, pairs = float(unique.sum()), paired.sum() / 2
-        theta = found / (found + others) if found else 0.0
-        error = theta * (1.0 - theta) * np.sqrt(1.0 / found + 1.0 / pairs) if found and pairs else 0.0
-        parts = {"uniques": found, "pairs": float(pairs), "fraction": float(n / weights.sum())}
+        single, pairs = float(unique.sum()), paired.sum() / 2
+        theta = single / (single + others) if single else 0.0
+        error = theta * (1.0 - theta) * np.sqrt(1.0 / single + 1.0 / pairs) if single and pairs else 0.0
+        parts = {"uniques": single, "pairs": float(pairs), "fraction": float(n / weights.sum())}
         return Measured(theta, float(error), parts, records=theta * unique)

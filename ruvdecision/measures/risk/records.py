@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ...data.read import read_data
+from ...data.read import is_path, read_data
 from ...errors import InputError, UnsupportedError, kind_of
 from ...masks.frame import Frame
 from ...protocols import Array
@@ -32,7 +32,7 @@ class OtherFile:
             return data
         if not isinstance(data, (pd.DataFrame, pd.Series, np.ndarray, list, tuple, str, Path, Frame)):
             raise InputError(f"{name} must be a file of records", kind_of(data), f"Give {name} as a DataFrame or path")
-        return cls(Frame.of(read_data(data) if isinstance(data, (str, Path)) else data))
+        return cls(Frame.of(read_data(data) if is_path(data) else data))
 
     def table(self, who: str, name: str, columns: frames.Labels) -> pd.DataFrame:
         """The named columns, which must be there."""

@@ -46,7 +46,7 @@ class MD(WeightedMeasure):
         gap = cdf_differences(first, second, None if weights is None else (state[1], weights))
         parts = {"MD": float(np.abs(gap).max())}
         if weights is None:
-            ties = _has_ties(first, second)
+            ties = any(len(np.unique(c)) < len(c) for c in np.concatenate([first, second]).T)
             parts |= {
                 "MCM": float(gap @ gap),
                 "MCM maximum": mcm_maximum(len(first), len(second), first.shape[1], ties),
@@ -96,7 +96,7 @@ def cdf_differences(first: Array, second: Array, weights: tuple[Any, Any] | None
     heavy = np.ones(n + m) if weights is None else np.concatenate([w * (len(w) / w.sum()) for w in weights])[order]
     if first.shape[1] == 2:
         values, rank = np.unique(pooled[:, 1], return_inverse=True)
-        group = _sorted_ranks(pooled[:, 0])
+        group = np.cumsum(np.append(False, pooled[1:, 0] != pooled[:-1, 0])).astype(np.int64)  # ties share
         counts[order] = weight_below_in_plane(rank.astype(np.int64), group, source, len(values), heavy)
     elif weights is not None:
         counts[order] = weight_below_by_pairs(pooled, source, heavy)
@@ -176,16 +176,7 @@ def mcm_maximum(n: int, m: int, p: int = 1, ties: bool = False) -> float:
     return max(c_n + c_m, c_n + (m - 1) ** 2 / m, c_m + (n - 1) ** 2 / n)
 
 
-def _sorted_ranks(values: Array) -> NDArray[np.int64]:
-    """Ranks of sorted values, ties share."""
-    return np.concatenate([[0], np.cumsum(values[1:] != values[:-1])]).astype(np.int64)
-
-
 def _first_places(values: Array) -> NDArray[np.int32]:
     """For each place of sorted values the first place with the same value."""
     new = np.append(True, values[1:] != values[:-1])
     return np.maximum.accumulate(np.where(new, np.arange(len(values)), 0)).astype(np.int32)
-
-
-def _has_ties(first: Array, second: Array) -> bool:
-    return any(len(np.unique(c)) < len(c) for c in np.concatenate([first, second]).T)

@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import linalg, special
 
-from ...checks import as_generator, check_choice, check_integer, check_number, checked
+from ...checks import as_generator, check_choice, check_integer, check_number, checked, is_integer
 from ...errors import InputError
 from ...numerics.glm import logistic
 from ...numerics.threads import one_thread
@@ -40,11 +40,11 @@ WOO = "Karr, Oganian, Reiter and Woo, New measures of data utility"
 
 
 def _check_degree(name: str, degree: Any, options: tuple[int | str, ...]) -> int | str:
-    odd = isinstance(degree, (bool, np.timedelta64)) or not isinstance(degree, (int, str, np.integer))
-    if odd or degree not in options:
+    wanted = int(degree) if is_integer(degree) else degree
+    if type(wanted) not in (int, str) or wanted not in options:
         what = f"{name} must be one of {', '.join(map(repr, options))}"
         raise InputError(what, degree, f"Write {name}=2, for example")
-    return degree if isinstance(degree, str) else int(degree)
+    return wanted
 
 
 @dataclass(frozen=True, repr=False)
