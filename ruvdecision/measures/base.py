@@ -168,10 +168,12 @@ class Measure:
         """Names of the columns that the measure looks at; None means all, and the files must then agree on them."""
         given = {f.name: getattr(self, f.name) for f in fields(self)}
         called = [name for name in ("columns", "known", "keys", "predictors") if name in given]
-        many = next(((name, given[name]) for name in called if given[name] is not None), (*called[:1], None))
+        many = next((name for name in called if given[name] is not None), next(iter(called), "columns"))
+        chosen = given.get(many)
         if self.own_columns:
-            return frames.pick_apart(self.name, original, many, *((name, given[name]) for name in self.own_columns))
-        return None if many[-1] is None else frames.pick_columns(self.name, many[-1], original)
+            ones = ((name, given[name]) for name in self.own_columns)
+            return frames.pick_apart(self.name, original, (many, chosen), *ones)
+        return None if chosen is None else frames.pick_columns(self.name, chosen, original)
 
     def default_name(self) -> str:
         """The column's name when the caller gives none."""

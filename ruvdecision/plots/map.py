@@ -429,7 +429,7 @@ def _draw_edges(ax: Axes, rumap: RUMap, looks: Sequence[tuple[Paint, _Curve]]) -
         places = shares.inverted().transform(at)
         for marker, rows in (("^", y == np.inf), (">", wide & (x > 0)), ("v", y == -np.inf), ("<", wide & (x < 0))):
             if np.any(rows):
-                points(ax, *places[rows].T, marker, 10, colour, zorder=5, clip_on=False)
+                points(ax, places[rows, 0], places[rows, 1], marker, 10, colour, zorder=5, clip_on=False)
 
 
 def _write_remarks(ax: Axes, rumap: RUMap, shown: Rows, refused: str) -> list[str]:

@@ -126,7 +126,8 @@ def report_files(
     """
     target, folder = as_place(path), None
     if figures is not None:
-        folder = Path(check_kind("figures", figures, (str, os.PathLike), 'Write figures="figures/"'))
+        check_kind("figures", figures, (str, os.PathLike), 'Write figures="figures/"')
+        folder = Path(figures)
     if folder is not None and folder.exists() and not folder.is_dir():
         raise InputError("figures must be a directory", str(folder), "Name a directory for the SVG and PDF files")
     kind = _format_of_path(target, format)

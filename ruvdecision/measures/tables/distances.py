@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -117,7 +116,7 @@ class _CountedMeasure(SummedMeasure, WeightedMeasure):
 class _TableMeasure(_CountedMeasure):
     """A comparison of the tables that two files make: of the whole table, or of all tables of ``way`` columns."""
 
-    distance: ClassVar[Callable[[ArrayLike, ArrayLike], float]]
+    distance: ClassVar[staticmethod[[ArrayLike, ArrayLike], float]]
     """Of two laws over the same cells."""
 
     columns: Names = checked(None, as_names)
@@ -230,7 +229,7 @@ class _Association(_CountedMeasure):
 
     range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     reference: ClassVar[str] = "Gomatam and Karr (2003); Winkler (2004), section 5, with a bracket put right"
-    coefficient: ClassVar[Callable[[ArrayLike], float]]
+    coefficient: ClassVar[staticmethod[[ArrayLike], float]]
     """The association in a table of two columns."""
 
     columns: Names = checked(None, as_names)
