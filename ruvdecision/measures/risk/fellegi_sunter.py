@@ -188,7 +188,7 @@ class FellegiSunter(PairedMeasure):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.tolerance is not None:
-            do = 'It has a unit for each column: write tolerance={"age": 2}, or use tolerance_sd'
+            do = 'It has a unit: give a number per column, tolerance={"age": 2}, or use tolerance_sd'
             check_mapping("tolerance", self.tolerance, do)
         check_pairs_option(self.one_to_one, self.paired)
 
