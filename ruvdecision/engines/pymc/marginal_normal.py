@@ -12,6 +12,7 @@ from ...channels.likelihood import ReleaseLikelihood
 from ...protocols import Array
 from .marginal_base import MarginalLikelihood
 from .model import CompiledModel
+from .normal_records import ReleasedAverages
 
 if TYPE_CHECKING:
     from pytensor.tensor.variable import TensorVariable
@@ -43,6 +44,41 @@ class NormalMarginal(MarginalLikelihood):
         mean, variance = (g[:, None] if g.ndim and model.scalar else g for g in model.normal_graph())
         total = variance + data["variance"]
         return -0.5 * pt.sum(data["weight"] * ((data["centre"] - mean) ** 2 / total + pt.log(2 * np.pi * total)))
+
+
+class AveragesMarginal(NormalMarginal):
+    """The same with averages of groups of records besides: normal too, given what is told of each entry."""
+
+    name = "closed form, averages"
+    axes: ClassVar[Mapping[str, int]] = {**NormalMarginal.axes, "shares": 3, "average": 2, "error": 2}
+
+    @cached_property
+    def data(self) -> dict[str, Array]:
+        each = [released_averages(self.observed, j) for j in range(self.observed.k)]
+        most = max(len(a.values) for a in each)
+        shares, average, error = (
+            np.zeros((self.observed.k, most, self.observed.n)),
+            *np.zeros((2, self.observed.k, most)),
+        )
+        for j, own in enumerate(each):
+            groups = slice(len(own.values))
+            shares[j, groups], average[j, groups], error[j, groups] = own.shares, own.values, own.error
+        return {**super().data, "shares": shares, "average": average, "error": error}
+
+    @staticmethod
+    def graph(model: CompiledModel, data: Graphs) -> TensorVariable:
+        import pytensor.tensor as pt
+
+        mean, variance = (g[:, None] if g.ndim and model.scalar else g for g in model.normal_graph())
+        gain = data["weight"] * variance / (variance + data["variance"])
+        after, left = mean + gain * (data["centre"] - mean), variance * (1 - gain)
+        residual = data["average"] - pt.sum(data["shares"] * after.T[:, None], axis=2)
+        total = pt.sum(data["shares"] ** 2 * left.T[:, None], axis=2) + data["error"]
+        # A column with fewer groups than another is filled up: nobody is in the rest.
+        there = pt.any(data["shares"] > 0, axis=2)
+        total = pt.switch(there, total, 1.0)
+        logs = pt.sum(there * (residual**2 / total + pt.log(2 * np.pi * total)))
+        return NormalMarginal.graph(model, data) - 0.5 * logs
 
 
 class RowsMarginal(MarginalLikelihood):
@@ -110,6 +146,17 @@ def normal_entries(observed: ReleaseLikelihood) -> tuple[Array, Array]:
     pairs = [column.normal for column in observed.columns]
     centre, variance = (np.stack([pair[i] for pair in pairs], axis=1) for i in (0, 1))  # type: ignore[index]
     return centre, variance
+
+
+def released_averages(observed: ReleaseLikelihood, column: int) -> ReleasedAverages:
+    """The averages of a column that tell more than its entries do."""
+    own = observed.averages
+    assert own is not None
+    rows = np.arange(observed.n)[own.members[:, column] & (own.label >= 0)]
+    shares = np.zeros((len(own.values), observed.n))
+    shares[own.label[rows], rows] = 1 / own.sizes[own.label[rows], column]
+    used = np.flatnonzero(~np.isnan(own.values[:, column]) & shares.any(axis=1))
+    return ReleasedAverages(shares[used], own.values[used, column], own.variance[used, column])
 
 
 def normal_rows(observed: ReleaseLikelihood) -> tuple[Array, Array, Array]:

@@ -17,6 +17,7 @@ from ...protocols import Array, Loss, Posterior, Value
 from ...targets import BaseTarget, Files, Kind
 from ...users.user import User
 from .log_posterior import LogPosteriors
+from .marginal_normal import released_averages
 from .nodes import LaplaceBoxes, Nodes, find_boxes, find_modes, place_nodes
 from .normal_records import NormalRecords, mixture_curve
 from .parameter_law import law_of_value, masses_of_value
@@ -80,11 +81,13 @@ class NodeSolver:
         if moments is None:
             return self._ask_each_release(lambda i: self._uncertainty_of_record(user, i)[0])
         means, variances = moments
+        # Where records are known, a function of them and of parameters is point masses.
         found = _with_step_error(
             [
                 _uncertainty_of_mixtures(user, means[:, some], variances[:, some], weights)
                 for some, weights in self.nodes.nested_rules
-            ]
+            ],
+            1.0 if variances.all() else 1000.0,
         )
         cut = [
             _uncertainty_of_mixtures(user, means, variances, weights)
@@ -197,6 +200,7 @@ class NodeSolver:
             noise,
             lambda term: self._by_release(parameter_values(core, complete, term)),
             entries_per_parameter(core),
+            averages=released_averages(observed[0], 0) if observed[0].averages is not None else None,
         )
 
     def _moments_given_nodes(self, numbers: NormalRecords, target: BaseTarget) -> tuple[Array, Array] | None:
