@@ -556,17 +556,14 @@ class RUMap:
         if np.unique(rows).size != rows.size:
             raise InputError("A release is taken twice", rows.tolist(), "Name each position once")
 
-        def cut(value: Value | None) -> Value | None:
-            return (
-                None if value is None else Value(read_only_copy(value.value[rows]), read_only_copy(value.error[rows]))
-            )
-
+        users: dict[str, Any] = {
+            who: Value(*(read_only_copy(x[rows]) for x in found)) for who, found in self.uncertainties.items()
+        }
         technique = self._technique if self.masks is not None or self._technique is not None else self.techniques
         return replace(
             self,
             size=rows.size,
-            intruder=cut(self.intruder),
-            scientist=cut(self.scientist),
+            **users,
             before=(self.before[0][rows], self.before[1][rows]),
             masks=None if self.masks is None else tuple(self.masks[i] for i in rows),
             columns=MappingProxyType({k: v[rows] for k, v in self.columns.items()}),

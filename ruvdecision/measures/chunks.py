@@ -174,36 +174,28 @@ class _ChunkedWork:
         return found
 
     def survey(self, source: _Source) -> Sums:
-        def look(j: int) -> Callable[..., Any]:
-            return lambda table, *weights: self.measures[j].survey(table)
+        """What must be known of a file before its sums are taken."""
+        return self.add_up(source, None, [j for j in self.unmatched if self.measures[j].surveyed])[0]
 
-        return self._pass_over_file(source, {j: look(j) for j in self.unmatched if self.measures[j].surveyed})[0]
-
-    def add_up(self, source: _Source, plans: Sums, chosen: Collection[int]) -> tuple[Sums, Counter[int], int]:
-        """The chosen measures' sums over a file, how many rows each left out, and all rows."""
-
-        def partial(j: int) -> Callable[..., Any]:
-            return lambda table, *weights: self.measures[j].partial(table, plans.get(j), source.which, *weights)
-
-        return self._pass_over_file(source, {j: partial(j) for j in chosen})
-
-    def _pass_over_file(
-        self, source: _Source, each: Mapping[int, Callable[..., Any]]
-    ) -> tuple[Sums, Counter[int], int]:
-        """Read a file once and add up what ``each`` makes of its pieces."""
-        sums: Sums = dict.fromkeys(each)
+    def add_up(self, source: _Source, plans: Sums | None, chosen: Collection[int]) -> tuple[Sums, Counter[int], int]:
+        """The chosen measures' sums over a file (surveys without plans), how many rows each left out, and all rows."""
+        sums: Sums = dict.fromkeys(chosen)
         omitted: Counter[int] = Counter()
         rows = 0
-        for piece in source if each else ():
+        for piece in source if sums else ():
             rows += len(piece)
-            for j, take in each.items():
-                frame = Frame(piece, "frame")
-                used = self.columns[j].of(frame)
-                missing = self.columns[j].rows_to_leave_out(used, source.which)
-                weights = self.columns[j].weights(frame, source.which, missing)
+            for j in sums:
+                frame, measure, columns = Frame(piece, "frame"), self.measures[j], self.columns[j]
+                used = columns.of(frame)
+                missing = columns.rows_to_leave_out(used, source.which)
                 omitted[j] += 0 if missing is None else int(missing.sum())
-                sums[j] = add(sums[j], take(used.table if missing is None else used.table[~missing], *weights))
-        for j in each:
+                table = used.table if missing is None else used.table[~missing]
+                weights = columns.weights(frame, source.which, missing)
+                if plans is None:
+                    sums[j] = add(sums[j], measure.survey(table))
+                else:
+                    sums[j] = add(sums[j], measure.partial(table, plans.get(j), source.which, *weights))
+        for j in sums:
             if omitted[j] == rows:
                 raise frames.no_row_error(self.columns[j].who, f"{rows} rows, each with a missing value")
         return sums, omitted, rows

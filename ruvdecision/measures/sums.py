@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,12 +22,6 @@ from .tables import cells
 
 MOST_ROWS = 20_000_000
 """Different rows that are counted before we say that they are too many to hold."""
-
-
-class Sums(Protocol):
-    """What one piece of a file adds to."""
-
-    def plus(self, other: Any) -> Any: ...
 
 
 def add(a: Any, b: Any) -> Any:

@@ -183,7 +183,9 @@ class AttributeDisclosure(_AfterLinkage):
         """Link, read, compare."""
         read = self._link_and_read(state, released)
         near = (
-            self.within_sd * _standard_deviation(read.truth[~np.isnan(read.truth)]) * (1 + 1e-9) if read.number else 0.0
+            self.within_sd * float(frames.standard_deviations(read.truth[~np.isnan(read.truth)])) * (1 + 1e-9)
+            if read.number
+            else 0.0
         )
         right = read.read_rightly(near)
         if read.number:
@@ -246,7 +248,7 @@ class IntruderError(_AfterLinkage):
             )
         off = np.abs(read.means() - read.true_values)
         error = float(np.sqrt(np.mean(off**2)))
-        sd = _standard_deviation(read.truth[~np.isnan(read.truth)])
+        sd = float(frames.standard_deviations(read.truth[~np.isnan(read.truth)]))
         if sd == 0:
             what = f"{self.name} needs an unknown column that varies"
             raise InputError(what, f"{self.unknown} is constant", "Choose another column")
@@ -482,10 +484,6 @@ class ClusteringAttack(PairedMeasure):
         risk = np.where(together, 1.0 / np.maximum(originals[ours[pairs.released]], 1), 0.0)
         parts = {"clusters": float(wanted), "together": float(together.mean())}
         return Measured(float(risk.mean()), parts=parts, records=pairs.along_released(risk))
-
-
-def _standard_deviation(values: Array) -> float:
-    return float(frames.standard_deviations(values))
 
 
 def _offsets_with_nan(who: str, table: pd.DataFrame, original: pd.DataFrame) -> Array:

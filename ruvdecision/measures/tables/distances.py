@@ -255,9 +255,6 @@ class _Association(_CountedMeasure):
             parts = dict(zip(("original", "released", "change"), rows[0][2:], strict=True))
         return Measured(float((change if self.signed else np.abs(change)).mean()), parts=parts, table=table)
 
-    def _association_of_table(self, table: Array) -> float:
-        raise NotImplementedError
-
 
 @dataclass(frozen=True, repr=False)
 class CramersV(_Association):

@@ -81,8 +81,9 @@ class _PropensityMeasure(WeightedMeasure):
         raise NotImplementedError
 
     def closed_null(self, slopes: int, n: float, c: float) -> tuple[float, float] | None:
-        """Expectation and standard deviation of pMSE when both files are samples of one population."""
-        return None
+        """Expectation and standard deviation of pMSE when both files are samples of one population, if known."""
+        unit = ((1 - c) ** 2 * c if self.null == "synthetic" else c * (1 - c)) / n
+        return slopes * unit, float(np.sqrt(2 * slopes)) * unit
 
     def encoded_files(self, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Array, Ints | None]:
         """Both files together as numbers, and how many levels each column has, 0 for a number; None if all are."""
@@ -200,10 +201,6 @@ class Propensity(_PropensityMeasure):
         share = np.bincount(row, source if weights is None else weights * source) / often
         return logistic_scores(design, share, often / often.mean())[0][row], len(design) - 1
 
-    def closed_null(self, slopes: int, n: float, c: float) -> tuple[float, float]:
-        unit = (c * (1 - c) if self.null == "independent" else (1 - c) ** 2 * c) / n
-        return slopes * unit, float(np.sqrt(2 * slopes)) * unit
-
 
 @dataclass(frozen=True, repr=False)
 class TreePropensity(_PropensityMeasure):
@@ -263,6 +260,9 @@ class TreePropensity(_PropensityMeasure):
             parts.append(np.concatenate([np.reshape(v, -1) for v in both]).astype(np.float64))
             levels.append(int(parts[-1].max()) + 1 if categories else 0)
         return np.stack(parts, axis=1), np.array(levels, dtype=np.int64)
+
+    def closed_null(self, slopes: int, n: float, c: float) -> None:
+        """None is known for a tree."""
 
     def classifier_inputs(self, pooled: Array, levels: Ints | None) -> tuple[Array, Ints, Ints | None]:
         values = np.ascontiguousarray(pooled.T)
@@ -343,10 +343,6 @@ class ClusteredPropensity(_PropensityMeasure):
             found, separated = logistic_scores(design, own, often)
             scores[rows] = np.average(own, weights=often) if separated and self.separable == "share" else found
         return scores, slopes
-
-    def closed_null(self, slopes: int, n: float, c: float) -> tuple[float, float]:
-        unit = c * (1 - c) / n
-        return slopes * unit, float(np.sqrt(2 * slopes)) * unit
 
 
 def _score_separation(scores: Array, source: Flags, weights: Array | None) -> dict[str, float]:
