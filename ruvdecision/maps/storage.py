@@ -285,15 +285,15 @@ class _Reader:
 
 def encode(value: object) -> Json:
     """Turn a mask or a setting into what JSON can hold; raises `TypeError` for what cannot be stored as text."""
-    return pack(value, _encode_other)
+    return pack(value, _encode_array_or_mask)
 
 
 def decode(stored: Json) -> Any:
     """Undo `encode`; raises `LookupError` for a mask class that is not there."""
-    return unpack(stored, _decode_other)
+    return unpack(stored, _decode_array_or_mask)
 
 
-def _encode_other(value: object) -> Json:
+def _encode_array_or_mask(value: object) -> Json:
     if isinstance(value, np.generic):
         return encode(value.item())
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufU":
@@ -304,7 +304,7 @@ def _encode_other(value: object) -> Json:
     raise TypeError(f"{type(value).__name__} cannot be stored as text")
 
 
-def _decode_other(stored: Stored) -> object:
+def _decode_array_or_mask(stored: Stored) -> object:
     if "array" in stored:
         if type(stored["dtype"]) is not str or not _ARRAY.fullmatch(stored["dtype"]):
             raise TypeError("an array of an unknown kind")

@@ -91,7 +91,7 @@ class ChunkedComparison(Findings):
         shared = _ChunkedWork(
             self.measures, [UsedColumns(m, head) for m in self.measures], self.original
         ).with_original_sums()
-        tasks = [Task(f"release {name}", _compare, (name, parts)) for name, parts in sources.items()]
+        tasks = [Task(f"release {name}", _measure_copies, (name, parts)) for name, parts in sources.items()]
 
         def parts() -> dict[str, Any]:
             return {
@@ -225,7 +225,7 @@ class _ChunkedWork:
                 yield j, first.table[kept], second.table[kept], 0 if missing is None else int(missing.sum()), weights
 
 
-def _compare(shared: _ChunkedWork, name: str, parts: Sequence[_Source]) -> list[list[Finding]]:
+def _measure_copies(shared: _ChunkedWork, name: str, parts: Sequence[_Source]) -> list[list[Finding]]:
     """Measure one release, or each of its copies. Must stay importable: workers look it up by name."""
     with naming_release(name):
         return [

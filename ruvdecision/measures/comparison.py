@@ -266,10 +266,10 @@ class Comparison(Findings):
         block = max(1, min(replicates, -(-replicates * len(masks) // 64)))
         starts = range(0, replicates, block)
         blocks = [(i, s, s + block) for i in range(len(masks)) for s in starts]
-        tasks = [Task(f"mask {b[0]} replicates {b[1]} to {b[2] - 1}", _mask_block, b) for b in blocks]
+        tasks = [Task(f"mask {b[0]} replicates {b[1]} to {b[2] - 1}", _measure_masked, b) for b in blocks]
         # Paths from the root: a worker may have another working directory.
         made = {name: _with_paths(x, lambda p: str(Path(p).resolve())) for name, x in (releases or {}).items()}
-        tasks += [Task(f"release {name}", _made_elsewhere, (name, item)) for name, item in made.items()]
+        tasks += [Task(f"release {name}", _measure_given_release, (name, item)) for name, item in made.items()]
 
         def parts() -> dict[str, Any]:
             found = {
@@ -297,7 +297,7 @@ class Comparison(Findings):
     def add(self, name: str, release: Any) -> None:
         """Measure a release that was made elsewhere."""
         shared = _ComparisonWork(self.prepared, self.original, [], [], self.key, self.lenient)
-        self.found.append(_made_elsewhere(shared, name, release))
+        self.found.append(_measure_given_release(shared, name, release))
 
     def describe(self) -> dict[str, Any]:
         """What a map's ``attrs`` should say: sizes and settings, no record."""
@@ -445,7 +445,7 @@ class _ComparisonWork:
         return other._replace(parts=other.parts | {BY_POSITION: found.value})
 
 
-def _mask_block(shared: _ComparisonWork, i: int, start: int, stop: int) -> list[list[Finding]]:
+def _measure_masked(shared: _ComparisonWork, i: int, start: int, stop: int) -> list[list[Finding]]:
     """Apply one mask once per seed and measure. Must stay importable: workers look it up by name."""
     found: list[list[Finding]] = []
     mask = shared.masks[i]
@@ -470,7 +470,7 @@ def _mask_block(shared: _ComparisonWork, i: int, start: int, stop: int) -> list[
     return found
 
 
-def _made_elsewhere(shared: _ComparisonWork, name: str, release: Any) -> list[list[Finding]]:
+def _measure_given_release(shared: _ComparisonWork, name: str, release: Any) -> list[list[Finding]]:
     with naming_release(name):
         copies = [match_rows(shared.original, copy, shared.key) for copy in copies_of(release)]
         # A measure of one release is averaged over the copies, as an analyst does with imputed data.

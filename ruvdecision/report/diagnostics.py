@@ -110,7 +110,7 @@ def fails_diagnostic(rumap: RUMap, name: str) -> Flags:
     return np.asarray(found)
 
 
-def diagnostics(rumap: RUMap, choice: Choice | None) -> list[ReportBlock]:
+def diagnostic_blocks(rumap: RUMap, choice: Choice | None) -> list[ReportBlock]:
     """Engines, errors, the releases to look at twice, and the samplers' diagnostics."""
     engines = Counter(name or "not said" for name in rumap.engine)
     facts = ["Computed by: " + ", ".join(f"{name} ({plural(k, 'release')})" for name, k in engines.items()) + "."]

@@ -55,14 +55,14 @@ class Extras:
                 check_kind(name, given, kind, do)
 
 
-def reasons(rumap: RUMap, rows: Positions) -> list[str]:
+def why_not_on_frontier(rumap: RUMap, rows: Positions) -> list[str]:
     """Why each of these releases is not on the frontier."""
     found = explanations(rumap, rows.tolist())
     # The table's row begins with the release.
     return [str(one).removeprefix(f"{one.release} is ").removesuffix(".") for one in found]
 
 
-def choice_probabilities(
+def probability_blocks(
     rumap: RUMap, choice: Choice | None, order: Positions, max_risk: float | None, most: int
 ) -> list[ReportBlock]:
     """Probabilities that the errors leave in doubt; nothing where all is exact."""
@@ -98,7 +98,7 @@ def choice_probabilities(
 # -- the limit -----------------------------------------------------------------------------------------
 
 
-def limits(rumap: RUMap, choice: Choice | None, limit: Limit | None) -> list[ReportBlock]:
+def limit_blocks(rumap: RUMap, choice: Choice | None, limit: Limit | None) -> list[ReportBlock]:
     """What no mechanism can pass, and how much of it the choice reaches."""
     if limit is None:
         return []
@@ -135,7 +135,7 @@ def limits(rumap: RUMap, choice: Choice | None, limit: Limit | None) -> list[Rep
 # -- sensitivity ---------------------------------------------------------------------------------------
 
 
-def sensitivities(rumap: RUMap, result: Sensitivity | None, anchor: str) -> list[ReportBlock]:
+def sensitivity_blocks(rumap: RUMap, result: Sensitivity | None, anchor: str) -> list[ReportBlock]:
     """What the choice depends on, with a tornado."""
     if result is None:
         return []
@@ -189,7 +189,9 @@ def sensitivities(rumap: RUMap, result: Sensitivity | None, anchor: str) -> list
 # -- records -------------------------------------------------------------------------------------------
 
 
-def records(choice: Choice | None, max_risk: float | None, found: RecordRisk | None, anchor: str) -> list[ReportBlock]:
+def record_risk_blocks(
+    choice: Choice | None, max_risk: float | None, found: RecordRisk | None, anchor: str
+) -> list[ReportBlock]:
     """Records are named by their position in the file and never by a value; groups, whose labels are data, stay out."""
     if found is None:
         return []

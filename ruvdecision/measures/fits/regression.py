@@ -273,7 +273,7 @@ def _fit_by_normal_equations(
     n, k = len(matrix), len(at) - 1
     _check_enough_rows(n, len(names), which)
     with np.errstate(all="ignore"):
-        gram = _products_of_columns(matrix).take(at, axis=0).take(at, axis=1)
+        gram = _gram_matrix(matrix).take(at, axis=0).take(at, axis=1)
         raw = gram.diagonal()
         centre = np.zeros(k + 1)
         if intercept:
@@ -294,11 +294,11 @@ def _fit_by_normal_equations(
     return (
         None
         if rss < 0.01 * squares[k]
-        else _finish_fit(tuple(names), intercept, n, centre, inverse, slopes, rss, which)
+        else _fit_from_slopes(tuple(names), intercept, n, centre, inverse, slopes, rss, which)
     )
 
 
-def _products_of_columns(matrix: Array) -> Array:
+def _gram_matrix(matrix: Array) -> Array:
     """The product of a matrix with itself in one pass, by the way that is quick for its layout: others would copy it.
 
     numpy asks for half of the products, which takes BLAS longer than all of them where columns are few.
@@ -353,7 +353,7 @@ def _fit_from_triangle(factor: Triangle, every: Sequence[str], intercept: bool, 
     rss = float(residual @ residual)
     if rss <= (1e-13 * length[-1]) ** 2:
         rss = 0.0  # an exact fit: what remains is rounding
-    return _finish_fit(tuple(every), intercept, n, centre, inverse, slopes, rss, which)
+    return _fit_from_slopes(tuple(every), intercept, n, centre, inverse, slopes, rss, which)
 
 
 def _occurring_names(names: Sequence[str], occurs: Flags) -> tuple[str, ...]:
@@ -368,7 +368,7 @@ def _rich_formula_error(formula: str) -> UnsupportedError:
     )
 
 
-def _finish_fit(
+def _fit_from_slopes(
     names: tuple[str, ...],
     intercept: bool,
     n: int,

@@ -253,7 +253,7 @@ class FellegiSunter(PairedMeasure):
     ) -> tuple[AgreementMixture, Array, Ints, Ints]:
         """The mixture, and per released record its own original's share of the best links, their pattern and number."""
         task, n = self._agreement_of_columns(original, released), len(original)
-        counts = pattern_counts(*task, n)
+        counts = count_agreement_patterns(*task, n)
         prevalence = min(1.0 / n, 0.5)
         fit = fit_mixture(counts, prevalence=prevalence, m=self.start_m, iterations=self.iterations)
         # Patterns that do not occur are never looked up.
@@ -365,7 +365,7 @@ def _agreeing_pairs(members: Ints, first: Ints, last: Ints, *_: Any) -> float:
 
 
 @compiled(_agreement_patterns, steps=_agreeing_pairs)
-def pattern_counts(members: Ints, first: Ints, last: Ints, n: int) -> Ints:
+def count_agreement_patterns(members: Ints, first: Ints, last: Ints, n: int) -> Ints:
     """Pairs with each agreement pattern. Only pairs that agree somewhere are touched."""
     counts = np.zeros(1 << len(first), dtype=np.int64)
     code = np.zeros(n, dtype=np.int64)

@@ -59,7 +59,7 @@ def chi_square(table: ArrayLike) -> float:
     >>> round(chi_square([[10, 20], [30, 40]]), 9)
     0.793650794
     """
-    t = _two_way(table)
+    t = _check_two_way_table(table)
     expected = np.outer(t.sum(axis=1), t.sum(axis=0)) / t.sum()
     return float(((t - expected) ** 2 / expected).sum())
 
@@ -72,7 +72,7 @@ def cramers_v(table: ArrayLike) -> float:
     >>> cramers_v([[5, 0, 0], [0, 5, 0]])
     1.0
     """
-    t = _two_way(table)
+    t = _check_two_way_table(table)
     smaller = min(t.shape) - 1
     return min(float(np.sqrt(chi_square(t) / (t.sum() * smaller))), 1.0) if smaller else 0.0
 
@@ -83,7 +83,7 @@ def pearson_c(table: ArrayLike) -> float:
     >>> round(pearson_c([[10, 20], [30, 40]]), 12)
     0.088735650942
     """
-    t = _two_way(table)
+    t = _check_two_way_table(table)
     chi2 = chi_square(t)
     return float(np.sqrt(chi2 / (chi2 + t.sum())))
 
@@ -310,7 +310,7 @@ def _check_two_laws(f: ArrayLike, g: ArrayLike) -> tuple[Array, Array]:
     return a, b
 
 
-def _two_way(table: ArrayLike) -> Array:
+def _check_two_way_table(table: ArrayLike) -> Array:
     t = check_finite("table", as_float_array("table", table))
     if t.ndim != 2 or np.any(t < 0) or t.sum() <= 0:
         what = "A two-way table has rows, columns and counts that are not negative"
