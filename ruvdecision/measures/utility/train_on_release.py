@@ -86,6 +86,11 @@ class TrainOnRelease(WeightedMeasure):
                 "estimator must be known, or be a scikit-learn model", self.estimator, f"Choose from {options}"
             )
 
+    def uses(self, original: pd.DataFrame) -> frames.Labels:
+        """The predictors, in an order that is not the file's, and then the target."""
+        *found, target = super().uses(original) or ()
+        return [*sorted(found, key=str), target]
+
     def compare(
         self, state: tuple[pd.DataFrame, Array | None], released: pd.DataFrame, weights: Array | None = None
     ) -> Measured:
