@@ -88,7 +88,7 @@ class TrainOnRelease(WeightedMeasure):
 
     def uses(self, original: pd.DataFrame) -> frames.Labels:
         """The predictors, in an order that is not the file's, and then the target."""
-        *found, target = super().uses(original) or ()
+        *found, target = super().uses(original) or []
         return [*sorted(found, key=str), target]
 
     def compare(
