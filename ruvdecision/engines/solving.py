@@ -92,7 +92,7 @@ def solve(
     jobs = _jobs_sharing_draws(alone)
     plans = [alone[job[0]].solved_together([alone[i].problem.user for i in job]) for job in jobs]
     apart = executor is not None or checkpoint is not None
-    cut = [plan.pieces if apart or plan.always_cut else [list(range(len(masks)))] for plan in plans]
+    cut = [plan.pieces if apart or plan.worker.always_cut else [list(range(len(masks)))] for plan in plans]
     pieces = [(j, group) for j, groups in enumerate(cut) for group in groups]
     # Users of the same release stand side by side, so that what is finished early is whole releases.
     pieces.sort(key=lambda piece: piece[1][0])
@@ -118,7 +118,7 @@ def solve(
         results = run(tasks, shared=shared, **places, on_progress=on_progress).results
         if not any(r is not None for r in results):
             raise KeyboardInterrupt
-    return _gather_results(roles, leaves, jobs, pieces, results, len(masks), [plan.draws_files for plan in alone])
+    return _gather_results(roles, leaves, jobs, pieces, results, len(masks), [p.worker.draws_files for p in alone])
 
 
 def solve_piece(shared: Sequence[tuple[object, Problem]], job: int, group: Sequence[int]) -> Columns:
@@ -155,7 +155,7 @@ def _jobs_sharing_draws(plans: Sequence[Plan]) -> list[list[int]]:
     """Users who share their posterior draws are solved together: one belief, one engine that can."""
     found: dict[object, list[int]] = {}
     for i, plan in enumerate(plans):
-        found.setdefault(plan.group if plan.shares else i, []).append(i)
+        found.setdefault(plan.group if plan.worker.shares else i, []).append(i)
     return list(found.values())
 
 

@@ -28,8 +28,7 @@ from ...targets import BaseTarget, Kind
 from ...users.mask_prior import MaskPrior
 from ...users.user import User
 from ..base import DecisionCosts, Problem, Refusal
-from ..unknown_mask import combined_weights
-from ..wrong_belief import cost_of
+from ..wrong_belief import combined_weights, cost_of
 from .law import FiniteLaw, TooManyReleases
 from .tables import AVERAGED
 from .target_table import AverageTable, TargetLaw, TargetTable, outcome_codes, sample_covariance, target_table

@@ -26,8 +26,7 @@ from ...targets import BaseTarget, Kind, LinearForm, Term
 from ...users.mask_prior import MaskPrior
 from ...users.user import User
 from ..base import DecisionCosts, Problem
-from ..unknown_mask import combined_weights
-from ..wrong_belief import cost_of
+from ..wrong_belief import combined_weights, cost_of
 from . import forms
 from .affine import AffineMeans, log_density, residual_law
 from .conditioning import Conditioned, record_in
