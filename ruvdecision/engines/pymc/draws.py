@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -398,18 +398,12 @@ class ReleaseSampler:
     # -- before any release ------------------------------------------------------------------------------
 
     @property
-    def before(self) -> Sequence[Value]:
+    def before(self) -> list[Value]:
         """Uncertainty of every user before any release; missing where the prior is flat, or nothing settles."""
-        # Worked out once for the blocks of a grid.
-        keys = [key_of_user(user, f"sampling, {self.settings.prior_power}") for user in self.users]
-        cache = self.compiled.cache
-        if None not in keys and all(key in cache for key in keys):
-            return [cache[key] for key in keys]
-        found: Sequence[Value] = [Value.exact(np.nan)] * len(self.users)
-        with suppress(RuvError):
-            found = found if self.compiled.is_improper else self.prior_point.values
-        cache.update({key: value for key, value in zip(keys, found, strict=True) if key is not None})
-        return found
+        engine = f"sampling, {self.settings.prior_power}"
+        return before_release(
+            self.compiled, self.users, engine, lambda some: [self.prior_point.values[i] for i in some]
+        )
 
     @cached_property
     def prior_point(self) -> SolvedRelease:
@@ -441,7 +435,26 @@ class ReleaseSampler:
         return diagnose_point(replace(point, weights=weights, khat=khat, points=points))
 
 
-def key_of_user(user: User, engine: str) -> Hashable:
+def before_release(
+    compiled: CompiledModel, users: Sequence[User], engine: str, solve: Callable[[list[int]], Sequence[Value]]
+) -> list[Value]:
+    """Uncertainty of every user before any release; missing where the prior is flat, or nothing settles.
+
+    ``solve`` finds that of some users. It is asked once for all blocks of a grid.
+    """
+    keys = [_key_of_user(user, engine) for user in users]
+    cache = compiled.cache
+    fresh = [i for i, key in enumerate(keys) if key is None or key not in cache]
+    found: Sequence[Value] = [Value.exact(np.nan)] * len(fresh)
+    # A prior may be so wide that its moments are beyond numbers, or its density simple after a release only.
+    with suppress(RuvError):
+        found = found if compiled.is_improper or not fresh else solve(fresh)
+    own = dict(zip(fresh, found, strict=True))
+    cache.update({keys[i]: value for i, value in own.items() if keys[i] is not None})
+    return [own[i] if i in own else cache[key] for i, key in enumerate(keys)]
+
+
+def _key_of_user(user: User, engine: str) -> Hashable:
     """What the uncertainty before any release depends on, beside the model; None if others may have the same key."""
     actions = None if user.actions is None else repr(np.asarray(user.actions).tolist())
     key = ("before", engine, user.target, user.loss, actions)

@@ -13,8 +13,8 @@ from ...channels.likelihood import Between, ReleaseLikelihood, join_rows
 from ...channels.likelihood.product import combine_observations
 from .marginal_base import MarginalLikelihood
 from .marginal_nodes import GridMarginal, NodesMarginal
-from .marginal_normal import NormalMarginal, RowsMarginal, UnevenRowsMarginal, normal_rows
 from .model import CompiledModel
+from .normal_records import NormalMarginal, RowsMarginal, UnevenRowsMarginal, normal_rows
 from .support import RecordGrid, cuts_of, find_grid, informative_entries, row_ends
 
 LARGEST_GRID, MOST_CUTS = 4096, 256

@@ -67,30 +67,19 @@ class NodeSolver:
                 return self._ask_each_release(
                     lambda i: self._uncertainty_of_parameter(user, i, values[i], bool(heavy[i]))
                 )
-            found = _with_step_error(
-                [
-                    _quadratic_uncertainty(user.loss, values[:, some], weights)
-                    for some, weights in self.nodes.nested_rules
-                ]
-            )
-            return _with_tail_mass(
-                found, *(_quadratic_uncertainty(user.loss, values, w) for w in _drop_light_nodes(self.nodes.weights))
-            )
+            return self._with_node_error(lambda some, w: _quadratic_uncertainty(user.loss, values[:, some], w))
         moments = None if self._normal_numbers is None else self._moments_given_nodes(self._normal_numbers, target)
         if moments is None:
             return self._ask_each_release(lambda i: self._uncertainty_of_record(user, i)[0])
         means, variances = moments
-        found = _with_step_error(
-            [
-                _uncertainty_of_mixtures(user, means[:, some], variances[:, some], weights)
-                for some, weights in self.nodes.nested_rules
-            ]
+        return self._with_node_error(
+            lambda some, w: _uncertainty_of_mixtures(user, means[:, some], variances[:, some], w)
         )
-        cut = [
-            _uncertainty_of_mixtures(user, means, variances, weights)
-            for weights in _drop_light_nodes(self.nodes.weights)
-        ]
-        return _with_tail_mass(found, *cut)
+
+    def _with_node_error(self, value: Callable[[slice | NDArray[np.int_], Array], Array]) -> Value:
+        """What some of the nodes with their weights say of all releases, with the error of steps and range."""
+        found = _with_step_error([value(some, weights) for some, weights in self.nodes.nested_rules])
+        return _with_tail_mass(found, *(value(slice(None), w) for w in _drop_light_nodes(self.nodes.weights)))
 
     def law(self, user: User) -> tuple[Posterior, float]:
         """Posterior of the user's target after the only release, and its relative error by the parameter nodes."""
@@ -254,13 +243,9 @@ class Settled:
             reached = 0.0
             for halving in range(halvings):
                 some, part = posteriors.take(todo), boxes.take(todo)
-                try:
-                    nodes = place_nodes(some, part, tuple(step / 2**halving for step in steps))
-                except InputError:
-                    if not halving:
-                        raise
-                    break  # finer would be too many: the remaining error stays in the map
-                _refuse_single_node(nodes)
+                nodes = _halved_nodes(some, part, steps, halving)
+                if nodes is None:
+                    break
                 used[todo] = nodes.weights.shape[1]
                 solver, before = NodeSolver(some, part, nodes, max(tolerance, reached / 8)), answers
                 answers = [
@@ -292,13 +277,9 @@ def settled_law(posteriors: LogPosteriors, user: User, tolerance: float) -> Post
         raise ConvergenceError(what, f"an error of {node_error:.2g}", do)
     ((_, steps),) = boxes.grouped_by_steps(bool(posteriors.support_maps))
     for halving in range(FEW_HALVINGS if posteriors.support_maps else HALVINGS):
-        try:
-            nodes = place_nodes(posteriors, boxes, tuple(step / 2**halving for step in steps))
-        except InputError:
-            if not halving:
-                raise
+        nodes = _halved_nodes(posteriors, boxes, steps, halving)
+        if nodes is None:
             break
-        _refuse_single_node(nodes)
         law, error = NodeSolver(posteriors, boxes, nodes).law(user)
         if (
             error <= max(tolerance, ROUGH)
@@ -310,11 +291,23 @@ def settled_law(posteriors: LogPosteriors, user: User, tolerance: float) -> Post
     return law.less_certain(error) if isinstance(law, Curve | Mixture) and error > NEGLIGIBLE else law
 
 
-def _refuse_single_node(nodes: Nodes) -> None:
-    """Refuse nodes of which one has all the weight: a spike narrower than their distance."""
+def _halved_nodes(
+    posteriors: LogPosteriors, boxes: LaplaceBoxes, steps: tuple[float, ...], halving: int
+) -> Nodes | None:
+    """Nodes whose steps were halved so often; None if they are too many, and what is left of the error stays in the map.
+
+    Nodes of which one has all the weight are refused: a spike narrower than their distance.
+    """
+    try:
+        nodes = place_nodes(posteriors, boxes, tuple(step / 2**halving for step in steps))
+    except InputError:
+        if not halving:
+            raise
+        return None
     if nodes.weights.shape[1] > 1 and nodes.weights.max() > LARGEST_WEIGHT:
         what = "The posterior of the parameters is narrower than the distance of its nodes"
         raise ConvergenceError(what, f"one node with {nodes.weights.max():.3f} of it", "Use engine=ruv.Sampling()")
+    return nodes
 
 
 def _exceeds_budget(posteriors: LogPosteriors, nodes: Nodes) -> bool:

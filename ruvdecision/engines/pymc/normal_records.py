@@ -1,17 +1,30 @@
-"""Linear functions of normal records behind releases with normal noise: closed forms given the parameters."""
+"""Normal records behind normal noise: closed forms given the parameters.
+
+The release is normal too, and its moments are sums; so are those of linear functions of the records.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from ...channels.likelihood import ReleaseLikelihood
 from ...checks import check_index
 from ...errors import InputError
 from ...posteriors import Curve, Gaussian, Mixture
 from ...protocols import Array, Posterior
 from ...targets import BaseTarget, Kind, Term
+from .marginal_base import MarginalLikelihood
+from .model import CompiledModel
+
+if TYPE_CHECKING:
+    from pytensor.tensor.variable import TensorVariable
+
+    from .marginal_base import Graphs
 
 LINEAR = (Kind.RECORD, Kind.NEW, Kind.AVERAGE, Kind.PARAMETER)
 """What a target may be a linear function of."""
@@ -145,3 +158,114 @@ def mixture_curve(weights: Array, means: Array, variances: Array) -> Posterior:
         if best.error == 0:
             break
     return best if best is not None and best.error <= ROUGH else Mixture(Gaussian.scalar(means, sd**2), weights)
+
+
+# -- the likelihood of a release ---------------------------------------------------------------------------
+
+
+class NormalMarginal(MarginalLikelihood):
+    """Normal records, normal noise, entry by entry: variances add."""
+
+    name = "closed form"
+    axes: ClassVar[Mapping[str, int]] = {"centre": 2, "variance": 2, "weight": 2}
+
+    @cached_property
+    def data(self) -> dict[str, Array]:
+        centre, variance = normal_entries(self.observed)
+        weight = np.isfinite(variance)
+        return {
+            "centre": np.where(weight, centre, 0.0),
+            "variance": np.where(weight, variance, 1.0),
+            "weight": weight.astype(float),
+        }
+
+    @staticmethod
+    def graph(model: CompiledModel, data: Graphs) -> TensorVariable:
+        import pytensor.tensor as pt
+
+        # Moments that broadcast against an n by k matrix of entries.
+        mean, variance = (g[:, None] if g.ndim and model.scalar else g for g in model.normal_graph())
+        total = variance + data["variance"]
+        return -0.5 * pt.sum(data["weight"] * ((data["centre"] - mean) ** 2 / total + pt.log(2 * np.pi * total)))
+
+
+class RowsMarginal(MarginalLikelihood):
+    """Normal rows of several variables, released whole with the same normal noise: covariances add."""
+
+    name = "closed form, rows"
+    axes: ClassVar[Mapping[str, int]] = {"centre": 2, "covariance": 2, "weight": 1}
+
+    @cached_property
+    def data(self) -> dict[str, Array]:
+        centre, covariance, released = normal_rows(self.observed)
+        return {"centre": centre, "covariance": covariance[0], "weight": released[:, 0]}
+
+    @staticmethod
+    def graph(model: CompiledModel, data: Graphs) -> TensorVariable:
+        import pytensor.tensor as pt
+
+        mean, covariance = _one_row(model)
+        root = pt.linalg.cholesky(covariance + data["covariance"])
+        solved = pt.linalg.solve_triangular(root, (data["centre"] - mean).T, lower=True)
+        logs = pt.sum(pt.log(pt.diag(root))) + 0.5 * model.k * np.log(2 * np.pi)
+        return -pt.sum(data["weight"] * (0.5 * pt.sum(solved**2, axis=0) + logs))
+
+
+class UnevenRowsMarginal(MarginalLikelihood):
+    """Normal rows with noise or released entries that differ from row to row; entries that are missing are left out."""
+
+    name = "closed form, uneven rows"
+    axes: ClassVar[Mapping[str, int]] = {"centre": 2, "covariance": 3, "weight": 2}
+
+    @cached_property
+    def data(self) -> dict[str, Array]:
+        centre, covariance, released = normal_rows(self.observed)
+        covariance = np.broadcast_to(covariance, (len(centre), *covariance.shape[1:]))
+        return {"centre": centre, "covariance": covariance, "weight": released}
+
+    @staticmethod
+    def graph(model: CompiledModel, data: Graphs) -> TensorVariable:
+        import pytensor.tensor as pt
+
+        mean, covariance = model.normal_graph()
+        # One for all rows, whatever their number.
+        mean = mean[0] if mean.ndim == 2 and 1 in (model.n, mean.type.shape[0]) else mean
+        covariance = covariance[0] if covariance.ndim == 3 and 1 in (model.n, covariance.type.shape[0]) else covariance
+        released = data["weight"]
+        # An entry that is missing has variance one and no residual, so that it counts for nothing.
+        both = released[:, :, None] * released[:, None, :]
+        own = covariance if covariance.ndim == 3 else covariance[None]
+        total = both * (data["covariance"] + own) + (1 - released)[:, :, None] * pt.eye(model.k)[None]
+        root = pt.linalg.cholesky(total)
+        residual = released * (data["centre"] - mean)
+        solved = pt.linalg.solve_triangular(root, residual[:, :, None], lower=True, b_ndim=2)
+        logs = pt.sum(pt.log(pt.diagonal(root, axis1=-2, axis2=-1)))
+        return -0.5 * pt.sum(solved**2) - logs - 0.5 * np.log(2 * np.pi) * pt.sum(released)
+
+
+def _one_row(model: CompiledModel) -> tuple[TensorVariable, TensorVariable]:
+    """Mean and covariance that all rows share."""
+    mean, covariance = model.normal_graph()
+    return mean if mean.ndim == 1 else mean[0], covariance if covariance.ndim == 2 else covariance[0]
+
+
+def normal_entries(observed: ReleaseLikelihood) -> tuple[Array, Array]:
+    """Released values and variances of their normal noise, ``(n, k)`` each: 0 is known, infinite is not released."""
+    pairs = [column.normal for column in observed.columns]
+    centre, variance = (np.stack([pair[i] for pair in pairs], axis=1) for i in (0, 1))  # type: ignore[index]
+    return centre, variance
+
+
+def normal_rows(observed: ReleaseLikelihood) -> tuple[Array, Array, Array]:
+    """Released rows, covariance of their noise (one for all where it is the same), and which entries were released."""
+    centre, variance = normal_entries(observed)
+    released = np.isfinite(variance)
+    covariance = np.where(released, variance, 0.0)[:, :, None] * np.eye(observed.k)
+    if observed.joint is not None:
+        covariance = covariance + observed.joint.covariance
+        centre = np.where(np.isnan(observed.joint.centre), centre, observed.joint.centre)
+        released = released | ~np.isnan(observed.joint.centre)
+        covariance = covariance * (released[:, :, None] & released[:, None, :])
+    if len(covariance) > 1 and (covariance == covariance[:1]).all():
+        covariance = covariance[:1]
+    return np.where(released, centre, 0.0), covariance, released.astype(float)

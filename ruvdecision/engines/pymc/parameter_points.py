@@ -22,9 +22,15 @@ from ...posteriors import Drawn, Finite, Gaussian, Mixture
 from ...posteriors.base import BasePosterior
 from ...protocols import Array, Posterior
 from ...targets import BaseTarget, Files, Kind, Term
-from .marginal_normal import normal_entries, normal_rows
 from .model import CompiledModel, Theta, point_count
-from .normal_records import ROW, NormalRecords, condition_on_noisy_value, mixture_curve
+from .normal_records import (
+    ROW,
+    NormalRecords,
+    condition_on_noisy_value,
+    mixture_curve,
+    normal_entries,
+    normal_rows,
+)
 from .one_record import OneRecord, count_averages, count_law
 from .one_record_with_masses import OneRecordWithPointMasses
 from .support import SupportMap, released_location_and_spread, row_ends
@@ -162,10 +168,7 @@ class ParameterPoints:
     @cached_property
     def _entry_moments(self) -> tuple[Array, Array]:
         """Mean and variance of each entry given parameters and release, ``(S, n, k)``; normal entries only."""
-        n, k = self.compiled.n, self.compiled.k
-        own = (a[..., None] if self.compiled.scalar else a for a in self.compiled.record_moments(self.theta))
-        mean, variance = (np.broadcast_to(a, (len(a), n, k)) for a in own)
-        return condition_on_noisy_value(mean, variance, *normal_entries(self.observed))
+        return condition_on_noisy_value(*self.compiled.entry_moments(self.theta), *normal_entries(self.observed))
 
     def _row_law(self, row: int | None) -> tuple[Array, Array]:
         """Mean and covariance of one normal row given parameters and release."""
@@ -257,10 +260,7 @@ class ParameterPoints:
         """Law of one entry given each point of the parameters, with batch ``(S,)``; None if no grid suits them all."""
         likelihood = self._entry_likelihood(row, column)
         if self.compiled.kind == "normal" and likelihood.normal is not None:
-            place = 0 if row is None else row
-            own = (a[..., None] if self.compiled.scalar else a for a in self.compiled.record_moments(self.theta))
-            shape = (self.count, self.compiled.n, self.compiled.k)
-            mean, variance = (np.broadcast_to(a, shape)[:, place, column] for a in own)
+            mean, variance = (a[:, row or 0, column] for a in self.compiled.entry_moments(self.theta))
             centre, noise = likelihood.normal
             return Gaussian.scalar(*condition_on_noisy_value(mean, variance, centre[0], noise[0]))
         known = float(likelihood.known_values[0])

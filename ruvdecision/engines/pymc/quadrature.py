@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from ...protocols import Posterior, Solution, Value
 from ...targets import BaseTarget, Kind
 from ...users.user import User
 from ..base import BaseEngine, Missing, Problem, Refusal
-from .draws import ReleaseSampler, SolvedRelease, key_of_user
+from .draws import ReleaseSampler, SolvedRelease, before_release
 from .log_posterior import LogPosteriors, log_posteriors
 from .model import CompiledModel, compiled_model
 from .node_uncertainty import Settled, settled_law
@@ -199,10 +200,13 @@ class Quadrature(BaseEngine):
             diagnostics["trouble"] = [
                 "; ".join(f"{what} ({k} of {count} releases)" for what, k in words.items()) for words in trouble
             ]
-        before = self._uncertainties_before(compiled, users)
+        before = before_release(compiled, users, self.name, partial(self._solve_before_release, compiled, users))
         names = ["sampling" if i in sampled else self.name for i in range(len(masks))]
         engine = self.name if not sampled else names
-        return [Solution(*value, before[i], engine, diagnostics) for i, value in enumerate(tally.averages())]
+        return [
+            Solution(*value, float(b.value), engine, diagnostics)
+            for value, b in zip(tally.averages(), before, strict=True)
+        ]
 
     def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior of the user's target after one release; its nodes settle what the user's loss asks of it."""
@@ -224,31 +228,11 @@ class Quadrature(BaseEngine):
                 raise
             return point.posteriors[0]
 
-    # -- before any release ----------------------------------------------------------------------------
-
-    def _uncertainties_before(self, compiled: CompiledModel, users: Sequence[User]) -> list[float]:
-        """Uncertainties before any release, worked out once; missing where the prior is flat."""
-        keys = [key_of_user(user, self.name) for user in users]
-        fresh = [i for i, key in enumerate(keys) if key is None or key not in compiled.cache]
-        found = (
-            dict(zip(fresh, self._solve_before_release(compiled, [users[i] for i in fresh]), strict=True))
-            if fresh
-            else {}
-        )
-        compiled.cache.update({keys[i]: value for i, value in found.items() if keys[i] is not None})
-        return [found[i] if i in found else float(compiled.cache[key]) for i, key in enumerate(keys)]
-
-    def _solve_before_release(self, compiled: CompiledModel, users: Sequence[User]) -> list[float]:
-        missing = [float("nan")] * len(users)
-        if compiled.is_improper:
-            return missing
+    def _solve_before_release(self, compiled: CompiledModel, users: Sequence[User], some: list[int]) -> list[Value]:
         uninformative = ReleaseLikelihood(tuple(Uninformative(compiled.n) for _ in range(compiled.k)))
-        try:
-            ((_, posteriors),) = log_posteriors(compiled, [uninformative])
-            return [float(answer.value[0]) for answer in Settled.of(posteriors, users, self.tolerance).values]
-        except RuvError:
-            # A prior so wide that its moments are beyond numbers, or a density that only the release makes simple.
-            return missing
+        ((_, posteriors),) = log_posteriors(compiled, [uninformative])
+        found = Settled.of(posteriors, [users[i] for i in some], self.tolerance)
+        return [Value(answer.value[0], answer.error[0]) for answer in found.values]
 
 
 def _each_settled(
