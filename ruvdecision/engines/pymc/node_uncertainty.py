@@ -294,7 +294,7 @@ def settled_law(posteriors: LogPosteriors, user: User, tolerance: float) -> Post
 def _halved_nodes(
     posteriors: LogPosteriors, boxes: LaplaceBoxes, steps: tuple[float, ...], halving: int
 ) -> Nodes | None:
-    """Nodes whose steps were halved so often; None if they are too many, and what is left of the error stays in the map.
+    """Nodes whose steps were halved so often; None if they are too many: what is left of the error stays in the map.
 
     Nodes of which one has all the weight are refused: a spike narrower than their distance.
     """

@@ -1,7 +1,7 @@
 """A model's parameters: their unconstrained scale, how dense the prior is there, where to start, and prior draws.
 
-Graphs of the model's own variables, run by numpy alone. PyMC's ways to the same (`Model.logp`, `Model.initial_point`) rewrite or compile
-them first, which takes longer than a whole map; they are left the models that this has no graph for.
+Graphs of the model's own variables, run by numpy alone. PyMC's ways to the same (`Model.logp`, `Model.initial_point`)
+rewrite or compile them first, which takes longer than a whole map; they are left the models that this has no graph for.
 """
 
 from __future__ import annotations
