@@ -23,6 +23,7 @@ from ..masks.base import Batch, Mask
 from ..masks.rows import NOTHING
 from ..protocols import Array, Ints, Loss, Posterior, Solution, Value
 from ..running.replication import Watched, replicate_error, replicate_seeds
+from ..users.mask_prior import MaskPrior
 from ..users.user import User
 from .base import (
     DecisionCosts,
@@ -225,6 +226,13 @@ class UnknownMask(Rewrite):
 def _knowing_mask(user: Any) -> Any:
     """The user if he knew the mask."""
     return replace(user, knows_mask=True, mask_prior=None)
+
+
+def candidates_of(user: User, mask: Mask, variances: Array) -> tuple[tuple[Mask, ...], Array]:
+    """What a mask may have been in a user's eyes, with prior probabilities; ``variances`` are those of a record."""
+    if user.knows_mask:
+        return (mask,), np.ones(1)
+    return (user.mask_prior or MaskPrior()).candidates(mask, float(np.mean(variances)), user.belief.records)
 
 
 def combined_weights(prior: Array, log: Array, rank: Array) -> Array:

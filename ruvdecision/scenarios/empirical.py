@@ -134,7 +134,8 @@ def empirical(
             works, deviations, bounds, replicates, next(replicate_seeds(root))[1]
         )
     if "exact" in methods:
-        solved["exact"] = _integrated_uncertainties(works, masks)
+        engine = FixedRule(method="exact")
+        solved["exact"] = [Value.exact(engine.solve(work.user, masks, data=source.given).uncertainty) for work in works]
     order = [(i, m) for i in range(len(curves)) for m in methods]
     titles = [f"{curves[i][0].label}, {curves[i][1]}" + (f", {m}" if len(methods) > 1 else "") for i, m in order]
     texts = number_duplicates([f"Noise(variance={v:.10g})" for v in grid])
@@ -219,12 +220,6 @@ def _simulated_uncertainties(
     moments = np.stack([centre + sums / n, variances], axis=2)
     found = zip(works, [moments, *(estimates[..., None] + centre)], strict=True)
     return [w.average(*w.costs(given, np.empty(0) if w.sampling_variance else w.known_truth)) for w, given in found]
-
-
-def _integrated_uncertainties(works: Sequence[SnooperWork], masks: Sequence[Mask]) -> list[Value]:
-    """The same by integration."""
-    engine, data = FixedRule(method="exact"), works[0].source.given
-    return [Value.exact(engine.solve(work.user, masks, data=data).uncertainty) for work in works]
 
 
 # -- checks ------------------------------------------------------------------------------------------------------

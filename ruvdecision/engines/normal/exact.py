@@ -277,10 +277,14 @@ class Exact(BaseEngine):
                 each = user.loss.uncertainty(gaussian_of(mean_covariance(given, form), form))
                 return each.broadcast_to(count), False
         elif form is not None:
-            if asked.free:
-                return self._average_over_places(user, given, form, place).broadcast_to(count), False
-            if data is None and form.number and user.belief.mu_covariance is not None:
-                return self._average_over_means(user, given, form, place, count), False
+            by_mean = data is None and form.number and user.belief.mu_covariance is not None
+            if asked.free or by_mean:
+                # Where the record may lie, for a sample whose rows are told.
+                kinds = [(1.0, covariance_of(given, form))] if place == "known" else places_of(given, form)
+                if not asked.free:
+                    return self._average_over_means(user, form, kinds, count), False
+                each = _weighted_sum([(w, user.loss.uncertainty(gaussian_of(c, form))) for w, c in kinds])
+                return each.broadcast_to(count), False
         return self._average_over_draws(problem, family, data), True
 
     def _average_over_samples(
@@ -304,13 +308,9 @@ class Exact(BaseEngine):
         )
         return Value(total.value, np.hypot(total.error, spread))
 
-    def _average_over_places(self, user: User, given: Conditioned, form: LinearForm, place: str) -> Value:
-        """Average over where the record may lie, for a sample whose rows are told."""
-        if place == "known":
-            return user.loss.uncertainty(gaussian_of(covariance_of(given, form), form))
-        return _weighted_sum([(w, user.loss.uncertainty(gaussian_of(c, form))) for w, c in places_of(given, form)])
-
-    def _average_over_means(self, user: User, given: Conditioned, form: LinearForm, place: str, count: int) -> Value:
+    def _average_over_means(
+        self, user: User, form: LinearForm, covariances: Sequence[tuple[float, Array]], count: int
+    ) -> Value:
         """Expected uncertainty of a loss that depends on where the posterior lies.
 
         The posterior mean is normal around the prior mean with variance prior minus posterior variance; the
@@ -320,7 +320,6 @@ class Exact(BaseEngine):
         whole = Conditioned(belief, channel_of(belief, NOTHING))
         prior = covariance_of(whole, form)[0, 0, 0]
         centre = float((form.matrix @ np.tile(belief.mu_mean, len(form.terms)) + form.constant)[0])
-        covariances = [(1.0, covariance_of(given, form))] if place == "known" else places_of(given, form)
         answers = []
         for z, weight in _normal_rules(smooth=user.actions is None):
             total = np.zeros(count)

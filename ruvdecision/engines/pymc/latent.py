@@ -349,9 +349,15 @@ class LatentRecords:
 
     def law(self, target: BaseTarget, chains: Chains) -> Posterior:
         """Posterior of a target from draws of parameters and records."""
+        if target.asks(Kind.NEW):
+            raise UnsupportedError(
+                "Records of this model depend on each other, so a new one is not defined by it",
+                do="Add the new record to the model as a variable and ask for it by Parameter(name)",
+            )
         flat = chains.theta
         files = flat.pop(ALL)
-        found = self._target_values(target, self.compiled.with_deterministics(flat), files)
+        records = files[..., 0] if self.compiled.scalar else files
+        found = finite_values(target, Files(records, self.compiled.with_deterministics(flat)))
         shape = (chains.chains, chains.draws)
         return Drawn(found.reshape(shape + found.shape[1:]), chains=chains.chains)
 
@@ -371,14 +377,6 @@ class LatentRecords:
             draws = {name: _as_chains([found[name] for _, found in rows]) for name in names}
         files = files.reshape(*files.shape[:2], *shape).astype(float)
         return Chains({**draws, ALL: files}, 0, *files.shape[:2])
-
-    def _target_values(self, target: BaseTarget, values: Mapping[str, Array], files: Array) -> Array:
-        if target.asks(Kind.NEW):
-            raise UnsupportedError(
-                "Records of this model depend on each other, so a new one is not defined by it",
-                do="Add the new record to the model as a variable and ask for it by Parameter(name)",
-            )
-        return finite_values(target, Files(files[..., 0] if self.compiled.scalar else files, values))
 
 
 def _as_chains(rows: list[Array]) -> Array:

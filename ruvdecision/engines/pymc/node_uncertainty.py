@@ -12,6 +12,7 @@ from scipy import special
 
 from ...errors import ConvergenceError, InputError, UnsupportedError
 from ...losses import Quadratic
+from ...losses.base import as_bayes_loss
 from ...posteriors import Curve, Gaussian, Mixture
 from ...protocols import Array, Loss, Posterior, Value
 from ...targets import BaseTarget, Files, Kind
@@ -393,11 +394,11 @@ def _point_masses(values: Array, weights: Array) -> Posterior:
 
 
 def _second_order(user: User) -> bool:
-    return user.actions is None and getattr(user.loss, "second_order", False)
+    return user.actions is None and as_bayes_loss(user.loss).second_order
 
 
 def _needs_density(loss: Loss) -> bool:
-    return getattr(loss, "needs_density", False)
+    return as_bayes_loss(loss).needs_density
 
 
 def _quadratic_uncertainty(loss: Loss, values: Array, weights: Array, variances: Array | None = None) -> Array:

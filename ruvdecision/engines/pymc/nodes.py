@@ -264,7 +264,9 @@ def find_modes(posteriors: LogPosteriors, starts: Array, hessians: Array | None 
         scale = np.where(curve > 0, 0.4 / np.sqrt(np.maximum(curve, 1e-12)), 1.0)
     hessians = np.zeros((count, size, size))
     steps = np.array([0.0, 1.0, 0.3, 0.05, 3.0, 10.0, 1e-3])
-    offsets = _difference_stencil(size)
+    offsets = np.array([[0.0], [1.0], [-1.0]])
+    if size == 2:
+        offsets = np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1], [1, 1], [-1, -1]], dtype=np.float64)
     for _ in range(120):
         around = posteriors.evaluate(u[:, None] + offsets * scale[:, None])[0]
         least = np.min(np.where(np.isfinite(around), around, np.inf), axis=1, keepdims=True, initial=1e300)
@@ -289,12 +291,6 @@ def find_modes(posteriors: LogPosteriors, starts: Array, hessians: Array | None 
         if fitting and np.all((gain < 1e-3) | ~np.isfinite(gain)):
             break
     return u, hessians
-
-
-def _difference_stencil(size: int) -> Array:
-    if size == 1:
-        return np.array([[0.0], [1.0], [-1.0]])
-    return np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1], [1, 1], [-1, -1]], dtype=np.float64)
 
 
 def _slope_and_hessian(logs: Array, size: int) -> tuple[Array, Array]:

@@ -11,7 +11,7 @@ are doubled until evidence and law settle; what remains is the law's error.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
 
@@ -22,7 +22,7 @@ from scipy import special
 from ...channels.likelihood import ColumnLikelihood
 from ...posteriors import Curve, Finite
 from ...protocols import Array
-from .support import SupportMap, no_density_error
+from .support import SupportMap, cuts_of, no_density_error
 
 Density = Callable[[Array], Array]
 """Log density of a record at points ``(P,)`` given each of S parameter points, ``(S, P)``."""
@@ -144,7 +144,7 @@ class OneRecord:
     def _doubled_layouts(self, most: int = MOST_POINTS, points: int = POINTS) -> Iterator[_PiecewiseGrid]:
         """Points that are doubled from one layout to the next."""
         while True:
-            grid = _PiecewiseGrid.between_ends(*self._scale_and_ends, self._finite_cuts, points)
+            grid = _PiecewiseGrid.between_ends(*self._scale_and_ends, np.array(cuts_of(self.likelihood)), points)
             yield grid
             points = 2 * points
             if max(points, len(grid.inside)) > most:
@@ -165,11 +165,6 @@ class OneRecord:
         logs += np.asarray(self.likelihood.log(x[:, None]))[:, 0]
         logs[np.isnan(logs)] = -np.inf
         return logs
-
-    @property
-    def _finite_cuts(self) -> Array:
-        places = self.likelihood.cuts[0]
-        return np.unique(places[np.isfinite(places)])
 
     @cached_property
     def _scale_and_ends(self) -> tuple[_Axis, float, float]:
@@ -390,38 +385,32 @@ def _weights_of_even_points(intervals: int) -> Array:
     return weights
 
 
-def count_law(log_density: Density, likelihood: ColumnLikelihood, near: float, weights: Array) -> Finite:
-    """The law of a category or a count at every parameter point.
-
-    Counts are summed both ways until nothing remains.
-    """
-    counts = _Counts(lambda x, some: log_density(x), likelihood, near, len(weights))
-    values = counts.values(weights)
-    return Finite(values, counts.shares(values))
-
-
-def count_averages(
-    log_density: Callable[[Array, slice | Index], Array], likelihood: ColumnLikelihood, near: float, weightings: Array
-) -> list[Finite]:
-    """The law of a category or a count averaged over the parameter points, for each of several weights ``(W, S)``."""
-    used = np.flatnonzero(weightings.max(axis=0) > NEGLIGIBLE_WEIGHT * weightings.max())
-    counts = _Counts(lambda x, some: log_density(x, used[some]), likelihood, near, len(used))
-    weights = weightings[:, used]
-    values = counts.values(weights[0])
-    mixed = sum(weights[:, some] @ counts.shares(values, some) for some in counts.blocks(len(values)))
-    return [Finite.of(values, row / row.sum()) for row in np.asarray(mixed)]
-
-
 @dataclass(frozen=True, eq=False)
-class _Counts:
-    """A category or a count at S parameter points."""
+class OneCount:
+    """A category or a count at S parameter points, after a release; counts are summed until nothing remains."""
 
-    log_density: Callable[[Array, slice], Array]
+    log_density: Callable[[Array, slice | Index], Array]
     likelihood: ColumnLikelihood
     near: float
-    count: int
+    """Where to look for the mass first."""
+    weights: Array
+    """Of the parameter points, ``(S,)``."""
 
-    def values(self, weights: Array) -> Array:
+    def laws(self) -> Finite:
+        """The law at every parameter point, a batch ``(S,)``."""
+        values = self.values()
+        return Finite(values, self.shares(values))
+
+    def averages(self, weightings: Array) -> list[Finite]:
+        """The law averaged over the parameter points, for each of several weights ``(W, S)``."""
+        used = np.flatnonzero(weightings.max(axis=0) > NEGLIGIBLE_WEIGHT * weightings.max())
+        weights = weightings[:, used]
+        part = replace(self, log_density=lambda x, some: self.log_density(x, used[some]), weights=weights[0])
+        values = part.values()
+        mixed = sum(weights[:, some] @ part.shares(values, some) for some in part.blocks(len(values)))
+        return [Finite.of(values, row / row.sum()) for row in np.asarray(mixed)]
+
+    def values(self) -> Array:
         """All values that count for anybody: those that are told, or a range that leaves nothing out."""
         if self.likelihood.support is not None:
             return self.likelihood.support
@@ -434,10 +423,12 @@ class _Counts:
         size = max(16.0, last - first)
         while True:
             values = np.arange(first, last + 1)
-            if last - first >= min(MOST_COUNTS, CELLS / self.count):
+            if last - first >= min(MOST_COUNTS, CELLS / len(self.weights)):
                 return values
-            parts = [self._weighted_moment(values, weights, some) for some in self.blocks(len(values))]
-            moment = np.sum(parts, axis=0)
+            moment = np.zeros(len(values))
+            for some in self.blocks(len(values)):
+                share = self.shares(values, some)
+                moment += self.weights[some] @ (share * (1 + (values - (share @ values)[:, None]) ** 2))
             # A sixteenth of the range at either end shows whether anything lies beyond it.
             edge, total = max(1, len(values) // 16), 1e-14 * moment.sum()
             more = [moment[:edge].sum() > total and first > low, moment[-edge:].sum() > total and last < high]
@@ -449,7 +440,7 @@ class _Counts:
     def blocks(self, width: int) -> list[slice]:
         """Parameter points that are worked on at a time."""
         step = max(1, CELLS // (32 * width))
-        return [slice(i, i + step) for i in range(0, self.count, step)]
+        return [slice(i, i + step) for i in range(0, len(self.weights), step)]
 
     def shares(self, values: Array, some: slice = ALL) -> Array:
         """Chances of the values at some of the parameter points."""
@@ -459,10 +450,6 @@ class _Counts:
             raise no_density_error()
         share = np.exp(heights - np.where(np.isfinite(top), top, 0.0))
         return share / np.maximum(share.sum(axis=1, keepdims=True), 1e-300)
-
-    def _weighted_moment(self, values: Array, weights: Array, some: slice) -> Array:
-        share = self.shares(values, some)
-        return weights[some] @ (share * (1 + (values - (share @ values)[:, None]) ** 2))
 
     def _log_joint_density(self, values: Array, some: slice) -> Array:
         found = self.log_density(values, some) + np.asarray(self.likelihood.log(values[:, None]))[:, 0]

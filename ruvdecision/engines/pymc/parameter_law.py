@@ -61,7 +61,9 @@ def law_of_value(
         return None
     if size == 1:
         nodes = place_nodes(posteriors, boxes, (FINE,))
-        return _with_moment_error(_law_along_one_axis(nodes, values), nodes, values)
+        x = values(nodes.whole[0])
+        curve = _law_of_monotone_function(nodes.axes[0][0], x, nodes.logs[0]) if x.ndim == 1 else None
+        return _with_moment_error(None if curve is None else (curve, 0.0), nodes, values)
     best: tuple[Curve, float] | None = None
     frames = [] if place is None else [boxes.with_first_parameter(place)] * 3
     for frame, step in zip(frames, (0.5, 0.25, 0.125), strict=False):
@@ -131,12 +133,6 @@ def _mean_and_variance(x: Array, mass: Array) -> tuple[float, float]:
     return float(mean), float(mass @ (x - mean) ** 2 / mass.sum())
 
 
-def _law_along_one_axis(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float] | None:
-    x = values(nodes.whole[0])
-    curve = _law_of_monotone_function(nodes.axes[0][0], x, nodes.logs[0]) if x.ndim == 1 else None
-    return None if curve is None else (curve, 0.0)
-
-
 def _law_of_first_coordinate(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float] | None:
     """A function of the first coordinate alone: the second is summed out."""
     whole = nodes.whole[0]
@@ -182,9 +178,10 @@ def _law_of_monotone_function(s: Array, x: Array, logs: Array) -> Curve | None:
                 t = np.clip(t - (place(t) - wanted) / place.derivative()(t), min(s[0], s[-1]), max(s[0], s[-1]))
             values = height(t)
         apart = np.concatenate([[True], np.diff(layout) > 0])
-        curve = _curve_through(layout[apart], values[apart])
-        if curve is None:
-            continue
+        try:
+            curve = Curve(layout[apart], values[apart])
+        except (InputError, np.linalg.LinAlgError):
+            continue  # points too coarse, or too close to be told apart
         if best is None or curve.error < best.error:
             best = curve
         if best.error == 0:
@@ -327,14 +324,6 @@ def _points_between_edges(edges: Array, sign: float, points: int, by_ratio: bool
 
 def _total_error(found: tuple[Curve, float]) -> float:
     return float(np.max(found[0].error)) + found[1]
-
-
-def _curve_through(x: Array, logs: Array) -> Curve | None:
-    """A law by its log density at points; None if they are too coarse, or too close to be told apart."""
-    try:
-        return Curve(x, logs)
-    except (InputError, np.linalg.LinAlgError):
-        return None
 
 
 def _row_error(quarters: Sequence[Array], grid: Array) -> float:

@@ -18,7 +18,7 @@ from ...channels.likelihood import ColumnLikelihood, ReleaseLikelihood, Uninform
 from ...checks import check_index
 from ...errors import InputError, UnsupportedError
 from ...numerics.semidefinite import symmetric_root
-from ...posteriors import Drawn, Finite, Gaussian, Mixture
+from ...posteriors import Drawn, Gaussian, Mixture
 from ...posteriors.base import BasePosterior
 from ...protocols import Array, Posterior
 from ...targets import BaseTarget, Files, Kind, Term
@@ -31,7 +31,7 @@ from .normal_records import (
     normal_entries,
     normal_rows,
 )
-from .one_record import OneRecord, count_averages, count_law
+from .one_record import OneCount, OneRecord
 from .one_record_with_masses import OneRecordWithPointMasses
 from .support import SupportMap, released_location_and_spread, row_ends
 
@@ -99,9 +99,7 @@ class ParameterPoints:
             if told and self._needs_grid(row, 0):
                 return list(self._one_record(row, 0).averages(weightings, tolerance))
             if told and self.compiled.discrete and np.isnan(self._entry_likelihood(row, 0).known_values[0]):
-                near = released_location_and_spread(self.observed.columns[0])[0]
-                density = lambda x, some: self._at_positions(some)._log_density(x, row, 0)  # noqa: E731
-                return list(count_averages(density, self._entry_likelihood(row, 0), near, np.stack(weightings)))
+                return list(self._one_count(row, 0).averages(np.stack(weightings)))
         parts = [(np.flatnonzero(weights > 0), weights) for weights in weightings]
         return [replace(self._at_positions(keep), weights=weights[keep]).law(target) for keep, weights in parts]
 
@@ -267,7 +265,7 @@ class ParameterPoints:
         if not np.isnan(known):
             return Gaussian.scalar(np.full(self.count, known), 0.0)
         if self.compiled.discrete:
-            return self._law_of_count(likelihood, row, column)
+            return self._one_count(row, column).laws()
         if self.compiled.point_masses is not None:
             return None
         curve = self._dense_record(row, column).laws()
@@ -305,9 +303,13 @@ class ParameterPoints:
     def _entry_likelihood(self, row: int | None, column: int) -> ColumnLikelihood:
         return Uninformative(1) if row is None else self.observed.columns[column].take(np.array([row]))
 
-    def _law_of_count(self, likelihood: ColumnLikelihood, row: int | None, column: int) -> Finite:
-        near = released_location_and_spread(self.observed.columns[column])[0]
-        return count_law(lambda x: self._log_density(x, row, column), likelihood, near, self._point_weights)
+    def _one_count(self, row: int | None, column: int) -> OneCount:
+        return OneCount(
+            lambda x, some: self._at_positions(some)._log_density(x, row, column),
+            self._entry_likelihood(row, column),
+            released_location_and_spread(self.observed.columns[column])[0],
+            self._point_weights,
+        )
 
     def _log_density(self, x: Array, row: int | None, column: int) -> Array:
         """Log density of an entry at ``x`` given each point of the parameters, ``(S, len(x))``."""

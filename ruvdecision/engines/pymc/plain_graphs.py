@@ -254,12 +254,8 @@ def _name_of(node: Apply) -> str:
     return type(op.scalar_op if hasattr(op, "inplace_pattern") else op).__name__
 
 
-def _second(values: list[Array]) -> list[Array]:
-    return [np.broadcast_to(values[1], np.broadcast_shapes(np.shape(values[0]), np.shape(values[1])))]
-
-
 ENTRYWISE: dict[str, Call] = {
-    "Second": _second,
+    "Second": lambda values: [np.broadcast_arrays(*values)[1]],
     "Softplus": lambda values: [np.logaddexp(0.0, values[0])],
 }
 """Operations entry by entry that numpy has under no name of PyTensor's."""

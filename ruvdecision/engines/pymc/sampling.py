@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ...beliefs.pymc import PyMCBelief
@@ -19,7 +18,7 @@ from ...users.user import User
 from ..already_knows import join_known_release
 from ..base import BaseEngine, Missing, Problem, Refusal, progress_of_part
 from .draws import ReleaseSampler, SolvedRelease
-from .model import CompiledModel, compiled_model
+from .model import compiled_model
 from .replicates import ReplicateTally, observed_release, records_of, replicates_of, size_of
 from .traces import Groups, groups_of, with_target
 
@@ -162,7 +161,8 @@ class Sampling(BaseEngine):
             compiled.check_new_record(user.target)
         sampler = ReleaseSampler(self, compiled, users)
         sampler.fresh = frozenset(i for i, mask in enumerate(masks) if self._keeps_draws(mask))
-        count = problem.replicates or self._affordable_releases(compiled)
+        steps = (self.draws + self.tune) * self.chains * n * compiled.k
+        count = problem.replicates or int(np.clip(WORK // steps, FEWEST, RELEASES))
         tally = _DiagnosticTally(users, masks, count)
         if problem.replicates is None and count < RELEASES:
             tally.budget = f"{count} releases, as each takes long"
@@ -182,11 +182,6 @@ class Sampling(BaseEngine):
             # Whole replicates count; of the first one those masks that are finished.
             tally.counts[:] = max(1, int(np.sum(tally.finished.all(axis=1))))
         return tally.solutions(sampler.before, self.name)
-
-    def _affordable_releases(self, compiled: CompiledModel) -> int:
-        """Releases that are looked at where nothing else was asked for: fewer where each takes long."""
-        steps = (self.draws + self.tune) * self.chains * compiled.n * compiled.k
-        return int(np.clip(WORK // steps, FEWEST, RELEASES))
 
     def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior of the user's target after one release."""
@@ -239,11 +234,6 @@ class _DiagnosticTally(ReplicateTally):
         self.add(r, i, point.values, point.source)
         self.points[i].append(point.without_draws())
 
-    @property
-    def done(self) -> NDArray[np.bool_]:
-        """Which masks have a point in every replicate."""
-        return np.array([done[:count].all() for done, count in zip(self.finished.T, self.counts, strict=True)])
-
     def solutions(self, before: Sequence[Value], name: str) -> list[Solution]:
         columns = self._diagnostic_columns()
         with np.errstate(invalid="ignore"):
@@ -254,14 +244,14 @@ class _DiagnosticTally(ReplicateTally):
 
     def _diagnostic_columns(self) -> dict[str, Any]:
         found: dict[str, list[Any]] = {}
-        done = self.done
+        missing = [not own[:count].all() for own, count in zip(self.finished.T, self.counts, strict=True)]
         for own in self.points:
             for key, entry in _worst_diagnostics(own).items():
                 found.setdefault(key, []).append(entry)
         found["releases"] = self.counts.tolist()
         found["budget"] = [", ".join(filter(None, (self.budget, own))) for own in found["budget"]]
-        if not done.all():
-            found["unfinished"] = [not d for d in done]
+        if any(missing):
+            found["unfinished"] = missing
         return found
 
 

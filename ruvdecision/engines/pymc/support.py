@@ -7,7 +7,7 @@ smooth densities.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -264,18 +264,22 @@ def _row_ends(compiled: CompiledModel, centre: float, length: float, place: int)
     ends = []
     for good, sign in ((first, -1), (last, 1)):
         bad = np.clip(good + sign, 0, len(line) - 1)
-        inner, outer = line[good], line[bad]
-        for _ in range(14):
-            places = inner + (outer - inner) * np.linspace(0, 1, 33)[:, None]
-            found = inside(places)
-            found[0], found[-1] = True, False
-            at = (~found).argmax(axis=0)
-            rows = np.arange(compiled.n)
-            inner, outer = places[at - 1, rows], places[at, rows]
-        near = np.round(outer, 9)
-        outer = np.where(np.abs(near - outer) <= 1e-9 * np.maximum(1.0, np.abs(outer)), near, outer)
-        ends.append(np.where(bad == good, sign * np.inf, outer))
+        ends.append(np.where(bad == good, sign * np.inf, _end_between(inside, line[good], line[bad])))
     return ends[0], ends[1]
+
+
+def _end_between(inside: Callable[[Array], NDArray[np.bool_]], good: Array, bad: Array) -> Array:
+    """The ends of supports between a number inside and one outside of each; round where that is as near."""
+    rows = np.arange(len(good))
+    for _ in range(14):
+        # Many places at once: a call costs more than a density.
+        places = good + (bad - good) * np.linspace(0, 1, 33)[:, None]
+        found = inside(places)
+        found[0], found[-1] = True, False
+        at = (~found).argmax(axis=0)
+        good, bad = places[at - 1, rows], places[at, rows]
+    near = np.round(bad, 9)
+    return np.where(np.abs(near - bad) <= 1e-9 * np.maximum(1.0, np.abs(bad)), near, bad)
 
 
 def find_support_maps(
@@ -399,19 +403,8 @@ def _support_ends(compiled: CompiledModel, theta: Theta, centre: float, length: 
             ends.append(sign * np.inf)
             continue
         out = int(np.argmax(~found))
-        good, bad = (middle if out == 0 else float(away[out - 1])), float(away[out])
-        for _ in range(40):
-            # Many places at once: a call costs more than a density.
-            places = good + (bad - good) * np.linspace(0, 1, 65)[1:-1]
-            there = inside(places)
-            good, bad = (
-                float(places[there][-1]) if there.any() else good,
-                float(places[~there][0]) if not there.all() else bad,
-            )
-            if abs(bad - good) <= np.spacing(max(abs(good), abs(bad))):
-                break
-        nearby = round(bad, 9)
-        end = nearby if abs(nearby - bad) <= 1e-9 * max(1.0, abs(bad)) else bad
+        good = middle if out == 0 else away[out - 1]
+        end = float(_end_between(lambda x: inside(x[:, 0])[:, None], np.array([good]), away[[out]])[0])
         # A density that only became too small to tell from zero has no end.
         just = _largest_log_density(compiled, theta, np.array([end - sign * 1e-7 * max(length, abs(end))]), place)
         ends.append(end if np.max(just) > -1e5 else sign * np.inf)

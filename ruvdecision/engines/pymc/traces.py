@@ -172,7 +172,7 @@ def _log_evidence_of_entry(points: ParameterPoints, row: int, column: int) -> Ar
     if not np.isnan(known):
         return points._log_density_of_known(known, row, column)
     if points.compiled.discrete:
-        values = np.asarray(points._law_of_count(likelihood, row, column).values)
+        values = points._one_count(row, column).values()
         logs = points._log_density(values, row, column) + np.asarray(likelihood.log(values[:, None]))[:, 0]
         return np.asarray(np.logaddexp.reduce(logs, axis=1))
     if points._needs_grid(row, column):
