@@ -42,7 +42,10 @@ def resolve_names(problem: Problem) -> Problem:
         return problem
     files: list[Any] = _released_files(problem.release) if problem.data is None else [problem.data]
     tables = [file for file in files if isinstance(file, (pd.DataFrame, pd.Series))]
-    n = max((len(file) for file in files if _is_file(file)), default=None)
+    # What has rows; what else is wrong with a file is said by who reads it.
+    kinds = (list, tuple, pd.DataFrame, pd.Series)
+    rows = [f for f in files if isinstance(f, kinds) or (isinstance(f, np.ndarray) and f.ndim)]
+    n = max(map(len, rows), default=None)
     if tables or user.target.has_names or _knows_by_label(user):
         names = columns_of(belief, n)
         if names is None:
@@ -65,13 +68,6 @@ def resolve_names(problem: Problem) -> Problem:
             release=release,
         )
     return problem if user.has_rule or user.target.asks_row else _without_gaps(problem, n)
-
-
-def _is_file(thing: Any) -> bool:
-    """Whether it has rows; what else is wrong with it is said by who reads it."""
-    return isinstance(thing, (list, tuple, pd.DataFrame, pd.Series)) or (
-        isinstance(thing, np.ndarray) and thing.ndim > 0
-    )
 
 
 # -- by name -----------------------------------------------------------------------------------------------

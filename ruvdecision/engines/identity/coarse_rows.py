@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from functools import cache, reduce
 
 import numpy as np
 from scipy import special
@@ -353,10 +352,7 @@ def _cube_nodes(size: int) -> tuple[Array, Array]:
     """Nodes (points, size - 1) in the unit cube and the logarithms of their weights."""
     node, weight = gauss_legendre(NODES[size])
     grid = np.stack(np.meshgrid(*[(node + 1) / 2] * (size - 1), indexing="ij"), axis=-1).reshape(-1, size - 1)
-    weights: Any = np.ones(1)
-    for _ in range(size - 1):
-        weights = np.kron(weights, weight / 2)
-    return grid, np.log(weights)
+    return grid, np.log(reduce(np.kron, [weight / 2] * (size - 1)))
 
 
 def _log_box_by_separation(low: Array, high: Array, lower: Array) -> Array:

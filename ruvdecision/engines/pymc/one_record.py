@@ -43,6 +43,8 @@ WORK = 16_000_000
 """Densities after which no finer points are tried."""
 CELLS = 16_000_000
 """Densities that are held at a time."""
+SETTLED = 1e-6
+"""Error of laws that are averaged over many parameter points that is not worth finer points."""
 NEGLIGIBLE = 1e-9
 """An uncertain share of the mass that counts as nothing."""
 MOST_COUNTS = 200_000
@@ -100,14 +102,14 @@ class OneRecord:
                 break
         return best
 
-    def laws(self, tolerance: float = 1e-6) -> Curve:
+    def laws(self) -> Curve:
         """The law at every parameter point, a batch ``(S,)``."""
         best: Curve | None = None
         for grid in self._doubled_layouts(CELLS // (3 * len(self.weights)), FEWEST_POINTS):  # splines hold more
             found = Curve.from_pieces(grid.pieces, grid.split(self._log_joint_density(grid.inside)))
             if best is None or np.max(found.error) < np.max(best.error):
                 best = found
-            if np.max(best.error) <= tolerance:
+            if np.max(best.error) <= SETTLED:
                 break
         assert best is not None
         return best

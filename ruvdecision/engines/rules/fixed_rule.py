@@ -296,7 +296,8 @@ class SnooperWork:
             if noise is None:
                 others.append(i)
             else:
-                noises.setdefault(noise.draws, []).append((i, noise))
+                # Masks of one kind and stream use the same standard draws.
+                noises.setdefault((noise.kind, noise.stream), []).append((i, noise))
         found: list[list[Array]] = [[] for _ in masks]
         truths = []
         for start in range(0, count, step):

@@ -168,11 +168,6 @@ class EntryNoise:
         ok = np.all(np.isfinite(sizes))
         return cls(step.kind, sizes, lower, upper, (place, len(mask.parts))) if ok else None
 
-    @property
-    def draws(self) -> tuple[NoiseKind, tuple[int, int]]:
-        """What masks must share to use the same standard draws."""
-        return self.kind, self.stream
-
     def draw(self, n: int, k: int, seeds: Sequence[Seeds]) -> Array:
         """Standard draws ``(replicates, n, k)``, the very ones that ``mask.release`` would use with these seeds."""
         place, masks = self.stream
