@@ -78,7 +78,10 @@ class ParameterPoints:
             return found
         term = target.term
         if target.entry is not None and not self.observed.shuffled:
-            found = self._law_of_column(*target.entry)
+            row, column = target.entry
+            found = self._law_of_column(
+                check_index(ROW, row, self.compiled.n), check_index("column", column, self.compiled.k)
+            )
             if found is not None:
                 return found
         if term is None or term.kind is Kind.AVERAGE:
@@ -194,26 +197,24 @@ class ParameterPoints:
             return self._any_row()
         if self.compiled.kind == "mvnormal":
             return self._mixture_over_points(Gaussian(*self._row_law(row)))
-        if self.compiled.scalar and self._needs_grid(row, 0):
-            if self.exact:
-                return self._one_record(row, 0).averages([self._point_weights])[0]
-            if self.count > CURVES and self.compiled.point_masses is None:
+        if self.compiled.scalar:
+            many = not self.exact and self.count > CURVES and self.compiled.point_masses is None
+            if many and self._needs_grid(row, 0):
                 length = self.count // (self.chains or 1)
                 return self._at_positions(
                     self._every_so_many(-(-length // max(1, CURVES // (self.chains or 1))))
                 )._law_of_record(row)
+            found = self._law_of_column(row, 0)
+            return self._drawn_law(self._entry_draws(row), self.compiled.discrete) if found is None else found
         parts = [self._law_of_entry(row, j) for j in range(self.compiled.k)]
-        if self.compiled.scalar and parts[0] is not None:
-            return self._mixture_over_points(parts[0])
         if all(isinstance(part, Gaussian) for part in parts):
             moments = [[np.broadcast_to(a, (self.count,)) for a in (p.mean(), p.var())] for p in parts if p is not None]
             mean, variance = (np.stack([pair[i] for pair in moments], axis=-1) for i in (0, 1))
             return self._mixture_over_points(Gaussian(mean, variance[..., None] * np.eye(self.compiled.k)))
         return self._drawn_law(self._entry_draws(row), self.compiled.discrete)
 
-    def _law_of_column(self, row: int, column: int) -> Posterior | None:
+    def _law_of_column(self, row: int | None, column: int) -> Posterior | None:
         """One entry of a record; None where its laws given the parameters do not go on one grid."""
-        row, column = check_index(ROW, row, self.compiled.n), check_index("column", column, self.compiled.k)
         if self.compiled.kind == "mvnormal":
             mean, covariance = self._row_law(row)
             return self._mixture_over_points(Gaussian.scalar(mean[:, column], covariance[:, column, column]))
