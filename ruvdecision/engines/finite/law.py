@@ -290,7 +290,8 @@ class FiniteLaw:
         if codes is None:
             weights = joint.sum(axis=2)
         else:
-            own = reduce(np.kron, (f[codes[r]] for f, r in zip(followed, self.table.rows, strict=True)), np.ones(1))
+            one: Array = np.ones(1)
+            own = reduce(np.kron, (f[codes[r]] for f, r in zip(followed, self.table.rows, strict=True)), one)
             weights = given[:, None] * own[None, :]
         return Outputs(scenario.weight * joint.reshape(-1, joint.shape[2]), scenario.weight * weights.reshape(-1))
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from ...channels.likelihood import ColumnLikelihood, nodes
+from ...channels.likelihood import ColumnLikelihood
 from ...errors import InputError
 from ...numerics.differences import climb_to_mode
 from ...numerics.quadrature import gauss_legendre
@@ -28,6 +28,8 @@ MOST_COUNTS = 20_000
 """Values of a count that are summed."""
 ORDER = 12
 """Gauss nodes of a panel."""
+CHUNK = 4_000_000
+"""Numbers that one look at a likelihood may need at a time; more are taken in turns."""
 SAMPLE_POINTS = 24
 """Parameter points that stand for all plausible ones."""
 
@@ -164,43 +166,62 @@ class RecordGrid:
         return None if count > largest else replace(self, low=low, high=high, count=count, cuts=cuts)
 
     def nodes(self, column: ColumnLikelihood, panels: int, order: int) -> tuple[Array, Array]:
-        """Nodes and log weights, likelihood included, of each entry of a column: ``(K, n)`` both."""
-        if self.values is not None and column.support is None:
-            x = np.repeat(self.values[:, None], column.n, axis=1)
-            sure = column.known_values
-            logs = np.where(
-                np.isnan(sure),
-                np.asarray(column.log(np.where(np.isnan(sure), x, 0.0))),
-                np.where(x == sure, 0.0, -np.inf),
-            )
-            return x, logs
-        if column.support is not None or not np.isnan(column.known_values).any():
-            return nodes(column, -np.inf, np.inf)
-        if np.isinf(self.support_map.low) and np.isinf(self.support_map.high):
-            return nodes(column, self.low, self.high, panels=panels * self.fine, order=order)
-        return self._mapped_panels(column, panels * self.fine, order)
+        """Nodes x and log weights, likelihood included, of each entry of a column: ``(K, n)`` both.
 
-    def _mapped_panels(self, column: ColumnLikelihood, panels: int, order: int) -> tuple[Array, Array]:
-        known, places = column.known_values, column.cuts
+        ``sum_k exp(logw[k, i]) f(x[k, i])`` is the integral of f(x) p(released_i | x). A known entry has one node of
+        weight one; a category has one node per category. All x are finite, also where the weight is zero.
+
+        >>> from ...channels.likelihood import observe
+        >>> from ...masks import Noise
+        >>> x, logw = RecordGrid(SupportMap(), -50, 50).nodes(observe(Noise(sd=2.0), [1.0], 1).columns[0], 8, 16)
+        >>> float(np.sum(np.exp(logw) * x).round(9))
+        1.0
+        """
+        n, known = column.n, column.known_values
         sure = ~np.isnan(known)
-        a, b = (np.clip(self.support_map.t(np.where(sure, known, w)), self.low, self.high) for w in column.window())
-        cuts = np.clip(self.support_map.t(places.T), a, b) if places.shape[1] else np.empty((0, column.n))
-        panels += int(np.max(b - a) / 4)  # a law has its mass within a few units of the mapped line
-        even = a + (b - a) * np.linspace(0, 1, panels + 1)[:, None]
-        edges = np.sort(np.concatenate([even, np.where(np.isfinite(cuts), cuts, a)]), axis=0)
-        node, weight = gauss_legendre(order)
-        half = np.diff(edges, axis=0) / 2
-        t = ((edges[1:] + edges[:-1]) / 2 + half * node[:, None, None]).reshape(-1, column.n)
-        x = self.support_map.x(t)
-        with np.errstate(divide="ignore"):
-            logw = (np.log(half) + np.log(weight)[:, None, None]).reshape(-1, column.n) + self.support_map.log_slope(t)
-        if not sure.all():
-            rows = np.flatnonzero(~sure)
-            logw[:, rows] += np.asarray(column.take(rows).log(x[:, rows]))
-        if sure.any():
-            x[:, sure], logw[:, sure] = known[sure], -np.inf
-            logw[0, sure] = 0.0
+        if column.support is not None:
+            x = np.repeat(column.support[:, None], n, axis=1)
+            return x, np.asarray(column.log(x))
+        if self.values is not None:
+            x = np.repeat(self.values[:, None], n, axis=1)
+            logs = np.asarray(column.log(np.where(sure, 0.0, x)))
+            return x, np.where(sure, np.where(x == known, 0.0, -np.inf), logs)
+        if sure.all():
+            return known[None].copy(), np.zeros((1, n))
+        rows = np.flatnonzero(~sure)
+        inner = self._panel_nodes(column.take(rows) if sure.any() else column, panels * self.fine, order)
+        if not sure.any():
+            return inner
+        x = np.repeat(np.where(sure, known, 0.0)[None], len(inner[0]), axis=0)
+        logw = np.full(x.shape, -np.inf)
+        x[:, rows], logw[:, rows] = inner
+        logw[0, sure] = 0.0
         return x, logw
+
+    def _panel_nodes(self, part: ColumnLikelihood, panels: int, order: int) -> tuple[Array, Array]:
+        """Gauss nodes of entries that are not known, in panels that are cut where the likelihood is not smooth."""
+        line = self.support_map
+        a, b = (np.clip(line.t(np.clip(end, part.low, part.high)), self.low, self.high) for end in part.window())
+        if np.isinf(line.low) and np.isinf(line.high):
+            fixed = np.concatenate([part.cuts, part.panel_edges], axis=1).T
+        else:
+            fixed = line.t(part.cuts.T)
+            panels += int(np.max(b - a) / 4)  # a law has its mass within a few units of the mapped line
+        even = a + (b - a) * np.linspace(0, 1, panels + 1)[:, None]
+        even[-1] = b
+        edges = np.sort(np.concatenate([even, np.clip(np.where(np.isfinite(fixed), fixed, a), a, b)]), axis=0)
+        # Zero-width panels go last, and those that are empty for every entry are left out.
+        wide = edges[1:] > edges[:-1]
+        first = np.argsort(~wide, axis=0, kind="stable")[: int(wide.sum(axis=0).max(initial=0)) or 1]
+        left, right = np.take_along_axis(edges[:-1], first, axis=0), np.take_along_axis(edges[1:], first, axis=0)
+        node, weight = gauss_legendre(order)
+        half = (right - left) / 2
+        t = ((left + right) / 2 + half * node[:, None, None]).reshape(-1, part.n)
+        x = line.x(t)
+        with np.errstate(divide="ignore"):
+            logw = (np.log(half) + np.log(weight)[:, None, None]).reshape(-1, part.n) + line.log_slope(t)
+        step = max(1, CHUNK // (part.n * part.points_per_entry))
+        return x, logw + np.concatenate([np.asarray(part.log(x[i : i + step])) for i in range(0, len(x), step)])
 
 
 def find_grid(compiled: CompiledModel, column: ColumnLikelihood, place: int = 0) -> RecordGrid:
