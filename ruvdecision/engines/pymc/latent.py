@@ -47,7 +47,7 @@ class LatentRecords:
     # -- the release as data -----------------------------------------------------------------------------
 
     @cached_property
-    def shape(self) -> str:
+    def model_key(self) -> str:
         """Releases alike in this share a compiled model.
 
         Normal noise is data, and so is none at all where nothing starts from what was released: what is known before

@@ -269,7 +269,9 @@ class CompiledModel(BuiltModel):
 
     def _as_moments(self, mean: Array, variance: Array, count: int) -> tuple[Array, Array]:
         rank = len(self.shape)
-        return _with_axes(mean, rank, count), _with_axes(variance, rank + (self.kind == "mvnormal"), count)
+        return _with_record_axes(mean, rank, count), _with_record_axes(
+            variance, rank + (self.kind == "mvnormal"), count
+        )
 
     @cached_property
     def _density_function(self) -> vectorised:
@@ -288,7 +290,7 @@ class CompiledModel(BuiltModel):
         from pytensor.graph.replace import vectorize_graph
 
         if type(self.x.owner.op).__name__ == "CategoricalRV":
-            return self._categories_at(nodes)
+            return self._log_chances_of_categories(nodes)
         value = self.x.type()
         return vectorize_graph(self._log_density_of(value), {value: nodes})
 
@@ -298,7 +300,7 @@ class CompiledModel(BuiltModel):
         return PointMasses.of(self)
 
     @cached_property
-    def _beside_masses(self) -> Array:
+    def _numbers_next_to_masses(self) -> Array:
         """Numbers next to the point masses, on the side on which the density goes on, ``(A, *shape)``.
 
         A density that jumps at a point mass inside of its support is refused: its nodes are not cut there.
@@ -336,7 +338,7 @@ class CompiledModel(BuiltModel):
         import pytensor.tensor as pt
 
         if self.point_masses is not None:
-            for place, beside in zip(self.point_masses.places, self._beside_masses, strict=True):
+            for place, beside in zip(self.point_masses.places, self._numbers_next_to_masses, strict=True):
                 value = pt.switch(pt.eq(value, place), beside, value)
         return self._log_law_of(value)
 
@@ -344,7 +346,7 @@ class CompiledModel(BuiltModel):
         """The same as PyMC has it, with the log chance of a point mass at its place."""
         return log_density_graph(with_finite_ends(self.x), value, self.free)
 
-    def _categories_at(self, nodes: TensorVariable) -> TensorVariable:
+    def _log_chances_of_categories(self, nodes: TensorVariable) -> TensorVariable:
         """The same for categories: the logs of their chances without an index, which many points would take in turn."""
         import pytensor.tensor as pt
 
@@ -375,7 +377,7 @@ class CompiledModel(BuiltModel):
         value = self.x.type(name="at")
         return vectorised([self._log_density_of(value)], [*self.free, value])
 
-    def pair_log_density(self, theta: Theta, x: Array) -> Array:
+    def log_density_at_own_numbers(self, theta: Theta, x: Array) -> Array:
         """Log density of the only record at numbers of each parameter point's own, ``(S, K)`` both."""
         count, k = x.shape
         points = [np.repeat(theta[rv.name], k, axis=0) for rv in self.free]
@@ -447,7 +449,7 @@ def point_count(theta: Theta) -> int:
     return len(next(iter(theta.values()))) if theta else 1
 
 
-def _with_axes(array: Array, rank: int, count: int) -> Array:
+def _with_record_axes(array: Array, rank: int, count: int) -> Array:
     """A parameter at many points with ``rank`` axes after the first: missing ones are of length one."""
     array = np.broadcast_to(np.asarray(array, dtype=np.float64), (count, *array.shape[1:]))
     return array.reshape((count,) + (1,) * (rank + 1 - array.ndim) + array.shape[1:])

@@ -62,7 +62,7 @@ class NormalRecords:
     rows: tuple[int, ...] | None = None
     """The records whose moments are held, in this order, if not all are."""
 
-    def moments(self, target: BaseTarget) -> tuple[Array, Array] | None:
+    def moments_of_target(self, target: BaseTarget) -> tuple[Array, Array] | None:
         """Mean and variance ``(L, S)`` of a linear target given the parameters; None if it is not linear."""
         form = target.linear(1, True, self.widths) if target.asks_only(*LINEAR) else None
         if form is None or not form.number:
@@ -96,7 +96,7 @@ class NormalRecords:
         self._add_weighted_moments(rows, total, around)
         return total, around
 
-    def each_row(self) -> tuple[Array, Array]:
+    def moments_of_each_row(self) -> tuple[Array, Array]:
         """Mean and variance of every record given the parameters, ``(L, S, n)``."""
         return condition_on_noisy_value(self.mean, self.variance, self.centre[:, None], self.noise[:, None])
 

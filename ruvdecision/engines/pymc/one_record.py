@@ -22,7 +22,7 @@ from scipy import special
 from ...channels.likelihood import ColumnLikelihood
 from ...posteriors import Curve, Finite
 from ...protocols import Array
-from .support import SupportMap, cuts_of, no_density_error
+from .support import SupportMap, finite_cuts, no_density_error
 
 Density = Callable[[Array], Array]
 """Log density of a record at points ``(P,)`` given each of S parameter points, ``(S, P)``."""
@@ -88,7 +88,7 @@ class OneRecord:
 
     # -- what is asked for -----------------------------------------------------------------------------
 
-    def averages(self, weightings: Sequence[Array], tolerance: float = 0.0) -> list[Curve]:
+    def averaged_laws(self, weightings: Sequence[Array], tolerance: float = 0.0) -> list[Curve]:
         """The law averaged over the parameter points, for each of several weights of theirs.
 
         ``tolerance`` is an error that is not worth finer points.
@@ -146,7 +146,7 @@ class OneRecord:
     def _doubled_layouts(self, most: int = MOST_POINTS, points: int = POINTS) -> Iterator[_PiecewiseGrid]:
         """Points that are doubled from one layout to the next."""
         while True:
-            grid = _PiecewiseGrid.between_ends(*self._scale_and_ends, np.array(cuts_of(self.likelihood)), points)
+            grid = _PiecewiseGrid.between_ends(*self._scale_and_ends, np.array(finite_cuts(self.likelihood)), points)
             yield grid
             points = 2 * points
             if max(points, len(grid.inside)) > most:
@@ -188,7 +188,7 @@ class OneRecord:
         a, b = max(low, start), min(high, stop)
         if not a < b:
             a, b = low, high
-        axis = self._first_axis(a, b)
+        axis = self._initial_axis(a, b)
         some = np.unique(np.linspace(0, len(self.weights) - 1, SOME).astype(int))
         with np.errstate(divide="ignore"):
             shares = np.log(self.weights[some])[:, None]
@@ -203,7 +203,7 @@ class OneRecord:
             with np.errstate(invalid="ignore"):
                 best = np.max(np.where(np.isfinite(top), heights - top + shares, -np.inf), axis=0)
             core = np.flatnonzero(best > best.max() - 2.0)
-            there = _within_mass(best, x, core)
+            there = _points_with_mass(best, x, core)
             i, j = max(there[0] - 1, 0), min(there[-1] + 1, len(v) - 1)
             cut = (i == 0 and a == start > low and best[0]), (j == len(v) - 1 and b == stop < high and best[-1])
             if any(end and end > best.max() - DROP for end in cut):
@@ -217,7 +217,7 @@ class OneRecord:
                 break
         return axis, a, b
 
-    def _first_axis(self, a: float, b: float) -> _Axis:
+    def _initial_axis(self, a: float, b: float) -> _Axis:
         """A scale over the whole of what can be."""
         if np.isfinite(a) and np.isfinite(b):
             ends = np.clip(self.support_map.t(np.array([a, b])), *self.support_map.mapped_ends)
@@ -228,7 +228,7 @@ class OneRecord:
         return _Axis(self.support_map, np.log(length) * (1 if np.isfinite(self.support_map.low) else -1), 1.0)
 
 
-def _within_mass(best: Array, x: Array, core: Index) -> Index:
+def _points_with_mass(best: Array, x: Array, core: Index) -> Index:
     """Points that count, for the mass and, where they exist, for its first two moments."""
     far = np.log1p(np.abs(x - x[core].mean()) / (x[min(core[-1] + 1, len(x) - 1)] - x[max(core[0] - 1, 0)]))
     there = best > best.max() - DROP
@@ -400,19 +400,19 @@ class OneCount:
 
     def laws(self) -> Finite:
         """The law at every parameter point, a batch ``(S,)``."""
-        values = self.values()
-        return Finite(values, self.shares(values))
+        values = self.possible_values()
+        return Finite(values, self.chances(values))
 
-    def averages(self, weightings: Array) -> list[Finite]:
+    def averaged_laws(self, weightings: Array) -> list[Finite]:
         """The law averaged over the parameter points, for each of several weights ``(W, S)``."""
         used = np.flatnonzero(weightings.max(axis=0) > NEGLIGIBLE_WEIGHT * weightings.max())
         weights = weightings[:, used]
         part = replace(self, log_density=lambda x, some: self.log_density(x, used[some]), weights=weights[0])
-        values = part.values()
-        mixed = sum(weights[:, some] @ part.shares(values, some) for some in part.blocks(len(values)))
+        values = part.possible_values()
+        mixed = sum(weights[:, some] @ part.chances(values, some) for some in part.blocks_of_points(len(values)))
         return [Finite.of(values, row / row.sum()) for row in np.asarray(mixed)]
 
-    def values(self) -> Array:
+    def possible_values(self) -> Array:
         """All values that count for anybody: those that are told, or a range that leaves nothing out."""
         if self.likelihood.support is not None:
             return self.likelihood.support
@@ -428,8 +428,8 @@ class OneCount:
             if last - first >= min(MOST_COUNTS, CELLS / len(self.weights)):
                 return values
             moment = np.zeros(len(values))
-            for some in self.blocks(len(values)):
-                share = self.shares(values, some)
+            for some in self.blocks_of_points(len(values)):
+                share = self.chances(values, some)
                 moment += self.weights[some] @ (share * (1 + (values - (share @ values)[:, None]) ** 2))
             # A sixteenth of the range at either end shows whether anything lies beyond it.
             edge, total = max(1, len(values) // 16), 1e-14 * moment.sum()
@@ -439,12 +439,12 @@ class OneCount:
             first, last = max(first - size * more[0], low), min(last + size * more[1], high)
             size *= 2
 
-    def blocks(self, width: int) -> list[slice]:
+    def blocks_of_points(self, width: int) -> list[slice]:
         """Parameter points that are worked on at a time."""
         step = max(1, CELLS // (32 * width))
         return [slice(i, i + step) for i in range(0, len(self.weights), step)]
 
-    def shares(self, values: Array, some: slice = ALL) -> Array:
+    def chances(self, values: Array, some: slice = ALL) -> Array:
         """Chances of the values at some of the parameter points."""
         heights = self._log_joint_density(values, some)
         top = heights.max(axis=1, keepdims=True)

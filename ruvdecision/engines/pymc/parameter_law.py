@@ -15,7 +15,7 @@ from ...errors import InputError
 from ...posteriors import Curve
 from ...protocols import Array
 from .log_posterior import LogPosteriors
-from .nodes import LaplaceBoxes, Nodes, extend_boxes, place_nodes
+from .nodes import LaplaceBoxes, Nodes, find_box_ends, place_nodes
 
 DROP = 36.0
 STILL = 1e-9
@@ -73,7 +73,7 @@ def law_of_value(
             break
     if best is not None:
         return best
-    for frame in _directions(posteriors, boxes, values):
+    for frame in _monotone_directions(posteriors, boxes, values):
         nodes = place_nodes(posteriors, frame, (ROWS, FINE))
         found = _with_moment_error(_law_by_rows(nodes, values), nodes, values)
         if found is not None and (best is None or _total_error(found) < _total_error(best)):
@@ -143,7 +143,11 @@ def _law_of_first_coordinate(nodes: Nodes, values: Callable[[Array], Array]) -> 
     curve = _law_of_monotone_function(nodes.axes[0][0], x[:, 0], laws[0])
     # Fewer nodes of the second coordinate show how well it was summed.
     fine, middle, coarse = (special.softmax(law) for law in laws)
-    return None if curve is None else (curve, _step_error(np.abs(fine - middle).sum(), np.abs(middle - coarse).sum()))
+    return (
+        None
+        if curve is None
+        else (curve, _error_after_halvings(np.abs(fine - middle).sum(), np.abs(middle - coarse).sum()))
+    )
 
 
 def _law_of_monotone_function(s: Array, x: Array, logs: Array) -> Curve | None:
@@ -195,7 +199,7 @@ def _where_not_constant(x: Array, logs: Array, unit: float) -> NDArray[np.bool_]
     return moving if mass[~moving].sum() <= 10 * STILL * mass.sum() else np.ones(x.shape, dtype=bool)
 
 
-def _directions(
+def _monotone_directions(
     posteriors: LogPosteriors, boxes: LaplaceBoxes, values: Callable[[Array], Array]
 ) -> Iterator[LaplaceBoxes]:
     """Directions along which the number may rise throughout, each second in its box; the other is summed out.
@@ -227,7 +231,7 @@ def _principal_axes_box(
     correlation = covariance[0, 1] / (sd[0] * sd[1])
     across, along = np.sqrt((1 - correlation) / 2), np.sqrt((1 + correlation) / 2)
     roots = sd[:, None] * np.array([[across, along], [-across, along]])
-    return extend_boxes(posteriors, LaplaceBoxes(boxes.modes, roots[None], boxes.low, boxes.high))
+    return find_box_ends(posteriors, LaplaceBoxes(boxes.modes, roots[None], boxes.low, boxes.high))
 
 
 def _law_by_rows(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float] | None:
@@ -331,10 +335,10 @@ def _row_error(quarters: Sequence[Array], grid: Array) -> float:
     top = np.max(quarters)
     masses = np.stack([np.exp(law - top) * np.gradient(grid) for law in quarters])
     one, other, coarse = (m / m.sum() for m in (masses[::2].sum(axis=0), masses[1::2].sum(axis=0), masses[0]))
-    return _step_error(np.abs(one - other).sum() / 2, np.abs(coarse - one).sum() / 4)
+    return _error_after_halvings(np.abs(one - other).sum() / 2, np.abs(coarse - one).sum() / 4)
 
 
-def _step_error(last: float, before: float) -> float:
+def _error_after_halvings(last: float, before: float) -> float:
     """What is left after two halvings of a step that moved a law so far: the last one does as much again, at least.
 
     An analytic posterior does far better; one with kinks does not.

@@ -20,10 +20,18 @@ from ..base import BaseEngine, Missing, Problem, Refusal
 from .draws import ReleaseSampler, SolvedRelease, before_release
 from .log_posterior import LogPosteriors, log_posteriors
 from .model import CompiledModel, compiled_model
-from .node_uncertainty import Settled, settled_law
+from .node_uncertainty import SettledUncertainties, settled_law
 from .normal_records import LINEAR
 from .parameter_points import MOST_NUMBERS, entries_per_parameter
-from .replicates import ReplicateTally, drawn_records, observed_in, observed_release, records_of, replicates_of, size_of
+from .replicates import (
+    ReplicateTally,
+    drawn_records,
+    observed_in,
+    observed_release,
+    record_count_of,
+    records_of,
+    replicates_of,
+)
 from .sampling import Sampling
 
 SAMPLE = "Use engine=ruv.Sampling()"
@@ -99,7 +107,7 @@ class Quadrature(BaseEngine):
         belief, masks = user.belief, problem.masks
         if not isinstance(belief, PyMCBelief):
             return Refusal("Quadrature needs a PyMCBelief", "Use engine='auto'", Missing.BELIEF)
-        compiled = compiled_model(belief, size_of(belief, problem))
+        compiled = compiled_model(belief, record_count_of(belief, problem))
         belief.check_names(user.target, compiled.n)
         compiled.check_new_record(user.target)
         reason = _refuses_model(compiled) or _refuses_target(compiled, user.target)
@@ -130,7 +138,7 @@ class Quadrature(BaseEngine):
 
     def run(self, problem: Problem, built: None) -> list[Solution]:
         users, masks = problem.users, problem.masks
-        compiled = compiled_model(users[0].belief, size_of(users[0].belief, problem))
+        compiled = compiled_model(users[0].belief, record_count_of(users[0].belief, problem))
         count = problem.replicates or (PLANNED if problem.data is None else RELEASES)
         tally = ReplicateTally(len(users), len(masks), count)
         nodes, rough, marginalizations = np.zeros(len(masks), dtype=int), np.zeros(len(masks)), [""] * len(masks)
@@ -231,17 +239,17 @@ class Quadrature(BaseEngine):
     def _solve_before_release(self, compiled: CompiledModel, users: Sequence[User], some: list[int]) -> list[Value]:
         uninformative = ReleaseLikelihood(tuple(Uninformative(compiled.n) for _ in range(compiled.k)))
         ((_, posteriors),) = log_posteriors(compiled, [uninformative])
-        found = Settled.of(posteriors, [users[i] for i in some], self.tolerance)
+        found = SettledUncertainties.of(posteriors, [users[i] for i in some], self.tolerance)
         return [Value(answer.value[0], answer.error[0]) for answer in found.values]
 
 
 def _each_settled(
     posteriors: LogPosteriors, users: Sequence[User], tolerance: float
-) -> Iterator[tuple[list[int], Settled | RuvError]]:
+) -> Iterator[tuple[list[int], SettledUncertainties | RuvError]]:
     """Uncertainties after all releases at once; one by one, with what is wrong, if that fails for some of them."""
     every = list(range(len(posteriors)))
     try:
-        yield every, Settled.of(posteriors, users, tolerance)
+        yield every, SettledUncertainties.of(posteriors, users, tolerance)
     except RuvError as error:
         if len(every) == 1:
             yield every, error

@@ -155,7 +155,7 @@ class RecordGrid:
         )
         if not low < high:
             low, high = self.low, self.high  # the release lies outside of all that is plausible
-        cuts, (left, right) = cuts_of(part), part.window(1.0)
+        cuts, (left, right) = finite_cuts(part), part.window(1.0)
         # A likelihood that stays as it is from the last cut on needs no fine grid out there.
         right = np.where(np.isposinf(right), np.maximum(left, cuts[-1] if cuts else -np.inf), right)
         near = np.clip(right, *self.support_map.x(np.array([low, high])))
@@ -241,7 +241,7 @@ def grid_at(compiled: CompiledModel, theta: Theta, column: ColumnLikelihood, pla
     middle = released_locations(column)
     centre = float(np.median(middle)) if len(middle) else 0.0
     length = (float(np.ptp(middle) + 1e-9 * np.max(np.abs(middle))) if len(middle) else 0.0) or 1.0
-    support_map = _support_ends(compiled, theta, centre, length, place)
+    support_map = _find_support_ends(compiled, theta, centre, length, place)
     t = _points_over_scales(support_map, centre, length)
     logs = _largest_log_density(compiled, theta, support_map.x(t), place) + support_map.log_slope(t)
     with np.errstate(invalid="ignore"):
@@ -253,7 +253,9 @@ def grid_at(compiled: CompiledModel, theta: Theta, column: ColumnLikelihood, pla
     return RecordGrid(support_map, float(low), float(high))
 
 
-def row_ends(compiled: CompiledModel, column: ColumnLikelihood, place: int = 0) -> tuple[Array, Array] | None:
+def support_ends_of_rows(
+    compiled: CompiledModel, column: ColumnLikelihood, place: int = 0
+) -> tuple[Array, Array] | None:
     """Ends of the support of each record of a column, ``(n,)`` both; None if all have the same, or are counts.
 
     They are looked for once, at the model's own start.
@@ -262,12 +264,14 @@ def row_ends(compiled: CompiledModel, column: ColumnLikelihood, place: int = 0) 
         return None
     key = ("row ends", place)
     if key not in compiled.cache:
-        compiled.cache[key] = _row_ends(compiled, *released_location_and_spread(column), place)
+        compiled.cache[key] = _find_support_ends_of_rows(compiled, *released_location_and_spread(column), place)
     found: tuple[Array, Array] | None = compiled.cache[key]
     return found
 
 
-def _row_ends(compiled: CompiledModel, centre: float, length: float, place: int) -> tuple[Array, Array] | None:
+def _find_support_ends_of_rows(
+    compiled: CompiledModel, centre: float, length: float, place: int
+) -> tuple[Array, Array] | None:
     theta = compiled.on_natural_scale(compiled.initial[None])
 
     def inside(x: Array) -> NDArray[np.bool_]:
@@ -285,11 +289,11 @@ def _row_ends(compiled: CompiledModel, centre: float, length: float, place: int)
     ends = []
     for good, sign in ((first, -1), (last, 1)):
         bad = np.clip(good + sign, 0, len(line) - 1)
-        ends.append(np.where(bad == good, sign * np.inf, _end_between(inside, line[good], line[bad])))
+        ends.append(np.where(bad == good, sign * np.inf, _bisect_end_of_support(inside, line[good], line[bad])))
     return ends[0], ends[1]
 
 
-def _end_between(inside: Callable[[Array], NDArray[np.bool_]], good: Array, bad: Array) -> Array:
+def _bisect_end_of_support(inside: Callable[[Array], NDArray[np.bool_]], good: Array, bad: Array) -> Array:
     """The ends of supports between a number inside and one outside of each; round where that is as near."""
     rows = np.arange(len(good))
     for _ in range(14):
@@ -310,7 +314,7 @@ def find_support_maps(
     some = np.unique(np.linspace(0, point_count(theta) - 1, SAMPLE_POINTS).astype(int))
     few = {name: values[some] for name, values in theta.items()}
     return tuple(
-        SupportMap() if compiled.discrete else _support_ends(compiled, few, *released_location_and_spread(c), j)
+        SupportMap() if compiled.discrete else _find_support_ends(compiled, few, *released_location_and_spread(c), j)
         for j, c in enumerate(columns)
     )
 
@@ -346,7 +350,7 @@ def released_locations(column: ColumnLikelihood) -> Array:
     return np.where(good, middle, np.median(middle[good])) if good.any() else np.zeros(len(middle))
 
 
-def cuts_of(part: ColumnLikelihood) -> tuple[float, ...]:
+def finite_cuts(part: ColumnLikelihood) -> tuple[float, ...]:
     """Places where what is told of some record is not smooth."""
     return tuple(np.unique(part.cuts[np.isfinite(part.cuts)]).tolist())
 
@@ -403,7 +407,7 @@ def _parameter_sample(compiled: CompiledModel, column: ColumnLikelihood, middle:
     return sample[good] if good.any() else best[None]
 
 
-def _support_ends(compiled: CompiledModel, theta: Theta, centre: float, length: float, place: int) -> SupportMap:
+def _find_support_ends(compiled: CompiledModel, theta: Theta, centre: float, length: float, place: int) -> SupportMap:
     """Ends of the support, found by looking and halving; they are those of the widest law among the parameters."""
 
     def inside(x: ArrayLike) -> NDArray[np.bool_]:
@@ -425,7 +429,7 @@ def _support_ends(compiled: CompiledModel, theta: Theta, centre: float, length: 
             continue
         out = int(np.argmax(~found))
         good = middle if out == 0 else away[out - 1]
-        end = float(_end_between(lambda x: inside(x[:, 0])[:, None], np.array([good]), away[[out]])[0])
+        end = float(_bisect_end_of_support(lambda x: inside(x[:, 0])[:, None], np.array([good]), away[[out]])[0])
         # A density that only became too small to tell from zero has no end.
         just = _largest_log_density(compiled, theta, np.array([end - sign * 1e-7 * max(length, abs(end))]), place)
         ends.append(end if np.max(just) > -1e5 else sign * np.inf)

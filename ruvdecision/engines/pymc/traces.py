@@ -38,7 +38,7 @@ def as_arviz(groups: Mapping[str, xr.Dataset]) -> Any:
     return xr.DataTree.from_dict({f"/{name}": dataset for name, dataset in groups.items()})
 
 
-def groups_of(point: SolvedRelease, mask: Mask, released: Any, compiled: CompiledModel, records: bool) -> Groups:
+def arviz_groups_of(point: SolvedRelease, mask: Mask, released: Any, compiled: CompiledModel, records: bool) -> Groups:
     """All groups of one sampled release but the users' targets; see `with_target`."""
     chains = point.chains
     assert chains is not None
@@ -172,7 +172,7 @@ def _log_evidence_of_entry(points: ParameterPoints, row: int, column: int) -> Ar
     if not np.isnan(known):
         return points._log_density_of_known(known, row, column)
     if points.compiled.discrete:
-        values = points._one_count(row, column).values()
+        values = points._one_count(row, column).possible_values()
         logs = points._log_density(values, row, column) + np.asarray(likelihood.log(values[:, None]))[:, 0]
         return np.asarray(np.logaddexp.reduce(logs, axis=1))
     if points._needs_grid(row, column):

@@ -363,11 +363,11 @@ def test_counts_at_more_points_than_are_worked_on_at_a_time() -> None:
     rates = np.linspace(700.0, 1300.0, 4000)
     log_density = lambda x, some: stats.poisson.logpmf(x, rates[some, None])  # noqa: E731
     count = OneCount(log_density, Uninformative(1), 1000.0, np.full(4000, 1 / 4000))
-    assert len(count.blocks(len(count.values()))) > 1
+    assert len(count.blocks_of_points(len(count.possible_values()))) > 1
     laws = count.laws()
     np.testing.assert_allclose(laws.mean(), rates, rtol=1e-10)
     np.testing.assert_allclose(laws.var(), rates, rtol=1e-8)
-    (mean,) = count.averages(np.full((1, 4000), 1 / 4000))
+    (mean,) = count.averaged_laws(np.full((1, 4000), 1 / 4000))
     np.testing.assert_allclose([mean.mean(), mean.var()], [1000.0, 1000.0 + rates.var()], rtol=1e-8)
 
 
