@@ -106,8 +106,9 @@ class CoarseRows:
 
     # -- reading -----------------------------------------------------------------------------------------
 
-    def prepare(self, frame: Frame) -> IntervalRelease:
+    def prepare(self, release: object) -> IntervalRelease:
         """What a release shows: the value of each entry, or the interval where it lay before it was coarsened."""
+        frame = Frame.of(release)
         k, n = self.belief.k, self.belief.records
         check_release_shape(frame.table.shape, self.kept, k)
         values, low, high = np.full((3, n, k), np.nan)

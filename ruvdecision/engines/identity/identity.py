@@ -131,7 +131,7 @@ class Identification(BaseEngine):
             raise InputError(what, "no values", "Write Identity(row, known=[...], values=[...])")
         rows = _rows_of(user, None, _names_of(release))
         law, n = rows.law(mask), user.belief.records
-        found = softmax(law.log_weights(rows.read(law, release), rows.known_values()), axis=1)
+        found = softmax(law.log_weights(law.prepare(release), rows.known_values()), axis=1)
         return Finite(np.arange(n, dtype=np.float64), found if isinstance(target.row, (str, tuple)) else found[0])
 
 
@@ -205,10 +205,6 @@ class _Rows:
         """What the law needs to know of a fresh release, and whose record stands in each row."""
         raise NotImplementedError
 
-    def read(self, law: Any, release: object) -> Any:
-        """What the law needs to know of a given release."""
-        raise NotImplementedError
-
 
 class _NormalRows(_Rows):
     """Records of a normal belief."""
@@ -267,9 +263,6 @@ class _NormalRows(_Rows):
         frame, ids = mask.apply_tracking_rows(Frame.of(pd.DataFrame(records, columns=list(self.names))), rng)
         return law.prepare(frame), ids
 
-    def read(self, law: LinearRows | CoarseRows, release: object) -> Any:
-        return law.prepare(Frame.of(release))
-
 
 class _FiniteRows(_Rows):
     """Records of a finite belief, as codes of its outcomes."""
@@ -322,10 +315,6 @@ class _FiniteRows(_Rows):
         # An output that no outcome gives says nothing and never occurs.
         possible = (evidence > -np.inf).any(axis=1, keepdims=True)
         return (np.where(possible, evidence, 0.0), inverse), ids
-
-    def read(self, law: FiniteRows, release: object) -> tuple[Array, Ints]:
-        slots = law.channel.read(release)
-        return slots.log_evidence, np.arange(len(slots.log_evidence))
 
 
 def _rows_of(user: User, data: object, names: Sequence[Hashable] | None = None) -> _Rows:

@@ -124,9 +124,9 @@ class LinearRows:
             wiped = ~np.any(block.b[0, c * k : c * k + k] != 0, axis=-1)
             self.blank[rows] = ~block.released[c] | wiped
 
-    def prepare(self, frame: Frame) -> Array:
+    def prepare(self, release: object) -> Array:
         """What a release says about the known columns at every place: their posterior means."""
-        values, _ = frame.numeric("A release", missing=True)
+        values, _ = Frame.of(release).numeric("A release", missing=True)
         check_release_shape(values.shape, self.kept, self.belief.k)
         if np.isinf(values).any():
             do = "Pass what mask.release(data, rng) gave back"
@@ -191,6 +191,11 @@ class FiniteRows:
         if codes is not None and not levels.labelled and belief.records > 1:
             scale = np.atleast_2d(np.cov(levels.numbers.reshape(len(levels), -1)[codes], rowvar=False))
         return cls(belief, FiniteChannel.of(belief, mask, scale), outcome_table(belief)[:, list(known)], errors)
+
+    def prepare(self, release: object) -> tuple[Array, Ints]:
+        """What a release says about the record in each row, see `log_weights`."""
+        evidence = self.channel.read(release).log_evidence
+        return evidence, np.arange(len(evidence))
 
     def log_weights(self, released: tuple[Array, Ints], z: Records) -> Array:
         """Log weight of every place, ``(respondents, places)``.
