@@ -518,7 +518,10 @@ def test_repr_shows_the_errors_and_one_number_where_all_are_equal():
     users = {"intruder": Value([4.0, 2.0], [0.2, np.nan]), "scientist": Value([0.5, 0.25], [0.0, 0.0])}
     rumap = RUMap.build(labels=["a", "b"], **users)
     lines = repr(rumap).splitlines()
-    assert [line.split() for line in lines[-2:]] == [["a", "0.25", "±", "0.013", "2"], ["b", "0.5", "±", "unknown", "4"]]
+    assert [line.split() for line in lines[-2:]] == [
+        ["a", "0.25", "±", "0.013", "2"],
+        ["b", "0.5", "±", "unknown", "4"],
+    ]
     assert "  utility 2: 1 / expected loss of the scientist" in repr(rumap[["a"]]).splitlines()
     assert "0.25 ± 0.013" in rumap._repr_html_()
     assert str(rumap[0]) == "a: risk 0.25 ± 0.013, utility 2"

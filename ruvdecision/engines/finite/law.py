@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import reduce
 from math import comb, perm, prod
 from typing import Any
 
@@ -290,8 +289,9 @@ class FiniteLaw:
         if codes is None:
             weights = joint.sum(axis=2)
         else:
-            one: Array = np.ones(1)
-            own = reduce(np.kron, (f[codes[r]] for f, r in zip(followed, self.table.rows, strict=True)), one)
+            own: Array = np.ones(1)
+            for f, r in zip(followed, self.table.rows, strict=True):
+                own = np.kron(own, f[codes[r]])
             weights = given[:, None] * own[None, :]
         return Outputs(scenario.weight * joint.reshape(-1, joint.shape[2]), scenario.weight * weights.reshape(-1))
 

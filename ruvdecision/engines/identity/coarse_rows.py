@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import cache
 
 import numpy as np
 from scipy import special
@@ -353,7 +353,8 @@ def _cube_nodes(size: int) -> tuple[Array, Array]:
     """Nodes (points, size - 1) in the unit cube and the logarithms of their weights."""
     node, weight = gauss_legendre(NODES[size])
     grid = np.stack(np.meshgrid(*[(node + 1) / 2] * (size - 1), indexing="ij"), axis=-1).reshape(-1, size - 1)
-    return grid, np.log(reduce(np.kron, [weight / 2] * (size - 1)))
+    weights = np.stack(np.meshgrid(*[weight / 2] * (size - 1), indexing="ij"), axis=-1).reshape(-1, size - 1)
+    return grid, np.log(weights).sum(axis=1)
 
 
 def _log_box_by_separation(low: Array, high: Array, lower: Array) -> Array:

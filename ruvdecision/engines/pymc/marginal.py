@@ -14,7 +14,7 @@ from ...channels.likelihood.product import combine_observations
 from .marginal_base import MarginalLikelihood
 from .marginal_nodes import GridMarginal, NodesMarginal
 from .model import CompiledModel
-from .normal_records import NormalMarginal, RowsMarginal, UnevenRowsMarginal, normal_rows
+from .normal_records import AveragesMarginal, NormalMarginal, RowsMarginal, UnevenRowsMarginal, normal_rows
 from .support import RecordGrid, find_grid, finite_cuts, informative_entries, support_ends_of_rows
 
 LARGEST_GRID, MOST_CUTS = 4096, 256
@@ -24,7 +24,7 @@ def why_records_are_dependent(compiled: CompiledModel, observed: ReleaseLikeliho
     """Why the records cannot be integrated out one by one; empty if they can."""
     if compiled.kind == "joint":
         return "the records depend on each other given the parameters"
-    if observed.averages is not None:
+    if observed.averages is not None and not _has_normal_averages(compiled, observed):
         return "averages tie records together"
     if observed.shuffled and compiled.one_record_model is None:
         return "rows in unknown order need records of one law"
@@ -34,6 +34,16 @@ def why_records_are_dependent(compiled: CompiledModel, observed: ReleaseLikeliho
     return "noise that is correlated across columns ties the variables together" if observed.joint is not None else ""
 
 
+def _has_normal_averages(compiled: CompiledModel, observed: ReleaseLikelihood) -> bool:
+    """Whether all that is released, averages of records too, is normal given the parameters, column by column."""
+    assert observed.averages is not None
+    plain = compiled.kind == "normal" and not observed.shuffled and observed.joint is None
+    if not plain or any(column.normal is None for column in observed.columns):
+        return False
+    covariance = observed.averages.covariance
+    return not np.any(covariance * (1 - np.eye(observed.k)))
+
+
 def marginal_kind(compiled: CompiledModel, observed: ReleaseLikelihood) -> type[MarginalLikelihood]:
     """How the records behind a release are integrated out, where nothing ties them together."""
     if compiled.kind == "mvnormal":
@@ -41,7 +51,7 @@ def marginal_kind(compiled: CompiledModel, observed: ReleaseLikelihood) -> type[
         even = len(covariance) == 1 and (released == released[:, :1]).all() and compiled.one_record_model is not None
         return RowsMarginal if even and released.any() else UnevenRowsMarginal
     if compiled.kind == "normal" and all(column.normal is not None for column in observed.columns):
-        return NormalMarginal
+        return NormalMarginal if observed.averages is None else AveragesMarginal
     if compiled.one_record_model is None or not compiled.scalar or compiled.point_masses is not None:
         return NodesMarginal
     column = observed.columns[0]

@@ -19,7 +19,7 @@ from ...targets import BaseTarget, Files, Kind
 from ...users.user import User
 from .log_posterior import LogPosteriors
 from .nodes import LaplaceBoxes, Nodes, find_boxes, find_modes, place_nodes
-from .normal_records import NormalRecords, mixture_curve
+from .normal_records import NormalRecords, mixture_curve, released_averages
 from .parameter_law import law_of_value, masses_of_value
 from .parameter_points import ParameterPoints, entries_per_parameter, finite_values, parameter_values
 
@@ -73,13 +73,17 @@ class NodeSolver:
         if moments is None:
             return self._ask_each_release(lambda i: self._uncertainty_of_record(user, i)[0])
         means, variances = moments
+        # Where records are known, a function of them and of parameters is point masses.
         return self._with_node_error(
-            lambda some, w: _uncertainty_of_mixtures(user, means[:, some], variances[:, some], w)
+            lambda some, w: _uncertainty_of_mixtures(user, means[:, some], variances[:, some], w),
+            1.0 if variances.all() else 1000.0,
         )
 
-    def _with_node_error(self, value: Callable[[slice | NDArray[np.int_], Array], Array]) -> Value:
+    def _with_node_error(
+        self, value: Callable[[slice | NDArray[np.int_], Array], Array], caution: float = 1.0
+    ) -> Value:
         """What some of the nodes with their weights say of all releases, with the error of steps and range."""
-        found = _with_step_error([value(some, weights) for some, weights in self.nodes.nested_rules])
+        found = _with_step_error([value(some, weights) for some, weights in self.nodes.nested_rules], caution)
         return _with_tail_mass(found, *(value(slice(None), w) for w in _drop_light_nodes(self.nodes.weights)))
 
     def law(self, user: User) -> tuple[Posterior, float]:
@@ -187,6 +191,7 @@ class NodeSolver:
             noise,
             lambda term: self._shaped_by_release(parameter_values(core, complete, term)),
             entries_per_parameter(core),
+            averages=released_averages(observed[0], 0) if observed[0].averages is not None else None,
         )
 
     def _moments_given_nodes(self, numbers: NormalRecords, target: BaseTarget) -> tuple[Array, Array] | None:

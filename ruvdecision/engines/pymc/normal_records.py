@@ -31,6 +31,8 @@ LINEAR = (Kind.RECORD, Kind.NEW, Kind.AVERAGE, Kind.PARAMETER)
 ROW = "The row of a Record"
 ROUGH = 1e-5
 """Error of a curve that is better than to ask thousands of parts."""
+ROUNDING = 1e-13
+"""Share of a variance that may be left by rounding alone."""
 BLOCK = 1_000_000
 """Densities that are worked out at a time."""
 
@@ -43,6 +45,64 @@ def condition_on_noisy_value(mean: Array, variance: Array, centre: Array, noise:
     with np.errstate(divide="ignore", invalid="ignore"):
         gain = np.where(np.isinf(noise), 0.0, np.where(variance + noise > 0, variance / (variance + noise), 0.0))
     return mean + gain * (np.where(np.isinf(noise), 0.0, centre) - mean), variance * (1 - gain)
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedAverages:
+    """Averages of groups of normal numbers that were released beside the numbers' own releases.
+
+    The groups have no member in common, and numbers are independent given their own releases, with moments
+    ``(..., n)``: so the averages are independent, too.
+    """
+
+    shares: Array
+    """Of each number in each average, ``(G, n)``."""
+    values: Array
+    error: Array
+    """The averages, and the variances of the noise on them, ``(G,)``."""
+
+    def moments(self, mean: Array, variance: Array) -> tuple[Array, Array]:
+        """Every number's mean and variance given the averages, too."""
+        pull, precision = self._pull_and_precision(mean, variance)
+        less = variance * (precision @ np.square(self.shares))
+        return mean + variance * (pull @ self.shares), variance * _positive_part(1 - less)
+
+    def covariance(self, mean: Array, variance: Array) -> Array:
+        """Of all numbers given the averages, too, ``(..., n, n)``."""
+        _, precision = self._pull_and_precision(mean, variance)
+        together = variance[..., None, :] * self.shares
+        return variance[..., None] * np.eye(mean.shape[-1]) - np.swapaxes(together, -1, -2) @ (
+            precision[..., None] * together
+        )
+
+    def change_weighted_sum(
+        self, weights: Array, mean: Array, variance: Array, total: Array, around: Array
+    ) -> tuple[Array, Array]:
+        """Mean and variance of a sum of the numbers with these weights, ``total`` and ``around`` without averages."""
+        pull, precision = self._pull_and_precision(mean, variance)
+        shared = variance @ (weights * self.shares).T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            left = np.where(
+                around > 0, _positive_part(1 - np.sum(np.square(shared) * precision, axis=-1) / around), 0.0
+            )
+        return total + np.sum(shared * pull, axis=-1), around * left
+
+    def condition_draws(self, draws: Array, mean: Array, variance: Array, rng: np.random.Generator) -> Array:
+        """Draws of the numbers as they are given the averages, too (Matheron's rule)."""
+        _, precision = self._pull_and_precision(mean, variance)
+        noise = np.sqrt(self.error) * rng.standard_normal((*draws.shape[:-1], len(self.values)))
+        residual = self.values - draws @ self.shares.T - noise
+        return draws + variance * ((precision * residual) @ self.shares)
+
+    def _pull_and_precision(self, mean: Array, variance: Array) -> tuple[Array, Array]:
+        """Residual of each average over its variance, and one over it, ``(..., G)``."""
+        precision = 1 / (variance @ np.square(self.shares).T + self.error)
+        return precision * (self.values - mean @ self.shares.T), precision
+
+
+def _positive_part(share: Array) -> Array:
+    """A share of a variance that is left; what is no more than rounding is nothing."""
+    return np.where(share > ROUNDING, share, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +121,8 @@ class NormalRecords:
     """Number of entries of each parameter; 0 for a number."""
     rows: tuple[int, ...] | None = None
     """The records whose moments are held, in this order, if not all are."""
+    averages: ReleasedAverages | None = None
+    """What was released besides, where there is one release."""
 
     def moments_of_target(self, target: BaseTarget) -> tuple[Array, Array] | None:
         """Mean and variance ``(L, S)`` of a linear target given the parameters; None if it is not linear."""
@@ -68,7 +130,7 @@ class NormalRecords:
         if form is None or not form.number:
             return None
         weights, n = form.matrix[0], self.centre.shape[1]
-        if form.plain and form.terms[0].kind is Kind.RECORD:
+        if form.plain and form.terms[0].kind is Kind.RECORD and self.averages is None:
             row = check_index(ROW, form.terms[0].row, n)
             return condition_on_noisy_value(
                 *self._moments_of_record(row), self.centre[:, None, row], self.noise[:, None, row]
@@ -93,12 +155,21 @@ class NormalRecords:
         mean, variance = self._moments_of_record(0)
         total += fresh * mean
         around = fresh**2 * variance if fresh else np.zeros(total.shape)
-        self._add_weighted_moments(rows, total, around)
-        return total, around
+        own = np.zeros(total.shape)
+        self._add_weighted_moments(rows, total, own)
+        if self.averages is not None and rows.any():
+            total, own = self.averages.change_weighted_sum(rows, *self._moments_by_own_release, total, own)
+        return total, around + own
 
     def moments_of_each_row(self) -> tuple[Array, Array]:
         """Mean and variance of every record given the parameters, ``(L, S, n)``."""
         return condition_on_noisy_value(self.mean, self.variance, self.centre[:, None], self.noise[:, None])
+
+    @cached_property
+    def _moments_by_own_release(self) -> tuple[Array, Array]:
+        """Mean and variance of every record given the parameters and its own release alone, ``(L, S, n)``."""
+        mean, variance = np.broadcast_arrays(*self.each_row())
+        return mean, variance
 
     def _moments_of_record(self, row: int) -> tuple[Array, Array]:
         """Mean and variance of one record given the parameters alone."""
@@ -189,6 +260,41 @@ class NormalMarginal(MarginalLikelihood):
         return -0.5 * pt.sum(data["weight"] * ((data["centre"] - mean) ** 2 / total + pt.log(2 * np.pi * total)))
 
 
+class AveragesMarginal(NormalMarginal):
+    """The same with averages of groups of records besides: normal too, given what is told of each entry."""
+
+    name = "closed form, averages"
+    axes: ClassVar[Mapping[str, int]] = {**NormalMarginal.axes, "shares": 3, "average": 2, "error": 2}
+
+    @cached_property
+    def data(self) -> dict[str, Array]:
+        each = [released_averages(self.observed, j) for j in range(self.observed.k)]
+        most = max(len(a.values) for a in each)
+        shares, average, error = (
+            np.zeros((self.observed.k, most, self.observed.n)),
+            *np.zeros((2, self.observed.k, most)),
+        )
+        for j, own in enumerate(each):
+            groups = slice(len(own.values))
+            shares[j, groups], average[j, groups], error[j, groups] = own.shares, own.values, own.error
+        return {**super().data, "shares": shares, "average": average, "error": error}
+
+    @staticmethod
+    def graph(model: CompiledModel, data: Graphs) -> TensorVariable:
+        import pytensor.tensor as pt
+
+        mean, variance = (g[:, None] if g.ndim and model.scalar else g for g in model.normal_graph())
+        gain = data["weight"] * variance / (variance + data["variance"])
+        after, left = mean + gain * (data["centre"] - mean), variance * (1 - gain)
+        residual = data["average"] - pt.sum(data["shares"] * after.T[:, None], axis=2)
+        total = pt.sum(data["shares"] ** 2 * left.T[:, None], axis=2) + data["error"]
+        # A column with fewer groups than another is filled up: nobody is in the rest.
+        there = pt.any(data["shares"] > 0, axis=2)
+        total = pt.switch(there, total, 1.0)
+        logs = pt.sum(there * (residual**2 / total + pt.log(2 * np.pi * total)))
+        return NormalMarginal.graph(model, data) - 0.5 * logs
+
+
 class RowsMarginal(MarginalLikelihood):
     """Normal rows of several variables, released whole with the same normal noise: covariances add."""
 
@@ -254,6 +360,17 @@ def normal_entries(observed: ReleaseLikelihood) -> tuple[Array, Array]:
     pairs = [column.normal for column in observed.columns]
     centre, variance = (np.stack([pair[i] for pair in pairs], axis=1) for i in (0, 1))  # type: ignore[index]
     return centre, variance
+
+
+def released_averages(observed: ReleaseLikelihood, column: int) -> ReleasedAverages:
+    """The averages of a column that tell more than its entries do."""
+    own = observed.averages
+    assert own is not None
+    rows = np.arange(observed.n)[own.members[:, column] & (own.label >= 0)]
+    shares = np.zeros((len(own.values), observed.n))
+    shares[own.label[rows], rows] = 1 / own.sizes[own.label[rows], column]
+    used = np.flatnonzero(~np.isnan(own.values[:, column]) & shares.any(axis=1))
+    return ReleasedAverages(shares[used], own.values[used, column], own.variance[used, column])
 
 
 def normal_rows(observed: ReleaseLikelihood) -> tuple[Array, Array, Array]:

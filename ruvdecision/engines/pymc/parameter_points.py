@@ -30,6 +30,7 @@ from .normal_records import (
     mixture_curve,
     normal_entries,
     normal_rows,
+    released_averages,
 )
 from .one_record import OneCount, OneRecord
 from .one_record_with_masses import OneRecordWithPointMasses
@@ -144,7 +145,11 @@ class ParameterPoints:
     def _normal_numbers_for(self, target: BaseTarget) -> NormalRecords:
         """The records that a target asks for: those of a large file at many points would fill the memory."""
         n = self.compiled.n
-        if n * self.count < LARGE or not target.asks_only(Kind.RECORD, Kind.NEW, Kind.PARAMETER):
+        if (
+            n * self.count < LARGE
+            or self.observed.averages is not None
+            or not target.asks_only(Kind.RECORD, Kind.NEW, Kind.PARAMETER)
+        ):
             return self._normal_numbers
         asked = {check_index(ROW, term.row, n) for term in target.terms if term.kind is Kind.RECORD}
         return self._normal_numbers_in_rows(tuple(sorted({0, *asked})))
@@ -164,11 +169,22 @@ class ParameterPoints:
             lambda term: parameter_values(self.compiled, self.values, term)[None],
             entries_per_parameter(self.compiled),
             rows,
+            None if self.observed.averages is None else released_averages(self.observed, 0),
         )
 
     @cached_property
     def _entry_moments(self) -> tuple[Array, Array]:
         """Mean and variance of each entry given parameters and release, ``(S, n, k)``; normal entries only."""
+        own = self._moments_by_own_release
+        if self.observed.averages is None:
+            return own
+        each = [released_averages(self.observed, j).moments(*(a[..., j] for a in own)) for j in range(self.compiled.k)]
+        mean, variance = (np.stack([pair[i] for pair in each], axis=-1) for i in (0, 1))
+        return mean, variance
+
+    @cached_property
+    def _moments_by_own_release(self) -> tuple[Array, Array]:
+        """The same without what averages of several records tell."""
         return condition_on_noisy_value(*self.compiled.entry_moments(self.theta), *normal_entries(self.observed))
 
     def _moments_of_normal_row(self, row: int | None) -> tuple[Array, Array]:
@@ -259,6 +275,8 @@ class ParameterPoints:
         """Law of one entry given each point of the parameters, with batch ``(S,)``; None if no grid suits them all."""
         likelihood = self._entry_likelihood(row, column)
         if self.compiled.kind == "normal" and likelihood.normal is not None:
+            if row is not None and self.observed.averages is not None:
+                return Gaussian.scalar(*(a[:, row, column] for a in self._entry_moments))
             mean, variance = (a[:, row or 0, column] for a in self.compiled.entry_moments(self.theta))
             centre, noise = likelihood.normal
             return Gaussian.scalar(*condition_on_noisy_value(mean, variance, centre[0], noise[0]))
@@ -338,7 +356,13 @@ class ParameterPoints:
         numbers = self.compiled.n * self.compiled.k
         if self.records_are_normal and self.compiled.kind == "normal" and numbers <= MOST_NUMBERS:
             mean, variance = (a.reshape(self.count, -1) for a in self._entry_moments)
-            return self._mixture_over_points(Gaussian(mean, variance[..., None] * np.eye(numbers)))
+            covariance = variance[..., None] * np.eye(numbers)
+            if self.observed.averages is not None:
+                for j in range(self.compiled.k):
+                    column = slice(j, None, self.compiled.k)
+                    own = (a[..., j] for a in self._moments_by_own_release)
+                    covariance[:, column, column] = released_averages(self.observed, j).covariance(*own)
+            return self._mixture_over_points(Gaussian(mean, covariance))
         files, keep = self._draw_files()
         return self._at_positions(keep)._drawn_law(files.reshape(len(files), -1), self.compiled.discrete)
 
@@ -356,10 +380,14 @@ class ParameterPoints:
     def _draw_files_in_released_order(self) -> tuple[Array, Places]:
         n, k = self.compiled.n, self.compiled.k
         if self.records_are_normal and self.compiled.kind == "normal":
-            mean, variance = self._entry_moments
-            return mean + np.sqrt(variance) * self._required_generator.standard_normal(mean.shape), np.arange(
-                self.count
-            )
+            mean, variance = self._moments_by_own_release
+            files = mean + np.sqrt(variance) * self._required_generator.standard_normal(mean.shape)
+            if self.observed.averages is not None:
+                for j in range(k):
+                    files[..., j] = released_averages(self.observed, j).condition_draws(
+                        files[..., j], mean[..., j], variance[..., j], self._required_generator
+                    )
+            return files, np.arange(self.count)
         mv = self.compiled.kind == "mvnormal"
         keep = self._positions_within_work(n * k * (k if mv else COUNT_COST if self.compiled.discrete else COST))
         part = self._at_positions(keep)
@@ -392,7 +420,8 @@ class ParameterPoints:
         """A function of several quantities, drawn together: of the whole file where it must be."""
         files, part = None, self
         whole = target.asks(Kind.FILE) or target.asks(Kind.AVERAGE) or 2 * len(target.terms) > self.compiled.n > 4
-        if whole or (target.asks(Kind.RECORD) and self.observed.shuffled):
+        tied = self.observed.shuffled or self.observed.averages is not None
+        if whole or (target.asks(Kind.RECORD) and tied):
             files, keep = self._draw_files()
             files = files[..., 0] if self.compiled.scalar else files
             part = self if len(keep) == self.count else self._at_positions(keep)

@@ -127,6 +127,9 @@ def _draw_record_files(
         return np.asarray(theta[name])
     if points is None or points.observed.shuffled:
         return None
+    if points.observed.averages is not None:
+        files, _ = points._draw_files()
+        return files[..., 0] if compiled.scalar else files
     return np.stack([points._entry_draws(row) for row in range(compiled.n)], axis=1)
 
 

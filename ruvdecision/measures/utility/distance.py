@@ -78,7 +78,7 @@ class _StandardisedMeasure(WeightedMeasure):
 class EnergyDistance(_StandardisedMeasure):
     """Energy distance 2 E|X - Y| - E|X - X'| - E|Y - Y'| between the files, X and Y drawn from them; 0 for equal files.
 
-    Of one variable exact, in time n log n. Of several exact over all pairs up to 50,000 records, in time n^2 and without
+    Of one variable exact, in time n log n. Of several exact over all pairs up to 50,000 records, in time n^2, without
     a matrix of distances; of longer files by ``projections``: the distance is a constant times the mean over all
     directions of the distance of the projections (each n log n), and ``error`` the standard error over those drawn.
     ``parts`` has the square root, which is a metric. Szekely and Rizzo (2013); Baringhaus and Franz (2004).

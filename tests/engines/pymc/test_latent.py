@@ -109,21 +109,21 @@ def agree(belief: PyMCBelief, mask: Mask, data: pd.DataFrame, targets, losses=LO
 
 
 @pytest.mark.slow
-def test_noise_then_averages_of_one_variable(scalar: PyMCBelief) -> None:
-    agree(scalar, Noise(variance=1.5) | Microaggregate(groups=2), ONE, [Record(0), Parameter("mu")])
+def test_noise_then_averages_of_one_variable(joint: PyMCBelief) -> None:
+    agree(joint, Noise(variance=1.5) | Microaggregate(groups=2), ONE, [Record(0), Average()])
 
 
 @pytest.mark.long
-def test_an_average_without_noise_is_met_exactly(scalar: PyMCBelief) -> None:
+def test_an_average_without_noise_is_met_exactly(joint: PyMCBelief) -> None:
     mask = Microaggregate(groups=2)
     release = mask.release(ONE, 1)
-    point = ENGINE.solve_release(User(scalar, Record(0), Quadratic()), mask, release)
+    point = ENGINE.solve_release(User(joint, Record(0), Quadratic()), mask, release)
     files = point.chains.values[ALL].reshape(-1, N)
     groups = release.to_numpy()[:, 0]
     for value in np.unique(groups):
         means = files[:, groups == value].mean(axis=1)
         np.testing.assert_allclose(means, value, rtol=0, atol=1e-12 * max(1, abs(value)) * 10)
-    agree(scalar, mask, ONE, [Record(0), Record(4), Parameter("mu")])
+    agree(joint, mask, ONE, [Record(0), Record(4)])
 
 
 @pytest.mark.slow
@@ -134,7 +134,7 @@ def test_what_a_known_total_tells_before_any_release_has_the_model_of_the_releas
     monkeypatch.setattr(nuts.Sampler, "__init__", lambda *given, **named: made.append(1) or init(*given, **named))
     knows, masks = Microaggregate(groups=1), [Noise(sd=0.7), Noise(sd=2)]
     asked = [
-        User(belief, Record(0), Quadratic(), knows=knows) for belief in (PyMCBelief(scalar_model, size=N), EXACT[1])
+        User(belief, Record(0), Quadratic(), knows=knows) for belief in (PyMCBelief(joint_model, size=N), EXACT[1])
     ]
     found, right = (
         evaluate(masks, intruder=user, scientist=user, data=ONE, engine=engine, replicates=1, seed=1)
@@ -155,9 +155,9 @@ def test_noise_then_averages_of_three_variables() -> None:
 
 @pytest.mark.slow
 def test_another_size_of_noise_and_other_data_take_the_same_compiled_model(
-    scalar: PyMCBelief, monkeypatch: pytest.MonkeyPatch
+    joint: PyMCBelief, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    user = User(scalar, Record(0), Quadratic())
+    user = User(joint, Record(0), Quadratic())
     small = Sampling(draws=50, tune=50, chains=1)
     for v in (1.0, 1.5):
         mask = Noise(variance=v) | Microaggregate(groups=2)
