@@ -130,7 +130,8 @@ class Identification(BaseEngine):
             what = "The posterior depends on what the intruder knows"
             raise InputError(what, "no values", "Write Identity(row, known=[...], values=[...])")
         rows = _rows_of(user, None, _names_of(release))
-        law, n = rows.law(mask), user.belief.records
+        law: Any = rows.law(mask)
+        n = user.belief.records
         found = softmax(law.log_weights(law.prepare(release), rows.known_values()), axis=1)
         return Finite(np.arange(n, dtype=np.float64), found if isinstance(target.row, (str, tuple)) else found[0])
 

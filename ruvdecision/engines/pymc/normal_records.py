@@ -168,7 +168,7 @@ class NormalRecords:
     @cached_property
     def _moments_by_own_release(self) -> tuple[Array, Array]:
         """Mean and variance of every record given the parameters and its own release alone, ``(L, S, n)``."""
-        mean, variance = np.broadcast_arrays(*self.each_row())
+        mean, variance = np.broadcast_arrays(*self.moments_of_each_row())
         return mean, variance
 
     def _moments_of_record(self, row: int) -> tuple[Array, Array]:
