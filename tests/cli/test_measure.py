@@ -110,6 +110,14 @@ def test_table_map_frontier_and_files(files, original, noisy, capsys):
     assert table["linkage"].tolist() == pytest.approx(rumap.risk.tolist())
 
 
+@pytest.mark.parametrize(("measure", "missing"), [("linkage", "utility"), ("Hellinger", "risk")])
+def test_a_map_of_one_axis_is_written_without_a_picture(measure, missing, files, capsys):
+    """There is nothing to draw, and the work was done."""
+    assert run("original.csv", "same.csv", "--measures", measure, "--out", "out") == 0
+    assert f"the map has no {missing}" in capsys.readouterr().out
+    assert {p.name for p in (files / "out").iterdir()} == {"map.nc", "map.csv", "report.html"}
+
+
 def test_by_gives_every_group(files, original, noisy, capsys):
     assert (
         run("original.csv", "noise.csv", "--key", "id", "--measures", "linkage,KL", "--by", "region", "--out", "o") == 0

@@ -121,7 +121,7 @@ class Design:
                     spec.get_model_matrix(self._with_all_levels(table), context=_allowed_functions()), dtype=np.float64
                 )
         except Exception as error:
-            raise _formula_error(self.formula.text, error) from None
+            raise _formula_error(self.formula.text, error, table) from None
 
     def _with_all_levels(self, table: pd.DataFrame) -> pd.DataFrame:
         # numpy's functions keep the seven digits of narrow floats.
@@ -161,7 +161,8 @@ def _parse(text: str, columns: tuple[Hashable, ...], allow_code: bool) -> Parsed
         )
         needed = {str(v) for v in parsed.required_variables} - set(ELEMENTWISE)
     except Exception as error:
-        do = f'Write it like "y ~ a + b" ({type(error).__name__}: {str(error)[:80]})'
+        # Below its first line formulaic shows the place in colours.
+        do = f'Write it like "y ~ a + b" ({type(error).__name__}: {str(error).partition(chr(10))[0][:80]})'
         raise InputError("The formula cannot be read", text, do) from None
     # Names inside some functions are not reported; a column that is spelled out in the text is needed as well.
     needed |= {name for name in known if re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", spelled)}
@@ -209,14 +210,13 @@ def _refuse_code(text: str, columns: int) -> None:
         do = f"Use columns, operators and {', '.join(TRANSFORMS)}; from Python, allow_code=True lets a formula be code"
         raise InputError("A formula may not run code", odd[:60], do)
     # (a + b) ** 9 and a * b * c are written out as products before anybody can count them.
-    size, stars = sum(columns if token == "." else kind in ("name", "python") for kind, token in tokens), 0
-    products = 1.0
+    size, doublings = sum(columns if token == "." else kind in ("name", "python") for kind, token in tokens), 0.0
     for (kind, token), (_, after) in zip(tokens, [*tokens[1:], ("", "")], strict=True):
         if kind == "operator" and token in ("**", "^"):
-            products *= float(size) ** (min(int(after), 50) if after.isdigit() else 50)
+            doublings += math.log2(max(size, 1)) * (min(int(after), 50) if after.isdigit() else 50)
         elif kind == "operator":
-            stars += token.count("*")
-    if products * 2.0**stars > MOST_PRODUCTS:
+            doublings += token.count("*")
+    if doublings > math.log2(MOST_PRODUCTS):
         raise InputError("The formula has too many products of columns", text, "Write out those that you want")
 
 
@@ -383,7 +383,7 @@ def _rich_design(formula: ParsedFormula, levels: dict[Hashable, ColumnCategories
                 bare._with_all_levels(table), na_action="raise", context=_allowed_functions(), ensure_full_rank=True
             )
     except Exception as error:
-        raise _formula_error(text, error) from None
+        raise _formula_error(text, error, table) from None
     if np.asarray(matrices.lhs).shape[1] != 1:
         raise InputError("The response must be one number per record", text, "Give a numeric response")
     return Design(formula, levels, tuple(map(str, matrices.rhs.columns)), matrices.model_spec)
@@ -413,10 +413,13 @@ def variables_of_coefficients(names: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(re.sub(r"\[.*?\](?=:|$)", "", name) for name in names))
 
 
-def _formula_error(text: str, error: Exception) -> InputError:
+def _formula_error(text: str, error: Exception, table: pd.DataFrame) -> InputError:
     if isinstance(error, Warning):
         what = "The formula names levels, and others occur in the data"
         return InputError(what, text, "Name all levels of the category, or recode it first")
+    for name in (*TRANSFORMS, "np", "contr"):
+        if name in table.columns and re.search(rf"(?<![\w.]){name}[(.]", text):
+            return InputError("A column has the name of a function that the formula uses", name, "Rename the column")
     # What formulaic says may quote values.
     return InputError("The formula cannot be evaluated", text, f"formulaic fails with {describe_failure(error)}")
 
