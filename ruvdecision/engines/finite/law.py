@@ -342,9 +342,12 @@ class FiniteLaw:
                     state = (state[:, None] * np.exp(log_chance)[None]).reshape(-1, len(law))
             followed = []
             for k in scenario.followed:
-                open_ = [] if k is None else np.flatnonzero(wide[k].any(axis=0))
-                followed.append(np.ones((len(law[0]), 1)) if k is None else wide[k][:, open_])
-                counts = counts if k is None else _all_sums(counts, np.eye(len(names), dtype=np.int64)[open_])
+                if k is None:
+                    followed.append(np.ones((len(law[0]), 1)))
+                    continue
+                open_ = np.flatnonzero(wide[k].any(axis=0))
+                followed.append(wide[k][:, open_])
+                counts = _all_sums(counts, np.eye(len(names), dtype=np.int64)[open_])
             joint = self._joint_of_counts(state, followed)
             keys.append(counts)
             joints.append(scenario.weight * joint.reshape(-1, joint.shape[2]))
