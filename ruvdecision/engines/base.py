@@ -78,6 +78,12 @@ class Refusal:
         return str(self.error())
 
 
+def needs_release(mask: Mask) -> InputError:
+    """The error where a posterior is asked for without the release that it depends on."""
+    what = f"The posterior after {mask} depends on what is released"
+    return InputError(what, None, "Pass release=mask.release(data, rng)")
+
+
 class Question(Enum):
     """What a user asks of an engine. Each has engines of its own."""
 

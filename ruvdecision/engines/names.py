@@ -51,10 +51,18 @@ def resolve_names(problem: Problem) -> Problem:
         if names is None:
             names = next((list(t.columns) for t in tables if isinstance(t, pd.DataFrame)), [])
         elif isinstance(user, User) and user.truth is not None:
-            _check_alike(names, columns_of(user.truth, n))
+            other = columns_of(user.truth, n)
+            if other is not None and list(other) != list(names):
+                what = "The user's belief and the truth must name the columns alike, in one order"
+                raise InputError(
+                    what, f"{list(names)} and {list(other)}", "Both are about one file: set columns= alike"
+                )
         found = Names(tables[0].index if tables else None, names, lambda name: entries_of(belief, name, n))
         user = _with_positions(user, found)
-        release = problem.release
+        release, masks = problem.release, problem.masks
+        if any(leaf.by_label for mask in masks for leaf in mask.leaves):
+            by_label = masks
+            masks = problem.build_once("labels", masks, lambda: Batch(_mask_by_position(m, found) for m in by_label))
         if release is not None and tables:
             ordered = tuple(
                 _drop_row_labels(with_columns_in_order(one, names, "The release"), problem) for one in files
@@ -63,7 +71,7 @@ def resolve_names(problem: Problem) -> Problem:
         problem = replace(
             problem,
             users=(user,),
-            masks=_masks_by_position(problem, found),
+            masks=masks,
             data=with_columns_in_order(problem.data, names, "data"),
             release=release,
         )
@@ -106,21 +114,11 @@ def _drop_row_labels(release: object, problem: Problem) -> Any:
     """A release of all rows under their numbers; the labels of a sample tell whose rows it holds, and stay."""
     if not isinstance(release, (pd.DataFrame, pd.Series)) or pd.api.types.is_integer_dtype(release.index.dtype):
         return release
-    sampled = any(f.step.samples for f in _steps_or_none(problem.masks[0], len(release), np.ndim(release)))
-    return release if sampled else release.reset_index(drop=True)
-
-
-def _steps_or_none(mask: Mask, n: int, width: int) -> list[Resolved]:
     try:
-        return resolve(mask, FileFacts(n, tuple(range(width))))
+        steps = resolve(problem.masks[0], FileFacts(len(release), tuple(range(np.ndim(release)))))
     except (UnsupportedError, InputError):
-        return []
-
-
-def _check_alike(names: Sequence[Hashable], other: Sequence[Hashable] | None) -> None:
-    if other is not None and list(other) != list(names):
-        what = "The user's belief and the truth must name the columns alike, in one order"
-        raise InputError(what, f"{list(names)} and {list(other)}", "Both are about one file: set columns= alike")
+        steps = []
+    return release if any(found.step.samples for found in steps) else release.reset_index(drop=True)
 
 
 def _knows_by_label(user: User | Snooper) -> bool:
@@ -132,14 +130,6 @@ def _with_positions(user: User | Snooper, names: Names) -> User | Snooper:
     if _knows_by_label(user):
         changes["knows"] = _mask_by_position(user.knows, names)
     return replace(user, **changes) if changes else user
-
-
-def _masks_by_position(problem: Problem, names: Names) -> Batch:
-    masks = problem.masks
-    if not any(leaf.by_label for mask in masks for leaf in mask.leaves):
-        return masks
-    found: Batch = problem.build_once("labels", masks, lambda: Batch(_mask_by_position(mask, names) for mask in masks))
-    return found
 
 
 def _mask_by_position(mask: Any, names: Names) -> Mask:

@@ -23,7 +23,18 @@ from ...protocols import Array, Ints, Posterior, Solution, Value
 from ...running.replication import mean_of_replicates, replicate_error, replicate_seeds
 from ...targets import Kind
 from ...users.user import User
-from ..base import WHOLE_FILE, BaseEngine, DecisionCosts, Evidence, MaskMixture, Missing, Plan, Problem, Refusal
+from ..base import (
+    WHOLE_FILE,
+    BaseEngine,
+    DecisionCosts,
+    Evidence,
+    MaskMixture,
+    Missing,
+    Plan,
+    Problem,
+    Refusal,
+    needs_release,
+)
 from .law import FiniteLaw, TooManyReleases
 from .tables import AVERAGED, TableProblem, after_release, published_by
 from .target_table import outcome_codes, sample_covariance, target_table
@@ -99,8 +110,7 @@ class Enumeration(BaseEngine):
         channel = _channel_of_mask(belief, mask, None, release)
         law = self._law_of_user(user, channel)
         if release is None and not all(k.uninformative for k in channel.kernels):
-            what = f"The posterior after {mask} depends on what is released"
-            raise InputError(what, None, "Pass release=mask.release(data, rng)")
+            raise needs_release(mask)
         slots = RecordEvidence.of_nothing(len(belief.levels)) if release is None else channel.read(release)
         return Finite(law.table.values, law.posterior_probabilities(slots))
 

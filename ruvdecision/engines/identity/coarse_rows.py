@@ -27,7 +27,8 @@ from ...masks.frame import Frame
 from ...numerics.quadrature import gauss_legendre
 from ...numerics.semidefinite import lower_root
 from ...protocols import Array, Ints
-from .row_laws import DegenerateNormal, belief_facts, check_release_shape, keep_exact_matches
+from ..normal.releases import belief_facts
+from .row_laws import DegenerateNormal, check_release_shape, keep_exact_matches
 
 EASY = (Drop, PermuteRows, SampleRows, AddNoise, *CHANGES)
 

@@ -29,9 +29,9 @@ from ...running.replication import mean_over_replicates, replicate_error, replic
 from ...targets import Identity
 from ...users.user import User
 from ..base import BaseEngine, Problem, Question
-from ..normal.releases import as_records
+from ..normal.releases import as_records, belief_facts
 from .coarse_rows import CoarseRows
-from .row_laws import FiniteRows, LinearRows, Records, belief_facts, outcome_table
+from .row_laws import FiniteRows, LinearRows, Records, outcome_table
 
 ENTRIES = 2_000_000
 """Most probabilities to hold at a time."""

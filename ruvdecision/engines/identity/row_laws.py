@@ -21,24 +21,16 @@ from numpy.typing import NDArray
 from ...beliefs.finite import FiniteBelief
 from ...beliefs.normal import NormalBelief
 from ...channels.finite import FiniteChannel
-from ...channels.steps import FileFacts, facts_after, resolve
+from ...channels.steps import facts_after, resolve
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...protocols import Array, Ints
 from ..normal.conditioning import Conditioned
-from ..normal.releases import channel_of
+from ..normal.releases import belief_facts, channel_of
 
 Records: TypeAlias = NDArray[Any]
 """Records, or what is known of them: numbers, labels, or codes of outcomes."""
-
-
-def belief_facts(belief: NormalBelief, data: Array | None = None) -> FileFacts:
-    """What is known of the file beforehand; ``data`` has the covariance that noise may be a share of."""
-    covariance = belief.record_covariance
-    if data is not None and len(data) > 1:
-        covariance = np.atleast_2d(np.cov(data, rowvar=False))
-    return FileFacts(belief.records, tuple(belief.columns or range(belief.k)), covariance)
 
 
 def keep_exact_matches(log_weights: Array, depth: Ints | int) -> Array:

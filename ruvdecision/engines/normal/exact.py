@@ -13,7 +13,7 @@ from ...beliefs.normal import NormalBelief
 from ...channels.linear import LinearChannel
 from ...channels.samples import sample_cases
 from ...checks import as_generator
-from ...errors import InputError, UnsupportedError
+from ...errors import UnsupportedError
 from ...losses.base import as_bayes_loss
 from ...masks.base import Mask
 from ...masks.rows import NOTHING
@@ -34,6 +34,7 @@ from ..base import (
     Plan,
     Problem,
     Refusal,
+    needs_release,
     progress_of_part,
 )
 from .affine import log_density
@@ -140,8 +141,7 @@ class Exact(BaseEngine):
         given = Conditioned(belief, channel_of(belief, mask))
         placed = given.channel.location != "known" and user.target.places_records
         if release is None and (placed or given.channel.open_samples):
-            what = f"The posterior after {mask} depends on what is released"
-            raise InputError(what, None, "Pass release=mask.release(data, rng)")
+            raise needs_release(mask)
         if release is None:
             return posterior_given(user, given, None, as_generator(0))
         given, values, place = _read_release(given, mask, release)

@@ -26,12 +26,16 @@ def channel_of(
     samples: Samples | None = None,
 ) -> LinearChannel:
     """The channel of a mask, or of a family: one of its masks, and the numbers of all of them."""
-    covariance = belief.record_covariance
-    if data is not None and belief.records > 1:
-        covariance = np.atleast_2d(np.cov(data, rowvar=False))
-    about = FileFacts(belief.records, tuple(belief.columns or range(belief.k)), covariance)
     own = np.array([mask.numbers], dtype=np.float64) if numbers is None else numbers
-    return LinearChannel.of(mask, about, own, samples)
+    return LinearChannel.of(mask, belief_facts(belief, data), own, samples)
+
+
+def belief_facts(belief: NormalBelief, data: Array | None = None) -> FileFacts:
+    """What is known of the file beforehand; ``data`` has the covariance that noise may be a share of."""
+    covariance = belief.record_covariance
+    if data is not None and len(data) > 1:
+        covariance = np.atleast_2d(np.cov(data, rowvar=False))
+    return FileFacts(belief.records, tuple(belief.columns or range(belief.k)), covariance)
 
 
 def linear_channel(

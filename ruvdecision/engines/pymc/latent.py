@@ -23,7 +23,7 @@ from ...targets import BaseTarget, Files, Kind
 from .log_density import log_density_graph
 from .model import CompiledModel
 from .nuts import Chains, Sampler
-from .parameter_points import Places, finite_values
+from .parameter_points import Places
 from .programs import vectorised
 from .support import SupportMap, find_support_maps
 
@@ -357,7 +357,7 @@ class LatentRecords:
         flat = chains.theta
         files = flat.pop(ALL)
         records = files[..., 0] if self.compiled.scalar else files
-        found = finite_values(target, Files(records, self.compiled.with_deterministics(flat)))
+        found = target.numbers_in_files(Files(records, self.compiled.with_deterministics(flat)))
         shape = (chains.chains, chains.draws)
         return Drawn(found.reshape(shape + found.shape[1:]), chains=chains.chains)
 

@@ -21,7 +21,7 @@ from .log_posterior import LogPosteriors
 from .nodes import LaplaceBoxes, Nodes, find_boxes, find_modes, place_nodes
 from .normal_records import NormalRecords, mixture_curve, released_averages
 from .parameter_law import law_of_value, masses_of_value
-from .parameter_points import ParameterPoints, entries_per_parameter, finite_values, parameter_values
+from .parameter_points import ParameterPoints, entries_per_parameter, parameter_values
 
 NEGLIGIBLE = 1e-13
 """Relative error below which a number is as exact as numbers are."""
@@ -107,7 +107,7 @@ class NodeSolver:
         return self._shaped_by_release(self._value_of(target, self.nodes.theta))
 
     def _value_of(self, target: BaseTarget, theta: dict[str, Array]) -> Array:
-        return finite_values(target, Files(parameters=self.posteriors.record_model.with_deterministics(theta)))
+        return target.numbers_in_files(Files(parameters=self.posteriors.record_model.with_deterministics(theta)))
 
     def _shaped_by_release(self, values: Array) -> Array:
         return values.reshape(*self.nodes.weights.shape, *values.shape[1:])

@@ -425,7 +425,7 @@ class ParameterPoints:
             files, keep = self._draw_files()
             files = files[..., 0] if self.compiled.scalar else files
             part = self if len(keep) == self.count else self._at_positions(keep)
-        return part._drawn_law(finite_values(target, _Draws(part, files)), False)
+        return part._drawn_law(target.numbers_in_files(_Draws(part, files)), False)
 
     def _entry_draws(self, row: int | None) -> Array:
         if self.compiled.kind == "mvnormal":
@@ -499,18 +499,6 @@ def parameter_values(compiled: CompiledModel, values: Theta, target: Term) -> Ar
             raise InputError(f"{target.name} has {flat.shape[1]} entries", target.component, "Count components from 0")
         return flat[:, target.component]
     return flat[:, 0] if found.ndim == 1 else flat
-
-
-def finite_values(target: BaseTarget, files: Files) -> Array:
-    """The target in many files, refused where it is no number."""
-    found = target.in_files(files)
-    if not np.isfinite(found).all():
-        raise InputError(
-            f"The target, {target.describe()}, must be a number for every value that is possible",
-            f"{int(np.sum(~np.isfinite(found)))} missing or infinite values",
-            "Choose a function that is defined on the whole range",
-        )
-    return found
 
 
 def entries_per_parameter(compiled: CompiledModel) -> dict[str, int]:
