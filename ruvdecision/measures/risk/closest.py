@@ -23,7 +23,7 @@ from ..frames import Names
 from ..missing import fill_missing, with_missing
 from ..tables import cells
 from .coordinates import Space
-from .neighbours import BoxTree, is_tied, nearest
+from .neighbours import BoxTree, is_tied, nearest, without_rounding
 from .records import AveragedMeasure, OtherFile, excess_over_holdout
 
 DISTANCES = ("standardised", "mahalanobis")
@@ -106,7 +106,9 @@ class ClosestRecord(_InSpace):
         left, points, held = self._coordinates_of_files(state, released, self.holdout, self.distance)
         near, parts = _two_nearest(cKDTree(left), points)
         if self.holdout is None:
-            own, baseline = _nearest_distances(cKDTree(left), left)[:, -1], NEAR
+            both = [near, _nearest_distances(cKDTree(left), left)[:, -1]]
+            near, own = np.split(without_rounding(np.concatenate(both)), [len(near)])
+            baseline = NEAR
             bound = np.quantile(own, NEAR, method="inverted_cdf") if len(left) > 1 else 0.0
             # Distances of categories are often the same: those at the bound count as far as the originals' do.
             part = (NEAR - (own < bound).mean()) / (own == bound).mean() if len(left) > 1 else 1.0
@@ -167,8 +169,9 @@ class Membership(_InSpace):
         """Find neighbours and rank."""
         left, points, held = self._coordinates_of_files(state, released, self.holdout, self.distance)
         tree = cKDTree(points)
-        inside, outside = (_nearest_distances(tree, x)[:, 0] for x in (left, held))
-        n, m = len(inside), len(outside)
+        n, m = len(left), len(held)
+        gaps = _nearest_distances(tree, np.concatenate([left, held]))[:, 0]
+        inside, outside = np.split(without_rounding(gaps), [n])
         each, other = 1.0 - _share_below(outside, inside), _share_below(inside, outside)
         errors = [np.var(v, ddof=1) / len(v) if len(v) > 1 else 0.0 for v in (each, other)]
         at = np.unique(np.concatenate([inside, outside]))

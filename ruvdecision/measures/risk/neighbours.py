@@ -228,6 +228,16 @@ def is_tied(a: Array, b: Array | float) -> Flags:
     return np.asarray(a == b) | np.asarray(np.abs(a - b) <= ROOM * np.maximum(a, b))
 
 
+def without_rounding(distances: Array) -> Array:
+    """Distances in which those that differ by rounding at most are one number, so that they can be ranked."""
+    order = np.argsort(distances)
+    ranked = distances[order]
+    new = np.append(True, ~is_tied(ranked[:-1], ranked[1:]))[: len(ranked)]
+    found = np.empty_like(distances)
+    found[order] = ranked[new][np.cumsum(new) - 1]
+    return found
+
+
 def rounding_tolerances(queries: Array) -> Array:
     """Rounding room of each query; one record far away must not make ties of all others."""
     return FLOOR * np.maximum(queries.max(axis=1, initial=0.0), -queries.min(axis=1, initial=0.0))

@@ -166,7 +166,7 @@ class IntervalOverlap(_Overlap):
             length.append(float(j.sum()) / total)
             off = float(self.penalty * gap.sum()) / total if self.penalty else 0.0
             chosen.append((probability if self.kind == "probability" else length)[-1] - off)
-            switched += int(np.count_nonzero(a.estimate * b.estimate < 0))
+            switched += int(np.count_nonzero(_sign_switches(a, b)))
             changed += int(
                 np.count_nonzero(_significant_coefficients(a, self.level) != _significant_coefficients(b, self.level))
             )
@@ -292,9 +292,8 @@ class CoefficientChanges(_Overlap):
             if self.kind == "significance":
                 changed = _significant_coefficients(a, self.level) != _significant_coefficients(b, self.level)
             else:
-                changed = (a.estimate * b.estimate < 0) & (
-                    _significant_coefficients(a, self.level) | (self.kind == "any sign")
-                )
+                counted = _significant_coefficients(a, self.level) | (self.kind == "any sign")
+                changed = _sign_switches(a, b) & counted
             total += weight * (int(np.sum(changed)) + only)
         return Measured(total, table=partial(_coefficient_table, pairs, self.level))
 
@@ -393,6 +392,12 @@ def _confidence_quantile(df: float, level: float) -> float:
     # All releases of a map have the same few degrees of freedom, and the quantile costs more than the rest of an
     # interval.
     return float(special.ndtri(0.5 + level / 2) if np.isinf(df) else special.stdtrit(df, 0.5 + level / 2))
+
+
+def _sign_switches(first: Fit, second: Fit) -> Flags:
+    """Which coefficients have another sign; one that is zero but for rounding has none."""
+    some = [np.abs(fit.estimate) > 1e-9 * fit.se for fit in (first, second)]
+    return (first.estimate * second.estimate < 0) & some[0] & some[1]
 
 
 def _significant_coefficients(fit: Fit, level: float) -> Flags:

@@ -86,8 +86,11 @@ class TrainOnRelease(WeightedMeasure):
             )
 
     def uses(self, original: pd.DataFrame) -> frames.Labels:
-        """The predictors and then the target."""
-        return frames.pick_apart(self.name, original, ("predictors", self.predictors), ("target", self.target))
+        """The predictors, in an order that is not the file's, and then the target."""
+        *found, target = frames.pick_apart(
+            self.name, original, ("predictors", self.predictors), ("target", self.target)
+        )
+        return [*sorted(found, key=str), target]
 
     def compare(
         self, state: tuple[pd.DataFrame, Array | None], released: pd.DataFrame, weights: Array | None = None
