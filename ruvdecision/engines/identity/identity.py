@@ -125,7 +125,7 @@ class Identification(BaseEngine):
         if release is None:
             what = "Which row is whose depends on what is released"
             raise InputError(what, None, "Pass release=mask.release(data, rng)")
-        target = _row_target(user)
+        target = cast(Identity, user.target)
         if target.values is None:
             what = "The posterior depends on what the intruder knows"
             raise InputError(what, "no values", "Write Identity(row, known=[...], values=[...])")
@@ -139,16 +139,11 @@ class Identification(BaseEngine):
 # -- one belief ----------------------------------------------------------------------------------------
 
 
-def _row_target(user: User) -> Identity:
-    """The target of a user who asks for a row."""
-    return cast(Identity, user.target)
-
-
 class _Rows:
     """Drawing, masking and reading for one kind of belief; records are values, or codes of outcomes."""
 
     def __init__(self, user: User, names: Sequence[Hashable], records: Records | None) -> None:
-        self.target, self.records = _row_target(user), records
+        self.target, self.records = cast(Identity, user.target), records
         self.known = self.target.columns_in(names)
         self.errors = self.target.variances(len(self.known))
         self.rows = self.target.rows_in(user.belief.records)

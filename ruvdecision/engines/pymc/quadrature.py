@@ -110,7 +110,7 @@ class Quadrature(BaseEngine):
         compiled = compiled_model(belief, record_count_of(belief, problem))
         belief.check_names(user.target, compiled.n)
         compiled.check_new_record(user.target)
-        reason = _refuses_model(compiled) or _refuses_target(compiled, user.target)
+        reason = _refuses_question(compiled, user.target)
         if reason is not None:
             return reason
         try:
@@ -219,11 +219,7 @@ class Quadrature(BaseEngine):
     def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior of the user's target after one release; its nodes settle what the user's loss asks of it."""
         compiled, observed = observed_release(user.belief, user.target, mask, release, "posterior by quadrature")
-        reason = (
-            _refuses_model(compiled)
-            or _refuses_target(compiled, user.target)
-            or _refuses_release(compiled, user.target, observed)
-        )
+        reason = _refuses_question(compiled, user.target) or _refuses_release(compiled, user.target, observed)
         if reason is not None:
             raise reason.error()
         ((_, posteriors),) = log_posteriors(compiled, [observed])
@@ -269,7 +265,8 @@ def _solve_by_sampling(
         return None
 
 
-def _refuses_model(compiled: CompiledModel) -> Refusal | None:
+def _refuses_question(compiled: CompiledModel, target: BaseTarget) -> Refusal | None:
+    """None if the model has few parameters and the target a law without drawing; otherwise why not and what can."""
     if compiled.kind == "joint":
         return Refusal("Quadrature needs records that are independent given the parameters", SAMPLE)
     if not compiled.continuous:
@@ -279,11 +276,6 @@ def _refuses_model(compiled: CompiledModel) -> Refusal | None:
     if compiled.size > PARAMETERS:
         what = f"Quadrature needs at most {PARAMETERS} unknown parameters; this model has {compiled.size}"
         return Refusal(what, SAMPLE)
-    return None
-
-
-def _refuses_target(compiled: CompiledModel, target: BaseTarget) -> Refusal | None:
-    """None if the target has a law without drawing; otherwise why not and what can."""
     numbers = compiled.kind == "normal" and compiled.scalar
     what = None
     if target.asks_only(Kind.PARAMETER):

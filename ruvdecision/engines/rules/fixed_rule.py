@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ...beliefs.normal import NormalBelief
 from ...channels.linear import LinearChannel
 from ...checks import as_generator, check_choice
 from ...errors import InputError, UnsupportedError
@@ -167,11 +166,7 @@ class SnooperWork:
         )
         if rule is None or not known:
             return None
-        # With data the belief says their size and columns only; its law is not used.
-        belief = source.normal or NormalBelief(
-            records=source.n, covariance=np.eye(source.k), prior="flat", columns=source.columns
-        )
-        channel = linear_channel(belief, mask, numbers, source.table)
+        channel = linear_channel(source.normal or source.belief_without_law, mask, numbers, source.table)
         if channel is None or channel.location == "known":
             return channel
         # Rows that moved or were drawn: only a rule that treats them alike, and one record at most in the target.

@@ -87,6 +87,11 @@ class Source:
         return cls(shape[0], k, tuple(range(k)), "vector" if len(shape) == 1 else "matrix", belief=belief)
 
     @property
+    def belief_without_law(self) -> NormalBelief:
+        """A belief that has the size and the columns of the data; its law is not used."""
+        return NormalBelief(records=self.n, covariance=np.eye(self.k), prior="flat", columns=self.columns)
+
+    @property
     def vector(self) -> bool:
         """Whether a release is one variable without a name."""
         return self.kind == "vector"
