@@ -274,12 +274,11 @@ def _refuses_question(compiled: CompiledModel, target: BaseTarget) -> Refusal | 
             "Quadrature needs continuous parameters", "Sum the discrete ones out, or use engine=ruv.Sampling()"
         )
     if compiled.size > PARAMETERS:
-        what = f"Quadrature needs at most {PARAMETERS} unknown parameters; this model has {compiled.size}"
-        return Refusal(what, SAMPLE)
-    numbers = compiled.kind == "normal" and compiled.scalar
-    what = None
+        most = f"Quadrature needs at most {PARAMETERS} unknown parameters"
+        return Refusal(f"{most}; this model has {compiled.size}", SAMPLE)
     if target.asks_only(Kind.PARAMETER):
         return None
+    numbers, what = compiled.kind == "normal" and compiled.scalar, None
     if target.is_order_statistic or not (target.asks_only(*LINEAR) or target.is_a(Kind.FILE)):
         what = f"Quadrature does not have the target {target.describe()}"
     elif target.is_a(Kind.AVERAGE) and not numbers:
