@@ -25,8 +25,6 @@ from .base import Problem, Progress, no_progress, plan_for, progress_of_part
 
 Leaves: TypeAlias = list[tuple[str, Any]]
 """Single users, with the names of their columns."""
-Pieces: TypeAlias = list[tuple[int, list[int]]]
-"""Jobs, and the masks of each piece of them."""
 Columns: TypeAlias = dict[str, Any]
 """Columns of a map, or what goes into them, by name."""
 
