@@ -25,6 +25,7 @@ from ..checks import check_integer, is_integer
 from ..engines.finite.whole_file import PossibleFiles, file_matrix
 from ..engines.normal.releases import channel_of
 from ..errors import InputError, RuvError, UnsupportedError
+from ..evaluate import check_masks
 from ..masks.base import Chain, Mask, check_mask
 from ..masks.rows import UNMASKED, Suppress
 from ..protocols import Array, Belief, Ints
@@ -183,7 +184,7 @@ def blackwell_order(
     >>> blackwell_order([Release(), Noise(sd=1.0), Noise(sd=2.0)], records=3).nearest_more_informative()
     ['', 'Release()', 'Noise(sd=1)']
     """
-    listed = tuple(masks)
+    listed = tuple(check_masks(masks))
     table = np.full((len(listed), len(listed)), -1, dtype=np.int64)
     for i, a in enumerate(listed):
         for j, b in enumerate(listed):

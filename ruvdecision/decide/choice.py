@@ -181,7 +181,7 @@ def choose(
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Choice(ReleaseRow):
     """The chosen release: a row of the map, with the threshold, the runner-up, and how probable it is that it is right.
 

@@ -47,12 +47,12 @@ class Quadratic(BayesLoss):
 
     def cost(self, estimate: ArrayLike, truth: ArrayLike, vector: bool) -> Array:
         gap = np.asarray(estimate) - np.asarray(truth)
-        if not vector:
-            return np.asarray(as_weight_matrix(self.weights, ())[0, 0] * np.square(gap))
-        if not isinstance(self.weights, tuple):
-            return np.asarray(self.weights * np.sum(np.square(gap), axis=-1))
-        matrix = as_weight_matrix(self.weights, gap.shape[-1:])
-        return np.asarray(np.einsum("...i,ij,...j->...", gap, matrix, gap))
+        if isinstance(self.weights, tuple):
+            gap = gap if vector else gap[..., None]
+            matrix = as_weight_matrix(self.weights, gap.shape[-1:])
+            return np.asarray(np.einsum("...i,ij,...j->...", gap, matrix, gap))
+        squares = np.square(gap)
+        return np.asarray(self.weights * (np.sum(squares, axis=-1) if vector else squares))
 
     def best(self, posterior: Posterior) -> Array:
         return posterior.mean()

@@ -144,8 +144,15 @@ def with_readable_labels(rumap: RUMap) -> RUMap:
     return replace(rumap, **changed) if changed else rumap
 
 
-@dataclass(frozen=True)
-class ReleaseRow:
+class Sentence:
+    """A result whose text is a sentence; shown, the name of its class stands before it."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}: {self}"
+
+
+@dataclass(frozen=True, repr=False)
+class ReleaseRow(Sentence):
     """One release of a map. Parameters and measures are attributes too: ``row.variance``, ``row.linkage``."""
 
     release: str

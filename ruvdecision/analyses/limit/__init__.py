@@ -156,11 +156,15 @@ class Limit:
         met = ~np.isnan(self.scientist_uncertainty)
         span = "no bound can be met"
         if met.any():
-            utility, risk = self.utility[met], self.max_risk[met]
-            span = f"utility at most {utility.min():.4g} to {utility.max():.4g} "
-            span += f"for risk at most {risk.min():.4g} to {risk.max():.4g}"
+            utility, risk = _range_in_words(self.utility[met]), _range_in_words(self.max_risk[met])
+            span = f"utility at most {utility} for risk at most {risk}"
         proof = "" if self.certain else "; not proved to be the best"
-        return f"Limit({len(self)} bounds: {span}; {self.method}{proof})"
+        return f"Limit({len(self)} bound{'s' * (len(self) != 1)}: {span}; {self.method}{proof})"
+
+
+def _range_in_words(values: Array) -> str:
+    low, high = f"{values.min():.4g}", f"{values.max():.4g}"
+    return low if low == high else f"{low} to {high}"
 
 
 def limit(

@@ -62,6 +62,10 @@ class MaskFamily:
         self.listed = {n: values for n in names if (values := _listed_values(n, bounds.get(n, EVERYWHERE))) is not None}
         self.box = {n: _parameter_range(n, bounds.get(n, EVERYWHERE)) for n in names if n not in self.listed}
 
+    def __repr__(self) -> str:
+        bounds = ", ".join(f"{name}={values}" for name, values in (self.box | self.listed).items())
+        return f"MaskFamily({getattr(self.make, '__name__', self.make)}, {bounds})"
+
     def parts(self, name: str) -> list[FamilyPart]:
         """One part of the family per combination of listed values; in each, all other parameters are continuous."""
         combinations = itertools.product(*self.listed.values())

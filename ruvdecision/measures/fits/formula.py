@@ -139,7 +139,7 @@ def read(text: str, table: pd.DataFrame, *, allow_code: bool = False) -> ParsedF
     """
     if not isinstance(text, str) or text.count("~") != 1 or not all(side.strip() for side in text.split("~")):
         raise InputError("A formula has a response and predictors", text, 'Write "y ~ a + b"')
-    return _parse(text, tuple(table.columns), allow_code)
+    return _parse(text, tuple(table.columns.tolist()), allow_code)
 
 
 @lru_cache(maxsize=64)
@@ -323,7 +323,7 @@ def design(formula: ParsedFormula, *tables: pd.DataFrame) -> Design:
 
     The first level is the reference; with several tables it is the first level that all of them have.
     """
-    kinds = [dict(zip(t.columns, map(is_number, t.dtypes), strict=True)) for t in tables]
+    kinds = [dict(zip(t.columns.tolist(), map(is_number, t.dtypes.tolist()), strict=True)) for t in tables]
     wanted = formula.variables if formula.terms is None else dict.fromkeys(v for t in formula.terms for v in t)
     levels = {v: _joint_levels(v, tables) for v in wanted if v != formula.response and _is_factor(formula, v, kinds)}
     _refuse_size(formula, levels, tables)

@@ -274,7 +274,7 @@ def _fit_by_normal_equations(
     n, k = len(matrix), len(at) - 1
     _check_enough_rows(n, len(names), which)
     with np.errstate(all="ignore"):
-        gram = _products_of_columns(matrix).take(at, axis=0).take(at, axis=1)
+        gram = (matrix.T @ matrix).take(at, axis=0).take(at, axis=1)
         raw = gram.diagonal()
         centre = np.zeros(k + 1)
         if intercept:
@@ -286,10 +286,11 @@ def _fit_by_normal_equations(
             return None
         size = np.sqrt(squares[:k])
     unit = size[:, None] * size
-    values, vectors, _ = linalg.lapack.dsyevd(gram[:k, :k] / unit)
-    if values[0] < 1e-3:
+    _, inflation, failed = linalg.lapack.dposv(gram[:k, :k] / unit, np.eye(k))
+    # The inverse of the smallest eigenvalue of the correlations is at most the sum of variance inflation factors.
+    if failed or inflation.trace() > 1e3:
         return None
-    inverse = (vectors / values) @ vectors.T / unit
+    inverse = inflation / unit
     slopes = inverse @ mixed
     rss = float(squares[k] - slopes @ mixed)
     return (
@@ -297,16 +298,6 @@ def _fit_by_normal_equations(
         if rss < 0.01 * squares[k]
         else _finish_fit(tuple(names), intercept, n, centre, inverse, slopes, rss, which)
     )
-
-
-def _products_of_columns(matrix: Array) -> Array:
-    """The product of a matrix with itself in one pass, by the way that is quick for its layout: others would copy it.
-
-    numpy asks for half of the products, which takes BLAS longer than all of them where columns are few.
-    """
-    if matrix.flags.f_contiguous:
-        return linalg.blas.dgemm(1.0, matrix, matrix, trans_a=True)
-    return linalg.blas.dgemm(1.0, matrix.T, matrix.T, trans_b=True)
 
 
 def _fit_from_triangle(factor: Triangle, every: Sequence[str], intercept: bool, which: str) -> Fit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -43,13 +43,14 @@ class _Overlap(SummedMeasure, WeightedMeasure):
             object.__setattr__(self, "model_weights", self.weights)
             object.__setattr__(self, "weights", None)
         super().__post_init__()
-        models = self._named_models()
+        models = self._named_models
         if self.model_weights is not None:
             weights = check_vector("model_weights", self.model_weights, len(models))
             if np.any(weights < 0) or weights.sum() == 0:
                 raise InputError("model_weights must be positive", weights.tolist(), "Give one weight per model")
             object.__setattr__(self, "model_weights", tuple(float(w) for w in weights))
 
+    @cached_property
     def _named_models(self) -> dict[str, Any]:
         given = self.model
         if given is None or (isinstance(given, (Mapping, list, tuple)) and not given):
@@ -62,27 +63,23 @@ class _Overlap(SummedMeasure, WeightedMeasure):
         return {n if names.count(n) == 1 else f"{n} ({i + 1})": models[i] for i, n in enumerate(names)}
 
     def uses(self, original: pd.DataFrame) -> list[Any]:
-        return list(dict.fromkeys(c for m in self._named_models().values() for c in m.variables(original)))
+        return list(dict.fromkeys(c for m in self._named_models.values() for c in m.variables(original)))
 
     def begin(self, original: pd.DataFrame, *weights: Array) -> dict[str, Any]:
-        return {name: model.start(original, *weights) for name, model in self._named_models().items()}
+        return {name: model.start(original, *weights) for name, model in self._named_models.items()}
 
     def survey(self, piece: pd.DataFrame) -> NamedSums:
-        return NamedSums(
-            {name: _refuse_unsummable(model).survey(piece) for name, model in self._named_models().items()}
-        )
+        return NamedSums({name: _refuse_unsummable(model).survey(piece) for name, model in self._named_models.items()})
 
     def settle(self, original: NamedSums, released: NamedSums) -> dict[str, Any]:
-        return {
-            name: model.settle(original.of[name], released.of[name]) for name, model in self._named_models().items()
-        }
+        return {name: model.settle(original.of[name], released.of[name]) for name, model in self._named_models.items()}
 
     def partial(self, piece: pd.DataFrame, plan: Any, which: str, *weights: Array) -> NamedSums:
-        models = self._named_models().items()
+        models = self._named_models.items()
         return NamedSums({name: model.partial(piece, plan[name], which, *weights) for name, model in models})
 
     def total(self, original: NamedSums, released: NamedSums, plan: Any) -> Measured:
-        models = self._named_models().items()
+        models = self._named_models.items()
         return self._compare_fits({k: m.total(original.of[k], released.of[k], plan[k]) for k, m in models})
 
     def compare(self, state: dict[str, Any], released: pd.DataFrame, *weights: Array) -> Measured:
@@ -100,7 +97,7 @@ class _Overlap(SummedMeasure, WeightedMeasure):
     def _weighted_average(self, *values: list[float]) -> list[float]:
         """Averages over the models of lists with a number of each."""
         weights = self._weights_of_models(len(values[0]))
-        return [float(weights @ each / weights.sum()) for each in values]
+        return (np.array(values) @ weights / weights.sum()).tolist()
 
 
 @dataclass(frozen=True, repr=False)
