@@ -243,8 +243,8 @@ def _linear_channel_refines(a: Mask, b: Mask, belief: NormalBelief) -> bool:
         raise UnsupportedError(what, f"a limit of {LARGEST}", "Compare the masks on a smaller file")
     exact_a, known_a = _noiseless_rows_and_information(_known_linear_channel(a, belief))
     exact_b, known_b = _noiseless_rows_and_information(_known_linear_channel(b, belief))
-    size = known_a.shape[0]
-    open_ = _null_space(exact_a, size)
+    _, s, v = np.linalg.svd(exact_a)
+    open_ = v[int(np.sum(s > 1e-10)) :].T  # what a does not release exactly
     if exact_b.size and np.abs(exact_b @ open_).max(initial=0.0) > SAME:
         return False
     gap = open_.T @ (known_a - known_b) @ open_
@@ -276,13 +276,6 @@ def _noiseless_rows_and_information(channel: tuple[Array, Array]) -> tuple[Array
         exact = np.zeros((0, a.shape[1]))
     turned = vectors[:, noisy].T @ a
     return exact, np.asarray(turned.T @ (turned / values[noisy, None]))
-
-
-def _null_space(rows: Array, size: int) -> Array:
-    if not len(rows):
-        return np.eye(size)
-    _, s, v = np.linalg.svd(rows, full_matrices=True)
-    return np.asarray(v[int(np.sum(s > 1e-10)) :].T)
 
 
 def _finite_channel_refines(a: Mask, b: Mask, belief: FiniteBelief) -> bool:

@@ -91,12 +91,16 @@ class Results:
             made += [_draw_picture(rumap, self.max_risk, ".png", self.rule)] if name in drawn else []
             files |= {out / f"{stems[name].name}.{kind}": each for kind, each in zip(kinds[name], made, strict=True)}
         files |= {} if own is None else {out / "map.png": own}
+        try:
+            notes = self.outcome.notes()
+        except RuvError as error:  # said again when the notes are printed: files are worth more
+            notes = [f"The study's notes could not be had: {error}"]
         report = report_files(
             maps if self.outcome.panel else maps["map"],
             out / f"report.{options.format}",
             self.max_risk,
             title=self.outcome.study.description,
-            notes=self._notes_or_reason(),
+            notes=notes,
             rule=self.rule or None,
             date=None if options.date == "none" else options.date,
             figures=out / "figures" if options.figures else None,
@@ -126,13 +130,6 @@ class Results:
             do=FREE,
         )
         self.written = [*self.written, *(Path(self.options.plot) for _ in found)]
-
-    def _notes_or_reason(self) -> list[str]:
-        """The study's notes for the report. If they fail, that is said when they are printed; files are worth more."""
-        try:
-            return self.outcome.notes()
-        except RuvError as error:
-            return [f"The study's notes could not be had: {error}"]
 
     def show(self, notes: Sequence[str]) -> int:
         """Print the tables, the choice, the notes and what was written; with --quiet the choice only.

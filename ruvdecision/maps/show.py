@@ -79,6 +79,17 @@ def few_digits(x: float, digits: int = 4) -> str:
     return f"{x:.{digits}g}".replace("inf", "∞")
 
 
+def chance_in_words(p: float) -> str:
+    """A probability that never rounds to certainty.
+
+    >>> chance_in_words(0.25), chance_in_words(0.9999)
+    ('0.25', 'above 0.999')
+    """
+    if np.isnan(p):
+        return "not known"
+    return "above 0.999" if 0.9995 <= p < 1 else "below 0.001" if 0 < p < 0.0005 else f"{p:.3f}".rstrip("0").rstrip(".")
+
+
 def shorten_text(text: str, most: int) -> str:
     """Text that is no longer than so many letters."""
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -34,7 +34,7 @@ from ..data.write import check_output_paths, write_files
 from ..errors import InputError, RuvError, UnsupportedError
 from ..protocols import Array, Value
 from ..running.encoding import Json, Stored, pack, unpack
-from .columns import Entries, Labels
+from .columns import Entries, Labels, whole_text
 from .rumap import Provenance, RUMap
 from .scores import KNOWN, Column, Score, Tabulated, as_score
 
@@ -203,14 +203,14 @@ def _check_meta(meta: Stored) -> Stored:
     """The table of contents, made of what it should be made of."""
     lists = {"parameters": str, "columns": str, "notes": str, "users": bool, "attrs": list}
     for name, kind in lists.items():
-        if not isinstance(meta[name], list) or not all(isinstance(x, kind) for x in meta[name]):
+        if type(meta[name]) is not list or any(type(x) is not kind for x in meta[name]):
             raise TypeError(f"its {name} are no list")
     given = [*meta["names"].items(), *((x, x) for x in meta.get("escaped", ())), *((k, "") for k, _ in meta["attrs"])]
-    if not all(isinstance(x, str) for pair in given for x in pair):
+    if any(type(x) is not str for pair in given for x in pair):
         raise TypeError("its names are not text")
-    if len(meta["users"]) != 2 or not isinstance(meta["masks"], bool):
+    if len(meta["users"]) != 2 or type(meta["masks"]) is not bool:
         raise TypeError("it does not say whose it is")
-    if not all(isinstance(meta[role], dict) for role in ("risk", "utility")):
+    if any(type(meta[role]) is not dict for role in ("risk", "utility")):
         raise TypeError("it does not say what it is made of")
     return meta
 
@@ -284,7 +284,8 @@ class _Reader:
         self._refuse_swelling(variable, name)
         if not text:
             values = np.asarray(variable[()])
-            return values.astype(bool) if _is_bool(variable) else values
+            marked = "dtype" in variable.attrs and variable.attrs.get_id("dtype").shape == ()
+            return values.astype(bool) if marked and variable.attrs["dtype"] == "bool" else values
         entries, longest = np.empty(shape, dtype=object), 0
         for start in range(0, shape[0], self.block):  # many entries of a file can be one and the same long text
             part = slice(start, start + self.block)
@@ -337,23 +338,17 @@ def _room_of_texts(stored: Json) -> int:
     return 4 * max(lengths) * len(lengths)
 
 
-def _is_bool(variable: h5py.Dataset) -> bool:
-    if "dtype" not in variable.attrs or variable.attrs.get_id("dtype").shape != ():
-        return False
-    return bool(variable.attrs["dtype"] == "bool")
-
-
 def encode(value: object) -> Json:
     """Turn a mask or a setting into what JSON can hold; raises `TypeError` for what cannot be stored as text."""
-    return pack(value, _encode_other)
+    return pack(value, _encode_array_or_mask)
 
 
 def decode(stored: Json) -> Any:
     """Undo `encode`; raises `LookupError` for a mask class that is not there."""
-    return unpack(stored, _decode_other)
+    return unpack(stored, _decode_array_or_mask)
 
 
-def _encode_other(value: object) -> Json:
+def _encode_array_or_mask(value: object) -> Json:
     if isinstance(value, np.generic):
         return encode(value.item())
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufU":
@@ -364,9 +359,9 @@ def _encode_other(value: object) -> Json:
     raise TypeError(f"{type(value).__name__} cannot be stored as text")
 
 
-def _decode_other(stored: Stored) -> object:
+def _decode_array_or_mask(stored: Stored) -> object:
     if "array" in stored:
-        if not isinstance(stored["dtype"], str) or not _ARRAY.fullmatch(stored["dtype"]):
+        if type(stored["dtype"]) is not str or not _ARRAY.fullmatch(stored["dtype"]):
             raise TypeError("an array of an unknown kind")
         # Text is as wide as it is: a width that a file claims could be gigabytes.
         kind = str if "U" in stored["dtype"] else np.dtype(stored["dtype"])
@@ -422,23 +417,17 @@ def _dataset_of_map(rumap: RUMap, created: bool) -> xr.Dataset:
         dataset["mask_spec"] = ("release", np.array(specs, dtype=str))
     # For readers of other programs; what counts is in the JSON.
     readable = {
-        _storable_text(str(k)): v
-        if isinstance(v, float) or (isinstance(v, int) and abs(v) < 2**62)
-        else _storable_text(str(v))
+        whole_text(k): v if isinstance(v, float) or (isinstance(v, int) and abs(v) < 2**62) else whole_text(v)
         for k, v in attrs.items()
         if v is not None and k
     }
     dataset.attrs = {
         **readable,
-        "risk_function": _storable_text(rumap.risk_score.name),
-        "utility_function": _storable_text(rumap.utility_score.name),
+        "risk_function": whole_text(rumap.risk_score.name),
+        "utility_function": whole_text(rumap.utility_score.name),
         "ruvdecision_map": json.dumps(meta),
     }
     return dataset
-
-
-def _storable_text(text: str) -> str:
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def _map_from_contents(meta: Stored, stored: dict[str, Entries]) -> RUMap:

@@ -10,7 +10,7 @@ import pytest
 
 import ruvdecision as ruv
 from ruvdecision import cli
-from ruvdecision.cli.measure_names import known_measures, spell_measures, split_names
+from ruvdecision.cli.measure_names import spell_measures, split_names
 from ruvdecision.errors import InputError
 from ruvdecision.maps.rumap import RUMap
 from ruvdecision.measures import (
@@ -23,6 +23,7 @@ from ruvdecision.measures import (
     NormalKL,
     RecordLinkage,
 )
+from ruvdecision.measures.battery import labelled_measures
 
 NUMBERS = ["income", "age", "tax"]
 MODEL = "income ~ age + region"
@@ -313,7 +314,7 @@ def test_bad_spelling(text, message):
 
 
 def test_every_measure_can_be_spelled():
-    every = known_measures()
+    every = labelled_measures()
     assert len(every) >= 30
     assert all(issubclass(c, Measure) for c in every.values())
     assert {"IO", "EO", "KL", "MD", "MCM", "pMSE", "linkage", "fellegi_sunter", "k_anonymity"} <= set(every)

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UnsupportedError
-from ...numerics.intervals import evenly_spaced_points, midpoints
 from ...protocols import Array
 from .base import (
     Change,
     ColumnLikelihood,
     Ints,
     Pair,
+    evenly_spaced_points,
+    midpoints,
     no_cuts,
     numbers_of,
     unbounded_ends,

@@ -23,7 +23,7 @@ import pandas as pd
 from ...checks import suggest
 from ...errors import InputError, describe_failure
 from ...protocols import Array
-from ..frames import ColumnCategories, categories_of, is_number, vector
+from ..frames import ColumnCategories, categories_of, is_categorical, is_number, vector
 
 CALL = re.compile(r"""([CQ])\(\s*(?:`([^`]+)`|"([^"]+)"|'([^']+)'|(\w+))\s*\)""")
 """A column inside C(...), which makes it a category, or Q(...), which lets it have any name."""
@@ -137,7 +137,7 @@ def read(text: str, table: pd.DataFrame, *, allow_code: bool = False) -> ParsedF
     A formula has columns, operators and the `TRANSFORMS`. Whatever else Python would run is refused by name, unless
     ``allow_code``.
     """
-    if not isinstance(text, str) or text.count("~") != 1 or not all(side.strip() for side in text.split("~")):
+    if text.count("~") != 1 or not all(side.strip() for side in text.split("~")):
         raise InputError("A formula has a response and predictors", text, 'Write "y ~ a + b"')
     return _parse(text, tuple(table.columns.tolist()), allow_code)
 
@@ -441,7 +441,7 @@ class FileKinds:
         """Look at one piece."""
         numbers = {c: is_number(table[c]) for c in table.columns}
         chosen = [c for c in table.columns if c in factors or not numbers[c]]
-        order = {c: tuple(table[c].cat.categories) for c in chosen if isinstance(table[c].dtype, pd.CategoricalDtype)}
+        order = {c: tuple(table[c].cat.categories) for c in chosen if is_categorical(table[c])}
         return cls(numbers, {c: tuple(categories_of(table[c]).values) for c in chosen}, order)
 
     def plus(self, other: FileKinds) -> FileKinds:

@@ -153,17 +153,13 @@ class Membership(_InSpace):
     """
 
     label: ClassVar[str] = "membership"
+    per_record_file: ClassVar[str] = "original"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Shokri et al. (2017); Hilprecht et al. (2019); DeLong, DeLong and Clarke-Pearson (1988)"
 
     known: Names = checked(None, frames.as_names)
     holdout: Any = checked(None, OtherFile.of, required=True)
     distance: str = checked("standardised", check_choice, options=DISTANCES)
-
-    @property
-    def per_record_file(self) -> str:
-        """The members."""
-        return "original"
 
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
         """Find neighbours and rank."""
@@ -218,6 +214,7 @@ class Linkability(_InSpace):
     """
 
     label: ClassVar[str] = "linkability"
+    per_record_file: ClassVar[str] = "original"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Giomi, Boenisch, Wehmeyer and Tasnadi (2023), PoPETs 2023(2), 312-328"
 
@@ -225,11 +222,6 @@ class Linkability(_InSpace):
     other: Names = checked(None, frames.as_names, required=True)
     holdout: Any = checked(None, OtherFile.of)
     distance: str = checked("standardised", check_choice, options=DISTANCES)
-
-    @property
-    def per_record_file(self) -> str:
-        """The people whom both know."""
-        return "original"
 
     def uses(self, original: pd.DataFrame) -> frames.Labels:
         """The columns of the one and then of the other."""

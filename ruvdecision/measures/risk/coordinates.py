@@ -93,14 +93,14 @@ class Space:
             )
         else:
             with np.errstate(over="ignore"):
-                own, first, second = own / spread, values[0] / spread, self._near_enough(values[1] / spread)
+                own, first, second = own / spread, values[0] / spread, frames.near_enough(self.who, values[1] / spread)
         middle, variance = float(own.mean()), float(own.var())
         blank = [(v - middle) ** 2 + variance for v in (first, second)]
         return IncompleteColumn([first, second], blank, 0.0, middle)
 
     def _ordered_or_missing(self, label: Hashable, column: pd.Series, which: str) -> Array:
         """A column with an order as numbers, NaN where it is missing."""
-        if isinstance(column.dtype, pd.CategoricalDtype):
+        if frames.is_categorical(column):
             codes = column.cat.codes.to_numpy().astype(np.float64)
             return np.where(codes < 0, np.nan, codes)
         return frames.offsets_with_nan(self.who, column, self.original[label], which)
@@ -167,17 +167,8 @@ class Space:
         with np.errstate(over="ignore", invalid="ignore"):
             if self.distance == "standardised":
                 live = np.flatnonzero(matrix.any(axis=1))
-                return self._near_enough(values[:, live] * matrix.sum(axis=1)[live])
-            return self._near_enough(values @ matrix)
-
-    def _near_enough(self, points: Array) -> Array:
-        """The coordinates, which have squares: a release may be beyond all bounds in the original's units."""
-        if points.size and not np.nanmax(np.abs(points), initial=0.0) < frames.LARGE:
-            got = "values more than 1e140 of the original's standard deviations away"
-            raise InputError(
-                f"{self.who} needs releases that can be compared with the original", got, "Check the units"
-            )
-        return points
+                return frames.near_enough(self.who, values[:, live] * matrix.sum(axis=1)[live])
+            return frames.near_enough(self.who, values @ matrix)
 
     def _category_coordinates(self, label: Hashable, left: pd.Series, right: pd.Series) -> tuple[Array, Array]:
         """One coordinate per category; a mismatch costs 2 / (1 - sum p^2), with mean 2 over two random originals."""
@@ -197,21 +188,9 @@ class Space:
         return base, np.bincount(known, minlength=len(base)) / max(len(known), 1)
 
     def _rank_coordinates(self, table: pd.DataFrame) -> Array:
-        kept = []
-        for label in table.columns:
-            column = self.original[label]
-            if column.nunique() < 2:
-                continue
-            kept.append(rankdata(self._ordered_values(label, table[label])) / len(table))
+        varying = [label for label in table.columns if self.original[label].nunique() > 1]
+        kept = [rankdata(self._ordered_or_missing(c, table[c], "the original")) / len(table) for c in varying]
         return np.stack(kept, axis=1) if kept else np.zeros((len(table), 0))
-
-    def _ordered_values(self, label: Hashable, column: pd.Series) -> Array:
-        """A column with an order as numbers."""
-        if label in self.times:
-            return frames.seconds_since_first(column, self.original[label])
-        if isinstance(column.dtype, pd.CategoricalDtype):
-            return column.cat.codes.to_numpy()
-        return frames.offsets_from_minimum(self.who, column.to_frame(), self.original[[label]])[:, 0]
 
 
 def tree_of_points(points: Array) -> BoxTree:

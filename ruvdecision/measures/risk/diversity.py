@@ -76,11 +76,8 @@ class ValuesInClasses(NamedTuple):
 class _TargetInClasses(CountedKeys):
     """A number for the values of a column among the records that share a combination of keys."""
 
+    own_columns: ClassVar[tuple[str, ...]] = ("target",)
     target: Hashable = checked(None, frames.one_name, required=True)
-
-    def uses(self, original: pd.DataFrame) -> frames.Labels:
-        """The keys and then the target."""
-        return frames.pick_apart(self.name, original, ("keys", self.keys), ("target", self.target))
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """The worst class."""
@@ -142,11 +139,8 @@ class LDiversity(_TargetInClasses):
 
     def diversity(self, original: Data, released: Data) -> Array:
         """Diversity of the class of each released record, l."""
-        plain = self.whole_number_columns(original, released)
-        codes = None if plain is None else cells.close_numbers(np.stack(plain))
-        if codes is None:
-            codes = cells.column_codes(self.prepare(original).columns_used_of(released))
-        found, each = self._diversity_of_classes(*codes, None)
+        codes, levels = cells.column_codes(self.prepare(original).columns_used_of(released))
+        found, each = self._diversity_of_classes(codes, levels, None)
         return each[found.row]
 
     def _diversity_of_classes(

@@ -379,11 +379,6 @@ def _ellipsoid_radius(fit: Fit, level: float) -> float:
     return float(special.chdtri(p, 1 - level)) if np.isinf(fit.df) else float(p * special.fdtri(p, fit.df, level))
 
 
-def _confidence_interval(fit: Fit, level: float) -> tuple[Array, Array]:
-    half = _confidence_quantile(fit.df, level) * fit.se
-    return fit.estimate - half, fit.estimate + half
-
-
 @lru_cache(maxsize=256)
 def _confidence_quantile(df: float, level: float) -> float:
     # All releases of a map have the same few degrees of freedom, and the quantile costs more than the rest of an
@@ -419,13 +414,10 @@ def _coefficient_table(fits: dict[str, tuple[Fit, Fit]], level: float) -> pd.Dat
             row: dict[str, Any] = {"model": model, "coefficient": name}
             for side, fit in (("original", first), ("released", second)):
                 if name in fit.names:
-                    k, (low, high) = fit.names.index(name), _confidence_interval(fit, level)
-                    row |= {
-                        side: fit.estimate[k],
-                        f"{side}_se": fit.se[k],
-                        f"{side}_low": low[k],
-                        f"{side}_high": high[k],
-                    }
+                    k = fit.names.index(name)
+                    centre, half = fit.estimate[k], _confidence_quantile(fit.df, level) * fit.se[k]
+                    row |= {side: centre, f"{side}_se": fit.se[k]}
+                    row |= {f"{side}_low": centre - half, f"{side}_high": centre + half}
             row["I"], row["J"] = overlap.get(name, (0.0, 0.0))
             if name in overlap:
                 k = a.names.index(name)

@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import linalg, special
 
-from ...checks import as_generator, check_choice, check_integer, check_number, checked
+from ...checks import as_generator, check_choice, check_integer, check_number, checked, is_integer
 from ...errors import InputError
 from ...numerics.glm import logistic
 from ...numerics.threads import one_thread
@@ -40,11 +40,11 @@ WOO = "Karr, Oganian, Reiter and Woo, New measures of data utility"
 
 
 def _check_degree(name: str, degree: Any, options: tuple[int | str, ...]) -> int | str:
-    odd = isinstance(degree, (bool, np.timedelta64)) or not isinstance(degree, (int, str, np.integer))
-    if odd or degree not in options:
+    wanted = int(degree) if is_integer(degree) else degree
+    if type(wanted) not in (int, str) or wanted not in options:
         what = f"{name} must be one of {', '.join(map(repr, options))}"
         raise InputError(what, degree, f"Write {name}=2, for example")
-    return degree if isinstance(degree, str) else int(degree)
+    return wanted
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,8 +81,9 @@ class _PropensityMeasure(WeightedMeasure):
         raise NotImplementedError
 
     def closed_null(self, slopes: int, n: float, c: float) -> tuple[float, float] | None:
-        """Expectation and standard deviation of pMSE when both files are samples of one population."""
-        return None
+        """Expectation and standard deviation of pMSE when both files are samples of one population, if known."""
+        unit = ((1 - c) ** 2 * c if self.null == "synthetic" else c * (1 - c)) / n
+        return slopes * unit, float(np.sqrt(2 * slopes)) * unit
 
     def encoded_files(self, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Array, Ints | None]:
         """Both files together as numbers, and how many levels each column has, 0 for a number; None if all are."""
@@ -194,10 +195,6 @@ class Propensity(_PropensityMeasure):
     ) -> tuple[Array, int]:
         return logistic_scores(*inputs, source, weights)[0], len(inputs[0]) - 1
 
-    def closed_null(self, slopes: int, n: float, c: float) -> tuple[float, float]:
-        unit = (c * (1 - c) if self.null == "independent" else (1 - c) ** 2 * c) / n
-        return slopes * unit, float(np.sqrt(2 * slopes)) * unit
-
 
 @dataclass(frozen=True, repr=False)
 class TreePropensity(_PropensityMeasure):
@@ -257,6 +254,9 @@ class TreePropensity(_PropensityMeasure):
             parts.append(np.concatenate([np.reshape(v, -1) for v in both]).astype(np.float64))
             levels.append(int(parts[-1].max()) + 1 if categories else 0)
         return np.stack(parts, axis=1), np.array(levels, dtype=np.int64)
+
+    def closed_null(self, slopes: int, n: float, c: float) -> None:
+        """None is known for a tree."""
 
     def classifier_inputs(self, pooled: Array, levels: Ints | None) -> tuple[Array, Ints, Ints | None]:
         values = np.ascontiguousarray(pooled.T)
@@ -337,10 +337,6 @@ class ClusteredPropensity(_PropensityMeasure):
             found, separated = logistic_scores(*design, own, often)
             scores[rows] = np.average(own, weights=often) if separated and self.separable == "share" else found
         return scores, slopes
-
-    def closed_null(self, slopes: int, n: float, c: float) -> tuple[float, float]:
-        unit = c * (1 - c) / n
-        return slopes * unit, float(np.sqrt(2 * slopes)) * unit
 
 
 def _score_separation(scores: Array, source: Flags, weights: Array | None) -> dict[str, float]:
