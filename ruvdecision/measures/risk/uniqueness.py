@@ -341,7 +341,8 @@ class SpecialUniques(KeyMeasure):
         there = score > 0
         raised = score[there] ** power
         dis = np.zeros(len(score))
-        dis[there] = 1.0 / (1.0 + paired * (1.0 - self.fraction) / (self.fraction * raised * (1.0 / raised).sum()))
+        with np.errstate(over="ignore"):  # a fraction may be next to nothing: then no unique is one of the population
+            dis[there] = 1.0 / (1.0 + paired * (1.0 - self.fraction) / (self.fraction * raised * (1.0 / raised).sum()))
         return dis
 
 
