@@ -373,8 +373,8 @@ class BaseEngine:
         asked = question_of(problem.user)
         if asked is not self.answers:
             return Refusal(f"{type(self).__name__} {UNFIT[asked]}", "Use engine='auto'", Missing.USER)
-        several = next((mask for mask in problem.masks if mask.separate_releases), None)
-        if several is not None and asked in ONE_RELEASE:
+        several = next((m for m in problem.masks if m.separate_releases), None) if asked in ONE_RELEASE else None
+        if several is not None:
             return Refusal(f"{several} makes several releases, and {ONE_RELEASE[asked]}", "Ask for each by itself")
         try:
             built = self.prepare(problem)

@@ -186,7 +186,7 @@ def _simulated_uncertainties(
     """Eqs 12 to 14 from simulated releases; ``deviations`` are those of the noise, (grid, records or 1).
 
     All snoopers look at a release while it is in the cache, and one generator serves all replicates. `FixedRule`, which
-    takes them one by one, each replicate with a generator of its own, takes longer (36 ms against 20 in one pass).
+    takes them one by one, each replicate with a generator of its own, takes longer.
     """
     table = works[0].source.table
     assert table is not None
