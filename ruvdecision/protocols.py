@@ -48,9 +48,10 @@ class Value(NamedTuple):
 
     @classmethod
     def stacked(cls, parts: Iterable[Value], axis: int = 0) -> Value:
-        """One array from several, along a new axis."""
-        value, error = zip(*(np.broadcast_arrays(*part) for part in parts), strict=True)
-        return cls(np.stack(value, axis), np.stack(error, axis))
+        """One array from several, along a new axis; an empty one from none."""
+        found = [np.broadcast_arrays(*part) for part in parts]
+        value, error = (np.stack([pair[i] for pair in found], axis) if found else np.empty(0) for i in (0, 1))
+        return cls(value, error)
 
     def reshaped(self, *shape: int) -> Value:
         """The same in another shape."""
