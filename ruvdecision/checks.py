@@ -501,7 +501,7 @@ def rows_where(bad: ArrayLike) -> str:
 
 def did_you_mean(word: str, options: Sequence[str]) -> str:
     """The options that are close to a word, as a question; empty if none is."""
-    close = difflib.get_close_matches(word, [str(o) for o in options], n=3)
+    close = difflib.get_close_matches(word[:200], [str(o) for o in options], n=3)
     return "Did you mean " + " or ".join(repr(c) for c in close) + "?" if close else ""
 
 

@@ -19,7 +19,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import ruvdecision as ruv
 from ruvdecision.checks import as_seed_sequence
-from ruvdecision.cli.measure_names import known_measures
 from ruvdecision.data.read import KINDS, read_data
 from ruvdecision.decide import frontier, not_dominated, undominated
 from ruvdecision.errors import InputError, UnsupportedError
@@ -39,6 +38,7 @@ from ruvdecision.measures import (
     Propensity,
     RecordLinkage,
 )
+from ruvdecision.measures.battery import labelled_measures
 from ruvdecision.measures.comparison import Comparison
 from ruvdecision.running.replication import replicate_seeds
 
@@ -722,9 +722,9 @@ def mixed(data):
     )
 
 
-@pytest.mark.parametrize("label", sorted(known_measures()))
+@pytest.mark.parametrize("label", sorted(labelled_measures()))
 def test_every_measure_makes_a_map(label, mixed):
-    kind = known_measures()[label]
+    kind = labelled_measures()[label]
     item = kind(**SETTINGS.get(kind.__name__, {}), name=f"the {label}")
     assert kind.direction in ("lower", "higher") and kind.range[0] <= kind.range[1] and kind.reference
     worse = mixed.assign(kind=mixed["kind"].to_numpy()[::-1], y=mixed["y"] + np.linspace(-2, 2, len(mixed)))
@@ -749,7 +749,7 @@ def test_every_measure_makes_a_map(label, mixed):
 
 
 def test_settings_name_measures_that_exist():
-    assert set(SETTINGS) <= {c.__name__ for c in known_measures().values()}
+    assert set(SETTINGS) <= {c.__name__ for c in labelled_measures().values()}
 
 
 def test_the_negative_score():

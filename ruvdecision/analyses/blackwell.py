@@ -25,6 +25,7 @@ from ..checks import check_integer, is_integer
 from ..engines.finite.whole_file import PossibleFiles, file_matrix
 from ..engines.normal.releases import channel_of
 from ..errors import InputError, RuvError, UnsupportedError
+from ..evaluate import check_masks
 from ..masks.base import Chain, Mask, check_mask
 from ..masks.rows import UNMASKED, Suppress
 from ..protocols import Array, Belief, Ints
@@ -183,7 +184,7 @@ def blackwell_order(
     >>> blackwell_order([Release(), Noise(sd=1.0), Noise(sd=2.0)], records=3).nearest_more_informative()
     ['', 'Release()', 'Noise(sd=1)']
     """
-    listed = tuple(masks)
+    listed = tuple(check_masks(masks))
     table = np.full((len(listed), len(listed)), -1, dtype=np.int64)
     for i, a in enumerate(listed):
         for j, b in enumerate(listed):
@@ -242,8 +243,8 @@ def _linear_channel_refines(a: Mask, b: Mask, belief: NormalBelief) -> bool:
         raise UnsupportedError(what, f"a limit of {LARGEST}", "Compare the masks on a smaller file")
     exact_a, known_a = _noiseless_rows_and_information(_known_linear_channel(a, belief))
     exact_b, known_b = _noiseless_rows_and_information(_known_linear_channel(b, belief))
-    size = known_a.shape[0]
-    open_ = _null_space(exact_a, size)
+    _, s, v = np.linalg.svd(exact_a)
+    open_ = v[int(np.sum(s > 1e-10)) :].T  # what a does not release exactly
     if exact_b.size and np.abs(exact_b @ open_).max(initial=0.0) > SAME:
         return False
     gap = open_.T @ (known_a - known_b) @ open_
@@ -275,13 +276,6 @@ def _noiseless_rows_and_information(channel: tuple[Array, Array]) -> tuple[Array
         exact = np.zeros((0, a.shape[1]))
     turned = vectors[:, noisy].T @ a
     return exact, np.asarray(turned.T @ (turned / values[noisy, None]))
-
-
-def _null_space(rows: Array, size: int) -> Array:
-    if not len(rows):
-        return np.eye(size)
-    _, s, v = np.linalg.svd(rows, full_matrices=True)
-    return np.asarray(v[int(np.sum(s > 1e-10)) :].T)
 
 
 def _finite_channel_refines(a: Mask, b: Mask, belief: FiniteBelief) -> bool:

@@ -181,8 +181,8 @@ class RecordRisk:
             raise InputError("Risk by group needs groups", "none", "Pass groups= to record_risk, one label per record")
         rows = []
         for i, label in enumerate(self.releases):
-            for group in pd.unique(pd.Series(self.groups)):
-                mine = self.risk[i, _equal_labels(self.groups, group)]
+            for group, part in pd.Series(self.risk[i]).groupby(self.groups, sort=False, dropna=False):
+                mine = part.to_numpy()
                 row = {"release": label, "group": group, "records": len(mine), "mean": mine.mean()}
                 row |= {f"quantile_{q:g}": float(np.quantile(mine, q, method="inverted_cdf")) for q in (0.5, 0.95)}
                 rows.append(row | {"max": mine.max()})
@@ -264,7 +264,3 @@ def _check_groups(groups: ArrayLike, size: int) -> NDArray[np.generic]:
     array = np.empty(size, dtype=object)
     array[:] = labels
     return array
-
-
-def _equal_labels(labels: NDArray[np.generic], one: object) -> NDArray[np.bool_]:
-    return pd.isna(pd.Series(labels)).to_numpy() if pd.isna(one) else np.asarray(labels == one, dtype=bool)

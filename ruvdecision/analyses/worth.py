@@ -17,6 +17,7 @@ import numpy as np
 from ..checks import Data, Seed, as_seed_sequence, check_index, check_integer, check_kind, check_number, check_text
 from ..engines.base import Problem, plan_for
 from ..errors import InputError
+from ..maps.show import Sentence
 from ..masks.base import Batch, Mask, check_mask
 from ..masks.coarsen import Round
 from ..masks.rows import Release, Suppress
@@ -27,8 +28,8 @@ BLOCKS = 10
 """Groups of replicates from whose differences the error is judged."""
 
 
-@dataclass(frozen=True)
-class Worth:
+@dataclass(frozen=True, repr=False)
+class Worth(Sentence):
     """How much a user's uncertainty falls by seeing one release rather than another; made by `worth`."""
 
     gain: float

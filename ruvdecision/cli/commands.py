@@ -1,17 +1,23 @@
-"""The commands ``run``, ``explore`` and ``models``; ``measure`` has a module of its own."""
+"""The commands: run a study, measure releases that other tools made, open the page, list the studies."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from .. import explore as page
+from ..data.read import check_file, read_data
 from ..errors import InputError
+from ..maps.rumap import RUMap
+from ..measure import measure as compare
 from ..running.fingerprint import own_key
 from ..running.progress import host
-from ..studies import file_name, find_studies, load_study, parse_settings
-from .measure import measure
+from ..studies import Outcome, Study, file_name, find_studies, load_study, parse_settings
+from .measure_names import spell_measures, split_names
 from .options import executor_of
-from .results import Results, check_out, print_line, progress_line
+from .results import Results, check_out, check_picture, print_line, progress_line
 
 
 def run(options: argparse.Namespace) -> int:
@@ -31,6 +37,58 @@ def run(options: argparse.Namespace) -> int:
         # Write before printing: a reader of stdout that goes away early must not cost the files.
         results.write(out, say)
         notes = [] if options.quiet else outcome.notes()
+    return results.show(notes)
+
+
+def measure(options: argparse.Namespace) -> int:
+    """Map releases that other tools made."""
+
+    def spell(rows: int) -> list[Any]:
+        return spell_measures(
+            options.measures,
+            known=split_names(options.known),
+            models=options.model,
+            columns=split_names(options.columns),
+            missing=options.missing,
+            weights=options.weights,
+            by=options.by,
+            rows=rows,
+        )
+
+    spell(0)  # a slip in a name should not cost the reading
+    names = _release_names(options.released)
+    out, picture = check_out(options), check_picture(options)
+    for path in (options.original, *names.values()):
+        check_file(path)  # all of them, before the first is read
+    how = {k: getattr(options, k) for k in ("sep", "decimal", "encoding") if getattr(options, k) is not None}
+    if how and options.chunksize is not None:
+        given = ", ".join(f"--{k}" for k in how)
+        raise InputError(
+            f"--chunksize recognises how files are written and takes no {given}", do="Leave one of them out"
+        )
+    with progress_line(options.quiet) as say:
+        say(f"reading {options.original}")
+        original = read_data(options.original, **how) if options.chunksize is None else options.original
+        releases = {name: read_data(path, **how) for name, path in names.items()} if how else names
+        with executor_of(options) as executor:
+            rumap = compare(
+                original,
+                releases=releases,
+                measures=spell(0 if options.chunksize else len(original)),
+                key=options.key,
+                risk=options.risk,
+                utility=options.utility,
+                executor=executor,
+                checkpoint=options.checkpoint,
+                chunksize=options.chunksize,
+            )
+        size = f" ({len(original):,} records)" if options.chunksize is None else ""
+        text = f"{len(names)} release{'s' * (len(names) != 1)} of {options.original}{size}"
+        outcome = Outcome(Study(Path(options.original), text, lambda: rumap), rumap, {"map": rumap})
+        results = Results(outcome, options.max_risk, options)
+        results.write(out, say)
+        results.draw(picture)
+        notes = [] if options.quiet else [*_frontier_lines(rumap), *_group_lines(rumap, options.by), *rumap.notes]
     return results.show(notes)
 
 
@@ -60,3 +118,64 @@ def models(options: argparse.Namespace) -> int:
 
 
 COMMANDS = {"run": run, "measure": measure, "explore": explore, "models": models}
+
+
+def _release_names(given: Sequence[str]) -> dict[str, str]:
+    """Names of releases: as given, NAME=FILE, or the file's name without its ending where that tells them apart."""
+    pairs = [text.partition("=")[::2] if "=" in text and not Path(text).exists() else ("", text) for text in given]
+    named = [(name.strip(), path) for name, path in pairs if name.strip()]
+    if len({name for name, _ in named}) != len(named):
+        raise InputError("Two releases have the same name", ", ".join(n for n, _ in named), "Give each its own")
+    rest = _short_names([path for name, path in pairs if not name.strip()])
+    both = [name for name, _ in named if name in rest]
+    if both:
+        raise InputError("Two releases have the same name", ", ".join(both), "Give each its own, NAME=FILE")
+    found = {path: name for name, path in (*rest.items(), *named)}
+    if len(found) != len(given):
+        raise InputError("A released file is listed twice", ", ".join(given), "List it once")
+    return {found[path]: path for _, path in pairs}
+
+
+def _short_names(paths: Sequence[str]) -> dict[str, str]:
+    """Files by their names without endings where that is enough to tell them apart."""
+    if len(set(paths)) != len(paths):
+        raise InputError(
+            "A released file is listed twice",
+            ", ".join(p for p in dict.fromkeys(paths) if paths.count(p) > 1),
+            "List it once",
+        )
+    # A name in bytes that are no UTF-8 can be opened, but neither printed nor kept.
+    shown = [p.encode("utf-8", "replace").decode("utf-8") for p in paths]
+    for short in (lambda p: Path(p).name.split(".")[0] or Path(p).name, lambda p: Path(p).name, str):
+        names = [short(p) for p in shown]
+        if len(set(names)) == len(names):
+            break
+    if len(set(names)) != len(names):
+        raise InputError("Released files cannot be told apart by their names", ", ".join(names), "Rename them")
+    return dict(zip(names, paths, strict=True))
+
+
+def _frontier_lines(rumap: RUMap) -> list[str]:
+    """Which releases no other one beats, by risk and utility and by all measures together."""
+    lines = []
+    try:
+        best = rumap.frontier()
+    except InputError:
+        return []  # a map without risk or without utility; its notes say so
+    lines.append(f"Frontier of {rumap.risk_score.name} and {rumap.utility_score.name}: {', '.join(best.releases)}")
+    measures = list(rumap.attrs["better"])
+    if len(measures) > 2:
+        lines.append(f"Frontier of {', '.join(measures)}: {', '.join(rumap.frontier(columns=measures).releases)}")
+    return lines
+
+
+def _group_lines(rumap: RUMap, by: str | None) -> list[str]:
+    """What each measure says of every group, a line for each release."""
+    lines = []
+    for measure in rumap.attrs["better"] if by is not None else ():
+        start = f"{measure}.{by}="
+        groups = {name.removeprefix(start): v for name, v in rumap.columns.items() if name.startswith(start)}
+        for i, release in enumerate(rumap.releases):
+            each = ", ".join(f"{level} {values[i]:.4g}" for level, values in groups.items())
+            lines.append(f"{measure} by {by}, {release}: {each}")
+    return lines

@@ -10,10 +10,9 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .. import measures
 from ..checks import suggest
 from ..errors import InputError
-from ..measures.battery import BATTERIES, panel
+from ..measures.battery import BATTERIES, labelled_measures, panel
 
 
 def spell_measures(
@@ -82,12 +81,6 @@ def spell_measures(
     return made
 
 
-def known_measures() -> dict[str, Any]:
-    """Every measure that can be spelled: the name of its column, and its class."""
-    found = [getattr(measures, name) for name in dir(measures) if name[0].isupper()]
-    return {c.label: c for c in found if isinstance(c, type) and issubclass(c, measures.Measure) and c.label}
-
-
 def split_names(texts: Sequence[str]) -> list[str]:
     """Names from texts that may hold several, separated by commas.
 
@@ -119,7 +112,7 @@ def _make_measure(word: str, offered: Mapping[str, Any], common: Mapping[str, st
 
 
 def _find_measure(name: str) -> Any:
-    every = known_measures()
+    every = labelled_measures()
     plain = {_without_separators(label): c for label, c in every.items()} | {
         _without_separators(c.__name__): c for c in every.values()
     }

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NoReturn, TypeAlias
 
 from ..errors import InputError, UnsupportedError
@@ -192,7 +193,10 @@ def add_result_options(parser: argparse.ArgumentParser) -> None:
 def add_running_options(parser: argparse.ArgumentParser) -> None:
     """Who does the work, and where it is kept."""
     parser.add_argument(
-        "--workers", type=workers, metavar="N", help="work in N processes (default: one); the map is the same"
+        "--workers",
+        type=partial(parse_count, most=4096),
+        metavar="N",
+        help="work in N processes (default: one); the map is the same",
     )
     parser.add_argument(
         "--dask", metavar="ADDRESS", help="work on the dask cluster whose scheduler is there, e.g. tcp://host:8786"
@@ -220,11 +224,6 @@ def parse_count(text: str, most: int = 10**9) -> int:
     if not 1 <= whole <= most:
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 to {most}; got {text[:40]!r}")
     return whole
-
-
-def workers(text: str) -> int:
-    """How many processes; more than any machine has cores is a slip of the finger."""
-    return parse_count(text, 4096)
 
 
 def parse_number(text: str) -> float:

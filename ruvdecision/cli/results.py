@@ -79,22 +79,28 @@ class Results:
         use_files_only()
         own = self.outcome.picture(self.max_risk)
         stems = {name: out / file_name(name) for name in maps}
-        kinds = ("nc", "csv") if own is not None else ("nc", "csv", "png")
-        places = [stem.with_name(f"{stem.name}.{kind}") for stem in stems.values() for kind in kinds]
+        unknown = {name: np.isnan(rumap.risk) | np.isnan(rumap.utility) for name, rumap in maps.items()}
+        drawn = [name for name in maps if own is None and not np.all(unknown[name])]
+        kinds = {name: ("nc", "csv", "png") if name in drawn else ("nc", "csv") for name in maps}
+        places = [stem.with_name(f"{stem.name}.{kind}") for name, stem in stems.items() for kind in kinds[name]]
         _check_places(out, [*places, *([out / "map.png"] if own else []), out / f"report.{options.format}"], options)
         files: dict[Path, bytes] = {}
         for name, rumap in maps.items():
             table = rumap.to_dataframe().to_csv(index=False, lineterminator="\n")
             made = [as_bytes(rumap), table.encode("utf-8", "replace")]
-            made += [] if own is not None else [_draw_picture(rumap, self.max_risk, ".png", self.rule)]
-            files |= {out / f"{stems[name].name}.{kind}": found for kind, found in zip(kinds, made, strict=True)}
+            made += [_draw_picture(rumap, self.max_risk, ".png", self.rule)] if name in drawn else []
+            files |= {out / f"{stems[name].name}.{kind}": each for kind, each in zip(kinds[name], made, strict=True)}
         files |= {} if own is None else {out / "map.png": own}
+        try:
+            notes = self.outcome.notes()
+        except RuvError as error:  # said again when the notes are printed: files are worth more
+            notes = [f"The study's notes could not be had: {error}"]
         report = report_files(
             maps if self.outcome.panel else maps["map"],
             out / f"report.{options.format}",
             self.max_risk,
             title=self.outcome.study.description,
-            notes=self._notes_or_reason(),
+            notes=notes,
             rule=self.rule or None,
             date=None if options.date == "none" else options.date,
             figures=out / "figures" if options.figures else None,
@@ -124,13 +130,6 @@ class Results:
             do=FREE,
         )
         self.written = [*self.written, *(Path(self.options.plot) for _ in found)]
-
-    def _notes_or_reason(self) -> list[str]:
-        """The study's notes for the report. If they fail, that is said when they are printed; files are worth more."""
-        try:
-            return self.outcome.notes()
-        except RuvError as error:
-            return [f"The study's notes could not be had: {error}"]
 
     def show(self, notes: Sequence[str]) -> int:
         """Print the tables, the choice, the notes and what was written; with --quiet the choice only.

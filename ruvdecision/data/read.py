@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeGuard
 
 import pandas as pd
 
@@ -34,6 +35,11 @@ NEEDED = {"parquet": "pyarrow", "SPSS": "pyreadstat", "SAS": "pyreadstat"}
 """Packages that some kinds need."""
 
 _PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+
+
+def is_path(data: object) -> TypeGuard[str | Path]:
+    """Whether data are named by the path of their file."""
+    return isinstance(data, (str, Path))
 
 
 def read_data(

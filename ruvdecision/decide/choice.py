@@ -13,7 +13,7 @@ from ..channels.words import in_words
 from ..checks import check_flag, check_number
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
-from ..maps.show import ReleaseRow, few_digits, format_amount, why_unreliable
+from ..maps.show import ReleaseRow, chance_in_words, few_digits, format_amount, why_unreliable
 from ..protocols import Array
 from .criteria import (
     PLAIN,
@@ -181,7 +181,7 @@ def choose(
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Choice(ReleaseRow):
     """The chosen release: a row of the map, with the threshold, the runner-up, and how probable it is that it is right.
 
@@ -233,13 +233,13 @@ class Choice(ReleaseRow):
             remarks.append(f"the threshold lies within {errors} of its risk")
         if self.meets < 0.995 or (self.confidence is not None and 0 < self.meets < 1):
             demanded = "" if self.confidence is None else f" ({self.confidence:.12g} was demanded)"
-            remarks.append(f"it truly meets the threshold with probability {_chance_in_words(self.meets)}{demanded}")
+            remarks.append(f"it truly meets the threshold with probability {chance_in_words(self.meets)}{demanded}")
         elif np.isnan(self.meets):
             remarks.append("how surely it meets the threshold is not known, because its error is not")
         if self.on_frontier == 0:
             remarks.append("another release dominates it")
         elif self.on_frontier < 0.95:
-            remarks.append(f"it is truly on the frontier with probability {_chance_in_words(self.on_frontier)}")
+            remarks.append(f"it is truly on the frontier with probability {chance_in_words(self.on_frontier)}")
         if self.one_release:
             remarks.append("its numbers are of one release: without an error, as another draw would give others")
         if not self.converged:
@@ -371,7 +371,7 @@ def _nearest_miss(rumap: RUMap, threshold: float, confidence: float | None, chan
     what = f"No release has risk at most {few_digits(threshold, 6)}"
     if confidence is not None and np.any(chance > 0):
         i = int(np.nanargmax(chance))
-        miss = f"with probability {_chance_in_words(chance[i])} (risk {few_digits(rumap.risk[i], 6)})"
+        miss = f"with probability {chance_in_words(chance[i])} (risk {few_digits(rumap.risk[i], 6)})"
         what += f" with probability {confidence:.12g}"
         do = "Lower confidence, use more replicates, or add masks that release less"
     elif confidence is not None and np.all(np.isnan(chance) | np.isnan(rumap.risk)):
@@ -388,9 +388,3 @@ def _nearest_miss(rumap: RUMap, threshold: float, confidence: float | None, chan
         if "Suppress()" in (rumap.releases[i], "" if rumap.masks is None else str(rumap.masks[i])):
             do = "Raise max_risk: nothing releases less than Suppress(), so what the users know beforehand is too much"
     return InfeasibleError(what, f"{rumap.releases[i]} as the nearest miss, {miss}", do)
-
-
-def _chance_in_words(p: float) -> str:
-    """A probability that never rounds to certainty."""
-    text = f"{p:.3f}".rstrip("0")
-    return "above 0.999" if text == "1." and p < 1 else "below 0.001" if text == "0." and p > 0 else text.rstrip(".")

@@ -14,7 +14,7 @@ from ..checks import check_flag, check_number
 from ..errors import InputError
 from ..maps.joining import join_two_maps
 from ..maps.rumap import RUMap
-from ..maps.show import ReleaseRow
+from ..maps.show import ReleaseRow, Sentence
 from ..protocols import Array, Ints
 from .criteria import Columns, check_map, directions
 from .dominance import Marks, ranks_with_ties, undominated
@@ -87,8 +87,8 @@ def frontier(
     return rumap.take(keep[np.lexsort((rumap.utility[keep], rumap.risk[keep]))])
 
 
-@dataclass(frozen=True)
-class Explanation:
+@dataclass(frozen=True, repr=False)
+class Explanation(Sentence):
     """Where a release stands among the others. Its text is a sentence or two.
 
     Attributes

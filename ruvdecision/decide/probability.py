@@ -196,7 +196,7 @@ def frontier_probability_of(
     shown = {}
     for name, end in drawn_ends.items():
         value, error = rumap.column(name)
-        shown[name] = value[known], _errors_to_draw(value, error)[known] * (1.0 if end == "lower" else -1.0)
+        shown[name] = value[known], _drawable_errors(value, error)[known] * (1.0 if end == "lower" else -1.0)
     fits = np.asarray(candidates, dtype=bool)[known]
     degrees = degrees_of(rumap)
     j = names.index("risk") if limited else 0
@@ -231,7 +231,7 @@ def expected_loss(rumap: RUMap, criterion: ExpectedLoss, errors: Errors) -> Arra
     sharply.
     """
     values = {n: rumap.column(n).value for n in criterion.arguments}
-    scale = {n: _errors_to_draw(*rumap.column(n)) for n in criterion.arguments}
+    scale = {n: _drawable_errors(*rumap.column(n)) for n in criterion.arguments}
     uncertain = np.any([e > 0 for e in scale.values()], axis=0)
     exact = criterion.value(values)
     if not np.any(uncertain):
@@ -346,10 +346,10 @@ def _cost_columns(
     found = [_CostColumn.of(rumap, name, end) for name, end in better.items()]
     known = ~np.any([np.isnan(a.costs) for a in found], axis=0)
     costs = np.stack([snap_ties(a.costs[known], tolerance) for a in found])
-    return found, known, costs, np.stack([_errors_to_draw(a.costs[known], a.errors[known]) for a in found])
+    return found, known, costs, np.stack([_drawable_errors(a.costs[known], a.errors[known]) for a in found])
 
 
-def _errors_to_draw(values: Array, errors: Array) -> Array:
+def _drawable_errors(values: Array, errors: Array) -> Array:
     """Errors to draw with: none where a value is infinite or its error is not known."""
     return np.where(np.isfinite(values) & np.isfinite(errors), errors, 0.0)
 
@@ -377,7 +377,7 @@ def _count_in_draws(
         if front:
             on[rows] = minimal_rows(np.stack([ranks_with_ties(c, tolerance) for c in costs], axis=1))
         if edge is not None:
-            best[rows] = _count_winners(costs[None], edge)
+            best[rows] = _count_best(costs[None], edge)
         return on, best
     degrees = degrees_of(rumap)
     play = _possibly_undominated(costs, scale, degrees) if front else slice(0)
@@ -385,7 +385,7 @@ def _count_in_draws(
         if front:
             on[rows[play]] += _count_on_front(costs[:, play] + scale[:, play] * units[:, :, play])
         if edge is not None:
-            best[rows] += _count_winners(costs + scale * units, edge)
+            best[rows] += _count_best(costs + scale * units, edge)
     return on / errors.draws, best / errors.draws
 
 
@@ -411,7 +411,7 @@ def _count_on_front(drawn: Array) -> Array:
     return np.sum([minimal_rows(np.stack([ranks_with_ties(c, 0.0) for c in draw], axis=1)) for draw in drawn], axis=0)
 
 
-def _count_winners(drawn: Array, edge: float) -> Array:
+def _count_best(drawn: Array, edge: float) -> Array:
     """In how many drawn maps each release has the least second cost of those whose first cost is at most ``edge``.
 
     Ties go to the lower first cost, ties in both to the release that is listed first.

@@ -646,14 +646,23 @@ def page_for_visit(topics: Sequence[Topic], query: Mapping[str, str], debug: boo
         topic = names.get(wanted, topics[0])
         wanted, title = topic.name, clean_text(topic.title)
         inner = Page(topic, theme == "dark", query, debug=debug)
-    text, variables = page_template(
-        theme == "dark", "Computed on this machine by the package itself; nothing leaves it."
-    )
-    made = _Template(text, location=True)
-    for name, value in {**variables, "title": title, "live": True}.items():
+    body = pn.Column(navigation(topics, wanted, theme), inner.view, sizing_mode="stretch_width")
+    return _page_around(body, title, theme == "dark"), title
+
+
+def failed_page(error: Exception) -> pn.Template:
+    """The page where none could be made; Panel's own would show the error's text, and print it."""
+    # Without what keeps the address in step, which may be what failed.
+    return _page_around(html_pane(banner(error_message(error), "warning")), "ruvdecision", False, location=False)
+
+
+def _page_around(body: Viewable, title: str, dark: bool, *, location: bool = True) -> pn.Template:
+    text, variables = page_template(dark, "Computed on this machine by the package itself; nothing leaves it.")
+    made = _Template(text, location=location)
+    for name, value in {**variables, "title": title, "live": True, "located": location}.items():
         made.add_variable(name, value)
-    made.add_panel("body", pn.Column(navigation(topics, wanted, theme), inner.view, sizing_mode="stretch_width"))
-    return made, title
+    made.add_panel("body", body)
+    return made
 
 
 def static_page(topic: Topic, dark: bool = False) -> str:

@@ -11,6 +11,7 @@ import ipaddress
 import logging
 import secrets
 import socket
+import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,8 +24,8 @@ from tornado.ioloop import IOLoop
 from tornado.web import OutputTransform
 
 from ..checks import check_integer
-from ..errors import InputError
-from .page import page_for_visit
+from ..errors import InputError, safe_traceback
+from .page import failed_page, page_for_visit
 from .topic import Topic
 
 PORT = 8177
@@ -118,8 +119,12 @@ class Server:
     def _page_for_visit(self) -> pn.Template:
         """The page for one visit."""
         sent = {k: v[0].decode("utf-8", "replace")[:400] for k, v in (pn.state.session_args or {}).items() if v}
-        made, _ = page_for_visit(self.topics, sent, self.debug)
-        return made
+        try:
+            return page_for_visit(self.topics, sent, self.debug)[0]
+        except Exception as error:
+            if self.debug:
+                sys.stderr.write(safe_traceback(error))
+            return failed_page(error)
 
     def _listen_on_port(self, host: str, port: int | None) -> BokehServer:
         if port is not None:

@@ -7,7 +7,7 @@ To add a loss for numbers that sums over the components of a vector, derive from
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,6 +42,10 @@ class BayesLoss:
     """True if U is linear in the posterior covariance and depends on nothing else."""
     searches = False
     """True if the best estimate is searched for among numbers."""
+    value_offset: ClassVar[Any] = None
+    """How far a best estimate lies above a value that the target can take, if it always does; None if it may not."""
+    grows_with_distance = False
+    """True if the loss of a number grows with its distance from the truth, and is searched as such."""
     needs_density = False
     """True if U is a functional of the density, which point masses do not have."""
 

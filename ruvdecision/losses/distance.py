@@ -47,12 +47,12 @@ class Quadratic(BayesLoss):
 
     def cost(self, estimate: ArrayLike, truth: ArrayLike, vector: bool) -> Array:
         gap = np.asarray(estimate) - np.asarray(truth)
-        if not vector:
-            return np.asarray(as_weight_matrix(self.weights, ())[0, 0] * np.square(gap))
-        if not isinstance(self.weights, tuple):
-            return np.asarray(self.weights * np.sum(np.square(gap), axis=-1))
-        matrix = as_weight_matrix(self.weights, gap.shape[-1:])
-        return np.asarray(np.einsum("...i,ij,...j->...", gap, matrix, gap))
+        if isinstance(self.weights, tuple):
+            gap = gap if vector else gap[..., None]
+            matrix = as_weight_matrix(self.weights, gap.shape[-1:])
+            return np.asarray(np.einsum("...i,ij,...j->...", gap, matrix, gap))
+        squares = np.square(gap)
+        return np.asarray(self.weights * (np.sum(squares, axis=-1) if vector else squares))
 
     def best(self, posterior: Posterior) -> Array:
         return posterior.mean()
@@ -86,6 +86,7 @@ class Absolute(Componentwise):
     words = "the absolute error"
     unit = "units"
     typical_error_exponent = 1.0
+    value_offset = 0.0
     weights: Weights = checked(1.0, check_weights)
 
     def each(self, estimate: Array, truth: Array) -> Array:
@@ -113,6 +114,7 @@ class Power(Componentwise):
 
     words = "the error to the power {0.p:.10g}"
     p: float = checked(MISSING, check_number, low=0.0, open_low=True)
+    grows_with_distance = True
     weights: Weights = checked(1.0, check_weights)
 
     @property
@@ -151,6 +153,7 @@ class Huber(Componentwise):
     words = "Huber's loss with delta {0.delta:.10g}"
     unit = "squared units"
     delta: float = checked(1.0, check_number, low=0.0, open_low=True)
+    grows_with_distance = True
     weights: Weights = checked(1.0, check_weights)
 
     def each(self, estimate: Array, truth: Array) -> Array:
@@ -185,6 +188,7 @@ class Pinball(Componentwise):
     words = "the pinball loss at {0.q:.10g}"
     unit = "units"
     q: float = checked(MISSING, check_number, low=0.0, high=1.0, open_low=True, open_high=True)
+    value_offset = 0.0
     weights: Weights = checked(1.0, check_weights)
 
     def each(self, estimate: Array, truth: Array) -> Array:
@@ -206,6 +210,7 @@ class Linex(Componentwise):
     The estimate is -log E exp(-a theta) / a; for a normal m - a v / 2, and U = b a**2 v / 2.
     """
 
+    grows_with_distance = True
     a: float = checked(MISSING, check_number)
     b: float = checked(1.0, check_number, low=0.0, open_low=True)
 
@@ -266,6 +271,10 @@ class ZeroOne(BayesLoss):
     @property
     def measures_distance(self) -> bool:
         return bool(np.any(np.asarray(self.tolerance) > 0))
+
+    @property
+    def value_offset(self) -> Weights:  # type: ignore[override]
+        return self.tolerance
 
     def __call__(self, estimate: ArrayLike, truth: ArrayLike, *, vector: bool | None = None) -> Array:
         return super().__call__(estimate, truth, vector=np.ndim(self.tolerance) > 0 if vector is None else vector)

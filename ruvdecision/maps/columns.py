@@ -148,7 +148,9 @@ def whole_text(value: object) -> str:
 def whole_texts(values: Iterable[object]) -> tuple[str, ...]:
     """`whole_text` of each; all are looked at together, for it is seldom that one holds such a letter."""
     texts = tuple(map(str, values))
-    return texts if _NO_LETTER.search("".join(texts)) is None else tuple(map(whole_text, texts))
+    joined = "".join(texts)
+    whole = (joined.isascii() and "\0" not in joined) or _NO_LETTER.search(joined) is None
+    return texts if whole else tuple(map(whole_text, texts))
 
 
 def as_value(name: str, value: Value | ArrayLike | None) -> Value | None:
@@ -201,8 +203,8 @@ def as_column(name: str, values: ArrayLike) -> Entries:
             array = np.array([np.nan if v is None else v for v in array.ravel()], dtype=float)
         else:
             array = np.array(["" if v is None else str(v) for v in array.ravel()])
-    if array.dtype.kind == "U":
-        array = np.array(whole_texts(array.ravel().tolist()), dtype=str).reshape(array.shape)
+    if array.dtype.kind == "U" and (whole := whole_texts(given := array.ravel().tolist())) != tuple(given):
+        array = np.array(whole, dtype=str).reshape(array.shape)
     if array.ndim != 1:
         raise InputError(f"Column {name} must have one entry per release", f"shape {array.shape}", "Give a flat array")
     if array.dtype.kind not in "biufU":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,11 +38,10 @@ def join_two_maps(a: RUMap, b: RUMap, named: bool) -> RUMap:
         do = "Leave them out of one map, or tell the maps apart with RUMap.concat([a, b], names=[...])"
         raise InputError("The maps share releases", twice[:5], do)
 
-    def glue(x: Value | None, y: Value | None) -> Value | None:
-        if x is None or y is None:
-            return None
-        return Value(*(read_only_copy(np.concatenate(pair)) for pair in zip(x, y, strict=True)))
-
+    users: dict[str, Any] = {
+        who: Value(*(read_only_copy(np.concatenate(pair)) for pair in zip(found, b.uncertainties[who], strict=True)))
+        for who, found in a.uncertainties.items()
+    }
     masks = None
     if a.masks is not None or b.masks is not None:
         masks = (a.masks or (None,) * a.size) + (b.masks or (None,) * b.size)
@@ -50,8 +49,7 @@ def join_two_maps(a: RUMap, b: RUMap, named: bool) -> RUMap:
     return replace(
         a,
         size=a.size + b.size,
-        intruder=glue(a.intruder, b.intruder),
-        scientist=glue(a.scientist, b.scientist),
+        **users,
         before=(np.concatenate([a.before[0], b.before[0]]), np.concatenate([a.before[1], b.before[1]])),
         masks=masks,
         columns=MappingProxyType(stack_columns(a.columns, b.columns, a.size, b.size)),

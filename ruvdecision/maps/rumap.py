@@ -466,9 +466,9 @@ class RUMap:
         wide = long.reset_coords().assign_coords(xr.Coordinates.from_pandas_multiindex(places, "entry"))
         wide = wide.unstack("entry").reindex(user=list(self.user_names), release=names)
         # What belongs to the release alone has no dimension of users.
-        alike = [
-            k for k in ("technique", *self.parameters) if _same_for_all(wide[k].transpose("user", "release").values)
-        ]
+        tables = {k: wide[k].transpose("user", "release").values for k in ("technique", *self.parameters)}
+        # A missing entry is the same as a missing one.
+        alike = [k for k, t in tables.items() if np.all((t == t[:1]) | ((t != t) & (t[:1] != t[:1])))]
         return wide.assign_coords({k: wide[k].isel(user=0, drop=True) for k in alike})
 
     @cached_property
@@ -556,17 +556,14 @@ class RUMap:
         if np.unique(rows).size != rows.size:
             raise InputError("A release is taken twice", rows.tolist(), "Name each position once")
 
-        def cut(value: Value | None) -> Value | None:
-            return (
-                None if value is None else Value(read_only_copy(value.value[rows]), read_only_copy(value.error[rows]))
-            )
-
+        users: dict[str, Any] = {
+            who: Value(*(read_only_copy(x[rows]) for x in found)) for who, found in self.uncertainties.items()
+        }
         technique = self._technique if self.masks is not None or self._technique is not None else self.techniques
         return replace(
             self,
             size=rows.size,
-            intruder=cut(self.intruder),
-            scientist=cut(self.scientist),
+            **users,
             before=(self.before[0][rows], self.before[1][rows]),
             masks=None if self.masks is None else tuple(self.masks[i] for i in rows),
             columns=MappingProxyType({k: v[rows] for k, v in self.columns.items()}),
@@ -801,9 +798,3 @@ def _software_versions() -> Mapping[str, str]:
 def _without_user_name(user: str, text: str) -> str:
     """A label without the user's name in front."""
     return text.replace(f"{user}: ", "", 1) if user else text
-
-
-def _same_for_all(table: Entries) -> bool:
-    """Whether every user has the same entries; a missing one is the same as a missing one."""
-    first = table[:1]
-    return bool(np.all((table == first) | ((table != table) & (first != first))))

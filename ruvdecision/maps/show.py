@@ -79,6 +79,17 @@ def few_digits(x: float, digits: int = 4) -> str:
     return f"{x:.{digits}g}".replace("inf", "∞")
 
 
+def chance_in_words(p: float) -> str:
+    """A probability that never rounds to certainty.
+
+    >>> chance_in_words(0.25), chance_in_words(0.9999)
+    ('0.25', 'above 0.999')
+    """
+    if np.isnan(p):
+        return "not known"
+    return "above 0.999" if 0.9995 <= p < 1 else "below 0.001" if 0 < p < 0.0005 else f"{p:.3f}".rstrip("0").rstrip(".")
+
+
 def shorten_text(text: str, most: int) -> str:
     """Text that is no longer than so many letters."""
     return text if len(text) <= most else text[: most - 1] + "…"
@@ -144,8 +155,15 @@ def with_readable_labels(rumap: RUMap) -> RUMap:
     return replace(rumap, **changed) if changed else rumap
 
 
-@dataclass(frozen=True)
-class ReleaseRow:
+class Sentence:
+    """A result whose text is a sentence; shown, the name of its class stands before it."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}: {self}"
+
+
+@dataclass(frozen=True, repr=False)
+class ReleaseRow(Sentence):
     """One release of a map. Parameters and measures are attributes too: ``row.variance``, ``row.linkage``."""
 
     release: str

@@ -14,12 +14,15 @@ had when there was no choice.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
+import itertools
 import json
 import math
 import os
 import re
+import zlib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +34,7 @@ from ..data.write import check_output_paths, write_files
 from ..errors import InputError, RuvError, UnsupportedError
 from ..protocols import Array, Value
 from ..running.encoding import Json, Stored, pack, unpack
-from .columns import Entries, Labels
+from .columns import Entries, Labels, whole_text
 from .rumap import Provenance, RUMap
 from .scores import KNOWN, Column, Score, Tabulated, as_score
 
@@ -40,15 +43,27 @@ if TYPE_CHECKING:
     import xarray as xr
 
 FORMAT = 2
-_ODD = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, MemoryError)
+_ODD = (
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+    ArithmeticError,
+    MemoryError,
+    zlib.error,
+)
 _OURS = ("before", "mask_spec", "score_risk", "score_utility")
 _SAFE = re.compile(r"[A-Za-z_][A-Za-z0-9_.+@-]*")
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _SEAL = re.compile(rb"\nruvdecision sha256 ([0-9a-f]{64})\n\Z")
-_FILTERS = {1, 2, 3}
-"""What other programs may have packed numbers with: deflate, shuffle and a checksum. HDF5 loads others as plugins."""
+_PACKED: tuple[list[int], ...] = ([], [3], [1], [2, 1], [1, 3], [2, 1, 3])
+"""Filters that other programs use: deflate (1), after shuffle (2), and a checksum (3). HDF5 loads others as plugins."""
 _ROOM = 2**26
 """Bytes that a small file may become in memory; a large one may become 64 times its own."""
+_CHUNKS = 10_000
+"""Chunks of a variable that is packed: each is looked at before HDF5 unpacks it."""
 _CHUNK = 2**24
 """Bytes that a chunk of a small variable may become in memory; other programs write some of a megabyte."""
 _ARRAY = re.compile(r"[<>|=]?(?:[biuf]\d{1,2}|U\d+)")
@@ -188,14 +203,14 @@ def _check_meta(meta: Stored) -> Stored:
     """The table of contents, made of what it should be made of."""
     lists = {"parameters": str, "columns": str, "notes": str, "users": bool, "attrs": list}
     for name, kind in lists.items():
-        if not isinstance(meta[name], list) or not all(isinstance(x, kind) for x in meta[name]):
+        if type(meta[name]) is not list or any(type(x) is not kind for x in meta[name]):
             raise TypeError(f"its {name} are no list")
     given = [*meta["names"].items(), *((x, x) for x in meta.get("escaped", ())), *((k, "") for k, _ in meta["attrs"])]
-    if not all(isinstance(x, str) for pair in given for x in pair):
+    if any(type(x) is not str for pair in given for x in pair):
         raise TypeError("its names are not text")
-    if len(meta["users"]) != 2 or not isinstance(meta["masks"], bool):
+    if len(meta["users"]) != 2 or type(meta["masks"]) is not bool:
         raise TypeError("it does not say whose it is")
-    if not all(isinstance(meta[role], dict) for role in ("risk", "utility")):
+    if any(type(meta[role]) is not dict for role in ("risk", "utility")):
         raise TypeError("it does not say what it is made of")
     return meta
 
@@ -207,7 +222,7 @@ class _Reader:
     """
 
     def __init__(self, opened: h5py.File, room: int, size: int) -> None:
-        self.opened, self.room, self.block = opened, room, max(64, _ROOM // max(size, 1))
+        self.opened, self.room, self.size, self.block = opened, room, size, max(64, _ROOM // max(size, 1))
 
     def read(self, meta: Stored) -> dict[str, Entries]:
         true = {v: k for k, v in meta["names"].items()}
@@ -223,8 +238,12 @@ class _Reader:
         kinds = {k: "O" if k in texts else "biuf" if k in numbers else "biufO" for k in listed}
         found = {(at := true.get(k, k)): self._read_variable(at, (n,), kinds[k]) for k in listed}
         found["before"] = self._read_variable("before", (2, n), "f")
+        settings = [v for _, v in meta["attrs"]] + [e["coords"] for e in meta.get("draws", ())]
         if meta["masks"]:
             found["mask_spec"] = self._read_variable("mask_spec", (n,), "O")
+            settings += map(_parsed, found["mask_spec"].tolist())
+        for each in settings:
+            self._take_memory(_room_of_texts(each), "a list of texts")
         for role in ("risk", "utility"):
             if meta[role].get("tabulated") and (name := f"score_{role}") in self.opened:
                 nodes = self._checked_dataset(name).size // 3
@@ -244,7 +263,7 @@ class _Reader:
         made = variable.id.get_create_plist()
         if made.get_external_count() or variable.is_virtual:
             raise LookupError(f"{name!r} lies in another file")
-        if any(made.get_filter(i)[0] not in _FILTERS for i in range(made.get_nfilters())):
+        if [made.get_filter(i)[0] for i in range(made.get_nfilters())] not in _PACKED:
             raise LookupError(f"{name!r} is packed in a way that is not known")
         # HDF5 unpacks whole chunks, and one of a variable that may grow can be larger than all there is.
         size = max(variable.size or 0, 1) * variable.dtype.itemsize
@@ -262,9 +281,11 @@ class _Reader:
         if variable.shape != shape or kind not in kinds or (kind == "O") != text:
             raise TypeError(f"{name!r} is not of the kind and length that it should have")
         self._take_memory(variable.size * variable.dtype.itemsize, name)
+        self._refuse_swelling(variable, name)
         if not text:
             values = np.asarray(variable[()])
-            return values.astype(bool) if _is_bool(variable) else values
+            marked = "dtype" in variable.attrs and variable.attrs.get_id("dtype").shape == ()
+            return values.astype(bool) if marked and variable.attrs["dtype"] == "bool" else values
         entries, longest = np.empty(shape, dtype=object), 0
         for start in range(0, shape[0], self.block):  # many entries of a file can be one and the same long text
             part = slice(start, start + self.block)
@@ -276,29 +297,58 @@ class _Reader:
             raise MemoryError(f"{name!r} is too large")
         return entries
 
+    def _refuse_swelling(self, variable: h5py.Dataset, name: str) -> None:
+        """HDF5 unpacks all that was packed into a chunk, before it looks how much should be there."""
+        if variable.compression is None or not variable.size:
+            return
+        corners = [range(0, size, step) for size, step in zip(variable.shape, variable.chunks, strict=True)]
+        if math.prod(map(len, corners)) > _CHUNKS:
+            raise MemoryError(f"{name!r} is packed in too many pieces")
+        whole = math.prod(variable.chunks) * max(variable.dtype.itemsize, 16)  # a text is its length and its place
+        for corner in itertools.product(*corners):
+            about = variable.id.get_chunk_info_by_coord(corner)
+            if about.byte_offset is not None and not about.filter_mask:
+                if about.size > self.size:
+                    raise LookupError(f"{name!r} is larger than its file")
+                unpacked = zlib.decompressobj().decompress(variable.id.read_direct_chunk(corner)[1], whole + 1)
+                if len(unpacked) > whole:
+                    raise MemoryError(f"{name!r} holds more than it says")
+
     def _take_memory(self, size: int, name: str) -> None:
         self.room -= size
         if self.room < 0:
             raise MemoryError(f"{name!r} is too large for a file of this size")
 
 
-def _is_bool(variable: h5py.Dataset) -> bool:
-    if "dtype" not in variable.attrs or variable.attrs.get_id("dtype").shape != ():
-        return False
-    return bool(variable.attrs["dtype"] == "bool")
+def _parsed(spec: str) -> Json:
+    with contextlib.suppress(ValueError, RecursionError):  # said when the mask is made
+        return json.loads(spec)
+    return None
+
+
+def _room_of_texts(stored: Json) -> int:
+    """Bytes of the texts in what was stored if they are an array: numpy gives every entry the room of the longest."""
+    lengths, todo = [0], [stored]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, str):
+            lengths.append(len(one))
+        elif isinstance(one, (list, dict)):
+            todo += one if isinstance(one, list) else one.values()
+    return 4 * max(lengths) * len(lengths)
 
 
 def encode(value: object) -> Json:
     """Turn a mask or a setting into what JSON can hold; raises `TypeError` for what cannot be stored as text."""
-    return pack(value, _encode_other)
+    return pack(value, _encode_array_or_mask)
 
 
 def decode(stored: Json) -> Any:
     """Undo `encode`; raises `LookupError` for a mask class that is not there."""
-    return unpack(stored, _decode_other)
+    return unpack(stored, _decode_array_or_mask)
 
 
-def _encode_other(value: object) -> Json:
+def _encode_array_or_mask(value: object) -> Json:
     if isinstance(value, np.generic):
         return encode(value.item())
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufU":
@@ -309,9 +359,9 @@ def _encode_other(value: object) -> Json:
     raise TypeError(f"{type(value).__name__} cannot be stored as text")
 
 
-def _decode_other(stored: Stored) -> object:
+def _decode_array_or_mask(stored: Stored) -> object:
     if "array" in stored:
-        if not isinstance(stored["dtype"], str) or not _ARRAY.fullmatch(stored["dtype"]):
+        if type(stored["dtype"]) is not str or not _ARRAY.fullmatch(stored["dtype"]):
             raise TypeError("an array of an unknown kind")
         # Text is as wide as it is: a width that a file claims could be gigabytes.
         kind = str if "U" in stored["dtype"] else np.dtype(stored["dtype"])
@@ -367,23 +417,17 @@ def _dataset_of_map(rumap: RUMap, created: bool) -> xr.Dataset:
         dataset["mask_spec"] = ("release", np.array(specs, dtype=str))
     # For readers of other programs; what counts is in the JSON.
     readable = {
-        _storable_text(str(k)): v
-        if isinstance(v, float) or (isinstance(v, int) and abs(v) < 2**62)
-        else _storable_text(str(v))
+        whole_text(k): v if isinstance(v, float) or (isinstance(v, int) and abs(v) < 2**62) else whole_text(v)
         for k, v in attrs.items()
         if v is not None and k
     }
     dataset.attrs = {
         **readable,
-        "risk_function": _storable_text(rumap.risk_score.name),
-        "utility_function": _storable_text(rumap.utility_score.name),
+        "risk_function": whole_text(rumap.risk_score.name),
+        "utility_function": whole_text(rumap.utility_score.name),
         "ruvdecision_map": json.dumps(meta),
     }
     return dataset
-
-
-def _storable_text(text: str) -> str:
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def _map_from_contents(meta: Stored, stored: dict[str, Entries]) -> RUMap:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ..channels.steps import Copy, FileFacts, Opaque, OwnLaw, Resolved, Step, resolve
+from ..channels.steps import Copy, FileFacts, Opaque, OwnLaw, Resolved, Step, facts_after, resolve
 from ..checks import RELEASES, Seed, as_generator, as_tuple, check_fields, is_flag, is_integer
 from ..errors import InputError, UnsupportedError, kind_of
 from ..protocols import Array
@@ -215,10 +215,10 @@ class Mask:
 
     def resolved(self, about: FileFacts, numbers: Array) -> list[Resolved]:
         """The steps, each with its mask and what is known of the file before it."""
-        found = []
+        found: list[Resolved] = []
         for step in self.steps(about, numbers):
+            about = facts_after(found, about)
             found.append(Resolved(step, self, about))
-            about = step.after(about)
         return found
 
 

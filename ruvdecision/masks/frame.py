@@ -51,6 +51,8 @@ class Frame:
                 ):  # older pandas tries to make floats of integers that are too large for one
                     table = table.infer_objects()
             frame = cls(table, "matrix" if array.ndim == 2 else "vector", array.dtype)
+            if array.dtype.kind in "biuf":
+                frame.__dict__["dtypes"] = [array.dtype] * table.shape[1]
         if len(frame.table) == 0 or frame.table.shape[1] == 0:
             raise InputError(
                 "Data must have at least one row and one column",

@@ -136,7 +136,7 @@ class Noise(Mask):
         if self.common and callable(found[unit]):
             raise InputError("common=True goes with noise of one size for all records", repr(self), "Leave common out")
 
-    @property
+    @cached_property
     def unit(self) -> str:
         """Which of variance, sd, covariance and share was given."""
         return "variance" if self.variance is not None else next(u for u in UNITS if getattr(self, u) is not None)

@@ -14,13 +14,13 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import pandas as pd
 
-from ..checks import check_fields
+from ..checks import check_fields, check_kind
 from ..errors import InputError, RuvError, UnsupportedError
 from ..masks.frame import Frame
 from ..protocols import Array
 from . import frames
 from .frames import Data, Flags, Labels
-from .missing import FILLED, check_missing, fill_missing, warn_omitted, with_missing
+from .missing import FILLED, UNFILLED, check_missing, fill_missing, warn_omitted, with_missing
 
 Table: TypeAlias = pd.DataFrame | Callable[[], pd.DataFrame] | None
 
@@ -114,7 +114,12 @@ class Measure:
     missing_choices : tuple of str
         What ``missing`` may be, the default first; `ruvdecision.measures.missing` says what each means.
     own_missing : tuple of str
-        Those that the measure carries out itself: it then gets tables with their missing values.
+        Those that the measure carries out itself, beside "wildcard" and "pairwise": it then gets tables with their
+        missing values.
+    own_columns : tuple of str
+        Arguments that name one column each: those stand last in the tables, and are not among the others.
+    per_record_file : "released" or "original"
+        Whose rows a number per record speaks about.
     """
 
     label: ClassVar[str] = ""
@@ -128,6 +133,8 @@ class Measure:
     columns_by_name: ClassVar[bool] = False
     missing_choices: ClassVar[tuple[str, ...]] = FILLED
     own_missing: ClassVar[tuple[str, ...]] = ()
+    own_columns: ClassVar[tuple[str, ...]] = ()
+    per_record_file: ClassVar[str] = "released"
 
     name: str = field(default="", kw_only=True)
     missing: str = field(default="", kw_only=True)
@@ -135,8 +142,7 @@ class Measure:
     """A column whose values part the records: ``parts`` and ``table`` then have the measure of every part as well."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str):
-            raise InputError("A measure's name is text", self.name, 'Write name="KL"')
+        check_kind("A measure's name", self.name, str, 'Write name="KL"')
         object.__setattr__(self, "name", self.name or self.default_name())
         object.__setattr__(self, "missing", check_missing(self.name, self.missing, self.missing_choices))
         check_fields(self)
@@ -160,11 +166,14 @@ class Measure:
 
     def uses(self, original: pd.DataFrame) -> Labels | None:
         """Names of the columns that the measure looks at; None means all, and the files must then agree on them."""
-        for name in ("columns", "known", "keys"):  # what a measure calls its columns
-            chosen = getattr(self, name, None)
-            if chosen is not None:
-                return frames.pick_columns(self.name, chosen, original)
-        return None
+        given = {f.name: getattr(self, f.name) for f in fields(self)}
+        called = [name for name in ("columns", "known", "keys", "predictors") if name in given]
+        many = next((name for name in called if given[name] is not None), next(iter(called), "columns"))
+        chosen = given.get(many)
+        if self.own_columns:
+            ones = ((name, given[name]) for name in self.own_columns)
+            return frames.pick_apart(self.name, original, (many, chosen), *ones)
+        return None if chosen is None else frames.pick_columns(self.name, chosen, original)
 
     def default_name(self) -> str:
         """The column's name when the caller gives none."""
@@ -272,7 +281,11 @@ class UsedColumns:
     """
 
     def __init__(self, measure: Measure, original: pd.DataFrame) -> None:
-        self.who, self.missing, self.own = measure.name, measure.missing, measure.missing in measure.own_missing
+        self.who, self.missing, self.own = (
+            measure.name,
+            measure.missing,
+            measure.missing in {*measure.own_missing, *UNFILLED},
+        )
         self.asked, self.by_name = measure.missing != measure.missing_choices[0], measure.columns_by_name
         self.every = original.columns.tolist()
         self.weight: Hashable = None
@@ -404,7 +417,7 @@ class Prepared:
         weights = () if alone else columns.weights(frame, "the release", incomplete)
         value = measure.compare(state, self._take_table(columns.complete_rows(table, incomplete), lacking), *weights)
         if self.records and columns.weight is not None:
-            own = getattr(measure, "per_record_file", "released") == "original"
+            own = measure.per_record_file == "original"
             weights = (
                 columns.weights_of_kept_rows(self.weights, self.incomplete)
                 if own

@@ -47,9 +47,11 @@ def panel(name: str | None = None, rows: int = 0, make: Callable[[type[Measure]]
     >>> len(panel("all")) == len(panel("risk")) + len(panel("utility"))
     True
     """
-    kinds = (
-        [getattr(measures, k) for k in DEFAULT if k in dir(measures)] if name is None else _measures_of_battery(name)
-    )
+    if name is None:
+        kinds = [getattr(measures, k) for k in DEFAULT if k in dir(measures)]
+    else:
+        role = check_choice("measures", name, BATTERIES)
+        kinds = [k for k in labelled_measures().values() if role in ("all", k.role)]
     why: dict[str, list[str]] = {"they need arguments": [], f"they take long for {rows:,} records": []}
     found = []
     for kind in kinds:
@@ -59,7 +61,7 @@ def panel(name: str | None = None, rows: int = 0, make: Callable[[type[Measure]]
             why[f"they take long for {rows:,} records"].append(kind.label)
         else:
             try:
-                found.append((make or _default_measure)(kind))
+                found.append(kind() if make is None else make(kind))
             except InputError as error:
                 if name is None:
                     raise
@@ -70,16 +72,10 @@ def panel(name: str | None = None, rows: int = 0, make: Callable[[type[Measure]]
     return Panel(found, notes, PairingError if name is None else RuvError)
 
 
-def _default_measure(kind: type[Measure]) -> Measure:
-    return kind()
-
-
-def _measures_of_battery(name: str) -> list[type[Measure]]:
-    """The measures of a battery."""
-    role = check_choice("measures", name, BATTERIES)
-    kinds = [getattr(measures, each) for each in dir(measures) if each[0].isupper()]
-    found = [k for k in kinds if inspect.isclass(k) and issubclass(k, Measure) and k.label]
-    return [k for k in found if role in ("all", k.role)]
+def labelled_measures() -> dict[str, type[Measure]]:
+    """Every measure that can be named on a command line: the name of its column, and its class."""
+    kinds = [getattr(measures, name) for name in dir(measures) if name[0].isupper()]
+    return {k.label: k for k in kinds if inspect.isclass(k) and issubclass(k, Measure) and k.label}
 
 
 def _asks_more(kind: type[Measure]) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..data.read import Pieces, file_digest
+from ..data.read import Pieces, file_digest, is_path
 from ..errors import InputError, UnsupportedError
 from ..masks.base import Mask
 from ..masks.frame import Frame
@@ -91,7 +91,7 @@ class ChunkedComparison(Findings):
         shared = _ChunkedWork(
             self.measures, [UsedColumns(m, head) for m in self.measures], self.original
         ).with_original_sums()
-        tasks = [Task(f"release {name}", _compare, (name, parts)) for name, parts in sources.items()]
+        tasks = [Task(f"release {name}", _measure_copies, (name, parts)) for name, parts in sources.items()]
 
         def parts() -> dict[str, Any]:
             return {
@@ -174,36 +174,28 @@ class _ChunkedWork:
         return found
 
     def survey(self, source: _Source) -> Sums:
-        def look(j: int) -> Callable[..., Any]:
-            return lambda table, *weights: self.measures[j].survey(table)
+        """What must be known of a file before its sums are taken."""
+        return self.add_up(source, None, [j for j in self.unmatched if self.measures[j].surveyed])[0]
 
-        return self._pass_over_file(source, {j: look(j) for j in self.unmatched if self.measures[j].surveyed})[0]
-
-    def add_up(self, source: _Source, plans: Sums, chosen: Collection[int]) -> tuple[Sums, Counter[int], int]:
-        """The chosen measures' sums over a file, how many rows each left out, and all rows."""
-
-        def partial(j: int) -> Callable[..., Any]:
-            return lambda table, *weights: self.measures[j].partial(table, plans.get(j), source.which, *weights)
-
-        return self._pass_over_file(source, {j: partial(j) for j in chosen})
-
-    def _pass_over_file(
-        self, source: _Source, each: Mapping[int, Callable[..., Any]]
-    ) -> tuple[Sums, Counter[int], int]:
-        """Read a file once and add up what ``each`` makes of its pieces."""
-        sums: Sums = dict.fromkeys(each)
+    def add_up(self, source: _Source, plans: Sums | None, chosen: Collection[int]) -> tuple[Sums, Counter[int], int]:
+        """The chosen measures' sums over a file (surveys without plans), how many rows each left out, and all rows."""
+        sums: Sums = dict.fromkeys(chosen)
         omitted: Counter[int] = Counter()
         rows = 0
-        for piece in source if each else ():
+        for piece in source if sums else ():
             rows += len(piece)
-            for j, take in each.items():
-                frame = Frame(piece, "frame")
-                used = self.columns[j].of(frame)
-                missing = self.columns[j].rows_to_leave_out(used, source.which)
-                weights = self.columns[j].weights(frame, source.which, missing)
+            for j in sums:
+                frame, measure, columns = Frame(piece, "frame"), self.measures[j], self.columns[j]
+                used = columns.of(frame)
+                missing = columns.rows_to_leave_out(used, source.which)
                 omitted[j] += 0 if missing is None else int(missing.sum())
-                sums[j] = add(sums[j], take(used.table if missing is None else used.table[~missing], *weights))
-        for j in each:
+                table = used.table if missing is None else used.table[~missing]
+                weights = columns.weights(frame, source.which, missing)
+                if plans is None:
+                    sums[j] = add(sums[j], measure.survey(table))
+                else:
+                    sums[j] = add(sums[j], measure.partial(table, plans.get(j), source.which, *weights))
+        for j in sums:
             if omitted[j] == rows:
                 raise frames.no_row_error(self.columns[j].who, f"{rows} rows, each with a missing value")
         return sums, omitted, rows
@@ -233,7 +225,7 @@ class _ChunkedWork:
                 yield j, first.table[kept], second.table[kept], 0 if missing is None else int(missing.sum()), weights
 
 
-def _compare(shared: _ChunkedWork, name: str, parts: Sequence[_Source]) -> list[list[Finding]]:
+def _measure_copies(shared: _ChunkedWork, name: str, parts: Sequence[_Source]) -> list[list[Finding]]:
     """Measure one release, or each of its copies. Must stay importable: workers look it up by name."""
     with naming_release(name):
         return [
@@ -276,7 +268,7 @@ def _measure_release(shared: _ChunkedWork, release: _Source) -> dict[int, Measur
 
 
 def _chunked_source(data: Any, key: Hashable, size: int, which: str) -> _Source:
-    if isinstance(data, (str, Path)):
+    if is_path(data):
         return _Source(Pieces(str(Path(data).resolve()), size), key, which)
     if data is None:
         what = f"measures compare with {which}, which is missing"

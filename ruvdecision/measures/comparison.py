@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..checks import as_generator, is_flag, is_single, one_number, suggest
-from ..data.read import check_file, file_digest, read_data
+from ..checks import as_generator, check_filled, check_mapping, is_flag, is_single, one_number, suggest
+from ..data.read import check_file, file_digest, is_path, read_data
 from ..errors import InputError, RuvError, UnsupportedError, kind_of
 from ..maps.columns import check_name
 from ..maps.scores import Column
@@ -55,8 +56,7 @@ class Panel(list[Any]):
         self, measures: Iterable[Any] = (), notes: Sequence[str] = (), catches: type[RuvError] = RuvError
     ) -> None:
         super().__init__(measures)
-        self.notes = [*getattr(measures, "notes", ()), *notes]
-        self.catches = getattr(measures, "catches", catches)
+        self.notes, self.catches = list(notes), catches
 
 
 class Finding(NamedTuple):
@@ -105,9 +105,10 @@ class Findings:
 
     def __init__(self, measures: Sequence[Measure] | Measure) -> None:
         self.measures = check_measures(measures)
-        self.lenient: tuple[type[RuvError], ...] = (measures.catches,) if isinstance(measures, Panel) else ()
+        panel = measures if isinstance(measures, Panel) else None
+        self.lenient: tuple[type[RuvError], ...] = () if panel is None else (panel.catches,)
         self.found: list[list[list[Finding]]] = []
-        self.notes: list[str] = list(measures.notes) if isinstance(measures, Panel) else []
+        self.notes: list[str] = [] if panel is None else list(panel.notes)
 
     def describe(self) -> dict[str, Any]:
         """What a map's ``attrs`` should say: settings, no record."""
@@ -152,8 +153,10 @@ class Findings:
         The first measure of the role if nothing is given, None if there is none. What is not the name of a measure is
         given back as it is.
         """
-        if given is None:
-            given = self._first_of_role(role)
+        if given is None:  # the first measure of the role; of a panel the first that has a number for every release
+            names = [(j, m.name) for j, m in enumerate(self.measures) if m.role == role]
+            gaps = {j for j, _ in names if any(r[j].refusal for release in self.found for r in release)}
+            given = next((name for j, name in sorted(names, key=lambda n: n[0] in gaps)), None)
         item = next((m for m in self.measures if isinstance(given, str) and m.name == given), None)
         if item is None:
             return given
@@ -162,12 +165,6 @@ class Findings:
         observed = self.columns()[item.name]
         lowest = min(float(getattr(item, "range", (0.0, np.inf))[0]), float(np.fmin.reduce(observed)))
         return Column(item.name, "negative" if lowest < 0 else "reciprocal")
-
-    def _first_of_role(self, role: str) -> str | None:
-        """The first measure of a role; of a panel the first that has a number for every release."""
-        names = [(j, m.name) for j, m in enumerate(self.measures) if m.role == role]
-        whole = [name for j, name in names if not any(r[j].refusal for release in self.found for r in release)]
-        return next(iter([*whole, *(name for _, name in names)]), None)
 
     def settle(self, releases: Sequence[str]) -> None:
         """Take out the measures of a panel that no release suits, and tell of missing values and of what was left out.
@@ -269,10 +266,10 @@ class Comparison(Findings):
         block = max(1, min(replicates, -(-replicates * len(masks) // 64)))
         starts = range(0, replicates, block)
         blocks = [(i, s, s + block) for i in range(len(masks)) for s in starts]
-        tasks = [Task(f"mask {b[0]} replicates {b[1]} to {b[2] - 1}", _mask_block, b) for b in blocks]
+        tasks = [Task(f"mask {b[0]} replicates {b[1]} to {b[2] - 1}", _measure_masked, b) for b in blocks]
         # Paths from the root: a worker may have another working directory.
         made = {name: _with_paths(x, lambda p: str(Path(p).resolve())) for name, x in (releases or {}).items()}
-        tasks += [Task(f"release {name}", _made_elsewhere, (name, item)) for name, item in made.items()]
+        tasks += [Task(f"release {name}", _measure_given_release, (name, item)) for name, item in made.items()]
 
         def parts() -> dict[str, Any]:
             found = {
@@ -300,7 +297,7 @@ class Comparison(Findings):
     def add(self, name: str, release: Any) -> None:
         """Measure a release that was made elsewhere."""
         shared = _ComparisonWork(self.prepared, self.original, [], [], self.key, self.lenient)
-        self.found.append(_made_elsewhere(shared, name, release))
+        self.found.append(_measure_given_release(shared, name, release))
 
     def describe(self) -> dict[str, Any]:
         """What a map's ``attrs`` should say: sizes and settings, no record."""
@@ -315,7 +312,7 @@ def check_measures(measures: Any) -> list[Any]:
     do = 'Write measures=[ruv.measures.RecordLinkage(), ruv.measures.NormalKL()], or "risk", "utility" or "all"'
     if isinstance(measures, (str, Mapping)) or not (several or callable(measures)):
         raise InputError("measures must be a list of measures", kind_of(measures), do)
-    chosen = [measures] if not several else Panel(measures) if isinstance(measures, Panel) else list(measures)
+    chosen = copy(measures) if isinstance(measures, list) else list(measures) if several else [measures]
     if not chosen:
         raise InputError("measures must not be empty", [], do)
     for i, item in enumerate(chosen):
@@ -448,7 +445,7 @@ class _ComparisonWork:
         return other._replace(parts=other.parts | {BY_POSITION: found.value})
 
 
-def _mask_block(shared: _ComparisonWork, i: int, start: int, stop: int) -> list[list[Finding]]:
+def _measure_masked(shared: _ComparisonWork, i: int, start: int, stop: int) -> list[list[Finding]]:
     """Apply one mask once per seed and measure. Must stay importable: workers look it up by name."""
     found: list[list[Finding]] = []
     mask = shared.masks[i]
@@ -473,7 +470,7 @@ def _mask_block(shared: _ComparisonWork, i: int, start: int, stop: int) -> list[
     return found
 
 
-def _made_elsewhere(shared: _ComparisonWork, name: str, release: Any) -> list[list[Finding]]:
+def _measure_given_release(shared: _ComparisonWork, name: str, release: Any) -> list[list[Finding]]:
     with naming_release(name):
         copies = [match_rows(shared.original, copy, shared.key) for copy in copies_of(release)]
         # A measure of one release is averaged over the copies, as an analyst does with imputed data.
@@ -492,7 +489,7 @@ def _with_paths(item: Any, change: Callable[[str | Path], Any]) -> Any:
     """A release, or its copies, with every path changed."""
     if is_copies(item):
         return [_with_paths(part, change) for part in item]
-    return change(item) if isinstance(item, (str, Path)) else item
+    return change(item) if is_path(item) else item
 
 
 def _contiguous_copy(frame: Frame) -> Frame:
@@ -511,7 +508,7 @@ def _same_data(a: Any, b: Any) -> bool:
 
 def read(data: Any, which: str) -> Frame:
     """Data of any kind, or of the file that a path names; ``which`` is its name in errors."""
-    if isinstance(data, (str, Path)):
+    if is_path(data):
         data = read_data(data)
     if data is None:
         what = f"measures compare with {which}, which is missing"
@@ -523,9 +520,8 @@ def check_releases(releases: Any) -> dict[str, Any]:
     """Releases under names that differ; files that are not there are refused before any work is done."""
     if releases is None:
         return {}
-    if not isinstance(releases, Mapping) or not releases:
-        what = "must not be empty" if isinstance(releases, Mapping) else "must be a mapping from name to data"
-        raise InputError(f"releases {what}", type(releases).__name__, 'Write releases={"swapped": frame}')
+    do = 'Write releases={"swapped": frame}'
+    check_filled("releases", check_mapping("releases", releases, do), do)
     named = {str(name): item for name, item in releases.items()}
     if len(named) != len(releases) or not all(name.strip() for name in named):
         raise InputError("Releases need names that differ", [str(name) for name in releases], "Give each its own name")

@@ -189,6 +189,11 @@ def is_number(column: Any) -> bool:
     return bool(pd.api.types.is_numeric_dtype(dtype)) and not pd.api.types.is_complex_dtype(dtype)
 
 
+def is_categorical(column: pd.Series) -> bool:
+    """True for a column of categories in pandas' own sense, whose codes are there already."""
+    return isinstance(column.dtype, pd.CategoricalDtype)
+
+
 def is_time(column: pd.Series) -> bool:
     """True for dates and durations."""
     return bool(pd.api.types.is_datetime64_any_dtype(column.dtype) or pd.api.types.is_timedelta64_dtype(column.dtype))
@@ -366,7 +371,7 @@ class ColumnCategories:
 
     def codes(self, column: pd.Series) -> Ints:
         """Position of each value among the categories, -1 for a value that is not there."""
-        if isinstance(column.dtype, pd.CategoricalDtype):
+        if is_categorical(column):
             own, known = column.cat.codes.to_numpy(), column.cat.categories.astype(object)
             places = self.index.get_indexer(known) if len(known) else np.zeros(0, dtype=np.intp)
             return np.append(places, -1)[own]
@@ -392,7 +397,7 @@ def categories_of(column: pd.Series) -> ColumnCategories:
 
 def factorise(column: pd.Series) -> tuple[Ints, ColumnCategories]:
     """Each value's place among the categories that occur, -1 for a missing one, and these; looked up once."""
-    if isinstance(column.dtype, pd.CategoricalDtype):
+    if is_categorical(column):
         own, every = column.cat.codes.to_numpy(), list(column.cat.categories.astype(object))
         order = np.flatnonzero(np.bincount(own[own >= 0], minlength=len(every)))
     else:

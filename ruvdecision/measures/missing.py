@@ -15,7 +15,8 @@ raise      an error names the columns
 
 **For the author of a measure.** A measure states what it takes as the class attribute ``missing_choices``; the first
 is its default, and a caller writes ``missing="omit"`` for another. ``own_missing`` lists those that the measure carries
-out itself: `begin` and `compare` then get tables with their missing values (as NaN, None, NaT). All others are carried
+out itself, beside "wildcard" and "pairwise": `begin` and `compare` then get tables with their missing values (as NaN,
+None, NaT). All others are carried
 out before, by `fill_missing`, and the measure never sees a missing value. The usual sets are below: `FILLED` for tables
 and for models that tell files apart (default: own category or indicator), `KEYED` for risks from keys (wildcard),
 `PAIRED` (or `KNOWN`, without indicators) for distances, `IMPUTED` for moments and densities, `COMPLETE` for
@@ -23,7 +24,7 @@ regressions::
 
     class MyRisk(KeyMeasure):
         missing_choices: ClassVar[tuple[str, ...]] = missing.KEYED
-        own_missing: ClassVar[tuple[str, ...]] = ("wildcard", "category")
+        own_missing: ClassVar[tuple[str, ...]] = ("category",)
 
         def compare(self, state, released):
             often = key_matches(released) if self.missing == "wildcard" else cells.class_sizes(released)[0]
@@ -43,7 +44,7 @@ import pandas as pd
 
 from ..checks import suggest
 from ..errors import InputError
-from .frames import Labels, is_number, is_time
+from .frames import Labels, is_categorical, is_number, is_time
 
 CHOICES = ("category", "wildcard", "pairwise", "impute", "omit", "raise")
 FILLED = ("category", "impute", "omit", "raise")
@@ -53,6 +54,8 @@ KNOWN = ("pairwise", "impute", "omit", "raise")
 IMPUTED = ("impute", "omit", "raise")
 COMPLETE = ("omit", "impute", "raise")
 
+UNFILLED = ("wildcard", "pairwise")
+"""What a measure carries out itself: nothing is put in place of a missing value."""
 MISSING = "(missing)"
 """The category of missing values, and what an indicator's name ends with."""
 
@@ -134,6 +137,6 @@ def _fill_column(column: pd.Series, value: Any) -> pd.Series:
         return column.astype(np.float64).fillna(value)
     if is_time(column) and isinstance(value, (pd.Timestamp, pd.Timedelta)):
         return column.fillna(value)
-    if isinstance(column.dtype, pd.CategoricalDtype):
+    if is_categorical(column):
         return column.cat.add_categories([] if value in column.cat.categories else [value]).fillna(value)
     return column.astype(object).where(column.notna(), value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,12 +22,6 @@ from .tables import cells
 
 MOST_ROWS = 20_000_000
 """Different rows that are counted before we say that they are too many to hold."""
-
-
-class Sums(Protocol):
-    """What one piece of a file adds to."""
-
-    def plus(self, other: Any) -> Any: ...
 
 
 def add(a: Any, b: Any) -> Any:
@@ -179,12 +173,6 @@ class Triangle:
         if weights is None:
             return cls(n, float(n), _triangular_factor(rows.T), occurs)
         return cls(n, float(weights.sum()), _triangular_factor((rows * np.sqrt(weights)).T), occurs)
-
-    def with_mean_weight_one(self) -> Triangle:
-        """The factor for weights with a mean of 1."""
-        if self.weight == self.n:
-            return self
-        return Triangle(self.n, float(self.n), self.triangle * np.sqrt(self.n / self.weight), self.occurs)
 
     def drop_absent_coefficients(self) -> Triangle:
         """The factor without coefficients that no record speaks about; the response stays."""

@@ -13,7 +13,7 @@ import numpy as np
 from ..analyses.publishing import PublishingPrice
 from ..analyses.record_risk import RecordRisk
 from ..analyses.sensitivity import Sensitivity
-from ..checks import check_integer, check_number
+from ..checks import check_integer, check_kind, check_number
 from ..errors import InputError
 from ..maps.show import shorten_text
 from ..masks.base import Mask
@@ -22,7 +22,6 @@ from .theme import (
     Style,
     as_literal_text,
     axes_on,
-    check_drawn,
     empty_plot_error,
     hide_frame,
     look_of,
@@ -74,7 +73,7 @@ def record_risk(
     -------
     Axes
     """
-    check_drawn(found, RecordRisk, "record_risk")
+    check_kind("found", found, RecordRisk, "Call record_risk(...) first")
     if by_group and found.groups is None:
         raise InputError("Risk by group needs groups", "none", "Pass groups= to record_risk, one label per record")
     places = list(range(len(found.masks))) if release is None else [found._release_position(release)]
@@ -134,7 +133,7 @@ def publishing(
     -------
     Axes
     """
-    check_drawn(price, PublishingPrice, "price_of_publishing")
+    check_kind("price", price, PublishingPrice, "Call price_of_publishing(...) first")
     published, secret = price.published, price.unpublished
     shown = np.isfinite([m for one in (published, secret) for m in (one.risk, one.utility)]).all(axis=0)
     if not shown.any():
@@ -267,7 +266,7 @@ def tornado(
     >>> study = lambda u=2.0: RUMap.build(labels=["a", "b"], intruder=[u, 1.0], scientist=[0.5, 0.25])
     >>> ax = sensitivity(study, vary={"u": [1.5, 3.0]}, max_risk=0.6).plot()
     """
-    check_drawn(result, Sensitivity, "ruv.sensitivity")
+    check_kind("result", result, Sensitivity, "Call ruv.sensitivity(...) first")
     table = result.effects(of).head(check_integer("most", most, low=1))
     base = float(table["base"].iloc[0])
     ends = table[["low", "high"]].to_numpy(dtype=float)

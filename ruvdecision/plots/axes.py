@@ -87,8 +87,10 @@ def window(
     asked = log is True or log == name
     if asked and known.min() <= 0:
         raise InputError(f"A logarithmic {name} axis needs positive values", float(known.min()), 'Use log="auto"')
-    if not asked and _is_share(score, np.append(known, core)):
-        return Window(-0.03, 1.03)
+    every = np.append(known, core)
+    shares = score is not None and score.as_stored and every.min() >= 0 and 0.2 <= every.max() <= 1 + ROUNDING
+    if shares and not asked:
+        return Window(-0.03, 1.03)  # a measure between 0 and 1
     wanted = log == "auto" and core.min() > 0 and (score is None or score.has_zero)
     if asked or (wanted and core.max() > LOG_FROM * core.min()):
         positive = known[known > 0]
@@ -110,12 +112,6 @@ def _window_ends(known: Array, core: Array, room: tuple[float, float]) -> tuple[
     if span <= 1e-9 * max(abs(low), abs(high)):
         span = abs(high) or 1.0
     return low - room[0] * span, high + room[1] * span
-
-
-def _is_share(score: Score | Column | None, values: Array) -> bool:
-    """Whether values are those of a measure between 0 and 1."""
-    stored = score is not None and score.as_stored
-    return bool(stored and values.min() >= 0 and 0.2 <= values.max() <= 1 + ROUNDING)
 
 
 def decades(low: float, high: float) -> list[float]:

@@ -85,7 +85,8 @@ def knowledge(
         check_choice("log", log, ["auto", "x", "y"])
     if max_risk is not None:
         max_risk = check_number("max_risk", max_risk)
-    parameter = _varying_parameter(rumap)
+    numbers = {k: v for k, v in rumap.parameters.items() if v.dtype.kind == "f"}
+    parameter = next((k for k, v in numbers.items() if len(set(v[~np.isnan(v)].tolist())) > 1), None)
     if against != "utility" and against not in rumap.parameters:
         do = suggest(against, ["utility", *rumap.parameters])
         raise InputError("against must be 'utility' or a parameter of the masks", against, do)
@@ -138,14 +139,6 @@ class _Curve:
     method: str
     crossing: tuple[float, float] | None = None
     """Where it meets the threshold: at which place, with which parameter."""
-
-
-def _varying_parameter(rumap: RUMap) -> str | None:
-    """The parameter that varies along the curves."""
-    for name, values in rumap.parameters.items():
-        if values.dtype.kind == "f" and len(set(values[~np.isnan(values)].tolist())) > 1:
-            return name
-    return None
 
 
 def _find_curves(
@@ -255,7 +248,10 @@ def _write_labels(
     handles = []
     first = {curve.name: i for i, curve in reversed(list(enumerate(curves)))}
     for curve in [curves[i] for i in sorted(first.values())]:
-        if not curve.x.size or not labeller.write_along(curve.name, _path_in_pixels(ax, curve), curve.colour):
+        path = np.asarray(ax.transData.transform(np.column_stack([curve.x, curve.risk])))
+        if len(path) > 1:  # there is a place for a name between far points, too
+            path = points_along_path(path, np.linspace(0, path_lengths(path)[-1], 81))
+        if not len(path) or not labeller.write_along(curve.name, path, curve.colour):
             handles.append(Line2D([], [], color=curve.colour, lw=2, label=curve.name))
     for curve in curves:
         if curve.crossing is not None and max_risk is not None:
@@ -275,9 +271,3 @@ def _write_labels(
     if handles:
         frame: Style = {"framealpha": 0.9, "facecolor": look_of(ax).paper, "edgecolor": "none"}
         ax.legend(handles=handles, loc="best", frameon=True, fontsize="small", **frame)
-
-
-def _path_in_pixels(ax: Axes, curve: _Curve) -> Array:
-    """The drawn line in pixels, filled in so that there is a place for a name between far points."""
-    corners = np.asarray(ax.transData.transform(np.column_stack([curve.x, curve.risk])))
-    return corners if len(corners) == 1 else points_along_path(corners, np.linspace(0, path_lengths(corners)[-1], 81))

@@ -184,7 +184,8 @@ def pick_spread_points(path: ArrayLike, values: ArrayLike, most: int = 6, apart:
         distance = np.abs(length - mark)
         near = np.flatnonzero(distance <= max(window, float(distance.min())))
         # Prefer 2 or 10 to 1.9307: a reader remembers round values.
-        for i in sorted(near, key=lambda j: (_significant_digits(float(at[j])), distance[j])):
+        digits = {j: f"{at[j]:.3e}".partition("e")[0].replace(".", "").rstrip("0") for j in near}
+        for i in sorted(near, key=lambda j: (len(digits[j]), distance[j])):
             if all(np.hypot(*(points[i] - points[j])) >= apart for j in chosen):
                 chosen.append(int(i))
                 break
@@ -196,7 +197,3 @@ def text_colour(colour: str, look: Look) -> tuple[float, ...]:
     from matplotlib.colors import to_rgb
 
     return tuple(0.68 * c if look is LIGHT else 0.35 + 0.65 * c for c in to_rgb(colour))
-
-
-def _significant_digits(value: float) -> int:
-    return len(f"{value:.3e}".split("e")[0].replace(".", "").rstrip("0"))

@@ -205,10 +205,7 @@ def _limit_of(rumap: RUMap, limit: Limit | bool | None) -> tuple[Array, Array] |
         users: Any = rumap.users  # limit says whom it takes
         limit = compute(users[0], users[1], at, risk=rumap.risk_score, utility=rumap.utility_score)
     limit = check_kind("limit", limit, Limit, "Write limit=True, or limit=ruv.limit(intruder, scientist)")
-    if limit.risk_score != rumap.risk_score or limit.utility_score != rumap.utility_score:
-        what = "The map and the limit must measure risk and utility alike"
-        do = "Give ruv.limit the risk= and utility= of the map"
-        raise InputError(what, f"{limit.risk_score.name} and {limit.utility_score.name}", do)
+    limit.check_map(rumap)
     return _limit_points(limit)
 
 
@@ -342,8 +339,13 @@ def _draw_frontier(ax: Axes, x: Array, y: Array, shown: Rows) -> None:
     if rows.size == 1:
         points(ax, x[rows], y[rows], "o", 15, "0.55", mew=0, label=label, **band)
         return
+    # Corners between the points: more utility than one release needs the risk of the next. A step that is smaller
+    # than its line is wide would only make the line ragged.
+    gap = np.abs(np.diff(ax.transData.transform(np.column_stack([x[rows], y[rows]])), axis=0)).min(axis=1)
+    corner = np.flatnonzero(gap > 6)
+    steps = np.insert(x[rows], corner + 1, x[rows][corner]), np.insert(y[rows], corner + 1, y[rows][corner + 1])
     ends: Style = {"solid_capstyle": "round", "solid_joinstyle": "round"}
-    ax.plot(*_staircase_corners(ax, x[rows], y[rows]), lw=8, color="0.55", label=label, **band, **ends)
+    ax.plot(*steps, lw=8, color="0.55", label=label, **band, **ends)
     if rows.size <= 40:
         points(ax, x[rows], y[rows], "o", 13, "0.55", mew=0, **band)
 
@@ -364,16 +366,6 @@ def _count_coinciding(ax: Axes, rumap: RUMap, curve: _Curve, later: Sequence[_Cu
             nearest = np.hypot(*(places[:, None, :] - path[None, :, :]).transpose(2, 0, 1)).min(axis=1)
             count += bool(np.quantile(nearest, 0.9) < (4 if curve.parameter is None else 0.5))
     return min(count, 3 if curve.parameter is None else 1)
-
-
-def _staircase_corners(ax: Axes, x: Array, y: Array) -> tuple[Array, Array]:
-    """Corners between frontier points: more utility than one release needs the risk of the next.
-
-    Points that are closer than a few pixels are joined directly, which looks the same and draws smoothly.
-    """
-    gap = np.abs(np.diff(ax.transData.transform(np.column_stack([x, y])), axis=0)).min(axis=1)
-    corner = np.flatnonzero(gap > 6)
-    return np.insert(x, corner + 1, x[corner]), np.insert(y, corner + 1, y[corner + 1])
 
 
 def _draw_curve(ax: Axes, rumap: RUMap, look: Paint, curve: _Curve, under: int) -> None:
@@ -426,31 +418,18 @@ def _draw_bars(ax: Axes, x: Array, y: Array, dx: Array, dy: Array, colour: str) 
 
 def _draw_edges(ax: Axes, rumap: RUMap, looks: Sequence[tuple[Paint, _Curve]]) -> None:
     """Draw releases with an infinite coordinate as triangles at the edge, pointing outwards."""
-    (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
+    shares = ax.transScale + ax.transLimits
     for (colour, _, _), curve in looks:
-        x, y = rumap.utility[curve.rows], rumap.risk[curve.rows]
-        for direction, up, across in ((np.inf, "^", ">"), (-np.inf, "v", "<")):
-            rows = y == direction
+        both = np.column_stack([rumap.utility[curve.rows], rumap.risk[curve.rows]])
+        x, y = both.T
+        wide = np.isinf(x) & np.isfinite(y)
+        at = shares.transform(np.clip(both, -1e300, 1e300))
+        at[np.isinf(y)] = np.clip(at[np.isinf(y)], [0.015, 0.025], [0.985, 0.975])
+        at[wide, 0] = np.clip(at[wide, 0], 0.015, 0.985)
+        places = shares.inverted().transform(at)
+        for marker, rows in (("^", y == np.inf), (">", wide & (x > 0)), ("v", y == -np.inf), ("<", wide & (x < 0))):
             if np.any(rows):
-                edge = np.full(
-                    rows.sum(), _share_of_axis(bottom, top, 0.975 if direction > 0 else 0.025, ax.get_yscale())
-                )
-                inside = _clip_inside_axis(x[rows], left, right, ax.get_xscale())
-                points(ax, inside, edge, up, 10, colour, zorder=5, clip_on=False)
-            rows = (x == direction) & np.isfinite(y)
-            if np.any(rows):
-                edge = np.full(
-                    rows.sum(), _share_of_axis(left, right, 0.985 if direction > 0 else 0.015, ax.get_xscale())
-                )
-                points(ax, edge, y[rows], across, 10, colour, zorder=5, clip_on=False)
-
-
-def _share_of_axis(low: float, high: float, share: float, scale: str) -> float:
-    return float(low * (high / low) ** share) if scale == "log" else low + share * (high - low)
-
-
-def _clip_inside_axis(x: Array, low: float, high: float, scale: str) -> Array:
-    return np.clip(x, _share_of_axis(low, high, 0.015, scale), _share_of_axis(low, high, 0.985, scale))
+                points(ax, places[rows, 0], places[rows, 1], marker, 10, colour, zorder=5, clip_on=False)
 
 
 def _write_remarks(ax: Axes, rumap: RUMap, shown: Rows, refused: str) -> list[str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from numpy.typing import ArrayLike
 
 from ..checks import check_choice
-from ..errors import InputError, kind_of
+from ..errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -124,12 +124,6 @@ def axes_on(style: str | None, ax: Axes | None, size: tuple[float, float]) -> It
         look_of(ax)  # says if these are no axes
     with figure_on(style, None if ax is None else figure_of(ax), size) as figure:
         yield figure.subplots() if ax is None else ax
-
-
-def check_drawn(found: object, kind: type, by: str) -> None:
-    """Refuse what is not of the kind that a picture shows; ``by`` is the function that gives that kind."""
-    if not isinstance(found, kind):
-        raise InputError(f"This picture draws what {by} gives back", kind_of(found), f"Call {by}(...) first")
 
 
 def empty_plot_error(got: str, do: str = "Look at the columns risk and utility") -> InputError:

@@ -124,7 +124,12 @@ def report_files(
     >>> [file.as_posix() for file in report_files(rumap, "out/report.md", figures="out/figures")]
     ['out/figures/map1.svg', 'out/figures/map1.pdf', 'out/report.md']
     """
-    target, folder = as_place(path), _picture_folder(figures)
+    target, folder = as_place(path), None
+    if figures is not None:
+        check_kind("figures", figures, (str, os.PathLike), 'Write figures="figures/"')
+        folder = Path(figures)
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise InputError("figures must be a directory", str(folder), "Name a directory for the SVG and PDF files")
     kind = _format_of_path(target, format)
     document = _make_document(rumap, max_risk, **options)
     found = {}
@@ -209,17 +214,6 @@ def _shared_out(name: str, given: object, maps: list[str]) -> dict[str, Any]:
         do = suggest(str(strange[0]), [str(m) for m in maps])
         raise InputError(f"{name} names a map that is not in the report", strange, do)
     return dict(given)
-
-
-def _picture_folder(figures: str | os.PathLike[str] | None) -> Path | None:
-    """The directory for pictures."""
-    if figures is None:
-        return None
-    check_kind("figures", figures, (str, os.PathLike), 'Write figures="figures/"')
-    folder = Path(figures)
-    if folder.exists() and not folder.is_dir():
-        raise InputError("figures must be a directory", str(folder), "Name a directory for the SVG and PDF files")
-    return folder
 
 
 def _join_continued_lines(lines: Sequence[str]) -> list[str]:

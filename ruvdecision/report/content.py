@@ -35,9 +35,16 @@ from ..maps.show import (
 from ..maps.storage import fingerprint
 from ..plots.map import Positions
 from ..running.fingerprint import fingerprint_data
-from .diagnostics import Flags, diagnostics, is_diagnostic, unreliable_releases
+from .diagnostics import Flags, diagnostic_blocks, is_diagnostic, unreliable_releases
 from .document import Annex, Document, Fold, Heading, Items, Paragraph, Picture, ReportBlock, Table, TableRow, Terms
-from .extras import Extras, choice_probabilities, limits, reasons, records, sensitivities
+from .extras import (
+    Extras,
+    limit_blocks,
+    probability_blocks,
+    record_risk_blocks,
+    sensitivity_blocks,
+    why_not_on_frontier,
+)
 from .methods import measure_meanings, method_notes, references
 from .picture import Draw, map_drawing
 from .users import ROLES, member_columns, users
@@ -147,11 +154,14 @@ def compose(
         "The users" if any(m.uncertainties for m in maps.values()) else "Risk and utility": ("users", user_blocks),
         "The releases": ("releases", _release_blocks),
         "Measures and other columns": ("measures", _measure_blocks),
-        "How sure that is": ("sure", lambda c: choice_probabilities(c.rumap, c.choice, c.order, max_risk, c.rows)),
-        "What no mechanism can pass": ("limit", lambda c: limits(c.rumap, c.choice, c.extras.limit)),
-        "Sensitivity": ("sensitivity", lambda c: sensitivities(c.rumap, c.extras.sensitivity, c.anchor)),
-        "Risk of every record": ("records", lambda c: records(c.choice, max_risk, c.extras.record_risk, c.anchor)),
-        "Diagnostics": ("diagnostics", lambda c: diagnostics(c.rumap, c.choice)),
+        "How sure that is": ("sure", lambda c: probability_blocks(c.rumap, c.choice, c.order, max_risk, c.rows)),
+        "What no mechanism can pass": ("limit", lambda c: limit_blocks(c.rumap, c.choice, c.extras.limit)),
+        "Sensitivity": ("sensitivity", lambda c: sensitivity_blocks(c.rumap, c.extras.sensitivity, c.anchor)),
+        "Risk of every record": (
+            "records",
+            lambda c: record_risk_blocks(c.choice, max_risk, c.extras.record_risk, c.anchor),
+        ),
+        "Diagnostics": ("diagnostics", lambda c: diagnostic_blocks(c.rumap, c.choice)),
         "Remarks on the map": ("remarks", lambda c: [Items(c.rumap.notes)] if c.rumap.notes else []),
     }
     annexes: list[tuple[str, str, Sequence[ReportBlock]]] = [
@@ -198,7 +208,11 @@ def _decision_blocks(part: Chapter) -> list[ReportBlock]:
         blocks.append(Paragraph(part.sentence, part.kind))
     if choice is not None and choice.worthless:
         blocks.append(Paragraph(f"Warning: {choice.worthless}.", "warning"))
-    blocks.append(_map_picture(part))
+    if part.drawable:
+        drawing = map_drawing(part.whole, part.max_risk, limit=part.extras.limit, rule=part.extras.rule)
+        blocks.append(Picture(drawing, _map_caption([part]), alt_text(part), part.anchor))
+    else:
+        blocks.append(Paragraph("There is nothing to draw: no release has both a risk and a utility.", "warning"))
     return [*blocks, *_before_and_after(part)]
 
 
@@ -334,13 +348,6 @@ def _threshold_in_words(max_risk: float | None) -> str:
 # -- the picture ---------------------------------------------------------------------------------------
 
 
-def _map_picture(part: Chapter) -> ReportBlock:
-    if not part.drawable:
-        return Paragraph("There is nothing to draw: no release has both a risk and a utility.", "warning")
-    drawing = map_drawing(part.whole, part.max_risk, limit=part.extras.limit, rule=part.extras.rule)
-    return Picture(drawing, _map_caption([part]), alt_text(part), part.anchor)
-
-
 def _map_caption(parts: Sequence[Chapter]) -> str:
     part = parts[0]
     text = "Good releases lie at the lower right. Grey band: frontier"
@@ -396,7 +403,7 @@ def _release_blocks(part: Chapter) -> list[ReportBlock]:
         more = f"; {rest.size - shown.size} more are left out evenly, the map's own table has all"
         caption = f"Releases that are not on the frontier ({shown.size}{more if shown.size < rest.size else ''})"
         table = release_table(part, shown, caption, columns)
-        why = zip(table.rows, reasons(rumap, shown), strict=True)
+        why = zip(table.rows, why_not_on_frontier(rumap, shown), strict=True)
         rows = [TableRow((*row.cells, reason), row.kind) for row, reason in why]
         table = Table(caption, (*table.head, "why not"), rows, (*table.numbers, False))
         blocks.append(Fold(f"The other {plural(rest.size, 'release')}", [table]))

@@ -110,7 +110,7 @@ def fails_diagnostic(rumap: RUMap, name: str) -> Flags:
     return np.asarray(found)
 
 
-def diagnostics(rumap: RUMap, choice: Choice | None) -> list[ReportBlock]:
+def diagnostic_blocks(rumap: RUMap, choice: Choice | None) -> list[ReportBlock]:
     """Engines, errors, the releases to look at twice, and the samplers' diagnostics."""
     engines = Counter(name or "not said" for name in rumap.engine)
     facts = ["Computed by: " + ", ".join(f"{name} ({plural(k, 'release')})" for name, k in engines.items()) + "."]
@@ -141,7 +141,10 @@ def diagnostics(rumap: RUMap, choice: Choice | None) -> list[ReportBlock]:
         if not is_diagnostic(rumap, name) or name.endswith(("converged", "]_uncertainty", "]_error")):
             continue
         if column.dtype.kind not in "biuf":
-            texts.append(f"{name}: {_count_texts(column.tolist())}.")
+            often = Counter(map(str, column.tolist()))  # how often each text occurs, the first few
+            parts = [f"{shorten_text(x, 80) or 'nothing'} ({plural(k, 'release')})" for x, k in list(often.items())[:6]]
+            more = f" and {len(often) - 6} more" if len(often) > 6 else ""
+            texts.append(f"{name}: {', '.join(parts)}{more}.")
             continue
         known = column[~np.isnan(column.astype(float))].astype(float)
         cells = [format_number(float(f(known)), 3) if known.size else "none" for f in (np.min, np.median, np.max)]
@@ -154,13 +157,6 @@ def diagnostics(rumap: RUMap, choice: Choice | None) -> list[ReportBlock]:
         head, numbers = ("column", "smallest", "median", "largest", "mark"), (False, True, True, True, False)
         blocks.append(Table("Diagnostics over all releases", head, rows, numbers).without_empty_end())
     return [*blocks, Items(texts)] if texts else blocks
-
-
-def _count_texts(entries: list[object]) -> str:
-    """How often each text of a column occurs, the first few."""
-    texts = Counter(map(str, entries))
-    shown = [f"{shorten_text(text, 80) or 'nothing'} ({plural(k, 'release')})" for text, k in list(texts.items())[:6]]
-    return ", ".join(shown) + (f" and {len(texts) - 6} more" if len(texts) > 6 else "")
 
 
 def _limit_of(name: str) -> str | None:

@@ -17,7 +17,7 @@ from ..decide import Choice, probabilities
 from ..decide.compare import explanations
 from ..decide.criteria import Rule
 from ..maps.rumap import RUMap
-from ..maps.show import format_number, plural, shorten_text
+from ..maps.show import chance_in_words, format_number, plural, shorten_text
 from ..maps.storage import fingerprint
 from ..plots.map import Positions
 from .diagnostics import has_errors
@@ -55,14 +55,14 @@ class Extras:
                 check_kind(name, given, kind, do)
 
 
-def reasons(rumap: RUMap, rows: Positions) -> list[str]:
+def why_not_on_frontier(rumap: RUMap, rows: Positions) -> list[str]:
     """Why each of these releases is not on the frontier."""
     found = explanations(rumap, rows.tolist())
     # The table's row begins with the release.
     return [str(one).removeprefix(f"{one.release} is ").removesuffix(".") for one in found]
 
 
-def choice_probabilities(
+def probability_blocks(
     rumap: RUMap, choice: Choice | None, order: Positions, max_risk: float | None, most: int
 ) -> list[ReportBlock]:
     """Probabilities that the errors leave in doubt; nothing where all is exact."""
@@ -76,7 +76,7 @@ def choice_probabilities(
             ("is the best of those allowed", choice.best),
         ]
         said = said[1:] if np.isinf(choice.max_risk) else said
-        facts = [f"The probability that the chosen release truly {what} is {_chance_in_words(p)}." for what, p in said]
+        facts = [f"The probability that the chosen release truly {what} is {chance_in_words(p)}." for what, p in said]
         blocks.append(Items(facts))
     if len(rumap) > MOST or not order.size:
         return blocks
@@ -86,7 +86,7 @@ def choice_probabilities(
     head = [(k, words) for k, words in head if k in table and (k != "best" or given is not None)]
     rows = [
         TableRow(
-            (str(row["release"]), *(_chance_in_words(row[k]) for k, _ in head)), "" if row["converged"] else "doubtful"
+            (str(row["release"]), *(chance_in_words(row[k]) for k, _ in head)), "" if row["converged"] else "doubtful"
         )
         for _, row in table.iterrows()
     ]
@@ -98,7 +98,7 @@ def choice_probabilities(
 # -- the limit -----------------------------------------------------------------------------------------
 
 
-def limits(rumap: RUMap, choice: Choice | None, limit: Limit | None) -> list[ReportBlock]:
+def limit_blocks(rumap: RUMap, choice: Choice | None, limit: Limit | None) -> list[ReportBlock]:
     """What no mechanism can pass, and how much of it the choice reaches."""
     if limit is None:
         return []
@@ -135,7 +135,7 @@ def limits(rumap: RUMap, choice: Choice | None, limit: Limit | None) -> list[Rep
 # -- sensitivity ---------------------------------------------------------------------------------------
 
 
-def sensitivities(rumap: RUMap, result: Sensitivity | None, anchor: str) -> list[ReportBlock]:
+def sensitivity_blocks(rumap: RUMap, result: Sensitivity | None, anchor: str) -> list[ReportBlock]:
     """What the choice depends on, with a tornado."""
     if result is None:
         return []
@@ -189,7 +189,9 @@ def sensitivities(rumap: RUMap, result: Sensitivity | None, anchor: str) -> list
 # -- records -------------------------------------------------------------------------------------------
 
 
-def records(choice: Choice | None, max_risk: float | None, found: RecordRisk | None, anchor: str) -> list[ReportBlock]:
+def record_risk_blocks(
+    choice: Choice | None, max_risk: float | None, found: RecordRisk | None, anchor: str
+) -> list[ReportBlock]:
     """Records are named by their position in the file and never by a value; groups, whose labels are data, stay out."""
     if found is None:
         return []
@@ -232,10 +234,3 @@ def records(choice: Choice | None, max_risk: float | None, found: RecordRisk | N
         caption = f"The records at most risk under {one}, by their position in the file (counted from 0)"
         blocks.append(Table(caption, ("position", "risk", "intruder's U"), rows))
     return blocks
-
-
-def _chance_in_words(p: float) -> str:
-    """A probability that never rounds to certainty."""
-    if np.isnan(p):
-        return "not known"
-    return "above 0.999" if 0.9995 <= p < 1 else "below 0.001" if 0 < p < 0.0005 else f"{p:.3f}".rstrip("0").rstrip(".")

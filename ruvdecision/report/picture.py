@@ -47,7 +47,10 @@ def draw_svg(picture: Picture) -> str:
     prefix = picture.anchor
     root = ET.fromstring(_draw_figure(picture.draw, picture.size, "svg")["svg"])
     for element in root.iter():
-        _drop_namespaces(element)
+        # A page knows that svg is SVG, and ``xlink:href`` is ``href`` there.
+        element.tag = _tag_name(element.tag)
+        for key in [k for k in element.attrib if "}" in k]:
+            element.set(_tag_name(key), element.attrib.pop(key))
         for child in [c for c in element if _tag_name(c.tag) in ("metadata", "style")]:
             element.remove(child)
         for key, value in element.attrib.items():
@@ -119,11 +122,3 @@ def _house_style() -> Iterator[None]:
 
 def _tag_name(tag: str) -> str:
     return tag.rpartition("}")[2]
-
-
-def _drop_namespaces(element: ET.Element) -> None:
-    """Drop namespaces: a page knows that svg is SVG, and ``xlink:href`` is ``href`` there."""
-    element.tag = _tag_name(element.tag)
-    for key in list(element.attrib):
-        if "}" in key:
-            element.set(_tag_name(key), element.attrib.pop(key))

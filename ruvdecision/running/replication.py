@@ -58,7 +58,7 @@ class Watched(np.random.Generator):
 
     def __init__(self, bits: np.random.BitGenerator) -> None:
         super().__init__(bits)
-        self.start = repr(bits.state)
+        self.start = bits.state
         self.children: list[Watched] = []
 
     def spawn(self, n_children: int) -> list[np.random.Generator]:
@@ -69,4 +69,4 @@ class Watched(np.random.Generator):
     @property
     def used(self) -> bool:
         """Whether any number was drawn."""
-        return repr(self.bit_generator.state) != self.start or any(child.used for child in self.children)
+        return self.bit_generator.state != self.start or any(child.used for child in self.children)

@@ -35,7 +35,7 @@ from .curve import check_noise
 
 TARGETS = (Minimum(), Percentile(0.01), Percentile(0.1), Percentile(0.9), Percentile(0.99), Maximum())
 """The six targets of the paper."""
-CHUNK = 20_000
+CHUNK = 40_000
 """Released values that are held at a time, or one release if it is larger: they stay in the processor's cache."""
 
 
@@ -194,31 +194,33 @@ def _simulated_uncertainties(
     x, low, high = table[:, 0] - centre, bounds[0] - centre, bounds[1] - centre
     n, size = len(x), len(deviations)
     places = np.array([w.place for w in works[1:]])
-    by_rank = np.array([w.rule.rank(n) is not None for w in works[1:]])
-    ranked, by_row = np.flatnonzero(by_rank), np.flatnonzero(~by_rank)
-    ranks, rows = places[ranked], places[by_row]
-    estimates = np.empty((len(places), size, replicates))
+    ranked = np.flatnonzero([w.rule.rank(n) is not None for w in works[1:]])
+    ranks = places[ranked]
+    estimates = np.empty((size, replicates, len(places)))
     sums, squares = np.empty((size, replicates)), np.empty((size, replicates))
-    ones = np.ones(n)
     step = min(replicates, max(1, CHUNK // n))
-    buffer = np.empty((step, n))
+    buffer, ones, records = np.empty((step, n)), np.ones(n), np.tile(x, (step, 1))
     for start in range(0, replicates, step):
         # One stream from the first replicate to the last: the size of a block changes nothing.
         draws = rng.standard_normal((min(step, replicates - start), n))
         block, released = slice(start, start + len(draws)), buffer[: len(draws)]
         for g in range(size):
             np.multiply(draws, deviations[g], out=released)
-            released += x
-            np.clip(released, low, high, out=released)  # a bound of its own would take three times as long
-            estimates[by_row, g, block] = released.T[rows]
+            released += records[: len(draws)]
+            released.clip(low, high, out=released)  # a bound of its own would take three times as long
+            taken = estimates[g, block]
+            taken[:] = released.take(places, axis=1)
             if ranked.size:
                 released.sort(axis=1)
-                estimates[ranked, g, block] = released.T[ranks]
+                taken[:, ranked] = released.take(ranks, axis=1)
             sums[g, block], squares[g, block] = released @ ones, np.vecdot(released, released)
     variances = (squares - sums**2 / n) / (n * (n - 1))
     moments = np.stack([centre + sums / n, variances], axis=2)
-    found = zip(works, [moments, *(estimates[..., None] + centre)], strict=True)
-    return [w.average(*w.costs(given, np.empty(0) if w.sampling_variance else w.known_truth)) for w, given in found]
+    scientist, *snoopers = works
+    shares = scientist.average(*scientist.costs(moments, np.empty(0)))
+    estimates += centre
+    found = zip(snoopers, np.moveaxis(estimates, 2, 0), strict=True)
+    return [shares, *(w.average(w.user.loss.cost(each, w.known_truth, False), 0.0) for w, each in found)]
 
 
 def _integrated_uncertainties(works: Sequence[SnooperWork], masks: Sequence[Mask]) -> list[Value]:

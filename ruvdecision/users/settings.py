@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from ..checks import suggest
@@ -66,7 +67,11 @@ def with_new_settings(thing: Any, changes: dict[str, Any]) -> Any:
     if dataclasses.is_dataclass(type(thing)):
         return dataclasses.replace(thing, **changes)
     settings = settings_of(thing) | changes
-    return settings if isinstance(thing, Mapping) else (list if isinstance(thing, list) else tuple)(settings.values())
+    if isinstance(thing, list):
+        made = copy(thing)  # whatever else it says stays
+        made[:] = settings.values()
+        return made
+    return settings if isinstance(thing, Mapping) else tuple(settings.values())
 
 
 def setting_at(thing: object, path: Sequence[str]) -> Any:

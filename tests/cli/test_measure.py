@@ -10,7 +10,7 @@ import pytest
 
 import ruvdecision as ruv
 from ruvdecision import cli
-from ruvdecision.cli.measure_names import known_measures, spell_measures, split_names
+from ruvdecision.cli.measure_names import spell_measures, split_names
 from ruvdecision.errors import InputError
 from ruvdecision.maps.rumap import RUMap
 from ruvdecision.measures import (
@@ -23,6 +23,7 @@ from ruvdecision.measures import (
     NormalKL,
     RecordLinkage,
 )
+from ruvdecision.measures.battery import labelled_measures
 
 NUMBERS = ["income", "age", "tax"]
 MODEL = "income ~ age + region"
@@ -108,6 +109,14 @@ def test_table_map_frontier_and_files(files, original, noisy, capsys):
     table = pd.read_csv(files / "out" / "map.csv")
     assert table["release"].tolist() == ["noise", "swap", "same"]
     assert table["linkage"].tolist() == pytest.approx(rumap.risk.tolist())
+
+
+@pytest.mark.parametrize(("measure", "missing"), [("linkage", "utility"), ("Hellinger", "risk")])
+def test_a_map_of_one_axis_is_written_without_a_picture(measure, missing, files, capsys):
+    """There is nothing to draw, and the work was done."""
+    assert run("original.csv", "same.csv", "--measures", measure, "--out", "out") == 0
+    assert f"the map has no {missing}" in capsys.readouterr().out
+    assert {p.name for p in (files / "out").iterdir()} == {"map.nc", "map.csv", "report.html"}
 
 
 def test_by_gives_every_group(files, original, noisy, capsys):
@@ -305,7 +314,7 @@ def test_bad_spelling(text, message):
 
 
 def test_every_measure_can_be_spelled():
-    every = known_measures()
+    every = labelled_measures()
     assert len(every) >= 30
     assert all(issubclass(c, Measure) for c in every.values())
     assert {"IO", "EO", "KL", "MD", "MCM", "pMSE", "linkage", "fellegi_sunter", "k_anonymity"} <= set(every)

@@ -22,8 +22,8 @@ from ruvdecision.decide import (
 )
 from ruvdecision.decide.criteria import ExpectedLoss, Lexicographic, Weighted, best_positions
 from ruvdecision.decide.probability import (
+    _count_best,
     _count_on_front,
-    _count_winners,
     _possibly_undominated,
     degrees_of,
     frontier_probability,
@@ -643,7 +643,7 @@ def test_winners_of_drawn_maps_one_by_one(ties, edge):
         allowed = [(loss[i], risk[i], i) for i in range(risk.size) if risk[i] <= edge]
         if allowed:
             expected[min(allowed)[2]] += 1
-    assert np.array_equal(_count_winners(costs + scale * units, edge), expected)
+    assert np.array_equal(_count_best(costs + scale * units, edge), expected)
 
 
 def test_probabilities_do_not_depend_on_how_often_the_draws_are_made():

@@ -23,7 +23,10 @@ from ruvdecision import cli
 
 pytest.importorskip("panel", reason="the page needs panel")
 
+import panel as pn
+
 from ruvdecision.explore import open_server
+from ruvdecision.explore.page import failed_page
 from ruvdecision.explore.server import HEADERS, Server
 
 
@@ -100,6 +103,30 @@ def test_nothing_is_logged(server: Server, capfd: pytest.CaptureFixture[str], ca
     for path in ("x", f"{server.token}/?n=12", f"{server.token}/nothing"):
         get(server, path)
     assert capfd.readouterr() == ("", "") and server.token not in caplog.text
+
+
+@pytest.mark.parametrize("address", ["", f"?n={'9' * 5000}"])
+def test_a_page_that_fails_does_not_say_what_it_choked_on(
+    address: str, server: Server, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Panel prints the text of an error, which may quote a record, and shows it on the page."""
+    shown: list[str] = []
+
+    def recorded(error: Exception) -> Any:
+        made = failed_page(error)
+        shown.append(made.select(pn.pane.HTML)[0].object)
+        return made
+
+    def failing(*_: object) -> Any:
+        raise ValueError("Zebulon Quixby")
+
+    monkeypatch.setattr("ruvdecision.explore.server.failed_page", recorded)
+    if not address:
+        monkeypatch.setattr("ruvdecision.explore.server.page_for_visit", failing)
+    status, _, body = get(server, f"{server.token}/{address}")
+    assert status == 200 and b"Zebulon" not in body and b"Traceback" not in body
+    assert len(shown) == 1 and "failed with a ValueError" in shown[0]
+    assert capfd.readouterr() == ("", "")
 
 
 def test_the_command_serves_until_ctrl_c(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

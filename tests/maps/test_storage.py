@@ -10,6 +10,7 @@ import os
 import random
 import subprocess
 import sys
+import zlib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,23 @@ def in_large_pieces(opened: Any, name: str) -> None:
     h5py.h5d.create(opened.id, name.encode(), h5py.h5t.IEEE_F64LE, space, made)
 
 
+def swelling(filters: int) -> Any:
+    """Three numbers whose chunk unpacks to 128 MB, once or twice packed."""
+
+    def make(opened: Any, name: str) -> None:
+        made = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        made.set_chunk((3,))
+        packed = zlib.compress(bytes(2**27), 9)
+        for _ in range(filters):
+            made.set_deflate(9)
+        for _ in range(filters - 1):
+            packed = zlib.compress(packed, 9)
+        variable = h5py.h5d.create(opened.id, name.encode(), h5py.h5t.IEEE_F64LE, h5py.h5s.create_simple((3,)), made)
+        variable.write_direct_chunk((0,), packed)
+
+    return make
+
+
 def compound(opened: Any, name: str) -> None:
     opened[name] = np.zeros(3, dtype=[("a", "f8")])
 
@@ -166,23 +184,65 @@ def test_a_small_file_stays_small(tmp_path: Path) -> None:
             kind = h5py.string_dtype() if string else kind
             opened.create_dataset(name, shape, dtype=kind, chunks=tuple(min(s, 2**20) for s in shape))
 
+    content = edited(grow)
+    assert len(content) < 100_000
+    words, grown = memory_of(content, tmp_path)
+    assert "damaged" in words
+    assert grown < 200_000  # kilobytes
+
+
+def memory_of(content: bytes, folder: Path) -> tuple[str, int]:
+    """What loading a file says in a process of its own, and by how many kilobytes that grows."""
     script = "import resource, sys; from ruvdecision.maps.storage import load\n"
     script += "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
     script += "try:\n    load(sys.argv[1])\nexcept ValueError as error:\n    print(error)\n"
     script += "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
-    content = edited(grow)
-    assert len(content) < 100_000
-    (tmp_path / "small.nc").write_bytes(content)
+    (folder / "small.nc").write_bytes(content)
     done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path / "small.nc")],
+        [sys.executable, "-c", script, str(folder / "small.nc")],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         timeout=120,
     )
     words, grown = done.stdout.splitlines()
+    return words, int(grown)
+
+
+def with_long_texts(where: str) -> Any:
+    """One long text among many short ones: 79 KB that numpy makes 900 MB of."""
+    texts = {"array": ["x" * 30_000, *[""] * 7_500], "dtype": "<U1", "shape": [7_501]}
+
+    def change(opened: Any, meta: Any) -> None:
+        if where == "attrs":
+            meta["attrs"].append(["odd", texts])
+        else:
+            opened["mask_spec"][1] = json.dumps({"mask": "Noise", "settings": [["columns", texts]]})
+
+    return change
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "change",
+    [replaced("IO", swelling(1)), replaced("IO", swelling(2)), with_long_texts("attrs"), with_long_texts("masks")],
+    ids=["packed", "packed twice", "texts", "texts of a mask"],
+)
+def test_what_unpacks_to_much_more_is_refused(change: Any, tmp_path: Path) -> None:
+    words, grown = memory_of(edited(change), tmp_path)
     assert "damaged" in words
-    assert int(grown) < 200_000  # kilobytes
+    assert grown < 100_000
+
+
+def test_what_other_programs_pack_is_read() -> None:
+    def pack(opened: Any, meta: Any) -> None:
+        for name in ("IO", "before"):
+            values = opened[name][()]
+            del opened[name]
+            opened.create_dataset(name, data=values, chunks=values.shape, compression=9, shuffle=True, fletcher32=True)
+
+    expected = from_bytes(saved()).to_dataframe()
+    assert from_bytes(edited(pack)).to_dataframe().equals(expected)
 
 
 @pytest.mark.parametrize(

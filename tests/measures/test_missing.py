@@ -11,7 +11,7 @@ from ruvdecision import measures
 from ruvdecision.errors import InputError
 from ruvdecision.masks.localsuppress import key_matches
 from ruvdecision.measures import KAnonymity, Marginals, NormalKL, Propensity, SampleUniques
-from ruvdecision.measures.missing import CHOICES, OmittedWarning, fill_missing
+from ruvdecision.measures.missing import CHOICES, UNFILLED, OmittedWarning, fill_missing
 
 FILE = pd.DataFrame(
     {
@@ -51,8 +51,8 @@ def test_every_measure_states_its_choices() -> None:
     for kind in kinds:
         takes = kind.missing_choices
         assert set(takes) <= set(CHOICES) and takes[-1] == "raise" and takes[0] != "raise", kind
-        assert set(kind.own_missing) <= {"category", "wildcard", "pairwise"}, kind
-        assert {"wildcard", "pairwise"} & set(takes) <= set(kind.own_missing), kind
+        assert set(kind.own_missing) <= {"category", *UNFILLED}, kind
+    assert {"wildcard", "pairwise"} == set(UNFILLED)
 
 
 def test_refusals_by_name() -> None:

@@ -122,15 +122,19 @@ class Limit:
             }
         )
 
+    def check_map(self, rumap: RUMap) -> None:
+        """Refuse a map whose risk and utility are other functions of U."""
+        if rumap.risk_score != self.risk_score or rumap.utility_score != self.utility_score:
+            got = " and ".join(f"{m.risk_score.name}, {m.utility_score.name}" for m in (rumap, self))
+            do = "Give ruv.limit the risk= and utility= of the map"
+            raise InputError("The map and the limit must measure risk and utility alike", got, do)
+
     def shortfall(self, rumap: RUMap) -> pd.DataFrame:
         """What each release of a map leaves on the table: the limit at its own risk, and its share of that.
 
         The limit is computed anew at the map's risks, for the same users and the same ``statistic``.
         """
-        if rumap.risk_score != self.risk_score or rumap.utility_score != self.utility_score:
-            got = " and ".join(f"{m.risk_score.name}, {m.utility_score.name}" for m in (rumap, self))
-            do = "Give ruv.limit the risk= and utility= of the map"
-            raise InputError("The map and the limit must measure risk and utility alike", got, do)
+        self.check_map(rumap)
         # Releases of one risk share a bound; those without one have no limit.
         risks, place = np.unique(rumap.risk, return_inverse=True)
         known = ~np.isnan(risks)
@@ -156,11 +160,15 @@ class Limit:
         met = ~np.isnan(self.scientist_uncertainty)
         span = "no bound can be met"
         if met.any():
-            utility, risk = self.utility[met], self.max_risk[met]
-            span = f"utility at most {utility.min():.4g} to {utility.max():.4g} "
-            span += f"for risk at most {risk.min():.4g} to {risk.max():.4g}"
+            utility, risk = _range_in_words(self.utility[met]), _range_in_words(self.max_risk[met])
+            span = f"utility at most {utility} for risk at most {risk}"
         proof = "" if self.certain else "; not proved to be the best"
-        return f"Limit({len(self)} bounds: {span}; {self.method}{proof})"
+        return f"Limit({len(self)} bound{'s' * (len(self) != 1)}: {span}; {self.method}{proof})"
+
+
+def _range_in_words(values: Array) -> str:
+    low, high = f"{values.min():.4g}", f"{values.max():.4g}"
+    return low if low == high else f"{low} to {high}"
 
 
 def limit(

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...losses import Absolute, Huber, KullbackLeibler, Linex, LogScore, Pinball, Power, ZeroOne
+from ...losses import KullbackLeibler, LogScore
 from ...losses.base import BayesLoss, as_bayes_loss
 from ...posteriors import Finite
 from ...posteriors.base import as_weight_matrix
@@ -63,7 +63,7 @@ class UserOverFiles:
     @property
     def lists_estimates(self) -> bool:
         """Whether the best estimate is always one of finitely many."""
-        return self.user.actions is not None or isinstance(self.user.loss, (Absolute, Pinball, ZeroOne))
+        return self.user.actions is not None or as_bayes_loss(self.user.loss).value_offset is not None
 
     def uncertainty_of_outputs(self, columns: Array) -> Array:
         """The uncertainty that outputs add; each is a row, the chance that each file gives it."""
@@ -314,7 +314,7 @@ def estimates_for(user: UserOverFiles) -> EstimateCells:
         if not np.isfinite(costs).all():
             raise UnsupportedError(f"{loss!r} over a list of estimates can be infinite", do='Use estimates="free"')
         return EstimateCells(user, costs)
-    if isinstance(loss, (Power, Huber, Linex)) and values.ndim == 1 and user.knowledge_count == 1:
+    if as_bayes_loss(loss).grows_with_distance and values.ndim == 1 and user.knowledge_count == 1:
         return IntervalCells(user)
     if 1 < user.joint.shape[1] <= MOST_CORNERS:
         return PosteriorCells(user)
@@ -323,15 +323,13 @@ def estimates_for(user: UserOverFiles) -> EstimateCells:
 
 def _candidate_estimates(loss: Loss, values: Array) -> Array | None:
     """Estimates among which a best one always is, or None."""
-    shift = np.asarray(loss.tolerance if isinstance(loss, ZeroOne) else 0.0)
-    if isinstance(loss, ZeroOne) and not np.any(shift > 0):
-        return np.unique(values, axis=0)
-    if not isinstance(loss, (Absolute, Pinball, ZeroOne)):
-        return None
+    offset, distance = as_bayes_loss(loss).value_offset, as_bayes_loss(loss).measures_distance
+    if offset is None or not distance:
+        return None if offset is None else np.unique(values, axis=0)
     # A median is one of the values, and a best window may be moved until a value is at its lower end.
     if values.ndim == 1:
-        return np.unique(values) + shift
+        return np.unique(values) + np.asarray(offset)
     axes = [np.unique(v) for v in values.T]
     if np.prod([float(len(a)) for a in axes]) > MOST_LISTED:
         return None
-    return np.array(list(product(*axes))) + shift
+    return np.array(list(product(*axes))) + np.asarray(offset)

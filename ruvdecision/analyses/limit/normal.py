@@ -107,14 +107,16 @@ class NormalTwoUsers:
             return np.eye(len(a))
         a, b, need = a / total, b / size, min(need / total, 1.0)
         low, high = -80.0, 80.0  # log of the price
-        k_low, k_high = _negative_projection(a, b, np.exp(low)), _range_projection(a)
+        # B - price A is negative where a price pays; at last wherever A sees anything.
+        least = 1e-13 * np.linalg.eigvalsh(a)[-1] * np.eye(len(a))
+        k_low, k_high = _negative_projection(b - np.exp(low) * a), _negative_projection(least - a)
         got_low, got_high = float(np.sum(a * k_low)), 1.0
         if got_low >= need:
             # The scientist does not care about some directions at all: they are suppressed for nothing.
             return k_low
         for _ in range(200):
             middle = (low + high) / 2
-            k = _negative_projection(a, b, np.exp(middle))
+            k = _negative_projection(b - np.exp(middle) * a)
             got = float(np.sum(a * k))
             if got >= need:
                 high, k_high, got_high = middle, k, got
@@ -287,15 +289,8 @@ def linear_form(belief: NormalBelief, target: BaseTarget) -> LinearForm:
     return form
 
 
-def _negative_projection(a: Array, b: Array, price: float) -> Array:
-    """Projection on the directions in which B - price A is negative."""
-    values, vectors = np.linalg.eigh(b - price * a)
+def _negative_projection(matrix: Array) -> Array:
+    """Projection on the directions in which a matrix is negative."""
+    values, vectors = np.linalg.eigh(matrix)
     inside = vectors[:, values < 0]
-    return np.asarray(inside @ inside.T)
-
-
-def _range_projection(a: Array) -> Array:
-    """Projection on the directions that A sees."""
-    values, vectors = np.linalg.eigh(a)
-    inside = vectors[:, values > 1e-13 * values[-1]]
     return np.asarray(inside @ inside.T)

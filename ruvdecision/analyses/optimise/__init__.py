@@ -15,6 +15,7 @@ from ...engines.base import Progress, progress_of_part
 from ...errors import InfeasibleError, InputError
 from ...evaluate import Setting, check_setting
 from ...maps.rumap import RUMap
+from ...maps.show import Sentence
 from ...masks.base import Mask, show_number
 from ...running.progress import Bar
 from ...users.panel import Role
@@ -256,8 +257,8 @@ class Contender:
     reason: str = ""
 
 
-@dataclass(frozen=True)
-class Optimum:
+@dataclass(frozen=True, repr=False)
+class Optimum(Sentence):
     """The best release of a family, with the certificate of the search.
 
     Attributes

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...checks import as_python_value, check_kind, check_number
+from ...checks import as_python_value, as_tuple, check_kind, check_number, name_of
 from ...errors import InputError
 from ...masks.base import Mask
 from ...protocols import Array
@@ -62,6 +62,10 @@ class MaskFamily:
         self.listed = {n: values for n in names if (values := _listed_values(n, bounds.get(n, EVERYWHERE))) is not None}
         self.box = {n: _parameter_range(n, bounds.get(n, EVERYWHERE)) for n in names if n not in self.listed}
 
+    def __repr__(self) -> str:
+        bounds = ", ".join(f"{name}={values}" for name, values in (self.box | self.listed).items())
+        return f"MaskFamily({getattr(self.make, '__name__', self.make)}, {bounds})"
+
     def parts(self, name: str) -> list[FamilyPart]:
         """One part of the family per combination of listed values; in each, all other parameters are continuous."""
         combinations = itertools.product(*self.listed.values())
@@ -110,8 +114,8 @@ def as_families(
     elif isinstance(family, (list, tuple)):
         for i, item in enumerate(family):
             make = item.make if isinstance(item, MaskFamily) else item
-            own = str(make) if isinstance(make, Mask) else getattr(make, "__name__", "<lambda>")
-            given[own if own != "<lambda>" and own not in given else f"family {i + 1}"] = item
+            own = str(make) if isinstance(make, Mask) else name_of(make)
+            given[own if own and own not in given else f"family {i + 1}"] = item
     else:
         given = {"the family": family}  # type: ignore[dict-item]
     if not given:
@@ -139,10 +143,11 @@ def _listed_values(name: str, given: Bounds) -> list[object] | None:
 
 
 def _parameter_range(name: str, pair: object) -> tuple[float, float]:
-    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+    ends = as_tuple(pair)
+    if len(ends) != 2:
         raise InputError(f"The bounds of {name} must be a pair", pair, f"Write {name}=(low, high)")
-    low = check_number(f"lower bound of {name}", pair[0])
-    high = check_number(f"upper bound of {name}", pair[1], infinite=True)
+    low = check_number(f"lower bound of {name}", ends[0])
+    high = check_number(f"upper bound of {name}", ends[1], infinite=True)
     if not low < high:
         raise InputError(f"The bounds of {name} must rise", pair, "Give low < high")
     return low, high

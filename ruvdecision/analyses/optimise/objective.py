@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ...checks import is_integer
 from ...decide.probability import degrees_of, quantile
@@ -14,7 +14,7 @@ from ...engines.base import Problem, plan_for
 from ...errors import InputError
 from ...evaluate import Setting, evaluate
 from ...maps.rumap import RUMap
-from ...maps.scores import Decreasing, as_score_of_uncertainty
+from ...maps.scores import Decreasing, Negative, Score, as_score_of_uncertainty
 from ...masks.base import Mask, show_number
 from ...protocols import Array, Solution, Value
 from ...users.panel import Role
@@ -32,7 +32,6 @@ class Candidate:
     loss: float
     """The scientist's uncertainty (or minus the utility), to be brought down."""
     safety_error: float = 0.0
-    loss_error: float = 0.0
 
 
 class Evaluator:
@@ -47,6 +46,10 @@ class Evaluator:
     """How many releases did not converge."""
     degrees = np.inf
     """Degrees of freedom of the errors."""
+    scores: Sequence[Score] = (Negative(), Negative())
+    """What makes risk and utility of safety and loss."""
+    before: Sequence[ArrayLike | None] = (None, None)
+    """Uncertainties before the release."""
 
     def __init__(self, max_risk: float) -> None:
         self.max_risk = max_risk
@@ -69,10 +72,12 @@ class Evaluator:
         raise NotImplementedError
 
     def risk_of(self, safety: float) -> float:
-        raise NotImplementedError
+        """The risk that a safety is."""
+        return float(self.scores[0](safety, self.before[0]))
 
     def utility_of(self, loss: float) -> float:
-        raise NotImplementedError
+        """The utility that a loss is."""
+        return float(self.scores[1](loss, self.before[1]))
 
     def check_whole_search(self) -> None:
         """Refuse what only the whole search can show to be wrong."""
@@ -130,12 +135,6 @@ class UserEvaluator(Evaluator):
     def map(self, masks: Sequence[Mask]) -> RUMap:
         return evaluate(masks, intruder=self.users[0], scientist=self.users[1], **self.setting)
 
-    def risk_of(self, safety: float) -> float:
-        return float(self.scores[0](safety, self.before[0]))
-
-    def utility_of(self, loss: float) -> float:
-        return float(self.scores[1](loss, self.before[1]))
-
     def check_whole_search(self) -> None:
         # A function need not fall outside of the uncertainties that the family can give.
         for score, met, before, role in zip(self.scores, self.range, self.before, ("risk", "utility"), strict=True):
@@ -165,12 +164,6 @@ class MapEvaluator(Evaluator):
             do = "Write evaluator=lambda masks: ruv.measure(data, masks, ...)"
             raise InputError("evaluator must give a map with one release per mask", got, do)
         return rumap
-
-    def risk_of(self, safety: float) -> float:
-        return -safety
-
-    def utility_of(self, loss: float) -> float:
-        return -loss
 
 
 def as_evaluator(
@@ -238,8 +231,8 @@ class Objective:
             self._known |= {k: tuple(map(float, numbers)) for k, *numbers in zip(new, *solved, strict=True)}
         found, margin = [], self.margin
         for row in rows:
-            safety, safety_error, loss, loss_error = self._known[self._keys[row]]
-            found.append(Candidate(row, safety - margin * safety_error, loss, safety_error, loss_error))
+            safety, safety_error, loss, _ = self._known[self._keys[row]]
+            found.append(Candidate(row, safety - margin * safety_error, loss, safety_error))
         best = max(found, key=lambda p: p.safety)
         if best.safety > self.safest.safety or len(self._known) == 1:
             self.safest = best

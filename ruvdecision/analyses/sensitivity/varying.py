@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from ...checks import as_python_value, check_filled, check_mapping, check_text, is_single, suggest
+from ...checks import as_python_value, check_filled, check_mapping, check_text, is_flag, is_number, is_single, suggest
 from ...errors import InputError, kind_of
 from ...evaluate import Setting, check_setting, evaluate
 from ...maps.columns import number_duplicates
@@ -21,7 +20,7 @@ from ...measure import measure
 from ...measures.battery import panel
 from ...measures.comparison import check_measures, read
 from ...users.panel import Role
-from ...users.settings import has_setting, setting_at, with_setting
+from ...users.settings import has_setting, setting_at, settings_of, with_setting
 
 Options = dict[str, Any]
 """Arguments of `evaluate` or `measure`, by name."""
@@ -132,27 +131,42 @@ class FunctionStudy:
 
 
 class ArgumentStudy:
-    """A function of the package and its arguments, some of which hold settings."""
+    """A function of the package and its arguments, some of which hold settings that are reached by paths."""
 
     max_risk: float | None = None
     call: Callable[..., RUMap]
     arguments: Collection[str]
+    given: Options
 
     def has_setting(self, name: str) -> bool:
         """True if the setting is an argument."""
         return name in self.arguments
 
-    def changed_arguments(self, changes: Mapping[str, object]) -> Options:
-        """The arguments with changed settings."""
+    def setting_paths(self, name: str) -> list[list[str]]:
+        """Where a setting stands: an argument, and the way from there."""
         raise NotImplementedError
 
     def check(self, changes: Mapping[str, object]) -> None:
         """Refuse changes that cannot be made, before any work."""
         self.changed_arguments(changes)
 
+    def changed_arguments(self, changes: Mapping[str, object]) -> Options:
+        """The arguments with changed settings."""
+        now = dict(self.given)
+        for name, value in changes.items():
+            for head, *rest in self.setting_paths(name):
+                now[head] = with_setting(now.get(head), rest, value, name)
+        return now
+
     def run(self, changes: Mapping[str, object]) -> RUMap:
         """The map with changed settings."""
         return self.call(**self.changed_arguments(changes))
+
+    def base(self, name: str) -> object:
+        """The base value of a setting."""
+        if name in self.arguments:
+            return self.given.get(name, inspect.signature(self.call).parameters[name].default)
+        return setting_at(self.given, self.setting_paths(name)[0])
 
 
 class UserStudy(ArgumentStudy):
@@ -168,7 +182,7 @@ class UserStudy(ArgumentStudy):
         check_setting(options, self.arguments)
         self.users, self.given = users, {"masks": masks, **users, **options}
 
-    def _setting_paths(self, name: str) -> list[list[str]]:
+    def setting_paths(self, name: str) -> list[list[str]]:
         """Where a setting stands; without a user's name it is one of both users."""
         head, *rest = name.split(".")
         if name in self.arguments or head in ("masks", *self.users):
@@ -179,19 +193,6 @@ class UserStudy(ArgumentStudy):
             do = f"{hint} Paths look like intruder.belief.prior_variance"
             raise InputError("vary names something that neither user has", name, do)
         return [[who, head, *rest] for who in owners]
-
-    def changed_arguments(self, changes: Mapping[str, object]) -> Options:
-        now: Options = dict(self.given)
-        for name, value in changes.items():
-            for head, *rest in self._setting_paths(name):
-                now[head] = with_setting(now.get(head), rest, value, name)
-        return now
-
-    def base(self, name: str) -> object:
-        """The base value of a setting."""
-        if name in self.arguments:
-            return self.given.get(name, inspect.signature(evaluate).parameters[name].default)
-        return setting_at(self.given, self._setting_paths(name)[0])
 
 
 class MeasuredStudy(ArgumentStudy):
@@ -210,35 +211,18 @@ class MeasuredStudy(ArgumentStudy):
         self.measures = check_measures(chosen)
         self.given = {"masks": masks, **options, "measures": self.measures}
 
-    def _measures_with_setting(self, name: str) -> tuple[list[int], str]:
-        """Which measures have a setting, and its name; without a measure's name all that know it have it."""
+    def setting_paths(self, name: str) -> list[list[str]]:
+        """Where a setting stands; without a measure's name it is one of all that know it."""
+        if name in self.arguments:
+            return [[name]]
         head, _, rest = name.rpartition(".")
-        known = [j for j, m in enumerate(self.measures) if not head or m.name == head]
-        found = [j for j in known if rest in {f.name for f in fields(self.measures[j])}]
+        known = {j: settings_of(m) for j, m in enumerate(self.measures) if not head or m.name == head}
+        found = [["measures", str(j), rest] for j, settings in known.items() if rest in settings]
         if not found:
-            every = [f"{m.name}.{f.name}" for m in self.measures for f in fields(m) if f.init]
+            every = [f"{m.name}.{setting}" for m in self.measures for setting in settings_of(m)]
             do = f"{suggest(name, [*every, *self.arguments, 'max_risk'])} Paths look like {every[0]}"
             raise InputError("vary names something that no measure has", name, do)
-        return found, rest
-
-    def changed_arguments(self, changes: Mapping[str, object]) -> Options:
-        now = dict(self.given)
-        for name, value in changes.items():
-            if self.has_setting(name):
-                now[name] = value
-                continue
-            places, setting = self._measures_with_setting(name)
-            now["measures"] = copy(now["measures"])
-            for j in places:
-                now["measures"][j] = replace(now["measures"][j], **{setting: value})
-        return now
-
-    def base(self, name: str) -> object:
-        """The base value of a setting."""
-        if self.has_setting(name):
-            return self.given.get(name, inspect.signature(measure).parameters[name].default)
-        places, setting = self._measures_with_setting(name)
-        return getattr(self.measures[places[0]], setting)
+        return found
 
 
 def as_study(
@@ -263,13 +247,13 @@ def _value_label(name: str, value: object, position: int) -> str:
     kind = f"{type(value).__name__} {position + 1}"
     if name.split(".")[-1] == "data" or hasattr(value, "to_numpy"):
         return f"data {position + 1}"
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if is_number(value) and not is_flag(value):
         return f"{value:.6g}"
     if isinstance(value, (np.ndarray, list, tuple)):
         flat = np.ravel(np.asarray(value, dtype=object))
-        plain = flat.size <= 9 and all(isinstance(v, (int, float, np.number, str)) for v in flat)
+        plain = flat.size <= 9 and all(is_number(v) or isinstance(v, str) for v in flat)
         return str(np.asarray(value).tolist()) if plain else kind
-    if value is None or isinstance(value, (bool, str)):
+    if value is None or is_flag(value) or isinstance(value, str):
         return str(value)
     names = [getattr(value, "name", None), getattr(value, "__name__", None) if callable(value) else None]
     text = next((n for n in names if isinstance(n, str) and n and n != "<lambda>"), repr(value))

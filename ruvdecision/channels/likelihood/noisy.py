@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,7 +146,7 @@ class NoisyValue(_Noisy):
     def take(self, rows: Rows) -> NoisyValue:
         return NoisyValue(self.kernel.take(rows), self.values[rows])
 
-    @property
+    @cached_property
     def normal(self) -> Pair | None:
         law = self.kernel.normal
         return None if law is None else (self.values - law[0], law[1])

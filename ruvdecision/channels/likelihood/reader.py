@@ -280,10 +280,10 @@ def _read_noise(observed: ReleaseLikelihood, step: AddNoise, mask: MaskLike) -> 
     if step.rows is not None:
         _row_labels(observed, step)
         observed.refuse_uneven(mask)
-    matrices = step.of_rows(n)
-    if np.any(matrices[:, ~np.eye(k, dtype=bool)] != 0):
-        return _read_correlated_noise(observed, step, mask, matrices)
-    sd = np.broadcast_to(np.sqrt(np.diagonal(matrices, axis1=1, axis2=2)), (n, k))
+    own = step.standard_deviations(n)
+    if own is None:
+        return _read_correlated_noise(observed, step, mask, step.of_rows(n))
+    sd = np.broadcast_to(own, (n, k))
     if step.size is not None:
         return _read_heteroscedastic_noise(observed, step, mask, sd)
     plain = step.kind.name == "normal"

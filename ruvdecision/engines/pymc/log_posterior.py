@@ -173,7 +173,7 @@ def log_posteriors(
 ) -> list[tuple[list[int], LogPosteriors]]:
     """Releases sorted into groups that are worked on together, with their positions."""
     one_law = compiled.one_record_model is not None
-    sums: dict[int, tuple[Array, Array, Array, Array]] = {}
+    sums: dict[int, Array] = {}
     alone: list[tuple[list[int], LogPosteriors]] = []
     for i, release in enumerate(observed):
         reason = why_records_are_dependent(compiled, release)
@@ -190,17 +190,16 @@ def log_posteriors(
             alone.append(([i], OnePosterior(compiled, (release,), marginal_likelihood(compiled, release))))
     if not sums:
         return alone
-    most = max(s[0].shape[1] for s in sums.values())
-    stacked = [_stack_padded([s[j] for s in sums.values()], most) for j in range(4)]
+    stacked = np.moveaxis(_stack_padded(list(sums.values())), 2, 0)
     return [(list(sums), NormalPosteriors(compiled, tuple(observed[i] for i in sums), *stacked)), *alone]
 
 
-def _sufficient_statistics(observed: ReleaseLikelihood) -> tuple[Array, Array, Array, Array] | None:
-    """Noise variances, counts, means and sums of squares of each column.
+def _sufficient_statistics(observed: ReleaseLikelihood) -> Array | None:
+    """Noise variances, counts, means and sums of squares of each column, ``(k, 4, g)``.
 
     None if records have too many sizes of noise.
     """
-    columns: list[tuple[Array, ...]] = []
+    columns: list[Array] = []
     for column in observed.columns:
         assert column.normal is not None
         y, noise = column.normal
@@ -208,25 +207,25 @@ def _sufficient_statistics(observed: ReleaseLikelihood) -> tuple[Array, Array, A
         if not released.all():
             y, noise = y[released], noise[released]
         if not len(y):
-            columns.append((np.zeros(1),) * 4)
+            columns.append(np.zeros((4, 1)))
             continue
         if (noise == noise[0]).all():
             middle = y.mean()
-            columns.append(tuple(np.array([[noise[0]], [len(y)], [middle], [np.square(y - middle).sum()]])))
+            columns.append(np.array([[noise[0]], [len(y)], [middle], [np.square(y - middle).sum()]]))
             continue
         each, place = np.unique(noise, return_inverse=True)
         if len(each) > GROUPS:
             return None
         counts = np.bincount(place).astype(float)
         means = np.bincount(place, weights=y) / counts
-        columns.append((each, counts, means, np.bincount(place, weights=np.square(y - means[place])).astype(float)))
-    most = max(len(c[0]) for c in columns)
-    noise, counts, means, squares = (_stack_padded([c[j] for c in columns], most) for j in range(4))
-    return noise, counts, means, squares
+        squares = np.bincount(place, weights=np.square(y - means[place]))
+        columns.append(np.array([each, counts, means, squares]))
+    return _stack_padded(columns)
 
 
-def _stack_padded(parts: Sequence[Array], width: int) -> Array:
-    """Arrays on top of each other, each filled up with zeros to this width: the groups that are added hold nobody."""
+def _stack_padded(parts: Sequence[Array]) -> Array:
+    """Arrays on top of each other, filled up with zeros to the width of the widest: groups that hold nobody."""
+    width = max(part.shape[-1] for part in parts)
     if all(part.shape[-1] == width for part in parts):
         return np.array(parts)
     found = np.zeros((len(parts), *parts[0].shape[:-1], width))

@@ -408,7 +408,8 @@ class CompiledModel(BuiltModel):
         if self.n == 1:
             return self
         try:
-            one = compiled_model(self.belief, 1)
+            with building_graphs():
+                one = compiled_model(self.belief, 1)
             return one if _FORM(one) == _FORM(self) and has_law_of_every_record(one, self) else None
         except Exception:
             # A builder need not know what to do with another number of records than the file's.

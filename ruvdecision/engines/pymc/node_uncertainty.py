@@ -8,7 +8,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from ...errors import ConvergenceError, InputError, UnsupportedError
 from ...losses import Quadratic
@@ -18,7 +17,7 @@ from ...targets import BaseTarget, Files, Kind
 from ...users.user import User
 from .log_posterior import LogPosteriors
 from .marginal_normal import released_averages
-from .nodes import LaplaceBoxes, Nodes, find_boxes, find_modes, place_nodes
+from .nodes import LaplaceBoxes, Nodes, Rule, find_boxes, find_modes, place_nodes
 from .normal_records import NormalRecords, mixture_curve
 from .parameter_law import law_of_value, masses_of_value
 from .parameter_points import ParameterPoints, entries_per_parameter, finite_values, parameter_values
@@ -30,8 +29,6 @@ REFINEMENTS = 5
 CLOSE, MANY = 1e-9, 2000
 """Error of the records' nodes, in logs, that is as good as none, and how many of them are many."""
 HALVINGS, FEW_HALVINGS = 4, 3
-CUTS = (18.0, 9.0)
-"""How far below the largest, in logs, a node's weight may be where it is seen how a value grows with the range."""
 GROWING = 1e-4
 """Share of a value beyond which that matters."""
 LOOKED_AT = 3
@@ -68,32 +65,14 @@ class NodeSolver:
                 return self._ask_each_release(
                     lambda i: self._uncertainty_of_parameter(user, i, values[i], bool(heavy[i]))
                 )
-            found = _with_step_error(
-                [
-                    _quadratic_uncertainty(user.loss, values[:, some], weights)
-                    for some, weights in self.nodes.nested_rules
-                ]
-            )
-            return _with_tail_mass(
-                found, *(_quadratic_uncertainty(user.loss, values, w) for w in _drop_light_nodes(self.nodes.weights))
-            )
+            return _value_by_rules(_quadratic_uncertainties(user.loss, values, self.nodes.rules))
         moments = None if self._normal_numbers is None else self._moments_given_nodes(self._normal_numbers, target)
         if moments is None:
             return self._ask_each_release(lambda i: self._uncertainty_of_record(user, i)[0])
         means, variances = moments
         # Where records are known, a function of them and of parameters is point masses.
-        found = _with_step_error(
-            [
-                _uncertainty_of_mixtures(user, means[:, some], variances[:, some], weights)
-                for some, weights in self.nodes.nested_rules
-            ],
-            1.0 if variances.all() else 1000.0,
-        )
-        cut = [
-            _uncertainty_of_mixtures(user, means, variances, weights)
-            for weights in _drop_light_nodes(self.nodes.weights)
-        ]
-        return _with_tail_mass(found, *cut)
+        caution = 1.0 if variances.all() else 1000.0
+        return _value_by_rules(_uncertainties_of_mixtures(user, means, variances, self.nodes.rules), caution)
 
     def law(self, user: User) -> tuple[Posterior, float]:
         """Posterior of the user's target after the only release, and its relative error by the parameter nodes."""
@@ -132,8 +111,8 @@ class NodeSolver:
             found = Value(value, error + share * np.abs(value))
         if _needs_density(user.loss) or not heavy:
             return found
-        own = self.nodes.weights[release]
-        whole, *parts = (ask(_point_masses(values, weights)).value for weights in (own, *_drop_light_nodes(own)))
+        own, _, _, *light = self.nodes.weights_by_rule(release)
+        whole, *parts = (ask(_point_masses(values, weights)).value for weights in (own, *light))
         return _with_tail_mass(found, *(found.value - whole + part for part in parts))
 
     def _uncertainty_of_coarser_masses(self, user: User, laws: Sequence[Posterior]) -> Value:
@@ -142,11 +121,9 @@ class NodeSolver:
 
     def _has_heavy_tails(self, values: Array) -> NDArray[np.bool_]:
         """Whether the variance of a function of the parameters grows with the range of the nodes, ``(L,)``."""
-        weights = self.nodes.weights
-        whole, inner = (
-            _quadratic_uncertainty(Quadratic(), values, w) for w in (weights, _drop_light_nodes(weights)[0])
-        )
-        return np.asarray(whole - inner > GROWING * whole)
+        finest, _, _, inner, _ = self.nodes.rules
+        whole, part = _quadratic_uncertainties(Quadratic(), values, (finest, inner))
+        return np.asarray(whole - part > GROWING * whole)
 
     def _parameter_laws(self, user: User, release: int) -> tuple[list[Posterior], float | None]:
         """Law of a function of the parameters and its relative error; else point masses, and coarser ones."""
@@ -168,7 +145,7 @@ class NodeSolver:
                 do="Use another loss, or engine=ruv.Sampling()",
             )
         own = self._values_at_nodes(target)[release]
-        return [_point_masses(own, weights) for weights in self.nodes.step_weights(release)], None
+        return [_point_masses(own, weights) for weights in self.nodes.weights_by_rule(release)[:3]], None
 
     def _parameter_position(self, target: BaseTarget) -> int | None:
         """Which unconstrained number the target is a function of, if it is one parameter that is a number."""
@@ -213,8 +190,8 @@ class NodeSolver:
 
     def _uncertainty_of_record(self, user: User, release: int) -> tuple[Value, Posterior]:
         """Uncertainty about records by averages of their laws, and the average itself."""
-        weightings = [*self.nodes.step_weights(release), *(w[release] for w in _drop_light_nodes(self.nodes.weights))]
-        laws = self._parameter_points(release).averages(user.target, weightings, self.tolerance / 10)
+        weights = self.nodes.weights_by_rule(release)
+        laws = self._parameter_points(release).averages(user.target, weights, self.tolerance / 10)
         found = [user.loss.uncertainty(law, user.actions) for law in laws]
         # Laws narrower than the distance of the nodes leave a comb, whose error falls slowly and by fits and starts.
         value = _with_step_error([f.value for f in found[:3]], caution=10.0)
@@ -371,8 +348,8 @@ def _mass_outside_boxes(posteriors: LogPosteriors, boxes: LaplaceBoxes) -> tuple
     outside = np.any((z < boxes.low[:, None]) | (z > boxes.high[:, None]), axis=2)
     far = np.where(outside, logs - prior, -np.inf)
     middle = posteriors.evaluate(boxes.modes[:, None])[0][:, 0] + np.log(np.abs(np.linalg.det(boxes.roots)))
-    with np.errstate(divide="ignore", over="ignore"):
-        share = np.exp(special.logsumexp(far, axis=1) - np.log(len(u)) - middle - 0.5 * boxes.size * np.log(2 * np.pi))
+    with np.errstate(over="ignore"):
+        share = np.exp(far - middle[:, None]).mean(axis=1) / (2 * np.pi) ** (boxes.size / 2)
     worst = int(np.argmax(share))
     return float(share[worst]), u[np.argmax(np.where(outside, logs, -np.inf)[worst])][None]
 
@@ -411,27 +388,38 @@ def _needs_density(loss: Loss) -> bool:
     return getattr(loss, "needs_density", False)
 
 
-def _quadratic_uncertainty(loss: Loss, values: Array, weights: Array, variances: Array | None = None) -> Array:
-    """U of a loss that is linear in the covariance, for every release at once."""
+def _quadratic_uncertainties(
+    loss: Loss, values: Array, rules: Sequence[Rule], variances: Array | None = None
+) -> list[Array]:
+    """U of a loss that is linear in the covariance, for every release at once, by each rule."""
     if values.ndim == 2:
-        mean = np.einsum("ls,ls->l", weights, values - values[:, :1]) + values[:, 0]
-        square = values - mean[:, None]
+        # About one mean for all rules, as theirs are near to it.
+        gap = values - values[:, :1]
+        gap -= np.vecdot(rules[0][1], gap)[:, None]
         with np.errstate(over="ignore"):  # nodes of a law without variance
-            square *= square
+            square = gap * gap
         if variances is not None:
             square += variances
-        total = np.einsum("ls,ls->l", weights, square)
-        return np.asarray(loss.uncertainty(Gaussian.scalar(np.zeros(len(total)), np.maximum(total, 0.0))).value)
-    mean = np.einsum("ls,lsk->lk", weights, values)
-    gap = values - mean[:, None]
-    cov = np.einsum("ls,lsi,lsj->lij", weights, gap, gap)
-    return np.asarray(loss.uncertainty(Gaussian(np.zeros(cov.shape[:2]), cov)).value)
+        totals = [np.vecdot(w, square[:, some]) - np.vecdot(w, gap[:, some]) ** 2 for some, w in rules]
+        law = Gaussian.scalar(np.zeros(len(rules) * len(values)), np.maximum(np.concatenate(totals), 0.0))
+        return np.split(np.asarray(loss.uncertainty(law).value), len(rules))
+    found = []
+    for some, weights in rules:
+        gap = values[:, some] - np.einsum("ls,lsk->lk", weights, values[:, some])[:, None]
+        cov = np.einsum("ls,lsi,lsj->lij", weights, gap, gap)
+        found.append(np.asarray(loss.uncertainty(Gaussian(np.zeros(cov.shape[:2]), cov)).value))
+    return found
+
+
+def _uncertainties_of_mixtures(user: User, means: Array, variances: Array, rules: Sequence[Rule]) -> list[Array]:
+    """Uncertainties from all releases as one batch of mixtures of normal numbers, by each rule."""
+    if _second_order(user) and means.ndim == 2:
+        return _quadratic_uncertainties(user.loss, means, rules, variances)
+    return [_uncertainty_of_mixtures(user, means[:, some], variances[:, some], weights) for some, weights in rules]
 
 
 def _uncertainty_of_mixtures(user: User, means: Array, variances: Array, weights: Array) -> Array:
-    """Uncertainties from all releases as one batch of mixtures of normal numbers."""
-    if _second_order(user) and means.ndim == 2:
-        return _quadratic_uncertainty(user.loss, means, weights, variances)
+    """The same by one rule."""
     if means.ndim == 3:
         n = means.shape[2]
         weights = np.repeat(weights / n, n, axis=1)
@@ -440,6 +428,11 @@ def _uncertainty_of_mixtures(user: User, means: Array, variances: Array, weights
         laws = (mixture_curve(*row) for row in zip(weights, means, variances, strict=True))
         return np.array([float(user.loss.uncertainty(law).value) for law in laws])
     return np.asarray(user.loss.uncertainty(Mixture(Gaussian.scalar(means, variances), weights), user.actions).value)
+
+
+def _value_by_rules(found: Sequence[Array], caution: float = 1.0) -> Value:
+    """A value with its error, from what the rules of nodes give."""
+    return _with_tail_mass(_with_step_error(found[:3], caution), *found[3:])
 
 
 def _with_step_error(found: Sequence[Array], caution: float = 1.0) -> Value:
@@ -451,13 +444,6 @@ def _with_step_error(found: Sequence[Array], caution: float = 1.0) -> Value:
         error = first * np.minimum(1.0, np.where(second > 0, caution * first / second, 1.0))
         error = np.where((error <= NEGLIGIBLE * np.abs(fine)) | ~np.isfinite(error), 0.0, error)
     return Value(fine, error)
-
-
-def _drop_light_nodes(weights: Array) -> list[Array]:
-    """The weights of nodes ``(L, S)`` with those left out that are far below the largest, and farther below."""
-    top = weights.max(axis=-1, keepdims=True)
-    kept = [np.where(weights > top * np.exp(-drop), weights, 0.0) for drop in CUTS]
-    return [part / part.sum(axis=-1, keepdims=True) for part in kept]
 
 
 def _with_tail_mass(found: Value, far: Array, near: Array) -> Value:

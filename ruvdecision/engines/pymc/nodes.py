@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,10 @@ BLOCK = 48_000
 
 Larger arrays cost more to get hold of than to fill.
 """
+CUTS = (18.0, 9.0)
+"""How far below the largest, in logs, a node's weight may be where it is seen how a value grows with the range."""
+Rule: TypeAlias = tuple[slice | NDArray[np.int_], Array]
+"""Some of the nodes and their weights, which sum to one after each release."""
 WIDE = 13.0
 """Boxes that reach farther than this are stretched, so that heavy tails cost few nodes."""
 _DISTANCES = np.array(
@@ -133,19 +138,19 @@ class Nodes:
     """What the model says at all places, release after release."""
 
     @cached_property
-    def nested_rules(self) -> list[tuple[slice | NDArray[np.int_], Array]]:
-        """The nodes of one, two and four times the step with their weights, which sum to one."""
-        found: list[tuple[slice | NDArray[np.int_], Array]] = [(slice(None), self.weights)]
-        for marks in self.subsets:
-            some = np.flatnonzero(marks)
-            weights = self.weights[:, some]
-            found.append((some, weights / weights.sum(axis=1, keepdims=True)))
-        return found
+    def rules(self) -> list[Rule]:
+        """Nodes of one, two and four times the step, and those whose weight is not far below the largest."""
+        top = self.weights.max(axis=1, keepdims=True)
+        parts: list[Rule] = [(some, self.weights[:, some]) for some in map(np.flatnonzero, self.subsets)]
+        parts += [(slice(None), np.where(self.weights > top * np.exp(-cut), self.weights, 0.0)) for cut in CUTS]
+        for _, weights in parts:
+            weights /= weights.sum(axis=1, keepdims=True)
+        return [(slice(None), self.weights), *parts]
 
-    def step_weights(self, release: int) -> list[Array]:
-        """Weights of all nodes for the three steps after one release, ``(S,)`` each; zero where a node is left out."""
-        found = np.zeros((3, self.weights.shape[1]))
-        for row, (some, weights) in zip(found, self.nested_rules, strict=True):
+    def weights_by_rule(self, release: int) -> list[Array]:
+        """Weights of all nodes by each rule after one release, ``(S,)``; zero where a node is left out."""
+        found = np.zeros((len(self.rules), self.weights.shape[1]))
+        for row, (some, weights) in zip(found, self.rules, strict=True):
             row[some] = weights[release]
         return list(found)
 
@@ -216,10 +221,7 @@ def place_nodes(posteriors: LogPosteriors, boxes: LaplaceBoxes, steps: tuple[flo
             break
     weights = np.exp(far, out=far).reshape(count, -1)
     keep = np.flatnonzero(weights.max(axis=0) > 1e-17)
-    marks = [
-        np.all(np.stack(np.meshgrid(*[np.arange(n) % m == 0 for n in shape], indexing="ij")), axis=0) for m in (2, 4)
-    ]
-    marks = [m.reshape(-1)[keep] for m in marks]
+    marks = [reduce(np.logical_and.outer, [np.arange(n) % m == 0 for n in shape]).ravel()[keep] for m in (2, 4)]
     weights = weights[:, keep]
     weights /= weights.sum(axis=1, keepdims=True)
     return Nodes(weights, (marks[0], marks[1]), axes, logs, u.reshape(count, *shape, size), keep, at)
@@ -358,9 +360,8 @@ def _stretched_axis(low: Array, high: Array, step: float) -> tuple[Array, Array,
     """Even places from low to high for each release, where they lie after stretching, and the log of the stretch."""
     reach = np.maximum(-low, high)
     # z = sinh(c s) / c reaches a far end with about as many steps as a normal law needs.
-    values = np.linspace(0.02, 3.0, 300)
-    best = values[np.argmin(np.abs(np.arcsinh(values * reach[:, None]) / values - 9.5), axis=1)]
-    stretch = np.where(reach > WIDE, best, 0.0)[:, None]
+    values, wide, stretch = np.linspace(0.02, 3.0, 300), reach > WIDE, np.zeros((len(reach), 1))
+    stretch[wide, 0] = values[np.argmin(np.abs(np.arcsinh(values * reach[wide, None]) / values - 9.5), axis=1)]
     safe = np.where(stretch > 0, stretch, 1.0)
     first = np.where(stretch > 0, np.arcsinh(safe * low[:, None]) / safe, low[:, None])
     last = np.where(stretch > 0, np.arcsinh(safe * high[:, None]) / safe, high[:, None])

@@ -109,10 +109,7 @@ class Quadrature(BaseEngine):
                 _, observed = observed_release(belief, user.target, masks[0], problem.release, "posterior")
                 releases = [observed]
             else:
-                records = records_of(belief, problem.data)
-                records = drawn_records(belief, 0) if records is None else records
-                some = (masks[family.positions[0]] for family in masks.families)
-                releases = [observed_in(mask, records, compiled, np.random.SeedSequence(0)) for mask in some]
+                releases = problem.build_once(self, belief, lambda: _example_releases(problem, compiled))
             for observed in releases:
                 log_posteriors(compiled, [observed])
                 reason = _refuses_release(compiled, user.target, observed)
@@ -249,6 +246,15 @@ class Quadrature(BaseEngine):
         except RuvError:
             # A prior so wide that its moments are beyond numbers, or a density that only the release makes simple.
             return missing
+
+
+def _example_releases(problem: Problem, compiled: CompiledModel) -> list[ReleaseLikelihood]:
+    """What a release by one mask of each family tells."""
+    belief, masks = compiled.belief, problem.masks
+    records = records_of(belief, problem.data)
+    records = drawn_records(belief, 0) if records is None else records
+    some = (masks[family.positions[0]] for family in masks.families)
+    return [observed_in(mask, records, compiled, np.random.SeedSequence(0)) for mask in some]
 
 
 def _each_settled(

@@ -267,7 +267,7 @@ class SnooperWork:
             unit = np.abs(away).max(axis=1)
             away /= np.where(np.isfinite(unit) & (unit > 0), unit, 1.0)[:, None]
             error = unit * np.sqrt(np.vecdot(away, away) / ((count - 1) * count))
-        lost = np.isnan(losses).any(axis=1)
+        lost = np.isnan(value)
         return Value(np.where(lost, np.inf, value - correction), np.where(lost, 0.0, error))
 
     def _check_flat(self, masks: Sequence[Mask], seed: Root) -> None:

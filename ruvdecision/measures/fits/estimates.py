@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from ...checks import as_generator, check_fields, check_integer, check_number, checked, is_single
+from ...checks import as_generator, check_fields, check_integer, check_kind, check_number, checked, is_single
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
 from ..frames import (
@@ -219,8 +219,7 @@ class Statistic(_Estimates):
         super().__post_init__()
         if not callable(self.function):
             raise InputError("A Statistic needs a function", self.function, "Write Statistic(lambda x: x.mean(axis=0))")
-        if not isinstance(self.label, str):
-            raise InputError("The label of a Statistic is text", self.label, 'Write label="spread"')
+        check_kind("The label of a Statistic", self.label, str, 'Write label="spread"')
 
     def fit(self, table: pd.DataFrame, which: str = "the original", weights: Array | None = None) -> Fit:
         if weights is not None:

@@ -23,7 +23,7 @@ import pandas as pd
 from ...checks import suggest
 from ...errors import InputError, describe_failure
 from ...protocols import Array
-from ..frames import ColumnCategories, categories_of, is_number, vector
+from ..frames import ColumnCategories, categories_of, is_categorical, is_number, vector
 
 CALL = re.compile(r"""([CQ])\(\s*(?:`([^`]+)`|"([^"]+)"|'([^']+)'|(\w+))\s*\)""")
 """A column inside C(...), which makes it a category, or Q(...), which lets it have any name."""
@@ -121,7 +121,7 @@ class Design:
                     spec.get_model_matrix(self._with_all_levels(table), context=_allowed_functions()), dtype=np.float64
                 )
         except Exception as error:
-            raise _formula_error(self.formula.text, error) from None
+            raise _formula_error(self.formula.text, error, table) from None
 
     def _with_all_levels(self, table: pd.DataFrame) -> pd.DataFrame:
         # numpy's functions keep the seven digits of narrow floats.
@@ -137,9 +137,9 @@ def read(text: str, table: pd.DataFrame, *, allow_code: bool = False) -> ParsedF
     A formula has columns, operators and the `TRANSFORMS`. Whatever else Python would run is refused by name, unless
     ``allow_code``.
     """
-    if not isinstance(text, str) or text.count("~") != 1 or not all(side.strip() for side in text.split("~")):
+    if text.count("~") != 1 or not all(side.strip() for side in text.split("~")):
         raise InputError("A formula has a response and predictors", text, 'Write "y ~ a + b"')
-    return _parse(text, tuple(table.columns), allow_code)
+    return _parse(text, tuple(table.columns.tolist()), allow_code)
 
 
 @lru_cache(maxsize=64)
@@ -161,7 +161,8 @@ def _parse(text: str, columns: tuple[Hashable, ...], allow_code: bool) -> Parsed
         )
         needed = {str(v) for v in parsed.required_variables} - set(ELEMENTWISE)
     except Exception as error:
-        do = f'Write it like "y ~ a + b" ({type(error).__name__}: {str(error)[:80]})'
+        # Below its first line formulaic shows the place in colours.
+        do = f'Write it like "y ~ a + b" ({type(error).__name__}: {str(error).partition(chr(10))[0][:80]})'
         raise InputError("The formula cannot be read", text, do) from None
     # Names inside some functions are not reported; a column that is spelled out in the text is needed as well.
     needed |= {name for name in known if re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", spelled)}
@@ -209,14 +210,13 @@ def _refuse_code(text: str, columns: int) -> None:
         do = f"Use columns, operators and {', '.join(TRANSFORMS)}; from Python, allow_code=True lets a formula be code"
         raise InputError("A formula may not run code", odd[:60], do)
     # (a + b) ** 9 and a * b * c are written out as products before anybody can count them.
-    size, stars = sum(columns if token == "." else kind in ("name", "python") for kind, token in tokens), 0
-    products = 1.0
+    size, doublings = sum(columns if token == "." else kind in ("name", "python") for kind, token in tokens), 0.0
     for (kind, token), (_, after) in zip(tokens, [*tokens[1:], ("", "")], strict=True):
         if kind == "operator" and token in ("**", "^"):
-            products *= float(size) ** (min(int(after), 50) if after.isdigit() else 50)
+            doublings += math.log2(max(size, 1)) * (min(int(after), 50) if after.isdigit() else 50)
         elif kind == "operator":
-            stars += token.count("*")
-    if products * 2.0**stars > MOST_PRODUCTS:
+            doublings += token.count("*")
+    if doublings > math.log2(MOST_PRODUCTS):
         raise InputError("The formula has too many products of columns", text, "Write out those that you want")
 
 
@@ -323,7 +323,7 @@ def design(formula: ParsedFormula, *tables: pd.DataFrame) -> Design:
 
     The first level is the reference; with several tables it is the first level that all of them have.
     """
-    kinds = [dict(zip(t.columns, map(is_number, t.dtypes), strict=True)) for t in tables]
+    kinds = [dict(zip(t.columns.tolist(), map(is_number, t.dtypes.tolist()), strict=True)) for t in tables]
     wanted = formula.variables if formula.terms is None else dict.fromkeys(v for t in formula.terms for v in t)
     levels = {v: _joint_levels(v, tables) for v in wanted if v != formula.response and _is_factor(formula, v, kinds)}
     _refuse_size(formula, levels, tables)
@@ -383,7 +383,7 @@ def _rich_design(formula: ParsedFormula, levels: dict[Hashable, ColumnCategories
                 bare._with_all_levels(table), na_action="raise", context=_allowed_functions(), ensure_full_rank=True
             )
     except Exception as error:
-        raise _formula_error(text, error) from None
+        raise _formula_error(text, error, table) from None
     if np.asarray(matrices.lhs).shape[1] != 1:
         raise InputError("The response must be one number per record", text, "Give a numeric response")
     return Design(formula, levels, tuple(map(str, matrices.rhs.columns)), matrices.model_spec)
@@ -413,10 +413,13 @@ def variables_of_coefficients(names: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(re.sub(r"\[.*?\](?=:|$)", "", name) for name in names))
 
 
-def _formula_error(text: str, error: Exception) -> InputError:
+def _formula_error(text: str, error: Exception, table: pd.DataFrame) -> InputError:
     if isinstance(error, Warning):
         what = "The formula names levels, and others occur in the data"
         return InputError(what, text, "Name all levels of the category, or recode it first")
+    for name in (*TRANSFORMS, "np", "contr"):
+        if name in table.columns and re.search(rf"(?<![\w.]){name}[(.]", text):
+            return InputError("A column has the name of a function that the formula uses", name, "Rename the column")
     # What formulaic says may quote values.
     return InputError("The formula cannot be evaluated", text, f"formulaic fails with {describe_failure(error)}")
 
@@ -438,7 +441,7 @@ class FileKinds:
         """Look at one piece."""
         numbers = {c: is_number(table[c]) for c in table.columns}
         chosen = [c for c in table.columns if c in factors or not numbers[c]]
-        order = {c: tuple(table[c].cat.categories) for c in chosen if isinstance(table[c].dtype, pd.CategoricalDtype)}
+        order = {c: tuple(table[c].cat.categories) for c in chosen if is_categorical(table[c])}
         return cls(numbers, {c: tuple(categories_of(table[c]).values) for c in chosen}, order)
 
     def plus(self, other: FileKinds) -> FileKinds:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import linalg
 
-from ...checks import check_fields
+from ...checks import check_fields, check_kind
 from ...errors import InputError, UnsupportedError
 from ...numerics.glm import Likelihood, logistic, poisson
 from ...protocols import Array
@@ -71,8 +71,7 @@ class Linear:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if not isinstance(self.formula, str):
-            raise InputError("A formula is text", self.formula, 'Write "y ~ a + b"')
+        check_kind("A formula", self.formula, str, 'Write "y ~ a + b"')
 
     def variables(self, table: pd.DataFrame) -> list[Hashable]:
         """The columns that the model looks at."""
@@ -274,7 +273,7 @@ def _fit_by_normal_equations(
     n, k = len(matrix), len(at) - 1
     _check_enough_rows(n, len(names), which)
     with np.errstate(all="ignore"):
-        gram = _products_of_columns(matrix).take(at, axis=0).take(at, axis=1)
+        gram = (matrix.T @ matrix).take(at, axis=0).take(at, axis=1)
         raw = gram.diagonal()
         centre = np.zeros(k + 1)
         if intercept:
@@ -286,27 +285,18 @@ def _fit_by_normal_equations(
             return None
         size = np.sqrt(squares[:k])
     unit = size[:, None] * size
-    values, vectors, _ = linalg.lapack.dsyevd(gram[:k, :k] / unit)
-    if values[0] < 1e-3:
+    _, inflation, failed = linalg.lapack.dposv(gram[:k, :k] / unit, np.eye(k))
+    # The inverse of the smallest eigenvalue of the correlations is at most the sum of variance inflation factors.
+    if failed or inflation.trace() > 1e3:
         return None
-    inverse = (vectors / values) @ vectors.T / unit
+    inverse = inflation / unit
     slopes = inverse @ mixed
     rss = float(squares[k] - slopes @ mixed)
     return (
         None
         if rss < 0.01 * squares[k]
-        else _finish_fit(tuple(names), intercept, n, centre, inverse, slopes, rss, which)
+        else _fit_from_slopes(tuple(names), intercept, n, centre, inverse, slopes, rss, which)
     )
-
-
-def _products_of_columns(matrix: Array) -> Array:
-    """The product of a matrix with itself in one pass, by the way that is quick for its layout: others would copy it.
-
-    numpy asks for half of the products, which takes BLAS longer than all of them where columns are few.
-    """
-    if matrix.flags.f_contiguous:
-        return linalg.blas.dgemm(1.0, matrix, matrix, trans_a=True)
-    return linalg.blas.dgemm(1.0, matrix.T, matrix.T, trans_b=True)
 
 
 def _fit_from_triangle(factor: Triangle, every: Sequence[str], intercept: bool, which: str) -> Fit:
@@ -314,7 +304,9 @@ def _fit_from_triangle(factor: Triangle, every: Sequence[str], intercept: bool, 
 
     The normal equations would square the condition number.
     """
-    triangle, n, start = factor.with_mean_weight_one().triangle, factor.n, int(intercept)
+    n, start = factor.n, int(intercept)
+    # For weights with a mean of 1.
+    triangle = factor.triangle if factor.weight == n else factor.triangle * np.sqrt(n / factor.weight)
     if not np.isfinite(triangle).all():
         got = "infinite or missing ones"
         raise InputError(f"A regression needs finite values in {which}", got, "Remove them first")
@@ -352,7 +344,7 @@ def _fit_from_triangle(factor: Triangle, every: Sequence[str], intercept: bool, 
     rss = float(residual @ residual)
     if rss <= (1e-13 * length[-1]) ** 2:
         rss = 0.0  # an exact fit: what remains is rounding
-    return _finish_fit(tuple(every), intercept, n, centre, inverse, slopes, rss, which)
+    return _fit_from_slopes(tuple(every), intercept, n, centre, inverse, slopes, rss, which)
 
 
 def _occurring_names(names: Sequence[str], occurs: Flags) -> tuple[str, ...]:
@@ -367,7 +359,7 @@ def _rich_formula_error(formula: str) -> UnsupportedError:
     )
 
 
-def _finish_fit(
+def _fit_from_slopes(
     names: tuple[str, ...],
     intercept: bool,
     n: int,

@@ -28,12 +28,8 @@ class _KeysInBoth(AveragedMeasure):
 
     own_missing: ClassVar[tuple[str, ...]] = ("category",)
 
+    per_record_file: ClassVar[str] = "original"
     keys: Names = checked(None, frames.as_names)
-
-    @property
-    def per_record_file(self) -> str:
-        """The records that an intruder looks for."""
-        return "original"
 
 
 @dataclass(frozen=True, repr=False)

@@ -23,7 +23,7 @@ from ..frames import Names
 from ..missing import fill_missing, with_missing
 from ..tables import cells
 from .coordinates import Space
-from .neighbours import BoxTree, is_tied, nearest
+from .neighbours import BoxTree, is_tied, nearest, without_rounding
 from .records import AveragedMeasure, OtherFile, excess_over_holdout
 
 DISTANCES = ("standardised", "mahalanobis")
@@ -106,7 +106,9 @@ class ClosestRecord(_InSpace):
         left, points, held = self._coordinates_of_files(state, released, self.holdout, self.distance)
         near, parts = _two_nearest(cKDTree(left), points)
         if self.holdout is None:
-            own, baseline = _nearest_distances(cKDTree(left), left)[:, -1], NEAR
+            both = [near, _nearest_distances(cKDTree(left), left)[:, -1]]
+            near, own = np.split(without_rounding(np.concatenate(both)), [len(near)])
+            baseline = NEAR
             bound = np.quantile(own, NEAR, method="inverted_cdf") if len(left) > 1 else 0.0
             # Distances of categories are often the same: those at the bound count as far as the originals' do.
             part = (NEAR - (own < bound).mean()) / (own == bound).mean() if len(left) > 1 else 1.0
@@ -151,6 +153,7 @@ class Membership(_InSpace):
     """
 
     label: ClassVar[str] = "membership"
+    per_record_file: ClassVar[str] = "original"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Shokri et al. (2017); Hilprecht et al. (2019); DeLong, DeLong and Clarke-Pearson (1988)"
 
@@ -158,17 +161,13 @@ class Membership(_InSpace):
     holdout: Any = checked(None, OtherFile.of, required=True)
     distance: str = checked("standardised", check_choice, options=DISTANCES)
 
-    @property
-    def per_record_file(self) -> str:
-        """The members."""
-        return "original"
-
     def compare(self, state: pd.DataFrame, released: pd.DataFrame) -> Measured:
         """Find neighbours and rank."""
         left, points, held = self._coordinates_of_files(state, released, self.holdout, self.distance)
         tree = cKDTree(points)
-        inside, outside = (_nearest_distances(tree, x)[:, 0] for x in (left, held))
-        n, m = len(inside), len(outside)
+        n, m = len(left), len(held)
+        gaps = _nearest_distances(tree, np.concatenate([left, held]))[:, 0]
+        inside, outside = np.split(without_rounding(gaps), [n])
         each, other = 1.0 - _share_below(outside, inside), _share_below(inside, outside)
         errors = [np.var(v, ddof=1) / len(v) if len(v) > 1 else 0.0 for v in (each, other)]
         at = np.unique(np.concatenate([inside, outside]))
@@ -215,6 +214,7 @@ class Linkability(_InSpace):
     """
 
     label: ClassVar[str] = "linkability"
+    per_record_file: ClassVar[str] = "original"
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Giomi, Boenisch, Wehmeyer and Tasnadi (2023), PoPETs 2023(2), 312-328"
 
@@ -222,11 +222,6 @@ class Linkability(_InSpace):
     other: Names = checked(None, frames.as_names, required=True)
     holdout: Any = checked(None, OtherFile.of)
     distance: str = checked("standardised", check_choice, options=DISTANCES)
-
-    @property
-    def per_record_file(self) -> str:
-        """The people whom both know."""
-        return "original"
 
     def uses(self, original: pd.DataFrame) -> frames.Labels:
         """The columns of the one and then of the other."""

@@ -100,7 +100,7 @@ class Space:
 
     def _ordered_or_missing(self, label: Hashable, column: pd.Series, which: str) -> Array:
         """A column with an order as numbers, NaN where it is missing."""
-        if isinstance(column.dtype, pd.CategoricalDtype):
+        if frames.is_categorical(column):
             codes = column.cat.codes.to_numpy().astype(np.float64)
             return np.where(codes < 0, np.nan, codes)
         return frames.offsets_with_nan(self.who, column, self.original[label], which)
@@ -197,21 +197,9 @@ class Space:
         return base, np.bincount(known, minlength=len(base)) / max(len(known), 1)
 
     def _rank_coordinates(self, table: pd.DataFrame) -> Array:
-        kept = []
-        for label in table.columns:
-            column = self.original[label]
-            if column.nunique() < 2:
-                continue
-            kept.append(rankdata(self._ordered_values(label, table[label])) / len(table))
+        varying = [label for label in table.columns if self.original[label].nunique() > 1]
+        kept = [rankdata(self._ordered_or_missing(c, table[c], "the original")) / len(table) for c in varying]
         return np.stack(kept, axis=1) if kept else np.zeros((len(table), 0))
-
-    def _ordered_values(self, label: Hashable, column: pd.Series) -> Array:
-        """A column with an order as numbers."""
-        if label in self.times:
-            return frames.seconds_since_first(column, self.original[label])
-        if isinstance(column.dtype, pd.CategoricalDtype):
-            return column.cat.codes.to_numpy()
-        return frames.offsets_from_minimum(self.who, column.to_frame(), self.original[[label]])[:, 0]
 
 
 def tree_of_points(points: Array) -> BoxTree:

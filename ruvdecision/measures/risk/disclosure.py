@@ -49,25 +49,13 @@ class _AfterLinkage(PairedMeasure):
     """
 
     missing_choices: ClassVar[tuple[str, ...]] = KNOWN
-    own_missing: ClassVar[tuple[str, ...]] = ("pairwise",)
+    own_columns: ClassVar[tuple[str, ...]] = ("unknown",)
+    per_record_file: ClassVar[str] = "original"
+    pairs: ClassVar[str] = "optional"
 
     unknown: Hashable = checked(None, frames.one_name, required=True)
     known: frames.Names = checked(None, frames.as_names)
     distance: str = checked("standardised", check_choice, options=DISTANCES)
-
-    @property
-    def per_record_file(self) -> str:
-        """The intruder's file, which has the originals."""
-        return "original"
-
-    @property
-    def pairs(self) -> str:
-        """Nobody's own record is looked for."""
-        return "optional"
-
-    def uses(self, original: pd.DataFrame) -> frames.Labels:
-        """The known columns and then the unknown one."""
-        return frames.pick_apart(self.name, original, ("known", self.known), ("unknown", self.unknown))
 
     def begin(self, original: pd.DataFrame) -> tuple[Space, pd.Series]:
         """Scales of the known columns and the truth."""
@@ -195,7 +183,9 @@ class AttributeDisclosure(_AfterLinkage):
         """Link, read, compare."""
         read = self._link_and_read(state, released)
         near = (
-            self.within_sd * _standard_deviation(read.truth[~np.isnan(read.truth)]) * (1 + 1e-9) if read.number else 0.0
+            self.within_sd * float(frames.standard_deviations(read.truth[~np.isnan(read.truth)])) * (1 + 1e-9)
+            if read.number
+            else 0.0
         )
         right = read.read_rightly(near)
         if read.number:
@@ -258,7 +248,7 @@ class IntruderError(_AfterLinkage):
             )
         off = np.abs(read.means() - read.true_values)
         error = float(np.sqrt(np.mean(off**2)))
-        sd = _standard_deviation(read.truth[~np.isnan(read.truth)])
+        sd = float(frames.standard_deviations(read.truth[~np.isnan(read.truth)]))
         if sd == 0:
             what = f"{self.name} needs an unknown column that varies"
             raise InputError(what, f"{self.unknown} is constant", "Choose another column")
@@ -315,7 +305,8 @@ class IntervalDisclosure(PairedMeasure):
     )
 
     missing_choices: ClassVar[tuple[str, ...]] = KNOWN
-    own_missing: ClassVar[tuple[str, ...]] = ("pairwise",)
+    pairs: ClassVar[str] = "wanted"
+    needs_pairs: ClassVar[str] = "outlying"
 
     columns: frames.Names = checked(None, frames.as_names)
     width_sd: float | None = checked(None, check_number, low=0)
@@ -338,11 +329,6 @@ class IntervalDisclosure(PairedMeasure):
             raise InputError("outlying looks at true pairs", "paired=False", "Leave one of them out")
         plain = self.width_rank is None and not self.outlying
         self.refuse_unused(plain, "a width in standard deviations without outlying", "width_sd=0.05", "spread_of")
-
-    @property
-    def pairs(self) -> str:
-        """Needed for the widths of outliers."""
-        return "needed" if self.outlying else "wanted"
 
     def default_name(self) -> str:
         """SDID, or the rank version's name."""
@@ -498,10 +484,6 @@ class ClusteringAttack(PairedMeasure):
         risk = np.where(together, 1.0 / np.maximum(originals[ours[pairs.released]], 1), 0.0)
         parts = {"clusters": float(wanted), "together": float(together.mean())}
         return Measured(float(risk.mean()), parts=parts, records=pairs.along_released(risk))
-
-
-def _standard_deviation(values: Array) -> float:
-    return float(frames.standard_deviations(values))
 
 
 def _offsets_with_nan(who: str, table: pd.DataFrame, original: pd.DataFrame) -> Array:

@@ -76,11 +76,8 @@ class ValuesInClasses(NamedTuple):
 class _TargetInClasses(CountedKeys):
     """A number for the values of a column among the records that share a combination of keys."""
 
+    own_columns: ClassVar[tuple[str, ...]] = ("target",)
     target: Hashable = checked(None, frames.one_name, required=True)
-
-    def uses(self, original: pd.DataFrame) -> frames.Labels:
-        """The keys and then the target."""
-        return frames.pick_apart(self.name, original, ("keys", self.keys), ("target", self.target))
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """The worst class."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 from scipy.special import expit
 
-from ...checks import check_integer, check_number, checked, suggest
+from ...checks import check_integer, check_mapping, check_number, checked, suggest
 from ...errors import InputError, UnsupportedError
 from ...numerics.compiled import compiled
 from ...protocols import Array
@@ -169,7 +169,7 @@ class FellegiSunter(PairedMeasure):
 
     columns_by_name: ClassVar[bool] = True
     missing_choices: ClassVar[tuple[str, ...]] = KNOWN
-    own_missing: ClassVar[tuple[str, ...]] = ("pairwise",)
+    pairs: ClassVar[str] = "wanted"
 
     known: frames.Names = checked(None, frames.as_names)
     tolerance_sd: PerColumn = checked(
@@ -187,15 +187,10 @@ class FellegiSunter(PairedMeasure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.tolerance is not None and not isinstance(self.tolerance, Mapping):
-            what = "tolerance has a unit and needs a number per column"
-            raise InputError(what, self.tolerance, 'Write tolerance={"age": 2}, or use tolerance_sd')
+        if self.tolerance is not None:
+            do = 'It has a unit: give a number per column, tolerance={"age": 2}, or use tolerance_sd'
+            check_mapping("tolerance", self.tolerance, do)
         check_pairs_option(self.one_to_one, self.paired)
-
-    @property
-    def pairs(self) -> str:
-        """Needed where all records are assigned at once."""
-        return "needed" if self.one_to_one else "wanted"
 
     def begin(self, original: pd.DataFrame) -> pd.DataFrame:
         """Check the columns; agreement needs both files."""
@@ -258,7 +253,7 @@ class FellegiSunter(PairedMeasure):
     ) -> tuple[AgreementMixture, Array, Ints, Ints]:
         """The mixture, and per released record its own original's share of the best links, their pattern and number."""
         task, n = self._agreement_of_columns(original, released), len(original)
-        counts = pattern_counts(*task, n)
+        counts = count_agreement_patterns(*task, n)
         prevalence = min(1.0 / n, 0.5)
         fit = fit_mixture(counts, prevalence=prevalence, m=self.start_m, iterations=self.iterations)
         # Patterns that do not occur are never looked up.
@@ -370,7 +365,7 @@ def _agreeing_pairs(members: Ints, first: Ints, last: Ints, *_: Any) -> float:
 
 
 @compiled(_agreement_patterns, steps=_agreeing_pairs)
-def pattern_counts(members: Ints, first: Ints, last: Ints, n: int) -> Ints:
+def count_agreement_patterns(members: Ints, first: Ints, last: Ints, n: int) -> Ints:
     """Pairs with each agreement pattern. Only pairs that agree somewhere are touched."""
     counts = np.zeros(1 << len(first), dtype=np.int64)
     code = np.zeros(n, dtype=np.int64)

@@ -30,21 +30,6 @@ METHODS = ("approx", "exact")
 BELOW = (2, 3, 5)
 
 
-def key_frequencies(
-    keys: pd.DataFrame, weights: Array | None = None, *, wildcard: bool = True, alpha: float = 1.0
-) -> tuple[Array, Array]:
-    """How many records agree with each record on the keys, f, and the sum of their weights, F.
-
-    A missing key agrees with everything if ``wildcard`` is true, else with other missing keys only; ``alpha`` as in
-    `key_matches`.
-
-    >>> key_frequencies(pd.DataFrame({"a": ["x", "x", None]}))[0].tolist()
-    [3.0, 3.0, 3.0]
-    """
-    found = _Classes.of_keys(keys, weights, wildcard, alpha)
-    return found.f[found.row], found.F[found.row]
-
-
 class _Classes(NamedTuple):
     """Records that agree with the same others on the keys, and so have the same risk."""
 
@@ -136,7 +121,7 @@ class IndividualRisk(KeyMeasure):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Benedetti and Franconi (1998); Franconi and Polettini (2004)"
     missing_choices: ClassVar[tuple[str, ...]] = KEYED
-    own_missing: ClassVar[tuple[str, ...]] = ("wildcard", "category")
+    own_columns: ClassVar[tuple[str, ...]] = ("weights",)
 
     weights: Hashable = checked(None, frames.one_name)
     method: str = checked("approx", check_choice, options=METHODS)
@@ -146,10 +131,6 @@ class IndividualRisk(KeyMeasure):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.refuse_unused(self.missing == "wildcard", 'missing="wildcard"', 'missing="wildcard"', "alpha")
-
-    def uses(self, original: pd.DataFrame) -> frames.Labels:
-        """The keys and then the weights."""
-        return frames.pick_apart(self.name, original, ("keys", self.keys), ("weights", self.weights))
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Count and estimate."""
@@ -226,7 +207,7 @@ class HouseholdRisk(KeyMeasure):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Franconi and Polettini (2004); Templ, Meindl and Kowarik (2015), section 2"
     missing_choices: ClassVar[tuple[str, ...]] = KEYED
-    own_missing: ClassVar[tuple[str, ...]] = ("wildcard", "category")
+    own_columns: ClassVar[tuple[str, ...]] = ("household", "weights")
 
     household: Hashable = checked(None, frames.one_name, required=True)
     weights: Hashable = checked(None, frames.one_name)
@@ -237,11 +218,6 @@ class HouseholdRisk(KeyMeasure):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.refuse_unused(self.missing == "wildcard", 'missing="wildcard"', 'missing="wildcard"', "alpha")
-
-    def uses(self, original: pd.DataFrame) -> frames.Labels:
-        """The keys, the household and the weights."""
-        ones = ("household", self.household), ("weights", self.weights)
-        return frames.pick_apart(self.name, original, ("keys", self.keys), *ones)
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Put the members' risks together."""
@@ -319,7 +295,7 @@ class SkinnerElliot(KeyMeasure):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Skinner and Elliot (2002), JRSS B 64, 855-867; Skinner and Carter (2003)"
     missing_choices: ClassVar[tuple[str, ...]] = KEYED
-    own_missing: ClassVar[tuple[str, ...]] = ("wildcard", "category")
+    own_columns: ClassVar[tuple[str, ...]] = ("weights",)
 
     weights: Hashable = checked(None, frames.one_name)
     population: int | None = checked(None, check_integer, low=1)
@@ -329,10 +305,6 @@ class SkinnerElliot(KeyMeasure):
         if (self.weights is None) == (self.population is None):
             got = f"weights={self.weights!r}, population={self.population!r}"
             raise InputError(f"{self.name} needs the weights or the size of the population", got, "Give one of them")
-
-    def uses(self, original: pd.DataFrame) -> frames.Labels:
-        """The keys and then the weights."""
-        return frames.pick_apart(self.name, original, ("keys", self.keys), ("weights", self.weights))
 
     def compare(self, state: None, released: pd.DataFrame) -> Measured:
         """Count uniques and pairs."""
@@ -345,11 +317,12 @@ class SkinnerElliot(KeyMeasure):
             if self.weights is None
             else frames.positive_weights(self.name, released.iloc[:, -1])
         )
-        f, _ = key_frequencies(keys, wildcard=self.missing == "wildcard")
+        found = _Classes.of_keys(keys, None, self.missing == "wildcard", 1.0)
+        f = found.f[found.row]
         unique, paired = f == 1, f == 2
         others = float(np.maximum(weights[paired] - 1.0, 0.0).sum())
-        found, pairs = float(unique.sum()), paired.sum() / 2
-        theta = found / (found + others) if found else 0.0
-        error = theta * (1.0 - theta) * np.sqrt(1.0 / found + 1.0 / pairs) if found and pairs else 0.0
-        parts = {"uniques": found, "pairs": float(pairs), "fraction": float(n / weights.sum())}
+        single, pairs = float(unique.sum()), paired.sum() / 2
+        theta = single / (single + others) if single else 0.0
+        error = theta * (1.0 - theta) * np.sqrt(1.0 / single + 1.0 / pairs) if single and pairs else 0.0
+        parts = {"uniques": single, "pairs": float(pairs), "fraction": float(n / weights.sum())}
         return Measured(theta, float(error), parts, records=theta * unique)

@@ -22,7 +22,6 @@ class _InPopulation(KeyMeasure):
     """A risk from how many people of the population, and how many released records, share a combination of keys."""
 
     missing_choices: ClassVar[tuple[str, ...]] = ("wildcard", "category", "omit", "raise")
-    own_missing: ClassVar[tuple[str, ...]] = ("wildcard", "category")
 
     population: Any = checked(None, OtherFile.of, required=True)
 

@@ -123,7 +123,7 @@ class RecordLinkage(PairedMeasure):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Domingo-Ferrer and Torra (2001); Winkler (2004), section 4"
     missing_choices: ClassVar[tuple[str, ...]] = PAIRED
-    own_missing: ClassVar[tuple[str, ...]] = ("pairwise",)
+    pairs: ClassVar[str] = "wanted"
 
     known: frames.Names = checked(None, frames.as_names)
     distance: str = checked("standardised", check_choice, options=DISTANCES)
@@ -141,16 +141,8 @@ class RecordLinkage(PairedMeasure):
             what = "draws repeats the intruder's errors, and he makes none"
             raise InputError(what, self.draws, "Give error_sd or error_rate, or leave draws out")
         check_pairs_option(self.one_to_one, self.paired)
-
-    @property
-    def per_record_file(self) -> str:
-        """The file whose records look for neighbours."""
-        return "released" if self.link == LINKS[0] else "original"
-
-    @property
-    def pairs(self) -> str:
-        """Needed where all records are assigned at once."""
-        return "needed" if self.one_to_one else "wanted"
+        # The records that look for neighbours.
+        object.__setattr__(self, "per_record_file", "released" if self.link == LINKS[0] else "original")
 
     def begin(self, original: pd.DataFrame) -> Space:
         """Scales of the original, and its tree where records look for neighbours among the originals."""

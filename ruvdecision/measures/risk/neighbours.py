@@ -37,6 +37,8 @@ FLOOR = 1e-12
 class Boxes(NamedTuple):
     """The arrays of a tree that searches read."""
 
+    rows: Ints
+    """The points in the order of the leaves."""
     start: Ints
     axis: Ints
     cut: Array
@@ -53,7 +55,7 @@ class BoxTree:
     when it is first searched: small files are compared pair by pair, which is sooner done than numba is loaded.
 
     >>> tree = BoxTree.of(np.array([[0.0], [1.0], [2.0]]))
-    >>> tree.rows.tolist()
+    >>> tree.boxes.rows.tolist()
     [0, 1, 2]
     """
 
@@ -67,19 +69,9 @@ class BoxTree:
         return cls(np.ascontiguousarray(points, dtype=np.float64), heavy)
 
     @cached_property
-    def _build_tree(self) -> tuple[Ints, Boxes]:
-        rows, *boxes = build(self.points)
-        return rows, Boxes(*boxes)
-
-    @property
-    def rows(self) -> Ints:
-        """The points in the order of the leaves."""
-        return self._build_tree[0]
-
-    @property
     def boxes(self) -> Boxes:
         """What searches read."""
-        return self._build_tree[1]
+        return Boxes(*build(self.points))
 
     def is_small(self, queries: Array) -> bool:
         """Whether all distances may be taken at once."""
@@ -87,7 +79,7 @@ class BoxTree:
 
     def query_order(self, queries: Array) -> Ints:
         """An order of the queries: that of the leaves where query i is likely near point i; memory is read in turn."""
-        return self.rows if len(queries) == len(self.rows) else np.arange(len(queries))
+        return self.boxes.rows if len(queries) == len(self.points) else np.arange(len(queries))
 
 
 def share_of_own_links(tree: BoxTree, queries: Array, own: Array) -> Array:
@@ -127,7 +119,9 @@ def weight_inside(tree: BoxTree, queries: Array, inner: Array, outer: Array, wei
         return np.where(square.min(axis=1, initial=np.inf) < inner, 0.0, (square <= outer[:, None]) @ weight)
     none = np.zeros(0, dtype=np.int64)
     return np.asarray(
-        weight_in_ball(queries, tree.query_order(queries), inner, outer, none, none, tree.boxes, weight[tree.rows]),
+        weight_in_ball(
+            queries, tree.query_order(queries), inner, outer, none, none, tree.boxes, weight[tree.boxes.rows]
+        ),
         dtype=np.float64,
     )
 
@@ -163,16 +157,16 @@ def nearest(tree: BoxTree, queries: Array) -> Links:
     first, ties, distance = least_distances(queries, tree.points, tree.query_order(queries), room, tree.boxes)
     asked = np.flatnonzero(ties > 1)
     if len(asked) == 0:
-        return Links(np.arange(len(queries) + 1), tree.rows[first], distance)
+        return Links(np.arange(len(queries) + 1), tree.boxes.rows[first], distance)
     edges = np.append(0, np.cumsum(ties[asked]))
     outer = (distance * (1.0 + ROOM) + room) ** 2
     found = np.full(edges[-1], -1, dtype=np.int64)
     counts = weight_in_ball(
-        queries, asked, np.zeros(len(queries)), outer, edges, found, tree.boxes, np.ones(len(tree.rows))
+        queries, asked, np.zeros(len(queries)), outer, edges, found, tree.boxes, np.ones(len(tree.boxes.rows))
     ).astype(np.int64)
     alone = np.flatnonzero(ties == 1)
     query = np.concatenate([alone, np.repeat(asked, counts)])
-    points = tree.rows[np.concatenate([first[alone], found[found >= 0]])]
+    points = tree.boxes.rows[np.concatenate([first[alone], found[found >= 0]])]
     # The order of the leaves means nothing to a caller: the order of the file does.
     ties[asked] = counts
     return Links(np.append(0, np.cumsum(ties)), points[np.lexsort((points, query))], distance)
@@ -226,6 +220,16 @@ def distinct_points(points: Array) -> tuple[Array, Ints | None]:
 def is_tied(a: Array, b: Array | float) -> Flags:
     """Where two distances differ by rounding at most."""
     return np.asarray(a == b) | np.asarray(np.abs(a - b) <= ROOM * np.maximum(a, b))
+
+
+def without_rounding(distances: Array) -> Array:
+    """Distances in which those that differ by rounding at most are one number, so that they can be ranked."""
+    order = np.argsort(distances)
+    ranked = distances[order]
+    new = np.append(True, ~is_tied(ranked[:-1], ranked[1:]))[: len(ranked)]
+    found = np.empty_like(distances)
+    found[order] = ranked[new][np.cumsum(new) - 1]
+    return found
 
 
 def rounding_tolerances(queries: Array) -> Array:
@@ -373,7 +377,7 @@ def weight_in_ball(
     from its edge on, as many as there is room for; the weight is then that of those that were written.
     """
     total = np.zeros(len(queries) if len(edges) == 0 else len(order))
-    start, axis, cut, box, points = tree
+    _, start, axis, cut, box, points = tree
     stack = np.ones(128, dtype=np.int64)
     square = np.empty(LEAF)
     for turn in range(len(order)):
@@ -406,7 +410,7 @@ def weight_in_ball(
 def least_distances(queries: Array, guess: Array, order: Ints, room: Array, tree: Boxes) -> tuple[Ints, Ints, Array]:
     """Least distance of each query, a point at that distance, and at most how many points share it."""
     m, p = queries.shape
-    start, axis, cut, box, points = tree
+    _, start, axis, cut, box, points = tree
     stack = np.ones(128, dtype=np.int64)
     square = np.empty(LEAF)
     first = np.empty(m, dtype=np.int64)

@@ -234,20 +234,18 @@ def fit_pitman(sizes: Ints) -> tuple[float, float]:
     steps = np.arange(1, u, dtype=np.float64)
 
     def loss(x: Array) -> float:
+        if np.any(np.abs(x) > 40):
+            return 1e300
         alpha = float(expit(x[0]))
         theta = float(np.exp(x[1])) - alpha
         grow = np.log(theta + steps * alpha).sum() - (gammaln(theta + n) - gammaln(theta + 1))
         inside = many @ (gammaln(size - alpha) - gammaln(1 - alpha))
-        return -float(grow + inside)
-
-    def safe(x: Array) -> float:
-        value = loss(x) if np.all(np.abs(x) <= 40) else np.inf
-        return value if np.isfinite(value) else 1e300
+        return -float(grow + inside) if np.isfinite(grow + inside) else 1e300
 
     starts = [(np.log(a / (1 - a)), np.log(b)) for a in (0.05, 0.5, 0.9) for b in (1.0, float(max(u, 2)))]
     options = {"xatol": 1e-8, "fatol": 1e-10, "maxiter": 4000}
     with np.errstate(all="ignore"):
-        found = [minimize(safe, s, method="Nelder-Mead", options=options) for s in starts]
+        found = [minimize(loss, s, method="Nelder-Mead", options=options) for s in starts]
     best = min(found, key=lambda r: r.fun)
     alpha = float(expit(best.x[0]))
     return float(np.exp(best.x[1])) - alpha, alpha

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ...data.read import read_data
+from ...data.read import is_path, read_data
 from ...errors import InputError, UnsupportedError, kind_of
 from ...masks.frame import Frame
 from ...protocols import Array
@@ -32,7 +32,7 @@ class OtherFile:
             return data
         if not isinstance(data, (pd.DataFrame, pd.Series, np.ndarray, list, tuple, str, Path, Frame)):
             raise InputError(f"{name} must be a file of records", kind_of(data), f"Give {name} as a DataFrame or path")
-        return cls(Frame.of(read_data(data) if isinstance(data, (str, Path)) else data))
+        return cls(Frame.of(read_data(data) if is_path(data) else data))
 
     def table(self, who: str, name: str, columns: frames.Labels) -> pd.DataFrame:
         """The named columns, which must be there."""
@@ -73,11 +73,6 @@ class RecordMeasure(Measure):
     """A risk that has a value for every record, too."""
 
     role: ClassVar[str] = "risk"
-
-    @property
-    def per_record_file(self) -> str:
-        """Whose rows `per_record` speaks about: "released" or "original"."""
-        return "released"
 
     def per_record(self, original: Data, released: Data) -> Array:
         """One number per row of the file that the measure follows, NaN for rows without one. Confidential.
@@ -126,14 +121,14 @@ class PairedMeasure(AveragedMeasure):
     positions in the original, so that rows left out for missing values do not break the pairs.
     """
 
-    @property
-    def pairs(self) -> str:
-        """Whether a release of another length must be paired by its labels.
+    pairs: ClassVar[str] = "needed"
+    """Whether a release of another length must be paired by its labels.
 
-        "needed", "wanted" if it has some of the original's labels, or "optional". A row that is nobody's has a label
-        below zero.
-        """
-        return "needed"
+    "needed", "wanted" if it has some of the original's labels, or "optional". A row that is nobody's has a label below
+    zero.
+    """
+    needs_pairs: ClassVar[str] = "one_to_one"
+    """The option with which pairs that are wanted are needed."""
 
     def prepared(self, original: Data) -> Prepared:
         """Do once what depends on the original alone."""
@@ -157,21 +152,21 @@ class _Paired(Prepared):
         who, index, measure = self.measure.name, frame.table.index, self.measure
         if n == m and not index.equals(pd.RangeIndex(-m, 0)):
             return pd.RangeIndex(n)
-        several = measure.per_record_file == "released" and not getattr(measure, "one_to_one", False)
+        option = measure.needs_pairs if getattr(measure, measure.needs_pairs, False) else ""
+        several = measure.per_record_file == "released" and option != "one_to_one"
         places = self.labels.get_indexer(index) if self.labels.is_unique and (several or index.is_unique) else None
         # Labels 0 to m - 1 are what a file has that was read without a key; they say nothing about who is who.
         unkeyed = isinstance(index, pd.RangeIndex) and index.equals(pd.RangeIndex(m))
         if places is not None and not unkeyed and (places >= 0).all() and (several or m < n):
             return pd.Index(places)
         labelled = not unkeyed and bool(index.isin(self.labels).any())
-        if measure.pairs == "optional" or (measure.pairs == "wanted" and not labelled):
+        if measure.pairs == "optional" or (measure.pairs == "wanted" and not option and not labelled):
             return pd.RangeIndex(-m, 0)
         sizes = f"{n} rows in the original and {m} in the release"
         instead = "or measure linkage, linkability or disclosure instead"
         do = f"Set the respondents' key as the index of both files, {instead}"
         what = "cannot tell whose rows were released"
-        if getattr(measure, "one_to_one", False) or getattr(measure, "outlying", False):
-            option = "one_to_one" if getattr(measure, "one_to_one", False) else "outlying"
+        if option:
             do = f"Set the respondents' key as the index of both files, or write {option}=False, which needs no pairs"
         if m > n and not several:
             what = "looks for each original's own record and cannot take more rows than the original has"

@@ -91,7 +91,6 @@ class _MatchedKeys(CountedKeys):
     """A risk from how many records agree with each record; a missing key agrees with everything by default."""
 
     missing_choices: ClassVar[tuple[str, ...]] = KEYED
-    own_missing: ClassVar[tuple[str, ...]] = ("wildcard", "category")
 
     def sizes(self, released: pd.DataFrame) -> Ints:
         """How many records agree with each record, itself included."""
@@ -220,7 +219,6 @@ class SpecialUniques(KeyMeasure):
     label: ClassVar[str] = "special_uniques"
     reference: ClassVar[str] = "Elliot, Manning and Ford (2002); Winkler (2004), section 4"
     missing_choices: ClassVar[tuple[str, ...]] = (*KEYED[:2], "pairwise", *KEYED[2:])
-    own_missing: ClassVar[tuple[str, ...]] = ("wildcard", "category", "pairwise")
 
     largest: int = checked(3, check_integer, low=1)
     share: bool = False

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
-from ..frames import Ints, is_time
+from ..frames import Ints, is_categorical, is_time
 
 MOST_CELLS = 10_000_000
 
@@ -67,7 +67,7 @@ def _codes_by_integer(values: NDArray[Any]) -> tuple[Ints, int] | None:
 def _codes_by_category(columns: Sequence[pd.Series]) -> tuple[Ints, int] | None:
     """The same for categories with the same type of values, each category looked at once; None for other columns."""
     dtypes = [c.dtype for c in columns]
-    if not all(isinstance(d, pd.CategoricalDtype) and d.categories.dtype == dtypes[0].categories.dtype for d in dtypes):
+    if not all(map(is_categorical, columns)) or len({d.categories.dtype for d in dtypes}) > 1:
         return None
     every = dtypes[0].categories.append([d.categories for d in dtypes[1:]])
     places, unique = pd.factorize(every)
@@ -186,7 +186,7 @@ def dense_table(who: str, codes: Ints, levels: Sequence[int], weights: Array | N
 
 def without_categories(column: pd.Series) -> pd.Series:
     """The column as its values, where it is a category."""
-    return column.astype(column.cat.categories.dtype) if isinstance(column.dtype, pd.CategoricalDtype) else column
+    return column.astype(column.cat.categories.dtype) if is_categorical(column) else column
 
 
 def is_text(column: pd.Series) -> bool:

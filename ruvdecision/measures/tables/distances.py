@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -60,7 +59,7 @@ def chi_square(table: ArrayLike) -> float:
     >>> round(chi_square([[10, 20], [30, 40]]), 9)
     0.793650794
     """
-    t = _two_way(table)
+    t = _check_two_way_table(table)
     expected = np.outer(t.sum(axis=1), t.sum(axis=0)) / t.sum()
     return float(((t - expected) ** 2 / expected).sum())
 
@@ -73,7 +72,7 @@ def cramers_v(table: ArrayLike) -> float:
     >>> cramers_v([[5, 0, 0], [0, 5, 0]])
     1.0
     """
-    t = _two_way(table)
+    t = _check_two_way_table(table)
     smaller = min(t.shape) - 1
     return min(float(np.sqrt(chi_square(t) / (t.sum() * smaller))), 1.0) if smaller else 0.0
 
@@ -84,7 +83,7 @@ def pearson_c(table: ArrayLike) -> float:
     >>> round(pearson_c([[10, 20], [30, 40]]), 12)
     0.088735650942
     """
-    t = _two_way(table)
+    t = _check_two_way_table(table)
     chi2 = chi_square(t)
     return float(np.sqrt(chi2 / (chi2 + t.sum())))
 
@@ -117,6 +116,9 @@ class _CountedMeasure(SummedMeasure, WeightedMeasure):
 class _TableMeasure(_CountedMeasure):
     """A comparison of the tables that two files make: of the whole table, or of all tables of ``way`` columns."""
 
+    distance: ClassVar[staticmethod[[ArrayLike, ArrayLike], float]]
+    """Of two laws over the same cells."""
+
     columns: Names = checked(None, as_names)
     way: int | None = checked(None, check_integer, low=1)
 
@@ -124,8 +126,12 @@ class _TableMeasure(_CountedMeasure):
         codes, _ = cells.common_codes(original.rows, released.rows)
         names = [str(c) for c in original.rows.columns]
         parts: dict[str, float] = {}
-        for chosen in _choose_columns(self.name, len(names), self.way):
-            parted, size = cells.joint_codes_of_parts([c[:, chosen] for c in codes])
+        way = len(names) if self.way is None else self.way
+        if way > len(names):
+            what = f"{self.name} cannot make tables of {way} columns"
+            raise InputError(what, f"{len(names)} columns", "Use a smaller way")
+        for chosen in itertools.combinations(range(len(names)), way):
+            parted, size = cells.joint_codes_of_parts([c[:, list(chosen)] for c in codes])
             weights = original.count, released.count
             f, g = (cells.frequencies(c, size, w) for c, w in zip(parted, weights, strict=True))
             number, more = self._distance_of_tables(f, g)
@@ -134,7 +140,8 @@ class _TableMeasure(_CountedMeasure):
         return Measured(float(np.mean(list(parts.values()))) if self.way is not None else value, parts=parts)
 
     def _distance_of_tables(self, f: Array, g: Array) -> tuple[float, dict[str, float]]:
-        raise NotImplementedError
+        """The number of one table, and what it is made of."""
+        return self.distance(f, g), {}
 
 
 @dataclass(frozen=True, repr=False)
@@ -161,8 +168,7 @@ class Hellinger(_TableMeasure):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Gomatam and Karr (2003); Winkler (2004), section 5"
 
-    def _distance_of_tables(self, f: Array, g: Array) -> tuple[float, dict[str, float]]:
-        return hellinger(f, g), {}
+    distance = staticmethod(hellinger)
 
 
 @dataclass(frozen=True, repr=False)
@@ -181,8 +187,7 @@ class TotalVariation(_TableMeasure):
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     reference: ClassVar[str] = "Agrawal and Aggarwal (2001); Gomatam and Karr (2003); Winkler (2004), section 5"
 
-    def _distance_of_tables(self, f: Array, g: Array) -> tuple[float, dict[str, float]]:
-        return total_variation(f, g), {}
+    distance = staticmethod(total_variation)
 
 
 @dataclass(frozen=True, repr=False)
@@ -224,6 +229,8 @@ class _Association(_CountedMeasure):
 
     range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
     reference: ClassVar[str] = "Gomatam and Karr (2003); Winkler (2004), section 5, with a bracket put right"
+    coefficient: ClassVar[staticmethod[[ArrayLike], float]]
+    """The association in a table of two columns."""
 
     columns: Names = checked(None, as_names)
     signed: bool = False
@@ -237,7 +244,7 @@ class _Association(_CountedMeasure):
         rows = []
         for i, j in itertools.combinations(range(len(columns)), 2):
             a, b = (
-                self._association_of_table(cells.dense_table(self.name, c[:, [i, j]], [levels[i], levels[j]], w))
+                self.coefficient(cells.dense_table(self.name, c[:, [i, j]], [levels[i], levels[j]], w))
                 for c, w in zip(codes, weights, strict=True)
             )
             rows.append((columns[i], columns[j], a, b, b - a))
@@ -247,9 +254,6 @@ class _Association(_CountedMeasure):
         if len(rows) == 1:
             parts = dict(zip(("original", "released", "change"), rows[0][2:], strict=True))
         return Measured(float((change if self.signed else np.abs(change)).mean()), parts=parts, table=table)
-
-    def _association_of_table(self, table: Array) -> float:
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, repr=False)
@@ -271,8 +275,7 @@ class CramersV(_Association):
 
     label: ClassVar[str] = "cramers_v"
 
-    def _association_of_table(self, table: Array) -> float:
-        return cramers_v(table)
+    coefficient = staticmethod(cramers_v)
 
 
 @dataclass(frozen=True, repr=False)
@@ -289,16 +292,7 @@ class PearsonC(_Association):
 
     label: ClassVar[str] = "pearson_c"
 
-    def _association_of_table(self, table: Array) -> float:
-        return pearson_c(table)
-
-
-def _choose_columns(who: str, columns: int, way: int | None) -> Iterable[list[int]]:
-    if way is None:
-        return [list(range(columns))]
-    if way > columns:
-        raise InputError(f"{who} cannot make tables of {way} columns", f"{columns} columns", "Use a smaller way")
-    return [list(c) for c in itertools.combinations(range(columns), way)]
+    coefficient = staticmethod(pearson_c)
 
 
 def _check_frequencies(f: ArrayLike) -> Array:
@@ -316,7 +310,7 @@ def _check_two_laws(f: ArrayLike, g: ArrayLike) -> tuple[Array, Array]:
     return a, b
 
 
-def _two_way(table: ArrayLike) -> Array:
+def _check_two_way_table(table: ArrayLike) -> Array:
     t = check_finite("table", as_float_array("table", table))
     if t.ndim != 2 or np.any(t < 0) or t.sum() <= 0:
         what = "A two-way table has rows, columns and counts that are not negative"

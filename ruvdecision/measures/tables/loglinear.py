@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -81,7 +81,10 @@ def fit_loglinear(
         got = f"a margin is off by {worst:.3g} after {steps} rounds"
         raise InputError("The log-linear model did not converge", got, "Merge sparse categories")
     deviance = max(2 * float((xlogy(counts, counts) - xlogy(counts, fitted)).sum()), 0.0)
-    return LogLinearFit(fitted, deviance, counts.size - _count_parameters(counts.shape, kept))
+    # Free parameters: one per term of the hierarchy, each term the product of levels minus 1.
+    terms = {t for m in kept for k in range(len(m) + 1) for t in itertools.combinations(m, k)}
+    free = sum(int(np.prod([counts.shape[a] - 1 for a in t])) for t in terms)
+    return LogLinearFit(fitted, deviance, counts.size - free)
 
 
 @dataclass(frozen=True, repr=False)
@@ -153,9 +156,3 @@ class LogLinearLoss(WeightedMeasure):
             what = "Every column must be in a margin of the model"
             raise InputError(what, f"none with {', '.join(lost)}", "Add them, or leave the columns out")
         return chosen
-
-
-def _count_parameters(shape: Sequence[int], margins: Iterable[tuple[int, ...]]) -> int:
-    """Free parameters: one per term of the hierarchy, each term the product of levels minus 1."""
-    terms = {t for m in margins for k in range(len(m) + 1) for t in itertools.combinations(m, k)}
-    return sum(int(np.prod([shape[a] - 1 for a in t])) for t in terms)

@@ -16,6 +16,8 @@ from ...checks import (
     as_generator,
     check_finite,
     check_integer,
+    check_kind,
+    check_mapping,
     checked,
     fixed_seed,
     rows_where,
@@ -69,10 +71,10 @@ class EntropyLoss(PairedMeasure):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = {} if self.transition is None else self.transition
-        if not (isinstance(given, Mapping) and all(isinstance(t, pd.DataFrame) for t in given.values())):
-            what = "transition maps a column to a DataFrame of probabilities"
-            raise InputError(what, type(given).__name__, 'Write transition={"sex": frame}')
+        do = 'Write transition={"sex": frame}, a DataFrame of probabilities'
+        given = {} if self.transition is None else check_mapping("transition", self.transition, do)
+        for label, table in given.items():
+            check_kind(f"transition of {label}", table, pd.DataFrame, do)
 
     def compare(self, state: tuple[pd.DataFrame, Array | None], released: pd.DataFrame) -> Measured:
         """Mean conditional entropy."""

@@ -266,7 +266,6 @@ class IL1s(SummedMeasure, WeightedMeasure):
     reference: ClassVar[str] = "Yancey, Winkler and Creecy (2002); Mateo-Sanz, Sebe and Domingo-Ferrer (2004)"
     matched: ClassVar[bool] = True
     missing_choices: ClassVar[tuple[str, ...]] = KNOWN
-    own_missing: ClassVar[tuple[str, ...]] = ("pairwise",)
 
     def begin(
         self, original: pd.DataFrame, weights: Array | None = None

@@ -186,10 +186,10 @@ class _Number(_Column):
             "spread": _similarity_of_sizes(float(standard_deviations(kept, own)), self.sd, np.sqrt(self.wide) * noise),
         }
         if self.tails:
-            scores["tails"] = float(np.mean([self._tail_kept(law, size, *tail) for tail in self.tails]))
+            scores["tails"] = float(np.mean([self._tail_similarity(law, size, *tail) for tail in self.tails]))
         return scores | {"score": lost * float(np.prod(list(scores.values()))) ** (1 / len(scores))}, codes
 
-    def _tail_kept(self, law: Law, size: float, sign: int, edge: float, share: float) -> float:
+    def _tail_similarity(self, law: Law, size: float, sign: int, edge: float, share: float) -> float:
         at = np.nextafter(edge, -np.inf) if sign > 0 else -edge
         below = float(law.below(np.array([at]))[0])
         noise = 2 * np.sqrt((1 - share) / share * (1 / self.n + 1 / size))
@@ -278,17 +278,17 @@ def _dependence_kept(before: Array, after: Array, sizes: list[int], v: float) ->
     """How much of what the groups have beyond independence is kept; None if that is no more than noise."""
     start = np.cumsum([0, *sizes[:-1]])
 
-    def beyond(joint: Array) -> Array:
+    def excess(joint: Array) -> Array:
         return joint - np.outer(np.diag(joint), np.diag(joint))
 
-    def blocks(cells: Array) -> Array:
+    def sums_by_pair(cells: Array) -> Array:
         sums = np.add.reduceat(np.add.reduceat(cells, start, axis=0), start, axis=1)
         return sums[np.triu_indices(len(sizes), 1)] / 2
 
     share = np.diag(before)
     spread = np.sqrt(np.maximum(share * (1 - share), 0))
-    first, second = beyond(before), beyond(after)
-    noise = blocks(np.outer(spread, spread)) * 2 * np.sqrt(v)
-    whole = np.maximum(blocks(np.abs(first)) - noise, 0).sum()
-    lost = np.maximum(blocks(np.abs(first - second)) - noise, 0).sum()
+    first, second = excess(before), excess(after)
+    noise = sums_by_pair(np.outer(spread, spread)) * 2 * np.sqrt(v)
+    whole = np.maximum(sums_by_pair(np.abs(first)) - noise, 0).sum()
+    lost = np.maximum(sums_by_pair(np.abs(first - second)) - noise, 0).sum()
     return None if whole <= 1e-9 else float(max(1 - lost / whole, 0.0))  # less is rounding

@@ -69,7 +69,11 @@ class Marginals(WeightedMeasure):
             for c in original.columns
         }
         parts = {name: row["distance"] for name, row in rows.items()}
-        return Measured(float(np.mean(list(parts.values()))), parts=parts, table=partial(_frame_of_rows, rows))
+        return Measured(
+            float(np.mean(list(parts.values()))),
+            parts=parts,
+            table=partial(pd.DataFrame.from_dict, rows, orient="index"),
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -114,7 +118,9 @@ class Pairwise(WeightedMeasure):
             squares += 2 * (x - y) ** 2 if numbers else 0.0
             rows[f"{a}, {b}"] = {"original": x, "released": y, "change": changes[-1]}
         parts = {"correlation distance": float(np.sqrt(squares)), "largest": max(changes)}
-        return Measured(float(np.mean(changes)), parts=parts, table=partial(_frame_of_rows, rows))
+        return Measured(
+            float(np.mean(changes)), parts=parts, table=partial(pd.DataFrame.from_dict, rows, orient="index")
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,19 +190,12 @@ def _pairwise_associations(who: str, table: pd.DataFrame, which: str, weights: A
         if a in numbers and b in numbers:
             found[a, b] = float(np.clip((often * numbers[a]) @ numbers[b] / len(table), -1, 1))
         elif a in codes and b in codes:
-            found[a, b] = _cramers_v_of_codes(codes[a], codes[b], often)
+            shape = int(codes[a].max()) + 1, int(codes[b].max()) + 1
+            pairs = np.bincount(codes[a] * shape[1] + codes[b], weights=often, minlength=shape[0] * shape[1])
+            found[a, b] = cramers_v(pairs.reshape(shape))
         else:
             value, code = (numbers[a], codes[b]) if a in numbers else (numbers[b], codes[a])
             sizes = np.bincount(code, weights=often)
             means = np.bincount(code, weights=often * value) / np.where(sizes > 0, sizes, 1.0)
             found[a, b] = float(np.sqrt(np.clip((sizes * means**2).sum() / len(value), 0, 1)))
     return found
-
-
-def _cramers_v_of_codes(a: Ints, b: Ints, often: Array) -> float:
-    shape = int(a.max()) + 1, int(b.max()) + 1
-    return cramers_v(np.bincount(a * shape[1] + b, weights=often, minlength=shape[0] * shape[1]).reshape(shape))
-
-
-def _frame_of_rows(rows: dict[str, dict[str, float]]) -> pd.DataFrame:
-    return pd.DataFrame.from_dict(rows, orient="index")

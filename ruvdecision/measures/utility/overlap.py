@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -43,13 +43,14 @@ class _Overlap(SummedMeasure, WeightedMeasure):
             object.__setattr__(self, "model_weights", self.weights)
             object.__setattr__(self, "weights", None)
         super().__post_init__()
-        models = self._named_models()
+        models = self._named_models
         if self.model_weights is not None:
             weights = check_vector("model_weights", self.model_weights, len(models))
             if np.any(weights < 0) or weights.sum() == 0:
                 raise InputError("model_weights must be positive", weights.tolist(), "Give one weight per model")
             object.__setattr__(self, "model_weights", tuple(float(w) for w in weights))
 
+    @cached_property
     def _named_models(self) -> dict[str, Any]:
         given = self.model
         if given is None or (isinstance(given, (Mapping, list, tuple)) and not given):
@@ -62,27 +63,23 @@ class _Overlap(SummedMeasure, WeightedMeasure):
         return {n if names.count(n) == 1 else f"{n} ({i + 1})": models[i] for i, n in enumerate(names)}
 
     def uses(self, original: pd.DataFrame) -> list[Any]:
-        return list(dict.fromkeys(c for m in self._named_models().values() for c in m.variables(original)))
+        return list(dict.fromkeys(c for m in self._named_models.values() for c in m.variables(original)))
 
     def begin(self, original: pd.DataFrame, *weights: Array) -> dict[str, Any]:
-        return {name: model.start(original, *weights) for name, model in self._named_models().items()}
+        return {name: model.start(original, *weights) for name, model in self._named_models.items()}
 
     def survey(self, piece: pd.DataFrame) -> NamedSums:
-        return NamedSums(
-            {name: _refuse_unsummable(model).survey(piece) for name, model in self._named_models().items()}
-        )
+        return NamedSums({name: _refuse_unsummable(model).survey(piece) for name, model in self._named_models.items()})
 
     def settle(self, original: NamedSums, released: NamedSums) -> dict[str, Any]:
-        return {
-            name: model.settle(original.of[name], released.of[name]) for name, model in self._named_models().items()
-        }
+        return {name: model.settle(original.of[name], released.of[name]) for name, model in self._named_models.items()}
 
     def partial(self, piece: pd.DataFrame, plan: Any, which: str, *weights: Array) -> NamedSums:
-        models = self._named_models().items()
+        models = self._named_models.items()
         return NamedSums({name: model.partial(piece, plan[name], which, *weights) for name, model in models})
 
     def total(self, original: NamedSums, released: NamedSums, plan: Any) -> Measured:
-        models = self._named_models().items()
+        models = self._named_models.items()
         return self._compare_fits({k: m.total(original.of[k], released.of[k], plan[k]) for k, m in models})
 
     def compare(self, state: dict[str, Any], released: pd.DataFrame, *weights: Array) -> Measured:
@@ -100,7 +97,7 @@ class _Overlap(SummedMeasure, WeightedMeasure):
     def _weighted_average(self, *values: list[float]) -> list[float]:
         """Averages over the models of lists with a number of each."""
         weights = self._weights_of_models(len(values[0]))
-        return [float(weights @ each / weights.sum()) for each in values]
+        return (np.array(values) @ weights / weights.sum()).tolist()
 
 
 @dataclass(frozen=True, repr=False)
@@ -166,7 +163,7 @@ class IntervalOverlap(_Overlap):
             length.append(float(j.sum()) / total)
             off = float(self.penalty * gap.sum()) / total if self.penalty else 0.0
             chosen.append((probability if self.kind == "probability" else length)[-1] - off)
-            switched += int(np.count_nonzero(a.estimate * b.estimate < 0))
+            switched += int(np.count_nonzero(_sign_switches(a, b)))
             changed += int(
                 np.count_nonzero(_significant_coefficients(a, self.level) != _significant_coefficients(b, self.level))
             )
@@ -292,9 +289,8 @@ class CoefficientChanges(_Overlap):
             if self.kind == "significance":
                 changed = _significant_coefficients(a, self.level) != _significant_coefficients(b, self.level)
             else:
-                changed = (a.estimate * b.estimate < 0) & (
-                    _significant_coefficients(a, self.level) | (self.kind == "any sign")
-                )
+                counted = _significant_coefficients(a, self.level) | (self.kind == "any sign")
+                changed = _sign_switches(a, b) & counted
             total += weight * (int(np.sum(changed)) + only)
         return Measured(total, table=partial(_coefficient_table, pairs, self.level))
 
@@ -383,16 +379,17 @@ def _ellipsoid_radius(fit: Fit, level: float) -> float:
     return float(special.chdtri(p, 1 - level)) if np.isinf(fit.df) else float(p * special.fdtri(p, fit.df, level))
 
 
-def _confidence_interval(fit: Fit, level: float) -> tuple[Array, Array]:
-    half = _confidence_quantile(fit.df, level) * fit.se
-    return fit.estimate - half, fit.estimate + half
-
-
 @lru_cache(maxsize=256)
 def _confidence_quantile(df: float, level: float) -> float:
     # All releases of a map have the same few degrees of freedom, and the quantile costs more than the rest of an
     # interval.
     return float(special.ndtri(0.5 + level / 2) if np.isinf(df) else special.stdtrit(df, 0.5 + level / 2))
+
+
+def _sign_switches(first: Fit, second: Fit) -> Flags:
+    """Which coefficients have another sign; one that is zero but for rounding has none."""
+    some = [np.abs(fit.estimate) > 1e-9 * fit.se for fit in (first, second)]
+    return (first.estimate * second.estimate < 0) & some[0] & some[1]
 
 
 def _significant_coefficients(fit: Fit, level: float) -> Flags:
@@ -417,13 +414,10 @@ def _coefficient_table(fits: dict[str, tuple[Fit, Fit]], level: float) -> pd.Dat
             row: dict[str, Any] = {"model": model, "coefficient": name}
             for side, fit in (("original", first), ("released", second)):
                 if name in fit.names:
-                    k, (low, high) = fit.names.index(name), _confidence_interval(fit, level)
-                    row |= {
-                        side: fit.estimate[k],
-                        f"{side}_se": fit.se[k],
-                        f"{side}_low": low[k],
-                        f"{side}_high": high[k],
-                    }
+                    k = fit.names.index(name)
+                    centre, half = fit.estimate[k], _confidence_quantile(fit.df, level) * fit.se[k]
+                    row |= {side: centre, f"{side}_se": fit.se[k]}
+                    row |= {f"{side}_low": centre - half, f"{side}_high": centre + half}
             row["I"], row["J"] = overlap.get(name, (0.0, 0.0))
             if name in overlap:
                 k = a.names.index(name)

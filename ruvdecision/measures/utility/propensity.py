@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import linalg, special
 
-from ...checks import as_generator, check_choice, check_integer, check_number, checked
+from ...checks import as_generator, check_choice, check_integer, check_number, checked, is_integer
 from ...errors import InputError
 from ...numerics.glm import logistic
 from ...numerics.threads import one_thread
@@ -40,11 +40,11 @@ WOO = "Karr, Oganian, Reiter and Woo, New measures of data utility"
 
 
 def _check_degree(name: str, degree: Any, options: tuple[int | str, ...]) -> int | str:
-    odd = isinstance(degree, (bool, np.timedelta64)) or not isinstance(degree, (int, str, np.integer))
-    if odd or degree not in options:
+    wanted = int(degree) if is_integer(degree) else degree
+    if type(wanted) not in (int, str) or wanted not in options:
         what = f"{name} must be one of {', '.join(map(repr, options))}"
         raise InputError(what, degree, f"Write {name}=2, for example")
-    return degree if isinstance(degree, str) else int(degree)
+    return wanted
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,8 +81,9 @@ class _PropensityMeasure(WeightedMeasure):
         raise NotImplementedError
 
     def closed_null(self, slopes: int, n: float, c: float) -> tuple[float, float] | None:
-        """Expectation and standard deviation of pMSE when both files are samples of one population."""
-        return None
+        """Expectation and standard deviation of pMSE when both files are samples of one population, if known."""
+        unit = ((1 - c) ** 2 * c if self.null == "synthetic" else c * (1 - c)) / n
+        return slopes * unit, float(np.sqrt(2 * slopes)) * unit
 
     def encoded_files(self, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Array, Ints | None]:
         """Both files together as numbers, and how many levels each column has, 0 for a number; None if all are."""
@@ -187,22 +188,12 @@ class Propensity(_PropensityMeasure):
     nulls: ClassVar[tuple[str, ...]] = ("independent", "synthetic", "permutation")
 
     def classifier_inputs(self, pooled: Array, levels: Ints | None) -> tuple[Array, Ints | None]:
-        first, row = _distinct_records(pooled)
-        return design_rows(pooled if row is None else pooled[first], self.degree), row
+        return _design_of_distinct_records(pooled, self.degree)
 
     def scores(
         self, inputs: tuple[Array, Ints | None], source: Flags, weights: Array | None = None
     ) -> tuple[Array, int]:
-        design, row = inputs
-        if row is None:
-            return logistic_scores(design, source, weights)[0], len(design) - 1
-        often = np.bincount(row, weights)
-        share = np.bincount(row, source if weights is None else weights * source) / often
-        return logistic_scores(design, share, often / often.mean())[0][row], len(design) - 1
-
-    def closed_null(self, slopes: int, n: float, c: float) -> tuple[float, float]:
-        unit = (c * (1 - c) if self.null == "independent" else (1 - c) ** 2 * c) / n
-        return slopes * unit, float(np.sqrt(2 * slopes)) * unit
+        return logistic_scores(*inputs, source, weights)[0], len(inputs[0]) - 1
 
 
 @dataclass(frozen=True, repr=False)
@@ -264,6 +255,9 @@ class TreePropensity(_PropensityMeasure):
             levels.append(int(parts[-1].max()) + 1 if categories else 0)
         return np.stack(parts, axis=1), np.array(levels, dtype=np.int64)
 
+    def closed_null(self, slopes: int, n: float, c: float) -> None:
+        """None is known for a tree."""
+
     def classifier_inputs(self, pooled: Array, levels: Ints | None) -> tuple[Array, Ints, Ints | None]:
         values = np.ascontiguousarray(pooled.T)
         return values, np.ascontiguousarray(np.argsort(values, axis=1, kind="stable")), levels
@@ -319,34 +313,30 @@ class ClusteredPropensity(_PropensityMeasure):
         check_cluster_count(self.clusters, len(state[0]) + len(released))
         return super().compare(state, released, weights)
 
-    def classifier_inputs(self, pooled: Array, levels: Ints | None) -> list[tuple[Ints, Array]]:
+    def classifier_inputs(self, pooled: Array, levels: Ints | None) -> list[tuple[Ints, tuple[Array, Ints | None]]]:
         if self.standardise:
             # Relabelling must not change the clusters, so the scale is that of both files together.
             pooled = pool_files(pooled, pooled[:0], True)
         labels = linkage_cut(pooled, (self.clusters,))[0]
         order = np.argsort(labels, kind="stable")
         members = np.split(order, np.cumsum(np.bincount(labels))[:-1])
-        return [(rows, design_rows(pooled[rows], self.degree)) for rows in members]
+        return [(rows, _design_of_distinct_records(pooled[rows], self.degree)) for rows in members]
 
     def scores(
-        self, inputs: list[tuple[Ints, Array]], source: Flags, weights: Array | None = None
+        self, inputs: list[tuple[Ints, tuple[Array, Ints | None]]], source: Flags, weights: Array | None = None
     ) -> tuple[Array, int]:
         scores = np.empty(len(source))
         slopes = 0
         for rows, design in inputs:
             own = source[rows]
-            slopes += len(design)
+            slopes += len(design[0])
             if own.all() or not own.any():
                 scores[rows] = own
                 continue
             often = None if weights is None else weights[rows]
-            found, separated = logistic_scores(design, own, often)
+            found, separated = logistic_scores(*design, own, often)
             scores[rows] = np.average(own, weights=often) if separated and self.separable == "share" else found
         return scores, slopes
-
-    def closed_null(self, slopes: int, n: float, c: float) -> tuple[float, float]:
-        unit = c * (1 - c) / n
-        return slopes * unit, float(np.sqrt(2 * slopes)) * unit
 
 
 def _score_separation(scores: Array, source: Flags, weights: Array | None) -> dict[str, float]:
@@ -409,27 +399,39 @@ def design_rows(pooled: Array, degree: int | str) -> Array:
     return work
 
 
-def _distinct_records(pooled: Array) -> tuple[Ints, Ints | None]:
-    """The first of each kind of equal records, and the kind of each; None where so few are equal that it is no gain."""
+def _design_of_distinct_records(pooled: Array, degree: int | str) -> tuple[Array, Ints | None]:
+    """Rows of the design with one column for each kind of equal records, and the kind of each record; None if none are.
+
+    It is quicker, and where files can be separated in part, coefficients without bound would tell equal records apart
+    by the rounding of their columns.
+    """
     # Equal records have equal numbers, and others hardly ever: no sine of a whole number is a sum of others.
     mixed = pooled @ np.sin(np.arange(1.0, pooled.shape[1] + 1.0))
     if len(np.unique(mixed[:FEW])) == len(mixed[:FEW]):
-        return np.arange(len(pooled)), None
+        return design_rows(pooled, degree), None
     _, first, row = np.unique(mixed, return_index=True, return_inverse=True)
-    equal = 2 * len(first) < len(pooled) and np.array_equal(pooled[first][row], pooled)
-    return first, row if equal else None
+    if not np.array_equal(pooled[first][row], pooled):
+        return design_rows(pooled, degree), None
+    return design_rows(pooled[first], degree), row
 
 
-def logistic_scores(design: Array, source: NDArray[Any], weights: Array | None = None) -> tuple[Array, bool]:
+def logistic_scores(
+    design: Array, row: Ints | None, source: NDArray[Any], weights: Array | None = None
+) -> tuple[Array, bool]:
     """Fitted probabilities of a logistic regression, and whether the files can be separated by it.
 
-    ``design`` has one row per coefficient, the first of ones, rows linearly independent; ``source`` says of each record
-    whether it is released, or which share of equal ones is. Separated records tend to 0 and 1.
+    ``design`` has one row per coefficient, the first of ones, rows linearly independent; ``row`` is the column of each
+    record, if it is not its own, and ``source`` says whether it is released. Separated records tend to 0 and 1.
     """
+    share = source.astype(np.float64)
+    if row is not None:
+        often = np.bincount(row, weights).astype(np.float64)
+        share = np.bincount(row, share if weights is None else weights * share) / often
+        weights = often / often.mean()
     start = np.zeros(len(design))
-    start[0] = special.logit(np.average(source, weights=weights))
-    fit = logistic.maximise(design, source.astype(np.float64), start, weights)
-    return fit.mean, fit.separated
+    start[0] = special.logit(np.average(share, weights=weights))
+    fit = logistic.maximise(design, share, start, weights)
+    return fit.mean if row is None else fit.mean[row], fit.separated
 
 
 def tree_scores(

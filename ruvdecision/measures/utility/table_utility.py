@@ -6,7 +6,7 @@ Raab, Nowok and Dibben (2021), Assessing, visualizing and improving the utility 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import rel_entr, xlogy
 
-from ...checks import check_choice, check_integer, check_integers, checked, is_single
+from ...checks import as_tuple, check_choice, check_integer, check_integers, check_mapping, checked
 from ...errors import InputError
 from ...protocols import Array
 from .. import frames
@@ -129,10 +129,8 @@ class TableUtility(WeightedMeasure):
         if self.way is not None:
             object.__setattr__(self, "way", check_integers("way", self.way, "Write way=2, or way=[2, 3]", low=1))
         if self.codes is not None:
-            if not isinstance(self.codes, Mapping):
-                what = "codes must say which values of which column"
-                raise InputError(what, type(self.codes).__name__, 'Write codes={"income": [-8]}')
-            given = {k: (v,) if is_single(v) else tuple(v) for k, v in self.codes.items()}
+            codes = check_mapping("codes", self.codes, 'Say which values of which column, codes={"income": [-8]}')
+            given = {k: as_tuple(v) for k, v in codes.items()}
             object.__setattr__(self, "codes", given)
 
     def begin(self, original: pd.DataFrame, weights: Array | None = None) -> tuple[pd.DataFrame, Array | None]:

@@ -68,6 +68,7 @@ class TrainOnRelease(WeightedMeasure):
     reference: ClassVar[str] = "Esteban, Hyland and Raetsch (2017), arXiv:1706.02633; Beaulieu-Jones et al. (2019)"
     missing_choices: ClassVar[tuple[str, ...]] = ("category", "omit", "raise")
     own_missing: ClassVar[tuple[str, ...]] = ("category",)
+    own_columns: ClassVar[tuple[str, ...]] = ("target",)
 
     target: Hashable = checked(None, frames.one_name, required=True)
     holdout: Any = checked(None, OtherFile.of)
@@ -86,8 +87,9 @@ class TrainOnRelease(WeightedMeasure):
             )
 
     def uses(self, original: pd.DataFrame) -> frames.Labels:
-        """The predictors and then the target."""
-        return frames.pick_apart(self.name, original, ("predictors", self.predictors), ("target", self.target))
+        """The predictors, in an order that is not the file's, and then the target."""
+        *found, target = super().uses(original) or []
+        return [*sorted(found, key=str), target]
 
     def compare(
         self, state: tuple[pd.DataFrame, Array | None], released: pd.DataFrame, weights: Array | None = None

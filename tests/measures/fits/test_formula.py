@@ -62,6 +62,7 @@ ATTACKS = [
     "y ~ (a + b + job) ** 40",
     "y ~ (. + 1) ^ 99999999999999999999",
     "y ~ " + " * ".join(["a", "b"] * 20),
+    "y ~ " + " * ".join(["a"] * 1100),
     "y ~ " + "log(" * 3000 + "a" + ")" * 3000,
 ]
 
@@ -109,6 +110,20 @@ def test_what_is_refused_is_named() -> None:
         Linear("y ~ np.savetxt('x', a)").fit(DATA)
     assert "allow_code=True" in str(caught.value)
     assert "poly" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["log", "I", "np", "contr"])
+def test_a_column_with_the_name_of_a_function_is_named(name: str) -> None:
+    text = {"log": "y ~ log(a)", "I": "y ~ I(a ** 2)", "np": "y ~ np.exp(a)", "contr": "y ~ C(job, contr.sum) + I(a)"}
+    with pytest.raises(InputError, match=rf"name of a function.*got {name}\. Rename"):
+        Linear(text[name]).fit(DATA.assign(**{name: DATA.b}))
+    assert np.isfinite(Linear(f"y ~ {name} + C(job)").fit(DATA.assign(**{name: DATA.b})).estimate).all()
+
+
+def test_what_cannot_be_read_is_said_on_one_line() -> None:
+    with pytest.raises(InputError, match="FormulaSyntaxError: Unknown operator") as caught:
+        Linear("y ~ a $ b").fit(DATA)
+    assert str(caught.value).isprintable()
 
 
 @pytest.mark.parametrize(

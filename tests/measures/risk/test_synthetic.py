@@ -101,6 +101,21 @@ def test_closest_records_by_all_distances(seed: int) -> None:
     assert member.parts["advantage"] == approx(best)
 
 
+@settings(max_examples=25)
+@given(st.integers(0, 10**6))
+def test_equal_distances_are_equal_in_any_order_of_records_and_columns(seed: int) -> None:
+    # Sums of the same numbers in another order differ in their last digits, which must not rank anybody.
+    rng = np.random.default_rng(seed)
+    files = [drawn(seed + k, n) for k, n in enumerate((40, 50, 30))]
+    turned = [f.iloc[rng.permutation(len(f))][list(rng.permutation(f.columns))] for f in files]
+    for kind in (ClosestRecord, Membership):
+        value, other = (kind(holdout=held)(a, b) for a, b, held in (files, turned))
+        assert float(value) == approx(float(other), abs=1e-12) and value.error == approx(other.error)
+        assert value.parts == approx(other.parts)
+    alone, other = (ClosestRecord()(a, b) for a, b, _ in (files, turned))
+    assert float(alone) == approx(float(other), abs=1e-12)
+
+
 def test_an_independent_release_is_at_the_baseline_and_a_copy_is_found() -> None:
     rng = np.random.default_rng(3)
     shares, areas, errors = [], [], []

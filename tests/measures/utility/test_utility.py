@@ -520,6 +520,24 @@ def test_clusters_with_equal_records():
 
 
 @pytest.mark.newest
+@pytest.mark.parametrize("measure", [Propensity(), Propensity(degree=2), ClusteredPropensity(clusters=1)])
+def test_a_record_of_both_files_has_an_even_score_where_the_others_are_told_apart(measure):
+    """Coefficients without bound would make a difference of the rounding of its two columns."""
+    for seed in range(40):
+        alone, both, other = np.random.default_rng(seed).normal(size=(3, 5)).round(1)
+        assert measure(np.stack([alone, both]), np.stack([both, other])) == approx(0.125, rel=1e-9)
+
+
+def test_a_coefficient_that_is_zero_has_no_sign():
+    """The odds of a are even for p in the original, to rounding; which sign that has depends on the order of rows."""
+    original = pd.DataFrame({"a": [*"a" * 14, *"b" * 15], "y": [*"p" * 7, *"q" * 7, *"p" * 7, *"q" * 8]})
+    released = pd.DataFrame({"a": [*"a" * 14, *"b" * 15], "y": [*"p" * 3, *"q" * 11, *"p" * 10, *"q" * 5]})
+    for seed in range(9):
+        turned = original.sample(frac=1, random_state=seed), released.sample(frac=1, random_state=seed)
+        assert IntervalOverlap(Logistic("a ~ y"))(*turned).parts["sign switches"] == 1
+        assert CoefficientChanges(Logistic("a ~ y"), kind="any sign")(*turned) == 1
+
+
 def test_logistic_scores_against_scikit_learn():
     from sklearn.linear_model import LogisticRegression
 
@@ -538,7 +556,7 @@ def test_unequal_sizes_and_specks():
     y = y[:100] + 0.3
     source = np.arange(400) >= 300
     design = np.vstack([np.ones(400), np.vstack([x, y]).T])
-    scores, separated = logistic_scores(design, source)
+    scores, separated = logistic_scores(design, None, source)
     assert not separated and scores.mean() == approx(0.25, abs=1e-12)  # the score equation of the constant
     value = Propensity()(x, y)
     assert value == approx(((scores - 0.25) ** 2).mean(), rel=1e-9)
