@@ -16,7 +16,12 @@ CHUNK = 4_000_000
 
 
 def nodes(
-    observation: ColumnLikelihood, low: ArrayLike, high: ArrayLike, panels: int = 8, order: int = 16
+    observation: ColumnLikelihood,
+    low: ArrayLike,
+    high: ArrayLike,
+    panels: int = 8,
+    order: int = 16,
+    edges: ArrayLike = (),
 ) -> tuple[Array, Array]:
     """Return x and log weights, both of shape (K, n), for integrals against the likelihood.
 
@@ -35,6 +40,8 @@ def nodes(
         Panels of equal width, beside the cuts that the likelihood needs. More of them suit an f that is narrow.
     order : int, default 16
         Nodes per panel.
+    edges : array, optional
+        Further edges of panels, where f has heavy tails.
 
     >>> from ...masks import Noise
     >>> from .from_release import observe
@@ -57,7 +64,7 @@ def nodes(
         return known[None].copy(), np.where((known >= low) & (known <= high), 0.0, -np.inf)[None]
     rows = np.flatnonzero(~sure)
     inner_x, inner_w = _continuous_nodes(
-        observation.take(rows) if sure.any() else observation, low[rows], high[rows], panels, order
+        observation.take(rows) if sure.any() else observation, low[rows], high[rows], panels, order, np.asarray(edges)
     )
     if not sure.any():
         return inner_x, inner_w
@@ -67,7 +74,9 @@ def nodes(
     return x, logw
 
 
-def _continuous_nodes(part: ColumnLikelihood, low: Array, high: Array, panels: int, order: int) -> tuple[Array, Array]:
+def _continuous_nodes(
+    part: ColumnLikelihood, low: Array, high: Array, panels: int, order: int, more: Array
+) -> tuple[Array, Array]:
     """Nodes of entries that are not known exactly."""
     start, end = part.window()
     a, b = np.maximum(np.maximum(low, start), part.low), np.minimum(np.minimum(high, end), part.high)
@@ -83,7 +92,8 @@ def _continuous_nodes(part: ColumnLikelihood, low: Array, high: Array, panels: i
     spot = np.where(np.isfinite(a), a, np.where(np.isfinite(b), b, 0.0))
     spot = np.clip(spot, np.where(np.isfinite(low), low, -1e300), np.where(np.isfinite(high), high, 1e300))
     a, b = np.where(empty, spot, a), np.where(empty, spot, b)
-    fixed = np.concatenate([part.cuts, part.panel_edges], axis=1).T
+    own = np.repeat(more[None], part.n, axis=0)
+    fixed = np.concatenate([part.cuts, part.panel_edges, own], axis=1).T
     even = a + (b - a) * np.linspace(0, 1, panels + 1)[:, None]
     even[-1] = b
     edges = np.sort(np.concatenate([even, np.clip(np.where(np.isfinite(fixed), fixed, a), a, b)]), axis=0)

@@ -26,6 +26,8 @@ DROP = 34.0
 """Densities this far below their peak, in logs, are nothing."""
 MOST_COUNTS = 20_000
 """Values of a count that are summed."""
+HEAVY, CORE = 64.0, 4.0
+"""Spreads of what was released: from how many on a law's range is that of heavy tails, and where its core ends."""
 ORDER = 12
 """Gauss nodes of a panel."""
 SAMPLE_POINTS = 24
@@ -177,8 +179,29 @@ class RecordGrid:
         if column.support is not None or not np.isnan(column.known_values).any():
             return nodes(column, -np.inf, np.inf)
         if np.isinf(self.support_map.low) and np.isinf(self.support_map.high):
-            return nodes(column, self.low, self.high, panels=panels * self.fine, order=order)
+            return nodes(
+                column, self.low, self.high, panels=panels * self.fine, order=order, edges=self._tail_edges(column)
+            )
         return self._mapped_panels(column, panels * self.fine, order)
+
+    def core(self, column: ColumnLikelihood) -> tuple[float, float]:
+        """The part of the mapped line where nodes are even: around what was released if that is far narrower."""
+        centre, spread = released_location_and_spread(column)
+        whole = np.isfinite(self.support_map.low) or np.isfinite(self.support_map.high)
+        if whole or self.high - self.low < HEAVY * spread:
+            return self.low, self.high
+        return max(self.low, centre - CORE * spread), min(self.high, centre + CORE * spread)
+
+    def _tail_edges(self, column: ColumnLikelihood) -> Array:
+        """Edges of panels for a law with heavy tails: even in the core, and twice as wide from each to the next beyond."""
+        low, high = self.core(column)
+        if (low, high) == (self.low, self.high):
+            return np.empty(0)
+        inner = np.linspace(low, high, int(4 * CORE) * self.fine + 1)
+        middle, half = (low + high) / 2, (high - low) / 2
+        far = max(self.high - middle, middle - self.low) / half
+        beyond = half * 2 ** (np.arange(1, int(np.log2(far) * self.fine) + 1) / self.fine)
+        return np.concatenate([middle - beyond, inner, middle + beyond])
 
     def _mapped_panels(self, column: ColumnLikelihood, panels: int, order: int) -> tuple[Array, Array]:
         known, places = column.known_values, column.cuts
