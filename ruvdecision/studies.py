@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .checks import check_number, did_you_mean
+from .data.files import study_directory, study_source
 from .errors import InputError, RuvError, safe_error_text
 from .maps.joining import named_maps
 from .maps.show import shorten_text
@@ -227,12 +228,8 @@ def find_studies(directory: str | Path = "models") -> list[Listing]:
     Files whose names begin with an underscore and files without a ``study`` are left out; a file that is not
     valid Python is listed and says so.
     """
-    directory = Path(directory)
-    if not directory.is_dir():
-        do = "The studies come with the source; name your own: ruvdecision models DIR"
-        raise InputError("There is no such directory of studies", str(directory), do)
     found = []
-    for path in sorted(directory.glob("*.py")):
+    for path in sorted(study_directory(directory).glob("*.py")):
         if path.name.startswith("_") or not path.is_file():
             continue
         try:
@@ -300,22 +297,7 @@ def _settings_hint(name: str, known: Mapping[str, object]) -> str:
 
 
 def _parse_study_file(path: Path) -> ast.Module:
-    if "\0" not in str(path) and path.exists() and not (path.is_file() or path.is_dir()):
-        # A device may have no end, and a pipe nobody who writes to it.
-        raise InputError("A study is a regular file", str(path), "Save it to a file first")
-    listing = "List the studies with: ruvdecision models"
-    try:
-        source = path.read_bytes()
-    except FileNotFoundError:
-        raise InputError("There is no such study file", str(path), listing) from None
-    except IsADirectoryError:
-        do = f"List its studies with: ruvdecision models {path}"
-        raise InputError("A study is a file", f"the directory {path}", do) from None
-    except ValueError:
-        raise InputError("This is no name for a file", repr(str(path)), listing) from None
-    except OSError as error:
-        got = error.strerror or str(error)
-        raise InputError(f"{path} cannot be read", got, "Check its name and permissions") from None
+    source = study_source(path)
     try:
         return ast.parse(source, filename=str(path))
     except SyntaxError as error:

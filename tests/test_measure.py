@@ -19,7 +19,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import ruvdecision as ruv
 from ruvdecision.checks import as_seed_sequence
-from ruvdecision.data.read import KINDS, read_data
+from ruvdecision.data.files import KINDS
+from ruvdecision.data.read import read_data
 from ruvdecision.decide import frontier, not_dominated, undominated
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.maps.rumap import RUMap

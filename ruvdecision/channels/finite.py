@@ -108,6 +108,13 @@ class Kernel:
                 found.append(np.nan if v is None or v is pd.NA else float(v))
         return found
 
+    def over(self, outputs: Sequence[Output]) -> Array:
+        """The matrix with a column for each of these outputs."""
+        wide = np.zeros((len(self.matrix), len(outputs)))
+        place = {o: i for i, o in enumerate(outputs)}
+        np.add.at(wide.T, [place[o] for o in self.outputs], self.matrix.T)
+        return wide
+
     def copied(self, order: Ints) -> Kernel:
         """The same with columns side by side in this order."""
         noise = None if self.noise is None else self.noise[order[:, None], order]
@@ -240,6 +247,12 @@ class RecordEvidence:
     log_evidence: Array
     rows: Ints
     kinds: Ints
+
+    @classmethod
+    def of_nothing(cls, outcomes: int) -> RecordEvidence:
+        """Where no record was released."""
+        nobody = np.zeros(0, dtype=np.int64)
+        return cls(np.zeros((0, outcomes)), nobody, nobody)
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,6 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         options = _build_parser().parse_args(argv)
         debug = getattr(options, "debug", False)
+        options.find(options)  # the files that are named, before a second goes into what follows
         from .commands import COMMANDS  # the rest of the package, which takes a second: only where there is work
 
         code = COMMANDS[options.command](options)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from .. import explore as page
-from ..data.read import check_file, read_data
+from ..data.read import read_data
 from ..errors import InputError
 from ..maps.rumap import RUMap
 from ..measure import measure as compare
@@ -16,7 +15,7 @@ from ..running.fingerprint import own_key
 from ..running.progress import host
 from ..studies import Outcome, Study, file_name, find_studies, load_study, parse_settings
 from .measure_names import spell_measures, split_names
-from .options import executor_of
+from .options import executor_of, release_names
 from .results import Results, check_out, check_picture, print_line, progress_line
 
 
@@ -56,10 +55,8 @@ def measure(options: argparse.Namespace) -> int:
         )
 
     spell(0)  # a slip in a name should not cost the reading
-    names = _release_names(options.released)
+    names = release_names(options.released)
     out, picture = check_out(options), check_picture(options)
-    for path in (options.original, *names.values()):
-        check_file(path)  # all of them, before the first is read
     how = {k: getattr(options, k) for k in ("sep", "decimal", "encoding") if getattr(options, k) is not None}
     if how and options.chunksize is not None:
         given = ", ".join(f"--{k}" for k in how)
@@ -118,41 +115,6 @@ def models(options: argparse.Namespace) -> int:
 
 
 COMMANDS = {"run": run, "measure": measure, "explore": explore, "models": models}
-
-
-def _release_names(given: Sequence[str]) -> dict[str, str]:
-    """Names of releases: as given, NAME=FILE, or the file's name without its ending where that tells them apart."""
-    pairs = [text.partition("=")[::2] if "=" in text and not Path(text).exists() else ("", text) for text in given]
-    named = [(name.strip(), path) for name, path in pairs if name.strip()]
-    if len({name for name, _ in named}) != len(named):
-        raise InputError("Two releases have the same name", ", ".join(n for n, _ in named), "Give each its own")
-    rest = _short_names([path for name, path in pairs if not name.strip()])
-    both = [name for name, _ in named if name in rest]
-    if both:
-        raise InputError("Two releases have the same name", ", ".join(both), "Give each its own, NAME=FILE")
-    found = {path: name for name, path in (*rest.items(), *named)}
-    if len(found) != len(given):
-        raise InputError("A released file is listed twice", ", ".join(given), "List it once")
-    return {found[path]: path for _, path in pairs}
-
-
-def _short_names(paths: Sequence[str]) -> dict[str, str]:
-    """Files by their names without endings where that is enough to tell them apart."""
-    if len(set(paths)) != len(paths):
-        raise InputError(
-            "A released file is listed twice",
-            ", ".join(p for p in dict.fromkeys(paths) if paths.count(p) > 1),
-            "List it once",
-        )
-    # A name in bytes that are no UTF-8 can be opened, but neither printed nor kept.
-    shown = [p.encode("utf-8", "replace").decode("utf-8") for p in paths]
-    for short in (lambda p: Path(p).name.split(".")[0] or Path(p).name, lambda p: Path(p).name, str):
-        names = [short(p) for p in shown]
-        if len(set(names)) == len(names):
-            break
-    if len(set(names)) != len(names):
-        raise InputError("Released files cannot be told apart by their names", ", ".join(names), "Rename them")
-    return dict(zip(names, paths, strict=True))
 
 
 def _frontier_lines(rumap: RUMap) -> list[str]:

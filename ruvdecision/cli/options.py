@@ -10,12 +10,14 @@ import math
 import multiprocessing
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
+from ..data.files import check_file, study_directory, study_source
 from ..errors import InputError, UnsupportedError
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
@@ -60,7 +62,7 @@ def add_run(commands: Commands) -> None:
     )
     add_running_options(runner)
     add_ending_options(runner)
-    runner.set_defaults(command="run")
+    runner.set_defaults(command="run", find=lambda options: study_source(options.file))
 
 
 def add_measure(commands: Commands) -> None:
@@ -121,7 +123,7 @@ def add_measure(commands: Commands) -> None:
         help="read files N records at a time, for files larger than memory (parquet and CSV)",
     )
     add_ending_options(comparer)
-    comparer.set_defaults(command="measure")
+    comparer.set_defaults(command="measure", find=_find_data)
 
 
 def add_explore(commands: Commands) -> None:
@@ -147,7 +149,7 @@ def add_explore(commands: Commands) -> None:
     )
     page.add_argument("--no-browser", action="store_true", help="do not open the browser")
     page.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    page.set_defaults(command="explore")
+    page.set_defaults(command="explore", find=lambda options: options.file and study_source(options.file))
 
 
 def add_models(commands: Commands) -> None:
@@ -159,7 +161,7 @@ def add_models(commands: Commands) -> None:
         "directory", metavar="DIR", nargs="?", default="models", help="where the studies are (default: models)"
     )
     lister.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    lister.set_defaults(command="models")
+    lister.set_defaults(command="models", find=lambda options: study_directory(options.directory))
 
 
 def add_result_options(parser: argparse.ArgumentParser) -> None:
@@ -275,3 +277,44 @@ def _begin_worker() -> None:
     # Ctrl-C is for the process that started the workers, which then ends them: they should not answer with tracebacks.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _find_data(options: argparse.Namespace) -> None:
+    """Look for all files, before the first is read."""
+    for path in (options.original, *release_names(options.released).values()):
+        check_file(path)
+
+
+def release_names(given: Sequence[str]) -> dict[str, str]:
+    """Names of releases: as given, NAME=FILE, or the file's name without its ending where that tells them apart."""
+    pairs = [text.partition("=")[::2] if "=" in text and not Path(text).exists() else ("", text) for text in given]
+    named = [(name.strip(), path) for name, path in pairs if name.strip()]
+    if len({name for name, _ in named}) != len(named):
+        raise InputError("Two releases have the same name", ", ".join(n for n, _ in named), "Give each its own")
+    rest = _short_names([path for name, path in pairs if not name.strip()])
+    both = [name for name, _ in named if name in rest]
+    if both:
+        raise InputError("Two releases have the same name", ", ".join(both), "Give each its own, NAME=FILE")
+    found = {path: name for name, path in (*rest.items(), *named)}
+    if len(found) != len(given):
+        raise InputError("A released file is listed twice", ", ".join(given), "List it once")
+    return {found[path]: path for _, path in pairs}
+
+
+def _short_names(paths: Sequence[str]) -> dict[str, str]:
+    """Files by their names without endings where that is enough to tell them apart."""
+    if len(set(paths)) != len(paths):
+        raise InputError(
+            "A released file is listed twice",
+            ", ".join(p for p in dict.fromkeys(paths) if paths.count(p) > 1),
+            "List it once",
+        )
+    # A name in bytes that are no UTF-8 can be opened, but neither printed nor kept.
+    shown = [p.encode("utf-8", "replace").decode("utf-8") for p in paths]
+    for short in (lambda p: Path(p).name.split(".")[0] or Path(p).name, lambda p: Path(p).name, str):
+        names = [short(p) for p in shown]
+        if len(set(names)) == len(names):
+            break
+    if len(set(names)) != len(names):
+        raise InputError("Released files cannot be told apart by their names", ", ".join(names), "Rename them")
+    return dict(zip(names, paths, strict=True))

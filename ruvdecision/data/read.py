@@ -21,25 +21,10 @@ import pandas as pd
 from ..checks import check_integer, check_text
 from ..errors import InputError, UnsupportedError
 from .csv import csv_pieces, read_csv
-
-KINDS: dict[str, tuple[str, ...]] = {
-    "CSV": (".csv", ".tsv", ".txt"),
-    "parquet": (".parquet", ".pq"),
-    "Stata": (".dta",),
-    "SPSS": (".sav", ".zsav", ".por"),
-    "SAS": (".sas7bdat", ".xpt"),
-}
-"""The kinds of file that can be read, with the endings of their names."""
+from .files import check_file
 
 NEEDED = {"parquet": "pyarrow", "SPSS": "pyreadstat", "SAS": "pyreadstat"}
 """Packages that some kinds need."""
-
-_PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
-
-
-def is_path(data: object) -> TypeGuard[str | Path]:
-    """Whether data are named by the path of their file."""
-    return isinstance(data, (str, Path))
 
 
 def read_data(
@@ -137,10 +122,9 @@ class Pieces:
                 yield pyarrow.Table.from_batches([batch]).to_pandas()
 
 
-def check_file(path: str | os.PathLike[str]) -> tuple[Path, str]:
-    """Return the path and its kind if the file is there and has a known ending; its content is not looked at."""
-    file = _existing_path(path)
-    return file, _kind_of_file(file)
+def is_path(data: object) -> TypeGuard[str | Path]:
+    """Whether data are named by the path of their file."""
+    return isinstance(data, (str, Path))
 
 
 def check_csv(name: str, value: str) -> str:
@@ -191,37 +175,6 @@ def file_digest(path: str | Path) -> str:
     """SHA-256 of a file's bytes, in hexadecimal: the same file, the same digest, whatever its name."""
     with Path(path).open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
-def _existing_path(path: str | os.PathLike[str]) -> Path:
-    try:
-        file = Path(path)
-    except TypeError:
-        raise InputError("A data file is named by its path", type(path).__name__, 'Write "released.csv"') from None
-    if file.is_dir():
-        raise InputError("A data file is a file", f"the directory {file}", "Name a file in it")
-    if "\0" in str(file) or not os.path.lexists(file):
-        raise InputError("There is no such data file", str(file), "Check its name and place")
-    if not file.is_file():
-        # A pipe can be read once only, and would wait for ever if nobody writes to it.
-        raise InputError("A data file is a regular file", str(file), "Save the data to a file first, or mend the link")
-    try:
-        with file.open("rb"):
-            return file
-    except OSError as error:
-        raise InputError(f"{file} cannot be read", error.strerror or str(error), "Check its permissions") from None
-
-
-def _kind_of_file(file: Path) -> str:
-    endings = [s.lower() for s in file.suffixes]
-    packed = bool(endings) and endings[-1] in _PACKED
-    if packed:
-        endings.pop()
-    for kind, known in KINDS.items():
-        if endings and endings[-1] in known and (kind == "CSV" or not packed):
-            return kind
-    listed = "; ".join(f"{kind}: {', '.join(known)}" for kind, known in KINDS.items())
-    raise InputError("The ending of a data file says what kind it is", file.name, f"Known are {listed}")
 
 
 # -- one reader per kind -------------------------------------------------------------------------------

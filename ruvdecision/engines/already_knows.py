@@ -14,7 +14,7 @@ from ..masks.base import Batch, Joint, Mask
 from ..masks.rows import NOTHING
 from ..protocols import Ints, Posterior, Root, Solution
 from ..users.user import User
-from .base import Evidence, Missing, Piece, Plan, Problem, Progress, Refusal, Rewrite, no_progress, plan_for
+from .base import BaseEngine, Evidence, Missing, Piece, Plan, Problem, Progress, Refusal, Rewrite, no_progress, plan_for
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,7 +42,9 @@ class AlreadyKnows(Rewrite):
         if problem.user.target.asks_row:
             what = "Which row is whose is not available for a user who already knows something of the records"
             return Refusal(what, "Leave out knows=, or ask for Record(j)", Missing.TARGET)
-        inner = plan_for(choice, _without_knowledge(problem))
+        users = tuple(replace(user, knows=None) for user in problem.users)
+        masks = Batch(_with_known_release(mask, problem) for mask in problem.masks)
+        inner = plan_for(choice, replace(problem, users=users, masks=masks, cache={}))
         return cls(inner.engine, problem, asked=choice, inner=inner)
 
     @property
@@ -50,16 +52,8 @@ class AlreadyKnows(Rewrite):
         return *self.inner.group, id(self.problem.user.knows)  # type: ignore[misc]
 
     @property
-    def shares(self) -> bool:  # type: ignore[override]
-        return self.inner.shares
-
-    @property
-    def always_cut(self) -> bool:  # type: ignore[override]
-        return self.inner.always_cut
-
-    @property
-    def draws_files(self) -> bool:  # type: ignore[override]
-        return self.inner.draws_files
+    def worker(self) -> BaseEngine:
+        return self.inner.worker
 
     @property
     def pieces(self) -> list[list[int]]:
@@ -105,10 +99,3 @@ def join_known_release(user: Any, mask: Mask) -> tuple[Any, Mask]:
 
 def _with_known_release(mask: Mask, problem: Problem) -> Mask:
     return join_known_release(problem.user, mask)[1]
-
-
-def _without_knowledge(problem: Problem) -> Problem:
-    users = tuple(replace(user, knows=None) for user in problem.users)
-    return replace(
-        problem, users=users, masks=Batch(_with_known_release(mask, problem) for mask in problem.masks), cache={}
-    )

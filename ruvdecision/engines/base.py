@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import cached_property, wraps
+from functools import wraps
 from importlib import import_module
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -76,6 +76,12 @@ class Refusal:
 
     def __str__(self) -> str:
         return str(self.error())
+
+
+def needs_release(mask: Mask) -> InputError:
+    """The error where a posterior is asked for without the release that it depends on."""
+    what = f"The posterior after {mask} depends on what is released"
+    return InputError(what, None, "Pass release=mask.release(data, rng)")
 
 
 class Question(Enum):
@@ -149,27 +155,12 @@ class Problem:
         return {**self.__dict__, "cache": {}, "progress": no_progress}
 
 
-@dataclass(frozen=True, eq=False)
-class Evidence:
+class Evidence(NamedTuple):
     """A posterior with the log density of the release that it comes from, where that is known."""
 
     posterior: Posterior
     density: Callable[[], tuple[float, float]] = lambda: (float("nan"), float("nan"))
     """Log density, and the dimension of the space on which it is one; computed when asked for."""
-
-    @cached_property
-    def _density_found(self) -> tuple[float, float]:
-        return self.density()
-
-    @property
-    def log(self) -> float:
-        """Log density of the release."""
-        return self._density_found[0]
-
-    @property
-    def dimension(self) -> float:
-        """Dimension of the space on which it is a density."""
-        return self._density_found[1]
 
 
 class MaskMixture(Protocol):
@@ -220,24 +211,14 @@ class Plan:
         return self.engine.pieces(self.problem)
 
     @property
-    def shares(self) -> bool:
-        """Whether users with one belief are solved together."""
-        return self.engine.shares
+    def worker(self) -> BaseEngine:
+        """The engine that says whether users share its work, pieces are always cut, and files are drawn."""
+        return self.engine
 
     @property
     def group(self) -> Hashable:
         """Plans of one group may be solved together, if they share."""
         return id(self.problem.user.belief), type(self.engine)
-
-    @property
-    def always_cut(self) -> bool:
-        """Whether pieces are solved one by one wherever they are solved."""
-        return self.engine.always_cut
-
-    @property
-    def draws_files(self) -> bool:
-        """Whether files are drawn from the belief where there are no data, each with posteriors of its own."""
-        return self.engine.draws_files
 
     def with_other_seed(self, replicates: int | None, seed: Root) -> Plan:
         """The same with other random numbers."""
@@ -293,7 +274,9 @@ class Rewrite(Plan):
     def every_row(self, problem: Problem, rows: Ints) -> Solution | None:
         return None
 
-    shares = always_cut = draws_files = False  # type: ignore[assignment]
+    @property
+    def worker(self) -> BaseEngine:
+        return BaseEngine()
 
 
 class BaseEngine:
@@ -390,8 +373,8 @@ class BaseEngine:
         asked = question_of(problem.user)
         if asked is not self.answers:
             return Refusal(f"{type(self).__name__} {UNFIT[asked]}", "Use engine='auto'", Missing.USER)
-        several = next((mask for mask in problem.masks if mask.separate_releases), None)
-        if several is not None and asked in ONE_RELEASE:
+        several = next((m for m in problem.masks if m.separate_releases), None) if asked in ONE_RELEASE else None
+        if several is not None:
             return Refusal(f"{several} makes several releases, and {ONE_RELEASE[asked]}", "Ask for each by itself")
         try:
             built = self.prepare(problem)

@@ -101,13 +101,13 @@ def uncertainty_of_every_record(choice: object, problem: Problem, rows: Ints) ->
 def _solve_by_kind(choice: object, plan: Plan, problem: Problem, rows: Ints) -> Each:
     """Each kind of row by itself, with whatever engine can do it."""
     kinds = plan.row_kinds(problem, rows)
-    labels, first, which = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
+    _, first, which = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
     users = [aim_at(problem.user, int(rows[start])) for start in first]
     # One set of draws answers for all records where the engine can do that.
-    found = list(plan.solved_together(users).run(on_progress=problem.progress)) if plan.shares else []
+    found = list(plan.solved_together(users).run(on_progress=problem.progress)) if plan.worker.shares else []
     while len(found) < len(users):
         found += plan_for(choice, problem.of_user(users[len(found)])).run()
-        problem.progress(len(found) / len(labels))
+        problem.progress(len(found) / len(users))
     which = which.reshape(-1)
     table = [(f.uncertainty, f.error, np.asarray(f.before)) for f in found]
     value, error, before = (np.stack(column, axis=-1)[..., which] for column in zip(*table, strict=True))

@@ -42,16 +42,27 @@ def resolve_names(problem: Problem) -> Problem:
         return problem
     files: list[Any] = _released_files(problem.release) if problem.data is None else [problem.data]
     tables = [file for file in files if isinstance(file, (pd.DataFrame, pd.Series))]
-    n = max((len(file) for file in files if _is_file(file)), default=None)
+    # What has rows; what else is wrong with a file is said by who reads it.
+    kinds = (list, tuple, pd.DataFrame, pd.Series)
+    rows = [f for f in files if isinstance(f, kinds) or (isinstance(f, np.ndarray) and f.ndim)]
+    n = max(map(len, rows), default=None)
     if tables or user.target.has_names or _knows_by_label(user):
         names = columns_of(belief, n)
         if names is None:
             names = next((list(t.columns) for t in tables if isinstance(t, pd.DataFrame)), [])
         elif isinstance(user, User) and user.truth is not None:
-            _check_alike(names, columns_of(user.truth, n))
+            other = columns_of(user.truth, n)
+            if other is not None and list(other) != list(names):
+                what = "The user's belief and the truth must name the columns alike, in one order"
+                raise InputError(
+                    what, f"{list(names)} and {list(other)}", "Both are about one file: set columns= alike"
+                )
         found = Names(tables[0].index if tables else None, names, lambda name: entries_of(belief, name, n))
         user = _with_positions(user, found)
-        release = problem.release
+        release, masks = problem.release, problem.masks
+        if any(leaf.by_label for mask in masks for leaf in mask.leaves):
+            by_label = masks
+            masks = problem.build_once("labels", masks, lambda: Batch(_mask_by_position(m, found) for m in by_label))
         if release is not None and tables:
             ordered = tuple(
                 _drop_row_labels(with_columns_in_order(one, names, "The release"), problem) for one in files
@@ -60,18 +71,11 @@ def resolve_names(problem: Problem) -> Problem:
         problem = replace(
             problem,
             users=(user,),
-            masks=_masks_by_position(problem, found),
+            masks=masks,
             data=with_columns_in_order(problem.data, names, "data"),
             release=release,
         )
     return problem if user.has_rule or user.target.asks_row else _without_gaps(problem, n)
-
-
-def _is_file(thing: Any) -> bool:
-    """Whether it has rows; what else is wrong with it is said by who reads it."""
-    return isinstance(thing, (list, tuple, pd.DataFrame, pd.Series)) or (
-        isinstance(thing, np.ndarray) and thing.ndim > 0
-    )
 
 
 # -- by name -----------------------------------------------------------------------------------------------
@@ -110,21 +114,11 @@ def _drop_row_labels(release: object, problem: Problem) -> Any:
     """A release of all rows under their numbers; the labels of a sample tell whose rows it holds, and stay."""
     if not isinstance(release, (pd.DataFrame, pd.Series)) or pd.api.types.is_integer_dtype(release.index.dtype):
         return release
-    sampled = any(f.step.samples for f in _steps_or_none(problem.masks[0], len(release), np.ndim(release)))
-    return release if sampled else release.reset_index(drop=True)
-
-
-def _steps_or_none(mask: Mask, n: int, width: int) -> list[Resolved]:
     try:
-        return resolve(mask, FileFacts(n, tuple(range(width))))
+        steps = resolve(problem.masks[0], FileFacts(len(release), tuple(range(np.ndim(release)))))
     except (UnsupportedError, InputError):
-        return []
-
-
-def _check_alike(names: Sequence[Hashable], other: Sequence[Hashable] | None) -> None:
-    if other is not None and list(other) != list(names):
-        what = "The user's belief and the truth must name the columns alike, in one order"
-        raise InputError(what, f"{list(names)} and {list(other)}", "Both are about one file: set columns= alike")
+        steps = []
+    return release if any(found.step.samples for found in steps) else release.reset_index(drop=True)
 
 
 def _knows_by_label(user: User | Snooper) -> bool:
@@ -136,14 +130,6 @@ def _with_positions(user: User | Snooper, names: Names) -> User | Snooper:
     if _knows_by_label(user):
         changes["knows"] = _mask_by_position(user.knows, names)
     return replace(user, **changes) if changes else user
-
-
-def _masks_by_position(problem: Problem, names: Names) -> Batch:
-    masks = problem.masks
-    if not any(leaf.by_label for mask in masks for leaf in mask.leaves):
-        return masks
-    found: Batch = problem.build_once("labels", masks, lambda: Batch(_mask_by_position(mask, names) for mask in masks))
-    return found
 
 
 def _mask_by_position(mask: Any, names: Names) -> Mask:

@@ -21,12 +21,10 @@ from ..protocols import Array, Ints, Solution, Value
 from ..running.run import Task, run
 from ..users.panel import Panel
 from ..users.user import Snooper, User
-from .base import Plan, Problem, Progress, no_progress, plan_for, progress_of_part
+from .base import Problem, Progress, no_progress, plan_for, progress_of_part
 
 Leaves: TypeAlias = list[tuple[str, Any]]
 """Single users, with the names of their columns."""
-Pieces: TypeAlias = list[tuple[int, list[int]]]
-"""Jobs, and the masks of each piece of them."""
 Columns: TypeAlias = dict[str, Any]
 """Columns of a map, or what goes into them, by name."""
 
@@ -89,11 +87,15 @@ def solve(
     leaves = [leaf for role in roles for leaf in role.leaves]
     problem = Problem((), masks, data, replicates, seed)
     alone = [plan_for(engine, problem.of_user(user)) for _, user in leaves]
-    jobs = _jobs_sharing_draws(alone)
+    # Users who share their posterior draws are solved together: one belief, one engine that can.
+    groups: dict[object, list[int]] = {}
+    for i, plan in enumerate(alone):
+        groups.setdefault(plan.group if plan.worker.shares else i, []).append(i)
+    jobs = list(groups.values())
     plans = [alone[job[0]].solved_together([alone[i].problem.user for i in job]) for job in jobs]
     apart = executor is not None or checkpoint is not None
-    cut = [plan.pieces if apart or plan.always_cut else [list(range(len(masks)))] for plan in plans]
-    pieces = [(j, group) for j, groups in enumerate(cut) for group in groups]
+    cut = [plan.pieces if apart or plan.worker.always_cut else [list(range(len(masks)))] for plan in plans]
+    pieces = [(j, group) for j, own in enumerate(cut) for group in own]
     # Users of the same release stand side by side, so that what is finished early is whole releases.
     pieces.sort(key=lambda piece: piece[1][0])
     results: list[Any] = []
@@ -118,7 +120,7 @@ def solve(
         results = run(tasks, shared=shared, **places, on_progress=on_progress).results
         if not any(r is not None for r in results):
             raise KeyboardInterrupt
-    return _gather_results(roles, leaves, jobs, pieces, results, len(masks), [plan.draws_files for plan in alone])
+    return _gather_results(roles, leaves, jobs, pieces, results, len(masks), [p.worker.draws_files for p in alone])
 
 
 def solve_piece(shared: Sequence[tuple[object, Problem]], job: int, group: Sequence[int]) -> Columns:
@@ -149,14 +151,6 @@ def _solution_arrays(solution: Solution, count: int) -> Columns:
 
 
 # -- cutting ---------------------------------------------------------------------------------------------
-
-
-def _jobs_sharing_draws(plans: Sequence[Plan]) -> list[list[int]]:
-    """Users who share their posterior draws are solved together: one belief, one engine that can."""
-    found: dict[object, list[int]] = {}
-    for i, plan in enumerate(plans):
-        found.setdefault(plan.group if plan.shares else i, []).append(i)
-    return list(found.values())
 
 
 def _piece_name(group: Sequence[int]) -> str:

@@ -17,15 +17,18 @@ import numpy as np
 import pandas as pd
 
 from ..beliefs.table.belief import TableBelief
+from ..checks import as_generator
 from ..errors import InputError, UnsupportedError
-from ..masks.base import Mask
+from ..masks.base import Batch, Mask
 from ..masks.rows import NOTHING
 from ..protocols import Array, Ints, Loss, Posterior, Solution, Value
 from ..running.replication import Watched, replicate_error, replicate_seeds
+from ..users.mask_prior import MaskPrior
 from ..users.user import User
 from .base import (
     DecisionCosts,
     Evidence,
+    MaskMixture,
     Missing,
     Plan,
     Problem,
@@ -37,7 +40,6 @@ from .base import (
     progress_of_part,
 )
 from .names import columns_of
-from .unknown_mask import UnknownMask
 
 MISLED = 150
 """Releases that are drawn at least where the mask is not known, as few of them cost a lot."""
@@ -129,7 +131,7 @@ class WrongBelief(Rewrite):
             estimate = user.loss.estimate(mine.posterior, user.actions)
             costs[r], within[r] = cost_of(user.loss, right.posterior, estimate)
             believed[r] = float(user.loss.uncertainty(mine.posterior, user.actions).value)
-            logs[r] = 0.0 if wide is None else right.log
+            logs[r] = 0.0 if wide is None else right.density()[0]
             on_progress((r + 1) / count)
         if wide is not None:
             weights = wide.weights(logs)
@@ -177,6 +179,75 @@ class WrongBelief(Rewrite):
         return float(cost_of(loss, right, loss.estimate(own, actions)).value)
 
 
+@dataclass(frozen=True, eq=False)
+class UnknownMask(Rewrite):
+    """Posteriors of a user who knows the technique and not its numbers; `WrongBelief` judges them."""
+
+    @classmethod
+    def of(cls, choice: object, problem: Problem) -> UnknownMask | Refusal:
+        """The plan where posteriors under each candidate are computed by an engine that is chosen."""
+        if problem.user.target.is_order_statistic:
+            what = "Order statistics under an unknown mask are not available"
+            return Refusal(what, "Ask for Record(j), or knows_mask=True", Missing.TARGET)
+        found = cls(plan_for(choice, problem.of_user(_knowing_mask(problem.user))).engine, problem, asked=choice)
+        for family in problem.masks.families:
+            found.mixture(problem.masks[family.positions[0]])
+        return found
+
+    @cached_property
+    def _mixtures_by_release(self) -> dict[int, MaskMixture]:
+        return {}
+
+    def mixture(self, mask: Mask) -> MaskMixture:
+        """Posteriors over what one mask may have been, built once."""
+        if id(mask) not in self._mixtures_by_release:
+            self._mixtures_by_release[id(mask)] = self.engine.unknown_mask(self.problem, mask)
+        return self._mixtures_by_release[id(mask)]
+
+    def posterior(self, mask: Mask, release: object = None) -> Posterior:
+        if release is None:
+            what = "What an unknown mask was depends on what is released"
+            raise InputError(what, None, "Pass release=mask.release(data, rng)")
+        return self.mixture(mask).posterior(release, as_generator(0))
+
+    def posteriors(self, mask: Mask, releases: Iterable[object]) -> Iterator[Evidence]:
+        mixture = self.mixture(mask)
+        for (_, _, for_draws), release in zip(replicate_seeds(self.problem.seed), releases, strict=False):
+            yield Evidence(mixture.posterior(release, np.random.default_rng(for_draws)))
+
+    def row_kinds(self, problem: Problem, rows: Ints) -> Ints:
+        """Rows that every candidate treats alike."""
+        found = Batch(m for mask in problem.masks for m in (mask, *self.mixture(mask).masks))
+        few = Batch(found[family.positions[0]] for family in found.families)
+        known = Problem.of(_knowing_mask(self.problem.user), few)
+        return plan_for(self.engine, known).row_kinds(known, rows)
+
+
+def _knowing_mask(user: Any) -> Any:
+    """The user if he knew the mask."""
+    return replace(user, knows_mask=True, mask_prior=None)
+
+
+def candidates_of(user: User, mask: Mask, variances: Array) -> tuple[tuple[Mask, ...], Array]:
+    """What a mask may have been in a user's eyes, with prior probabilities; ``variances`` are those of a record."""
+    if user.knows_mask:
+        return (mask,), np.ones(1)
+    return (user.mask_prior or MaskPrior()).candidates(mask, float(np.mean(variances)), user.belief.records)
+
+
+def combined_weights(prior: Array, log: Array, rank: Array) -> Array:
+    """Posterior probabilities of candidates. A release in a smaller space is made by those that always put it there."""
+    possible = (log > -np.inf) & (prior > 0)
+    if not possible.any():
+        do = "Widen mask_prior=, or check that the release was made by such a mask"
+        raise InputError("The release cannot come from any mask that the user thinks possible", "probability zero", do)
+    possible &= rank == rank[possible].min()
+    with np.errstate(divide="ignore"):
+        total = np.where(possible, log + np.log(np.where(prior > 0, prior, 1.0)), -np.inf)
+    weights = np.exp(total - total.max())
+    return np.asarray(weights / weights.sum())
+
+
 def user_and_agency(user: User) -> tuple[User, User]:
     """The user as he decides, and somebody with the agency's belief who knows the mask."""
     right = user.belief if user.truth is None else user.truth
@@ -221,8 +292,8 @@ class DefensiveMixture:
         some = [_files_of_release(mask.release(_with_row_numbers(f * (mean + 1.0), belief), 0)) for f in (0, 1, 2)]
         if not all(np.allclose(a + c, 2 * b, equal_nan=True) for a, b, c in zip(*some, strict=True)):
             return None
-        found = next(iter(agency.posteriors(mask, [cls(mask, belief, 0.0, 1.0).centre(0)])))
-        return cls(mask, belief, found.log, found.dimension) if np.isfinite(found.log) and found.dimension else None
+        log, dimension = next(iter(agency.posteriors(mask, [cls(mask, belief, 0.0, 1.0).centre(0)]))).density()
+        return cls(mask, belief, log, dimension) if np.isfinite(log) and dimension else None
 
     @property
     def factors(self) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..errors import InputError
 from ..numerics.semidefinite import APART, ROWS, correlate
 from ..protocols import Array
 from .columns import standard_deviations
@@ -25,7 +26,7 @@ def correlate_like(z: Array, x: Array, share: float = 1.0) -> Array:
         return correlate(z, share * covariance)
     # Squares of these units would overflow or vanish. A power of two for all of them changes no digit, where it will
     # do.
-    if sd.max() <= APART * unit[sd > 0].min():
+    if sd.max() / APART <= unit[sd > 0].min():
         unit = np.full(len(sd), 2.0 ** np.floor(np.log2(sd.max())))
     z = correlate(z, share * sample_covariance((x - _column_means(x)) / unit))
     z *= unit
@@ -44,9 +45,12 @@ def sample_covariance(values: Array) -> Array:
 def _column_means(values: Array) -> Array:
     """Means of the columns, by blocks of one layout: numpy's own differ between layouts, and a release must not."""
     blocks = range(0, len(values), ROWS)
-    return np.sum([np.ascontiguousarray(values[start : start + ROWS]).sum(axis=0) for start in blocks], axis=0) / len(
-        values
-    )
+    with np.errstate(over="ignore"):
+        parts = [np.ascontiguousarray(values[start : start + ROWS]).sum(axis=0) for start in blocks]
+        means = np.asarray(np.sum(parts, axis=0) / len(values))
+    if np.isinf(means).any() and np.isfinite(values).all():
+        return _column_means(values / 2.0**64) * 2.0**64
+    return means
 
 
 def with_moments_of(x: Array, y: Array) -> Array:
@@ -58,7 +62,12 @@ def with_moments_of(x: Array, y: Array) -> Array:
     mean, sd = _column_means(x), standard_deviations(x)
     unit = np.where(sd > 0, sd, 1.0)
     r_x = orthonormal((x - mean) / unit)[1]
-    q_y, r_y = orthonormal((y - _column_means(y)) / unit)
+    with np.errstate(over="ignore"):
+        noisy = (y - _column_means(y)) / unit
+    if not np.all(np.abs(noisy) < 1e140):  # its squares are summed
+        what, got = "The noise is too large to be given the data's moments", "more than 1e140 standard deviations"
+        raise InputError(what, got, "Give less noise")
+    q_y, r_y = orthonormal(noisy)
     u, _, vt = np.linalg.svd(r_y @ r_x.T, full_matrices=False)
     return np.asarray(mean + (q_y.T @ (u @ vt @ r_x)) * unit)
 

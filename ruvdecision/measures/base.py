@@ -293,6 +293,9 @@ class UsedColumns:
         if isinstance(measure, WeightedMeasure) and measure.weights is not None:
             self.weight = frames.pick_columns(measure.name, (measure.weights,), original)[0]
             rest = original.drop(columns=[self.weight])
+            if not rest.shape[1]:
+                what = f"{measure.name} needs a column besides the weights"
+                raise InputError(what, str(self.weight), "Add the columns that are to be compared")
             self.chosen = frames.pick_columns(measure.name, measure.uses(rest), rest)
         else:
             self.chosen = measure.uses(original)

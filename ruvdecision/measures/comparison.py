@@ -20,7 +20,8 @@ import numpy as np
 import pandas as pd
 
 from ..checks import as_generator, check_filled, check_mapping, is_flag, is_single, one_number, suggest
-from ..data.read import check_file, file_digest, is_path, read_data
+from ..data.files import check_file
+from ..data.read import file_digest, is_path, read_data
 from ..errors import InputError, RuvError, UnsupportedError, kind_of
 from ..maps.columns import check_name
 from ..maps.scores import Column

@@ -310,6 +310,14 @@ def _where_known(who: str, column: pd.Series, original: pd.Series, numbers: Call
     return values
 
 
+def near_enough(who: str, points: Array) -> Array:
+    """Coordinates, which have squares: a release may be beyond all bounds in the original's units."""
+    if points.size and not np.nanmax(np.abs(points), initial=0.0) < LARGE:
+        got = "values more than 1e140 of the original's standard deviations away"
+        raise InputError(f"{who} needs releases that can be compared with the original", got, "Check the units")
+    return points
+
+
 def standard_deviations(values: Array, weights: Array | None = None) -> Array:
     """Standard deviations of the columns; zero for one row and for equal numbers, whose mean may be off by rounding."""
     width, n = np.ptp(values, axis=0), len(values)

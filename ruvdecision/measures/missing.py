@@ -133,8 +133,10 @@ def _usual_value(column: pd.Series, ordered: bool) -> Any:
 
 
 def _fill_column(column: pd.Series, value: Any) -> pd.Series:
-    if isinstance(value, float) and (is_number(column) or column.isna().all()):
+    if isinstance(value, float) and is_number(column):
         return column.astype(np.float64).fillna(value)
+    if isinstance(value, float) and column.isna().all():
+        return pd.Series(value, index=column.index)
     if is_time(column) and isinstance(value, (pd.Timestamp, pd.Timedelta)):
         return column.fillna(value)
     if is_categorical(column):

@@ -66,7 +66,7 @@ class Likelihood:
                 # An old matrix that gains less than two digits is worn out.
                 factor, last = None, np.inf
                 continue
-            if gain <= 1e-26 * n or (gain <= 1e-18 * n and gain > 0.01 * last):
+            if gain <= 1e-26 * n or (gain <= 1e-16 * n and gain > 0.01 * last):
                 break
             # Gains of Newton's steps vanish quickly, unless the likelihood grows without end.
             slow, last, before = gain > 0.1 * before, gain, gain

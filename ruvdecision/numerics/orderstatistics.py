@@ -100,11 +100,6 @@ def group_variances(sizes: ArrayLike) -> Array:
 # -- one order statistic ---------------------------------------------------------------------------------
 
 
-def order_nodes(n: int, rank: int, points: int = 401) -> tuple[Array, Array]:
-    """Nodes and weights (summing to one) of the law of the ``rank``-th smallest of n standard normals."""
-    return order_law(n, rank, points)[:2]
-
-
 @lru_cache(maxsize=4096)
 def cached_moments(n: int, rank: int) -> Moments:
     """Moments of one order statistic, kept."""
@@ -117,7 +112,10 @@ def cached_moments(n: int, rank: int) -> Moments:
 
 @lru_cache(maxsize=1024)
 def order_law(n: int, rank: int, points: int) -> tuple[Array, Array, float]:
-    """Return nodes, weights and the log of the constant n C(n-1, r-1) / sqrt(2 pi), found by normalising."""
+    """Nodes and weights (summing to one) of the law of the ``rank``-th smallest of n standard normals.
+
+    And the log of the constant n C(n-1, r-1) / sqrt(2 pi), found by normalising.
+    """
     low, high = order_window(n, rank, _DROP)
     z = np.linspace(low, high, points)
     log = _log_density(n, rank, z)
@@ -170,11 +168,11 @@ def check_rank(n: object, rank: object) -> tuple[int, int]:
 # -- two order statistics of one sample --------------------------------------------------------------------
 
 
-def _neighbouring_statistics(n: int, low: int, high: int, points: int = 161) -> tuple[Array, Array, Array]:
+def _neighbouring_statistics(n: int, low: int, high: int) -> tuple[Array, Array, Array]:
     """Return the higher statistic, the lower one and the weight, on a product of nodes."""
-    upper, weight_upper, _ = order_law(n, high, points)
+    upper, weight_upper, _ = order_law(n, high, 161)
     # B ~ Beta(low, high - low) is Phi of the low-th of high - 1 normals.
-    share, weight_share, _ = order_law(high - 1, low, points)
+    share, weight_share, _ = order_law(high - 1, low, 161)
     top = upper[:, None]
     # Survival and distribution function of the lower one, each as a sum or product of positive numbers.
     above = special.ndtr(-top) + special.ndtr(top) * special.ndtr(-share)
@@ -194,7 +192,9 @@ def _group_variance(n: int, start: int, stop: int) -> float:
     if start == 0 or stop == n:
         # By symmetry a group at the top: truncated from below at its one neighbour.
         z, weight, _ = order_law(n, n - size, 401)
-        variance = float(np.sum(weight * _tail_variance(z)))
+        # The variance of a standard normal given that it exceeds z.
+        hazard = np.exp(-z * z / 2 - special.log_ndtr(-z)) / np.sqrt(2 * np.pi)
+        variance = float(np.sum(weight * (1 + z * hazard - hazard**2)))
     else:
         upper, lower, weight = _neighbouring_statistics(n, start, stop + 1)
         keep = weight > 1e-25
@@ -202,12 +202,6 @@ def _group_variance(n: int, start: int, stop: int) -> float:
             np.sum(weight[keep] * _interval_variance(lower[keep], np.broadcast_to(upper, lower.shape)[keep]))
         )
     return (size - 1) / size * variance
-
-
-def _tail_variance(a: Array) -> Array:
-    """Variance of a standard normal given that it exceeds ``a``."""
-    hazard = np.exp(-a * a / 2 - special.log_ndtr(-a)) / np.sqrt(2 * np.pi)
-    return np.asarray(1 + a * hazard - hazard**2)
 
 
 def _interval_variance(a: Array, b: Array) -> Array:

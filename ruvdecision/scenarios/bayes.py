@@ -74,11 +74,9 @@ def uncertainty(
 
 def posterior_variance_of_mean(n: int, variance: float, noise_variance: ArrayLike, prior: Prior) -> Array:
     """V, the posterior variance of the population mean."""
-    prior = check_prior(prior)
     precision = n / (variance + np.asarray(noise_variance, dtype=np.float64))
-    if prior == "known":
-        return np.zeros_like(precision)
-    return np.asarray(1 / (precision + (0.0 if prior == "flat" else 1 / float(prior[1]))))
+    with np.errstate(divide="ignore"):
+        return np.asarray(1 / (precision + 1 / np.float64(prior_variance(prior))))
 
 
 def order_statistic_mse(n: int, variance: float, noise_variance: ArrayLike, rank: int, prior: Prior) -> Array:
@@ -181,11 +179,8 @@ class RankPosterior:
         """Mean of every record given the release and the posterior mean of mu."""
         y = np.asarray(self.release, dtype=np.float64)
         rho = self.variance / (self.variance + self.noise_variance)
-        if self.prior == "known":
-            centre = self.prior_mean
-        else:
-            share = self._mean_variance * len(y) / (self.variance + self.noise_variance)  # one for the flat prior
-            centre = share * float(y.mean()) + (1 - share) * self.prior_mean
+        share = self._mean_variance * len(y) / (self.variance + self.noise_variance)  # one for the flat prior
+        centre = share * float(y.mean()) + (1 - share) * self.prior_mean
         return np.asarray(centre + rho * (y - centre))
 
     def _cdf_given_mean(self, at: Array) -> Array:
@@ -216,6 +211,12 @@ class RankPosterior:
 def _integrate(function: Callable[[Array], Array], low: float, high: float) -> float:
     nodes, weights = gauss_legendre(120)
     return float(weights @ function((low + high) / 2 + (high - low) / 2 * nodes) * (high - low) / 2)
+
+
+def prior_variance(prior: Prior) -> float:
+    """Variance of the population mean before any release: infinite for a flat prior, zero for a known mean."""
+    prior = check_prior(prior)
+    return {"flat": np.inf, "known": 0.0}[prior] if isinstance(prior, str) else prior[1]
 
 
 def check_prior(prior: Prior) -> Prior:

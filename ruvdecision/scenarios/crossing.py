@@ -131,20 +131,14 @@ def optimal_noise(curve: Curve | Sequence[Curve] | RUMap, max_risk: float) -> An
                 else:
                     low = 1e-3 * high
             root = float(optimize.brentq(lacks, low, high, xtol=4e-16 * high, rtol=1e-14))
-            return _least_noise_at(curve, _onto_allowed_side(curve, root, max_risk))
+            # By its rounding at most to the side on which the risk is allowed.
+            near = (root * (1 + step) for step in (0.0, 1e-15, 1e-14, 1e-13, 1e-12))
+            return _least_noise_at(curve, next((v for v in near if float(curve.risk(v)) <= max_risk), root))
         last = float(steps[-1])
     limit = float(curve.risk(last))
     what = f"No noise brings the risk of the curve '{curve.label}' to {max_risk:g}"
     do = "Allow a higher risk, or use another mask"
     raise InfeasibleError(what, f"a risk of {limit:.6g} with noise variance {last:.3g}", do)
-
-
-def _onto_allowed_side(curve: Curve, root: float, max_risk: float) -> float:
-    """Move a root by its rounding at most, so that the risk there is allowed."""
-    for step in (0.0, 1e-15, 1e-14, 1e-13, 1e-12):
-        if float(curve.risk(root * (1 + step))) <= max_risk:
-            return root * (1 + step)
-    return root
 
 
 def _variances_to_try(curve: Curve, scale: float) -> Iterable[Array]:

@@ -24,6 +24,7 @@ from ..checks import (
 from ..errors import InputError, UnsupportedError
 from ..numerics.orderstatistics import normal_moments, percentile_rank
 from ..protocols import Array
+from ..targets import Percentile
 from . import bayes, exact, formulas
 from .bayes import Prior
 from .populations import Masked, check_law, is_normal
@@ -134,13 +135,8 @@ class Curve:
     @property
     def notes(self) -> tuple[str, ...]:
         """Remarks that a reader of the curve should have."""
-        if self.target != "percentile":
-            return ()
-        place = self.n * float(self.p or 0.0)
-        if abs(place - float(self.order or 0)) > 1e-9 * self.n:
-            used = f"the order statistic of rank {self.order}, the next one up, is used"
-            return (f"np = {self.n} x {self.p:g} = {place:g} is not a whole number: {used}.",)
-        return ()
+        note = Percentile(float(self.p or 0.0)).note(self.n) if self.target == "percentile" else ""
+        return (note,) if note else ()
 
     # -- the numbers -----------------------------------------------------------------------------------------
 
@@ -181,8 +177,7 @@ class Curve:
         """The Bayesian snooper's uncertainty before any release; NaN for a plug-in rule, which has no belief."""
         if self.method != "bayes":
             return float("nan")
-        v = float(self.variance or 0.0)
-        mean = {"flat": np.inf, "known": 0.0}[self.prior] if isinstance(self.prior, str) else float(self.prior[1])
+        v, mean = float(self.variance or 0.0), bayes.prior_variance(self.prior)
         if self.order is not None and self.knowledge == "population":
             return float(mean if self.variance_known else np.inf)
         own = v if self.order is None or self.knowledge == "record" else v * normal_moments(self.n, self.order).variance

@@ -19,7 +19,7 @@ from scipy.stats.distributions import rv_frozen
 from ..checks import check_integer, check_number
 from ..errors import InputError
 from ..numerics.counts import binomial_exceeds
-from ..numerics.orderstatistics import order_nodes
+from ..numerics.orderstatistics import order_law
 from ..numerics.quadrature import gauss_legendre
 from ..protocols import Array
 
@@ -99,9 +99,9 @@ class Masked:
         def gap(y: float) -> float:
             return float(self.cdf(y)) - p if p <= 0.5 else (1 - p) - float(self.sf(y))
 
-        low, high, width = start - step, start + step, step
+        low, high = start - step, start + step
         while gap(low) > 0 or gap(high) < 0:  # twice as far each time: at infinity it ends
-            low, high, width = low - width, high + width, 2 * width
+            low, high = 2 * low - start, 2 * high - start
         return float(optimize.brentq(gap, low, high, xtol=1e-13 * step, rtol=1e-14))
 
     # -- snoopers ------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class Masked:
     def order_statistic_mse(self, n: int, rank: int) -> float:
         """E (X_(r) - Y_(r))^2, exact, from the joint law of both."""
         rank = check_integer("rank", rank, low=1, high=check_integer("n", n, low=1))
-        z, weight = order_nodes(n, rank, 121)
+        z, weight, _ = order_law(n, rank, 121)
         keep = weight > 1e-13
         z, weight = z[keep], weight[keep]
         x = np.where(z < 0, self.population.ppf(special.ndtr(z)), self.population.isf(special.ndtr(-z)))

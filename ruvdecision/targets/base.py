@@ -54,6 +54,15 @@ class BaseTarget:
         given = {name: np.asarray(value)[None] for name, value in (parameters or {}).items()}
         return self.in_files(Files(np.asarray(records)[None], given, given.get(NEW)))[0]
 
+    def numbers_in_files(self, files: Files) -> Array:
+        """The value in each of many files, refused where it is no number."""
+        found = self.in_files(files)
+        if not np.isfinite(found).all():
+            what = f"The target, {self.describe()}, must be a number for every value that is possible"
+            got = f"{int(np.sum(~np.isfinite(found)))} missing or infinite values among {len(found)} draws"
+            raise InputError(what, got, "Choose a function that is defined on the whole range")
+        return found
+
     def in_files(self, files: Files) -> Array:
         """The value in each of many files, ``(points,)`` or ``(points, m)``.
 

@@ -616,6 +616,10 @@ def test_a_reader_that_goes_away_costs_no_files(study: Path, tmp_path: Path) -> 
         "from ruvdecision.cli import main; main(['measure', '--help'])",
         "from ruvdecision.cli import main; assert main(['measure', '--nonsense']) == 2",
         "from ruvdecision.cli import main; assert main(['nonsense']) == 2",
+        "from ruvdecision.cli import main; assert main(['run', 'absent.py']) == 2",
+        "from ruvdecision.cli import main; assert main(['measure', 'absent.csv', 'x=absent.csv']) == 2",
+        "from ruvdecision.cli import main; assert main(['explore', 'absent.py']) == 2",
+        "from ruvdecision.cli import main; assert main(['models', 'absent']) == 2",
     ],
 )
 def test_nothing_heavy_is_imported_before_work_begins(script: str) -> None:

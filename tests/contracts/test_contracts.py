@@ -166,13 +166,13 @@ def test_posteriors_come_with_their_evidence():
     found = list(engines.Exact().posteriors(engines.Problem.of(normal, []), ruv.Noise(variance=1.5), [[0.3], [-2.0]]))
     total = 2 + 3 + 1.5
     expected = [-0.5 * (np.log(2 * np.pi * total) + y**2 / total) for y in (0.3, -2.0)]
-    np.testing.assert_allclose([e.log for e in found], expected, rtol=1e-12)
-    assert [e.dimension for e in found] == [1.0, 1.0]
+    np.testing.assert_allclose([e.density()[0] for e in found], expected, rtol=1e-12)
+    assert [e.density()[1] for e in found] == [1.0, 1.0]
     belief = ruv.FiniteBelief(values=[0, 1], probabilities=[0.3, 0.7])
     finite, mask = ruv.User(belief, ruv.Record(0), ruv.ZeroOne()), ruv.Stochastic([[0.9, 0.1], [0.2, 0.8]])
     found = list(engines.Enumeration().posteriors(engines.Problem.of(finite, []), mask, [[0], [1]]))
     np.testing.assert_allclose(
-        np.exp([e.log for e in found]), [0.3 * 0.9 + 0.7 * 0.2, 0.3 * 0.1 + 0.7 * 0.8], rtol=1e-12
+        np.exp([e.density()[0] for e in found]), [0.3 * 0.9 + 0.7 * 0.2, 0.3 * 0.1 + 0.7 * 0.8], rtol=1e-12
     )
     for e, release in zip(found, ([0], [1]), strict=True):
         own = engines.Enumeration().posterior(finite, mask, release)

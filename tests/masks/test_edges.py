@@ -38,6 +38,15 @@ def test_every_mask_is_walked_over() -> None:
     assert all(type(mask).__name__ == name.split("-")[0] or len(mask.parts) > 1 for name, mask in VARIANTS.items())
 
 
+@pytest.mark.parametrize("mask", [masks.MomentNoise(sd=1.0), ruv.Noise(share=0.1)], ids=repr)
+@pytest.mark.parametrize("scale", [1e-310, 1e307])
+def test_units_in_which_nothing_can_be_held(mask: masks.Mask, scale: float) -> None:
+    for rows in (2, 12):
+        data = frame(rows=rows, columns=1) * scale
+        released = attempt(lambda data: mask.release(data, 1), data, kind="masks")
+        assert isinstance(released, RuvError) or np.isfinite(released.to_numpy()).all()
+
+
 # -- the walk ------------------------------------------------------------------------------------------
 
 

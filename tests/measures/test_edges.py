@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from edges import EDGES, attempt, frame, tried
 from measured import RELEASES, instances, names, noisy
 
+from ruvdecision import measures
 from ruvdecision.errors import RuvError
 from ruvdecision.measures import Measured
 from ruvdecision.measures.missing import OmittedWarning
@@ -126,3 +128,46 @@ def test_nothing_is_better_than_the_original(name: str) -> None:
             broken.append(f"{measure!r} on {edge}: {float(value)}")
     assert not broken, "\n".join(broken)
     assert numbers or getattr(instances(name, frame())[0](), "role", "") == "risk"
+
+
+TINY = frame(columns=3) * [1.0, 1.0, 1e-310]
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [measures.SlicedWasserstein(), measures.EnergyDistance(), measures.Wasserstein(), measures.IL1s()],
+    ids=lambda measure: measure.name,
+)
+def test_releases_beyond_all_bounds_in_the_units_of_the_original(measure: Any) -> None:
+    found = attempt(measure, TINY, frame(columns=3), kind="measures")
+    assert isinstance(found, RuvError)
+
+
+@pytest.mark.parametrize("name", ["FellegiSunter", "GeneralUtility", "Marginals", "NormalKL"])
+def test_weights_alone_are_nothing_to_compare(name: str) -> None:
+    data = frame(columns=1).abs()
+    found = attempt(getattr(measures, name)(weights="a"), data, data, kind="measures")
+    assert isinstance(found, RuvError) and "besides the weights" in found.what
+
+
+def test_a_weighted_column_of_blanks() -> None:
+    data = frame(columns=2).abs().assign(c=np.nan)
+    found = attempt(measures.GeneralUtility(weights="a"), data, data, kind="measures")
+    assert found == attempt(measures.GeneralUtility(weights="a"), data[["a", "b"]], data[["a", "b"]], kind="measures")
+
+
+def test_intervals_of_no_width_around_missing_values() -> None:
+    data = frame(columns=1).mask(frame(columns=1) > 2.5)
+    width = measures.IntervalDisclosure(width_rank=0, missing="pairwise")
+    assert attempt(width, data, data, kind="measures") == data["a"].notna().mean()
+
+
+def test_a_released_column_of_blanks_of_another_kind() -> None:
+    original = frame(columns=2)
+    released = original.assign(b=pd.Series(pd.NaT, index=original.index).astype("period[M]"))
+    assert np.isfinite(attempt(measures.ClosestRecord(), original, released, kind="measures"))
+
+
+def test_a_fraction_next_to_nothing() -> None:
+    keys = pd.DataFrame({"a": [1, 1, 2, 3, 3]})
+    assert attempt(measures.SpecialUniques(fraction=1e-320), keys, keys, kind="measures") == 1.0

@@ -185,11 +185,9 @@ def _observe_column(column: pd.Series[Any]) -> tuple[ColumnLikelihood, bool]:
 
 def _observe_column_of_numbers(values: Array) -> ColumnLikelihood:
     """Released numbers; those that are missing tell nothing."""
-    if np.isinf(values).any():
-        raise InputError(
-            "Released values must be finite", f"{int(np.isinf(values).sum())} infinite ones", "Topcode or suppress them"
-        )
-    missing = np.isnan(values)
-    if not missing.any():
+    if np.isfinite(values).all():
         return Known(values)
+    missing, infinite = np.isnan(values), int(np.isinf(values).sum())
+    if infinite:
+        raise InputError("Released values must be finite", f"{infinite} infinite ones", "Topcode or suppress them")
     return observe_by_case(len(values), [(missing, nothing_observed), (~missing, lambda rows: Known(values[rows]))])

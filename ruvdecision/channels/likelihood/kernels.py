@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...errors import InputError, UnsupportedError
-from ...numerics.intervals import evenly_spaced_points, midpoints
 from ...protocols import Array
 from ..steps import NORMAL
-from .base import ColumnLikelihood, Pair, Rows, no_cuts
+from .base import ColumnLikelihood, Pair, Rows, evenly_spaced_points, midpoints, no_cuts
 from .entries import Known
 from .laws import EntryLaw, NoiseLaw, noise_law
 from .mathematics import NUMPY, Mathematics, Values

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UnsupportedError
-from ...numerics.intervals import evenly_spaced_points, midpoints
 from ...protocols import Array
 from .base import (
     Change,
@@ -18,6 +17,8 @@ from .base import (
     Ints,
     Pair,
     Rows,
+    evenly_spaced_points,
+    midpoints,
     no_cuts,
     numbers_of,
     unbounded_ends,

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import InputError, UnsupportedError
-from ...numerics.intervals import evenly_spaced_points
 from ...protocols import Array
-from .base import Change, ColumnLikelihood, Ints, Pair, Rows, unbounded_ends
+from .base import Change, ColumnLikelihood, Ints, Pair, Rows, evenly_spaced_points, unbounded_ends
 from .mathematics import NUMPY, Mathematics, Values
 
 

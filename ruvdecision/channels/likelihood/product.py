@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...errors import UnsupportedError
-from ...numerics.intervals import evenly_spaced_points, midpoints
 from ...protocols import Array
 from ..steps import TOLERANCE
-from .base import Bools, ColumnLikelihood, Ints, Pair, Rows, impossible_release_error
+from .base import Bools, ColumnLikelihood, Ints, Pair, Rows, evenly_spaced_points, impossible_release_error, midpoints
 from .entries import Between, Known, join_rows, nothing_observed, observe_by_case
 from .kernels import value_with_normal_noise
 from .mathematics import NUMPY, Mathematics, Values

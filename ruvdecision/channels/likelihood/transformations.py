@@ -12,10 +12,9 @@ from scipy import special
 
 from ...checks import is_number
 from ...errors import UnsupportedError
-from ...numerics.intervals import midpoints
 from ...protocols import Array
 from ..steps import TOLERANCE, Labels
-from .base import Change, ColumnLikelihood, Pair, Rows, impossible_release_error, numbers_of
+from .base import Change, ColumnLikelihood, Pair, Rows, impossible_release_error, midpoints, numbers_of
 from .entries import Between, Known, observe_by_case
 from .mathematics import NUMPY, TINY, Mathematics, Values, logsumexp
 

@@ -23,11 +23,22 @@ from ...protocols import Array, Ints, Posterior, Solution, Value
 from ...running.replication import mean_of_replicates, replicate_error, replicate_seeds
 from ...targets import Kind
 from ...users.user import User
-from ..base import WHOLE_FILE, BaseEngine, DecisionCosts, Evidence, MaskMixture, Missing, Plan, Problem, Refusal
+from ..base import (
+    WHOLE_FILE,
+    BaseEngine,
+    DecisionCosts,
+    Evidence,
+    MaskMixture,
+    Missing,
+    Plan,
+    Problem,
+    Refusal,
+    needs_release,
+)
 from .law import FiniteLaw, TooManyReleases
 from .tables import AVERAGED, TableProblem, after_release, published_by
 from .target_table import outcome_codes, sample_covariance, target_table
-from .wrong_belief import BATCH, FinitePair, FinitePairs
+from .wrong_belief import BATCH, FinitePair, decision_costs
 
 
 @dataclass(frozen=True)
@@ -98,14 +109,10 @@ class Enumeration(BaseEngine):
             raise reason.error()
         channel = _channel_of_mask(belief, mask, None, release)
         law = self._law_of_user(user, channel)
-        if release is None:
-            if not all(k.uninformative for k in channel.kernels):
-                what = f"The posterior after {mask} depends on what is released"
-                raise InputError(what, None, "Pass release=mask.release(data, rng)")
-            nothing = np.zeros((0, len(belief.levels)))
-            empty = np.zeros(0, dtype=np.int64)
-            return Finite(law.table.values, law.posterior_probabilities(RecordEvidence(nothing, empty, empty)))
-        return Finite(law.table.values, law.posterior_probabilities(channel.read(release)))
+        if release is None and not all(k.uninformative for k in channel.kernels):
+            raise needs_release(mask)
+        slots = RecordEvidence.of_nothing(len(belief.levels)) if release is None else channel.read(release)
+        return Finite(law.table.values, law.posterior_probabilities(slots))
 
     def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[object]) -> Iterator[Evidence]:
         user, belief = problem.user, problem.user.belief
@@ -139,7 +146,10 @@ class Enumeration(BaseEngine):
         users = own.problem.user, agency.problem.user
         if not all(isinstance(user.belief, FiniteBelief) for user in users):
             return None
-        return FinitePairs.of(*users, agency.problem, self.limit)
+        right, data = users[1].belief, agency.problem.data
+        scale = sample_covariance(right, data)
+        pairs = {id(mask): FinitePair(users[0], right, mask, self.limit, scale) for mask in agency.problem.masks}
+        return partial(decision_costs, pairs)
 
     # -- finite beliefs ----------------------------------------------------------------------------------
 

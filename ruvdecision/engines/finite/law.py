@@ -17,7 +17,7 @@ import pandas as pd
 from scipy.special import gammaln, logsumexp, softmax
 
 from ...beliefs.finite import FiniteBelief
-from ...channels.finite import FiniteChannel, Kernel, RecordEvidence
+from ...channels.finite import FiniteChannel, RecordEvidence
 from ...errors import InputError, UnsupportedError
 from ...numerics.counts import compositions
 from ...protocols import Array, Ints
@@ -289,7 +289,9 @@ class FiniteLaw:
         if codes is None:
             weights = joint.sum(axis=2)
         else:
-            own = _products_of_entries([f[codes[r]] for f, r in zip(followed, self.table.rows, strict=True)])
+            own: Array = np.ones(1)
+            for f, r in zip(followed, self.table.rows, strict=True):
+                own = np.kron(own, f[codes[r]])
             weights = given[:, None] * own[None, :]
         return Outputs(scenario.weight * joint.reshape(-1, joint.shape[2]), scenario.weight * weights.reshape(-1))
 
@@ -311,12 +313,9 @@ class FiniteLaw:
         self._check_size(len(state) * len(law) * (n + 1) ** (law.shape[1] - 1))
         outputs = []
         for index in itertools.product(*(range(len(c)) for _, c in counted)):
-            rows = []
-            for (matrix, counts), i in zip(counted, index, strict=True):
-                for output, times in enumerate(counts[i]):
-                    rows.extend([matrix[:, output]] * int(times))
-            rows.extend([np.ones(law.shape[1])] * (n - len(rows)))
-            outputs.append(rows)
+            rows = [np.repeat(m.T, counts[i], axis=0) for (m, counts), i in zip(counted, index, strict=True)]
+            absent = np.ones((n - sum(map(len, rows)), law.shape[1]))
+            outputs.append(np.concatenate([*rows, absent]))
         evidence = np.array(outputs)  # releases, records, outcomes
         chances = law[None, :, None, :] * evidence[:, None]
         total = chances.sum(axis=-1, keepdims=True)
@@ -327,8 +326,7 @@ class FiniteLaw:
         """Releases without names: how many records show each output."""
         kernels, law = self.channel.kernels, self.belief.law
         names = list(dict.fromkeys(o for k in kernels for o in k.outputs))
-        place = {o: i for i, o in enumerate(names)}
-        wide = [_on_common_outputs(k, place) for k in kernels]
+        wide = [k.over(names) for k in kernels]
         keys: list[Ints] = []
         joints: list[Array] = []
         for scenario in self._possible_samples():
@@ -340,22 +338,18 @@ class FiniteLaw:
                     own = np.zeros((comb(count + len(open_) - 1, len(open_) - 1), len(names)), dtype=np.int64)
                     own[:, open_] = compositions(count, len(open_))
                     log_chance = _log_multinomial(own[:, open_], law @ wide[kind][:, open_])
-                    counts = (counts[:, None] + own[None]).reshape(-1, len(names))
+                    counts = _all_sums(counts, own)
                     state = (state[:, None] * np.exp(log_chance)[None]).reshape(-1, len(law))
-            followed, shown = [], []
+            followed = []
             for k in scenario.followed:
                 if k is None:
                     followed.append(np.ones((len(law[0]), 1)))
-                    shown.append(np.zeros((1, len(names)), dtype=np.int64))
                     continue
                 open_ = np.flatnonzero(wide[k].any(axis=0))
                 followed.append(wide[k][:, open_])
-                shown.append(np.eye(len(names), dtype=np.int64)[open_])
+                counts = _all_sums(counts, np.eye(len(names), dtype=np.int64)[open_])
             joint = self._joint_of_counts(state, followed)
-            own_counts = np.zeros((1, len(names)), dtype=np.int64)
-            for s in shown:
-                own_counts = (own_counts[:, None] + s[None]).reshape(-1, len(names))
-            keys.append((counts[:, None] + own_counts[None]).reshape(-1, len(names)))
+            keys.append(counts)
             joints.append(scenario.weight * joint.reshape(-1, joint.shape[2]))
         distinct, group = np.unique(np.concatenate(keys), axis=0, return_inverse=True)
         total = np.zeros((len(distinct), joints[0].shape[1]))
@@ -394,14 +388,6 @@ def _merge_equivalent_outputs(matrix: Array, law: Array, keep: bool) -> Array:
     return merged
 
 
-def _on_common_outputs(kernel: Kernel, place: dict[tuple[Any, ...], int]) -> Array:
-    """The kernel's matrix with one column per output of any kernel."""
-    wide = np.zeros((len(kernel.matrix), len(place)))
-    for column, output in enumerate(kernel.outputs):
-        wide[:, place[output]] += kernel.matrix[:, column]
-    return wide
-
-
 def _log_multinomial(counts: Ints, chances: Array) -> Array:
     """Log chance of counts (rows) in every state (columns)."""
     constant = gammaln(counts.sum(axis=1) + 1.0) - gammaln(counts + 1.0).sum(axis=1)
@@ -418,19 +404,16 @@ def _counts_law(chances: Array) -> tuple[Ints, Array]:
     law: Array = np.ones(1)
     for row in chances:
         possible = np.flatnonzero(row)
-        grown = (counts[:, None, :] + np.eye(size, dtype=np.int64)[possible][None]).reshape(-1, size)
+        grown = _all_sums(counts, np.eye(size, dtype=np.int64)[possible])
         weight = np.outer(law, row[possible]).reshape(-1)
         counts, group = np.unique(grown, axis=0, return_inverse=True)
         law = np.asarray(np.bincount(group.reshape(-1), weights=weight, minlength=len(counts)), dtype=np.float64)
     return counts, law
 
 
-def _products_of_entries(vectors: list[Array]) -> Array:
-    """Products over all combinations of entries, the last vector running fastest."""
-    result = np.ones(1)
-    for v in vectors:
-        result = np.outer(result, v).reshape(-1)
-    return result
+def _all_sums(counts: Ints, more: Ints) -> Ints:
+    """Sums of every row of one table with every row of another, which run fastest."""
+    return (counts[:, None] + more[None]).reshape(-1, counts.shape[1])
 
 
 def _finite_maximum(values: Array) -> float:

@@ -120,17 +120,6 @@ class _Grid(Files):
         return self._values_at(-1)
 
 
-class _Averages(Files):
-    """The average of files that are told apart by it alone."""
-
-    def __init__(self, means: Array) -> None:
-        super().__init__()
-        self.means = means
-
-    def average(self) -> Array:
-        return self.means
-
-
 def target_table(belief: FiniteBelief, target: BaseTarget, limit: int) -> TargetLaw:
     """Find what a target depends on; refuse if that is too much."""
     n, size = belief.records, len(belief.levels)
@@ -140,7 +129,8 @@ def target_table(belief: FiniteBelief, target: BaseTarget, limit: int) -> Target
             do = "Use Enumeration(limit=...) with a larger limit, fewer outcomes or fewer records"
             raise UnsupportedError(what, f"a limit of {limit}", do)
         counts = compositions(n, size)
-        return AverageTable(counts, target.in_files(_Averages(counts @ belief.levels.numbers / n)))
+        # Files that are told apart by their average alone: of one record, which is that.
+        return AverageTable(counts, target.in_files(Files((counts @ belief.levels.numbers / n)[:, None])))
     rows, new = target.rows_in(n).tolist(), target.asks(Kind.NEW)
     states = len(belief.states)
     tracked = len(rows) + new

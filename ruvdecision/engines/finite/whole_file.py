@@ -21,7 +21,7 @@ from ...numerics.counts import compositions
 from ...posteriors import Finite
 from ...protocols import Array, Ints, Posterior, Solution
 from ...users.user import User
-from ..base import ORDER, BaseEngine, Missing, Plan, Problem, Question, Refusal
+from ..base import ORDER, BaseEngine, Missing, Plan, Problem, Question, Refusal, needs_release
 from .enumeration import Enumeration, uncertainty_of
 from .target_table import TargetLaw, outcome_codes, target_table
 
@@ -187,8 +187,7 @@ class WholeFile(BaseEngine):
             return Enumeration().posterior(user, mask, release)
         joint, values = self._joint_with_target(user, matrix)
         if release is None:
-            what = f"The posterior after {mask} depends on what is released"
-            raise InputError(what, None, "Pass release=mask.release(data, rng)")
+            raise needs_release(mask)
         row = joint[matrix.read(Frame.of(release).table.iloc[0].to_numpy())]
         if row.sum() <= 0:
             what = "The release cannot come from this belief and mask"

@@ -6,7 +6,7 @@ used.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import comb
 from typing import Any
@@ -25,46 +25,32 @@ from ...posteriors import Finite
 from ...protocols import Array, Ints, Value
 from ...running.replication import mean_of_replicates, replicate_seeds
 from ...targets import BaseTarget, Kind
-from ...users.mask_prior import MaskPrior
 from ...users.user import User
 from ..base import DecisionCosts, Problem, Refusal
-from ..unknown_mask import combined_weights
-from ..wrong_belief import cost_of
+from ..wrong_belief import candidates_of, combined_weights, cost_of
 from .law import FiniteLaw, TooManyReleases
 from .tables import AVERAGED
-from .target_table import AverageTable, TargetLaw, TargetTable, outcome_codes, sample_covariance, target_table
+from .target_table import AverageTable, TargetLaw, TargetTable, outcome_codes, target_table
 
 BATCH = 2_000_000
 """Entries of a block of posteriors that are looked at together."""
 
 
-@dataclass(frozen=True, eq=False)
-class FinitePairs:
-    """One user and several masks, each with its `FinitePair`."""
-
-    pairs: dict[int, FinitePair]
-
-    @classmethod
-    def of(cls, own: User, agency: User, problem: Problem, limit: int) -> FinitePairs:
-        """Built for the masks of a problem."""
-        scale = sample_covariance(agency.belief, problem.data)
-        return cls({id(mask): FinitePair(own, agency.belief, mask, limit, scale) for mask in problem.masks})
-
-    def __call__(self, problem: Problem) -> DecisionCosts:
-        """Expected loss after each mask; one that is not known, and has too many releases, remains to be drawn."""
-        nothing = Value.exact(np.zeros(()))
-        found, remaining = [], []
-        for i, mask in enumerate(problem.masks):
-            pair = self.pairs[id(mask)]
-            codes = None if problem.data is None else outcome_codes(pair.truth, problem.data)
-            known = pair.expected(problem, codes)
-            found.append((nothing, nothing, "") if known is None else known)
-            remaining += [i] if known is None else []
-            problem.progress((i + 1) / len(problem.masks))
-        value, error = (np.array([float(cost[j]) for cost, _, _ in found]) for j in (0, 1))
-        believed, names = np.array([float(b.value) for _, b, _ in found]), [name for _, _, name in found]
-        before = self.pairs[id(problem.masks[0])].before()
-        return DecisionCosts(Value(value, error), believed, before, names, remaining, AVERAGED in names)
+def decision_costs(pairs: Mapping[int, FinitePair], problem: Problem) -> DecisionCosts:
+    """Expected loss after each mask, with its pair by its identity; what has too many releases remains to be drawn."""
+    nothing = Value.exact(np.zeros(()))
+    found, remaining = [], []
+    for i, mask in enumerate(problem.masks):
+        pair = pairs[id(mask)]
+        codes = None if problem.data is None else outcome_codes(pair.truth, problem.data)
+        known = pair.expected(problem, codes)
+        found.append((nothing, nothing, "") if known is None else known)
+        remaining += [i] if known is None else []
+        problem.progress((i + 1) / len(problem.masks))
+    value, error = (np.array([float(cost[j]) for cost, _, _ in found]) for j in (0, 1))
+    believed, names = np.array([float(b.value) for _, b, _ in found]), [name for _, _, name in found]
+    before = pairs[id(problem.masks[0])].before()
+    return DecisionCosts(Value(value, error), believed, before, names, remaining, AVERAGED in names)
 
 
 class FinitePair:
@@ -73,12 +59,8 @@ class FinitePair:
     def __init__(self, own: User, truth: FiniteBelief, mask: Mask, limit: int, scale: Array | None = None) -> None:
         self.own, self.mask, self.limit = own, mask, limit
         self.belief, self.truth = _on_common_levels(own.belief, truth, own.target)
-        self.masks: tuple[Mask, ...] = (mask,)
-        self.prior: Array = np.ones(1)
-        if not own.knows_mask:
-            prior = own.mask_prior or MaskPrior()
-            size = 1.0 if self.belief.levels.labelled else float(np.mean(np.diag(record_covariance(self.belief))))
-            self.masks, self.prior = prior.candidates(mask, size, self.belief.records)
+        variance = np.ones(1) if self.belief.levels.labelled else np.diag(record_covariance(self.belief))
+        self.masks, self.prior = candidates_of(own, mask, variance)
         self.actual = FiniteChannel.of(self.truth, mask, scale)
         refuse_open_samples(self.actual, "users who are wrong or in the dark about the mask")
         # The noise is what it is: where its size is a share of the records' covariance, both sides take the agency's.
@@ -98,11 +80,6 @@ class FinitePair:
         """The user's probabilities of the target's values after one release."""
         if len(self.laws) == 1:
             return self.laws[0].posterior_probabilities(self.channels[0].read(release))
-        logs, ranks, chances = self._joints_of_candidates(release)
-        return np.asarray(combined_weights(self.prior, logs, ranks) @ chances)
-
-    def _joints_of_candidates(self, release: object) -> tuple[Array, Array, Array]:
-        """Log density of a release under every candidate, its rank, and the probabilities of the target's values."""
         logs, ranks = np.full(len(self.laws), -np.inf), np.zeros(len(self.laws))
         chances = np.zeros((len(self.laws), len(self.laws[0].table.values)))
         for i, law in enumerate(self.laws):
@@ -111,7 +88,7 @@ class FinitePair:
                 joint, ranks[i] = found
                 logs[i] = float(logsumexp(joint))
                 chances[i] = np.exp(joint - logs[i]) if logs[i] > -np.inf else 0.0
-        return logs, ranks, chances
+        return np.asarray(combined_weights(self.prior, logs, ranks) @ chances)
 
     # -- expected loss -------------------------------------------------------------------------------
 
@@ -220,8 +197,7 @@ class FinitePair:
     def before(self) -> float:
         """Expected loss before any release."""
         uninformative = FiniteChannel.uninformative(self.truth)
-        empty = np.zeros(0, dtype=np.int64)
-        slots = RecordEvidence(np.zeros((0, len(self.truth.levels))), empty, empty)
+        slots = RecordEvidence.of_nothing(len(self.truth.levels))
         own, actual = (
             replace(law, channel=uninformative).posterior_probabilities(slots)[None] for law in (self.laws[0], self.law)
         )
@@ -315,12 +291,7 @@ class JointBelief:
         kernels = []
         for kind in range(len(first.kernels)):
             outputs = list(dict.fromkeys(o for b in blocks for o in b.kernels[kind].outputs))
-            place = {o: i for i, o in enumerate(outputs)}
-            matrix = np.zeros((len(blocks) * size, len(outputs)))
-            for i, b in enumerate(blocks):
-                for column, o in enumerate(b.kernels[kind].outputs):
-                    matrix[i * size : i * size + size, place[o]] += b.kernels[kind].matrix[:, column]
-            kernels.append(Kernel(matrix, tuple(outputs)))
+            kernels.append(Kernel(np.concatenate([b.kernels[kind].over(outputs) for b in blocks]), tuple(outputs)))
         own = zip(pair.prior, which, strict=False)
         sides = [(float(p), pair.belief, block, pair.laws[0].table) for p, block in own if p > 0]
         sides.append((1.0, pair.truth, which[-1], pair.law.table))

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 from scipy import special
@@ -28,7 +27,8 @@ from ...masks.frame import Frame
 from ...numerics.quadrature import gauss_legendre
 from ...numerics.semidefinite import lower_root
 from ...protocols import Array, Ints
-from .row_laws import DegenerateNormal, belief_facts, check_release_shape, keep_exact_matches
+from ..normal.releases import belief_facts
+from .row_laws import DegenerateNormal, check_release_shape, keep_exact_matches
 
 EASY = (Drop, PermuteRows, SampleRows, AddNoise, *CHANGES)
 
@@ -107,8 +107,9 @@ class CoarseRows:
 
     # -- reading -----------------------------------------------------------------------------------------
 
-    def prepare(self, frame: Frame) -> IntervalRelease:
+    def prepare(self, release: object) -> IntervalRelease:
         """What a release shows: the value of each entry, or the interval where it lay before it was coarsened."""
+        frame = Frame.of(release)
         k, n = self.belief.k, self.belief.records
         check_release_shape(frame.table.shape, self.kept, k)
         values, low, high = np.full((3, n, k), np.nan)
@@ -353,10 +354,8 @@ def _cube_nodes(size: int) -> tuple[Array, Array]:
     """Nodes (points, size - 1) in the unit cube and the logarithms of their weights."""
     node, weight = gauss_legendre(NODES[size])
     grid = np.stack(np.meshgrid(*[(node + 1) / 2] * (size - 1), indexing="ij"), axis=-1).reshape(-1, size - 1)
-    weights: Any = np.ones(1)
-    for _ in range(size - 1):
-        weights = np.kron(weights, weight / 2)
-    return grid, np.log(weights)
+    weights = np.stack(np.meshgrid(*[weight / 2] * (size - 1), indexing="ij"), axis=-1).reshape(-1, size - 1)
+    return grid, np.log(weights).sum(axis=1)
 
 
 def _log_box_by_separation(low: Array, high: Array, lower: Array) -> Array:

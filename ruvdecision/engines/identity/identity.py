@@ -29,9 +29,9 @@ from ...running.replication import mean_over_replicates, replicate_error, replic
 from ...targets import Identity
 from ...users.user import User
 from ..base import BaseEngine, Problem, Question
-from ..normal.releases import as_records
+from ..normal.releases import as_records, belief_facts
 from .coarse_rows import CoarseRows
-from .row_laws import FiniteRows, LinearRows, Records, belief_facts, outcome_table
+from .row_laws import FiniteRows, LinearRows, Records, outcome_table
 
 ENTRIES = 2_000_000
 """Most probabilities to hold at a time."""
@@ -125,29 +125,25 @@ class Identification(BaseEngine):
         if release is None:
             what = "Which row is whose depends on what is released"
             raise InputError(what, None, "Pass release=mask.release(data, rng)")
-        target = _row_target(user)
+        target = cast(Identity, user.target)
         if target.values is None:
             what = "The posterior depends on what the intruder knows"
             raise InputError(what, "no values", "Write Identity(row, known=[...], values=[...])")
         rows = _rows_of(user, None, _names_of(release))
-        law, n = rows.law(mask), user.belief.records
-        found = softmax(law.log_weights(rows.read(law, release), rows.known_values()), axis=1)
+        law: Any = rows.law(mask)
+        n = user.belief.records
+        found = softmax(law.log_weights(law.prepare(release), rows.known_values()), axis=1)
         return Finite(np.arange(n, dtype=np.float64), found if isinstance(target.row, (str, tuple)) else found[0])
 
 
 # -- one belief ----------------------------------------------------------------------------------------
 
 
-def _row_target(user: User) -> Identity:
-    """The target of a user who asks for a row."""
-    return cast(Identity, user.target)
-
-
 class _Rows:
     """Drawing, masking and reading for one kind of belief; records are values, or codes of outcomes."""
 
     def __init__(self, user: User, names: Sequence[Hashable], records: Records | None) -> None:
-        self.target, self.records = _row_target(user), records
+        self.target, self.records = cast(Identity, user.target), records
         self.known = self.target.columns_in(names)
         self.errors = self.target.variances(len(self.known))
         self.rows = self.target.rows_in(user.belief.records)
@@ -203,10 +199,6 @@ class _Rows:
 
     def release(self, law: Any, mask: Mask, records: Records, rng: np.random.Generator) -> tuple[Any, Ints]:
         """What the law needs to know of a fresh release, and whose record stands in each row."""
-        raise NotImplementedError
-
-    def read(self, law: Any, release: object) -> Any:
-        """What the law needs to know of a given release."""
         raise NotImplementedError
 
 
@@ -267,9 +259,6 @@ class _NormalRows(_Rows):
         frame, ids = mask.apply_tracking_rows(Frame.of(pd.DataFrame(records, columns=list(self.names))), rng)
         return law.prepare(frame), ids
 
-    def read(self, law: LinearRows | CoarseRows, release: object) -> Any:
-        return law.prepare(Frame.of(release))
-
 
 class _FiniteRows(_Rows):
     """Records of a finite belief, as codes of its outcomes."""
@@ -322,10 +311,6 @@ class _FiniteRows(_Rows):
         # An output that no outcome gives says nothing and never occurs.
         possible = (evidence > -np.inf).any(axis=1, keepdims=True)
         return (np.where(possible, evidence, 0.0), inverse), ids
-
-    def read(self, law: FiniteRows, release: object) -> tuple[Array, Ints]:
-        slots = law.channel.read(release)
-        return slots.log_evidence, np.arange(len(slots.log_evidence))
 
 
 def _rows_of(user: User, data: object, names: Sequence[Hashable] | None = None) -> _Rows:

@@ -21,24 +21,16 @@ from numpy.typing import NDArray
 from ...beliefs.finite import FiniteBelief
 from ...beliefs.normal import NormalBelief
 from ...channels.finite import FiniteChannel
-from ...channels.steps import FileFacts, facts_after, resolve
+from ...channels.steps import facts_after, resolve
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...protocols import Array, Ints
 from ..normal.conditioning import Conditioned
-from ..normal.releases import channel_of
+from ..normal.releases import belief_facts, channel_of
 
 Records: TypeAlias = NDArray[Any]
 """Records, or what is known of them: numbers, labels, or codes of outcomes."""
-
-
-def belief_facts(belief: NormalBelief, data: Array | None = None) -> FileFacts:
-    """What is known of the file beforehand; ``data`` has the covariance that noise may be a share of."""
-    covariance = belief.record_covariance
-    if data is not None and len(data) > 1:
-        covariance = np.atleast_2d(np.cov(data, rowvar=False))
-    return FileFacts(belief.records, tuple(belief.columns or range(belief.k)), covariance)
 
 
 def keep_exact_matches(log_weights: Array, depth: Ints | int) -> Array:
@@ -124,9 +116,9 @@ class LinearRows:
             wiped = ~np.any(block.b[0, c * k : c * k + k] != 0, axis=-1)
             self.blank[rows] = ~block.released[c] | wiped
 
-    def prepare(self, frame: Frame) -> Array:
+    def prepare(self, release: object) -> Array:
         """What a release says about the known columns at every place: their posterior means."""
-        values, _ = frame.numeric("A release", missing=True)
+        values, _ = Frame.of(release).numeric("A release", missing=True)
         check_release_shape(values.shape, self.kept, self.belief.k)
         if np.isinf(values).any():
             do = "Pass what mask.release(data, rng) gave back"
@@ -191,6 +183,11 @@ class FiniteRows:
         if codes is not None and not levels.labelled and belief.records > 1:
             scale = np.atleast_2d(np.cov(levels.numbers.reshape(len(levels), -1)[codes], rowvar=False))
         return cls(belief, FiniteChannel.of(belief, mask, scale), outcome_table(belief)[:, list(known)], errors)
+
+    def prepare(self, release: object) -> tuple[Array, Ints]:
+        """What a release says about the record in each row, see `log_weights`."""
+        evidence = self.channel.read(release).log_evidence
+        return evidence, np.arange(len(evidence))
 
     def log_weights(self, released: tuple[Array, Ints], z: Records) -> Array:
         """Log weight of every place, ``(respondents, places)``.

@@ -12,7 +12,7 @@ within a cell are independent of everything else, and the latents are integrated
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -200,35 +200,19 @@ def _positions_needed(given: Conditioned, parts: Sequence[Term]) -> list[_Place]
 
     Every shape's sum, the blocks of their records, their distances within cells.
     """
-    blocks: list[tuple[int, int]] = []
-    within: list[tuple[int, int, int, int]] = []
-    for part in parts:
-        if part.kind is not Kind.RECORD:
-            continue
-        shape, copy, cell = given._block_and_cell(part)
-        if (shape, copy) not in blocks:
-            blocks.append((shape, copy))
-        if (
-            given.channel.blocks[shape].shape.sizes[cell] > 1
-            and (shape, copy, cell, given.row_in_file(part)) not in within
-        ):
-            within.append((shape, copy, cell, given.row_in_file(part)))
-    found: list[_Place] = []
-    start = 0
+    records = [(*given._block_and_cell(p), given.row_in_file(p)) for p in parts if p.kind is Kind.RECORD]
+    blocks = dict.fromkeys(record[:2] for record in records)
+    places = []
     for t, block in enumerate(given.channel.blocks):
-        alone = sum(s == t for s, _ in blocks)
+        alone = sum(shape == t for shape, _ in blocks)
         if block.shape.count > alone:
-            found.append(
-                _Place(t, None, start=start, size=len(given.blocks[t].observed), copies=block.shape.count - alone)
-            )
-            start += found[-1].size
-    for t, copy in blocks:
-        found.append(_Place(t, copy, start=start, size=len(given.blocks[t].observed)))
-        start += found[-1].size
-    for t, copy, cell, row in within:
-        found.append(_Place(t, copy, cell, row, start, given.width))
-        start += given.width
-    return found
+            places.append(_Place(t, None, copies=block.shape.count - alone))
+    places += [_Place(t, copy) for t, copy in blocks]
+    shapes = [block.shape for block in given.channel.blocks]
+    places += [_Place(*record) for record in dict.fromkeys(records) if shapes[record[0]].sizes[record[2]] > 1]
+    sizes = [len(given.blocks[p.shape].observed) if p.cell is None else given.width for p in places]
+    starts = np.cumsum([0, *sizes]).tolist()
+    return [replace(p, start=a, size=size) for p, a, size in zip(places, starts, sizes, strict=False)]
 
 
 def _refuse_undone(given: Conditioned) -> None:

@@ -226,7 +226,10 @@ class Conditioned:
         if matrix is not None and many:
             t, given_latents = self._weighted_rows(parts, matrix)
         else:
-            t, given_latents = self._each_part(parts, matrix)
+            t = concatenate_blocks([self._slope_of_target(p) for p in parts], axis=-2)
+            given_latents = from_blocks([[self._covariance_given_latents(a, b) for b in parts] for a in parts])
+            if matrix is not None:
+                t, given_latents = self._combined_slopes(matrix, parts, t), combined_covariance(matrix, given_latents)
         total = t @ self.cov @ np.swapaxes(t, -1, -2) + given_latents
         # Rounding may leave a variance a hair below zero where nothing remains unknown, or a covariance beside it.
         total = not_negative(symmetric(total))
@@ -237,17 +240,11 @@ class Conditioned:
             total = with_infinite_variance(total, np.any((t != 0) & self.unidentified[:, None, :], axis=-1))
         return total
 
-    def _each_part(self, parts: Sequence[Term], matrix: Array | None) -> tuple[Array, Array]:
-        """Slopes of targets, or of linear functions of them, and their covariance given the latents."""
-        t = concatenate_blocks([self._slope_of_target(p) for p in parts], axis=-2)
-        given_latents = from_blocks([[self._covariance_given_latents(a, b) for b in parts] for a in parts])
-        if matrix is not None:
-            t = self._combined_slopes(matrix, parts, t)
-            given_latents = combined_covariance(matrix, given_latents)
-        return t, given_latents
-
     def _weighted_rows(self, parts: Sequence[Term], matrix: Array) -> tuple[Array, Array]:
-        """The same for linear functions of many records: those of one place go together, not pair by pair."""
+        """Slopes of linear functions of many records, and their covariance given the latents.
+
+        Records of one place go together, not pair by pair.
+        """
         place = np.array([self.row_in_file(p) for p in parts])
         shape, copy, cell = (a[place] for a in self.channel.layout.place_of_rows())
         weights = matrix.reshape(len(matrix), -1, self.k).transpose(1, 0, 2)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,7 @@ from ...beliefs.normal import NormalBelief
 from ...channels.linear import LinearChannel
 from ...channels.samples import sample_cases
 from ...checks import as_generator
-from ...errors import InputError, UnsupportedError
+from ...errors import UnsupportedError
 from ...losses.base import as_bayes_loss
 from ...masks.base import Mask
 from ...masks.rows import NOTHING
@@ -35,6 +34,7 @@ from ..base import (
     Plan,
     Problem,
     Refusal,
+    needs_release,
     progress_of_part,
 )
 from .affine import log_density
@@ -82,26 +82,6 @@ class _Built:
         return Conditioned(self.belief, channel_of(self.belief, NOTHING))
 
 
-class _Asked(NamedTuple):
-    """What a user asks, looked up once for all masks."""
-
-    user: User
-    form: LinearForm | None
-    """The target as a linear function; None for all records, or if it is not linear."""
-    whole: bool
-    """Whether the target is all records."""
-    placed: bool
-    """Whether it matters which row is whose."""
-    free: bool
-    """Whether U does not depend on where the posterior lies."""
-
-    @classmethod
-    def of(cls, user: User) -> _Asked:
-        target, whole = user.target, user.target.is_a(Kind.FILE)
-        form = None if whole else form_of(user.belief, target)
-        return cls(user, form, whole, target.places_records, user.actions is None and user.loss.location_free)
-
-
 @dataclass(frozen=True)
 class Exact(BaseEngine):
     """Closed-form posteriors for a `NormalBelief` and masks with a linear-Gaussian channel.
@@ -132,7 +112,7 @@ class Exact(BaseEngine):
         return [list(family.positions) for family in problem.masks.families]
 
     def run(self, problem: Problem, built: _Built) -> list[Solution]:
-        masks, asked = problem.masks, _Asked.of(problem.user)
+        masks = problem.masks
         value, error = np.empty(len(masks)), np.zeros(len(masks))
         averaged = np.zeros(len(masks), dtype=bool)
         for family in masks.families:
@@ -141,7 +121,7 @@ class Exact(BaseEngine):
             part = progress_of_part(problem.progress, int(members[0]), len(masks), len(members))
             own = [masks[i] for i in members]
             result, averaged[members] = self._uncertainty_of_family(
-                replace(problem, progress=part), asked, own, given, built.table
+                replace(problem, progress=part), own, given, built.table
             )
             value[members], error[members] = result.value, result.error
         names: str | list[str] = "exact"
@@ -161,8 +141,7 @@ class Exact(BaseEngine):
         given = Conditioned(belief, channel_of(belief, mask))
         placed = given.channel.location != "known" and user.target.places_records
         if release is None and (placed or given.channel.open_samples):
-            what = f"The posterior after {mask} depends on what is released"
-            raise InputError(what, None, "Pass release=mask.release(data, rng)")
+            raise needs_release(mask)
         if release is None:
             return posterior_given(user, given, None, as_generator(0))
         given, values, place = _read_release(given, mask, release)
@@ -253,49 +232,53 @@ class Exact(BaseEngine):
 
     def _uncertainty_before(self, problem: Problem, built: _Built) -> Value:
         """Uncertainty before any release."""
-        found = self._uncertainty_of_family(problem, _Asked.of(problem.user), [NOTHING], built.without_release, None)[0]
+        found = self._uncertainty_of_family(problem, [NOTHING], built.without_release, None)[0]
         return Value(found.value[0], found.error[0])
 
     def _uncertainty_of_family(
-        self, problem: Problem, asked: _Asked, family: Sequence[Mask], given: Conditioned, data: Array | None
+        self, problem: Problem, family: Sequence[Mask], given: Conditioned, data: Array | None
     ) -> tuple[Value, bool]:
         """Uncertainty of a family's members, and whether it had to be averaged over drawn releases."""
-        count, user, form = len(family), asked.user, asked.form
-        place = given.channel.location if asked.placed else "known"
+        count, user = len(family), problem.user
+        whole = user.target.is_a(Kind.FILE)
+        form = None if whole else form_of(user.belief, user.target)
+        # Whether U does not depend on where the posterior lies, or its mean, a number, has a law.
+        free = user.actions is None and user.loss.location_free
+        by_mean = data is None and form is not None and form.number and user.belief.mu_covariance is not None
+        place = given.channel.location if user.target.places_records else "known"
         if given.channel.open_samples:
-            easy = asked.free or (
-                data is None and form is not None and form.number and user.belief.mu_covariance is not None
-            )
-            if asked.whole or (form is not None and easy):
-                return self._average_over_samples(problem, asked, family, given, data), False
+            if whole or (form is not None and (free or by_mean)):
+                return self._average_over_samples(problem, form, family, given, data), False
             return self._average_over_draws(problem, family, data), True
-        if asked.whole:
+        if whole:
             return self._all_records(user, given, count), False
         if form is not None and place == "unknown":
-            second = asked.free and as_bayes_loss(user.loss).second_order
+            second = free and as_bayes_loss(user.loss).second_order
             if len(form.terms) == 1 and second and data is None:
                 each = user.loss.uncertainty(gaussian_of(mean_covariance(given, form), form))
                 return each.broadcast_to(count), False
-        elif form is not None:
-            if asked.free:
-                return self._average_over_places(user, given, form, place).broadcast_to(count), False
-            if data is None and form.number and user.belief.mu_covariance is not None:
-                return self._average_over_means(user, given, form, place, count), False
+        elif form is not None and (free or by_mean):
+            # Where the record may lie, for a sample whose rows are told.
+            kinds = [(1.0, covariance_of(given, form))] if place == "known" else places_of(given, form)
+            if not free:
+                return self._average_over_means(user, form, kinds, count), False
+            each = _weighted_sum([(w, user.loss.uncertainty(gaussian_of(c, form))) for w, c in kinds])
+            return each.broadcast_to(count), False
         return self._average_over_draws(problem, family, data), True
 
     def _average_over_samples(
-        self, problem: Problem, asked: _Asked, family: Sequence[Mask], given: Conditioned, data: Array | None
+        self, problem: Problem, form: LinearForm | None, family: Sequence[Mask], given: Conditioned, data: Array | None
     ) -> Value:
         """Average over who is in the samples of single releases."""
         belief, numbers = given.belief, np.array([mask.numbers for mask in family], dtype=np.float64)
-        terms = () if asked.form is None else asked.form.terms
+        terms = () if form is None else form.terms
         followed = sorted({t.row % given.n for t in terms if t.kind is Kind.RECORD})
         count = problem.count
         cases, complete = sample_cases(given.channel.open_samples, given.n, followed, count, problem.seed)
         each = []
         for _, samples in cases:
             this = Conditioned(belief, channel_of(belief, family[0], numbers, data, samples))
-            each.append(self._uncertainty_of_family(problem, asked, family, this, data)[0])
+            each.append(self._uncertainty_of_family(problem, family, this, data)[0])
         total = _weighted_sum([(w, value) for (w, _), value in zip(cases, each, strict=True)])
         if complete:
             return total
@@ -304,13 +287,9 @@ class Exact(BaseEngine):
         )
         return Value(total.value, np.hypot(total.error, spread))
 
-    def _average_over_places(self, user: User, given: Conditioned, form: LinearForm, place: str) -> Value:
-        """Average over where the record may lie, for a sample whose rows are told."""
-        if place == "known":
-            return user.loss.uncertainty(gaussian_of(covariance_of(given, form), form))
-        return _weighted_sum([(w, user.loss.uncertainty(gaussian_of(c, form))) for w, c in places_of(given, form)])
-
-    def _average_over_means(self, user: User, given: Conditioned, form: LinearForm, place: str, count: int) -> Value:
+    def _average_over_means(
+        self, user: User, form: LinearForm, covariances: Sequence[tuple[float, Array]], count: int
+    ) -> Value:
         """Expected uncertainty of a loss that depends on where the posterior lies.
 
         The posterior mean is normal around the prior mean with variance prior minus posterior variance; the
@@ -320,7 +299,6 @@ class Exact(BaseEngine):
         whole = Conditioned(belief, channel_of(belief, NOTHING))
         prior = covariance_of(whole, form)[0, 0, 0]
         centre = float((form.matrix @ np.tile(belief.mu_mean, len(form.terms)) + form.constant)[0])
-        covariances = [(1.0, covariance_of(given, form))] if place == "known" else places_of(given, form)
         answers = []
         for z, weight in _normal_rules(smooth=user.actions is None):
             total = np.zeros(count)

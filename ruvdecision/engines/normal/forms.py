@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...beliefs.normal import NormalBelief
-from ...errors import InputError, UnsupportedError
+from ...errors import UnsupportedError
 from ...posteriors import Drawn, Gaussian, Mixture
 from ...protocols import Array, Posterior
 from ...targets import BaseTarget, Files, Kind, LinearForm, Term
@@ -149,12 +149,7 @@ def drawn_values(belief: NormalBelief, target: BaseTarget, terms: Sequence[Term]
         piece = draws[:, start : start + size]
         found[term] = piece[:, 0] if belief.scalar or term.component is not None else piece
         start += size
-    values = target.in_files(_TermFiles(belief, found))
-    if not np.all(np.isfinite(values)):
-        what = f"The target, {target.describe()}, must be a number for every value that is possible"
-        got = f"{int(np.sum(~np.isfinite(values)))} missing or infinite values among {len(values)} draws"
-        raise InputError(what, got, "Choose a function that is defined on the whole line")
-    return values
+    return target.numbers_in_files(_TermFiles(belief, found))
 
 
 class _TermFiles(Files):

@@ -13,8 +13,8 @@ import pandas as pd
 from ...beliefs.normal import NormalBelief
 from ...channels.linear import LinearChannel
 from ...channels.samples import refuse_open_samples
-from ...channels.steps import FileFacts, resolve
-from ...errors import InputError, UnsupportedError
+from ...channels.steps import resolve
+from ...errors import UnsupportedError
 from ...losses.base import as_bayes_loss
 from ...masks.base import Mask
 from ...masks.rows import NOTHING, UNMASKED
@@ -24,9 +24,9 @@ from ...protocols import Array, Posterior, Root, Solution, Value
 from ...running.replication import replicate_error, replicate_seeds
 from ...users.rules import Ranked
 from ...users.user import User
-from ..base import ORDER, BaseEngine, Missing, Problem, Question, Refusal
+from ..base import ORDER, BaseEngine, Missing, Problem, Question, Refusal, needs_release
 from .conditioning import Conditioned
-from .releases import as_records, channel_of, linear_channel, released
+from .releases import as_records, belief_facts, channel_of, linear_channel, released
 
 DRAWS = 1000
 LARGEST = 20_000_000
@@ -83,8 +83,7 @@ class Ranks(BaseEngine):
     def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior after one release, as draws."""
         if release is None:
-            what = f"The posterior after {mask} depends on what is released"
-            raise InputError(what, None, "Pass release=mask.release(data, rng)")
+            raise needs_release(mask)
         given = Conditioned(user.belief, self._channel_of_mask(user.belief, mask, None))
         values, _ = released(user.belief, given.channel, release)
         residuals = self._draw_residuals(user.belief, mask, given, 2 * DRAWS, np.random.SeedSequence(0))
@@ -165,7 +164,6 @@ class Ranks(BaseEngine):
         found = np.empty((count, belief.records, belief.k))
         root = np.random.SeedSequence(0) if seed is None else seed
         own = np.random.SeedSequence(entropy=root.entropy, spawn_key=(*root.spawn_key, 2**31))
-        about = FileFacts(belief.records, tuple(belief.columns or range(belief.k)), belief.record_covariance)
         fixed = belief
         if belief.mu_covariance is None:
             known: dict[str, Any] = {
@@ -175,7 +173,7 @@ class Ranks(BaseEngine):
             }
             fixed = NormalBelief(records=belief.records, prior="known", **known)
         # Ranks do not ask which row is whose, and the belief takes all orders alike: what is drawn may stay in place.
-        moved = {id(f.mask) for f in resolve(mask, about) if f.step.permutes}
+        moved = {id(f.mask) for f in resolve(mask, belief_facts(belief)) if f.step.permutes}
         kept = tuple(part for part in mask.parts if id(part) not in moved)
         still = reduce(or_, kept) if kept else UNMASKED
         for i, (for_data, for_mask, _) in enumerate(replicate_seeds(own, count)):

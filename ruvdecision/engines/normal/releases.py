@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...beliefs.normal import NormalBelief
-from ...channels.layout import Layout, Partition
+from ...channels.layout import Partition
 from ...channels.linear import LinearChannel
 from ...channels.samples import Samples, released_files, row_classes, rows_held, sample_sizes
 from ...channels.steps import FileFacts
@@ -26,12 +26,16 @@ def channel_of(
     samples: Samples | None = None,
 ) -> LinearChannel:
     """The channel of a mask, or of a family: one of its masks, and the numbers of all of them."""
-    covariance = belief.record_covariance
-    if data is not None and belief.records > 1:
-        covariance = np.atleast_2d(np.cov(data, rowvar=False))
-    about = FileFacts(belief.records, tuple(belief.columns or range(belief.k)), covariance)
     own = np.array([mask.numbers], dtype=np.float64) if numbers is None else numbers
-    return LinearChannel.of(mask, about, own, samples)
+    return LinearChannel.of(mask, belief_facts(belief, data), own, samples)
+
+
+def belief_facts(belief: NormalBelief, data: Array | None = None) -> FileFacts:
+    """What is known of the file beforehand; ``data`` has the covariance that noise may be a share of."""
+    covariance = belief.record_covariance
+    if data is not None and len(data) > 1:
+        covariance = np.atleast_2d(np.cov(data, rowvar=False))
+    return FileFacts(belief.records, tuple(belief.columns or range(belief.k)), covariance)
 
 
 def linear_channel(
@@ -53,16 +57,13 @@ def rows_alike(channel: LinearChannel, rows: Ints) -> list[Ints] | None:
     if channel.location == "known":
         shape, _, cell = channel.layout.place_of_rows()
         return [shape[rows], cell[rows]]
-    if channel.location == "unknown" or _one_kind(channel.layout):
-        # In the sample or not, and nothing else: the chances are the same for all.
-        return [np.zeros(len(rows), dtype=np.int64)]
-    return None
-
-
-def _one_kind(layout: Layout) -> bool:
-    """Whether all rows of a random sample are treated alike, so that it does not matter which of them a record is."""
-    kept = min(int(p.starts[1]) for p in layout.partitions if p is not None and p.drawn)
-    return len(np.unique(layout.place[layout.starts < kept][:, [0, 2]], axis=0)) == 1
+    if channel.location != "unknown":
+        layout = channel.layout
+        kept = min(int(p.starts[1]) for p in layout.partitions if p is not None and p.drawn)
+        if len(np.unique(layout.place[layout.starts < kept][:, [0, 2]], axis=0)) > 1:
+            return None
+    # In the sample or not, and nothing else: the chances are the same for all.
+    return [np.zeros(len(rows), dtype=np.int64)]
 
 
 def as_records(belief: NormalBelief, data: object) -> Array:

@@ -23,11 +23,9 @@ from ...masks.rows import NOTHING
 from ...posteriors import Drawn, Gaussian, Mixture
 from ...protocols import Array, Posterior, Value
 from ...targets import BaseTarget, Kind, LinearForm, Term
-from ...users.mask_prior import MaskPrior
 from ...users.user import User
 from ..base import DecisionCosts, Problem
-from ..unknown_mask import combined_weights
-from ..wrong_belief import cost_of
+from ..wrong_belief import candidates_of, combined_weights, cost_of
 from . import forms
 from .affine import AffineMeans, log_density, residual_law
 from .conditioning import Conditioned, record_in
@@ -87,7 +85,10 @@ class NormalPair:
         place = mine.channel.location if target.places_records else "known"
         if target.is_a(Kind.FILE):
             if not as_bayes_loss(loss).adds_up(mine.n, mine.k):
-                return self._cost_of_all_records(own, mine, theirs, place, count)
+                if place != "known" or mine.n * mine.k > LARGEST_JOINT:
+                    return None
+                form = all_records(own.belief)
+                return self._cost_of_terms(own, mine, theirs, form, form.terms)
             form = LinearForm.of_term(Term(Kind.RECORD), mine.k, own.belief.scalar)
             found = [
                 (w, self._cost_of_row_kind(own, mine, theirs, form, place, t, c))
@@ -98,32 +99,17 @@ class NormalPair:
             cost, own_law = (_sum_over_kinds([(w, f[j]) for w, f in found if f is not None], count) for j in (0, 1))
             return cost.times(mine.n), own_law.times(mine.n)
         linear = form_of(own.belief, target)
-        if linear is None:
+        if linear is None or (place != "known" and len(linear.terms) != 1):
             return None
         form = linear
         if place == "known":
-            pair = self._cost_of_terms(own, mine, theirs, form, form.terms)
-            return pair[0].broadcast_to(count), pair[1].broadcast_to(count)
-        if len(form.terms) != 1:
-            return None
+            return self._cost_of_terms(own, mine, theirs, form, form.terms)
         if place == "unknown":
-            one = self._cost_of_row_kind(own, mine, theirs, form, place, 0, 0)
-            return None if one is None else (one[0].broadcast_to(count), one[1].broadcast_to(count))
+            return self._cost_of_row_kind(own, mine, theirs, form, place, 0, 0)
         kinds = mine.channel.layout.places(form.terms[0].row % mine.n)
         both = [(w, self._cost_of_row_kind(own, mine, theirs, form, place, t, c)) for w, t, c in kinds]
         cost, own_law = (_sum_over_kinds([(w, f[j]) for w, f in both if f is not None], count) for j in (0, 1))
         return cost, own_law
-
-    def _cost_of_all_records(
-        self, own: User, mine: Conditioned, theirs: Conditioned, place: str, count: int
-    ) -> tuple[Value, Value] | None:
-        """All records together, for a loss that does not add up over them."""
-        size = mine.n * mine.k
-        if place != "known" or size > LARGEST_JOINT:
-            return None
-        form = all_records(own.belief)
-        pair = self._cost_of_terms(own, mine, theirs, form, form.terms)
-        return pair[0].broadcast_to(count), pair[1].broadcast_to(count)
 
     def _cost_of_row_kind(
         self, own: User, mine: Conditioned, theirs: Conditioned, form: LinearForm, place: str, t: int, c: int
@@ -209,11 +195,7 @@ class NormalMixture:
 
     def __init__(self, user: User, mask: Mask, table: Array | None = None) -> None:
         self.user, self.belief = user, user.belief
-        self.masks: tuple[Mask, ...] = (mask,)
-        self.prior: Array = np.ones(1)
-        if not user.knows_mask:
-            scale = float(np.mean(np.diag(self.belief.record_covariance)))
-            self.masks, self.prior = (user.mask_prior or MaskPrior()).candidates(mask, scale, self.belief.records)
+        self.masks, self.prior = candidates_of(user, mask, np.diag(self.belief.record_covariance))
         self.families = []
         for f in Batch.of(self.masks).families:
             channel = channel_of(self.belief, self.masks[f.positions[0]], f.numbers, table)

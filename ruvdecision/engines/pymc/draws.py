@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -110,7 +110,7 @@ class ReleaseDraws:
             weights, khat = pareto_smoothed_weights(logs if self.weights is None else logs + np.log(self.weights))
         return ReleaseDraws(likelihood, self.chains, self.diagnosis, self.seed, weights, khat, "reweighted")
 
-    def scaled(self, prior_power: float, likelihood_power: float) -> ReleaseDraws:
+    def power_scaled(self, prior_power: float, likelihood_power: float) -> ReleaseDraws:
         """With a prior and a likelihood raised to powers."""
         logs = (prior_power - 1) * self.likelihood.model.log_prior_density(self.chains.theta)
         if likelihood_power != 1:
@@ -121,7 +121,7 @@ class ReleaseDraws:
         weights, tail = pareto_smoothed_weights(logs)
         return replace(self, weights=weights, khat=float(np.fmax(self.khat, tail)), how=f"{self.how}, power-scaled")
 
-    def better_grids(self, compiled: CompiledModel) -> tuple[RecordGrid, ...]:
+    def refined_grids(self, compiled: CompiledModel) -> tuple[RecordGrid, ...]:
         """Finer grids for the records, where the draws say that they lie."""
         old, observed = self.likelihood.grids, self.likelihood.observed
         if compiled.discrete:
@@ -220,7 +220,7 @@ class ReleaseSampler:
                 continue
             near = anchor.reweighted_for(likelihood)
             point = self._point_of_draws(near) if near.khat < GOOD_KHAT else None
-            if point is not None and point.converged and not self._too_rough(point):
+            if point is not None and point.converged and not self._misses_error_goal(point):
                 return point
         return None
 
@@ -232,7 +232,7 @@ class ReleaseSampler:
         for _ in range(3):
             if release.error <= CLOSE:
                 break
-            grids = release.better_grids(self.compiled)
+            grids = release.refined_grids(self.compiled)
             release = self._draw_posterior(marginal_likelihood(self.compiled, likelihood.observed, grids), number)
         point, release = self._extend_draws(release, number)
         return point, release, grids
@@ -268,7 +268,7 @@ class ReleaseSampler:
         if target is None or release.weights is not None:
             return point, release
         sampler = self._sampler_of_likelihood(release.likelihood)
-        while self._too_rough(point) and self._draws_left(release.chains) > 0:
+        while self._misses_error_goal(point) and self._draws_left(release.chains) > 0:
             turn += 1
             rough, draws, most = (
                 max(map(_relative_error_of_uncertainty, point.values)),
@@ -288,9 +288,9 @@ class ReleaseSampler:
         return max(0, self.settings.max_draws - chains.count) // chains.chains
 
     def _error_goal_in_words(self, point: SolvedRelease) -> str:
-        return f"not reached with {point.count} draws" if self._too_rough(point) else "reached"
+        return f"not reached with {point.count} draws" if self._misses_error_goal(point) else "reached"
 
-    def _too_rough(self, point: SolvedRelease) -> bool:
+    def _misses_error_goal(self, point: SolvedRelease) -> bool:
         target = self.settings.target_mcse
         return target is not None and any(_relative_error_of_uncertainty(v) > target for v in point.values)
 
@@ -321,7 +321,7 @@ class ReleaseSampler:
     def _point_of_draws(self, release: ReleaseDraws) -> SolvedRelease:
         """The users' uncertainties and the verdict."""
         if self._is_power_scaled:
-            release = release.scaled(self.settings.prior_power, self.settings.likelihood_power)
+            release = release.power_scaled(self.settings.prior_power, self.settings.likelihood_power)
         chains, likelihood = release.chains, release.likelihood
         points = ParameterPoints(
             self.compiled,
@@ -334,7 +334,7 @@ class ReleaseSampler:
         )
         posteriors = [points.law(user.target) for user in self.users]
         point = self._point_of_posteriors(posteriors, chains, release.diagnosis, release.how, likelihood.name)
-        return diagnose_point(
+        return with_verdict(
             replace(point, weights=release.weights, khat=release.khat, integration_error=release.error, points=points)
         )
 
@@ -373,14 +373,14 @@ class ReleaseSampler:
             do = "Use a mask that works record by record, or vary the prior in the builder"
             raise UnsupportedError("Power-scaling needs records that can be integrated out", reason, do)
         latent = LatentRecords(self.compiled, observed, reason)
-        key = ("latent", self.kind, latent.shape)
+        key = ("latent", self.kind, latent.model_key)
         if key not in self.compiled.samplers:
             self.compiled.samplers[key] = latent.sampler(self.kind)
         sampler, data = self.compiled.samplers[key], latent.data()
         chains = self._run_sampler(sampler, data, self.settings.draws, number)
         point = self._latent_point(latent, chains)
         turn = 0
-        while self._too_rough(point) and self._draws_left(chains) > 0:
+        while self._misses_error_goal(point) and self._draws_left(chains) > 0:
             turn += 1
             chains = chains.joined(
                 self._run_sampler(sampler, data, min(chains.draws, self._draws_left(chains)), number + turn)
@@ -391,25 +391,17 @@ class ReleaseSampler:
     def _latent_point(self, latent: LatentRecords, chains: Chains) -> SolvedRelease:
         posteriors = [latent.law(user.target, chains) for user in self.users]
         marginalization = f"records sampled too: {latent.reason}"
-        return diagnose_point(
-            self._point_of_posteriors(posteriors, chains, diagnose(chains), "sampled", marginalization)
-        )
+        return with_verdict(self._point_of_posteriors(posteriors, chains, diagnose(chains), "sampled", marginalization))
 
     # -- before any release ------------------------------------------------------------------------------
 
     @property
-    def before(self) -> Sequence[Value]:
+    def uncertainties_before(self) -> list[Value]:
         """Uncertainty of every user before any release; missing where the prior is flat, or nothing settles."""
-        # Worked out once for the blocks of a grid.
-        keys = [key_of_user(user, f"sampling, {self.settings.prior_power}") for user in self.users]
-        cache = self.compiled.cache
-        if None not in keys and all(key in cache for key in keys):
-            return [cache[key] for key in keys]
-        found: Sequence[Value] = [Value.exact(np.nan)] * len(self.users)
-        with suppress(RuvError):
-            found = found if self.compiled.is_improper else self.prior_point.values
-        cache.update({key: value for key, value in zip(keys, found, strict=True) if key is not None})
-        return found
+        engine = f"sampling, {self.settings.prior_power}"
+        return before_release(
+            self.compiled, self.users, engine, lambda some: [self.prior_point.values[i] for i in some]
+        )
 
     @cached_property
     def prior_point(self) -> SolvedRelease:
@@ -438,10 +430,29 @@ class ReleaseSampler:
         points = ParameterPoints(self.compiled, uninformative, support_maps, theta, weights, chains.chains, rng=rng)
         posteriors = [points.law(user.target) for user in self.users]
         point = self._point_of_posteriors(posteriors, chains, found, how, "nothing is released")
-        return diagnose_point(replace(point, weights=weights, khat=khat, points=points))
+        return with_verdict(replace(point, weights=weights, khat=khat, points=points))
 
 
-def key_of_user(user: User, engine: str) -> Hashable:
+def before_release(
+    compiled: CompiledModel, users: Sequence[User], engine: str, solve: Callable[[list[int]], Sequence[Value]]
+) -> list[Value]:
+    """Uncertainty of every user before any release; missing where the prior is flat, or nothing settles.
+
+    ``solve`` finds that of some users. It is asked once for all blocks of a grid.
+    """
+    keys = [_key_of_user(user, engine) for user in users]
+    cache = compiled.cache
+    fresh = [i for i, key in enumerate(keys) if key is None or key not in cache]
+    found: Sequence[Value] = [Value.exact(np.nan)] * len(fresh)
+    # A prior may be so wide that its moments are beyond numbers, or its density simple after a release only.
+    with suppress(RuvError):
+        found = found if compiled.is_improper or not fresh else solve(fresh)
+    own = dict(zip(fresh, found, strict=True))
+    cache.update({keys[i]: value for i, value in own.items() if keys[i] is not None})
+    return [own[i] if i in own else cache[key] for i, key in enumerate(keys)]
+
+
+def _key_of_user(user: User, engine: str) -> Hashable:
     """What the uncertainty before any release depends on, beside the model; None if others may have the same key."""
     actions = None if user.actions is None else repr(np.asarray(user.actions).tolist())
     key = ("before", engine, user.target, user.loss, actions)
@@ -452,7 +463,7 @@ def key_of_user(user: User, engine: str) -> Hashable:
     return key
 
 
-def diagnose_point(point: SolvedRelease) -> SolvedRelease:
+def with_verdict(point: SolvedRelease) -> SolvedRelease:
     """The same point with its verdict: what speaks against it, and whether anything does."""
     effective = point.count if point.weights is None else 1.0 / float(np.sum(point.weights**2))
     share = effective / point.count

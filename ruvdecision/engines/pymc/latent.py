@@ -23,7 +23,7 @@ from ...targets import BaseTarget, Files, Kind
 from .log_density import log_density_graph
 from .model import CompiledModel
 from .nuts import Chains, Sampler
-from .parameter_points import Places, finite_values
+from .parameter_points import Places
 from .programs import vectorised
 from .support import SupportMap, find_support_maps
 
@@ -47,7 +47,7 @@ class LatentRecords:
     # -- the release as data -----------------------------------------------------------------------------
 
     @cached_property
-    def shape(self) -> str:
+    def model_key(self) -> str:
         """Releases alike in this share a compiled model.
 
         Normal noise is data, and so is none at all where nothing starts from what was released: what is known before
@@ -349,9 +349,15 @@ class LatentRecords:
 
     def law(self, target: BaseTarget, chains: Chains) -> Posterior:
         """Posterior of a target from draws of parameters and records."""
+        if target.asks(Kind.NEW):
+            raise UnsupportedError(
+                "Records of this model depend on each other, so a new one is not defined by it",
+                do="Add the new record to the model as a variable and ask for it by Parameter(name)",
+            )
         flat = chains.theta
         files = flat.pop(ALL)
-        found = self._target_values(target, self.compiled.with_deterministics(flat), files)
+        records = files[..., 0] if self.compiled.scalar else files
+        found = target.numbers_in_files(Files(records, self.compiled.with_deterministics(flat)))
         shape = (chains.chains, chains.draws)
         return Drawn(found.reshape(shape + found.shape[1:]), chains=chains.chains)
 
@@ -371,14 +377,6 @@ class LatentRecords:
             draws = {name: _as_chains([found[name] for _, found in rows]) for name in names}
         files = files.reshape(*files.shape[:2], *shape).astype(float)
         return Chains({**draws, ALL: files}, 0, *files.shape[:2])
-
-    def _target_values(self, target: BaseTarget, values: Mapping[str, Array], files: Array) -> Array:
-        if target.asks(Kind.NEW):
-            raise UnsupportedError(
-                "Records of this model depend on each other, so a new one is not defined by it",
-                do="Add the new record to the model as a variable and ask for it by Parameter(name)",
-            )
-        return finite_values(target, Files(files[..., 0] if self.compiled.scalar else files, values))
 
 
 def _as_chains(rows: list[Array]) -> Array:

@@ -12,8 +12,8 @@ from ...errors import UnsupportedError
 from ...protocols import Array
 from .marginal import marginal_kind, marginal_likelihood, why_records_are_dependent
 from .marginal_base import MarginalLikelihood
-from .marginal_normal import NormalMarginal
 from .model import CompiledModel, ModelValues
+from .normal_records import NormalMarginal
 from .support import SupportMap
 
 AWAY = 3.0

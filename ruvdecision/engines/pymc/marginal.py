@@ -13,9 +13,9 @@ from ...channels.likelihood import Between, ReleaseLikelihood, join_rows
 from ...channels.likelihood.product import combine_observations
 from .marginal_base import MarginalLikelihood
 from .marginal_nodes import GridMarginal, NodesMarginal
-from .marginal_normal import AveragesMarginal, NormalMarginal, RowsMarginal, UnevenRowsMarginal, normal_rows
 from .model import CompiledModel
-from .support import RecordGrid, cuts_of, find_grid, informative_entries, row_ends
+from .normal_records import AveragesMarginal, NormalMarginal, RowsMarginal, UnevenRowsMarginal, normal_rows
+from .support import RecordGrid, find_grid, finite_cuts, informative_entries, support_ends_of_rows
 
 LARGEST_GRID, MOST_CUTS = 4096, 256
 
@@ -55,7 +55,7 @@ def marginal_kind(compiled: CompiledModel, observed: ReleaseLikelihood) -> type[
     if compiled.one_record_model is None or not compiled.scalar or compiled.point_masses is not None:
         return NodesMarginal
     column = observed.columns[0]
-    few = len(cuts_of(informative_entries(column))) <= MOST_CUTS
+    few = len(finite_cuts(informative_entries(column))) <= MOST_CUTS
     smooth = few and column.support is None and np.isnan(column.known_values).all()
     open_ends = np.isinf(column.low).all() and np.isinf(column.high).all()
     return GridMarginal if compiled.discrete or (smooth and open_ends) else NodesMarginal
@@ -67,7 +67,7 @@ def _within_support(compiled: CompiledModel, observed: ReleaseLikelihood) -> Rel
         return observed
     columns = list(observed.columns)
     for j, column in enumerate(columns):
-        ends = row_ends(compiled, column, j)
+        ends = support_ends_of_rows(compiled, column, j)
         if ends is not None:
             bounded = (np.isfinite(ends[0]) | np.isfinite(ends[1])) & ~np.asarray(column.uninformative)
             rows, rest = (np.flatnonzero(some & np.isnan(column.known_values)) for some in (bounded, ~bounded))

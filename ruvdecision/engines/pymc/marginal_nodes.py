@@ -86,7 +86,7 @@ class SummedMarginal(MarginalLikelihood):
             return found
         found = np.array(found)
         for some, laws in self._narrow_points(theta):
-            found[some] = self._by_own_nodes({k: v[some] for k, v in theta.items()}, laws)
+            found[some] = self._log_likelihood_by_own_nodes({k: v[some] for k, v in theta.items()}, laws)
         return found
 
     @cached_property
@@ -125,11 +125,11 @@ class SummedMarginal(MarginalLikelihood):
                 laws = NarrowLaws.around_peaks(
                     self.model, grid.support_map, own, t[heights[some].argmax(axis=1)], t[1] - t[0]
                 )
-                good = laws.whole & (laws.sd * np.sqrt(2 * np.pi) < RESOLVED * self._largest_node_distance)
+                good = laws.holds_all_mass & (laws.sd * np.sqrt(2 * np.pi) < RESOLVED * self._largest_node_distance)
                 if good.any():
                     yield start + some[good], laws.take(good)
 
-    def _by_own_nodes(self, theta: Theta, laws: NarrowLaws) -> Array:
+    def _log_likelihood_by_own_nodes(self, theta: Theta, laws: NarrowLaws) -> Array:
         column = self.observed.columns[0]
         known, told = ~np.isnan(column.known_values), ~np.asarray(column.uninformative)
         total = np.full(len(laws.sd), self._log_constant)
@@ -159,7 +159,7 @@ class NarrowLaws:
     """Width of the peak on the mapped line, ``(S,)``."""
 
     @property
-    def whole(self) -> NDArray[np.bool_]:
+    def holds_all_mass(self) -> NDArray[np.bool_]:
         """Which of them the nodes hold in full."""
         return np.abs(np.exp(self.log_mass).sum(axis=1) - 1) < WHOLE
 
@@ -172,7 +172,7 @@ class NarrowLaws:
         """Around the peaks that lie within ``reach`` of ``t``, found by looking closer and closer."""
 
         def heights(places: Array) -> Array:
-            found = model.pair_log_density(theta, line.x(places)) + line.log_slope(places)
+            found = model.log_density_at_own_numbers(theta, line.x(places)) + line.log_slope(places)
             return np.where(np.isnan(found), -np.inf, found)
 
         look, rows = np.linspace(-1, 1, 33), np.arange(len(t))

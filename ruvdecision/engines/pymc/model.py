@@ -7,7 +7,7 @@ All functions work on many parameter points at once and run in plain numpy, so t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from operator import attrgetter
@@ -21,11 +21,10 @@ from ...errors import InputError, UnsupportedError
 from ...protocols import Array
 from ...targets import BaseTarget, Kind
 from .log_density import log_density_graph, with_finite_ends
+from .parameters import draw_with_numpy, natural_graphs, prior_terms, starting_point
 from .point_masses import PointMasses, refuse_masses_that_are_sampled
-from .prior_draws import draw_with_numpy
 from .programs import vectorised
 from .same_law import has_law_of_every_record
-from .unconstrained import natural_graphs, prior_terms, starting_point
 
 if TYPE_CHECKING:
     from pytensor.tensor.variable import TensorVariable
@@ -122,16 +121,13 @@ class CompiledModel(BuiltModel):
         points = [theta[rv.name] for rv in self.free]
         return np.broadcast_to(self._log_prior_density([*points, *points])[0], (len(points[0]),))
 
-    @cached_property
-    def _functions_by_kind(self) -> dict[bool, vectorised]:
-        return {}
-
     def values_at(self, u: ArrayLike, normal: bool = True) -> ModelValues:
         """Log prior, natural scale and (if wanted) moments of normal records in one go."""
         normal = normal and self.kind in ("normal", "mvnormal")
-        if normal not in self._functions_by_kind:
-            self._functions_by_kind[normal] = self._vectorised_at(normal)
-        return self._evaluate_at(self._functions_by_kind[normal], u, normal)
+        key = ("values", normal)
+        if key not in self.cache:
+            self.cache[key] = self._vectorised_at(normal)
+        return self._evaluate_at(self.cache[key], u, normal)
 
     def values_without_rewriting(self, u: ArrayLike) -> ModelValues:
         """The same with graphs that nobody took the time to rewrite: for a look at a few points."""
@@ -219,21 +215,22 @@ class CompiledModel(BuiltModel):
                 density = vectorised([self.model.logp(vars=self.free, jacobian=True, sum=True)], self._value_variables)
             logs = np.broadcast_to(density(self._split_parameters(u))[0], (count,))
         else:
-            logs = self.values_at(u, normal=next(iter(self._functions_by_kind), True)).log_prior
+            logs = self.values_at(u, normal=("values", False) not in self.cache).log_prior
         good = np.isfinite(u).all(axis=1) & np.isfinite(logs)
         return (u[good], logs[good]) if good.any() else None
 
-    @cached_property
-    def _derived_function(self) -> vectorised:
-        return vectorised(self.deterministics, self.free)
+    def _evaluate_graphs(self, name: str, graphs: Callable[[], Sequence[TensorVariable]], theta: Theta) -> list[Array]:
+        """Graphs of the free variables at many points; the function is compiled once and known by its name."""
+        if name not in self.cache:
+            self.cache[name] = vectorised(graphs(), self.free)
+        return self.cache[name]([theta[rv.name] for rv in self.free])  # type: ignore[no-any-return]
 
     def with_deterministics(self, theta: Theta) -> dict[str, Array]:
         """The parameters with everything that the model derives from them."""
         found = dict(theta)
         if self.deterministics:
-            for v, a in zip(
-                self.deterministics, self._derived_function([theta[rv.name] for rv in self.free]), strict=True
-            ):
+            values = self._evaluate_graphs("deterministics", lambda: self.deterministics, theta)
+            for v, a in zip(self.deterministics, values, strict=True):
                 found[v.name] = np.broadcast_to(a, (point_count(theta), *self.shapes[v.name]))
         return found
 
@@ -257,19 +254,24 @@ class CompiledModel(BuiltModel):
         step = count if rows is None else max(1, HELD // self.n)
         parts = []
         for i in range(0, count, step):
-            mean, variance = self._moments_function([theta[rv.name][i : i + step] for rv in self.free])
+            part = {rv.name: theta[rv.name][i : i + step] for rv in self.free}
+            mean, variance = self._evaluate_graphs("moments", self.normal_graph, part)
             pair = self._as_moments(mean, variance, min(step, count - i))
             parts.append([a if rows is None or a.shape[1] == 1 else a[:, list(rows)] for a in pair])
         mean, variance = (np.concatenate(a) if len(a) > 1 else a[0] for a in zip(*parts, strict=True))
         return mean, variance
 
-    @cached_property
-    def _moments_function(self) -> vectorised:
-        return vectorised(self.normal_graph(), self.free)
+    def entry_moments(self, theta: Theta) -> tuple[Array, Array]:
+        """Mean and variance of every entry of normal records, ``(S, n, k)`` each."""
+        own = (a[..., None] if self.scalar else a for a in self.record_moments(theta))
+        mean, variance = (np.broadcast_to(a, (len(a), self.n, self.k)) for a in own)
+        return mean, variance
 
     def _as_moments(self, mean: Array, variance: Array, count: int) -> tuple[Array, Array]:
         rank = len(self.shape)
-        return _with_axes(mean, rank, count), _with_axes(variance, rank + (self.kind == "mvnormal"), count)
+        return _with_record_axes(mean, rank, count), _with_record_axes(
+            variance, rank + (self.kind == "mvnormal"), count
+        )
 
     @cached_property
     def _density_function(self) -> vectorised:
@@ -288,7 +290,7 @@ class CompiledModel(BuiltModel):
         from pytensor.graph.replace import vectorize_graph
 
         if type(self.x.owner.op).__name__ == "CategoricalRV":
-            return self._categories_at(nodes)
+            return self._log_chances_of_categories(nodes)
         value = self.x.type()
         return vectorize_graph(self._log_density_of(value), {value: nodes})
 
@@ -298,7 +300,7 @@ class CompiledModel(BuiltModel):
         return PointMasses.of(self)
 
     @cached_property
-    def _beside_masses(self) -> Array:
+    def _numbers_next_to_masses(self) -> Array:
         """Numbers next to the point masses, on the side on which the density goes on, ``(A, *shape)``.
 
         A density that jumps at a point mass inside of its support is refused: its nodes are not cut there.
@@ -324,23 +326,19 @@ class CompiledModel(BuiltModel):
             )
         return places + np.where(np.isfinite(above).any(axis=0), away, -away) / 100
 
-    @cached_property
-    def _chances_function(self) -> vectorised:
-        assert self.point_masses is not None
-        return vectorised([self.point_masses.log_chances], self.free)
-
     def log_chances(self, theta: Theta) -> Array:
         """Log chances of the point masses of each entry, ``(S, A, *shape)``."""
-        assert self.point_masses is not None
-        found = self._chances_function([theta[rv.name] for rv in self.free])[0]
-        return np.broadcast_to(found, (point_count(theta), *self.point_masses.places.shape))
+        masses = self.point_masses
+        assert masses is not None
+        found = self._evaluate_graphs("chances of point masses", lambda: [masses.log_chances], theta)[0]
+        return np.broadcast_to(found, (point_count(theta), *masses.places.shape))
 
     def _log_density_of(self, value: TensorVariable) -> TensorVariable:
         """Graph of the log density of the records at a value of theirs; at a point mass, that next to it."""
         import pytensor.tensor as pt
 
         if self.point_masses is not None:
-            for place, beside in zip(self.point_masses.places, self._beside_masses, strict=True):
+            for place, beside in zip(self.point_masses.places, self._numbers_next_to_masses, strict=True):
                 value = pt.switch(pt.eq(value, place), beside, value)
         return self._log_law_of(value)
 
@@ -348,7 +346,7 @@ class CompiledModel(BuiltModel):
         """The same as PyMC has it, with the log chance of a point mass at its place."""
         return log_density_graph(with_finite_ends(self.x), value, self.free)
 
-    def _categories_at(self, nodes: TensorVariable) -> TensorVariable:
+    def _log_chances_of_categories(self, nodes: TensorVariable) -> TensorVariable:
         """The same for categories: the logs of their chances without an index, which many points would take in turn."""
         import pytensor.tensor as pt
 
@@ -379,7 +377,7 @@ class CompiledModel(BuiltModel):
         value = self.x.type(name="at")
         return vectorised([self._log_density_of(value)], [*self.free, value])
 
-    def pair_log_density(self, theta: Theta, x: Array) -> Array:
+    def log_density_at_own_numbers(self, theta: Theta, x: Array) -> Array:
         """Log density of the only record at numbers of each parameter point's own, ``(S, K)`` both."""
         count, k = x.shape
         points = [np.repeat(theta[rv.name], k, axis=0) for rv in self.free]
@@ -452,7 +450,7 @@ def point_count(theta: Theta) -> int:
     return len(next(iter(theta.values()))) if theta else 1
 
 
-def _with_axes(array: Array, rank: int, count: int) -> Array:
+def _with_record_axes(array: Array, rank: int, count: int) -> Array:
     """A parameter at many points with ``rank`` axes after the first: missing ones are of length one."""
     array = np.broadcast_to(np.asarray(array, dtype=np.float64), (count, *array.shape[1:]))
     return array.reshape((count,) + (1,) * (rank + 1 - array.ndim) + array.shape[1:])

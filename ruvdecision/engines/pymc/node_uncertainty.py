@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 from ...errors import ConvergenceError, InputError, UnsupportedError
 from ...losses import Quadratic
+from ...losses.base import as_bayes_loss
 from ...posteriors import Curve, Gaussian, Mixture
 from ...protocols import Array, Loss, Posterior, Value
 from ...targets import BaseTarget, Files, Kind
 from ...users.user import User
 from .log_posterior import LogPosteriors
-from .marginal_normal import released_averages
 from .nodes import LaplaceBoxes, Nodes, Rule, find_boxes, find_modes, place_nodes
-from .normal_records import NormalRecords, mixture_curve
+from .normal_records import NormalRecords, mixture_curve, released_averages
 from .parameter_law import law_of_value, masses_of_value
-from .parameter_points import ParameterPoints, entries_per_parameter, finite_values, parameter_values
+from .parameter_points import ParameterPoints, entries_per_parameter, parameter_values
 
 NEGLIGIBLE = 1e-13
 """Relative error below which a number is as exact as numbers are."""
@@ -92,12 +92,12 @@ class NodeSolver:
 
     def _values_at_nodes(self, target: BaseTarget) -> Array:
         """The target at every node, ``(L, S)`` or ``(L, S, k)``."""
-        return self._by_release(self._value_of(target, self.nodes.theta))
+        return self._shaped_by_release(self._value_of(target, self.nodes.theta))
 
     def _value_of(self, target: BaseTarget, theta: dict[str, Array]) -> Array:
-        return finite_values(target, Files(parameters=self.posteriors.record_model.with_deterministics(theta)))
+        return target.numbers_in_files(Files(parameters=self.posteriors.record_model.with_deterministics(theta)))
 
-    def _by_release(self, values: Array) -> Array:
+    def _shaped_by_release(self, values: Array) -> Array:
         return values.reshape(*self.nodes.weights.shape, *values.shape[1:])
 
     def _uncertainty_of_parameter(self, user: User, release: int, values: Array, heavy: bool) -> Value:
@@ -167,7 +167,7 @@ class NodeSolver:
         if self.nodes.at.normal is not None:
             mean, variance = (self.nodes.values_at_nodes(a) for a in self.nodes.at.normal)
         else:
-            mean, variance = (self._by_release(a) for a in core.record_moments(self.nodes.theta))
+            mean, variance = (self._shaped_by_release(a) for a in core.record_moments(self.nodes.theta))
         centre, noise = (np.stack([pair[i] for pair in pairs]) for i in (0, 1))  # type: ignore[index]
         complete = core.with_deterministics(self.nodes.theta)
         return NormalRecords(
@@ -175,7 +175,7 @@ class NodeSolver:
             variance,
             centre,
             noise,
-            lambda term: self._by_release(parameter_values(core, complete, term)),
+            lambda term: self._shaped_by_release(parameter_values(core, complete, term)),
             entries_per_parameter(core),
             averages=released_averages(observed[0], 0) if observed[0].averages is not None else None,
         )
@@ -184,14 +184,14 @@ class NodeSolver:
         """Mean and variance given parameters and release, ``(L, S)``; for an unknown row ``(L, S, n)``."""
         if any(release.shuffled for release in self.posteriors.observed):
             if target.is_a(Kind.RECORD):
-                return numbers.each_row()
-            return numbers.moments(target) if target.is_a(Kind.NEW) else None
-        return numbers.moments(target)
+                return numbers.moments_of_each_row()
+            return numbers.moments_of_target(target) if target.is_a(Kind.NEW) else None
+        return numbers.moments_of_target(target)
 
     def _uncertainty_of_record(self, user: User, release: int) -> tuple[Value, Posterior]:
         """Uncertainty about records by averages of their laws, and the average itself."""
         weights = self.nodes.weights_by_rule(release)
-        laws = self._parameter_points(release).averages(user.target, weights, self.tolerance / 10)
+        laws = self._parameter_points(release).averaged_laws(user.target, weights, self.tolerance / 10)
         found = [user.loss.uncertainty(law, user.actions) for law in laws]
         # Laws narrower than the distance of the nodes leave a comb, whose error falls slowly and by fits and starts.
         value = _with_step_error([f.value for f in found[:3]], caution=10.0)
@@ -212,7 +212,7 @@ class NodeSolver:
 
 
 @dataclass(frozen=True, eq=False)
-class Settled:
+class SettledUncertainties:
     """Uncertainties after L releases by nodes that are fine enough, or as fine as they may be."""
 
     values: list[Value]
@@ -223,9 +223,9 @@ class Settled:
     """How far the records' own nodes may be off, in logs."""
 
     @classmethod
-    def of(cls, posteriors: LogPosteriors, users: Sequence[User], tolerance: float) -> Settled:
+    def of(cls, posteriors: LogPosteriors, users: Sequence[User], tolerance: float) -> SettledUncertainties:
         """Halve the steps of the nodes until every user's uncertainty is known to this relative error."""
-        posteriors, boxes, node_error = _settle_records(posteriors)
+        posteriors, boxes, node_error = _refine_record_nodes(posteriors)
         count = len(posteriors)
         answers = [Value(np.zeros(count), np.full(count, np.inf)) for _ in users]
         used = np.zeros(count, dtype=int)
@@ -235,13 +235,9 @@ class Settled:
             reached = 0.0
             for halving in range(halvings):
                 some, part = posteriors.take(todo), boxes.take(todo)
-                try:
-                    nodes = place_nodes(some, part, tuple(step / 2**halving for step in steps))
-                except InputError:
-                    if not halving:
-                        raise
-                    break  # finer would be too many: the remaining error stays in the map
-                _refuse_single_node(nodes)
+                nodes = _halved_nodes(some, part, steps, halving)
+                if nodes is None:
+                    break
                 used[todo] = nodes.weights.shape[1]
                 solver, before = NodeSolver(some, part, nodes, max(tolerance, reached / 8)), answers
                 answers = [
@@ -267,19 +263,15 @@ class Settled:
 
 def settled_law(posteriors: LogPosteriors, user: User, tolerance: float) -> Posterior:
     """Posterior of a user's target after one release, by nodes that settle what the user's loss asks of it."""
-    posteriors, boxes, (node_error,) = _settle_records(posteriors)
+    posteriors, boxes, (node_error,) = _refine_record_nodes(posteriors)
     if not node_error <= UNSETTLED:
         what, do = "The records cannot be integrated out by nodes", "Use engine=ruv.Sampling()"
         raise ConvergenceError(what, f"an error of {node_error:.2g}", do)
     ((_, steps),) = boxes.grouped_by_steps(bool(posteriors.support_maps))
     for halving in range(FEW_HALVINGS if posteriors.support_maps else HALVINGS):
-        try:
-            nodes = place_nodes(posteriors, boxes, tuple(step / 2**halving for step in steps))
-        except InputError:
-            if not halving:
-                raise
+        nodes = _halved_nodes(posteriors, boxes, steps, halving)
+        if nodes is None:
             break
-        _refuse_single_node(nodes)
         law, error = NodeSolver(posteriors, boxes, nodes).law(user)
         if (
             error <= max(tolerance, ROUGH)
@@ -291,11 +283,23 @@ def settled_law(posteriors: LogPosteriors, user: User, tolerance: float) -> Post
     return law.less_certain(error) if isinstance(law, Curve | Mixture) and error > NEGLIGIBLE else law
 
 
-def _refuse_single_node(nodes: Nodes) -> None:
-    """Refuse nodes of which one has all the weight: a spike narrower than their distance."""
+def _halved_nodes(
+    posteriors: LogPosteriors, boxes: LaplaceBoxes, steps: tuple[float, ...], halving: int
+) -> Nodes | None:
+    """Nodes whose steps were halved so often; None if they are too many: what is left of the error stays in the map.
+
+    Nodes of which one has all the weight are refused: a spike narrower than their distance.
+    """
+    try:
+        nodes = place_nodes(posteriors, boxes, tuple(step / 2**halving for step in steps))
+    except InputError:
+        if not halving:
+            raise
+        return None
     if nodes.weights.shape[1] > 1 and nodes.weights.max() > LARGEST_WEIGHT:
         what = "The posterior of the parameters is narrower than the distance of its nodes"
         raise ConvergenceError(what, f"one node with {nodes.weights.max():.3f} of it", "Use engine=ruv.Sampling()")
+    return nodes
 
 
 def _exceeds_budget(posteriors: LogPosteriors, nodes: Nodes) -> bool:
@@ -303,22 +307,22 @@ def _exceeds_budget(posteriors: LogPosteriors, nodes: Nodes) -> bool:
     return bool(posteriors.support_maps) and nodes.weights.size * 2 ** nodes.whole.shape[-1] > MOST_NODES
 
 
-def _settle_records(posteriors: LogPosteriors) -> tuple[LogPosteriors, LaplaceBoxes, Array]:
+def _refine_record_nodes(posteriors: LogPosteriors) -> tuple[LogPosteriors, LaplaceBoxes, Array]:
     """LaplaceBoxes of the posteriors, with the records' own nodes made fine enough first."""
-    boxes, node_error = _whole_boxes(posteriors), np.zeros(len(posteriors))
+    boxes, node_error = _boxes_that_miss_no_mass(posteriors), np.zeros(len(posteriors))
     if not posteriors.support_maps:
         return posteriors, boxes, node_error
     rng, before = np.random.default_rng(0), np.inf
     for _ in range(REFINEMENTS):
-        node_error[0] = posteriors.refinement_error(boxes.u(rng.standard_normal((16, boxes.size)) * 2)[0])
+        node_error[0] = posteriors.refinement_error(boxes.parameters_at(rng.standard_normal((16, boxes.size)) * 2)[0])
         # Where there are many, finer nodes that do not help would only cost.
         if node_error[0] <= CLOSE or (node_error[0] > before / 2 and posteriors.record_nodes > MANY):
             break
         posteriors, before = posteriors.refined(), node_error[0]
-    return posteriors, _whole_boxes(posteriors, boxes.modes), node_error
+    return posteriors, _boxes_that_miss_no_mass(posteriors, boxes.modes), node_error
 
 
-def _whole_boxes(posteriors: LogPosteriors, starts: Array | None = None) -> LaplaceBoxes:
+def _boxes_that_miss_no_mass(posteriors: LogPosteriors, starts: Array | None = None) -> LaplaceBoxes:
     """Boxes of the posteriors that miss no mass which draws from the prior can see; searched for again from there."""
     boxes = _find_boxes(posteriors, starts)
     some = np.unique(np.linspace(0, len(posteriors) - 1, LOOKED_AT).astype(int)).tolist()
@@ -381,11 +385,11 @@ def _point_masses(values: Array, weights: Array) -> Posterior:
 
 
 def _second_order(user: User) -> bool:
-    return user.actions is None and getattr(user.loss, "second_order", False)
+    return user.actions is None and as_bayes_loss(user.loss).second_order
 
 
 def _needs_density(loss: Loss) -> bool:
-    return getattr(loss, "needs_density", False)
+    return as_bayes_loss(loss).needs_density
 
 
 def _quadratic_uncertainties(

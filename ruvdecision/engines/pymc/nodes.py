@@ -62,7 +62,7 @@ class LaplaceBoxes:
         """Number of parameters."""
         return int(self.modes.shape[1])
 
-    def u(self, z: Array) -> Array:
+    def parameters_at(self, z: Array) -> Array:
         """Parameters at points ``(S, d)``, the same for every release, or ``(L, S, d)``: ``(L, S, d)``."""
         if not self.size:
             return np.zeros((len(self.modes), *z.shape[-2:]))
@@ -175,7 +175,7 @@ def find_boxes(posteriors: LogPosteriors, starts: Array, hessians: Array | None 
         some = np.unique(np.linspace(0, len(modes) - 1, min(len(modes), 3)).astype(int)).tolist()
         better = _higher_modes(posteriors.take(some), boxes.take(some))
         if better is None:
-            return extend_boxes(posteriors, boxes)
+            return find_box_ends(posteriors, boxes)
         # The scan found a place that is far higher: search again from there.
         starts, hessians = modes.copy(), None
         starts[:] = better[0]
@@ -266,7 +266,9 @@ def find_modes(posteriors: LogPosteriors, starts: Array, hessians: Array | None 
         scale = np.where(curve > 0, 0.4 / np.sqrt(np.maximum(curve, 1e-12)), 1.0)
     hessians = np.zeros((count, size, size))
     steps = np.array([0.0, 1.0, 0.3, 0.05, 3.0, 10.0, 1e-3])
-    offsets = _difference_stencil(size)
+    offsets = np.array([[0.0], [1.0], [-1.0]])
+    if size == 2:
+        offsets = np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1], [1, 1], [-1, -1]], dtype=np.float64)
     for _ in range(120):
         around = posteriors.evaluate(u[:, None] + offsets * scale[:, None])[0]
         least = np.min(np.where(np.isfinite(around), around, np.inf), axis=1, keepdims=True, initial=1e300)
@@ -293,12 +295,6 @@ def find_modes(posteriors: LogPosteriors, starts: Array, hessians: Array | None 
     return u, hessians
 
 
-def _difference_stencil(size: int) -> Array:
-    if size == 1:
-        return np.array([[0.0], [1.0], [-1.0]])
-    return np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1], [1, 1], [-1, -1]], dtype=np.float64)
-
-
 def _slope_and_hessian(logs: Array, size: int) -> tuple[Array, Array]:
     slope = 0.5 * (logs[:, 1 : 2 * size : 2] - logs[:, 2 : 2 * size + 1 : 2])
     hessian = np.zeros((len(logs), size, size))
@@ -322,7 +318,7 @@ def _higher_modes(posteriors: LogPosteriors, boxes: LaplaceBoxes) -> Array | Non
     """Places that are far higher than the modes, if a coarse scan meets any."""
     size = boxes.size
     line = np.concatenate([-_SCAN[:0:-1], _SCAN])
-    u = boxes.u(np.stack(np.meshgrid(*[line] * size, indexing="ij"), axis=-1).reshape(-1, size))
+    u = boxes.parameters_at(np.stack(np.meshgrid(*[line] * size, indexing="ij"), axis=-1).reshape(-1, size))
     logs = posteriors.evaluate(u)[0]
     middle = logs[:, logs.shape[1] // 2]
     if not np.any(logs.max(axis=1) > middle + 3.0):
@@ -330,7 +326,7 @@ def _higher_modes(posteriors: LogPosteriors, boxes: LaplaceBoxes) -> Array | Non
     return np.asarray(u[np.arange(len(u)), np.argmax(logs, axis=1)])
 
 
-def extend_boxes(posteriors: LogPosteriors, boxes: LaplaceBoxes) -> LaplaceBoxes:
+def find_box_ends(posteriors: LogPosteriors, boxes: LaplaceBoxes) -> LaplaceBoxes:
     """How far each posterior goes along each axis, and parallel to it."""
     size = boxes.size
     line = np.concatenate([-_DISTANCES[::-1], _DISTANCES])
@@ -343,7 +339,7 @@ def extend_boxes(posteriors: LogPosteriors, boxes: LaplaceBoxes) -> LaplaceBoxes
             block[..., 1 - i] = other
         blocks.append(block.reshape(-1, size))
     z = np.concatenate([np.zeros((1, size)), *blocks])
-    logs = posteriors.evaluate(boxes.u(z))[0]
+    logs = posteriors.evaluate(boxes.parameters_at(z))[0]
     near = np.reshape(logs[:, 1:] > logs[:, :1] - DROP, (len(logs), size, len(line), len(other)))
     there = np.logical_or.reduce(near, axis=3)
     half = len(_DISTANCES)

@@ -116,7 +116,7 @@ def entrywise_function(node: Apply) -> Call | None:
     pairs = isinstance(node.op.scalar_op, (Add, Mul)) and len(node.inputs) > 2 and not options
     if function is None or not (pairs or count == len(node.inputs)):
         return None
-    squared = function is np.power and _is_two(node.inputs[1])
+    squared = function is np.power and _is_constant_two(node.inputs[1])
 
     def call(values: list[Array]) -> tuple[Array]:
         if loose:
@@ -135,7 +135,7 @@ def entrywise_function(node: Apply) -> Call | None:
     return call
 
 
-def _is_two(variable: Variable) -> bool:
+def _is_constant_two(variable: Variable) -> bool:
     data = getattr(variable, "data", None)
     return data is not None and np.size(data) == 1 and bool(np.all(data == 2))
 

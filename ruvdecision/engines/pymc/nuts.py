@@ -86,7 +86,7 @@ class Sampler:
         self.model, self.kind, self.names, self.shapes, self.prefix = model, kind, tuple(names), dict(shapes), prefix
         self.recent: dict[Any, Chains] = {}
         self.steps: dict[float, Any] = {}
-        no_compiler_notice(kind)
+        warn_without_compiler(kind)
         with without_notices():
             try:
                 if kind == "nutpie":
@@ -165,7 +165,7 @@ def choose_sampler(wanted: str = "auto") -> str:
 
 
 @cache
-def no_compiler_notice(kind: str) -> None:
+def warn_without_compiler(kind: str) -> None:
     """Say once if PyMC's own sampler has to run without a C++ compiler."""
     if kind == "pymc":
         import pytensor

@@ -11,7 +11,7 @@ are doubled until evidence and law settle; what remains is the law's error.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
 
@@ -22,7 +22,7 @@ from scipy import special
 from ...channels.likelihood import ColumnLikelihood
 from ...posteriors import Curve, Finite
 from ...protocols import Array
-from .support import SupportMap, no_density_error
+from .support import SupportMap, finite_cuts, no_density_error
 
 Density = Callable[[Array], Array]
 """Log density of a record at points ``(P,)`` given each of S parameter points, ``(S, P)``."""
@@ -43,6 +43,8 @@ WORK = 16_000_000
 """Densities after which no finer points are tried."""
 CELLS = 16_000_000
 """Densities that are held at a time."""
+SETTLED = 1e-6
+"""Error of laws that are averaged over many parameter points that is not worth finer points."""
 NEGLIGIBLE = 1e-9
 """An uncertain share of the mass that counts as nothing."""
 MOST_COUNTS = 200_000
@@ -86,7 +88,7 @@ class OneRecord:
 
     # -- what is asked for -----------------------------------------------------------------------------
 
-    def averages(self, weightings: Sequence[Array], tolerance: float = 0.0) -> list[Curve]:
+    def averaged_laws(self, weightings: Sequence[Array], tolerance: float = 0.0) -> list[Curve]:
         """The law averaged over the parameter points, for each of several weights of theirs.
 
         ``tolerance`` is an error that is not worth finer points.
@@ -100,14 +102,14 @@ class OneRecord:
                 break
         return best
 
-    def laws(self, tolerance: float = 1e-6) -> Curve:
+    def laws(self) -> Curve:
         """The law at every parameter point, a batch ``(S,)``."""
         best: Curve | None = None
         for grid in self._doubled_layouts(CELLS // (3 * len(self.weights)), FEWEST_POINTS):  # splines hold more
             found = Curve.from_pieces(grid.pieces, grid.split(self._log_joint_density(grid.inside)))
             if best is None or np.max(found.error) < np.max(best.error):
                 best = found
-            if np.max(best.error) <= tolerance:
+            if np.max(best.error) <= SETTLED:
                 break
         assert best is not None
         return best
@@ -144,7 +146,7 @@ class OneRecord:
     def _doubled_layouts(self, most: int = MOST_POINTS, points: int = POINTS) -> Iterator[_PiecewiseGrid]:
         """Points that are doubled from one layout to the next."""
         while True:
-            grid = _PiecewiseGrid.between_ends(*self._scale_and_ends, self._finite_cuts, points)
+            grid = _PiecewiseGrid.between_ends(*self._scale_and_ends, np.array(finite_cuts(self.likelihood)), points)
             yield grid
             points = 2 * points
             if max(points, len(grid.inside)) > most:
@@ -166,11 +168,6 @@ class OneRecord:
         logs[np.isnan(logs)] = -np.inf
         return logs
 
-    @property
-    def _finite_cuts(self) -> Array:
-        places = self.likelihood.cuts[0]
-        return np.unique(places[np.isfinite(places)])
-
     @cached_property
     def _scale_and_ends(self) -> tuple[_Axis, float, float]:
         """A scale, and the ends of the mass on it and as numbers.
@@ -191,7 +188,7 @@ class OneRecord:
         a, b = max(low, start), min(high, stop)
         if not a < b:
             a, b = low, high
-        axis = self._first_axis(a, b)
+        axis = self._initial_axis(a, b)
         some = np.unique(np.linspace(0, len(self.weights) - 1, SOME).astype(int))
         with np.errstate(divide="ignore"):
             shares = np.log(self.weights[some])[:, None]
@@ -206,7 +203,7 @@ class OneRecord:
             with np.errstate(invalid="ignore"):
                 best = np.max(np.where(np.isfinite(top), heights - top + shares, -np.inf), axis=0)
             core = np.flatnonzero(best > best.max() - 2.0)
-            there = _within_mass(best, x, core)
+            there = _points_with_mass(best, x, core)
             i, j = max(there[0] - 1, 0), min(there[-1] + 1, len(v) - 1)
             cut = (i == 0 and a == start > low and best[0]), (j == len(v) - 1 and b == stop < high and best[-1])
             if any(end and end > best.max() - DROP for end in cut):
@@ -220,7 +217,7 @@ class OneRecord:
                 break
         return axis, a, b
 
-    def _first_axis(self, a: float, b: float) -> _Axis:
+    def _initial_axis(self, a: float, b: float) -> _Axis:
         """A scale over the whole of what can be."""
         if np.isfinite(a) and np.isfinite(b):
             ends = np.clip(self.support_map.t(np.array([a, b])), *self.support_map.mapped_ends)
@@ -231,7 +228,7 @@ class OneRecord:
         return _Axis(self.support_map, np.log(length) * (1 if np.isfinite(self.support_map.low) else -1), 1.0)
 
 
-def _within_mass(best: Array, x: Array, core: Index) -> Index:
+def _points_with_mass(best: Array, x: Array, core: Index) -> Index:
     """Points that count, for the mass and, where they exist, for its first two moments."""
     far = np.log1p(np.abs(x - x[core].mean()) / (x[min(core[-1] + 1, len(x) - 1)] - x[max(core[0] - 1, 0)]))
     there = best > best.max() - DROP
@@ -390,38 +387,32 @@ def _weights_of_even_points(intervals: int) -> Array:
     return weights
 
 
-def count_law(log_density: Density, likelihood: ColumnLikelihood, near: float, weights: Array) -> Finite:
-    """The law of a category or a count at every parameter point.
-
-    Counts are summed both ways until nothing remains.
-    """
-    counts = _Counts(lambda x, some: log_density(x), likelihood, near, len(weights))
-    values = counts.values(weights)
-    return Finite(values, counts.shares(values))
-
-
-def count_averages(
-    log_density: Callable[[Array, slice | Index], Array], likelihood: ColumnLikelihood, near: float, weightings: Array
-) -> list[Finite]:
-    """The law of a category or a count averaged over the parameter points, for each of several weights ``(W, S)``."""
-    used = np.flatnonzero(weightings.max(axis=0) > NEGLIGIBLE_WEIGHT * weightings.max())
-    counts = _Counts(lambda x, some: log_density(x, used[some]), likelihood, near, len(used))
-    weights = weightings[:, used]
-    values = counts.values(weights[0])
-    mixed = sum(weights[:, some] @ counts.shares(values, some) for some in counts.blocks(len(values)))
-    return [Finite.of(values, row / row.sum()) for row in np.asarray(mixed)]
-
-
 @dataclass(frozen=True, eq=False)
-class _Counts:
-    """A category or a count at S parameter points."""
+class OneCount:
+    """A category or a count at S parameter points, after a release; counts are summed until nothing remains."""
 
-    log_density: Callable[[Array, slice], Array]
+    log_density: Callable[[Array, slice | Index], Array]
     likelihood: ColumnLikelihood
     near: float
-    count: int
+    """Where to look for the mass first."""
+    weights: Array
+    """Of the parameter points, ``(S,)``."""
 
-    def values(self, weights: Array) -> Array:
+    def laws(self) -> Finite:
+        """The law at every parameter point, a batch ``(S,)``."""
+        values = self.possible_values()
+        return Finite(values, self.chances(values))
+
+    def averaged_laws(self, weightings: Array) -> list[Finite]:
+        """The law averaged over the parameter points, for each of several weights ``(W, S)``."""
+        used = np.flatnonzero(weightings.max(axis=0) > NEGLIGIBLE_WEIGHT * weightings.max())
+        weights = weightings[:, used]
+        part = replace(self, log_density=lambda x, some: self.log_density(x, used[some]), weights=weights[0])
+        values = part.possible_values()
+        mixed = sum(weights[:, some] @ part.chances(values, some) for some in part.blocks_of_points(len(values)))
+        return [Finite.of(values, row / row.sum()) for row in np.asarray(mixed)]
+
+    def possible_values(self) -> Array:
         """All values that count for anybody: those that are told, or a range that leaves nothing out."""
         if self.likelihood.support is not None:
             return self.likelihood.support
@@ -434,10 +425,12 @@ class _Counts:
         size = max(16.0, last - first)
         while True:
             values = np.arange(first, last + 1)
-            if last - first >= min(MOST_COUNTS, CELLS / self.count):
+            if last - first >= min(MOST_COUNTS, CELLS / len(self.weights)):
                 return values
-            parts = [self._weighted_moment(values, weights, some) for some in self.blocks(len(values))]
-            moment = np.sum(parts, axis=0)
+            moment = np.zeros(len(values))
+            for some in self.blocks_of_points(len(values)):
+                share = self.chances(values, some)
+                moment += self.weights[some] @ (share * (1 + (values - (share @ values)[:, None]) ** 2))
             # A sixteenth of the range at either end shows whether anything lies beyond it.
             edge, total = max(1, len(values) // 16), 1e-14 * moment.sum()
             more = [moment[:edge].sum() > total and first > low, moment[-edge:].sum() > total and last < high]
@@ -446,12 +439,12 @@ class _Counts:
             first, last = max(first - size * more[0], low), min(last + size * more[1], high)
             size *= 2
 
-    def blocks(self, width: int) -> list[slice]:
+    def blocks_of_points(self, width: int) -> list[slice]:
         """Parameter points that are worked on at a time."""
         step = max(1, CELLS // (32 * width))
-        return [slice(i, i + step) for i in range(0, self.count, step)]
+        return [slice(i, i + step) for i in range(0, len(self.weights), step)]
 
-    def shares(self, values: Array, some: slice = ALL) -> Array:
+    def chances(self, values: Array, some: slice = ALL) -> Array:
         """Chances of the values at some of the parameter points."""
         heights = self._log_joint_density(values, some)
         top = heights.max(axis=1, keepdims=True)
@@ -459,10 +452,6 @@ class _Counts:
             raise no_density_error()
         share = np.exp(heights - np.where(np.isfinite(top), top, 0.0))
         return share / np.maximum(share.sum(axis=1, keepdims=True), 1e-300)
-
-    def _weighted_moment(self, values: Array, weights: Array, some: slice) -> Array:
-        share = self.shares(values, some)
-        return weights[some] @ (share * (1 + (values - (share @ values)[:, None]) ** 2))
 
     def _log_joint_density(self, values: Array, some: slice) -> Array:
         found = self.log_density(values, some) + np.asarray(self.likelihood.log(values[:, None]))[:, 0]

@@ -27,7 +27,7 @@ class OneRecordWithPointMasses:
     log_chances: Array
     """``(S, A)``"""
 
-    def averages(self, weightings: Sequence[Array], tolerance: float = 0.0) -> list[BasePosterior]:
+    def averaged_laws(self, weightings: Sequence[Array], tolerance: float = 0.0) -> list[BasePosterior]:
         """As of `OneRecord`; chances and density are weighted by their shares of the evidence at each point."""
         shares, coarse = self._shares
         chances = [weights @ shares / weights.sum() for weights in weightings]
@@ -36,7 +36,7 @@ class OneRecordWithPointMasses:
         values = [Finite(self.places, c[:-1] / c[:-1].sum()) if c[:-1].any() else None for c in chances]
         if not shares[:, -1].any():
             return [v for v in values if v is not None]
-        curves = self.beside.averages([weights * shares[:, -1] for weights in weightings], tolerance)
+        curves = self.beside.averaged_laws([weights * shares[:, -1] for weights in weightings], tolerance)
         masses = [c[:-1].sum() for c in chances]  # one less the density's share may be below zero by rounding
         return [
             curve if value is None else PartlyDiscrete(value, curve.less_certain(error / c[-1]), m / (m + c[-1]))

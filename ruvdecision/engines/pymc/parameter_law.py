@@ -15,7 +15,7 @@ from ...errors import InputError
 from ...posteriors import Curve
 from ...protocols import Array
 from .log_posterior import LogPosteriors
-from .nodes import LaplaceBoxes, Nodes, extend_boxes, place_nodes
+from .nodes import LaplaceBoxes, Nodes, find_box_ends, place_nodes
 
 DROP = 36.0
 STILL = 1e-9
@@ -61,7 +61,9 @@ def law_of_value(
         return None
     if size == 1:
         nodes = place_nodes(posteriors, boxes, (FINE,))
-        return _with_moment_error(_law_along_one_axis(nodes, values), nodes, values)
+        x = values(nodes.whole[0])
+        curve = _law_of_monotone_function(nodes.axes[0][0], x, nodes.logs[0]) if x.ndim == 1 else None
+        return _with_moment_error(None if curve is None else (curve, 0.0), nodes, values)
     best: tuple[Curve, float] | None = None
     frames = [] if place is None else [boxes.with_first_parameter(place)] * 3
     for frame, step in zip(frames, (0.5, 0.25, 0.125), strict=False):
@@ -71,7 +73,7 @@ def law_of_value(
             break
     if best is not None:
         return best
-    for frame in _directions(posteriors, boxes, values):
+    for frame in _monotone_directions(posteriors, boxes, values):
         nodes = place_nodes(posteriors, frame, (ROWS, FINE))
         found = _with_moment_error(_law_by_rows(nodes, values), nodes, values)
         if found is not None and (best is None or _total_error(found) < _total_error(best)):
@@ -131,12 +133,6 @@ def _mean_and_variance(x: Array, mass: Array) -> tuple[float, float]:
     return float(mean), float(mass @ (x - mean) ** 2 / mass.sum())
 
 
-def _law_along_one_axis(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float] | None:
-    x = values(nodes.whole[0])
-    curve = _law_of_monotone_function(nodes.axes[0][0], x, nodes.logs[0]) if x.ndim == 1 else None
-    return None if curve is None else (curve, 0.0)
-
-
 def _law_of_first_coordinate(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float] | None:
     """A function of the first coordinate alone: the second is summed out."""
     whole = nodes.whole[0]
@@ -147,7 +143,11 @@ def _law_of_first_coordinate(nodes: Nodes, values: Callable[[Array], Array]) -> 
     curve = _law_of_monotone_function(nodes.axes[0][0], x[:, 0], laws[0])
     # Fewer nodes of the second coordinate show how well it was summed.
     fine, middle, coarse = (special.softmax(law) for law in laws)
-    return None if curve is None else (curve, _step_error(np.abs(fine - middle).sum(), np.abs(middle - coarse).sum()))
+    return (
+        None
+        if curve is None
+        else (curve, _error_after_halvings(np.abs(fine - middle).sum(), np.abs(middle - coarse).sum()))
+    )
 
 
 def _law_of_monotone_function(s: Array, x: Array, logs: Array) -> Curve | None:
@@ -182,9 +182,10 @@ def _law_of_monotone_function(s: Array, x: Array, logs: Array) -> Curve | None:
                 t = np.clip(t - (place(t) - wanted) / place.derivative()(t), min(s[0], s[-1]), max(s[0], s[-1]))
             values = height(t)
         apart = np.concatenate([[True], np.diff(layout) > 0])
-        curve = _curve_through(layout[apart], values[apart])
-        if curve is None:
-            continue
+        try:
+            curve = Curve(layout[apart], values[apart])
+        except (InputError, np.linalg.LinAlgError):
+            continue  # points too coarse, or too close to be told apart
         if best is None or curve.error < best.error:
             best = curve
         if best.error == 0:
@@ -198,7 +199,7 @@ def _where_not_constant(x: Array, logs: Array, unit: float) -> NDArray[np.bool_]
     return moving if mass[~moving].sum() <= 10 * STILL * mass.sum() else np.ones(x.shape, dtype=bool)
 
 
-def _directions(
+def _monotone_directions(
     posteriors: LogPosteriors, boxes: LaplaceBoxes, values: Callable[[Array], Array]
 ) -> Iterator[LaplaceBoxes]:
     """Directions along which the number may rise throughout, each second in its box; the other is summed out.
@@ -230,7 +231,7 @@ def _principal_axes_box(
     correlation = covariance[0, 1] / (sd[0] * sd[1])
     across, along = np.sqrt((1 - correlation) / 2), np.sqrt((1 + correlation) / 2)
     roots = sd[:, None] * np.array([[across, along], [-across, along]])
-    return extend_boxes(posteriors, LaplaceBoxes(boxes.modes, roots[None], boxes.low, boxes.high))
+    return find_box_ends(posteriors, LaplaceBoxes(boxes.modes, roots[None], boxes.low, boxes.high))
 
 
 def _law_by_rows(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve, float] | None:
@@ -329,23 +330,15 @@ def _total_error(found: tuple[Curve, float]) -> float:
     return float(np.max(found[0].error)) + found[1]
 
 
-def _curve_through(x: Array, logs: Array) -> Curve | None:
-    """A law by its log density at points; None if they are too coarse, or too close to be told apart."""
-    try:
-        return Curve(x, logs)
-    except (InputError, np.linalg.LinAlgError):
-        return None
-
-
 def _row_error(quarters: Sequence[Array], grid: Array) -> float:
     """Share of the mass that the rows leave uncertain, from laws by every fourth of them."""
     top = np.max(quarters)
     masses = np.stack([np.exp(law - top) * np.gradient(grid) for law in quarters])
     one, other, coarse = (m / m.sum() for m in (masses[::2].sum(axis=0), masses[1::2].sum(axis=0), masses[0]))
-    return _step_error(np.abs(one - other).sum() / 2, np.abs(coarse - one).sum() / 4)
+    return _error_after_halvings(np.abs(one - other).sum() / 2, np.abs(coarse - one).sum() / 4)
 
 
-def _step_error(last: float, before: float) -> float:
+def _error_after_halvings(last: float, before: float) -> float:
     """What is left after two halvings of a step that moved a law so far: the last one does as much again, at least.
 
     An analytic posterior does far better; one with kinks does not.

@@ -18,16 +18,23 @@ from ...channels.likelihood import ColumnLikelihood, ReleaseLikelihood, Uninform
 from ...checks import check_index
 from ...errors import InputError, UnsupportedError
 from ...numerics.semidefinite import symmetric_root
-from ...posteriors import Drawn, Finite, Gaussian, Mixture
+from ...posteriors import Drawn, Gaussian, Mixture
 from ...posteriors.base import BasePosterior
 from ...protocols import Array, Posterior
 from ...targets import BaseTarget, Files, Kind, Term
-from .marginal_normal import normal_entries, normal_rows, released_averages
 from .model import CompiledModel, Theta, point_count
-from .normal_records import ROW, NormalRecords, condition_on_noisy_value, mixture_curve
-from .one_record import OneRecord, count_averages, count_law
+from .normal_records import (
+    ROW,
+    NormalRecords,
+    condition_on_noisy_value,
+    mixture_curve,
+    normal_entries,
+    normal_rows,
+    released_averages,
+)
+from .one_record import OneCount, OneRecord
 from .one_record_with_masses import OneRecordWithPointMasses
-from .support import SupportMap, released_location_and_spread, row_ends
+from .support import SupportMap, released_location_and_spread, support_ends_of_rows
 
 Places = NDArray[np.int_]
 COST, COUNT_COST = 400, 16
@@ -72,7 +79,10 @@ class ParameterPoints:
             return found
         term = target.term
         if target.entry is not None and not self.observed.shuffled:
-            found = self._law_of_column(*target.entry)
+            row, column = target.entry
+            found = self._law_of_column(
+                check_index(ROW, row, self.compiled.n), check_index("column", column, self.compiled.k)
+            )
             if found is not None:
                 return found
         if term is None or term.kind is Kind.AVERAGE:
@@ -84,18 +94,16 @@ class ParameterPoints:
             return self._law_of_records()
         return self._law_of_record(self._row_of_term(term))
 
-    def averages(self, target: BaseTarget, weightings: Sequence[Array], tolerance: float = 0.0) -> list[Posterior]:
+    def averaged_laws(self, target: BaseTarget, weightings: Sequence[Array], tolerance: float = 0.0) -> list[Posterior]:
         """Posteriors for several weights of the same nodes; an error up to ``tolerance`` is not worth finer points."""
         term = target.term
         if term is not None and term.kind in (Kind.RECORD, Kind.NEW) and self.compiled.scalar:
             row = self._row_of_term(term)
             told = not (row is not None and self.observed.shuffled)
             if told and self._needs_grid(row, 0):
-                return list(self._one_record(row, 0).averages(weightings, tolerance))
+                return list(self._one_record(row, 0).averaged_laws(weightings, tolerance))
             if told and self.compiled.discrete and np.isnan(self._entry_likelihood(row, 0).known_values[0]):
-                near = released_location_and_spread(self.observed.columns[0])[0]
-                density = lambda x, some: self._at_positions(some)._log_density(x, row, 0)  # noqa: E731
-                return list(count_averages(density, self._entry_likelihood(row, 0), near, np.stack(weightings)))
+                return list(self._one_count(row, 0).averaged_laws(np.stack(weightings)))
         parts = [(np.flatnonzero(weights > 0), weights) for weights in weightings]
         return [replace(self._at_positions(keep), weights=weights[keep]).law(target) for keep, weights in parts]
 
@@ -126,7 +134,7 @@ class ParameterPoints:
             return None
         if self.observed.shuffled and not target.asks_only(Kind.PARAMETER, Kind.NEW):
             return None
-        moments = self._normal_numbers_for(target).moments(target)
+        moments = self._normal_numbers_for(target).moments_of_target(target)
         if moments is None:
             return None
         mean, variance = (np.broadcast_to(a, (1, self.count))[0] for a in moments)
@@ -177,12 +185,9 @@ class ParameterPoints:
     @cached_property
     def _moments_by_own_release(self) -> tuple[Array, Array]:
         """The same without what averages of several records tell."""
-        n, k = self.compiled.n, self.compiled.k
-        own = (a[..., None] if self.compiled.scalar else a for a in self.compiled.record_moments(self.theta))
-        mean, variance = (np.broadcast_to(a, (len(a), n, k)) for a in own)
-        return condition_on_noisy_value(mean, variance, *normal_entries(self.observed))
+        return condition_on_noisy_value(*self.compiled.entry_moments(self.theta), *normal_entries(self.observed))
 
-    def _row_law(self, row: int | None) -> tuple[Array, Array]:
+    def _moments_of_normal_row(self, row: int | None) -> tuple[Array, Array]:
         """Mean and covariance of one normal row given parameters and release."""
         mean, covariance = self.compiled.record_moments(self.theta)
         place = 0 if row is None or mean.shape[1] == 1 else row
@@ -205,41 +210,39 @@ class ParameterPoints:
 
     def _law_of_record(self, row: int | None) -> Posterior:
         if row is not None and self.observed.shuffled:
-            return self._any_row()
+            return self._law_of_shuffled_record()
         if self.compiled.kind == "mvnormal":
-            return self._mixture_over_points(Gaussian(*self._row_law(row)))
-        if self.compiled.scalar and self._needs_grid(row, 0):
-            if self.exact:
-                return self._one_record(row, 0).averages([self._point_weights])[0]
-            if self.count > CURVES and self.compiled.point_masses is None:
+            return self._mixture_over_points(Gaussian(*self._moments_of_normal_row(row)))
+        if self.compiled.scalar:
+            many = not self.exact and self.count > CURVES and self.compiled.point_masses is None
+            if many and self._needs_grid(row, 0):
                 length = self.count // (self.chains or 1)
                 return self._at_positions(
-                    self._every_so_many(-(-length // max(1, CURVES // (self.chains or 1))))
+                    self._evenly_thinned_positions(-(-length // max(1, CURVES // (self.chains or 1))))
                 )._law_of_record(row)
+            found = self._law_of_column(row, 0)
+            return self._drawn_law(self._entry_draws(row), self.compiled.discrete) if found is None else found
         parts = [self._law_of_entry(row, j) for j in range(self.compiled.k)]
-        if self.compiled.scalar and parts[0] is not None:
-            return self._mixture_over_points(parts[0])
         if all(isinstance(part, Gaussian) for part in parts):
             moments = [[np.broadcast_to(a, (self.count,)) for a in (p.mean(), p.var())] for p in parts if p is not None]
             mean, variance = (np.stack([pair[i] for pair in moments], axis=-1) for i in (0, 1))
             return self._mixture_over_points(Gaussian(mean, variance[..., None] * np.eye(self.compiled.k)))
         return self._drawn_law(self._entry_draws(row), self.compiled.discrete)
 
-    def _law_of_column(self, row: int, column: int) -> Posterior | None:
+    def _law_of_column(self, row: int | None, column: int) -> Posterior | None:
         """One entry of a record; None where its laws given the parameters do not go on one grid."""
-        row, column = check_index(ROW, row, self.compiled.n), check_index("column", column, self.compiled.k)
         if self.compiled.kind == "mvnormal":
-            mean, covariance = self._row_law(row)
+            mean, covariance = self._moments_of_normal_row(row)
             return self._mixture_over_points(Gaussian.scalar(mean[:, column], covariance[:, column, column]))
         if self._needs_grid(row, column) and self.exact:
-            return self._one_record(row, column).averages([self._point_weights])[0]
+            return self._one_record(row, column).averaged_laws([self._point_weights])[0]
         entry = self._law_of_entry(row, column)
         return None if entry is None else self._mixture_over_points(entry)
 
-    def _any_row(self) -> Posterior:
+    def _law_of_shuffled_record(self) -> Posterior:
         """Every row may be the respondent's: all of them for nodes, one at random for each draw."""
         if self.exact and self.compiled.scalar and self.records_are_normal:
-            mean, variance = (a[0] for a in self._normal_numbers.each_row())
+            mean, variance = (a[0] for a in self._normal_numbers.moments_of_each_row())
             weights = np.repeat(self._point_weights / mean.shape[1], mean.shape[1])
             return Mixture(Gaussian.scalar(mean.ravel(), np.broadcast_to(variance, mean.shape).ravel()), weights)
         rng = self._required_generator
@@ -249,7 +252,7 @@ class ParameterPoints:
             covariance = np.empty((self.count, self.compiled.k, self.compiled.k))
             for row in np.unique(rows):
                 own = np.flatnonzero(rows == row)
-                mean[own], covariance[own] = self._at_positions(own)._row_law(int(row))
+                mean[own], covariance[own] = self._at_positions(own)._moments_of_normal_row(int(row))
             return self._mixture_over_points(Gaussian(mean, covariance))
         if self.records_are_normal:
             mean, variance = (a[np.arange(self.count), rows] for a in self._entry_moments)
@@ -274,30 +277,27 @@ class ParameterPoints:
         if self.compiled.kind == "normal" and likelihood.normal is not None:
             if row is not None and self.observed.averages is not None:
                 return Gaussian.scalar(*(a[:, row, column] for a in self._entry_moments))
-            place = 0 if row is None else row
-            own = (a[..., None] if self.compiled.scalar else a for a in self.compiled.record_moments(self.theta))
-            shape = (self.count, self.compiled.n, self.compiled.k)
-            mean, variance = (np.broadcast_to(a, shape)[:, place, column] for a in own)
+            mean, variance = (a[:, row or 0, column] for a in self.compiled.entry_moments(self.theta))
             centre, noise = likelihood.normal
             return Gaussian.scalar(*condition_on_noisy_value(mean, variance, centre[0], noise[0]))
         known = float(likelihood.known_values[0])
         if not np.isnan(known):
             return Gaussian.scalar(np.full(self.count, known), 0.0)
         if self.compiled.discrete:
-            return self._law_of_count(likelihood, row, column)
+            return self._one_count(row, column).laws()
         if self.compiled.point_masses is not None:
             return None
-        curve = self._dense_record(row, column).laws()
+        curve = self._record_without_point_masses(row, column).laws()
         # Draws whose laws are of too different scales for one grid are drawn from one by one.
         return curve if np.max(curve.error) < 0.01 else None
 
     def _one_record(self, row: int | None, column: int) -> OneRecord | OneRecordWithPointMasses:
-        found = self._dense_record(row, column)
+        found = self._record_without_point_masses(row, column)
         if self.compiled.point_masses is None:
             return found
         return OneRecordWithPointMasses(found, *self._point_masses(row, column))
 
-    def _dense_record(self, row: int | None, column: int) -> OneRecord:
+    def _record_without_point_masses(self, row: int | None, column: int) -> OneRecord:
         """An entry without the point masses of its law."""
         return OneRecord(
             lambda x, some: self._at_positions(some)._log_density(x, row, column),
@@ -316,15 +316,19 @@ class ParameterPoints:
 
     def _support_map(self, row: int, column: int) -> SupportMap:
         """The ends between which a record lies: those of its own law where laws differ in that."""
-        ends = row_ends(self.compiled, self.observed.columns[column], column)
+        ends = support_ends_of_rows(self.compiled, self.observed.columns[column], column)
         return self.support_maps[column] if ends is None else SupportMap(float(ends[0][row]), float(ends[1][row]))
 
     def _entry_likelihood(self, row: int | None, column: int) -> ColumnLikelihood:
         return Uninformative(1) if row is None else self.observed.columns[column].take(np.array([row]))
 
-    def _law_of_count(self, likelihood: ColumnLikelihood, row: int | None, column: int) -> Finite:
-        near = released_location_and_spread(self.observed.columns[column])[0]
-        return count_law(lambda x: self._log_density(x, row, column), likelihood, near, self._point_weights)
+    def _one_count(self, row: int | None, column: int) -> OneCount:
+        return OneCount(
+            lambda x, some: self._at_positions(some)._log_density(x, row, column),
+            self._entry_likelihood(row, column),
+            released_location_and_spread(self.observed.columns[column])[0],
+            self._point_weights,
+        )
 
     def _log_density(self, x: Array, row: int | None, column: int) -> Array:
         """Log density of an entry at ``x`` given each point of the parameters, ``(S, len(x))``."""
@@ -367,13 +371,13 @@ class ParameterPoints:
 
         They are thinned where there would be a lot of them. Rows in unknown order are put in a random one.
         """
-        files, keep = self._released_order()
+        files, keep = self._draw_files_in_released_order()
         if self.observed.shuffled:
             order = self._required_generator.permuted(np.tile(np.arange(files.shape[1]), (len(files), 1)), axis=1)
             files = np.take_along_axis(files, order[:, :, None], axis=1)
         return files, keep
 
-    def _released_order(self) -> tuple[Array, Places]:
+    def _draw_files_in_released_order(self) -> tuple[Array, Places]:
         n, k = self.compiled.n, self.compiled.k
         if self.records_are_normal and self.compiled.kind == "normal":
             mean, variance = self._moments_by_own_release
@@ -385,7 +389,7 @@ class ParameterPoints:
                     )
             return files, np.arange(self.count)
         mv = self.compiled.kind == "mvnormal"
-        keep = self._thinned_positions(n * k * (k if mv else COUNT_COST if self.compiled.discrete else COST))
+        keep = self._positions_within_work(n * k * (k if mv else COUNT_COST if self.compiled.discrete else COST))
         part = self._at_positions(keep)
         out = np.empty((len(keep), n, k))
         if mv:
@@ -397,13 +401,13 @@ class ParameterPoints:
                 out[:, row, column] = part._entry_draw(row, column)
         return out, keep
 
-    def _thinned_positions(self, cost: int) -> Places:
+    def _positions_within_work(self, cost: int) -> Places:
         """Which draws to keep where each costs so much."""
         chains = self.chains or 1
         length = self.count // chains
-        return self._every_so_many(length // int(np.clip(WORK // max(1, cost) // chains, 25, length)))
+        return self._evenly_thinned_positions(length // int(np.clip(WORK // max(1, cost) // chains, 25, length)))
 
-    def _every_so_many(self, step: int) -> Places:
+    def _evenly_thinned_positions(self, step: int) -> Places:
         """Positions of every so many draws, the same from each chain."""
         length = self.count // (self.chains or 1)
         return (np.arange(self.chains or 1)[:, None] * length + np.arange(0, length, max(1, step))).ravel()
@@ -421,11 +425,11 @@ class ParameterPoints:
             files, keep = self._draw_files()
             files = files[..., 0] if self.compiled.scalar else files
             part = self if len(keep) == self.count else self._at_positions(keep)
-        return part._drawn_law(finite_values(target, _Draws(part, files)), False)
+        return part._drawn_law(target.numbers_in_files(_Draws(part, files)), False)
 
     def _entry_draws(self, row: int | None) -> Array:
         if self.compiled.kind == "mvnormal":
-            mean, covariance = self._row_law(row)
+            mean, covariance = self._moments_of_normal_row(row)
             noise = self._required_generator.standard_normal(mean.shape)
             return mean + np.einsum("sij,sj->si", symmetric_root(covariance), noise)
         found = [self._entry_draw(row, j) for j in range(self.compiled.k)]
@@ -495,18 +499,6 @@ def parameter_values(compiled: CompiledModel, values: Theta, target: Term) -> Ar
             raise InputError(f"{target.name} has {flat.shape[1]} entries", target.component, "Count components from 0")
         return flat[:, target.component]
     return flat[:, 0] if found.ndim == 1 else flat
-
-
-def finite_values(target: BaseTarget, files: Files) -> Array:
-    """The target in many files, refused where it is no number."""
-    found = target.in_files(files)
-    if not np.isfinite(found).all():
-        raise InputError(
-            f"The target, {target.describe()}, must be a number for every value that is possible",
-            f"{int(np.sum(~np.isfinite(found)))} missing or infinite values",
-            "Choose a function that is defined on the whole range",
-        )
-    return found
 
 
 def entries_per_parameter(compiled: CompiledModel) -> dict[str, int]:

@@ -73,7 +73,7 @@ class _Reader:
         self.steps: list[tuple[Call, list[int], int]] = []
 
     def program(self, outputs: Sequence[Variable]) -> Program:
-        places = [self.read(v) for v in outputs]
+        places = [self.place_of(v) for v in outputs]
         # What only leads to a branch that is never taken is left out.
         used, steps = set(places), []
         for call, reads, write in reversed(self.steps):
@@ -82,14 +82,14 @@ class _Reader:
                 steps.append((call, reads, [write]))
         return Program(self.values, self.count, self.shared, steps[::-1], places)
 
-    def read(self, v: Variable) -> int:
+    def place_of(self, v: Variable) -> int:
         """The place of a variable's value, after all steps that it takes."""
-        v = self.stands_for(v)
+        v = self.variable_behind(v)
         if v not in self.place:
-            self.place[v] = self._read_new(v)
+            self.place[v] = self._place_of_new_variable(v)
         return self.place[v]
 
-    def stands_for(self, v: Variable) -> Variable:
+    def variable_behind(self, v: Variable) -> Variable:
         """The variable that is taken in place of another."""
         from pytensor.compile.ops import TypeCastingOp
 
@@ -102,15 +102,15 @@ class _Reader:
                 break
         return v
 
-    def _read_new(self, v: Variable) -> int:
+    def _place_of_new_variable(self, v: Variable) -> int:
         from pytensor.compile.sharedvalue import SharedVariable
         from pytensor.graph.basic import Constant
         from pytensor.tensor.random.type import RandomType
 
         if isinstance(v, Constant):
-            return self._add(v.data, fixed=True)
+            return self._add_value(v.data, fixed=True)
         if isinstance(v, SharedVariable):
-            place = self._add(None)
+            place = self._add_value(None)
             self.shared.append((place, v))
             return place
         node = v.owner
@@ -120,32 +120,32 @@ class _Reader:
             raise _NotPlain  # a draw
         name = _name_of(node)
         if name == "Shape" and None not in node.inputs[0].type.shape:
-            return self._add(np.array(node.inputs[0].type.shape, dtype=np.int64), fixed=True)
+            return self._add_value(np.array(node.inputs[0].type.shape, dtype=np.int64), fixed=True)
         if name == "Switch":
-            cond = self.read(node.inputs[0])
+            cond = self.place_of(node.inputs[0])
             if cond in self.fixed and np.size(self.values[cond]) == 1:
                 taken = node.inputs[1 if np.all(self.values[cond]) else 2]
                 if taken.type.broadcastable == v.type.broadcastable and taken.type.dtype == v.type.dtype:
-                    return self.read(taken)
-        reads = [self.read(i) for i in node.inputs]
+                    return self.place_of(taken)
+        reads = [self.place_of(i) for i in node.inputs]
         if all(i in self.fixed for i in reads):
             call = WHOLE.get(name) or numpy_call(node)
-            return self._add(call([self.values[i] for i in reads])[0], fixed=True)
+            return self._add_value(call([self.values[i] for i in reads])[0], fixed=True)
         mended = self._stable_form(node, name)
         if mended is not None:
             call, a = mended
-            reads = [self.read(a)]
+            reads = [self.place_of(a)]
         else:
             if self.strict:
                 self._refuse_fragile(node, name)
-            call = self._call(node, name, reads)
-        place = self._add(None)
+            call = self._call_at_points(node, name, reads)
+        place = self._add_value(None)
         if self.many & set(reads):
             self.many.add(place)
         self.steps.append((call, reads, place))
         return place
 
-    def _add(self, value: Any, fixed: bool = False) -> int:
+    def _add_value(self, value: Any, fixed: bool = False) -> int:
         self.values.append(value)
         if fixed:
             self.fixed.add(len(self.values) - 1)
@@ -155,7 +155,7 @@ class _Reader:
 
     def _argument_of_operation(self, v: Variable, name: str) -> Variable | None:
         """The first argument of an operation, if this variable is made by it."""
-        v = self.stands_for(v)
+        v = self.variable_behind(v)
         node = None if self._is_given(v) else v.owner
         return node.inputs[0] if node is not None and _name_of(node) == name else None
 
@@ -180,11 +180,11 @@ class _Reader:
         return None
 
     def _is_given(self, v: Variable) -> bool:
-        place = self.read(v)
+        place = self.place_of(v)
         return place < self.count or place in self.fixed
 
     def _is_one(self, v: Variable) -> bool:
-        place = self.read(v)
+        place = self.place_of(v)
         return place in self.fixed and np.ndim(self.values[place]) == 0 and bool(self.values[place] == 1)
 
     def _refuse_fragile(self, node: Apply, name: str) -> None:
@@ -199,32 +199,32 @@ class _Reader:
 
     def _takes_from_one(self, node: Apply) -> bool:
         """Whether an exponential, a share or an error function is added to one, or taken from it."""
-        fixed = [place for place in map(self.read, node.inputs) if place in self.fixed]
+        fixed = [place for place in map(self.place_of, node.inputs) if place in self.fixed]
         return any(np.any(np.abs(self.values[place]) == 1) for place in fixed) and any(
             self._argument_of_operation(v, name) is not None for v in node.inputs for name in ("Exp", "Sigmoid", "Erf")
         )
 
     def _is_product(self, v: Variable) -> bool:
         """Whether a number is a product of powers of what is given."""
-        v = self.stands_for(v)
+        v = self.variable_behind(v)
         if self._is_given(v):
             return True
         return v.owner is not None and _name_of(v.owner) in PRODUCTS and all(map(self._is_product, v.owner.inputs))
 
     def _is_square(self, v: Variable) -> bool:
         """Whether a number is a square, perhaps times known numbers."""
-        v = self.stands_for(v)
-        place = self.read(v)
+        v = self.variable_behind(v)
+        place = self.place_of(v)
         if place in self.fixed or place < self.count or v.owner is None:
             return place in self.fixed
         name = _name_of(v.owner)
         if name == "Pow":
-            return bool(np.all(self.values[self.read(v.owner.inputs[1])] == 2))
+            return bool(np.all(self.values[self.place_of(v.owner.inputs[1])] == 2))
         return name == "Sqr" or (name in ("Mul", "TrueDiv", "DimShuffle") and all(map(self._is_square, v.owner.inputs)))
 
     # -- operations at many points ---------------------------------------------------------------------
 
-    def _call(self, node: Apply, name: str, reads: list[int]) -> Call:
+    def _call_at_points(self, node: Apply, name: str, reads: list[int]) -> Call:
         from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 
         many = [i in self.many for i in reads]
@@ -254,18 +254,14 @@ def _name_of(node: Apply) -> str:
     return type(op.scalar_op if hasattr(op, "inplace_pattern") else op).__name__
 
 
-def _second(values: list[Array]) -> list[Array]:
-    return [np.broadcast_to(values[1], np.broadcast_shapes(np.shape(values[0]), np.shape(values[1])))]
-
-
 ENTRYWISE: dict[str, Call] = {
-    "Second": _second,
+    "Second": lambda values: [np.broadcast_arrays(*values)[1]],
     "Softplus": lambda values: [np.logaddexp(0.0, values[0])],
 }
 """Operations entry by entry that numpy has under no name of PyTensor's."""
 
 
-def _checked(values: list[Array]) -> list[Array]:
+def _none_where_forbidden(values: list[Array]) -> list[Array]:
     """Log density -inf at points where a parameter is not allowed."""
     value, *allowed = values
     for good in allowed:
@@ -278,7 +274,7 @@ WHOLE: dict[str, Call] = {
     "MakeVector": lambda values: [np.stack(np.broadcast_arrays(*values), axis=-1)],
     "ScalarFromTensor": lambda values: values,
     "TensorFromScalar": lambda values: values,
-    "CheckParameterValue": _checked,
+    "CheckParameterValue": _none_where_forbidden,
 }
 
 

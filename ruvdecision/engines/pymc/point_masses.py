@@ -51,7 +51,7 @@ class PointMasses:
             found = list(_masses_of(built.x, built))
             if not found:
                 if _has_law_of_the_user(built) and (
-                    _law_has_masses(built.x, _others(built)) or _repeats_numbers(built)
+                    _law_has_masses(built.x, _other_variables(built)) or _repeats_numbers(built)
                 ):
                     raise _cannot_locate(built)
                 return None
@@ -124,7 +124,7 @@ def refuse_masses_that_are_sampled(built: BuiltModel) -> None:
     """Refuse point masses in the law of a parameter, or of records drawn with it: a sampler never meets them."""
     for rv in built.model.free_RVs:
         drawn = rv is not built.x or built.kind == "joint"
-        if drawn and np.dtype(rv.dtype).kind == "f" and _law_has_masses(rv, _others(built, rv)):
+        if drawn and np.dtype(rv.dtype).kind == "f" and _law_has_masses(rv, _other_variables(built, rv)):
             raise InputError(
                 f"The law of {rv.name!r} has point masses, and it would be sampled or integrated as a density",
                 built.describe(),
@@ -146,11 +146,11 @@ def _has_law_of_the_user(built: BuiltModel) -> bool:
     """Whether a law that PyMC does not know takes part in the records' law."""
     from pytensor.graph.traversal import ancestors
 
-    laws = (type(v.owner.op).__name__ for v in ancestors([built.x], blockers=_others(built)) if v.owner)
+    laws = (type(v.owner.op).__name__ for v in ancestors([built.x], blockers=_other_variables(built)) if v.owner)
     return any(law.startswith("Custom") for law in laws)
 
 
-def _others(built: BuiltModel, rv: TensorVariable | None = None) -> list[TensorVariable]:
+def _other_variables(built: BuiltModel, rv: TensorVariable | None = None) -> list[TensorVariable]:
     """The model's variables but this one, or but the records."""
     own = built.x if rv is None else rv
     return [v for v in built.model.basic_RVs if v is not own]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -16,13 +17,21 @@ from ...protocols import Posterior, Solution, Value
 from ...targets import BaseTarget, Kind
 from ...users.user import User
 from ..base import BaseEngine, Missing, Problem, Refusal
-from .draws import ReleaseSampler, SolvedRelease, key_of_user
+from .draws import ReleaseSampler, SolvedRelease, before_release
 from .log_posterior import LogPosteriors, log_posteriors
 from .model import CompiledModel, compiled_model
-from .node_uncertainty import Settled, settled_law
+from .node_uncertainty import SettledUncertainties, settled_law
 from .normal_records import LINEAR
 from .parameter_points import MOST_NUMBERS, entries_per_parameter
-from .replicates import ReplicateTally, drawn_records, observed_in, observed_release, records_of, replicates_of, size_of
+from .replicates import (
+    ReplicateTally,
+    drawn_records,
+    observed_in,
+    observed_release,
+    record_count_of,
+    records_of,
+    replicates_of,
+)
 from .sampling import Sampling
 
 SAMPLE = "Use engine=ruv.Sampling()"
@@ -98,10 +107,10 @@ class Quadrature(BaseEngine):
         belief, masks = user.belief, problem.masks
         if not isinstance(belief, PyMCBelief):
             return Refusal("Quadrature needs a PyMCBelief", "Use engine='auto'", Missing.BELIEF)
-        compiled = compiled_model(belief, size_of(belief, problem))
+        compiled = compiled_model(belief, record_count_of(belief, problem))
         belief.check_names(user.target, compiled.n)
         compiled.check_new_record(user.target)
-        reason = _refuses_model(compiled) or _refuses_target(compiled, user.target)
+        reason = _refuses_question(compiled, user.target)
         if reason is not None:
             return reason
         try:
@@ -126,7 +135,7 @@ class Quadrature(BaseEngine):
 
     def run(self, problem: Problem, built: None) -> list[Solution]:
         users, masks = problem.users, problem.masks
-        compiled = compiled_model(users[0].belief, size_of(users[0].belief, problem))
+        compiled = compiled_model(users[0].belief, record_count_of(users[0].belief, problem))
         count = problem.replicates or (PLANNED if problem.data is None else RELEASES)
         tally = ReplicateTally(len(users), len(masks), count)
         nodes, rough, marginalizations = np.zeros(len(masks), dtype=int), np.zeros(len(masks)), [""] * len(masks)
@@ -196,19 +205,18 @@ class Quadrature(BaseEngine):
             diagnostics["trouble"] = [
                 "; ".join(f"{what} ({k} of {count} releases)" for what, k in words.items()) for words in trouble
             ]
-        before = self._uncertainties_before(compiled, users)
+        before = before_release(compiled, users, self.name, partial(self._solve_before_release, compiled, users))
         names = ["sampling" if i in sampled else self.name for i in range(len(masks))]
         engine = self.name if not sampled else names
-        return [Solution(*value, before[i], engine, diagnostics) for i, value in enumerate(tally.averages())]
+        return [
+            Solution(*value, float(b.value), engine, diagnostics)
+            for value, b in zip(tally.averages(), before, strict=True)
+        ]
 
     def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior of the user's target after one release; its nodes settle what the user's loss asks of it."""
         compiled, observed = observed_release(user.belief, user.target, mask, release, "posterior by quadrature")
-        reason = (
-            _refuses_model(compiled)
-            or _refuses_target(compiled, user.target)
-            or _refuses_release(compiled, user.target, observed)
-        )
+        reason = _refuses_question(compiled, user.target) or _refuses_release(compiled, user.target, observed)
         if reason is not None:
             raise reason.error()
         ((_, posteriors),) = log_posteriors(compiled, [observed])
@@ -221,31 +229,11 @@ class Quadrature(BaseEngine):
                 raise
             return point.posteriors[0]
 
-    # -- before any release ----------------------------------------------------------------------------
-
-    def _uncertainties_before(self, compiled: CompiledModel, users: Sequence[User]) -> list[float]:
-        """Uncertainties before any release, worked out once; missing where the prior is flat."""
-        keys = [key_of_user(user, self.name) for user in users]
-        fresh = [i for i, key in enumerate(keys) if key is None or key not in compiled.cache]
-        found = (
-            dict(zip(fresh, self._solve_before_release(compiled, [users[i] for i in fresh]), strict=True))
-            if fresh
-            else {}
-        )
-        compiled.cache.update({keys[i]: value for i, value in found.items() if keys[i] is not None})
-        return [found[i] if i in found else float(compiled.cache[key]) for i, key in enumerate(keys)]
-
-    def _solve_before_release(self, compiled: CompiledModel, users: Sequence[User]) -> list[float]:
-        missing = [float("nan")] * len(users)
-        if compiled.is_improper:
-            return missing
+    def _solve_before_release(self, compiled: CompiledModel, users: Sequence[User], some: list[int]) -> list[Value]:
         uninformative = ReleaseLikelihood(tuple(Uninformative(compiled.n) for _ in range(compiled.k)))
-        try:
-            ((_, posteriors),) = log_posteriors(compiled, [uninformative])
-            return [float(answer.value[0]) for answer in Settled.of(posteriors, users, self.tolerance).values]
-        except RuvError:
-            # A prior so wide that its moments are beyond numbers, or a density that only the release makes simple.
-            return missing
+        ((_, posteriors),) = log_posteriors(compiled, [uninformative])
+        found = SettledUncertainties.of(posteriors, [users[i] for i in some], self.tolerance)
+        return [Value(answer.value[0], answer.error[0]) for answer in found.values]
 
 
 def _example_releases(problem: Problem, compiled: CompiledModel) -> list[ReleaseLikelihood]:
@@ -259,11 +247,11 @@ def _example_releases(problem: Problem, compiled: CompiledModel) -> list[Release
 
 def _each_settled(
     posteriors: LogPosteriors, users: Sequence[User], tolerance: float
-) -> Iterator[tuple[list[int], Settled | RuvError]]:
+) -> Iterator[tuple[list[int], SettledUncertainties | RuvError]]:
     """Uncertainties after all releases at once; one by one, with what is wrong, if that fails for some of them."""
     every = list(range(len(posteriors)))
     try:
-        yield every, Settled.of(posteriors, users, tolerance)
+        yield every, SettledUncertainties.of(posteriors, users, tolerance)
     except RuvError as error:
         if len(every) == 1:
             yield every, error
@@ -283,7 +271,8 @@ def _solve_by_sampling(
         return None
 
 
-def _refuses_model(compiled: CompiledModel) -> Refusal | None:
+def _refuses_question(compiled: CompiledModel, target: BaseTarget) -> Refusal | None:
+    """None if the model has few parameters and the target a law without drawing; otherwise why not and what can."""
     if compiled.kind == "joint":
         return Refusal("Quadrature needs records that are independent given the parameters", SAMPLE)
     if not compiled.continuous:
@@ -291,17 +280,11 @@ def _refuses_model(compiled: CompiledModel) -> Refusal | None:
             "Quadrature needs continuous parameters", "Sum the discrete ones out, or use engine=ruv.Sampling()"
         )
     if compiled.size > PARAMETERS:
-        what = f"Quadrature needs at most {PARAMETERS} unknown parameters; this model has {compiled.size}"
-        return Refusal(what, SAMPLE)
-    return None
-
-
-def _refuses_target(compiled: CompiledModel, target: BaseTarget) -> Refusal | None:
-    """None if the target has a law without drawing; otherwise why not and what can."""
-    numbers = compiled.kind == "normal" and compiled.scalar
-    what = None
+        most = f"Quadrature needs at most {PARAMETERS} unknown parameters"
+        return Refusal(f"{most}; this model has {compiled.size}", SAMPLE)
     if target.asks_only(Kind.PARAMETER):
         return None
+    numbers, what = compiled.kind == "normal" and compiled.scalar, None
     if target.is_order_statistic or not (target.asks_only(*LINEAR) or target.is_a(Kind.FILE)):
         what = f"Quadrature does not have the target {target.describe()}"
     elif target.is_a(Kind.AVERAGE) and not numbers:

@@ -21,7 +21,7 @@ from ..base import Problem
 from .model import CompiledModel, compiled_model
 
 
-def size_of(belief: PyMCBelief, problem: Problem) -> int:
+def record_count_of(belief: PyMCBelief, problem: Problem) -> int:
     """Number of records: what the belief says, or that of the data or the release."""
     if problem.data is not None:
         return Frame.of(problem.data).n

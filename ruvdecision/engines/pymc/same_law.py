@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .unconstrained import TRANSFORMS_WITHOUT_NUMBERS
+from .parameters import TRANSFORMS_WITHOUT_NUMBERS
 
 if TYPE_CHECKING:
     from pytensor.tensor.variable import TensorVariable

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from ...beliefs.pymc import PyMCBelief
@@ -19,9 +18,9 @@ from ...users.user import User
 from ..already_knows import join_known_release
 from ..base import BaseEngine, Missing, Problem, Refusal, progress_of_part
 from .draws import ReleaseSampler, SolvedRelease
-from .model import CompiledModel, compiled_model
-from .replicates import ReplicateTally, observed_release, records_of, replicates_of, size_of
-from .traces import Groups, groups_of, with_target
+from .model import compiled_model
+from .replicates import ReplicateTally, observed_release, record_count_of, records_of, replicates_of
+from .traces import Groups, arviz_groups_of, with_target
 
 BLOCK = 8
 """Neighbours in a grid that share draws. Blocks do not depend on each other, whoever works on them."""
@@ -140,7 +139,7 @@ class Sampling(BaseEngine):
             if not isinstance(user.belief, PyMCBelief):
                 return Refusal("Sampling needs a PyMCBelief", "Use engine='auto'", Missing.BELIEF)
             records_of(user.belief, problem.data)  # data that do not fit are said before any compiling
-            user.belief.check_names(user.target, size_of(user.belief, problem))
+            user.belief.check_names(user.target, record_count_of(user.belief, problem))
         return None
 
     def pieces(self, problem: Problem) -> list[list[int]]:
@@ -155,14 +154,15 @@ class Sampling(BaseEngine):
     def run(self, problem: Problem, built: None) -> list[Solution]:
         users, masks = problem.users, problem.masks
         belief = users[0].belief
-        n = size_of(belief, problem)
+        n = record_count_of(belief, problem)
         compiled = compiled_model(belief, n)
         for user in users:
             belief.check_names(user.target, n)
             compiled.check_new_record(user.target)
         sampler = ReleaseSampler(self, compiled, users)
         sampler.fresh = frozenset(i for i, mask in enumerate(masks) if self._keeps_draws(mask))
-        count = problem.replicates or self._affordable_releases(compiled)
+        steps = (self.draws + self.tune) * self.chains * n * compiled.k
+        count = problem.replicates or int(np.clip(WORK // steps, FEWEST, RELEASES))
         tally = _DiagnosticTally(users, masks, count)
         if problem.replicates is None and count < RELEASES:
             tally.budget = f"{count} releases, as each takes long"
@@ -174,19 +174,16 @@ class Sampling(BaseEngine):
                     ):
                         self._raise_if_strict(point, masks[i])
                         if r == 0 and i in sampler.fresh and point.chains is not None:
-                            tally.keep(i, point, groups_of(point, masks[i], released[i], compiled, self.keep_records))
-                        tally.put(r, i, point)
+                            tally.keep_draws(
+                                i, point, arviz_groups_of(point, masks[i], released[i], compiled, self.keep_records)
+                            )
+                        tally.add_point(r, i, point)
         except KeyboardInterrupt:
             if not problem.interruptible or not tally.finished.any():
                 raise
             # Whole replicates count; of the first one those masks that are finished.
             tally.counts[:] = max(1, int(np.sum(tally.finished.all(axis=1))))
-        return tally.solutions(sampler.before, self.name)
-
-    def _affordable_releases(self, compiled: CompiledModel) -> int:
-        """Releases that are looked at where nothing else was asked for: fewer where each takes long."""
-        steps = (self.draws + self.tune) * self.chains * compiled.n * compiled.k
-        return int(np.clip(WORK // steps, FEWEST, RELEASES))
+        return tally.solutions(sampler.uncertainties_before, self.name)
 
     def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior of the user's target after one release."""
@@ -230,19 +227,14 @@ class _DiagnosticTally(ReplicateTally):
         self.kept: list[dict[int, Groups]] = [{} for _ in users]
         self.budget = ""
 
-    def keep(self, i: int, point: SolvedRelease, groups: Groups) -> None:
+    def keep_draws(self, i: int, point: SolvedRelease, groups: Groups) -> None:
         """Draws of a release, for each user with the target's."""
         for own, posterior in zip(self.kept, point.posteriors, strict=True):
             own[i] = with_target(groups, posterior, point)
 
-    def put(self, r: int, i: int, point: SolvedRelease) -> None:
+    def add_point(self, r: int, i: int, point: SolvedRelease) -> None:
         self.add(r, i, point.values, point.source)
         self.points[i].append(point.without_draws())
-
-    @property
-    def done(self) -> NDArray[np.bool_]:
-        """Which masks have a point in every replicate."""
-        return np.array([done[:count].all() for done, count in zip(self.finished.T, self.counts, strict=True)])
 
     def solutions(self, before: Sequence[Value], name: str) -> list[Solution]:
         columns = self._diagnostic_columns()
@@ -254,14 +246,14 @@ class _DiagnosticTally(ReplicateTally):
 
     def _diagnostic_columns(self) -> dict[str, Any]:
         found: dict[str, list[Any]] = {}
-        done = self.done
+        missing = [not own[:count].all() for own, count in zip(self.finished.T, self.counts, strict=True)]
         for own in self.points:
             for key, entry in _worst_diagnostics(own).items():
                 found.setdefault(key, []).append(entry)
         found["releases"] = self.counts.tolist()
         found["budget"] = [", ".join(filter(None, (self.budget, own))) for own in found["budget"]]
-        if not done.all():
-            found["unfinished"] = [not d for d in done]
+        if any(missing):
+            found["unfinished"] = missing
         return found
 
 

@@ -7,7 +7,7 @@ smooth densities.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from ...channels.likelihood import ColumnLikelihood, nodes
+from ...channels.likelihood import ColumnLikelihood
 from ...errors import InputError
 from ...numerics.differences import climb_to_mode
 from ...numerics.quadrature import gauss_legendre
@@ -30,6 +30,8 @@ HEAVY, CORE = 64.0, 4.0
 """Spreads of what was released: from how many on a law's range is that of heavy tails, and where its core ends."""
 ORDER = 12
 """Gauss nodes of a panel."""
+CHUNK = 4_000_000
+"""Numbers that one look at a likelihood may need at a time; more are taken in turns."""
 SAMPLE_POINTS = 24
 """Parameter points that stand for all plausible ones."""
 
@@ -155,7 +157,7 @@ class RecordGrid:
         )
         if not low < high:
             low, high = self.low, self.high  # the release lies outside of all that is plausible
-        cuts, (left, right) = cuts_of(part), part.window(1.0)
+        cuts, (left, right) = finite_cuts(part), part.window(1.0)
         # A likelihood that stays as it is from the last cut on needs no fine grid out there.
         right = np.where(np.isposinf(right), np.maximum(left, cuts[-1] if cuts else -np.inf), right)
         near = np.clip(right, *self.support_map.x(np.array([low, high])))
@@ -166,23 +168,38 @@ class RecordGrid:
         return None if count > largest else replace(self, low=low, high=high, count=count, cuts=cuts)
 
     def nodes(self, column: ColumnLikelihood, panels: int, order: int) -> tuple[Array, Array]:
-        """Nodes and log weights, likelihood included, of each entry of a column: ``(K, n)`` both."""
-        if self.values is not None and column.support is None:
-            x = np.repeat(self.values[:, None], column.n, axis=1)
-            sure = column.known_values
-            logs = np.where(
-                np.isnan(sure),
-                np.asarray(column.log(np.where(np.isnan(sure), x, 0.0))),
-                np.where(x == sure, 0.0, -np.inf),
-            )
-            return x, logs
-        if column.support is not None or not np.isnan(column.known_values).any():
-            return nodes(column, -np.inf, np.inf)
-        if np.isinf(self.support_map.low) and np.isinf(self.support_map.high):
-            return nodes(
-                column, self.low, self.high, panels=panels * self.fine, order=order, edges=self._tail_edges(column)
-            )
-        return self._mapped_panels(column, panels * self.fine, order)
+        """Nodes x and log weights, likelihood included, of each entry of a column: ``(K, n)`` both.
+
+        ``sum_k exp(logw[k, i]) f(x[k, i])`` is the integral of f(x) p(released_i | x). A known entry has one node of
+        weight one; a category has one node per category. All x are finite, also where the weight is zero.
+
+        >>> from ...channels.likelihood import observe
+        >>> from ...masks import Noise
+        >>> x, logw = RecordGrid(SupportMap(), -50, 50).nodes(observe(Noise(sd=2.0), [1.0], 1).columns[0], 8, 16)
+        >>> float(np.sum(np.exp(logw) * x).round(9))
+        1.0
+        """
+        n, known = column.n, column.known_values
+        sure = ~np.isnan(known)
+        if column.support is not None:
+            x = np.repeat(column.support[:, None], n, axis=1)
+            return x, np.asarray(column.log(x))
+        if self.values is not None:
+            x = np.repeat(self.values[:, None], n, axis=1)
+            logs = np.asarray(column.log(np.where(sure, 0.0, x)))
+            return x, np.where(sure, np.where(x == known, 0.0, -np.inf), logs)
+        if sure.all():
+            return known[None].copy(), np.zeros((1, n))
+        rows = np.flatnonzero(~sure)
+        tails = self._tail_edges(column)
+        inner = self._panel_nodes(column.take(rows) if sure.any() else column, panels * self.fine, order, tails)
+        if not sure.any():
+            return inner
+        x = np.repeat(np.where(sure, known, 0.0)[None], len(inner[0]), axis=0)
+        logw = np.full(x.shape, -np.inf)
+        x[:, rows], logw[:, rows] = inner
+        logw[0, sure] = 0.0
+        return x, logw
 
     def core(self, column: ColumnLikelihood) -> tuple[float, float]:
         """The part of the mapped line where nodes are even: around what was released if that is far narrower."""
@@ -193,37 +210,41 @@ class RecordGrid:
         return max(self.low, centre - CORE * spread), min(self.high, centre + CORE * spread)
 
     def _tail_edges(self, column: ColumnLikelihood) -> Array:
-        """Edges of panels for a law with heavy tails: even in the core, and twice as wide from each to the next beyond."""
+        """Edges of panels for heavy tails: even in the core, and beyond it each so many times as far out as the last."""
         low, high = self.core(column)
         if (low, high) == (self.low, self.high):
             return np.empty(0)
-        inner = np.linspace(low, high, int(4 * CORE) * self.fine + 1)
         middle, half = (low + high) / 2, (high - low) / 2
         far = max(self.high - middle, middle - self.low) / half
         beyond = half * 2 ** (np.arange(1, int(np.log2(far) * self.fine) + 1) / self.fine)
+        inner = np.linspace(low, high, int(4 * CORE) * self.fine + 1)
         return np.concatenate([middle - beyond, inner, middle + beyond])
 
-    def _mapped_panels(self, column: ColumnLikelihood, panels: int, order: int) -> tuple[Array, Array]:
-        known, places = column.known_values, column.cuts
-        sure = ~np.isnan(known)
-        a, b = (np.clip(self.support_map.t(np.where(sure, known, w)), self.low, self.high) for w in column.window())
-        cuts = np.clip(self.support_map.t(places.T), a, b) if places.shape[1] else np.empty((0, column.n))
-        panels += int(np.max(b - a) / 4)  # a law has its mass within a few units of the mapped line
+    def _panel_nodes(self, part: ColumnLikelihood, panels: int, order: int, tails: Array) -> tuple[Array, Array]:
+        """Gauss nodes of entries that are not known, in panels that are cut where the likelihood is not smooth."""
+        line = self.support_map
+        a, b = (np.clip(line.t(np.clip(end, part.low, part.high)), self.low, self.high) for end in part.window())
+        if np.isinf(line.low) and np.isinf(line.high):
+            further = np.repeat(tails[None], part.n, axis=0)
+            fixed = np.concatenate([part.cuts, part.panel_edges, further], axis=1).T
+        else:
+            fixed = line.t(part.cuts.T)
+            panels += int(np.max(b - a) / 4)  # a law has its mass within a few units of the mapped line
         even = a + (b - a) * np.linspace(0, 1, panels + 1)[:, None]
-        edges = np.sort(np.concatenate([even, np.where(np.isfinite(cuts), cuts, a)]), axis=0)
+        even[-1] = b
+        edges = np.sort(np.concatenate([even, np.clip(np.where(np.isfinite(fixed), fixed, a), a, b)]), axis=0)
+        # Zero-width panels go last, and those that are empty for every entry are left out.
+        wide = edges[1:] > edges[:-1]
+        first = np.argsort(~wide, axis=0, kind="stable")[: int(wide.sum(axis=0).max(initial=0)) or 1]
+        left, right = np.take_along_axis(edges[:-1], first, axis=0), np.take_along_axis(edges[1:], first, axis=0)
         node, weight = gauss_legendre(order)
-        half = np.diff(edges, axis=0) / 2
-        t = ((edges[1:] + edges[:-1]) / 2 + half * node[:, None, None]).reshape(-1, column.n)
-        x = self.support_map.x(t)
+        half = (right - left) / 2
+        t = ((left + right) / 2 + half * node[:, None, None]).reshape(-1, part.n)
+        x = line.x(t)
         with np.errstate(divide="ignore"):
-            logw = (np.log(half) + np.log(weight)[:, None, None]).reshape(-1, column.n) + self.support_map.log_slope(t)
-        if not sure.all():
-            rows = np.flatnonzero(~sure)
-            logw[:, rows] += np.asarray(column.take(rows).log(x[:, rows]))
-        if sure.any():
-            x[:, sure], logw[:, sure] = known[sure], -np.inf
-            logw[0, sure] = 0.0
-        return x, logw
+            logw = (np.log(half) + np.log(weight)[:, None, None]).reshape(-1, part.n) + line.log_slope(t)
+        step = max(1, CHUNK // (part.n * part.points_per_entry))
+        return x, logw + np.concatenate([np.asarray(part.log(x[i : i + step])) for i in range(0, len(x), step)])
 
 
 def find_grid(compiled: CompiledModel, column: ColumnLikelihood, place: int = 0) -> RecordGrid:
@@ -243,7 +264,7 @@ def grid_at(compiled: CompiledModel, theta: Theta, column: ColumnLikelihood, pla
     middle = released_locations(column)
     centre = float(np.median(middle)) if len(middle) else 0.0
     length = (float(np.ptp(middle) + 1e-9 * np.max(np.abs(middle))) if len(middle) else 0.0) or 1.0
-    support_map = _support_ends(compiled, theta, centre, length, place)
+    support_map = _find_support_ends(compiled, theta, centre, length, place)
     t = _points_over_scales(support_map, centre, length)
     logs = _largest_log_density(compiled, theta, support_map.x(t), place) + support_map.log_slope(t)
     with np.errstate(invalid="ignore"):
@@ -255,7 +276,9 @@ def grid_at(compiled: CompiledModel, theta: Theta, column: ColumnLikelihood, pla
     return RecordGrid(support_map, float(low), float(high))
 
 
-def row_ends(compiled: CompiledModel, column: ColumnLikelihood, place: int = 0) -> tuple[Array, Array] | None:
+def support_ends_of_rows(
+    compiled: CompiledModel, column: ColumnLikelihood, place: int = 0
+) -> tuple[Array, Array] | None:
     """Ends of the support of each record of a column, ``(n,)`` both; None if all have the same, or are counts.
 
     They are looked for once, at the model's own start.
@@ -264,12 +287,14 @@ def row_ends(compiled: CompiledModel, column: ColumnLikelihood, place: int = 0) 
         return None
     key = ("row ends", place)
     if key not in compiled.cache:
-        compiled.cache[key] = _row_ends(compiled, *released_location_and_spread(column), place)
+        compiled.cache[key] = _find_support_ends_of_rows(compiled, *released_location_and_spread(column), place)
     found: tuple[Array, Array] | None = compiled.cache[key]
     return found
 
 
-def _row_ends(compiled: CompiledModel, centre: float, length: float, place: int) -> tuple[Array, Array] | None:
+def _find_support_ends_of_rows(
+    compiled: CompiledModel, centre: float, length: float, place: int
+) -> tuple[Array, Array] | None:
     theta = compiled.on_natural_scale(compiled.initial[None])
 
     def inside(x: Array) -> NDArray[np.bool_]:
@@ -287,18 +312,22 @@ def _row_ends(compiled: CompiledModel, centre: float, length: float, place: int)
     ends = []
     for good, sign in ((first, -1), (last, 1)):
         bad = np.clip(good + sign, 0, len(line) - 1)
-        inner, outer = line[good], line[bad]
-        for _ in range(14):
-            places = inner + (outer - inner) * np.linspace(0, 1, 33)[:, None]
-            found = inside(places)
-            found[0], found[-1] = True, False
-            at = (~found).argmax(axis=0)
-            rows = np.arange(compiled.n)
-            inner, outer = places[at - 1, rows], places[at, rows]
-        near = np.round(outer, 9)
-        outer = np.where(np.abs(near - outer) <= 1e-9 * np.maximum(1.0, np.abs(outer)), near, outer)
-        ends.append(np.where(bad == good, sign * np.inf, outer))
+        ends.append(np.where(bad == good, sign * np.inf, _bisect_end_of_support(inside, line[good], line[bad])))
     return ends[0], ends[1]
+
+
+def _bisect_end_of_support(inside: Callable[[Array], NDArray[np.bool_]], good: Array, bad: Array) -> Array:
+    """The ends of supports between a number inside and one outside of each; round where that is as near."""
+    rows = np.arange(len(good))
+    for _ in range(14):
+        # Many places at once: a call costs more than a density.
+        places = good + (bad - good) * np.linspace(0, 1, 33)[:, None]
+        found = inside(places)
+        found[0], found[-1] = True, False
+        at = (~found).argmax(axis=0)
+        good, bad = places[at - 1, rows], places[at, rows]
+    near = np.round(bad, 9)
+    return np.where(np.abs(near - bad) <= 1e-9 * np.maximum(1.0, np.abs(bad)), near, bad)
 
 
 def find_support_maps(
@@ -308,7 +337,7 @@ def find_support_maps(
     some = np.unique(np.linspace(0, point_count(theta) - 1, SAMPLE_POINTS).astype(int))
     few = {name: values[some] for name, values in theta.items()}
     return tuple(
-        SupportMap() if compiled.discrete else _support_ends(compiled, few, *released_location_and_spread(c), j)
+        SupportMap() if compiled.discrete else _find_support_ends(compiled, few, *released_location_and_spread(c), j)
         for j, c in enumerate(columns)
     )
 
@@ -344,7 +373,7 @@ def released_locations(column: ColumnLikelihood) -> Array:
     return np.where(good, middle, np.median(middle[good])) if good.any() else np.zeros(len(middle))
 
 
-def cuts_of(part: ColumnLikelihood) -> tuple[float, ...]:
+def finite_cuts(part: ColumnLikelihood) -> tuple[float, ...]:
     """Places where what is told of some record is not smooth."""
     return tuple(np.unique(part.cuts[np.isfinite(part.cuts)]).tolist())
 
@@ -401,7 +430,7 @@ def _parameter_sample(compiled: CompiledModel, column: ColumnLikelihood, middle:
     return sample[good] if good.any() else best[None]
 
 
-def _support_ends(compiled: CompiledModel, theta: Theta, centre: float, length: float, place: int) -> SupportMap:
+def _find_support_ends(compiled: CompiledModel, theta: Theta, centre: float, length: float, place: int) -> SupportMap:
     """Ends of the support, found by looking and halving; they are those of the widest law among the parameters."""
 
     def inside(x: ArrayLike) -> NDArray[np.bool_]:
@@ -422,19 +451,8 @@ def _support_ends(compiled: CompiledModel, theta: Theta, centre: float, length: 
             ends.append(sign * np.inf)
             continue
         out = int(np.argmax(~found))
-        good, bad = (middle if out == 0 else float(away[out - 1])), float(away[out])
-        for _ in range(40):
-            # Many places at once: a call costs more than a density.
-            places = good + (bad - good) * np.linspace(0, 1, 65)[1:-1]
-            there = inside(places)
-            good, bad = (
-                float(places[there][-1]) if there.any() else good,
-                float(places[~there][0]) if not there.all() else bad,
-            )
-            if abs(bad - good) <= np.spacing(max(abs(good), abs(bad))):
-                break
-        nearby = round(bad, 9)
-        end = nearby if abs(nearby - bad) <= 1e-9 * max(1.0, abs(bad)) else bad
+        good = middle if out == 0 else away[out - 1]
+        end = float(_bisect_end_of_support(lambda x: inside(x[:, 0])[:, None], np.array([good]), away[[out]])[0])
         # A density that only became too small to tell from zero has no end.
         just = _largest_log_density(compiled, theta, np.array([end - sign * 1e-7 * max(length, abs(end))]), place)
         ends.append(end if np.max(just) > -1e5 else sign * np.inf)

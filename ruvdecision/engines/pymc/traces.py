@@ -15,7 +15,7 @@ from ...masks.base import Mask
 from ...masks.frame import Frame
 from ...posteriors import Drawn, Mixture
 from ...protocols import Array, Posterior
-from .marginal_normal import normal_entries, normal_rows
+from .normal_records import normal_entries, normal_rows
 from .nuts import quiet_arviz
 from .parameter_points import ParameterPoints
 
@@ -38,7 +38,7 @@ def as_arviz(groups: Mapping[str, xr.Dataset]) -> Any:
     return xr.DataTree.from_dict({f"/{name}": dataset for name, dataset in groups.items()})
 
 
-def groups_of(point: SolvedRelease, mask: Mask, released: Any, compiled: CompiledModel, records: bool) -> Groups:
+def arviz_groups_of(point: SolvedRelease, mask: Mask, released: Any, compiled: CompiledModel, records: bool) -> Groups:
     """All groups of one sampled release but the users' targets; see `with_target`."""
     chains = point.chains
     assert chains is not None
@@ -153,9 +153,7 @@ def _log_likelihood(points: ParameterPoints) -> Array | None:
             out[:, row] = -0.5 * (quadratic + np.linalg.slogdet(total)[1] + len(some) * np.log(2 * np.pi))
         return out
     if points.records_are_normal:
-        own = (a[..., None] if compiled.scalar else a for a in compiled.record_moments(points.theta))
-        mean, variance = (np.broadcast_to(a, (count, n, k)) for a in own)
-        centre, noise = normal_entries(observed)
+        (mean, variance), (centre, noise) = compiled.entry_moments(points.theta), normal_entries(observed)
         with np.errstate(invalid="ignore", divide="ignore"):
             total = variance + noise
             logs = -0.5 * ((centre - mean) ** 2 / total + np.log(2 * np.pi * total))
@@ -177,13 +175,12 @@ def _log_evidence_of_entry(points: ParameterPoints, row: int, column: int) -> Ar
     if not np.isnan(known):
         return points._log_density_of_known(known, row, column)
     if points.compiled.discrete:
-        values = np.asarray(points._law_of_count(likelihood, row, column).values)
+        values = points._one_count(row, column).possible_values()
         logs = points._log_density(values, row, column) + np.asarray(likelihood.log(values[:, None]))[:, 0]
         return np.asarray(np.logaddexp.reduce(logs, axis=1))
     if points._needs_grid(row, column):
         return points._one_record(row, column).log_evidence()
-    own = (a[..., None] if points.compiled.scalar else a for a in points.compiled.record_moments(points.theta))
-    mean, variance = (np.broadcast_to(a, (points.count, *a.shape[1:]))[:, row % a.shape[1], column] for a in own)
+    mean, variance = (a[:, row, column] for a in points.compiled.entry_moments(points.theta))
     assert likelihood.normal is not None
     centre, noise = (float(a[0]) for a in likelihood.normal)
     return np.asarray(-0.5 * ((centre - mean) ** 2 / (variance + noise) + np.log(2 * np.pi * (variance + noise))))

@@ -77,9 +77,8 @@ def loss_of_given_rows(user: Snooper, masks: Sequence[Mask], rows: Ints, source:
     loss, table = user.loss, source.table
     if table is None or not loss.location_free or not hasattr(loss, "expected") or source.n < 2:
         return None
-    belief = NormalBelief(records=source.n, covariance=np.eye(source.k), prior="flat", columns=source.columns)
     numbers = np.array([m.numbers for m in masks], dtype=np.float64).reshape(len(masks), -1)
-    channel = linear_channel(belief, masks[0], numbers, table)
+    channel = linear_channel(source.belief_without_law, masks[0], numbers, table)
     if channel is None or channel.location != "known" or channel.wiped is not None:
         return None
     mean, spread, there = _release_law(channel, table)

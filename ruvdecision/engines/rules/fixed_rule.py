@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ...beliefs.normal import NormalBelief
 from ...channels.linear import LinearChannel
 from ...checks import as_generator, check_choice
 from ...errors import InputError, UnsupportedError
@@ -81,7 +80,7 @@ class FixedRule(BaseEngine):
                     _has_infinite_noise(masks[i]) for i in family.positions
                 ):
                     continue
-                if not all(work.has_clipped_error(masks[i]) for i in family.positions):
+                if not all(has_clipped_error(user, work.source, masks[i], work.linear_rule) for i in family.positions):
                     what = f"{mask} with {user.estimator!r} has no closed form for a snooper"
                     return Refusal(what, "Use engine='auto', which simulates it")
         return None
@@ -163,20 +162,16 @@ class SnooperWork:
             return None
         rule = self.linear_rule
         known = (
-            source.n >= 2 if source.table is not None else source.normal is not None and self._linear_form() is not None
+            source.n >= 2 if source.table is not None else source.normal is not None and self._linear_form is not None
         )
         if rule is None or not known:
             return None
-        channel = linear_channel(self._placeholder_belief(), mask, numbers, source.table)
+        channel = linear_channel(source.normal or source.belief_without_law, mask, numbers, source.table)
         if channel is None or channel.location == "known":
             return channel
         # Rows that moved or were drawn: only a rule that treats them alike, and one record at most in the target.
         plain = rule.averages and sum(t.kind is Kind.RECORD for t in target.terms) <= 1
         return channel if plain and source.table is None else None
-
-    def has_clipped_error(self, mask: Mask) -> bool:
-        """Whether the error on the records at hand is a known integral."""
-        return has_clipped_error(self.user, self.source, mask, self.linear_rule)
 
     def exact_loss(self, channel: LinearChannel) -> Value:
         """Expected loss of the rule for every member of a family."""
@@ -194,7 +189,7 @@ class SnooperWork:
             centre = np.einsum("nij,nj->i", estimate.records, source.table) + rule.constant()
             check_sizes(len(centre), len(truth), rule)
             return self._expected_loss(centre - truth, estimate.noise)
-        form = self._linear_form()
+        form = self._linear_form
         assert form is not None
         check_sizes(source.k, len(form.constant), rule)
         total: Any = 0.0
@@ -232,15 +227,9 @@ class SnooperWork:
         centre = np.broadcast_to(-mean, (len(covariance), len(mean)))
         return loss.expected(Gaussian(centre, covariance), np.zeros(centre.shape))
 
+    @cached_property
     def _linear_form(self) -> LinearForm | None:
         return form_of(self.user.belief, self.user.target)
-
-    def _placeholder_belief(self) -> NormalBelief:
-        """A belief that has the size and the columns of the data; its law is not used."""
-        source = self.source
-        if source.normal is not None:
-            return source.normal
-        return NormalBelief(records=source.n, covariance=np.eye(source.k), prior="flat", columns=source.columns)
 
     # -- by simulation -----------------------------------------------------------------------------------------
 
@@ -302,7 +291,8 @@ class SnooperWork:
             if noise is None:
                 others.append(i)
             else:
-                noises.setdefault(noise.draws, []).append((i, noise))
+                # Masks of one kind and stream use the same standard draws.
+                noises.setdefault((noise.kind, noise.stream), []).append((i, noise))
         found: list[list[Array]] = [[] for _ in masks]
         truths = []
         for start in range(0, count, step):

@@ -87,6 +87,11 @@ class Source:
         return cls(shape[0], k, tuple(range(k)), "vector" if len(shape) == 1 else "matrix", belief=belief)
 
     @property
+    def belief_without_law(self) -> NormalBelief:
+        """A belief that has the size and the columns of the data; its law is not used."""
+        return NormalBelief(records=self.n, covariance=np.eye(self.k), prior="flat", columns=self.columns)
+
+    @property
     def vector(self) -> bool:
         """Whether a release is one variable without a name."""
         return self.kind == "vector"
@@ -167,11 +172,6 @@ class EntryNoise:
         place = next(i for i, part in enumerate(mask.parts) if part is found[0].mask)
         ok = np.all(np.isfinite(sizes))
         return cls(step.kind, sizes, lower, upper, (place, len(mask.parts))) if ok else None
-
-    @property
-    def draws(self) -> tuple[NoiseKind, tuple[int, int]]:
-        """What masks must share to use the same standard draws."""
-        return self.kind, self.stream
 
     def draw(self, n: int, k: int, seeds: Sequence[Seeds]) -> Array:
         """Standard draws ``(replicates, n, k)``, the very ones that ``mask.release`` would use with these seeds."""

@@ -93,7 +93,7 @@ class Space:
             )
         else:
             with np.errstate(over="ignore"):
-                own, first, second = own / spread, values[0] / spread, self._near_enough(values[1] / spread)
+                own, first, second = own / spread, values[0] / spread, frames.near_enough(self.who, values[1] / spread)
         middle, variance = float(own.mean()), float(own.var())
         blank = [(v - middle) ** 2 + variance for v in (first, second)]
         return IncompleteColumn([first, second], blank, 0.0, middle)
@@ -167,17 +167,8 @@ class Space:
         with np.errstate(over="ignore", invalid="ignore"):
             if self.distance == "standardised":
                 live = np.flatnonzero(matrix.any(axis=1))
-                return self._near_enough(values[:, live] * matrix.sum(axis=1)[live])
-            return self._near_enough(values @ matrix)
-
-    def _near_enough(self, points: Array) -> Array:
-        """The coordinates, which have squares: a release may be beyond all bounds in the original's units."""
-        if points.size and not np.nanmax(np.abs(points), initial=0.0) < frames.LARGE:
-            got = "values more than 1e140 of the original's standard deviations away"
-            raise InputError(
-                f"{self.who} needs releases that can be compared with the original", got, "Check the units"
-            )
-        return points
+                return frames.near_enough(self.who, values[:, live] * matrix.sum(axis=1)[live])
+            return frames.near_enough(self.who, values @ matrix)
 
     def _category_coordinates(self, label: Hashable, left: pd.Series, right: pd.Series) -> tuple[Array, Array]:
         """One coordinate per category; a mismatch costs 2 / (1 - sum p^2), with mean 2 over two random originals."""

@@ -408,7 +408,7 @@ class IntervalDisclosure(PairedMeasure):
             steps = int((self.width_rank or 0.0) * len(ranked) + 1e-9)
             if not len(ranked):
                 continue
-            low = ranked[np.maximum(np.searchsorted(ranked, shown[:, j], "left") - steps, 0)]
+            low = ranked[np.clip(np.searchsorted(ranked, shown[:, j], "left") - steps, 0, len(ranked) - 1)]
             high = ranked[np.minimum(np.searchsorted(ranked, shown[:, j], "right") - 1 + steps, len(ranked) - 1)]
             inside[:, j] = (low <= truth[:, j]) & (truth[:, j] <= high) & ~np.isnan(shown[:, j])
         return inside

@@ -139,11 +139,8 @@ class LDiversity(_TargetInClasses):
 
     def diversity(self, original: Data, released: Data) -> Array:
         """Diversity of the class of each released record, l."""
-        plain = self.whole_number_columns(original, released)
-        codes = None if plain is None else cells.close_numbers(np.stack(plain))
-        if codes is None:
-            codes = cells.column_codes(self.prepare(original).columns_used_of(released))
-        found, each = self._diversity_of_classes(*codes, None)
+        codes, levels = cells.column_codes(self.prepare(original).columns_used_of(released))
+        found, each = self._diversity_of_classes(codes, levels, None)
         return each[found.row]
 
     def _diversity_of_classes(

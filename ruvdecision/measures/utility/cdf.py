@@ -120,7 +120,7 @@ class Law(NamedTuple):
             return cls(np.sort(values))
         order = np.argsort(values, kind="stable")
         upto = np.cumsum(weights[order])
-        return cls(values[order], upto / upto[-1])
+        return cls(values[order], upto / upto[-1:])  # none where all are missing
 
     def below(self, at: Array) -> Array:
         """The distribution function."""

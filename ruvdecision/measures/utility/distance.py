@@ -22,6 +22,7 @@ from ..frames import (
     Names,
     as_names,
     floats_with_nan,
+    near_enough,
     no_row_error,
     nonzero_standard_deviations,
     numeric,
@@ -73,6 +74,11 @@ class _StandardisedMeasure(WeightedMeasure):
         spread = nonzero_standard_deviations(self.name, values, original.columns, weights=weights)
         return values / spread, spread
 
+    def in_units(self, released: pd.DataFrame, units: Array) -> Array:
+        """A release in the same units."""
+        with np.errstate(over="ignore"):
+            return near_enough(self.name, numeric(self.name, released, "the release") / units)
+
 
 @dataclass(frozen=True, repr=False)
 class EnergyDistance(_StandardisedMeasure):
@@ -114,7 +120,7 @@ class EnergyDistance(_StandardisedMeasure):
 
     def compare(self, state: Any, released: pd.DataFrame, weights: Array | None = None) -> Measured:
         first, units, own, known = state
-        second = numeric(self.name, released, "the release") / units
+        second = self.in_units(released, units)
         error = 0.0
         if second.shape[1] == 1:
             value = _energy_distance_1d(Law.of(first[:, 0], own), Law.of(second[:, 0], weights))
@@ -180,7 +186,7 @@ class Wasserstein(_StandardisedMeasure):
         self, state: tuple[list[Law], Array, list[str]], released: pd.DataFrame, weights: Array | None = None
     ) -> Measured:
         first, units, names = state
-        second = [Law.of(v, weights) for v in (numeric(self.name, released, "the release") / units).T]
+        second = [Law.of(v, weights) for v in self.in_units(released, units).T]
         power = _transport_costs(first, second, self.order)
         each = power ** (1 / self.order)
         return Measured(float(each.mean()), parts=dict(zip(names, each.tolist(), strict=True)))
@@ -232,7 +238,7 @@ class SlicedWasserstein(_StandardisedMeasure):
 
     def compare(self, state: Any, released: pd.DataFrame, weights: Array | None = None) -> Measured:
         across, kept, units, directions, own = state
-        second = np.ascontiguousarray((numeric(self.name, released, "the release") / units).T)
+        second = np.ascontiguousarray(self.in_units(released, units).T)
         before = _sorted_projections(across, directions, own) if kept is None else kept
         power = _transport_costs(before, _sorted_projections(second, directions, weights), self.order)
         mean = float(power.mean())
@@ -295,7 +301,7 @@ class IL1s(SummedMeasure, WeightedMeasure):
             both = ~np.isnan(x) & ~np.isnan(y)
             sums.append((often[both].sum(), *(often[both] @ _absolute_and_relative_changes(x[both], y[both]))))
         count, change, percent = np.array(sums).T
-        return self._measured_from_sums(count, change / count / spread, percent, names)
+        return self._measured_from_sums(count, change / count, spread, percent, names)
 
     def partial(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
         return moments_of(self.name, piece, which, weights)
@@ -310,10 +316,14 @@ class IL1s(SummedMeasure, WeightedMeasure):
     def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
         spread = _column_standard_deviations(self.name, original, "the original")
         count = np.full(len(spread), original.n)
-        return self._measured_from_sums(count, released.mean[::2] / spread, released.mean[1::2] * count, original.names)
+        percent = released.mean[1::2] * count
+        return self._measured_from_sums(count, released.mean[::2], spread, percent, original.names)
 
-    def _measured_from_sums(self, count: Array, change: Array, percent: Array, names: Sequence[str]) -> Measured:
-        each = change / np.sqrt(2)
+    def _measured_from_sums(
+        self, count: Array, change: Array, spread: Array, percent: Array, names: Sequence[str]
+    ) -> Measured:
+        with np.errstate(over="ignore"):
+            each = near_enough(self.name, change / spread) / np.sqrt(2)
         parts = {"sdcMicro": float(each @ count), "IL1": float(percent.sum())}
         return Measured(float(each.mean()), parts=parts | dict(zip(names, each.tolist(), strict=True)))
 
@@ -321,7 +331,8 @@ class IL1s(SummedMeasure, WeightedMeasure):
 def _absolute_and_relative_changes(x: Array, y: Array) -> Array:
     """|x - y| and 100 |x - y| / |x| side by side, the latter 0 where x is."""
     gap, size = np.abs(x - y), np.abs(x)
-    percent = np.divide(100 * gap, size, out=np.zeros_like(gap), where=size > 0)
+    with np.errstate(over="ignore"):  # a share of next to nothing may be beyond all numbers
+        percent = np.divide(100 * gap, size, out=np.zeros_like(gap), where=size > 0)
     return np.stack([gap, percent], axis=-1).reshape(len(x), -1)
 
 

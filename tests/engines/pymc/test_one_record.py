@@ -14,7 +14,8 @@ import pytest
 from scipy import special, stats
 
 import ruvdecision as ruv
-from ruvdecision.engines.pymc.one_record import _Axis, _PiecewiseGrid
+from ruvdecision.channels.likelihood import Uninformative
+from ruvdecision.engines.pymc.one_record import OneCount, _Axis, _PiecewiseGrid
 from ruvdecision.engines.pymc.support import RecordGrid, SupportMap
 
 LOSSES = {
@@ -355,6 +356,19 @@ def test_counts_are_summed_until_nothing_is_left(mask, released, likelihood, row
 
 
 # -- sampling takes the same laws ------------------------------------------------------------------------
+
+
+def test_counts_at_more_points_than_are_worked_on_at_a_time() -> None:
+    """Poisson counts of 4,000 rates over some thousand values: blocks of rates, each with its own laws."""
+    rates = np.linspace(700.0, 1300.0, 4000)
+    log_density = lambda x, some: stats.poisson.logpmf(x, rates[some, None])  # noqa: E731
+    count = OneCount(log_density, Uninformative(1), 1000.0, np.full(4000, 1 / 4000))
+    assert len(count.blocks_of_points(len(count.possible_values()))) > 1
+    laws = count.laws()
+    np.testing.assert_allclose(laws.mean(), rates, rtol=1e-10)
+    np.testing.assert_allclose(laws.var(), rates, rtol=1e-8)
+    (mean,) = count.averaged_laws(np.full((1, 4000), 1 / 4000))
+    np.testing.assert_allclose([mean.mean(), mean.var()], [1000.0, 1000.0 + rates.var()], rtol=1e-8)
 
 
 @pytest.mark.slow

@@ -10,8 +10,8 @@ import pytest
 
 from ruvdecision.beliefs.pymc import BuiltModel, PyMCBelief, building_graphs, quiet_pymc
 from ruvdecision.engines.pymc.model import CompiledModel, compiled_model
+from ruvdecision.engines.pymc.parameters import draw_with_numpy
 from ruvdecision.engines.pymc.plain_graphs import program_without_rewriting
-from ruvdecision.engines.pymc.prior_draws import draw_with_numpy
 from ruvdecision.engines.pymc.programs import _rewritten_program
 
 pytest.importorskip("pymc")

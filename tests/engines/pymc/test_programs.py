@@ -161,7 +161,7 @@ def test_a_product_grid_is_laid_out_as_its_points_are() -> None:
     z = [RNG.normal(size=(2, 3)), RNG.normal(size=(2, 4))]
     points = np.stack(np.broadcast_arrays(z[0][:, :, None], z[1][:, None, :]), axis=-1).reshape(2, -1, 2)
     found = boxes.parameters_on_grid([z[0][:, :, None], z[1][:, None, :]], (3, 4))
-    np.testing.assert_allclose(found.reshape(2, -1, 2), boxes.u(points), rtol=1e-14)
+    np.testing.assert_allclose(found.reshape(2, -1, 2), boxes.parameters_at(points), rtol=1e-14)
 
 
 def test_groups_of_releases_hold_each_release_once() -> None:

@@ -14,7 +14,7 @@ from ruvdecision.engines.base import Problem
 from ruvdecision.engines.normal.exact import Exact
 from ruvdecision.engines.pymc.log_posterior import log_posteriors
 from ruvdecision.engines.pymc.model import compiled_model
-from ruvdecision.engines.pymc.node_uncertainty import Settled, _whole_boxes
+from ruvdecision.engines.pymc.node_uncertainty import SettledUncertainties, _boxes_that_miss_no_mass
 from ruvdecision.engines.pymc.quadrature import Quadrature
 from ruvdecision.engines.pymc.replicates import observed_in
 from ruvdecision.errors import InputError, UnsupportedError
@@ -666,8 +666,8 @@ def test_nodes_of_the_records_are_judged_where_the_posterior_is():
     compiled = compiled_model(belief, 12)
     release = observed_in(Noise(sd=15), data[:, None], compiled, np.random.SeedSequence(7))
     ((_, coarse),) = log_posteriors(compiled, [release])
-    boxes = _whole_boxes(coarse)
-    u = boxes.u(np.random.default_rng(0).standard_normal((16, boxes.size)) * 2)[0]
+    boxes = _boxes_that_miss_no_mass(coarse)
+    u = boxes.parameters_at(np.random.default_rng(0).standard_normal((16, boxes.size)) * 2)[0]
     assert (
         coarse.refinement_error(u)
         < 1e-6
@@ -675,7 +675,9 @@ def test_nodes_of_the_records_are_judged_where_the_posterior_is():
         < coarse.likelihood.refinement_error(coarse.record_model.on_natural_scale(u))
     )
     users = [User(belief, Parameter("mu"), Quadratic())]
-    values = [Settled.of(some, users, 1e-4).values[0].value[0] for some in (coarse, coarse.refined().refined())]
+    values = [
+        SettledUncertainties.of(some, users, 1e-4).values[0].value[0] for some in (coarse, coarse.refined().refined())
+    ]
     assert values[0] == pytest.approx(values[1], rel=1e-6)
 
 

@@ -16,7 +16,7 @@ from ruvdecision.engines.pymc.importance import weighted_draws
 from ruvdecision.engines.pymc.log_posterior import log_posteriors
 from ruvdecision.engines.pymc.marginal import marginal_likelihood
 from ruvdecision.engines.pymc.model import compiled_model
-from ruvdecision.engines.pymc.node_uncertainty import Settled
+from ruvdecision.engines.pymc.node_uncertainty import SettledUncertainties
 from ruvdecision.engines.pymc.nuts import Chains, diagnose
 from ruvdecision.engines.pymc.replicates import ReplicateTally, observed_release, replicates_of
 from ruvdecision.errors import InputError
@@ -190,14 +190,14 @@ def test_shared_draws_do_not_make_the_error_small():
 
 
 def test_a_release_that_fails_marks_its_point(unknowns, monkeypatch):
-    settle = Settled.of.__func__
+    settle = SettledUncertainties.of.__func__
 
     def fails_for_rounding(posteriors, users, tolerance):
         if posteriors.support_maps:
             raise InputError("The grid is too coarse", "a test", "Nothing")
-        return settle(Settled, posteriors, users, tolerance)
+        return settle(SettledUncertainties, posteriors, users, tolerance)
 
-    monkeypatch.setattr(quadrature.Settled, "of", fails_for_rounding)
+    monkeypatch.setattr(quadrature.SettledUncertainties, "of", fails_for_rounding)
     user = ruv.User(unknowns, ruv.Record(0), ruv.Quadratic())
     masks = [ruv.Noise(sd=2.0), ruv.Round(base=4.0)]
     options = {"intruder": user, "scientist": user, "data": DATA[:5] / 10, "replicates": 2, "seed": 1}

@@ -1,13 +1,15 @@
-"""Parameters on the unconstrained scale: what they are by nature, how dense their prior is there, and where to start.
+"""A model's parameters: their unconstrained scale, how dense the prior is there, where to start, and prior draws.
 
-Graphs of the model's own variables. PyMC's ways to the same (`Model.logp`, `Model.initial_point`) rewrite or compile
-them first, which takes longer than a whole map; they are left the models that this has no graph for.
+Graphs of the model's own variables, run by numpy alone. PyMC's ways to the same (`Model.logp`, `Model.initial_point`)
+rewrite or compile them first, which takes longer than a whole map; they are left the models that this has no graph for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from ...beliefs.pymc import building_graphs, quiet_pymc
 from ...protocols import Array
@@ -65,3 +67,33 @@ def starting_point(model: Model, free: Sequence[TensorVariable]) -> Sequence[Arr
         )
         program = program_without_rewriting(graphs, [], strict=False)
     return None if program is None else program()
+
+
+def draw_with_numpy(
+    free: Sequence[TensorVariable], shapes: Mapping[str, tuple[int, ...]], count: int, seed: int
+) -> list[Array] | None:
+    """Independent draws ``(count,) + shape`` of each variable, the numbers that PyMC's own function gives.
+
+    None where a law is no plain random variable, or its parameters take more than numpy calls.
+    """
+    from pytensor.tensor.random.op import RandomVariable
+
+    streams = np.random.SeedSequence(seed).spawn(len(free))
+    drawn: list[Array] = []
+    for i, rv in enumerate(free):
+        op = rv.owner.op
+        if not isinstance(op, RandomVariable) or op.ndim_supp or any(op.ndims_params):
+            return None
+        with building_graphs():
+            program = program_without_rewriting(op.dist_params(rv.owner), free[:i])
+        if program is None:
+            return None
+        with np.errstate(all="ignore"):
+            parameters = program(*drawn)
+        generator = np.random.Generator(np.random.PCG64(streams[i]))
+        try:
+            found = op.rng_fn(generator, *parameters, (count, *shapes[rv.name]))
+        except ValueError:  # a scale of zero, where another was drawn far out
+            return None
+        drawn.append(np.asarray(found, dtype=rv.dtype))
+    return drawn
