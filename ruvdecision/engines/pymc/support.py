@@ -210,7 +210,7 @@ class RecordGrid:
         return max(self.low, centre - CORE * spread), min(self.high, centre + CORE * spread)
 
     def _tail_edges(self, column: ColumnLikelihood) -> Array:
-        """Edges of panels for heavy tails: even in the core, and beyond it each so many times as far out as the last."""
+        """Edges of panels for heavy tails: even in the core, and growing with the distance beyond it."""
         low, high = self.core(column)
         if (low, high) == (self.low, self.high):
             return np.empty(0)
