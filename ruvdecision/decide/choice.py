@@ -301,7 +301,8 @@ def _typical_errors_in_words(rumap: RUMap, i: int) -> Iterator[str]:
     if score.as_stored and records:
         verb = LINKED.get(score.name)
         if verb and np.isfinite(rumap.risk[i]):
-            yield f"{format_amount(float(np.round(rumap.risk[i] * records)))} of {records:,} records {verb}."
+            # Not how many: a release may have more records than the file, or fewer.
+            yield f"{_share_in_words(rumap.risk[i])} of the records {verb}."
     for axis in (rumap.axis("risk"), rumap.axis("utility")):
         value = rumap.column(axis.role).value[i]
         if value < 0 and axis.score.name in BELOW_ZERO:

@@ -387,7 +387,7 @@ class Page:
         for c in self.topic.controls:
             value = self.values[c.name]
             if value != c.default:
-                kept[c.name] = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+                kept[c.name] = ",".join(map(str, value)) if c.several else str(value)
         if self.threshold.value != self._default:
             kept["max_risk"] = str(self.threshold.value)
         search = "?" + urlencode({"topic": self.topic.name, **kept})

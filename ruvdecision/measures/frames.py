@@ -131,7 +131,7 @@ def grouping_column(who: str, data: Frame, label: Hashable) -> pd.Series:
 def missing_rows(data: pd.DataFrame | Frame) -> Flags | None:
     """True for rows with a missing value; None if no column has any, which is the usual case and quick to find."""
     frame = data if isinstance(data, Frame) else Frame(data, "frame")
-    table, kinds = frame.table, {d.kind if isinstance(d, np.dtype) else "" for d in frame.dtypes}
+    table, kinds = frame.table, set(map(numpy_kind, frame.dtypes))
     if kinds <= set("iub"):
         return None  # whole numbers are never missing
     if kinds <= set("fiub"):
@@ -179,6 +179,11 @@ def check_enough_rows(who: str, n: int, least: int, which: str) -> None:
 
 
 # -- numbers -------------------------------------------------------------------------------------------
+
+
+def numpy_kind(dtype: Any) -> str:
+    """The letter of a type of numpy, such as "f"; none for the types that pandas has beside them."""
+    return dtype.kind if isinstance(dtype, np.dtype) else ""
 
 
 def is_number(column: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ..checks import Data, Seed, as_generator, as_seed_sequence, check_flag, check_kind, check_number
+from ..checks import Data, Seed, as_generator, as_seed_sequence, check_flag, check_kind, check_number, is_number
 from ..errors import InputError, RuvError
 from ..evaluate import check_masks, posterior
 from ..masks import Suppress
@@ -208,7 +208,7 @@ def _draw_estimate(ax: Axes, user: User, law: Posterior, base: float) -> None:
     look = look_of(ax)
     u = float(user.loss.uncertainty(law, user.actions).value)
     act = np.asarray(user.loss.estimate(law, user.actions), dtype=object)
-    if act.ndim == 0 and isinstance(act.item(), (int, float, np.floating, np.integer)):
+    if act.ndim == 0 and is_number(act.item()):
         points(ax, float(act.item()), base, "o", 6, look.ink, hollow=True, mew=1.4, zorder=5, clip_on=False)
     style: Style = {"textcoords": "offset points", "ha": "right", "fontsize": "small"}
     ax.annotate(f"U = {u:.3g}", (1.0, base), xycoords=("axes fraction", "data"), xytext=(-2, 6), **style)

@@ -657,3 +657,12 @@ def test_files_too_improbable_for_the_solver_still_give_an_output():
     assert all(np.allclose(matrix.sum(axis=1), 1.0) for matrix in best.matrices)
     assert np.all(best.scientist_uncertainty >= best.after[1])
     assert best.utility == pytest.approx([2.336422, 2.576900], rel=1e-6)
+
+
+def test_rounding_leaves_no_uncertainty_below_zero():
+    """The released record is known to the last digit but one: U was -4e-16, and the limit refused it."""
+    belief = NormalBelief(records=10, variance=2, prior_mean=0, prior_variance=5)
+    intruder = User(belief, Record(0), Quadratic(), knows=Release(rows=[3]))
+    found = limit(intruder, User(belief, Parameter("mu"), Quadratic()), [0.3, 0.4], progress=False)
+    assert found.after[0] == pytest.approx(0, abs=1e-12) and found.after[0] >= 0
+    assert np.allclose(found.reached_risk, [0.3, 0.4]) and found.gap.max() < 1e-8

@@ -59,7 +59,8 @@ class TargetGivenFile:
     def uncertainty(self, k: Array) -> float:
         """U when K is the covariance of z given the release."""
         assert self.weights is not None
-        return float(np.sum(self.weights * self.residual)) + float(np.sum(self.uncertainty_per_covariance * k))
+        found = np.sum(self.weights * self.residual) + np.sum(self.uncertainty_per_covariance * k)
+        return max(float(found), 0.0)  # what is known exactly has zeros that rounding may take below
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -247,7 +247,7 @@ def _first_unsafe_part(node: ast.expr) -> str | None:
             if short in ELEMENTWISE:
                 wrong = len(args) != 1 or bool(keywords)  # a second argument would be written to
             elif name in SPREADING:
-                sizes = [n.value for n in figures if isinstance(n, ast.Constant)]
+                sizes = [n.value for n in figures]
                 # 99 * 99 * 99 columns are asked for in small figures, too.
                 wrong = any(abs(size) > MOST_COLUMNS for size in sizes if isinstance(size, int)) or not all(
                     map(_is_written_out, [*args[1:], *(k.value for k in keywords)])
@@ -262,7 +262,7 @@ def _first_unsafe_part(node: ast.expr) -> str | None:
     return next(filter(None, map(_first_unsafe_part, parts)), None)
 
 
-def _is_figure(node: ast.AST) -> bool:
+def _is_figure(node: ast.AST) -> TypeGuard[ast.Constant]:
     return isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float))
 
 

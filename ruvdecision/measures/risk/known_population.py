@@ -131,7 +131,8 @@ class DeltaPresence(_InPopulation):
     keys is in the file with probability f / F, records over people. A file is (delta_min, delta_max)-present if that
     lies between the two for everybody. With missing keys a record is any of the F people who agree with it, and a
     person is present with the sum of 1 / F over the records that agree with him (at most 1): more blanks spread the
-    same number of records over more people. `per_record` gives f / F of each released record, at most 1.
+    same number of records over more people, so that somebody else's probability may rise. `per_record` gives f / F of
+    each released record, at most 1.
 
     Parameters
     ----------

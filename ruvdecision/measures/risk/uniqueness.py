@@ -205,9 +205,9 @@ class SpecialUniques(KeyMeasure):
     -----
     ``parts`` has the number of minimal sample uniques per size; ``DIS`` and ``DIS largest``, the sum and the largest of
     the DIS-SUDA scores (`dis`), estimates of the probability that a match with the record is right which spread
-    Skinner and Elliot's over the records by their scores; and each column's ``contribution``, the percentage of all
-    scores that comes from sets with it (they do not add up to 100). ``table`` has the same per column,
-    `level_contributions` per value of each column.
+    Skinner and Elliot's over the records by their scores, and like it rise where blanks make pairs triples; and each
+    column's ``contribution``, the percentage of all scores that comes from sets with it (they do not add up to 100).
+    ``table`` has the same per column, `level_contributions` per value of each column.
 
     Examples
     --------

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
-from ..frames import Ints, is_categorical, is_time
+from ..frames import Ints, is_categorical, is_time, numpy_kind
 
 MOST_CELLS = 10_000_000
 
@@ -28,7 +28,7 @@ def common_codes(*tables: pd.DataFrame) -> tuple[list[Ints], list[int]]:
     first = tables[0]
     codes = [np.empty(t.shape, dtype=np.int64) for t in tables]
     levels = []
-    whole = all(isinstance(d, np.dtype) and d.kind in "ib" for t in tables for d in t.dtypes)
+    whole = {numpy_kind(d) for t in tables for d in t.dtypes} <= {"i", "b"}
     matrix = np.concatenate([t[first.columns].to_numpy() for t in tables]) if whole else None
     for j, label in enumerate(first.columns):
         known = None if matrix is None else _codes_by_integer(matrix[:, j])
@@ -124,7 +124,7 @@ def joint_codes_of_tables(*tables: pd.DataFrame) -> tuple[list[Ints], int]:
 def column_codes(*tables: pd.DataFrame) -> tuple[NDArray[Any], list[int]]:
     """Codes of every column, one row each, for the tables one after another, and a bound of each column's codes."""
     labels = tables[0].columns
-    if len(labels) and all(isinstance(d, np.dtype) and d.kind in "ib" for t in tables for d in t.dtypes.to_numpy()):
+    if len(labels) and {numpy_kind(d) for t in tables for d in t.dtypes.to_numpy()} <= {"i", "b"}:
         # Whole numbers that lie close together need no codes of their own.
         parts = [t.to_numpy() if t.columns is labels else t[labels].to_numpy() for t in tables]
         found = close_numbers(np.ascontiguousarray((parts[0] if len(parts) == 1 else np.concatenate(parts)).T))

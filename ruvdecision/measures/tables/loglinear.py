@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.special import rel_entr, xlogy
 from scipy.stats import chi2
 
-from ...checks import as_float_array, check_finite, check_integer, check_number, checked
+from ...checks import as_float_array, check_finite, check_integer, check_number, checked, is_single
 from ...errors import InputError
 from ...protocols import Array
 from .. import frames
@@ -119,7 +119,7 @@ class LogLinearLoss(WeightedMeasure):
     own_missing: ClassVar[tuple[str, ...]] = ("category",)
 
     columns: frames.Names = checked(None, frames.as_names)
-    margins: Any = checked(2, lambda name, m: m if isinstance(m, (list, tuple)) else check_integer(name, m, low=1))
+    margins: Any = checked(2, lambda name, m: check_integer(name, m, low=1) if is_single(m) else m)
     smoothing: float = checked(0.0, check_number, low=0)
 
     def compare(
@@ -142,7 +142,7 @@ class LogLinearLoss(WeightedMeasure):
 
     def _margins_to_keep(self, table: pd.DataFrame) -> list[list[int]]:
         names = list(table.columns)
-        if isinstance(self.margins, int):
+        if is_single(self.margins):
             if self.margins > len(names):
                 what = f"{self.name} cannot keep margins of {self.margins} columns"
                 raise InputError(what, f"{len(names)} columns", "Use a smaller number")

@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from ...checks import check_choice, check_integer, checked
+from ...checks import as_tuple, check_choice, check_integer, checked, is_single
 from ...errors import InputError
 from ...numerics.compiled import compiled
 from ...protocols import Array
@@ -21,7 +21,7 @@ METHODS = ("average", "kmeans")
 
 
 def _cluster_counts(name: str, given: Any) -> int | tuple[int, ...]:
-    if not isinstance(given, (list, tuple)):
+    if is_single(given):
         return check_integer(name, given, low=1)
     if not given:
         raise InputError(f"{name} must hold a number", given, f"Write {name}=100")
@@ -70,7 +70,7 @@ class Cluster(WeightedMeasure):
         self, state: tuple[pd.DataFrame, Array | None], released: pd.DataFrame, weights: Array | None = None
     ) -> Measured:
         first, second, _ = encode(self.name, state[0], released)
-        counts = self.clusters if isinstance(self.clusters, tuple) else (self.clusters,)
+        counts = as_tuple(self.clusters)
         source = np.arange(len(first) + len(second)) < len(first)
         pooled = pool_files(first, second, self.standardise)
         often = np.ones(len(source))

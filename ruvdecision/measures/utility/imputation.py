@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,7 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError, solve
 
-from ...checks import as_float_array, check_finite, checked
+from ...checks import as_float_array, check_finite, checked, is_single
 from ...errors import InputError, UnsupportedError, kind_of
 from ...masks.frame import Frame
 from ...masks.synthesize.combine import combine_partial
@@ -140,10 +139,7 @@ class _Copies(Prepared):
 
     def __call__(self, released: Any) -> Measured:
         measure: Any = self.measure
-        single = isinstance(released, (pd.DataFrame, pd.Series, str)) or (
-            isinstance(released, np.ndarray) and released.ndim < 3
-        )
-        if single or not isinstance(released, (Iterable, np.ndarray)):
+        if is_single(released) or getattr(released, "ndim", 3) < 3:
             do = "Give two copies or more, such as Synthesize(copies=5).releases(data, rng)"
             raise InputError(f"{measure.name} takes a list of imputed copies", type(released).__name__, do)
         used = [self.columns.of(Frame.of(copy)) for copy in released]

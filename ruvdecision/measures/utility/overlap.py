@@ -11,7 +11,16 @@ import numpy as np
 import pandas as pd
 from scipy import linalg, special
 
-from ...checks import as_generator, check_choice, check_integer, check_number, check_vector, checked
+from ...checks import (
+    as_generator,
+    as_tuple,
+    check_choice,
+    check_integer,
+    check_number,
+    check_vector,
+    checked,
+    is_single,
+)
 from ...errors import InputError, UnsupportedError
 from ...numerics import generalised_chi2
 from ...protocols import Array
@@ -38,7 +47,7 @@ class _Overlap(SummedMeasure, WeightedMeasure):
     missing_choices: ClassVar[tuple[str, ...]] = COMPLETE
 
     def __post_init__(self) -> None:
-        if isinstance(self.weights, (list, tuple, np.ndarray)):
+        if not is_single(self.weights):
             # Numbers are about models; a name is about records.
             object.__setattr__(self, "model_weights", self.weights)
             object.__setattr__(self, "weights", None)
@@ -53,12 +62,12 @@ class _Overlap(SummedMeasure, WeightedMeasure):
     @cached_property
     def _named_models(self) -> dict[str, Any]:
         given = self.model
-        if given is None or (isinstance(given, (Mapping, list, tuple)) and not given):
+        if given is None or (not is_single(given) and len(given) == 0):
             who = type(self).__name__
             raise InputError(f"{who} needs a model", "none", f'Write {who}("y ~ a + b")')
         if isinstance(given, Mapping):
             return {str(k): _as_model(m, self.allow_code) for k, m in given.items()}
-        models = [_as_model(m, self.allow_code) for m in (given if isinstance(given, (list, tuple)) else [given])]
+        models = [_as_model(m, self.allow_code) for m in as_tuple(given)]
         names = [str(m) for m in models]
         return {n if names.count(n) == 1 else f"{n} ({i + 1})": models[i] for i, n in enumerate(names)}
 
