@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import field, fields
-from functools import partial
+from functools import cache, partial
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeGuard, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -125,6 +125,24 @@ def check_vector(name: str, value: ArrayLike, size: int | None = None) -> NDArra
     return check_finite(name, array)
 
 
+def check_numbers(
+    name: str,
+    value: ArrayLike,
+    what: str,
+    do: str,
+    *,
+    low: float = -np.inf,
+    open_low: bool = False,
+    infinite: bool = False,
+) -> float | tuple[float, ...]:
+    """Return a number, or a tuple of one number per column or the like; anything else is refused in these words."""
+    array = as_float_array(name, value)
+    wrong = np.isnan(array) | (np.isinf(array) & (not infinite)) | (array <= low if open_low else array < low)
+    if array.ndim > 1 or array.size == 0 or wrong.any():
+        raise InputError(f"{name} must be {what}", value, do)
+    return float(array) if array.ndim == 0 else tuple(array.tolist())
+
+
 def check_square(name: str, value: ArrayLike, do: str, size: int | None = None) -> NDArray[np.float64]:
     """Return a finite matrix with as many columns as rows, ``size`` of them when it is given."""
     matrix = as_float_array(name, value)
@@ -135,13 +153,13 @@ def check_square(name: str, value: ArrayLike, do: str, size: int | None = None) 
     return check_finite(name, matrix)
 
 
-def check_per(
-    name: str, value: ArrayLike, count: int, per: str = "column", do: str = "Give one number, or one per column"
-) -> NDArray[np.float64]:
+def check_per(name: str, value: ArrayLike, count: int, per: str = "column") -> NDArray[np.float64]:
     """Return one number for each of so many columns, or the like; a single number stands for all."""
     given = np.atleast_1d(np.asarray(value, dtype=np.float64))
     if len(given) not in (1, count):
-        raise InputError(f"{name} must have {count} entries, one per {per}", len(given), do)
+        raise InputError(
+            f"{name} must have {count} entries, one per {per}", len(given), f"Give one number, or one per {per}"
+        )
     return np.array(np.broadcast_to(given, (count,)))
 
 
@@ -380,6 +398,58 @@ def check_fields(thing: Any) -> None:
         optional = f.default is None and not f.metadata.get("required", False)
         if check is not None and not (value is None and optional):
             object.__setattr__(thing, f.name, check(f.name, value))
+
+
+class WithSettings:
+    """A frozen dataclass made of settings: each is checked, and those that differ from their defaults are shown."""
+
+    always_shown: ClassVar[tuple[str, ...]] = ()
+    """Arguments that are told even at their defaults."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments that differ from their defaults, or are always told, as they are kept."""
+        given, kind = {}, cast("Any", type(self))
+        for name, default in _argument_defaults(kind):
+            value = getattr(self, name)
+            if (value is not default and not _equals_default(value, default)) or name in self.always_shown:
+                given[name] = value
+        return given
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={show_setting(v)}' for k, v in self.settings().items())})"
+
+
+@cache
+def _argument_defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
+    """Names of a dataclass's arguments with their defaults; a map of many masks asks once for each kind."""
+    return tuple((f.name, f.default) for f in fields(kind) if f.init)
+
+
+def _equals_default(value: Any, default: Any) -> bool:
+    return not isinstance(value, np.ndarray) and type(value) is type(default) and bool(value == default)
+
+
+def show_setting(value: Any) -> str:
+    """A setting as a person would write it: 2.08, not 2.0800000000000001.
+
+    >>> show_setting((1.0, np.float64(0.5))), show_setting(sorted)
+    ('[1, 0.5]', 'sorted')
+    """
+    if is_flag(value) or value is None or isinstance(value, str):
+        return repr(value)
+    if is_integer(value):
+        return str(int(value))
+    if isinstance(value, (float, np.floating)):
+        return f"{float(value):.10g}"
+    if isinstance(value, np.ndarray):
+        return show_setting(value.tolist())
+    if isinstance(value, (list, tuple)):
+        shown = [show_setting(v) for v in value[: 3 if len(value) > 12 else 12]]
+        return f"[{', '.join(shown)}{f', ... {len(value)} entries' if len(value) > 12 else ''}]"
+    return name_of(value) or "<lambda>" if callable(value) else repr(value)
 
 
 def check_sequence(name: str, value: Any) -> tuple[Any, ...]:

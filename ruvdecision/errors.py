@@ -112,12 +112,9 @@ def describe_failure(error: BaseException) -> str:
     ...     describe_failure(error).partition(" at ")[0]
     'ValueError'
     """
-    trace, place = error.__traceback__, ""
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        place = f" at line {trace.tb_lineno} of {PurePath(code.co_filename).name}"
-        trace = trace.tb_next
-    return f"{type(error).__name__}{place}"
+    places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    where = f" at line {places[-1][1]} of {PurePath(places[-1][0]).name}" if places else ""
+    return f"{type(error).__name__}{where}"
 
 
 def safe_error_text(error: BaseException) -> str:

@@ -41,10 +41,20 @@ class Value(NamedTuple):
         return cls(array, np.zeros_like(array))
 
     @classmethod
-    def joined(cls, parts: Iterable[Value]) -> Value:
-        """One array from several."""
+    def joined(cls, parts: Iterable[Value], axis: int = 0) -> Value:
+        """One array from several, along an axis."""
         value, error = zip(*parts, strict=True)
-        return cls(np.concatenate(value), np.concatenate(error))
+        return cls(np.concatenate(value, axis), np.concatenate(error, axis))
+
+    @classmethod
+    def stacked(cls, parts: Iterable[Value], axis: int = 0) -> Value:
+        """One array from several, along a new axis."""
+        value, error = zip(*(np.broadcast_arrays(*part) for part in parts), strict=True)
+        return cls(np.stack(value, axis), np.stack(error, axis))
+
+    def reshaped(self, *shape: int) -> Value:
+        """The same in another shape."""
+        return Value(self.value.reshape(shape), self.error.reshape(shape))
 
     def broadcast_to(self, *shape: int) -> Value:
         """The same with this shape, broadcast."""

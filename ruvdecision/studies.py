@@ -24,6 +24,7 @@ import inspect
 import math
 import re
 import sys
+import traceback
 import types
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -376,9 +377,6 @@ def _run_study_code(study: Study, part: str) -> Iterator[None]:
 
 def _line_in(error: BaseException, path: Path) -> int | None:
     """Return the last line of the study file that the error came through."""
-    line, trace = None, error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == str(path):
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return line
+    walked = traceback.walk_tb(error.__traceback__)
+    lines = [line for frame, line in walked if frame.f_code.co_filename == str(path)]
+    return lines[-1] if lines else None

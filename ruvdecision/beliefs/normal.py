@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +18,7 @@ from ..checks import (
     check_one_of,
     check_vector,
     is_single,
+    show_setting,
     suggest,
 )
 from ..errors import InputError, UnsupportedError
@@ -169,26 +170,8 @@ class NormalBelief:
         return f"that {self.records:,} records of {size} are normal with {prior} and known spread ({known})"
 
     def __repr__(self) -> str:
-        shown = []
-        for name in (
-            "records",
-            "variance",
-            "covariance",
-            "prior_mean",
-            "prior_variance",
-            "prior_covariance",
-            "prior",
-            "columns",
-        ):
-            value = getattr(self, name)
-            if value is not None:
-                text = (
-                    f"{value:g}"
-                    if isinstance(value, float)
-                    else repr(value.tolist() if isinstance(value, np.ndarray) else value)
-                )
-                shown.append(f"{name}={text}")
-        return f"NormalBelief({', '.join(shown)})"
+        given = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+        return f"NormalBelief({', '.join(f'{name}={show_setting(v)}' for name, v in given.items() if v is not None)})"
 
 
 def _covariance_words(matrix: Array) -> str:

@@ -124,7 +124,9 @@ class PyMCBelief:
     @property
     def adjustable_settings(self) -> dict[str, Any]:
         """What can be varied by name: the builder's settings, given or by default, and size."""
-        return {"size": self.size, **_builder_defaults(self.builder), **self.settings}
+        known = _settings_of_builder(self.builder) or {}
+        defaults = {name: p.default for name, p in known.items() if p.default is not p.empty}
+        return {"size": self.size, **defaults, **self.settings}
 
     def adjusted(self, **changes: Any) -> PyMCBelief:
         """The same belief with other settings."""
@@ -205,7 +207,9 @@ class PyMCBelief:
                 model = self.builder(n, **self.settings)
         except Exception as error:
             do = "Call the builder yourself to see where; arrays in it must have a row for each record"
-            got = f"{type(error).__name__}: {error}{_line_of(error, self.builder)}"
+            own = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == _file_of(self.builder)]
+            where = f" (line {own[-1].lineno}: {own[-1].line})" if own else ""
+            got = f"{type(error).__name__}: {error}{where}"
             raise InputError(f"The builder fails for {n} records", got, do) from error
         if not isinstance(model, pm.Model):
             raise InputError(
@@ -563,26 +567,20 @@ def building_graphs() -> Iterator[None]:
         yield
 
 
-def without_notices() -> _Quiet:
+@contextmanager
+def without_notices() -> Iterator[None]:
     """Silence notices that PyMC and PyTensor give about themselves."""
-    return _Quiet()
-
-
-class _Quiet(warnings.catch_warnings):
-    def __enter__(self) -> Any:
-        log = super().__enter__()
-        warnings.simplefilter("ignore")
-        # PyMC logs what it does at every run; a map has its own progress bar.
-        names = ("pymc", "pymc.sampling.mcmc", "pymc.stats.convergence", "nutpie")
-        self.levels = [(logger, logger.level) for logger in map(logging.getLogger, names)]
-        for logger, _ in self.levels:
+    # PyMC logs what it does at every run; a map has its own progress bar.
+    names = ("pymc", "pymc.sampling.mcmc", "pymc.stats.convergence", "nutpie")
+    levels = [(logger, logger.level) for logger in map(logging.getLogger, names)]
+    with warnings.catch_warnings(action="ignore"):
+        for logger, _ in levels:
             logger.setLevel(logging.CRITICAL)
-        return log
-
-    def __exit__(self, *about: Any) -> None:
-        for logger, level in self.levels:
-            logger.setLevel(level)
-        super().__exit__(*about)
+        try:
+            yield
+        finally:
+            for logger, level in levels:
+                logger.setLevel(level)
 
 
 def cheap_mode() -> Mode:
@@ -627,24 +625,19 @@ def _size_of(model: Any, records: str, size: int | None, settings: Mapping[str, 
 
 def _check_settings(builder: Callable[..., Any], settings: Mapping[str, Any]) -> None:
     """Refuse settings that the builder does not have, where that can be seen."""
-    try:
-        known = inspect.signature(builder).parameters
-    except (TypeError, ValueError):
-        return
-    if not any(p.kind is p.VAR_KEYWORD for p in known.values()):
-        for name in settings:
-            if name not in list(known)[1:]:
-                do = suggest(name, list(known)[1:]) if len(known) > 1 else "Let it take settings: builder(n, scale=1)"
-                raise InputError("The builder has no such setting", name, do)
+    known = _settings_of_builder(builder)
+    if known is not None and not any(p.kind is p.VAR_KEYWORD for p in known.values()):
+        for name in (name for name in settings if name not in known):
+            do = suggest(name, list(known)) if known else "Let it take settings: builder(n, scale=1)"
+            raise InputError("The builder has no such setting", name, do)
 
 
-def _builder_defaults(builder: Any) -> dict[str, Any]:
-    """Settings of a builder that have defaults."""
+def _settings_of_builder(builder: Any) -> dict[str, inspect.Parameter] | None:
+    """What a builder takes beside the number of records; None where that cannot be seen."""
     try:
-        known = list(inspect.signature(builder).parameters.values())[1:]
+        return dict(list(inspect.signature(builder).parameters.items())[1:])
     except (TypeError, ValueError):
-        return {}
-    return {p.name: p.default for p in known if p.default is not p.empty}
+        return None
 
 
 def _flatten_chains(values: Array) -> Array:
@@ -652,11 +645,9 @@ def _flatten_chains(values: Array) -> Array:
     return values.reshape(-1, *values.shape[2:])
 
 
-def _line_of(error: Exception, builder: Callable[..., Any]) -> str:
-    """The builder's own line at which an error arose, in words."""
-    file = getattr(getattr(builder, "__code__", None), "co_filename", None)
-    lines = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    return f" (line {lines[-1].lineno}: {lines[-1].line})" if lines else ""
+def _file_of(builder: object) -> str | None:
+    """The file that a builder is written in."""
+    return getattr(getattr(builder, "__code__", None), "co_filename", None)
 
 
 def _reseed(function: Function, rng: np.random.Generator | int) -> None:
@@ -671,14 +662,6 @@ def _static_shape(variable: TensorVariable) -> tuple[int, ...]:
     return tuple(int(s) for s in (known if None not in known else variable.shape.eval(mode=cheap_mode())))
 
 
-def _line_of_variable(variable: TensorVariable, builder: object) -> str:
-    """The builder's own line at which a variable of the model was made, in words."""
-    file = getattr(getattr(builder, "__code__", None), "co_filename", None)
-    made = (frame for trace in getattr(variable.tag, "trace", []) for frame in trace)
-    lines = [frame for frame in made if frame[0] == file]
-    return f" (line {lines[-1][1]}: {lines[-1][3]})" if lines else ""
-
-
 def _check_lengths(x: TensorVariable, shape: tuple[int, ...], builder: object) -> None:
     """Refuse parameters of the records' law that are for another number of records."""
     from pytensor.tensor.random.op import RandomVariable
@@ -689,8 +672,10 @@ def _check_lengths(x: TensorVariable, shape: tuple[int, ...], builder: object) -
     for parameter in op.dist_params(x.owner):
         for own, wanted in zip(parameter.type.shape[::-1], shape[::-1], strict=False):
             if own not in (None, 1, wanted):
-                made = _line_of_variable(parameter, builder)
-                what = f"The law of {x.name!r} has a parameter of length {own} for {shape[0]} records{made}"
+                made = (frame for trace in getattr(parameter.tag, "trace", []) for frame in trace)
+                lines = [f" (line {line}: {text})" for file, line, _, text in made if file == _file_of(builder)]
+                where = lines[-1] if lines else ""
+                what = f"The law of {x.name!r} has a parameter of length {own} for {shape[0]} records{where}"
                 do = "Give a file of that length, or cut arrays in the builder to the n that it is given: z[:n]"
                 raise InputError(what, f"{parameter.name or 'a vector'} of length {own}", do)
 

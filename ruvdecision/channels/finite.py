@@ -15,7 +15,7 @@ from ..checks import as_float_array, is_number
 from ..errors import InputError, UnsupportedError
 from ..numerics.semidefinite import symmetric_root
 from ..protocols import Array
-from .samples import Samples, partitions_of, released_files, rows_held, sample_sizes
+from .samples import Samples, finish_channel, partitions_of, released_files, rows_held, sample_sizes
 from .steps import (
     TOLERANCE,
     AddNoise,
@@ -278,7 +278,7 @@ class FiniteChannel:
         ``covariance`` is the records', for noise that is a share of it; the belief's if not given. ``samples`` are the
         rows that samples of single releases hold, where there are several.
         """
-        n, names = belief.records, [_hashable_record(v) for v in belief.levels.names]
+        n, names = belief.records, [hashable_record(v) for v in belief.levels.names]
         channel = cls((Kernel(np.eye(len(names)), tuple(names)),), np.zeros(n, dtype=np.int64), n)
         found = resolve(mask, cls.file_facts(belief, covariance))
         for (step, part, _), rows in zip(found, partitions_of(found, n, samples), strict=True):
@@ -289,11 +289,7 @@ class FiniteChannel:
                 )
             own = step if step.release is None else replace(step, rows=rows)
             channel = FINITE[type(step)](channel, own, part)
-        for step, part, _ in found:
-            if step.permutes and step.release is not None:
-                channel.check_order(step.columns, part)
-        open_ = samples is None and bool(sample_sizes(found))
-        return replace(channel, open_samples=tuple(found) if open_ else ())
+        return finish_channel(channel, found, samples)
 
     def check_order(self, columns: Sequence[int], mask: MaskLike) -> None:
         """Raise if other releases tell of single rows beside a shuffled one."""
@@ -309,17 +305,10 @@ class FiniteChannel:
         """What a finite belief knows of the file beforehand."""
         if covariance is None and not belief.levels.labelled:
             covariance = record_covariance(belief)
-        names = [_hashable_record(v) for v in belief.levels.names]
+        names = [hashable_record(v) for v in belief.levels.names]
         levels = tuple(tuple(dict.fromkeys(column)) for column in zip(*names, strict=True))
         columns = getattr(belief, "columns", None) or range(len(names[0]))
         return FileFacts(belief.records, tuple(columns), covariance, levels)
-
-    @classmethod
-    def uninformative(cls, belief: FiniteRecords) -> FiniteChannel:
-        """The channel that releases nothing."""
-        names = [_hashable_record(v) for v in belief.levels.names]
-        kernel = Kernel(np.eye(len(names)), tuple(names)).hide_columns(range(len(names[0])))
-        return cls((kernel,), np.zeros(belief.records, dtype=np.int64), belief.records)
 
     def copied(self, step: Copy) -> FiniteChannel:
         """Put columns side by side several times, for as many releases."""
@@ -327,7 +316,7 @@ class FiniteChannel:
         more = self.releases + step.times - 1
         return replace(self, kernels=tuple(k.copied(order) for k in self.kernels), releases=more)
 
-    def split(self, step: Step, mask: MaskLike, change: Callable[[Kernel, int], Kernel]) -> FiniteChannel:
+    def change_kernels(self, step: Step, mask: MaskLike, change: Callable[[Kernel, int], Kernel]) -> FiniteChannel:
         """Change kernels: ``change`` gets a kernel and the label of its rows. Rows treated alike share a kernel."""
         n = len(self.kinds)
         if step.rows is None:
@@ -337,7 +326,7 @@ class FiniteChannel:
                 f"{mask} after Shuffle or Subsample treats rows apart that nobody can name",
                 do="Put it first in the chain",
             )
-        pairs, kinds = np.unique(np.stack([self.kinds, step.rows.each()]), axis=1, return_inverse=True)
+        pairs, kinds = np.unique(np.stack([self.kinds, step.rows.row_labels()]), axis=1, return_inverse=True)
         kernels = tuple(change(self.kernels[kind], int(label)) for kind, label in pairs.T)
         return replace(self, kernels=kernels, kinds=kinds.reshape(n).astype(np.int64))
 
@@ -425,10 +414,6 @@ class FiniteChannel:
             kinds.append(kind)
         return RecordEvidence(np.array(evidence), rows, np.array(kinds, dtype=np.int64))
 
-    def files(self, release: Any) -> list[pd.DataFrame]:
-        """The file of each of several releases."""
-        return [pd.DataFrame(one) for one in released_files(release, self.releases)]
-
     def samples_held(self, release: Any) -> Samples:
         """Which rows the samples of single releases hold, told by their labels."""
         files, width = released_files(release, self.releases), len(self.kernels[0].outputs[0]) // self.releases
@@ -438,7 +423,8 @@ class FiniteChannel:
         """Several releases as one file, with blanks where one of them does not have a row; a single one as it is."""
         if self.releases == 1:
             return release
-        files = [f.set_axis([(i, j) for j in range(f.shape[1])], axis=1) for i, f in enumerate(self.files(release))]
+        tables = map(pd.DataFrame, released_files(release, self.releases))
+        files = [f.set_axis([(i, j) for j in range(f.shape[1])], axis=1) for i, f in enumerate(tables)]
         whole = [f for f in files if len(f) == self.kept]
         if not self.ordered or self.sampled or not whole:
             return pd.concat([f.reset_index(drop=True) if not self.ordered else f for f in files], axis=1)
@@ -461,7 +447,7 @@ class FiniteChannel:
 
 def _read_drop(channel: FiniteChannel, step: Drop | SampleRows, mask: MaskLike) -> FiniteChannel:
     hides = step.rows is None
-    return channel.split(
+    return channel.change_kernels(
         step, mask, lambda kernel, label: kernel.hide_columns(step.columns) if hides or label == 1 else kernel
     )
 
@@ -478,7 +464,7 @@ def _read_noise(channel: FiniteChannel, step: AddNoise, mask: MaskLike) -> Finit
         covariance[np.ix_(step.columns, step.columns)] = step.covariance[0, label]
         return kernel.with_noise(covariance) if covariance.any() else kernel
 
-    return channel.split(step, mask, change)
+    return channel.change_kernels(step, mask, change)
 
 
 def _read_entries(channel: FiniteChannel, step: Entrywise, mask: MaskLike) -> FiniteChannel:
@@ -504,7 +490,7 @@ def _read_entries(channel: FiniteChannel, step: Entrywise, mask: MaskLike) -> Fi
             laws.append([(tuple(v for v, _ in one), float(np.prod([p for _, p in one]))) for one in product(*options)])
         return kernel.through(laws)
 
-    return channel.split(step, mask, change)
+    return channel.change_kernels(step, mask, change)
 
 
 def _read_record_matrix(channel: FiniteChannel, step: Matrix, mask: MaskLike) -> FiniteChannel:
@@ -519,8 +505,8 @@ def _read_record_matrix(channel: FiniteChannel, step: Matrix, mask: MaskLike) ->
         open_ = list(dict.fromkeys(o[at] for o in kernel.outputs if any(v is not None for v in o[at])))
         if not open_:
             return kernel
-        place = {_hashable_record(v): i for i, v in enumerate(step.inputs or open_)}
-        released = [_hashable_record(v) for v in step.released or open_]
+        place = {hashable_record(v): i for i, v in enumerate(step.inputs or open_)}
+        released = [hashable_record(v) for v in step.released or open_]
         if len(place) != len(step.matrix):
             raise InputError(
                 f"{mask.technique} must have one row per category, {len(place)} here",
@@ -543,7 +529,7 @@ def _read_record_matrix(channel: FiniteChannel, step: Matrix, mask: MaskLike) ->
                 )
         return kernel.through(laws)
 
-    return channel.split(step, mask, change)
+    return channel.change_kernels(step, mask, change)
 
 
 def _refuse_noise(kernel: Kernel, mask: MaskLike, columns: Sequence[int]) -> None:
@@ -577,8 +563,9 @@ def record_covariance(belief: FiniteRecords) -> Array:
     return np.asarray((gap * belief.marginal[:, None]).T @ gap)
 
 
-def _hashable_record(value: object) -> Output:
-    return tuple(_hashable_entry(v) for v in value) if isinstance(value, tuple) else (_hashable_entry(value),)
+def hashable_record(value: object) -> Output:
+    """A record as a key, one entry per column: numbers as floats, missing as None."""
+    return tuple(_hashable_entry(v) for v in (value if isinstance(value, tuple) else (value,)))
 
 
 def _hashable_entry(value: object) -> Any:

@@ -68,7 +68,7 @@ class Partition:
         sizes[: self.n % self.even] += 1
         return np.concatenate([[0], np.cumsum(sizes)[:-1]]), np.arange(self.even, dtype=np.int64)
 
-    def each(self) -> Ints:
+    def row_labels(self) -> Ints:
         """The label of every row."""
         starts, labels = self.run_starts()
         return np.repeat(labels, np.diff(np.append(starts, self.n)))

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from .layout import BlockShape, Layout
-from .samples import Samples, partitions_of, sample_sizes
+from .samples import Samples, finish_channel, partitions_of
 from .steps import (
     AddNoise,
     AverageRows,
@@ -138,16 +138,15 @@ class LinearChannel:
         """
         found = resolve(mask, about, numbers)
         for step, part, _ in found:
-            _check_linear(step, part)
+            why = step.not_linear
+            if why is not None or type(step) not in LINEAR or (isinstance(step, OwnLaw) and step.mask.linear is None):
+                reason = f": {why}" if why else ""
+                raise UnsupportedError(f"{part} has no linear-Gaussian channel{reason}", do=step.do or MEASURE)
         channel = cls.identity(Layout.of(partitions_of(found, about.n, samples), about.n), about.k)
         for stage, (step, part, _) in enumerate(found):
             window = step.columns if step.release is not None and step.whole_rows else None
             channel = LINEAR[type(step)](replace(channel, stage=stage, window=window), step, part)
-        for step, part, _ in found:
-            if step.permutes and step.release is not None:
-                channel.check_order(step.columns, part)
-        open_ = samples is None and bool(sample_sizes(found))
-        return replace(channel, window=None, open_samples=tuple(found) if open_ else ())
+        return finish_channel(replace(channel, window=None), found, samples)
 
     # -- what steps do -------------------------------------------------------------------------------
 
@@ -433,14 +432,6 @@ def _zero_rows_and_columns(covariance: Array, gone: NDArray[np.bool_]) -> Array:
 
 
 # -- reading steps -----------------------------------------------------------------------------------------
-
-
-def _check_linear(step: Step, mask: MaskLike) -> None:
-    """Raise if a step is not linear in the records plus normal noise."""
-    why = step.not_linear
-    if why is not None or type(step) not in LINEAR or (isinstance(step, OwnLaw) and step.mask.linear is None):
-        reason = f": {why}" if why else ""
-        raise UnsupportedError(f"{mask} has no linear-Gaussian channel{reason}", do=step.do or MEASURE)
 
 
 def _read_noise(channel: LinearChannel, step: AddNoise, mask: MaskLike) -> LinearChannel:

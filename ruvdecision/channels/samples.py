@@ -8,8 +8,9 @@ apart count as one class: then only how many of each class are in the sample mat
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import comb
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from ..errors import InputError, UnsupportedError, kind_of
 from .layout import Partition
 from .steps import Copy, Resolved
 
+AnyChannel = TypeVar("AnyChannel", bound=Any)
 Ints = NDArray[np.int64]
 Samples = dict[int, Ints]
 """The rows that the sample of each release holds, by the release's first column."""
@@ -71,7 +73,7 @@ def partitions_of(found: Sequence[Resolved], n: int, samples: Samples | None = N
         elif step.rows is None or own is None:
             out.append(None if step.rows is None else step.rows.padded_to(n))
         else:
-            out.append(_partition_of_sample(step.rows.each(), own, n, rest=-1, joins=step.rows.joins))
+            out.append(_partition_of_sample(step.rows.row_labels(), own, n, rest=-1, joins=step.rows.joins))
     return out
 
 
@@ -90,6 +92,15 @@ def refuse_open_samples(channel: Any, what: str) -> None:
         )
 
 
+def finish_channel(channel: AnyChannel, found: Sequence[Resolved], samples: Samples | None) -> AnyChannel:
+    """A channel whose steps were all read: its order is checked, and samples that are not known stay open."""
+    for step, mask, _ in found:
+        if step.permutes and step.release is not None:
+            channel.check_order(step.columns, mask)
+    still_open = samples is None and bool(sample_sizes(found))
+    return replace(channel, open_samples=tuple(found) if still_open else ())  # type: ignore[type-var]
+
+
 def row_classes(found: Sequence[Resolved], n: int) -> Ints | None:
     """A label per row: rows of one label are treated alike but for who is in the sample. None if each is its own."""
     if len(sample_sizes(found)) > 1:
@@ -102,7 +113,7 @@ def row_classes(found: Sequence[Resolved], n: int) -> Ints | None:
         elif step.rows is not None and not step.rows.is_one_group:
             if step.release in seen:
                 return None
-            columns.append(step.rows.padded_to(n).each())
+            columns.append(step.rows.padded_to(n).row_labels())
     return np.unique(np.stack(columns), axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 

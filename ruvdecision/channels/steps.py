@@ -130,14 +130,13 @@ class Step:
 class Drop(Step):
     """Entries are not released: in all rows, or in those with label 1."""
 
-    fixed = True
     unnamed_is_all = False
 
     def after(self, about: FileFacts) -> FileFacts:
         return about
 
     def apply(self, values: Array, rng: np.random.Generator) -> Array:
-        gone = True if self.rows is None else (self.rows.each() == 1)[:, None]
+        gone = True if self.rows is None else (self.rows.row_labels() == 1)[:, None]
         return np.where(gone, np.nan, values)
 
 
@@ -160,7 +159,7 @@ class SampleRows(Step):
 class PermuteRows(Step):
     """The rows are put in random order."""
 
-    fixed = permutes = whole_rows = True
+    permutes = whole_rows = True
 
     def after(self, about: FileFacts) -> FileFacts:
         return about
@@ -179,7 +178,7 @@ class AverageRows(Step):
     def apply(self, values: Array, rng: np.random.Generator) -> Array:
         if self.rows is None:
             return values
-        label = self.rows.each()
+        label = self.rows.row_labels()
         there = ~np.isnan(values)
         out = np.empty_like(values)
         for j in range(values.shape[1]):
@@ -243,18 +242,22 @@ class SizeOf:
     function: Callable[[Any], Any]
     unit: str
 
+    def at(self, x: Array) -> Array:
+        """What the function says of values of any shape, in its own unit."""
+        flat = np.ravel(x)
+        answer = as_float_array(f"{self.unit}(x)", self.function(flat.copy()))
+        if answer.shape not in ((), flat.shape):
+            raise InputError(
+                f"{self.unit} must give back one number per value",
+                f"shape {answer.shape}",
+                "Write it with array operations, sd=lambda x: 0.1 * np.abs(x)",
+            )
+        return np.broadcast_to(answer, flat.shape).reshape(np.shape(x))
+
     def of(self, values: Array) -> Array:
         """Standard deviations for values of several columns, each handed over by itself; 0 where one is missing."""
-        known, out = ~np.isnan(values), np.empty_like(values)
-        for j in range(values.shape[1]):
-            answer = as_float_array(f"{self.unit}(x)", self.function(values[:, j].copy()))
-            if answer.shape not in ((), (len(values),)):
-                raise InputError(
-                    f"{self.unit} must give back one number per value",
-                    f"shape {answer.shape}",
-                    "Write it with array operations, sd=lambda x: 0.1 * np.abs(x)",
-                )
-            out[:, j] = answer
+        known = ~np.isnan(values)
+        out = np.stack([self.at(column) for column in values.T], axis=1)
         if not np.all(out[known] >= 0):
             raise InputError(
                 f"{self.unit} must give back numbers of at least 0",
@@ -291,7 +294,7 @@ class AddNoise(Step):
 
     def of_rows(self, n: int) -> Array:
         """The first mask's covariance of every row, shape (n, columns, columns), (1, ...) if it is that of all."""
-        return self.covariance[0] if self.rows is None else self.covariance[0, self.rows.each()]
+        return self.covariance[0] if self.rows is None else self.covariance[0, self.rows.row_labels()]
 
     def standard_deviations(self, n: int) -> Array | None:
         """Those of every entry, shape (n or 1, columns), where columns are independent; else None."""
@@ -309,7 +312,7 @@ class AddNoise(Step):
         elif self.rows is None:
             noise = correlate(noise, self.covariance[0, 0])
         else:
-            label = self.rows.each()
+            label = self.rows.row_labels()
             for i, matrix in enumerate(self.covariance[0]):
                 noise[label == i] = correlate(noise[label == i], matrix)
         released = values + noise if self.common else np.add(noise, values, out=noise)
@@ -554,7 +557,6 @@ class Matrix(Entrywise):
     """
 
     not_linear = "categories are drawn anew"
-    fixed = False
 
     matrix: Array
     inputs: Labels

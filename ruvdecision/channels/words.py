@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from functools import singledispatch
+from functools import reduce, singledispatch
+from operator import or_
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from .steps import (
     RoundTo,
     SampleRows,
     Step,
+    facts_after,
     resolve,
 )
 
@@ -40,11 +42,21 @@ def in_words(mask: MaskLike, about: FileFacts) -> str:
     'add normal noise with variance 29 to income, then publish the average of all records'
     """
     try:
+        if mask.separate_releases:
+            return _releases_in_words(mask, about)
         steps = resolve(mask, about)
     except (RuvError, NotImplementedError):  # steps that need the data themselves
         return f"apply {mask}"
     said = [text for found in steps if (text := _step_in_words(found.step, found))]
     return ", then ".join(dict.fromkeys(said)) or "publish the records as they are"
+
+
+def _releases_in_words(mask: MaskLike, about: FileFacts) -> str:
+    """What several releases start from, and what each of them does."""
+    start = reduce(or_, mask.parts[:-1]) if len(mask.parts) > 1 else None
+    first = "" if start is None else f"{in_words(start, about)}, then "
+    after = about if start is None else facts_after(resolve(start, about), about)
+    return first + "; and as another release: ".join(in_words(each, after) for each in mask.separate_releases)
 
 
 @singledispatch
@@ -54,12 +66,13 @@ def _step_in_words(step: Step, found: Resolved) -> str:
 
 @_step_in_words.register
 def _(step: Drop, found: Resolved) -> str:
+    if not step.columns:
+        return ""  # it only tells rows apart
     if step.rows is None:
         whole = len(step.columns) == found.about.k
         return "publish nothing" if whole else f"leave out {_columns_in_words(step, found)}"
-    return (
-        f"blank {_columns_in_words(step, found)} in {int(np.sum(step.rows.each() == 1)):,} of {found.about.n:,} records"
-    )
+    blank = int(np.sum(step.rows.row_labels() == 1))
+    return f"blank {_columns_in_words(step, found)} in {blank:,} of {found.about.n:,} records"
 
 
 @_step_in_words.register
@@ -79,7 +92,8 @@ def _(step: AverageRows, found: Resolved) -> str:
     of = "" if len(step.columns) == found.about.k else f" of {_columns_in_words(step, found)}"
     if step.rows.is_one_group:
         return f"publish the average{of or ' of all records'}"
-    return f"replace the values{of} in each of {len(np.unique(step.rows.each())):,} groups of records by their average"
+    groups = len(np.unique(step.rows.row_labels()))
+    return f"replace the values{of} in each of {groups:,} groups of records by their average"
 
 
 @_step_in_words.register

@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..maps.rumap import RUMap
 from ..measure import measure as compare
 from ..running.fingerprint import own_key
-from ..running.progress import host
+from ..running.progress import report_progress_to
 from ..studies import Outcome, Study, file_name, find_studies, load_study, parse_settings
 from .measure_names import spell_measures, split_names
 from .options import executor_of, release_names
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
         say(f"running {study.name}")
         if out is not None:
             own_key(create=True)  # so that the report can name the data
-        with host(say), executor_of(options) as executor:
+        with report_progress_to(say), executor_of(options) as executor:
             outcome = study.run(**settings, executor=executor, checkpoint=options.checkpoint)
         results = Results(outcome, study.max_risk if options.max_risk is None else options.max_risk, options)
         # Write before printing: a reader of stdout that goes away early must not cost the files.

@@ -20,7 +20,7 @@ from ..errors import InfeasibleError, InputError, RuvError
 from ..maps.rumap import RUMap
 from ..maps.show import better_end, evenly_spaced, format_entry, with_readable_labels
 from ..maps.storage import as_bytes
-from ..running.progress import host
+from ..running.progress import report_progress_to
 from ..studies import Outcome, file_name
 from .options import print_error
 
@@ -280,7 +280,7 @@ def print_line(text: str) -> None:
 def progress_line(quiet: bool) -> Iterator[Say]:
     """Show what is being done and for how long, on stderr, if somebody is there to see it."""
     if quiet or not sys.stderr.isatty():
-        with host(lambda text: None):
+        with report_progress_to(lambda text: None):
             yield lambda text: None
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -297,5 +297,5 @@ def progress_line(quiet: bool) -> Iterator[Say]:
             progress.update(task, description=text)
 
         # What evaluate has to tell goes on the same line.
-        with host(lambda text: progress.update(task, description=f"{doing}: {text}")):
+        with report_progress_to(lambda text: progress.update(task, description=f"{doing}: {text}")):
             yield say

@@ -54,7 +54,7 @@ def write_files(
     ...     print(error)
     A file exists already; got kept.txt. Give overwrite=True to write over it, or another name.
     """
-    places = {as_place(place): content for place, content in contents.items()}
+    places = {as_output_path(place): content for place, content in contents.items()}
     check_output_paths(places, overwrite=overwrite, folders=folders, do=do)
     try:
         place_files(places, overwrite=overwrite, folders=folders)
@@ -74,7 +74,7 @@ def check_output_paths(
 ) -> None:
     """Refuse, before any work is done, places that are taken or cannot be written to."""
     taken = []
-    for place in map(as_place, places):
+    for place in map(as_output_path, places):
         folder = _nearest_existing_folder(place.parent) if folders else place.parent
         if not folder.is_dir():
             what = f"{folder} is not a directory" if os.path.lexists(folder) else f"There is no directory {folder}"
@@ -96,7 +96,7 @@ def check_output_paths(
         raise InputError(what, ", ".join(map(str, taken)), do)
 
 
-def as_place(path: str | os.PathLike[str]) -> Path:
+def as_output_path(path: str | os.PathLike[str]) -> Path:
     """A path that a file can have."""
     try:
         place = Path(path)

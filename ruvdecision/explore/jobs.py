@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Generic, TypeVar
 
 from ..errors import RuvError, safe_traceback
-from ..running.progress import Stopped, host
+from ..running.progress import Stopped, report_progress_to
 from .topic import Built, Values
 
 #: How long a page may be kept waiting, in seconds; what takes longer goes on beside it.
@@ -44,7 +44,7 @@ class Job(Generic[Result]):
     def run_now(self) -> Job[Result]:
         """Do it, and keep what comes of it; nothing is raised."""
         try:
-            with host(self._on_progress):
+            with report_progress_to(self._on_progress):
                 self._on_progress("running")
                 self.result = self.work()
         except Stopped:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..checks import suggest
-from ..data.write import as_place, write_files
+from ..data.write import as_output_path, write_files
 from ..errors import InputError, UnsupportedError
 from ..studies import Study, load_study
 
@@ -106,5 +106,5 @@ def export_lesson(name: str, path: str | Path, *, overwrite: bool = False, dark:
     known = {topic.name: topic for topic in LESSONS}
     if name not in known:
         raise InputError("There is no such lesson", name, suggest(name, list(known)))
-    place = as_place(path)
+    place = as_output_path(path)
     return write_files({place: static_page(known[name], dark).encode("utf-8")}, overwrite=overwrite)[-1]

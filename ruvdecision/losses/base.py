@@ -12,7 +12,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import as_float_array, check_covariance, check_fields, check_filled, check_finite, check_number
+from ..checks import (
+    WithSettings,
+    as_float_array,
+    check_covariance,
+    check_filled,
+    check_finite,
+    check_number,
+    show_setting,
+)
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array, Loss, Posterior, Value
 
@@ -25,7 +33,7 @@ Actions = str | ArrayLike | None
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class BayesLoss:
+class BayesLoss(WithSettings):
     """Base of all losses: U = min over estimates of the expected loss (Trottini and Fienberg 2002, eqs 1-2).
 
     ``actions`` restricts the estimates. None is the natural action space, which the closed forms need;
@@ -90,9 +98,6 @@ class BayesLoss:
             if self.typical_error_exponent is None or isinstance(weight, tuple)
             else (float(weight), self.typical_error_exponent)
         )
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     # -- what a loss defines ---------------------------------------------------------------------------
 
@@ -185,19 +190,11 @@ class BayesLoss:
 
     # -- words ---------------------------------------------------------------------------------------------
 
-    def __repr__(self) -> str:
-        given = []
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.default is dataclasses.MISSING or value != field.default:
-                given.append(f"{field.name}={show(value)}")
-        return f"{type(self).__name__}({', '.join(given)})"
-
     def __str__(self) -> str:
         weights = self.weights
         if weights == 1.0:
             return self.phrase()
-        words = show(weights)
+        words = show_setting(weights)
         if isinstance(weights, tuple) and len(words) > 60:
             size = len(weights)
             words = f"a {size} by {size} matrix" if np.ndim(weights) > 1 else f"{size} weights"
@@ -289,12 +286,3 @@ def check_weights(name: str, weights: ArrayLike, *, matrix: bool = False) -> Wei
         return tuple(tuple(row) for row in array.tolist())
     what = f"{name} must be a number, a vector" + (" or a square matrix" if matrix else "")
     raise InputError(what, f"shape {array.shape}", "Give one weight per component")
-
-
-def show(value: Weights | str | None) -> str:
-    """Show a setting the way a person would write it."""
-    if isinstance(value, tuple):
-        return "[" + ", ".join(show(v) for v in value) + "]"
-    if value is None or isinstance(value, (bool, np.bool_, str)):
-        return repr(value)
-    return f"{float(value):.10g}"

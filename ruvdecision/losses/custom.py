@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import check_text
+from ..checks import check_text, name_of
 from ..errors import InputError, UnsupportedError, describe_failure
 from ..numerics.roots import least_near
 from ..protocols import Array, Loss, Posterior
@@ -157,8 +157,7 @@ class CustomLoss(BayesLoss):
         return f"The loss {self._title()}" if self._title() else "The loss"
 
     def _title(self) -> str:
-        title = str(self.name or getattr(self.function, "__name__", ""))
-        return "" if title == "<lambda>" else title
+        return self.name or name_of(self.function)
 
     def __repr__(self) -> str:
         return f"CustomLoss({self._title() or 'a function'}{', location_free=True' if self.location_free else ''})"

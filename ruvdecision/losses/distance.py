@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from ..checks import as_float_array, check_number, checked
+from ..checks import check_number, check_numbers, checked, show_setting
 from ..errors import InputError
 from ..posteriors.base import as_weight_matrix
 from ..posteriors.normal import is_farther
 from ..protocols import Array, Posterior, Value
-from .base import BayesLoss, Componentwise, Weights, check_weights, show
+from .base import BayesLoss, Componentwise, Weights, check_weights
 from .search import convex_point, least_point
 
 
@@ -140,7 +140,7 @@ class Power(Componentwise):
             return posterior.mean()
         if self.p > 1:
             return convex_point(posterior, lambda e: -posterior.power(e, self.p - 1, signed=True).value)
-        return least_point(posterior, lambda e: posterior.power(e, self.p).value, atoms=True)
+        return least_point(posterior, lambda e: posterior.power(e, self.p).value)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -241,14 +241,8 @@ class Linex(Componentwise):
         return Value.exact(self.total(self.b * logs.value, posterior.event))
 
     def phrase(self) -> str:
-        return f"the LINEX loss with a {show(self.a)}" + (f" and b {show(self.b)}" if self.b != 1 else "")
-
-
-def _check_tolerance(name: str, tolerance: ArrayLike) -> Weights:
-    array = as_float_array(name, tolerance)
-    if array.ndim > 1 or array.size == 0 or not (array >= 0).all() or np.isinf(array).any():
-        raise InputError(f"{name} must be finite and not negative", tolerance, "Give one number, or one per component")
-    return tuple(array.tolist()) if array.ndim else float(array)
+        b = f" and b {show_setting(self.b)}" if self.b != 1 else ""
+        return f"the LINEX loss with a {show_setting(self.a)}{b}"
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -266,7 +260,9 @@ class ZeroOne(BayesLoss):
     """
 
     unit = "a probability"
-    tolerance: Weights = checked(0.0, _check_tolerance)
+    tolerance: float | tuple[float, ...] = checked(
+        0.0, check_numbers, what="finite and not negative", do="Give one number, or one per component", low=0
+    )
 
     @property
     def measures_distance(self) -> bool:
@@ -297,4 +293,4 @@ class ZeroOne(BayesLoss):
         return self.tolerance if event or np.size(self.tolerance) != 1 else np.ravel(self.tolerance)[0]
 
     def phrase(self) -> str:
-        return "the zero-one loss" + (f" with tolerance {show(self.tolerance)}" if self.tolerance != 0 else "")
+        return "the zero-one loss" + (f" with tolerance {show_setting(self.tolerance)}" if self.tolerance != 0 else "")

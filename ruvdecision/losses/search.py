@@ -43,18 +43,16 @@ def candidate_estimates(posterior: Posterior, levels: int, width: float, points:
     return np.sort(np.stack(rows), axis=0)
 
 
-def least_point(
-    posterior: Posterior, risk: Callable[[Array], Array], *, atoms: bool, levels: int = 65, rounds: int = 60
-) -> Array:
+def least_point(posterior: Posterior, risk: Callable[[Array], Array]) -> Array:
     """Global search for the least of a ``risk`` that need not be convex, for every component at once.
 
-    A scan of quantiles and of an even grid finds the valleys; the two deepest are searched by golden section. With
-    ``atoms`` the values of a finite target, where a risk may have its cusps, are candidates too.
+    A scan of quantiles and of an even grid finds the valleys; the two deepest are searched by golden section. The
+    values of a finite target, where a risk may have its cusps, are candidates too.
     """
-    grid = candidate_estimates(posterior, levels, 4.0, 33)
-    best, least = least_near(risk, grid, np.stack([risk(row) for row in grid]), tries=2, rounds=rounds)
+    grid = candidate_estimates(posterior, 65, 4.0, 33)
+    best, least = least_near(risk, grid, np.stack([risk(row) for row in grid]), tries=2, rounds=60)
     support = posterior.support
-    if not atoms or support is None:
+    if support is None:
         return best
     shape = posterior.batch + posterior.event
     columns = np.sort(support, axis=0)

@@ -11,7 +11,7 @@ import pandas as pd
 from ..channels.steps import ClipTo, Cut, Drop, FileFacts, Matrix, RoundTo, Step
 from ..errors import InputError
 from ..protocols import Array
-from .columns import Ints, category_codes, kind_of, replace_keeping_integers, with_blanks
+from .columns import Ints, category_codes, is_categorical, kind_of, replace_keeping_integers, with_blanks
 from .frame import Frame, real_like
 
 
@@ -23,7 +23,7 @@ def frame_facts(frame: Frame) -> FileFacts:
     levels = []
     for i in range(len(names)):
         column = frame.table.iloc[:, i]
-        categorical = isinstance(column.dtype, pd.CategoricalDtype)
+        categorical = is_categorical(column)
         unknown = () if kind_of(column) in ("category", "boolean") else None
         levels.append(tuple(column.cat.categories) if categorical else unknown)
     return FileFacts(frame.n, tuple(names), levels=tuple(levels) if any(v is not None for v in levels) else ())
@@ -43,12 +43,8 @@ def apply_step(step: Step, frame: Frame, rng: np.random.Generator, who: str) -> 
 
 def _apply_to_numbers(frame: Frame, step: Step, rng: np.random.Generator, who: str) -> Frame:
     values, positions = _numeric_values(frame, step, who)
-    return frame.replace(step.apply(values, rng), positions)
-
-
-def _whole_numbers(frame: Frame, step: Step, rng: np.random.Generator, who: str) -> Frame:
-    values, positions = _numeric_values(frame, step, who)
-    return replace_keeping_integers(frame, step.apply(values, rng), positions)
+    replace = replace_keeping_integers if isinstance(step, (ClipTo, RoundTo)) else Frame.replace
+    return replace(frame, step.apply(values, rng), positions)
 
 
 def _numeric_values(frame: Frame, step: Step, who: str) -> tuple[Array, list[int]]:
@@ -57,7 +53,7 @@ def _numeric_values(frame: Frame, step: Step, who: str) -> tuple[Array, list[int
 
 
 def _apply_drop(frame: Frame, step: Drop, rng: np.random.Generator, who: str) -> Frame:
-    blank = np.ones(frame.n, dtype=bool) if step.rows is None else step.rows.each() == 1
+    blank = np.ones(frame.n, dtype=bool) if step.rows is None else step.rows.row_labels() == 1
     return frame.put({i: with_blanks(frame.table.iloc[:, i], blank, frame.kind) for i in step.columns})
 
 
@@ -106,8 +102,6 @@ def draw_categories(probabilities: Array, u: Array) -> Ints:
 
 APPLY: dict[type[Step], Callable[[Frame, Any, np.random.Generator, str], Frame]] = {
     Drop: _apply_drop,
-    ClipTo: _whole_numbers,
-    RoundTo: _whole_numbers,
     Cut: _apply_cut,
     Matrix: _apply_matrix,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import chain
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast, overload
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..channels.steps import Copy, FileFacts, Opaque, OwnLaw, Resolved, Step, facts_after, resolve
-from ..checks import RELEASES, Seed, as_generator, as_tuple, check_fields, is_flag, is_integer
+from ..checks import RELEASES, Seed, WithSettings, as_generator, as_tuple, show_setting
 from ..errors import InputError, UnsupportedError, kind_of
 from ..protocols import Array
 from .applying import apply_step, frame_facts
@@ -29,7 +29,7 @@ Data = TypeVar("Data")
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Mask:
+class Mask(WithSettings):
     """Base of all masks.
 
     Class attributes
@@ -41,9 +41,6 @@ class Mask:
     opaque: ClassVar[str] = "it does not say how likely a released value is"
     # What a mask of your own may say of its law itself, see `steps`.
     linear = partition = log_likelihood = likelihood_support = cast("Any", None)
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     # -- releasing -----------------------------------------------------------------------------------
 
@@ -162,28 +159,13 @@ class Mask:
         """Name of the technique without its parameters, ``'Noise | Microaggregate'``."""
         return type(self).__name__
 
-    def settings(self) -> dict[str, Any]:
-        """The arguments that differ from their defaults, as they were given."""
-        given, kind = {}, cast("Any", type(self))
-        for name, default in _argument_defaults(kind):
-            value = getattr(self, name)
-            if value is not default and not _equals_default(value, default):
-                given[name] = value
-        return given
-
     def parameters(self) -> dict[str, Any]:
         """The settings as columns of a map's table: numbers stay numbers, the rest becomes text."""
         plain = (int, float, str)
         return {
-            k: v if isinstance(v, plain) and not isinstance(v, bool) else show_number(v)
+            k: v if isinstance(v, plain) and not isinstance(v, bool) else show_setting(v)
             for k, v in self.settings().items()
         }
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{k}={show_number(v)}' for k, v in self.settings().items())})"
-
-    def __str__(self) -> str:
-        return repr(self)
 
     # -- law --------------------------------------------------------------------------------
 
@@ -438,37 +420,6 @@ def _only_masks(what: str, values: Sequence[Any], do: str) -> Sequence[Mask]:
     if strange:
         raise InputError(what, kind_of(strange[0]), do)
     return values
-
-
-def show_number(value: Any) -> str:
-    """Show a setting the way a person would write it: 2.08, not 2.0800000000000001."""
-    if is_flag(value) or value is None or isinstance(value, str):
-        return repr(value)
-    if is_integer(value):
-        return str(int(value))
-    if isinstance(value, (float, np.floating)):
-        return f"{float(value):.10g}"
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, (list, tuple)):
-        if len(value) > 12:
-            return f"[{', '.join(show_number(v) for v in value[:3])}, ... {len(value)} entries]"
-        return "[" + ", ".join(show_number(v) for v in value) + "]"
-    if callable(value):
-        return getattr(value, "__name__", type(value).__name__)
-    return repr(value)
-
-
-@cache
-def _argument_defaults(kind: type[Mask]) -> tuple[tuple[str, Any], ...]:
-    """Names of a mask's arguments with their defaults; a map of many masks asks once for each kind."""
-    return tuple((field.name, field.default) for field in dataclasses.fields(kind))
-
-
-def _equals_default(value: Any, default: Any) -> bool:
-    if isinstance(value, np.ndarray) or isinstance(default, np.ndarray):
-        return False
-    return type(value) is type(default) and bool(value == default)
 
 
 def _as_hashable(value: Any) -> Hashable:

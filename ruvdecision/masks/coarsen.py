@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ..channels.steps import ClipTo, FileFacts, MeanOfTail, Opaque, RoundTo, Step
-from ..checks import Columns, check_choice, check_one_of, check_per, checked
+from ..checks import Columns, check_choice, check_numbers, check_one_of, check_per, checked
 from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
-from .columns import as_columns, as_numbers, replace_keeping_integers
+from .columns import as_columns, replace_keeping_integers
 from .frame import Frame
 
-
-def _check_bound(name: str, value: Any) -> Any:
-    return as_numbers(name, value, "a number or one number per column", f"Write {name}=0", infinite=True)
+_check_bound = partial(check_numbers, what="a number or one number per column", infinite=True)
+_check_threshold = partial(check_numbers, what="a number, or one per column")
+_check_positive = partial(check_numbers, what="a positive number, or one per column", low=0, open_low=True)
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,8 +36,8 @@ class Clip(Mask):
     array([ 0,  2, 30])
     """
 
-    lower: Any = checked(None, _check_bound)
-    upper: Any = checked(None, _check_bound)
+    lower: Any = checked(None, _check_bound, do="Write lower=0")
+    upper: Any = checked(None, _check_bound, do="Write upper=0")
     columns: Columns = checked(None, as_columns)
 
     def __post_init__(self) -> None:
@@ -82,8 +83,8 @@ class Topcode(Mask):
     array([ 1., 35., 35.])
     """
 
-    at: Any = None
-    quantile: Any = None
+    at: Any = checked(None, _check_threshold, do="Write at=100_000")
+    quantile: Any = checked(None, _check_threshold, do="Write quantile=0.99")
     replace: str = checked("threshold", check_choice, options=("threshold", "mean", "median"))
     columns: Columns = checked(None, as_columns)
 
@@ -92,13 +93,10 @@ class Topcode(Mask):
 
     def __post_init__(self) -> None:
         name = type(self).__name__
-        unit = check_one_of(name, {"at": self.at, "quantile": self.quantile}, f"Write {name}(at=100_000)")
-        example = {"at": "100_000", "quantile": "0.99"}[unit]
-        given = as_numbers(unit, getattr(self, unit), "a number, or one per column", f"Write {name}({unit}={example})")
-        if unit == "quantile" and not np.all((np.asarray(given) > 0) & (np.asarray(given) < 1)):
-            raise InputError("quantile must lie in (0, 1)", self.quantile, "Write quantile=0.99")
-        object.__setattr__(self, unit, given)
+        check_one_of(name, {"at": self.at, "quantile": self.quantile}, f"Write {name}(at=100_000)")
         super().__post_init__()
+        if self.quantile is not None and not np.all((np.asarray(self.quantile) > 0) & (np.asarray(self.quantile) < 1)):
+            raise InputError("quantile must lie in (0, 1)", self.quantile, "Write quantile=0.99")
 
     def thresholds(self, values: Array) -> Array:
         """The threshold of each column of ``values``, missing values left out."""
@@ -176,14 +174,9 @@ class Round(Mask):
     array([ 0,  5, 15])
     """
 
-    base: Any
+    base: Any = checked(MISSING, _check_positive, do="Write Round(base=100)")
     random: bool = False
     columns: Columns = checked(None, as_columns)
-
-    def __post_init__(self) -> None:
-        what, do = "a positive number, or one per column", "Write Round(base=100)"
-        object.__setattr__(self, "base", as_numbers("base", self.base, what, do, positive=True))
-        super().__post_init__()
 
     def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         columns = about.positions(self.columns)

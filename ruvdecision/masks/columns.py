@@ -10,20 +10,27 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..checks import Columns, as_float_array, check_filled, check_sequence, is_label, is_single
+from ..checks import Columns, check_filled, check_sequence, is_label, is_single
 from ..errors import InputError
 from ..protocols import Array
 from .frame import Frame, real_like
 
 Ints = NDArray[np.int64]
+MOST_CATEGORIES = 200
+"""In a column that becomes one indicator per category."""
 
 # -- kinds and orders ------------------------------------------------------------------------------------
+
+
+def is_categorical(column: pd.Series) -> bool:
+    """Whether a column has categories of its own."""
+    return isinstance(column.dtype, pd.CategoricalDtype)
 
 
 def kind_of(column: pd.Series) -> str:
     """Return "number", "boolean", "time" or "category" (text, objects and categoricals)."""
     types, dtype = pd.api.types, column.dtype
-    if isinstance(dtype, pd.CategoricalDtype):
+    if is_categorical(column):
         return "category"
     if types.is_bool_dtype(dtype):
         return "boolean"
@@ -49,11 +56,13 @@ def category_codes(column: pd.Series, *, missing_is_one: bool = False) -> tuple[
     return np.asarray(codes, dtype=np.int64), levels
 
 
-def few_categories(who: str, column: pd.Series, do: str, most: int = 200) -> tuple[Ints, Any]:
-    """As `category_codes`; more than ``most`` are refused by name."""
+def few_categories(who: str, column: pd.Series, do: str) -> tuple[Ints, Any]:
+    """As `category_codes`; more than 200 are refused by name."""
     codes, levels = category_codes(column)
-    if len(levels) > most:
-        raise InputError(f"{who} takes at most {most} categories in a column", f"{len(levels)} in {column.name!r}", do)
+    if len(levels) > MOST_CATEGORIES:
+        raise InputError(
+            f"{who} takes at most {MOST_CATEGORIES} categories in a column", f"{len(levels)} in {column.name!r}", do
+        )
     return codes, levels
 
 
@@ -242,15 +251,6 @@ def refuse_shared_columns(first: str, a: Sequence[int], second: str, b: Sequence
     both = [columns[i] for i in sorted(set(a) & set(b))]
     if both:
         raise InputError(f"A column cannot be in {first} and in {second}", both, "Put it in one of them")
-
-
-def as_numbers(name: str, value: Any, what: str, do: str, *, positive: bool = False, infinite: bool = False) -> Any:
-    """A number, or a tuple of one number per column; anything else is refused in these words."""
-    array = as_float_array(name, value)
-    wrong = np.isnan(array).any() if infinite else not np.all(np.isfinite(array))
-    if array.ndim > 1 or array.size == 0 or wrong or (positive and np.any(array <= 0)):
-        raise InputError(f"{name} must be {what}", value, do)
-    return float(array) if array.ndim == 0 else tuple(array.tolist())
 
 
 def refuse_missing(who: str, part: pd.DataFrame, *, only_infinite: bool = False, do: str = "") -> None:

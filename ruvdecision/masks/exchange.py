@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -57,19 +57,17 @@ class Swap(Mask):
            [ 2, 10]])
     """
 
-    rate: float
-    columns: Columns
+    rate: float = checked(MISSING, check_number, low=0, high=1, open_low=True)
+    columns: Columns = checked(MISSING, as_columns)
     where: Any = checked(None, check_flags)
     within: Columns = checked(None, as_columns)
 
     opaque: ClassVar[str] = "values are exchanged between records, so each released value depends on the whole file"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rate", check_number("rate", self.rate, low=0, high=1, open_low=True))
-        object.__setattr__(self, "columns", as_columns("columns", self.columns))
+        super().__post_init__()
         if self.columns is None:
             raise InputError("columns must say what is swapped", None, 'Write Swap(rate=0.1, columns=["income"])')
-        super().__post_init__()
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         positions = frame.positions(self.columns)
@@ -116,16 +114,12 @@ class RankSwap(Mask):
     array([30., 40., 10., 20.])
     """
 
-    within: float
+    within: float = checked(MISSING, check_number, low=0, high=1, open_low=True)
     columns: Columns = checked(None, as_columns)
 
     opaque: ClassVar[str] = (
         "values are exchanged between records of nearly the same rank, so each released value depends on the whole file"
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "within", check_number("within", self.within, low=0, high=1, open_low=True))
 
     def window(self, n: int) -> int:
         """Most ranks by which a value may move in a file of ``n`` records."""
@@ -225,6 +219,7 @@ class Resample(Mask):
     columns: Columns = checked(None, as_columns)
 
     opaque: ClassVar[str] = "each released value is a mean of order statistics of the whole file"
+    always_shown: ClassVar[tuple[str, ...]] = ("times",)
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Frame:
         values, positions = frame.numeric("Resample", self.columns, missing=True)
@@ -249,10 +244,6 @@ class Resample(Mask):
             out[order, j] = total if self.times == 1 else np.clip(ranked[0] + total / self.times, ranked[0], ranked[-1])
         # One sample gives original values back, so whole numbers stay whole numbers.
         return replace_keeping_integers(frame, out, positions) if self.times == 1 else frame.replace(out, positions)
-
-    def settings(self) -> dict[str, Any]:
-        """The number of bootstrap samples is always told."""
-        return {"times": self.times, **({} if self.columns is None else {"columns": self.columns})}
 
 
 @dataclass(frozen=True, repr=False)

@@ -70,6 +70,7 @@ class LocalSuppress(Mask):
     importance: Any = None
     alpha: float = checked(1.0, check_number, low=0, high=1)
 
+    always_shown: ClassVar[tuple[str, ...]] = ("k",)
     opaque: ClassVar[str] = "which entries are blank depends on the values of the whole file"
 
     def __post_init__(self) -> None:
@@ -96,10 +97,6 @@ class LocalSuppress(Mask):
     def __hash__(self) -> int:
         # A mapping among the arguments has no hash of its own.
         return hash(self.family)
-
-    def __repr__(self) -> str:
-        # k is the point of the mask, so it is shown even at its default.
-        return super().__repr__() if "k" in self.settings() else super().__repr__().replace("(", f"(k={self.k}, ", 1)
 
     @property
     def costs(self) -> Array:

@@ -13,10 +13,10 @@ from math import comb
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from ..channels.file_matrix import FileMatrix
+from ..channels.finite import hashable_record
 from ..channels.layout import Partition
 from ..channels.linear import LinearChannel
 from ..channels.steps import Drop, FileFacts, Step
@@ -31,7 +31,6 @@ from ..checks import (
     check_probabilities,
     check_sequence,
     check_square,
-    is_number,
     is_single,
 )
 from ..errors import InputError, UnsupportedError
@@ -116,10 +115,10 @@ class Mechanism(Mask):
             raise InputError(
                 f"This mechanism takes files of {self.records} records", frame.n, "Make one for files of that size"
             )
-        place = {_record_key(v): i for i, v in enumerate(self.outcomes)}
+        place = {hashable_record(v): i for i, v in enumerate(self.outcomes)}
         codes = np.empty(frame.n, dtype=np.int64)
         for i, entry in enumerate(frame.table.itertuples(index=False, name=None)):
-            code = None if any(pd.isna(e) for e in entry) else place.get(_record_key(entry))
+            code = place.get(hashable_record(entry))
             if code is None:
                 raise InputError(
                     "The file holds a record that the mechanism has no row for",
@@ -130,7 +129,7 @@ class Mechanism(Mask):
         running = np.cumsum(self._file_matrix.matrix[self._file_matrix.index_of(codes)])
         drawn = min(int(np.searchsorted(running, rng.random() * running[-1], side="right")), len(running) - 1)
         width = frame.table.shape[1]
-        keys = [_record_key(v) for v in self.outputs]
+        keys = [hashable_record(v) for v in self.outputs]
         fits = all(len(k) == width and all(isinstance(e, float) for e in k) for k in keys)
         shown = keys[drawn] if fits else (float(drawn),) * width
         return frame.put({j: np.full(frame.n, shown[j]) for j in range(width)})
@@ -275,9 +274,3 @@ class Combine(Mask):
                 "Give one row and one column per entry of b",
             )
         return rows, parts
-
-
-def _record_key(value: Any) -> tuple[Any, ...]:
-    """A record as a key: numbers as floats, one entry per column."""
-    entries = value if isinstance(value, tuple) else (value,)
-    return tuple(float(e) if is_number(e) else e for e in entries)

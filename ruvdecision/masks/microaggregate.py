@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -288,16 +288,12 @@ class MicroaggregateMixed(Mask):
     [21.0, 21.0, 62.0, 62.0]
     """
 
-    size: int
+    size: int = checked(MISSING, check_integer, low=1)
     columns: Columns = checked(None, as_columns)
     scale: str = checked("sd", check_choice, options=("sd", "range"))
     weights: Any = checked(None, _check_column_weights)
 
     opaque: ClassVar[str] = "groups are found by the records' values"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "size", check_integer("size", self.size, low=1))
 
     def __hash__(self) -> int:
         # A mapping among the arguments has no hash of its own.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from ..errors import InputError
 from ..protocols import Array
 from .applying import frame_facts
 from .base import Mask
-from .columns import Ints, as_columns, category_codes
+from .columns import Ints, as_columns, category_codes, is_categorical
 from .frame import Frame
 from .stochastic import Stochastic
 
@@ -81,15 +82,14 @@ class PRAM(Mask):
         do = "Write PRAM(stay=0.8) or PRAM(matrix=[[0.9, 0.1], [0.2, 0.8]])"
         check_one_of("PRAM", {"matrix": self.matrix, "stay": self.stay}, do)
         super().__post_init__()
-        name, value, labels = self._argument_name, self._matrix_or_stay, self.categories
-        if labels is not None:
-            labels = (
-                {c: _check_categories(v) for c, v in labels.items()}
-                if isinstance(labels, Mapping)
-                else _check_categories(labels)
-            )
-        own = labels if isinstance(labels, dict) else {}
-        read: Any
+        name, value, labels = "stay", self.stay, self.categories
+        if self.matrix is not None:
+            name, value = "matrix", self.matrix
+        own, shared, read = {}, None, value
+        if isinstance(labels, Mapping):
+            own = {c: _check_categories(v) for c, v in labels.items()}
+        elif labels is not None:
+            shared = _check_categories(labels)
         if isinstance(value, Mapping):
             if self.columns is not None:
                 what = f"A mapping of {name} names its columns itself"
@@ -98,25 +98,25 @@ class PRAM(Mask):
             if stray or not value:
                 what = f"{name} and categories must name the same columns"
                 raise InputError(what, stray or "no column", "Write {column: matrix}")
-            shared = None if isinstance(labels, dict) else labels
             pairs = {c: _read_matrix(name, v, f"{name}[{c!r}]", own.get(c, shared)) for c, v in value.items()}
             read = {c: v for c, (v, _) in pairs.items()}
             labels = {c: found for c, (_, found) in pairs.items() if found is not None}
         elif own:
             read, *_ = [_read_matrix(name, value, f"{name} for {c!r}", found)[0] for c, found in own.items()]
+            labels = own
         else:
-            read, labels = _read_matrix(name, value, name, labels or None)
+            read, labels = _read_matrix(name, value, name, shared)
         object.__setattr__(self, name, read)
         object.__setattr__(self, "categories", labels or None)
 
-    @property
-    def _argument_name(self) -> str:
-        return "stay" if self.matrix is None else "matrix"
-
-    @property
-    def _matrix_or_stay(self) -> Any:
-        """The matrix or the chance to stay; one for all columns, or one for each of a mapping."""
-        return getattr(self, self._argument_name)
+    @cached_property
+    def _laws(self) -> dict[Any, tuple[Any, tuple[Any, ...] | None]]:
+        """Matrix, or chance to stay, and fixed categories of each column that is named; those of others under None."""
+        value, known = self.stay if self.matrix is None else self.matrix, self.categories
+        named = known if isinstance(known, dict) else {}
+        if isinstance(value, dict):
+            return {c: (v, named.get(c)) for c, v in value.items()}
+        return {c: (value, found) for c, found in named.items()} | {None: (value, None if named else known)}
 
     def __hash__(self) -> int:
         # A mapping among the arguments has no hash of its own.
@@ -165,8 +165,7 @@ class PRAM(Mask):
         streams = rng.spawn(frame.table.shape[1])
         about = frame_facts(frame) if frame.kind == "frame" else FileFacts(frame.n, tuple(frame.columns))
         named = self._columns_by_name(about)
-        unnamed = self.columns is None and not isinstance(self._matrix_or_stay, dict)
-        if unnamed and frame.kind == "frame" and about.k > 1 and not about.levels:
+        if self.columns is None and None in self._laws and frame.kind == "frame" and about.k > 1 and not about.levels:
             do = "Name the columns that hold categories with columns=[...]"
             raise InputError("PRAM found no text, categorical or boolean column", frame.columns, do)
         return frame.put(
@@ -175,12 +174,11 @@ class PRAM(Mask):
 
     def _columns_by_name(self, about: FileFacts) -> dict[int, Any]:
         """The columns to treat, each with the name under which the arguments speak of it, or None."""
-        if isinstance(self._matrix_or_stay, dict):
-            listed = check_columns("The mapping of PRAM", list(self._matrix_or_stay), about.names)
-            return dict(zip(listed, self._matrix_or_stay, strict=True))
+        own = [c for c in self._laws if c is not None]
+        if None not in self._laws:
+            return dict(zip(check_columns("The mapping of PRAM", own, about.names), own, strict=True))
         labelled = [i for i in range(about.k) if about.categories(i) is not None]
         chosen = about.positions(self.columns) if self.columns is not None or not labelled else labelled
-        own = self.categories if isinstance(self.categories, dict) else {}
         names = {i: c for c in own for i in check_columns("categories", c, about.names)}
         return {i: names.get(i) for i in chosen}
 
@@ -225,14 +223,11 @@ class PRAM(Mask):
 
     def _matrix_of_column(self, column: Any) -> tuple[Any, tuple[Any, ...] | None]:
         """The checked matrix (or chance to stay) of a column, and its categories if they are fixed."""
-        value = self._matrix_or_stay
-        if isinstance(value, dict):
-            if column is None and len(value) == 1:
-                column = next(iter(value))
-            if column not in value:
-                raise InputError("PRAM has no matrix for this column", column, f"Choose column= from {list(value)}")
-            value = value[column]
-        return value, self.categories.get(column) if isinstance(self.categories, dict) else self.categories
+        if column is None and len(self._laws) == 1:
+            return next(iter(self._laws.values()))
+        if column not in self._laws and None not in self._laws:
+            raise InputError("PRAM has no matrix for this column", column, f"Choose column= from {list(self._laws)}")
+        return self._laws.get(column) or self._laws[None]
 
 
 def _read_matrix(
@@ -304,7 +299,7 @@ def _draw_new_codes(codes: Ints, p: Array, u: Array) -> Ints:
 
 def _decode_like_column(codes: Ints, levels: pd.Index, column: pd.Series) -> Any:
     """Categories as values of the column's own type; -1 is missing."""
-    if isinstance(column.dtype, pd.CategoricalDtype):
+    if is_categorical(column):
         own = column.cat.categories.get_indexer(levels)
         new = own[np.unique(codes[codes >= 0])] < 0
         if np.any(new):
@@ -324,7 +319,7 @@ def _decode_like_column(codes: Ints, levels: pd.Index, column: pd.Series) -> Any
 
 def _categories_of_column(column: pd.Series, names: tuple[Any, ...] | None) -> pd.Index:
     """The categories of a column: as they are named, as its type has them, or those that occur, sorted."""
-    categorical = isinstance(column.dtype, pd.CategoricalDtype)
+    categorical = is_categorical(column)
     if names is not None:
         return pd.Index(list(names), dtype=object if categorical else None)
     levels = column.cat.categories if categorical else pd.Index(category_codes(column)[1])

@@ -25,7 +25,7 @@ from ..checks import (
 from ..errors import InputError
 from ..protocols import Array
 from .base import Mask
-from .columns import as_columns, category_codes
+from .columns import as_columns, category_codes, is_categorical
 from .frame import Frame
 
 
@@ -144,7 +144,7 @@ class Recode(Mask):
             )
         answer = [None if pd.isna(v) else mapping.get(v, self.other) for v in column]
         dtype = column.dtype
-        if isinstance(dtype, pd.CategoricalDtype):
+        if is_categorical(column):
             categories = [v for v in dtype.categories if v in mapping or self.other is not None]
             new = list(dict.fromkeys(mapping.get(v, self.other) for v in categories))
             # Merged neighbours keep the order of the old categories: every new one is a run of old ones.

@@ -24,7 +24,7 @@ from ..errors import InputError
 from ..protocols import Array
 from .applying import draw_categories
 from .base import Mask
-from .columns import Ints, as_columns, category_codes, kind_of
+from .columns import Ints, as_columns, category_codes, is_categorical, kind_of
 from .frame import Frame
 
 
@@ -131,7 +131,7 @@ class Stochastic(Mask):
         """The matrix row of every record, -1 where it is missing, and the categories' names."""
         size = len(self.matrix)
         names: tuple[Any, ...] | None = self.inputs
-        if names is None and isinstance(column.dtype, pd.CategoricalDtype):
+        if names is None and is_categorical(column):
             names = tuple(column.cat.categories)
             if len(names) != size:
                 what = f"The matrix has {size} rows, and needs one per category of the column {column.name!r}"
@@ -171,7 +171,7 @@ def as_python_label(value: Any) -> Any:
 def _in_type_of_column(values: Any, column: pd.Series, labels: tuple[Any, ...]) -> Any:
     """Released categories in the type of the column, if all labels can be written in it."""
     dtype = column.dtype
-    if isinstance(dtype, pd.CategoricalDtype):
+    if is_categorical(column):
         return pd.Categorical(values, dtype=dtype) if set(labels) <= set(dtype.categories) else values
     if pd.api.types.is_bool_dtype(dtype) and not set(labels) <= {0, 1}:
         return values

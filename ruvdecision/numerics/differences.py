@@ -1,13 +1,37 @@
-"""Derivatives by differences of values, and the mode that they lead to."""
+"""Derivatives by differences, the mode that they lead to, and functions that differences show to be affine."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import numpy as np
 from scipy import optimize
 
 from ..protocols import Array
+
+
+def affine_form(function: Callable[[Array], Array], width: int) -> tuple[Array, Array, bool] | None:
+    """Matrix and constant of a function of points ``(points, width)``, and whether it gives numbers, if it is affine.
+
+    It is tried at the origin, along each axis and at twelve random points of three sizes.
+    """
+    rng = np.random.default_rng(0)
+    probes = np.concatenate([rng.standard_normal((4, width)) * s for s in (1e-2, 1.0, 1e3)])
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            origin, axes = (function(points) for points in (np.zeros((1, width)), np.eye(width)))
+            if not (np.isfinite(origin).all() and np.isfinite(axes).all()):
+                return None
+            values = function(probes).reshape(len(probes), -1)
+    except (ArithmeticError, ValueError):
+        return None
+    constant = np.atleast_1d(origin[0])
+    matrix = (axes.reshape(width, -1) - constant).T
+    room = 1e-9 * (1.0 + np.abs(constant) + np.abs(probes) @ np.abs(matrix).T)
+    close = np.abs(values - (probes @ matrix.T + constant)) <= room
+    return (matrix, constant, origin.ndim == 1) if np.all(close) else None
 
 
 def ridders_derivative(f: Callable[[Array], Array], x: Array, step: Array) -> Array:

@@ -178,7 +178,9 @@ class BasePosterior(ABC):
             chances = np.moveaxis(np.exp(self._log_chances), 0, -1)
             return most_probable(*merge_values(self.support, chances), width)
         if self.event:
-            return self._each(lambda i: self._vector_mode(i, np.broadcast_to(width, self.event)), self.event)
+            wide = np.broadcast_to(width, self.event)
+            modes = [self._vector_mode(index, wide) for index in np.ndindex(self.batch)]
+            return np.array(modes).reshape(self.batch + self.event)
         half = float(width)
 
         def badness(x: Array) -> Array:
@@ -214,8 +216,7 @@ class BasePosterior(ABC):
 
         kinks = None
         if at is not None and not self.event:
-            kinks = np.asarray(at, dtype=np.float64)
-            kinks = (kinks if kinks.ndim > len(lead) else kinks[None])[..., None]
+            kinks = as_kinks(at, lead)[..., None]
         return self.expect(wide, kinks)
 
     def quadratic(self, weights: ArrayLike = 1.0) -> Value:
@@ -277,7 +278,7 @@ class BasePosterior(ABC):
 
         columns = [(..., j) for j in range(self.event[0])] if self.event else [...]
         parts = [self.expect(partial(product, column=column)) for column in columns]
-        value, error = (np.stack([p[i] for p in parts], axis=-1).reshape(self.batch + self.event) for i in (0, 1))
+        value, error = Value.stacked(parts, axis=-1).reshaped(*self.batch, *self.event)
         heavy = np.minimum(*self._tails) <= _POWER_TAIL
         return Value(np.where(heavy, np.inf, value), np.where(heavy, 0.0, error))
 
@@ -352,13 +353,13 @@ class BasePosterior(ABC):
                 self.expect(_function_of_target(g, row), np.stack([row + c for c in kinks]) if kinks else None)
                 for row in rows
             ]
-            value, error = (np.stack([p[i] for p in parts]).reshape(lead + self.batch) for i in (0, 1))
+            value, error = Value.stacked(parts).reshaped(*lead, *self.batch)
         else:
             columns = range(self.event[0])
             parts = [
                 self.expect(_function_of_target(g, row, j), row if kinks else None) for row in rows for j in columns
             ]
-            stacks = (np.stack([p[i] for p in parts]).reshape((len(rows), -1, *self.batch)) for i in (0, 1))
+            stacks = Value.stacked(parts).reshaped(len(rows), -1, *self.batch)
             value, error = (np.moveaxis(a, 1, -1).reshape(lead + self.batch + self.event) for a in stacks)
         if not any(growth):
             return Value(value, error)
@@ -368,10 +369,6 @@ class BasePosterior(ABC):
             with np.errstate(invalid="ignore"):  # both ways at once is no number
                 beyond = beyond + np.where(heavy, np.copysign(np.inf, size), 0.0)
         return Value(np.where(beyond == 0, value, beyond), np.where(beyond == 0, error, 0.0))
-
-    def _each(self, ask: Callable[[tuple[int, ...]], Array], shape: tuple[int, ...]) -> Array:
-        """Answers of this shape for every index of the batch."""
-        return np.array([ask(index) for index in np.ndindex(self.batch)]).reshape(self.batch + shape)
 
     def _scan(self, half: float) -> Array:
         """Where the mode may be near, ascending along the first axis."""
@@ -387,6 +384,29 @@ class BasePosterior(ABC):
         if width.any():
             return climb_box(np.moveaxis(self._draws, 0, -2)[index], np.full(_DRAWS, 1 / _DRAWS), width)
         return self._neighbours(index).densest_draw()
+
+
+class PartwisePosterior(BasePosterior):
+    """A law made of others, to which it puts every question that is linear in a law."""
+
+    @abstractmethod
+    def ask_parts(self, ask: Callable[[Posterior, Array], Value], at: ArrayLike, *, joint: bool = False) -> Value:
+        """One answer of what the parts answer; ``joint`` questions have one for all components."""
+
+    def cdf(self, at: ArrayLike) -> Array:
+        return self.ask_parts(lambda law, a: Value.exact(law.cdf(a)), at).value
+
+    def lower_partial_moment(self, at: ArrayLike) -> Value:
+        return self.ask_parts(lambda law, a: law.lower_partial_moment(a), at)
+
+    def upper_partial_moment(self, at: ArrayLike) -> Value:
+        return self.ask_parts(lambda law, a: law.upper_partial_moment(a), at)
+
+    def power(self, at: ArrayLike, p: float, *, signed: bool = False) -> Value:
+        return self.ask_parts(lambda law, a: law.power(a, p, signed=signed), at)
+
+    def huber(self, at: ArrayLike, delta: float) -> Value:
+        return self.ask_parts(lambda law, a: law.huber(a, delta), at)
 
 
 class _Selected(BasePosterior):
@@ -411,10 +431,8 @@ class _Selected(BasePosterior):
     def expect(self, f: Callable[[Array], Array], at: ArrayLike | None = None) -> Value:
         shape = self.batch + self.event
         value, error = np.empty(len(self.place)), np.empty(len(self.place))
-        kinks = None if at is None else np.asarray(at, dtype=np.float64)
-        if kinks is not None:
-            kinks = kinks if kinks.ndim > len(shape) else kinks[None]
-            kinks = np.broadcast_to(kinks, kinks.shape[:1] + shape)
+        kinks = None if at is None else as_kinks(at, shape)
+        kinks = None if kinks is None else np.broadcast_to(kinks, kinks.shape[:1] + shape)
         for mine in self.turns:
 
             def wide(theta: Array, mine: NDArray[np.intp] = mine) -> Array:
@@ -498,6 +516,12 @@ def index_below_batch(index: Index) -> tuple[Any, ...]:
     """An index of a batch, for arrays that have one more axis behind the batch."""
     index = index if isinstance(index, tuple) else (index,)
     return (*index, slice(None)) if any(i is Ellipsis for i in index) else index
+
+
+def as_kinks(at: ArrayLike, batch: tuple[int, ...]) -> Array:
+    """Kinks of a function of each law of a batch, along a first axis of their own, even if there is one."""
+    kinks = np.asarray(at, dtype=np.float64)
+    return kinks if kinks.ndim > len(batch) else kinks[None]
 
 
 def as_shape(value: ArrayLike, shape: tuple[int, ...]) -> Array:

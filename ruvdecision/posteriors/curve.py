@@ -16,7 +16,18 @@ from ..errors import InputError
 from ..numerics.quadrature import adaptive, gauss_legendre
 from ..numerics.roots import monotone_root
 from ..protocols import Array, Value
-from .base import BLOCK, LEVEL, BasePosterior, Growth, Pairs, as_shape, as_weight_matrix, check_level, check_width
+from .base import (
+    BLOCK,
+    LEVEL,
+    BasePosterior,
+    Growth,
+    Pairs,
+    as_kinks,
+    as_shape,
+    as_weight_matrix,
+    check_level,
+    check_width,
+)
 from .curvespline import Ints, Splines, cut_pieces, trim_pieces
 from .normal import expm1_less
 
@@ -123,10 +134,11 @@ class Curve(BasePosterior):
         """The ends of the grid, where the law ends."""
         return float(self.splines.grids[0][0]), float(self.splines.grids[-1][-1])
 
-    @property
+    @cached_property
     def error(self) -> Array:
         """Share of the mass that the grid leaves uncertain; zero if it is fine enough."""
-        return self._in_batch_shape(self._relative_errors)
+        total = self.splines.error + self.lost
+        return self._in_batch_shape(np.where(total < _SURE, 0.0, total))
 
     def less_certain(self, more: float) -> Curve:
         """The same law with another share of its mass uncertain."""
@@ -201,8 +213,7 @@ class Curve(BasePosterior):
             panels = grid[np.unique(np.linspace(0, len(grid) - 1, min(len(grid), 49)).astype(int))]
             edges = np.broadcast_to(panels.reshape((-1,) + (1,) * len(self.batch)), (len(panels), *self.batch))
             if at is not None:
-                kinks = np.asarray(at, dtype=np.float64)
-                kinks = np.clip(kinks if kinks.ndim > len(self.batch) else kinks[None], grid[0], grid[-1])
+                kinks = np.clip(as_kinks(at, self.batch), grid[0], grid[-1])
                 edges = np.sort(np.concatenate([edges, np.broadcast_to(kinks, kinks.shape[:1] + self.batch)]), axis=0)
 
             def integrand(x: Array, i: int = i) -> Array:
@@ -321,11 +332,6 @@ class Curve(BasePosterior):
     @property
     def _log_mass(self) -> Array:
         return self._raw_density[1]
-
-    @cached_property
-    def _relative_errors(self) -> Array:
-        total = self.splines.error + self.lost
-        return np.where(total < _SURE, 0.0, total)
 
     @cached_property
     def _mean_of_nodes(self) -> Array:

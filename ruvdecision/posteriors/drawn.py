@@ -176,17 +176,16 @@ class Drawn(BasePosterior):
 
     def mean_difference(self) -> Value:
         """Gini's mean difference, with the error of its projection (Hoeffding, 1948)."""
-        columns = [self.draws] if not self.event else list(self.draws.T)
         parts = []
-        for x in columns:
+        for x in np.reshape(self.draws, (len(self.draws), -1)).T:
             order = np.argsort(x, kind="stable")
             gap, share = (x - self.weights @ x)[order], self.weights[order]
             # E |x - theta'| at every draw from cumulative sums; the centred total is zero.
             distance = np.empty(len(x))
             distance[order] = gap * (2 * np.cumsum(share) - 1) - 2 * np.cumsum(share * gap) + np.sum(share * gap)
             parts.append(self.average(distance))
-        values, errors = np.stack([p.value for p in parts], axis=-1), 2 * np.stack([p.error for p in parts], axis=-1)
-        return Value(values, errors) if self.event else Value(np.asarray(values[0]), np.asarray(errors[0]))
+        values, errors = Value.stacked(parts).reshaped(*self.event)
+        return Value(values, np.asarray(2 * errors))
 
     def entropy(self) -> Value:
         """Of the frequencies of a discrete target; otherwise differential, by nearest neighbours.
@@ -224,7 +223,7 @@ class Drawn(BasePosterior):
             self.average(np.asarray(g(draws, rows[None, i : i + step]), dtype=np.float64))
             for i in range(0, len(rows), step)
         ]
-        value, error = (np.concatenate([p[i] for p in parts]) for i in (0, 1))
+        value, error = Value.joined(parts)
         return Value(value.reshape(lead + value.shape[1:]), error.reshape(lead + error.shape[1:]))
 
 

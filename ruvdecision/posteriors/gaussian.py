@@ -15,7 +15,7 @@ from ..errors import InputError
 from ..numerics.semidefinite import lower_root
 from ..protocols import Array, Value
 from . import normal
-from .base import BasePosterior, as_shape, as_weight_matrix, check_level, check_width, trace_product
+from .base import BasePosterior, as_kinks, as_shape, as_weight_matrix, check_level, check_width, trace_product
 
 _POINTS = 1024
 
@@ -155,10 +155,7 @@ class Gaussian(BasePosterior):
         ``at`` may carry one more leading axis than ``batch`` to mark several kinks.
         """
         if not self.event:
-            kinks = None
-            if at is not None:
-                kinks = np.asarray(at, dtype=np.float64)
-                kinks = kinks if kinks.ndim > len(self.batch) else kinks[None]
+            kinks = None if at is None else as_kinks(at, self.batch)
             mean, sd = self.mean(), np.broadcast_to(self.sd, self.batch)
             return normal.expectation(lambda theta: as_shape(f(theta), theta.shape), mean, sd, kinks)
         infinite = np.isinf(self.covariances)
@@ -255,7 +252,7 @@ def check_covariances(name: str, covariances: Array) -> Array:
     scaled = np.where(infinite[..., :, None] | infinite[..., None, :], 0.0, scaled)
     if np.max(np.abs(scaled - np.swapaxes(scaled, -1, -2)), initial=0.0) > 1e-9:
         do = f"Use ({name} + {name}.T) / 2 if it should be"
-        raise InputError(f"{name} must be symmetric", _show_first(covariances), do)
+        raise InputError(f"{name} must be symmetric", covariances.reshape((-1, k, k))[0].tolist(), do)
     corner = scaled + np.eye(k) * (np.where(diagonal > 0, 1.0, 0.0) + 1e-9)[..., None, :]
     try:
         np.linalg.cholesky(corner)
@@ -293,7 +290,3 @@ def _first_bad_entry(array: Array) -> object:
     flat = np.ravel(array)
     bad = flat[~np.isfinite(flat) | (flat < 0)]
     return float(bad[0]) if bad.size else float(flat[0])
-
-
-def _show_first(matrices: Array) -> object:
-    return matrices.reshape((-1,) + matrices.shape[-2:])[0].tolist()

@@ -13,7 +13,16 @@ from ..checks import Index, as_float_array, check_finite, check_flag, check_inte
 from ..errors import InputError
 from ..numerics.roots import monotone_root
 from ..protocols import Array, Posterior, Value
-from .base import BLOCK, BasePosterior, as_weight_matrix, check_level, check_width, index_below_batch, trace_product
+from .base import (
+    BLOCK,
+    BasePosterior,
+    PartwisePosterior,
+    as_weight_matrix,
+    check_level,
+    check_width,
+    index_below_batch,
+    trace_product,
+)
 from .drawn import long_run_error, spaced_places
 from .gaussian import Gaussian
 from .modes import best_box_near, climb_box, highest_point, merge_values, most_probable
@@ -29,7 +38,7 @@ _SHIFTS = 12
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Mixture(BasePosterior):
+class Mixture(PartwisePosterior):
     """A batch of mixtures; the parts are the laws along the last axis of another posterior's batch.
 
     Every expected loss at a given estimate is a weighted mean over the parts. Normal parts have closed forms for
@@ -241,7 +250,7 @@ class Mixture(BasePosterior):
     # -- expectations ----------------------------------------------------------------------------------
 
     def through(self, ask: Callable[[Posterior, Array], Value], f: Callable[[Array], Array], at: ArrayLike) -> Value:
-        return self._ask_parts(ask, at, joint=True)
+        return self.ask_parts(ask, at, joint=True)
 
     def expect(self, f: Callable[[Array], Array], at: ArrayLike | None = None) -> Value:
         """E f given each part: on nodes that all share where they can, otherwise part by part."""
@@ -259,8 +268,7 @@ class Mixture(BasePosterior):
             self.parts.select((..., slice(start, start + step))).expect_last(f, at)
             for start in range(0, self.count, step)
         ]
-        value, error = (np.concatenate([p[i] for p in parts], axis=-1) for i in (0, 1))
-        return self._mean_with_error(value, error, joint=True)
+        return self._mean_with_error(*Value.joined(parts, axis=-1), joint=True)
 
     def quadratic(self, weights: ArrayLike = 1.0) -> Value:
         if np.ndim(weights) == 0:
@@ -273,32 +281,22 @@ class Mixture(BasePosterior):
         between = np.einsum("...i,ij,...j->...", gap, matrix, gap)
         return self._mean_with_error(between + trace_product(matrix, self.parts.cov()), 0.0, joint=True)
 
-    def lower_partial_moment(self, at: ArrayLike) -> Value:
-        return self._ask_parts(lambda law, a: law.lower_partial_moment(a), at)
-
-    def upper_partial_moment(self, at: ArrayLike) -> Value:
-        return self._ask_parts(lambda law, a: law.upper_partial_moment(a), at)
-
     def power(self, at: ArrayLike, p: float, *, signed: bool = False) -> Value:
         if p == 1 and not signed and self.support is None:
             # Two tails cost far less than Kummer's function.
-            return self._ask_parts(
+            return self.ask_parts(
                 lambda law, a: Value(*map(np.add, law.lower_partial_moment(a), law.upper_partial_moment(a))), at
             )
-        return self._ask_parts(lambda law, a: law.power(a, p, signed=signed), at)
-
-    def huber(self, at: ArrayLike, delta: float) -> Value:
-        return self._ask_parts(lambda law, a: law.huber(a, delta), at)
+        return super().power(at, p, signed=signed)
 
     def outside(self, at: ArrayLike, width: ArrayLike) -> Value:
         width = check_width(width, self.event)
         if self._as_normals is None or not self._as_normals.needs_cubature:
-            return self._ask_parts(lambda law, a: law.outside(a, width), at, joint=True)
+            return self.ask_parts(lambda law, a: law.outside(a, width), at, joint=True)
         lead, rows = self._rows(at)
         wide = np.broadcast_to(width, self.event)
         found = [self._on_points(self._as_normals.outside(row, wide)) for row in rows]
-        value, error = (np.array([f[i] for f in found]).reshape(lead) for i in (0, 1))
-        return Value(value, error)
+        return Value.stacked(found).reshaped(*lead)
 
     def log_mgf(self, t: float, *, centred: bool = False) -> Value:
         inner, gap = self.parts.log_mgf(t, centred=True).value, t * self._part_means_less_mean
@@ -427,9 +425,7 @@ class Mixture(BasePosterior):
         settled = self._mean_with_error(found.value, 0.0, joint=True)
         return settled if self.sampled else Value(settled.value, settled.error + found.error)
 
-    def _ask_parts(self, ask: Callable[[Posterior, Array], Value], at: ArrayLike, *, joint: bool = False) -> Value:
-        """A question that is linear in the law, put to every part and averaged."""
-
+    def ask_parts(self, ask: Callable[[Posterior, Array], Value], at: ArrayLike, *, joint: bool = False) -> Value:
         def one(a: Array) -> Value:
             return self._mean_with_error(*ask(self.parts, a), joint=joint)
 
@@ -531,7 +527,7 @@ class Mixture(BasePosterior):
             return by_definition()
         mixtures = (self.select(i)._as_normals for i in np.ndindex(self.batch))
         found = [ask(normals) for normals in mixtures if normals is not None]
-        return Value(*(np.array([f[i] for f in found]).reshape(self.batch + event) for i in (0, 1)))
+        return Value.stacked(found).reshaped(*self.batch, *event)
 
     def _means_of_smooth_function(self, smooth: Callable[[Array], Array], *, joint: bool = False) -> Array:
         """Mean of a smooth function under each part, each coordinate apart, to the few digits that an error needs."""

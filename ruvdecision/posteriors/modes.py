@@ -94,11 +94,11 @@ def best_box(points: Array, weights: Array, width: Array, budget: int = 200_000)
     return best
 
 
-def climb_box(points: Array, weights: Array, width: Array, starts: int = 8) -> Array:
+def climb_box(points: Array, weights: Array, width: Array) -> Array:
     """Centre of a good box: the best window along one axis at a time, from several starts."""
     mean = weights @ points / weights.sum()
-    heaviest = points[np.argsort(-weights, kind="stable")[: max(1, starts // 2)]]
-    spaced = points[np.linspace(0, len(points) - 1, max(1, starts // 2)).astype(int)]
+    heaviest = points[np.argsort(-weights, kind="stable")[:4]]
+    spaced = points[np.linspace(0, len(points) - 1, 4).astype(int)]
     best_mass, best = -1.0, mean
     for start in np.concatenate([mean[None], heaviest, spaced]):
         centre, mass = start.astype(np.float64), -1.0

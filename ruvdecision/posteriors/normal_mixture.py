@@ -73,7 +73,7 @@ class Normals:
         if (roots == 0).any() or infinite:
             return Value.exact(-np.inf if (roots == 0).any() else np.inf)
         if not self.parts.event:
-            return Sorted.of(self.weights, self.parts.mean(), self._standard_deviations).entropy()
+            return SortedMixture.of(self.weights, self.parts.mean(), self._standard_deviations).entropy()
         series = self.minus_log_density()
         return Value(np.asarray(self.weights @ series.value), series.error)
 
@@ -234,7 +234,7 @@ def _halve_panels(low: Array, high: Array, origin: Array, reach: Array) -> Array
 
 
 @dataclass(frozen=True)
-class Sorted:
+class SortedMixture:
     """One mixture of numbers, its components in ascending order of their means, none of weight zero."""
 
     weights: Array
@@ -242,7 +242,7 @@ class Sorted:
     sds: Array
 
     @classmethod
-    def of(cls, weights: Array, means: Array, sds: Array) -> Sorted:
+    def of(cls, weights: Array, means: Array, sds: Array) -> SortedMixture:
         """Sort the components, drop those of weight zero."""
         used = np.flatnonzero(weights > 0)
         order = used[np.argsort(means[used], kind="stable")]
@@ -257,7 +257,7 @@ class Sorted:
         """Density at ``x``, of any shape; components farther than 13 of the largest sds count as nothing."""
         return self._kernel_sum_near(x, 13.0, lambda z, sds: normal.phi(z) / sds)[0]
 
-    def below(self, x: Array) -> tuple[Array, Array]:
+    def cdf_and_survival(self, x: Array) -> tuple[Array, Array]:
         """F(x) and 1 - F(x), each without cancellation."""
         near, start, stop = self._kernel_sum_near(x, _REACH, lambda z, _: special.ndtr(z))
         rest, _, _ = self._kernel_sum_near(x, _REACH, lambda z, _: special.ndtr(-z))
@@ -274,7 +274,7 @@ class Sorted:
         nodes = 2 * (high - low) / bottom + 2 if bottom > 0 else np.inf
         if nodes <= 20_000:
             x = np.linspace(low, high, int(nodes))
-            below, above = self.below(x)
+            below, above = self.cdf_and_survival(x)
             return 2 * float(x[1] - x[0]) * float(np.sum(below * above))
         # Otherwise the components are far apart for their size: sorted means, and the pairs that are near each other.
         sums = np.cumsum(self.weights)[:-1]
@@ -310,7 +310,8 @@ class Sorted:
         for part in [rest[sets[rest] == k] for k in groups] if len(groups) <= 256 else [rest]:
             total = float(self.weights[part].sum())
             middle = float(self.means[part[len(part) // 2]])
-            found = Sorted(self.weights[part] / total, self.means[part] - middle, self.sds[part])._entropy_together()
+            own = SortedMixture(self.weights[part] / total, self.means[part] - middle, self.sds[part])
+            found = own._entropy_together()
             value += total * (float(found.value) - np.log(total))
             error += total * float(found.error)
         return Value(np.asarray(value), np.asarray(error))
@@ -410,7 +411,7 @@ def mean_difference(weights: Array, means: Array, sds: Array) -> float:
     if np.any(np.isinf(sds) & (weights > 0)):
         return np.inf
     if len(weights) > 300:
-        return Sorted.of(weights, means, sds).mean_difference()
+        return SortedMixture.of(weights, means, sds).mean_difference()
     s = np.hypot(sds[:, None], sds)
     pairs = normal.mean_power(means[:, None] - means, np.where(np.isinf(s), 0.0, s), 1.0)
     return float(weights @ pairs @ weights)

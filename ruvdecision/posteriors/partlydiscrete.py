@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike
 
 from ..checks import check_number
 from ..errors import InputError
-from ..protocols import Array, Value
-from .base import BasePosterior, as_weight_matrix, check_level
+from ..protocols import Array, Posterior, Value
+from .base import PartwisePosterior, as_weight_matrix, check_level
 from .curve import Curve
 from .finite import Finite
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class PartlyDiscrete(BasePosterior):
+class PartlyDiscrete(PartwisePosterior):
     """A mixture of point masses and a density, such as an income that is often zero.
 
     A loss that needs a density has none at a point mass: the entropy is minus infinity.
@@ -60,10 +60,10 @@ class PartlyDiscrete(BasePosterior):
     # -- summaries -------------------------------------------------------------------------------------
 
     def mean(self) -> Array:
-        return self._average_of_parts(lambda law: Value.exact(law.mean())).value
+        return self.ask_parts(lambda law, _: Value.exact(law.mean()), 0.0).value
 
     def var(self) -> Array:
-        within = self._average_of_parts(lambda law: Value.exact(law.var())).value
+        within = self.ask_parts(lambda law, _: Value.exact(law.var()), 0.0).value
         apart = self.discrete.mean() - self.continuous.mean()
         return np.asarray(within + self.chance * (1 - self.chance) * np.square(apart))
 
@@ -77,9 +77,6 @@ class PartlyDiscrete(BasePosterior):
             return np.asarray(values[hit[0]])
         below = shares[before + shares < level].sum()
         return self.continuous.quantile(float(np.clip((level - below) / rest, 0.0, 1.0)) if rest else level)
-
-    def cdf(self, at: ArrayLike) -> Array:
-        return self._average_of_parts(lambda law: Value.exact(law.cdf(at))).value
 
     def log_density(self, at: ArrayLike) -> Array:
         """Log density, infinite at a point mass that has a chance."""
@@ -102,7 +99,7 @@ class PartlyDiscrete(BasePosterior):
     # -- expectations ----------------------------------------------------------------------------------
 
     def expect(self, f: Callable[[Array], Array], at: ArrayLike | None = None) -> Value:
-        return self._average_of_parts(lambda law: law.expect(f, at))
+        return self.ask_parts(lambda law, _: law.expect(f, at), 0.0)
 
     def quadratic(self, weights: ArrayLike = 1.0) -> Value:
         own, error = self.continuous.quadratic()
@@ -111,20 +108,8 @@ class PartlyDiscrete(BasePosterior):
         apart = np.square(self.discrete.mean() - self.continuous.mean())
         return Value(weight * (within + self.chance * (1 - self.chance) * apart), weight * (1 - self.chance) * error)
 
-    def lower_partial_moment(self, at: ArrayLike) -> Value:
-        return self._average_of_parts(lambda law: law.lower_partial_moment(at))
-
-    def upper_partial_moment(self, at: ArrayLike) -> Value:
-        return self._average_of_parts(lambda law: law.upper_partial_moment(at))
-
-    def power(self, at: ArrayLike, p: float, *, signed: bool = False) -> Value:
-        return self._average_of_parts(lambda law: law.power(at, p, signed=signed))
-
-    def huber(self, at: ArrayLike, delta: float) -> Value:
-        return self._average_of_parts(lambda law: law.huber(at, delta))
-
     def outside(self, at: ArrayLike, width: ArrayLike) -> Value:
-        return self._average_of_parts(lambda law: law.outside(at, width))
+        return self.ask_parts(lambda law, a: law.outside(a, width), at)
 
     def mean_difference(self) -> Value:
         """Of two numbers of the same kind, and of one of each."""
@@ -144,8 +129,9 @@ class PartlyDiscrete(BasePosterior):
 
     # -- helpers ---------------------------------------------------------------------------------------
 
-    def _average_of_parts(self, ask: Callable[[BasePosterior], Value]) -> Value:
-        first, second = ask(self.discrete), ask(self.continuous)
+    def ask_parts(self, ask: Callable[[Posterior, Array], Value], at: ArrayLike, *, joint: bool = False) -> Value:
+        at = np.asarray(at, dtype=np.float64)
+        first, second = ask(self.discrete, at), ask(self.continuous, at)
         value = self.chance * first.value + (1 - self.chance) * second.value
         return Value(np.asarray(value), np.asarray(self.chance * first.error + (1 - self.chance) * second.error))
 

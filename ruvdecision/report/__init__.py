@@ -16,7 +16,7 @@ from ..analyses.limit import Limit
 from ..analyses.record_risk import RecordRisk
 from ..analyses.sensitivity import Sensitivity
 from ..checks import check_choice, check_filled, check_flag, check_kind, check_number, suggest
-from ..data.write import as_place, check_output_paths, write_files
+from ..data.write import as_output_path, check_output_paths, write_files
 from ..decide.criteria import Rule
 from ..errors import InputError, kind_of
 from ..maps.rumap import RUMap
@@ -98,7 +98,7 @@ def write_report(
     >>> write_report(rumap, "report.html", max_risk=0.5).name
     'report.html'
     """
-    target = as_place(path)
+    target = as_output_path(path)
     _format_of_path(target, format)
     check_output_paths([target], overwrite=overwrite)
     options = {"title": title, "notes": notes, "date": date, "sensitivity": sensitivity, "limit": limit, "seed": seed}
@@ -124,7 +124,7 @@ def report_files(
     >>> [file.as_posix() for file in report_files(rumap, "out/report.md", figures="out/figures")]
     ['out/figures/map1.svg', 'out/figures/map1.pdf', 'out/report.md']
     """
-    target, folder = as_place(path), None
+    target, folder = as_output_path(path), None
     if figures is not None:
         check_kind("figures", figures, (str, os.PathLike), 'Write figures="figures/"')
         folder = Path(figures)

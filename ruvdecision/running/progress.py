@@ -25,7 +25,7 @@ _HOST: ContextVar[Callable[[str], None] | None] = ContextVar("host", default=Non
 
 
 @contextmanager
-def host(say: Callable[[str], None]) -> Iterator[None]:
+def report_progress_to(say: Callable[[str], None]) -> Iterator[None]:
     """Send what bars have to tell to ``say``, for a program that has a progress line of its own."""
     token = _HOST.set(say)
     try:

@@ -11,6 +11,7 @@ import pickle
 import socket
 import sys
 import threading
+import traceback
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -183,9 +184,9 @@ def _run_in_executor(
             # How many workers there are is known from who has answered.
             while waiting and len(flying) < AHEAD * max(os.cpu_count() or 1, len(workers)):
                 i, carried = waiting.popleft()
-                work = pack((tasks[i].function, tasks[i].arguments))
+                work = pickle_for_worker((tasks[i].function, tasks[i].arguments))
                 with _as_broken_executor():
-                    flying[executor.submit(call, token, i, carried, work)] = i
+                    flying[executor.submit(run_on_worker, token, i, carried, work)] = i
             with _as_broken_executor():
                 done = wait(flying, return_when=FIRST_COMPLETED).done
             for future in done:
@@ -211,7 +212,7 @@ def _run_in_executor(
                 else:
                     lacking.add(reply.worker)
                     carriers.add(i)
-                    cargo = pack(shared) if cargo is None else cargo
+                    cargo = pickle_for_worker(shared) if cargo is None else cargo
                     waiting.appendleft((i, cargo))
             if errors:
                 # The first error by the order of tasks is raised: those before it must be done, those after it not.
@@ -250,11 +251,8 @@ def _as_broken_executor() -> Iterator[None]:
 
 def _is_scheduler_error(executor: Executor, error: BaseException) -> bool:
     """Whether an error of dask's comes from a scheduler that cannot be reached, not from a task on a worker."""
-    trace, on_worker = error.__traceback__, False
-    while trace is not None:
-        on_worker |= trace.tb_frame.f_code.co_name == call.__name__
-        trace = trace.tb_next
-    return type(executor).__module__.startswith("distributed") and not on_worker
+    names = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return type(executor).__module__.startswith("distributed") and run_on_worker.__name__ not in names
 
 
 def _collect_finished(flying: Mapping[Future[Reply], int]) -> Iterator[tuple[int, object]]:
@@ -292,7 +290,7 @@ _RECEIVED: dict[str, object] = {}
 _LOCK = threading.Lock()
 
 
-def call(token: str, _number: int, cargo: bytes | None, work: bytes) -> Reply:
+def run_on_worker(token: str, _number: int, cargo: bytes | None, work: bytes) -> Reply:
     """Do one task on a worker. What all tasks share comes with a task only where a worker said that it lacks it.
 
     The number is for dask, which takes tasks whose arguments look alike for one task.
@@ -310,7 +308,7 @@ def call(token: str, _number: int, cargo: bytes | None, work: bytes) -> Reply:
     return Reply(worker, (function(shared, *arguments),))
 
 
-def pack(value: object) -> _Sealed:
+def pickle_for_worker(value: object) -> _Sealed:
     """Pickle ``value``, with lambdas, closures, and classes of the main module and of study files by their code."""
     import cloudpickle  # type: ignore[import-untyped]
 

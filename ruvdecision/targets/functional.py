@@ -12,6 +12,7 @@ from scipy.linalg import block_diag
 
 from ..checks import as_float_array, check_finite, check_text
 from ..errors import InputError
+from ..numerics.differences import affine_form
 from ..protocols import Array
 from .base import BaseTarget, apply_over_points, is_target
 from .names import Names
@@ -109,7 +110,8 @@ class Functional(BaseTarget):
         forms = [form for form in inner if form is not None]
         if len(forms) < len(inner):
             return None
-        found = self._affine_form([len(f.constant) for f in forms], [f.number for f in forms])
+        sizes, numbers = [len(f.constant) for f in forms], [f.number for f in forms]
+        found = affine_form(lambda points: self._apply_to_stacked(points, sizes, numbers), sum(sizes))
         if found is None:
             return None
         matrix, constant, single = found
@@ -117,30 +119,6 @@ class Functional(BaseTarget):
             constant = constant + matrix @ np.concatenate([f.constant for f in forms])
             matrix = matrix @ block_diag(*(f.matrix for f in forms))
         return LinearForm(tuple(t for f in forms for t in f.terms), matrix, constant, single)
-
-    def _affine_form(self, sizes: Sequence[int], numbers: Sequence[bool]) -> tuple[Array, Array, bool] | None:
-        """Matrix, constant and whether it is a number, if the function is affine; else None.
-
-        A callable is probed at the origin, along each axis and at twelve random points of three sizes.
-        """
-        width = int(np.sum(sizes))
-        points = [np.zeros((1, width)), np.eye(width)]
-        rng = np.random.default_rng(0)
-        probes = np.concatenate([rng.standard_normal((4, width)) * s for s in (1e-2, 1.0, 1e3)])
-        try:
-            with np.errstate(all="ignore"):
-                origin, axes = (self._apply_to_stacked(p, sizes, numbers) for p in points)
-                if not (np.isfinite(origin).all() and np.isfinite(axes).all()):
-                    return None
-                values = self._apply_to_stacked(probes, sizes, numbers).reshape(len(probes), -1)
-        except (ZeroDivisionError, FloatingPointError, ValueError, OverflowError):
-            return None
-        constant = np.atleast_1d(origin[0])
-        matrix = (axes.reshape(width, -1) - constant).T
-        room = 1e-9 * (1.0 + np.abs(constant) + np.abs(probes) @ np.abs(matrix).T)
-        if not np.all(np.abs(values - (probes @ matrix.T + constant)) <= room):
-            return None
-        return matrix, constant, origin.ndim == 1
 
     def __repr__(self) -> str:
         return f"Functional(function={self.function!r}, of={self.parts!r}, name={self.name!r})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,19 +11,46 @@ from numpy.typing import NDArray
 
 from ..checks import (
     Columns,
-    as_float_array,
     as_tuple,
     check_columns,
     check_filled,
-    check_finite,
+    check_numbers,
     check_per,
     check_positions,
+    checked,
     is_single,
 )
 from ..errors import InputError
 from ..protocols import Array
 from .base import BaseTarget
 from .names import Names, check_row, is_name
+
+SIZE: dict[str, Any] = {"what": "a finite number of at least 0, or one per known column", "low": 0}
+
+
+def _check_rows(name: str, value: Any) -> Hashable:
+    """The respondent's row, a tuple of several, or "all"."""
+    if is_single(value):
+        return "all" if isinstance(value, str) and value == "all" else check_row(name, value)
+    return check_filled(name, [check_row(name, row) for row in as_tuple(value)], "Write Identity([0, 3], known=[...])")
+
+
+def _check_known(name: str, value: Columns) -> tuple[Hashable, ...]:
+    return check_filled(name, as_tuple(value), "Name a column; one who knows nothing gains by no release")
+
+
+def _check_values(name: str, values: Sequence[object]) -> tuple[tuple[object, ...], ...]:
+    """What an intruder knows, one row per respondent."""
+    try:
+        table = np.asarray(values, dtype=object)
+        rows = [[values]] if is_single(values) else (table if table.ndim == 2 else table[None]).tolist()
+    except (TypeError, ValueError):  # rows of several lengths
+        table, rows = np.empty(0), []
+    if table.ndim > 2 or table.size == 0:
+        # What the intruder knows is a confidential record: it stays out of the message.
+        do = "Give a list, or one list per respondent"
+        raise InputError(f"{name} must be one per known column", f"shape {table.shape}", do)
+    return tuple(map(tuple, rows))
 
 
 @dataclass(frozen=True)
@@ -56,35 +83,17 @@ class Identity(BaseTarget):
     "which row is record 3's, knowing 'age' and 'income' with errors"
     """
 
-    row: Any
-    known: Columns = None
-    error_variance: float | Sequence[float] | None = None
-    error_sd: float | Sequence[float] | None = None
-    values: Sequence[Any] | None = None
+    row: Any = checked(MISSING, _check_rows)
+    known: Columns = checked(None, _check_known)
+    error_variance: float | Sequence[float] | None = checked(None, check_numbers, do="Write error_variance=2", **SIZE)
+    error_sd: float | Sequence[float] | None = checked(None, check_numbers, do="Write error_sd=2", **SIZE)
+    values: Sequence[Any] | None = checked(None, _check_values)
     asks_row = True
 
     def __post_init__(self) -> None:
-        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
-        if isinstance(self.row, str) or is_single(self.row):
-            put("row", self.row if isinstance(self.row, str) and self.row == "all" else check_row("row", self.row))
-        else:
-            rows = [check_row("row", row) for row in as_tuple(self.row)]
-            put("row", check_filled("row", rows, "Write Identity([0, 3], known=[...])"))
-        if self.known is not None:
-            do = "Name a column; one who knows nothing gains by no release"
-            put("known", check_filled("known", as_tuple(self.known), do))
+        super().__post_init__()
         if self.error_variance is not None and self.error_sd is not None:
             raise InputError("Give error_variance or error_sd", "both", "Leave one of them out")
-        for name in ("error_variance", "error_sd"):
-            given = getattr(self, name)
-            if given is not None:
-                array = check_finite(name, as_float_array(name, given))
-                if array.ndim > 1 or array.size == 0 or np.any(array < 0):
-                    what = f"{name} must be a number of at least 0, or one per known column"
-                    raise InputError(what, given, f"Write {name}=2")
-                put(name, float(array) if array.ndim == 0 else tuple(array.tolist()))
-        if self.values is not None:
-            put("values", _rows_of_values(self.values))
 
     @property
     def exact(self) -> bool:
@@ -129,17 +138,3 @@ class Identity(BaseTarget):
             whose = "each record's" if self.row == "all" else f"record {self.row}'s"
         what = "all columns" if self.known is None else " and ".join(map(repr, as_tuple(self.known)))
         return f"which row is {whose}, knowing {what} {'exactly' if self.exact else 'with errors'}"
-
-
-def _rows_of_values(values: Sequence[object]) -> tuple[tuple[object, ...], ...]:
-    """What an intruder knows, one row per respondent."""
-    try:
-        table = np.asarray(values, dtype=object)
-        rows = [[values]] if is_single(values) else (table if table.ndim == 2 else table[None]).tolist()
-    except (TypeError, ValueError):  # rows of several lengths
-        table, rows = np.empty(0), []
-    if table.ndim > 2 or table.size == 0:
-        # What the intruder knows is a confidential record: it stays out of the message.
-        do = "Give a list, or one list per respondent"
-        raise InputError("values must be one per known column", f"shape {table.shape}", do)
-    return tuple(map(tuple, rows))

@@ -36,7 +36,7 @@ class Term:
     index: tuple[int, ...] = ()
 
     @property
-    def outside(self) -> bool:
+    def is_outside_file(self) -> bool:
         """Whether it is no function of the records in the file."""
         return self.kind in (Kind.PARAMETER, Kind.NEW)
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from ..checks import (
+    WithSettings,
     as_float_array,
     as_tuple,
-    check_fields,
     check_filled,
     check_finite,
     check_integer,
@@ -23,7 +23,7 @@ from ..checks import (
     is_single,
 )
 from ..errors import InputError
-from ..masks.base import Mask, check_mask, show_number
+from ..masks.base import Mask, check_mask
 from ..protocols import Array
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ LARGEST = 5000
 """Most candidates for one release."""
 
 
-@dataclass(frozen=True, eq=False)
-class MaskPrior:
+@dataclass(frozen=True, eq=False, repr=False)
+class MaskPrior(WithSettings):
     """A prior on the mask that made a release.
 
     The technique is known and the size of its noise is not: a candidate is the same chain with another variance in its
@@ -80,7 +80,7 @@ class MaskPrior:
 
     def __post_init__(self) -> None:
         put = partial(object.__setattr__, self)
-        check_fields(self)
+        super().__post_init__()
         listed = self.masks if self.variances is None else self.variances
         if self.variances is not None and self.masks is not None:
             raise InputError("MaskPrior takes variances or masks", "both", "Leave one of them out")
@@ -176,10 +176,6 @@ class MaskPrior:
         low = f"{LOW:g} variances of a record" if self.low is None else f"{self.low:g}"
         high = f"{HIGH:g} variances of a record" if self.high is None else f"{self.high:g}"
         return f"its variance is log-uniform from {low} to {high}"
-
-    def __repr__(self) -> str:
-        shown = [f"{name}={show_number(value)}" for name, value in vars(self).items() if value is not None]
-        return f"MaskPrior({', '.join(shown)})"
 
 
 MaskPriorLike: TypeAlias = "MaskPrior | Mask | Sequence[Mask] | ArrayLike | rv_frozen"

@@ -22,10 +22,10 @@ from ..checks import (
     check_list,
     check_shares,
     check_text,
+    show_setting,
     suggest,
 )
 from ..errors import InputError
-from ..masks.base import show_number
 from ..protocols import Array, Belief, Loss, Value
 from ..targets import BaseTarget, Kind, is_target
 from .rules import Row
@@ -104,7 +104,7 @@ class Panel:
         if weights is not None:
             if combine == "worst" or callable(combine):
                 do = 'Use combine="mean", or put the weights into your function'
-                raise InputError("weights belong to the mean", f"combine={show_number(combine)}", do)
+                raise InputError("weights belong to the mean", f"combine={show_setting(combine)}", do)
             weights = tuple(check_shares("weights", weights, (len(found),), "Give one weight per member").tolist())
             combine = "mean"
         put("weights", weights)
@@ -221,7 +221,7 @@ class Panel:
         if len(values) != len(self.members):
             got = f"{len(values)} for {len(self.members)}"
             raise InputError("There must be one value per member", got, "Give them in the panel's order")
-        value, error = (np.stack([np.asarray(v[i], dtype=np.float64) for v in values]) for i in (0, 1))
+        value, error = Value.stacked(values)
         if self.unit is None:
             return value, error
         given = before if self.unit == "before" else self.unit
@@ -263,7 +263,7 @@ class Panel:
         elif role is None and self.combine is None:
             counts = "the worst case counts for intruders, the mean for scientists"
         elif callable(how):
-            counts = f"{show_number(how)} of their uncertainties counts"
+            counts = f"{show_setting(how)} of their uncertainties counts"
         unit = "" if self.unit is None else ", each in a unit of its own"
         if self.unit == "before":
             unit = ", relative to U before the release"
@@ -276,7 +276,7 @@ class Panel:
     def __repr__(self) -> str:
         options = {name: value for name, value in settings_of(self).items() if value is not None}
         shown = ", ".join(self.names[:6]) + (", ..." if len(self.names) > 6 else "")
-        said = "".join(f", {n}={show_number(v)}" for n, v in options.items() if n not in ("members", "names"))
+        said = "".join(f", {n}={show_setting(v)}" for n, v in options.items() if n not in ("members", "names"))
         return f"Panel(<{len(self.members)} users: {shown}>{said})"
 
     def __len__(self) -> int:
@@ -398,4 +398,4 @@ def _belief_words(beliefs: Sequence[Belief]) -> list[str]:
 
 def _setting_text(value: object) -> str:
     """A setting in a name: targets in words, everything else as it is written."""
-    return value.describe() if is_target(value) and not settings_of(value) else show_number(value)
+    return value.describe() if is_target(value) and not settings_of(value) else show_setting(value)

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..checks import Data, as_float_array, check_finite, check_index, check_integer, check_number, name_of, suggest
 from ..errors import InputError, describe_failure
 from ..masks.frame import Frame
+from ..numerics.differences import affine_form
 from ..protocols import Array
 from ..targets import BaseTarget, Kind, Maximum, Minimum, Percentile, is_target
 
@@ -327,21 +328,12 @@ class Custom(Rule):
         """The weights of a function that is linear, found by trying it; None if it is not, or too large to try."""
         if k != 1 or n > LARGEST_PROBED:
             return None
-        rng = np.random.default_rng(0)
-        probes = np.concatenate([rng.standard_normal((4, n)) * s for s in (1e-2, 1.0, 1e3)])
-        points = np.concatenate([np.zeros((1, n)), np.eye(n), probes])
-        try:
-            with np.errstate(all="ignore"), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                found = np.array([self(x if vector else x[:, None]).reshape(()) for x in points], dtype=np.float64)
-        except (InputError, ValueError):
-            return None
-        if not np.all(np.isfinite(found)):
-            return None
-        offset, coefficients = found[0], found[1 : n + 1] - found[0]
-        linear = probes @ coefficients + offset
-        room = 1e-9 * (1.0 + abs(offset) + np.abs(probes) @ np.abs(coefficients))
-        return WeightedSum(coefficients, float(offset)) if np.all(np.abs(found[n + 1 :] - linear) <= room) else None
+
+        def each(points: Array) -> Array:
+            return np.array([self(x if vector else x[:, None]).reshape(()) for x in points])
+
+        found = affine_form(each, n)
+        return None if found is None else WeightedSum(found[0][0], float(found[1][0]))
 
     def describe(self) -> str:
         name = name_of(self.function)

@@ -381,6 +381,7 @@ def test_more_suppression_never_tells_more():
         (lambda: SuppressCells().publish([[1, np.nan]]), "missing cells"),
         (lambda: SuppressCells().publish([["a", 1]]), "made of counts"),
         (lambda: Cell("ab"), "index must be whole numbers"),
+        (lambda: TableBelief((3, 3), 200).posterior(Records()).quadratic([1.0, 2.0]), "weights must fit a target of 9"),
     ],
 )
 def test_bad_input(make, words):

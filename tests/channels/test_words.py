@@ -8,7 +8,7 @@ import pytest
 import ruvdecision as ruv
 from ruvdecision.channels.steps import FileFacts
 from ruvdecision.channels.words import in_words
-from ruvdecision.masks import Clip
+from ruvdecision.masks import Clip, SeparateRows
 
 PLAIN = FileFacts(10, (0,))
 NAMED = FileFacts(10, ("income", "age"))
@@ -33,6 +33,7 @@ NAMED = FileFacts(10, ("income", "age"))
         (ruv.Shuffle(), PLAIN, "put the records in random order"),
         (ruv.Subsample(size=4), PLAIN, "keep a random sample of 4 of 10 records"),
         (Clip(lower=0), PLAIN, "set every record below 0 up to it"),
+        (SeparateRows(rows=[0]), NAMED, "publish the records as they are"),
     ],
 )
 def test_one_mask(mask, about, words):
@@ -44,6 +45,14 @@ def test_a_chain_says_its_steps_in_order():
     assert in_words(chain, PLAIN) == (
         "add normal noise with variance 2 to every record, then round every record to multiples of 5, then put the "
         "records in random order"
+    )
+
+
+def test_several_releases_are_said_one_after_the_other():
+    both = ruv.Round(base=5) | (ruv.Noise(variance=2) & ruv.Microaggregate(groups=1))
+    assert in_words(both, NAMED) == (
+        "round income and age to multiples of 5, then add normal noise with variance 2 to income and age; "
+        "and as another release: publish the average of all records"
     )
 
 

@@ -152,7 +152,7 @@ def test_kinds_of_samples_are_all_samples(other):
     n, kept = 6, 2
     found = resolve(other & ruv.Subsample(size=kept), FileFacts(n, (0,), np.eye(1)))
     cases, complete = sample_cases(found, n, [1], 10, None)
-    label = np.zeros(n, dtype=int) if other is NOISE else found[1].step.rows.each()
+    label = np.zeros(n, dtype=int) if other is NOISE else found[1].step.rows.row_labels()
 
     def kind(rows):
         others = [r for r in rows if r != 1]

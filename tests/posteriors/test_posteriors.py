@@ -13,7 +13,7 @@ from scipy import integrate, signal, special, stats
 from ruvdecision.errors import InputError, UnsupportedError
 from ruvdecision.posteriors import Drawn, Finite, Gaussian, Mixture
 from ruvdecision.posteriors.modes import best_box
-from ruvdecision.posteriors.normal_mixture import Sorted, mean_difference
+from ruvdecision.posteriors.normal_mixture import SortedMixture, mean_difference
 from ruvdecision.protocols import Posterior
 
 COV2 = np.array([[2.0, 0.9], [0.9, 1.0]])
@@ -578,7 +578,7 @@ def test_mean_difference_of_many_components_equals_all_pairs(sd):
 
 def test_entropy_of_many_components_by_two_routes():
     rng = np.random.default_rng(6)
-    law = Sorted.of(np.full(300, 1 / 300), rng.normal(size=300), np.full(300, 0.01))
+    law = SortedMixture.of(np.full(300, 1 / 300), rng.normal(size=300), np.full(300, 0.01))
     line, apart = law.entropy(), law._entropy_apart()
     assert line.value == pytest.approx(float(apart.value), abs=1e-6)
     far = Mixture(Gaussian.scalar(1000.0 * np.arange(300), [1e-4]), np.full(300, 1 / 300))

@@ -23,13 +23,13 @@ from edges import tried
 from sentinels import SECRETS, WHO, chain, files, labelled, leaks, numbers, table
 
 import ruvdecision as ruv
-from ruvdecision.running.run import Task, pack, run
+from ruvdecision.running.run import Task, pickle_for_worker, run
 
 ROOT = places.ROOT
 
 
 def test_tasks_do_not_show_their_arguments() -> None:
-    work = pack((max, (labelled(), WHO)))
+    work = pickle_for_worker((max, (labelled(), WHO)))
     assert leaks(bytes(work)) and leaks(repr(work) + str(work) + f"{work!s}{work!r}") == []
     assert pickle.loads(work)[0] is max
 
@@ -158,8 +158,8 @@ def test_a_dask_cluster_sees_no_record_in_names_and_logs(caplog: pytest.LogCaptu
         log = str(list(cluster.scheduler.transition_log)) + str(client.get_events()) + str(client.get_worker_logs())
         log = log.replace("float(argument", "")
     tried("leaks", 3)
-    assert "call-" in log
-    names = [entry for entry in log.split("'") if entry.startswith(("call-", "_Sealed", "bytes-"))]
+    assert "run_on_worker-" in log
+    names = [entry for entry in log.split("'") if entry.startswith(("run_on_worker-", "_Sealed", "bytes-"))]
     assert names and leaks("\n".join(names)) == []
     failed = [record.getMessage() for record in caplog.records if "Compute Failed" in record.getMessage()]
     assert failed, "dask's log was not heard"

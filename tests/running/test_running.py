@@ -26,7 +26,7 @@ from ruvdecision.cli import main
 from ruvdecision.errors import InputError, RuvError
 from ruvdecision.measure import measure
 from ruvdecision.measures import NormalKL, RecordLinkage
-from ruvdecision.running.progress import Bar, host
+from ruvdecision.running.progress import Bar, report_progress_to
 from ruvdecision.running.run import RunResult, Task, run
 from ruvdecision.studies import load_study
 
@@ -402,7 +402,7 @@ def test_time_left_follows_from_the_pace(monkeypatch: pytest.MonkeyPatch) -> Non
     clock = [100.0]
     monkeypatch.setattr(progress, "monotonic", lambda: clock[0])
     said: list[str] = []
-    with host(said.append), Bar("Working") as bar:
+    with report_progress_to(said.append), Bar("Working") as bar:
         for share, at in ((0.5, 130.0), (0.6, 140.0), (0.75, 155.0), (1.0, 180.0)):
             clock[0] = at
             bar.update(share, note="R-hat 1.02" if share == 0.75 else "")

@@ -223,4 +223,4 @@ def _mean_given_file(term: Term, n: int, k: int, share: Array) -> Array:
     """E(term | file) as a function of the records, one after the other."""
     if term.kind is Kind.RECORD:
         return np.asarray(np.kron(np.eye(n)[[term.row % n]], np.eye(k)))
-    return np.asarray(np.kron(np.full((1, n), 1.0 / n), share if term.outside else np.eye(k)))
+    return np.asarray(np.kron(np.full((1, n), 1.0 / n), share if term.is_outside_file else np.eye(k)))

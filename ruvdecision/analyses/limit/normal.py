@@ -222,7 +222,7 @@ class _AverageAndDistances:
     def slope(self, part: Term) -> Array:
         """E(part | b) as a function of z."""
         k, m = self.belief.k, len(self.rows)
-        if part.outside:
+        if part.is_outside_file:
             return np.asarray(np.concatenate([self.share @ self.lower[:k, :k], np.zeros((k, m * k))], axis=1))
         place = self._position_of_record(part)
         if place is None:
@@ -257,7 +257,7 @@ def mean_given_file(belief: NormalBelief) -> tuple[Array, Array]:
 
 def covariance_given_file(first: Term, second: Term, rest: Array, covariance: Array) -> Array:
     """Covariance of two terms given the file, where ``rest`` is that of the mean."""
-    if not (first.outside and second.outside):
+    if not (first.is_outside_file and second.is_outside_file):
         return np.zeros_like(rest)
     both = first.kind is Kind.NEW and second.kind is Kind.NEW
     return np.asarray(rest + covariance if both else rest)

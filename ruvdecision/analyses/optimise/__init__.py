@@ -9,14 +9,14 @@ from typing import Unpack
 import numpy as np
 import pandas as pd
 
-from ...checks import as_seed_sequence, check_choice, check_integer, check_kind, check_number
+from ...checks import as_seed_sequence, check_choice, check_integer, check_kind, check_number, show_setting
 from ...decide.probability import error_cdf
 from ...engines.base import Progress, progress_of_part
 from ...errors import InfeasibleError, InputError
 from ...evaluate import Setting, check_setting
 from ...maps.rumap import RUMap
 from ...maps.show import Sentence
-from ...masks.base import Mask, show_number
+from ...masks.base import Mask
 from ...running.progress import Bar
 from ...users.panel import Role
 from .families import FamilyLike, MaskFamily, as_families
@@ -325,7 +325,7 @@ class Optimum(Sentence):
 
     def __str__(self) -> str:
         def shown(value: object, error: float) -> str:
-            text = show_number(value) if isinstance(value, float) else str(value)
+            text = show_setting(value) if isinstance(value, float) else str(value)
             return text + (f" ± {error:.2g}" if error > 0 else "")
 
         errors = self.parameters_error

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...checks import is_integer
+from ...checks import is_integer, show_setting
 from ...decide.probability import degrees_of, quantile
 from ...engines.base import Problem, plan_for
 from ...errors import InputError
 from ...evaluate import Setting, evaluate
 from ...maps.rumap import RUMap
 from ...maps.scores import Decreasing, Negative, Score, as_score_of_uncertainty
-from ...masks.base import Mask, show_number
+from ...masks.base import Mask
 from ...protocols import Array, Solution, Value
 from ...users.panel import Role
 from ...users.user import SingleUser, Snooper, User
@@ -212,7 +212,7 @@ class Objective:
         return 0.0 if self.confidence is None else quantile(self.confidence, self.evaluator.degrees)
 
     def label(self, values: Sequence[float]) -> str:
-        shown = [f"{n} = {show_number(float(v))}" for n, v in zip(self.names, values, strict=True)]
+        shown = [f"{n} = {show_setting(float(v))}" for n, v in zip(self.names, values, strict=True)]
         return ", ".join([*shown, *(f"{n} = {v}" for n, v in (self.part.fixed or {}).items())])
 
     def evaluate_points(self, values: Array) -> list[Candidate]:

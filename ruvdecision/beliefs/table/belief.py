@@ -28,7 +28,8 @@ from ...checks import (
 )
 from ...errors import InputError, UnsupportedError
 from ...masks.cells import PublishedTable, as_counts
-from ...posteriors import BasePosterior, Drawn, Finite
+from ...posteriors import Drawn, Finite
+from ...posteriors.base import PartwisePosterior, as_weight_matrix
 from ...protocols import Array, Posterior, Value
 from ...targets import BaseTarget, Files, Kind
 from .completions import LARGEST_TOTAL, Completions, least_linear_value
@@ -116,7 +117,8 @@ class TableBelief:
         if not self.system.feasible:
             raise InputError(
                 "No table of counts agrees with what is known",
-                self._facts_in_words(),
+                # Positions only: after a release the counts are those of the confidential table.
+                f"the total {self.total}, {len(self.cells)} cells and the margins {list(self.margins)}",
                 "Check the total, the cells and the margins",
             )
 
@@ -367,10 +369,6 @@ class TableBelief:
             checked[tuple(sorted(places))] = np.transpose(array, order).astype(np.int64)
         return checked
 
-    def _facts_in_words(self) -> str:
-        # Positions only: after a release the counts are those of the confidential table.
-        return f"the total {self.total}, {len(self.cells)} cells and the margins {list(self.margins)}"
-
 
 def _power_of_ten(log_count: float) -> str:
     """A number of any size in powers of ten."""
@@ -379,7 +377,7 @@ def _power_of_ten(log_count: float) -> str:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TablePosterior(BasePosterior):
+class TablePosterior(PartwisePosterior):
     """The law of all cells of a table at once, ``event = (cells,)``, without a list of the tables.
 
     What concerns each cell apart comes from the laws of the cells; entropy, moments and the most probable table
@@ -451,36 +449,24 @@ class TablePosterior(BasePosterior):
     def quadratic(self, weights: ArrayLike = 1.0) -> Value:
         if not self.completions.exact:
             return self._drawn_tables.quadratic(weights)
-        w = np.asarray(weights, dtype=np.float64)
-        if w.ndim < 2:
-            return Value.exact(np.sum(np.broadcast_to(w, self.event) * self.var()))
-        return Value.exact(np.sum(w * self.cov()))
+        matrix = as_weight_matrix(weights, self.event)
+        return Value.exact(np.diag(matrix) @ self.var() if np.ndim(weights) < 2 else np.sum(matrix * self.cov()))
 
     # -- each cell apart ---------------------------------------------------------------------------------
 
     def quantile(self, q: float) -> Array:
         return np.stack([c.quantile(q) for c in self.cells])
 
-    def cdf(self, at: ArrayLike) -> Array:
-        return self._ask_each_cell(lambda c, a: Value.exact(c.cdf(a)), at).value
-
-    def lower_partial_moment(self, at: ArrayLike) -> Value:
-        return self._ask_each_cell(lambda c, a: c.lower_partial_moment(a), at)
-
-    def upper_partial_moment(self, at: ArrayLike) -> Value:
-        return self._ask_each_cell(lambda c, a: c.upper_partial_moment(a), at)
-
-    def power(self, at: ArrayLike, p: float, *, signed: bool = False) -> Value:
-        return self._ask_each_cell(lambda c, a: c.power(a, p, signed=signed), at)
-
-    def huber(self, at: ArrayLike, delta: float) -> Value:
-        return self._ask_each_cell(lambda c, a: c.huber(a, delta), at)
+    def ask_parts(self, ask: Callable[[Posterior, Array], Value], at: ArrayLike, *, joint: bool = False) -> Value:
+        at = np.asarray(at, dtype=np.float64)
+        at = np.broadcast_to(at, np.broadcast_shapes(at.shape, self.event))
+        return Value.stacked([ask(c, at[..., i]) for i, c in enumerate(self.cells)], axis=-1)
 
     def log_mgf(self, t: float, *, centred: bool = False) -> Value:
-        return _stack_values([c.log_mgf(t, centred=centred) for c in self.cells])
+        return Value.stacked([c.log_mgf(t, centred=centred) for c in self.cells], axis=-1)
 
     def mean_difference(self) -> Value:
-        return _stack_values([c.mean_difference() for c in self.cells])
+        return Value.stacked([c.mean_difference() for c in self.cells], axis=-1)
 
     # -- by draws ----------------------------------------------------------------------------------------
 
@@ -492,15 +478,3 @@ class TablePosterior(BasePosterior):
         if self.completions.exact:
             return Drawn(self.completions.sample(DRAWN, as_generator(self.seed, 3)), discrete=True)
         return Drawn(*self.completions.weighted_draws, discrete=True)
-
-    def _ask_each_cell(self, question: Callable[[Posterior, Array], Value], at: ArrayLike) -> Value:
-        at = np.asarray(at, dtype=np.float64)
-        at = np.broadcast_to(at, np.broadcast_shapes(at.shape, self.event))
-        return _stack_values([question(c, at[..., i]) for i, c in enumerate(self.cells)])
-
-
-def _stack_values(parts: Sequence[Value]) -> Value:
-    return Value(
-        np.stack([p.value for p in parts], axis=-1),
-        np.stack([np.broadcast_to(p.error, np.shape(p.value)) for p in parts], axis=-1),
-    )

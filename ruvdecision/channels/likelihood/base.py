@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,26 +30,36 @@ def no_cuts(n: int) -> Array:
     return np.empty((n, 0))
 
 
-class ColumnLikelihood:
+class PerEntry:
+    """What says something of each of n entries: its fields that do are named once, and counted and picked by that."""
+
+    per_entry: ClassVar[tuple[str, ...]] = ()
+    """Fields that hold the entries: arrays with them along the last axis, or what is per entry itself."""
+
+    @property
+    def n(self) -> int:
+        """Number of entries."""
+        held = vars(self)[self.per_entry[0]]
+        return int(held.shape[-1]) if isinstance(held, np.ndarray) else int(held.n)
+
+    def take(self, rows: Rows) -> Self:
+        """The same for some of the entries, by their positions."""
+        held = {name: vars(self)[name] for name in self.per_entry}
+        some = {name: v[..., rows] if isinstance(v, np.ndarray) else v.take(rows) for name, v in held.items()}
+        return replace(self, **some) if some else self  # type: ignore[type-var]
+
+
+class ColumnLikelihood(PerEntry):
     """What a release tells about one column: p(released | x) for each of n entries, as a function of one number x.
 
     Immutable. The likelihood is normalised in the *released* value: a density where that value is continuous, a
     probability where it has a point mass. `pulled_back` gives what is known one step further back.
     """
 
-    @property
-    def n(self) -> int:
-        """Number of entries."""
-        raise NotImplementedError
-
     # -- the likelihood ------------------------------------------------------------------------------
 
     def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
         """Log likelihood of ``x``, which broadcasts to shape (..., n)."""
-        raise NotImplementedError
-
-    def take(self, rows: Rows) -> ColumnLikelihood:
-        """The same for some of the entries, by their positions."""
         raise NotImplementedError
 
     def log_label(self, label: Any) -> Array:
@@ -134,6 +145,11 @@ class ColumnLikelihood:
         return None
 
     @property
+    def is_normal(self) -> Bools:
+        """Which entries have a likelihood that is normal in x, shape (n,)."""
+        return np.full(self.n, self.normal is not None)
+
+    @property
     def support(self) -> Array | None:
         """The values that x can have if it is a category, else None."""
         return None
@@ -149,7 +165,7 @@ class ColumnLikelihood:
         return f"{type(self).__name__}(n={self.n})"
 
 
-class Change:
+class Change(PerEntry):
     """How a number y comes from a number x, entry by entry: by a function, by noise, by a user's own law.
 
     It says what is known about x from what is known about y: its value, an interval, or anything else.
@@ -173,10 +189,6 @@ class Change:
     def likelihood_from_observation(self, later: ColumnLikelihood) -> ColumnLikelihood:
         """From anything else about y."""
         raise NotImplementedError
-
-    def take(self, rows: Rows) -> Self:
-        """The same for some of the entries."""
-        return self
 
 
 def unbounded_ends(n: int) -> Pair:

@@ -23,6 +23,8 @@ class Known(ColumnLikelihood):
     array([  0., -inf])
     """
 
+    per_entry = ("values",)
+
     values: Array
 
     def __post_init__(self) -> None:
@@ -34,15 +36,8 @@ class Known(ColumnLikelihood):
                 "Use Uninformative for those entries",
             )
 
-    @property
-    def n(self) -> int:
-        return len(self.values)
-
     def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
         return math.where(math.asarray(x) == self.values, 0.0, -np.inf)
-
-    def take(self, rows: Rows) -> Known:
-        return Known(self.values[rows])
 
     @property
     def known_values(self) -> Array:
@@ -72,6 +67,8 @@ class KnownLabels(ColumnLikelihood):
     array([  0., -inf])
     """
 
+    per_entry = ("labels",)
+
     labels: Sequence[Any] | NDArray[Any]
 
     def __post_init__(self) -> None:
@@ -80,10 +77,6 @@ class KnownLabels(ColumnLikelihood):
         labels.flags.writeable = False
         object.__setattr__(self, "labels", labels)
 
-    @property
-    def n(self) -> int:
-        return len(self.labels)
-
     def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
         raise InputError(
             "A column of labels has no likelihood in numbers", "text", "Use Recode or PRAM with its categories named"
@@ -91,9 +84,6 @@ class KnownLabels(ColumnLikelihood):
 
     def log_label(self, label: Any) -> Array:
         return np.where([v == label for v in self.labels], 0.0, -np.inf)
-
-    def take(self, rows: Rows) -> KnownLabels:
-        return KnownLabels(np.asarray(self.labels)[rows])
 
     def pulled_back(self, change: Change) -> ColumnLikelihood:
         return change.likelihood_from_value(np.asarray(self.labels))
@@ -145,6 +135,8 @@ class Between(ColumnLikelihood):
     array([-inf,   0., -inf])
     """
 
+    per_entry = ("lower", "upper", "closed_low", "closed_high")
+
     lower: Array
     upper: Array
     closed_low: Bools | bool = True
@@ -159,10 +151,6 @@ class Between(ColumnLikelihood):
         if not np.all(self.lower <= self.upper):
             raise InputError("The lower end of an interval must not exceed the upper one", "some that do", "Swap them")
 
-    @property
-    def n(self) -> int:
-        return len(self.lower)
-
     def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
         x = math.asarray(x)
         # One comparison per side: >= is > against the next number below.
@@ -171,10 +159,6 @@ class Between(ColumnLikelihood):
         above = math.logical_or(x > low, np.isneginf(self.lower))
         below = math.logical_or(x < high, np.isposinf(self.upper))
         return math.where(math.logical_and(above, below), 0.0, -np.inf)
-
-    def take(self, rows: Rows) -> Between:
-        closed_low, closed_high = np.asarray(self.closed_low)[rows], np.asarray(self.closed_high)[rows]
-        return Between(self.lower[rows], self.upper[rows], closed_low, closed_high)
 
     @property
     def support_bounds(self) -> Pair:
@@ -205,7 +189,7 @@ class Joined(ColumnLikelihood):
         found = math.concatenate([part.log(x[..., rows], math) for rows, part in self.parts], axis=-1)
         return found[..., np.argsort(np.concatenate([rows for rows, _ in self.parts]))]
 
-    def take(self, rows: Rows) -> ColumnLikelihood:
+    def take(self, rows: Rows) -> ColumnLikelihood:  # type: ignore[override]
         wanted = np.arange(self.n)[rows]
         parts = []
         for own, part in self.parts:
@@ -267,6 +251,10 @@ class Joined(ColumnLikelihood):
             return None
         centre, variance = self._gather_parts(lambda part: found[id(part)])  # type: ignore[arg-type, return-value]
         return centre, variance
+
+    @property
+    def is_normal(self) -> Bools:
+        return self._gather_parts(lambda part: part.is_normal)[0] > 0
 
     @property
     def support(self) -> Array | None:

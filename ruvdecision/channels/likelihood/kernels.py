@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
 from ..steps import NORMAL
-from .base import ColumnLikelihood, Pair, Rows, evenly_spaced_points, midpoints, no_cuts
+from .base import ColumnLikelihood, Pair, evenly_spaced_points, midpoints, no_cuts
 from .entries import Known
 from .laws import EntryLaw, NoiseLaw, noise_law
 from .mathematics import NUMPY, Mathematics, Values
@@ -21,13 +21,11 @@ from .noisy import TransitionDensity
 class AdditiveNoise(TransitionDensity):
     """y = x + noise."""
 
+    per_entry = ("law",)
+
     additive = True
 
     law: NoiseLaw
-
-    @property
-    def n(self) -> int:
-        return self.law.n
 
     def log(self, y: Values, x: Values, math: Mathematics = NUMPY) -> Values:
         return self.law.log_density(y - x, math)
@@ -51,9 +49,6 @@ class AdditiveNoise(TransitionDensity):
     def followed_by(self, later: TransitionDensity) -> TransitionDensity | None:
         both = self.law.plus(later.law) if isinstance(later, AdditiveNoise) else None
         return None if both is None else AdditiveNoise(both)
-
-    def take(self, rows: Rows) -> AdditiveNoise:
-        return AdditiveNoise(self.law.take(rows))
 
     def window(self, y: Array, drop: float) -> Pair:
         least, most = self.law.window(drop)
@@ -82,13 +77,11 @@ class HeteroscedasticNoise(TransitionDensity):
     value and wider further out, and closed in to the last digit; two that lie closer together are missed.
     """
 
+    per_entry = ("unit", "base")
+
     unit: NoiseLaw
     base: Array
     size: Callable[[Values, Mathematics], Values]
-
-    @property
-    def n(self) -> int:
-        return self.unit.n
 
     def log(self, y: Values, x: Values, math: Mathematics = NUMPY) -> Values:
         s = self._sd_at(x, math)
@@ -111,9 +104,6 @@ class HeteroscedasticNoise(TransitionDensity):
     def cuts(self, x: Values, math: Mathematics = NUMPY) -> list[Values]:
         s = self._sd_at(x, math)
         return [x + row * s for row in self.unit.cuts]
-
-    def take(self, rows: Rows) -> HeteroscedasticNoise:
-        return HeteroscedasticNoise(self.unit.take(rows), self.base[rows], self.size)
 
     def window(self, y: Array, drop: float) -> Pair:
         """Walk away from y until the noise there, and at twice the distance, is too small to reach back."""
@@ -210,11 +200,9 @@ def refuse_no_noise(name: str) -> UnsupportedError:
 class RandomFactor(TransitionDensity):
     """y = x f with the law of the factor f; at x = 0 nothing but y = 0 is possible."""
 
-    law: EntryLaw
+    per_entry = ("law",)
 
-    @property
-    def n(self) -> int:
-        return self.law.n
+    law: EntryLaw
 
     def log(self, y: Values, x: Values, math: Mathematics = NUMPY) -> Values:
         safe = math.where(x == 0, 1.0, x)
@@ -241,9 +229,6 @@ class RandomFactor(TransitionDensity):
 
     def cuts(self, x: Values, math: Mathematics = NUMPY) -> list[Values]:
         return [x * row for row in self.law.cuts]
-
-    def take(self, rows: Rows) -> RandomFactor:
-        return RandomFactor(self.law.take(rows))
 
     def _preimage_range(self, y: Array, factors: Pair) -> Pair:
         """Least and largest x from which y can come by factors between two ends; any if they may be negative."""

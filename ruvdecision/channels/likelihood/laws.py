@@ -14,7 +14,7 @@ from scipy import special
 
 from ...protocols import Array
 from ..steps import FactorKind, NoiseKind
-from .base import Pair, Rows, as_row, unbounded_ends
+from .base import Pair, PerEntry, as_row, unbounded_ends
 from .mathematics import LOG_ROOT_2PI, NUMPY, TINY, Mathematics, Values, legendre_for, logsumexp
 
 BLOCK = 2_000_000
@@ -23,16 +23,11 @@ PANELS = np.array([-9, -7, -5.5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5.5, 7, 9])
 """Standard deviations that cut a normal law into smooth panels."""
 
 
-class EntryLaw:
+class EntryLaw(PerEntry):
     """A law with a density, a size of its own for each of n entries."""
 
     kink = False
     """Whether the density has a kink at zero."""
-
-    @property
-    def n(self) -> int:
-        """Number of entries."""
-        raise NotImplementedError
 
     def log_density(self, z: Values, math: Mathematics = NUMPY) -> Values:
         """Log density at ``z`` of shape (..., n)."""
@@ -48,10 +43,6 @@ class EntryLaw:
 
     def log_between(self, a: Values, b: Values, math: Mathematics = NUMPY) -> Values:
         """Log probability of lying between finite ``a < b``."""
-        raise NotImplementedError
-
-    def take(self, rows: Rows) -> EntryLaw:
-        """The same for some entries."""
         raise NotImplementedError
 
     @property
@@ -76,9 +67,6 @@ class EntryLaw:
 
 class NoiseLaw(EntryLaw):
     """The law of noise around zero."""
-
-    def take(self, rows: Rows) -> NoiseLaw:
-        raise NotImplementedError
 
     @property
     def scale(self) -> Array:
@@ -108,6 +96,8 @@ class NormalLaw(NoiseLaw):
     -765.0832
     """
 
+    per_entry = ("centres", "sds")
+
     weights: Array  # (c,)
     centres: Array  # (c, n)
     sds: Array  # (c, n)
@@ -126,10 +116,6 @@ class NormalLaw(NoiseLaw):
         keep = share > 0
         return cls(share[keep], at[keep, None] * sd, np.repeat(inner * sd[None], int(keep.sum()), axis=0))
 
-    @property
-    def n(self) -> int:
-        return int(self.sds.shape[1])
-
     def _mix_components(self, one: Callable[[Array, Array], Values], math: Mathematics) -> Values:
         if len(self.weights) == 1:
             return one(self.centres[0], self.sds[0])
@@ -147,9 +133,6 @@ class NormalLaw(NoiseLaw):
 
     def log_between(self, a: Values, b: Values, math: Mathematics = NUMPY) -> Values:
         return self._mix_components(lambda c, s: normal_between((a - c) / s, (b - c) / s, (b - a) / s, math), math)
-
-    def take(self, rows: Rows) -> NormalLaw:
-        return NormalLaw(self.weights, self.centres[:, rows], self.sds[:, rows])
 
     @property
     def scale(self) -> Array:
@@ -188,13 +171,11 @@ class LaplaceLaw(NoiseLaw):
     -0.458675
     """
 
+    per_entry = ("sds",)
+
     kink = True
 
     sds: Array
-
-    @property
-    def n(self) -> int:
-        return len(self.sds)
 
     @property
     def scale(self) -> Array:
@@ -226,9 +207,6 @@ class LaplaceLaw(NoiseLaw):
         down = gap / b + special.log_ndtr(-gap / sd - sd / b)
         return np.asarray(sd**2 / (2 * b**2) + np.logaddexp(up, down) - np.log(2 * b))
 
-    def take(self, rows: Rows) -> LaplaceLaw:
-        return LaplaceLaw(self.sds[rows])
-
     def window(self, drop: float) -> Pair:
         return -drop * self.scale, drop * self.scale
 
@@ -246,24 +224,19 @@ class StudentLaw(NoiseLaw):
     -0.693147
     """
 
+    per_entry = ("sds",)
+
     sds: Array
     df: float
-
-    @property
-    def n(self) -> int:
-        return len(self.sds)
 
     @property
     def scale(self) -> Array:
         return self.sds * np.sqrt((self.df - 2.0) / self.df)  # type: ignore[no-any-return]
 
-    @property
-    def _log_normaliser(self) -> float:
-        return float(special.gammaln((self.df + 1) / 2) - special.gammaln(self.df / 2) - 0.5 * np.log(self.df * np.pi))
-
     def _standard_log_density(self, u: Values, math: Mathematics) -> Values:
         """Log density with scale one."""
-        return self._log_normaliser - (self.df + 1) / 2 * math.log1p(u * u / self.df)
+        top = special.gammaln((self.df + 1) / 2) - special.gammaln(self.df / 2) - 0.5 * np.log(self.df * np.pi)
+        return float(top) - (self.df + 1) / 2 * math.log1p(u * u / self.df)
 
     def log_density(self, z: Values, math: Mathematics = NUMPY) -> Values:
         return self._standard_log_density(z / self.scale, math) - np.log(self.scale)
@@ -317,9 +290,6 @@ class StudentLaw(NoiseLaw):
             out[start : start + step] = special.logsumexp(terms, axis=1)
         return out.reshape(np.shape(gap))
 
-    def take(self, rows: Rows) -> StudentLaw:
-        return StudentLaw(self.sds[rows], self.df)
-
     def window(self, drop: float) -> Pair:
         far = np.sqrt(self.df * np.expm1(min(2 * drop / (self.df + 1), 600.0))) * self.scale
         return -far, far
@@ -338,11 +308,9 @@ class StudentLaw(NoiseLaw):
 class LognormalLaw(EntryLaw):
     """A lognormal factor with mean one and the given sd."""
 
-    sds: Array
+    per_entry = ("sds",)
 
-    @property
-    def n(self) -> int:
-        return len(self.sds)
+    sds: Array
 
     @property
     def _log_variance(self) -> Array:
@@ -368,9 +336,6 @@ class LognormalLaw(EntryLaw):
         first = self._standard_score(math.where(positive, a, 1.0), math)
         return math.where(positive, normal_between(first, first + wide, wide, math), self.log_below(b, math))
 
-    def take(self, rows: Rows) -> LognormalLaw:
-        return LognormalLaw(self.sds[rows])
-
     @property
     def bounds(self) -> Pair:
         return np.zeros(self.n), np.full(self.n, np.inf)
@@ -388,12 +353,10 @@ class LognormalLaw(EntryLaw):
 class SplitLaw(EntryLaw):
     """A factor that differs from one by ``least`` to ``most``, uniformly on either side."""
 
+    per_entry = ("least", "most")
+
     least: Array
     most: Array
-
-    @property
-    def n(self) -> int:
-        return len(self.least)
 
     def log_density(self, z: Values, math: Mathematics = NUMPY) -> Values:
         away = math.abs(z - 1.0)
@@ -412,9 +375,6 @@ class SplitLaw(EntryLaw):
             share = share + math.maximum(math.minimum(b, high) - math.maximum(a, low), 0.0)
         share = share / (2 * (self.most - self.least))
         return math.where(share > 0, math.log(math.maximum(share, TINY)), -np.inf)
-
-    def take(self, rows: Rows) -> SplitLaw:
-        return SplitLaw(self.least[rows], self.most[rows])
 
     @property
     def bounds(self) -> Pair:

@@ -16,7 +16,6 @@ from .base import (
     ColumnLikelihood,
     Ints,
     Pair,
-    Rows,
     evenly_spaced_points,
     midpoints,
     no_cuts,
@@ -31,11 +30,6 @@ MOST_COST = 50_000
 
 class TransitionDensity(Change):
     """A change by chance: a density p(y | x) for each of n entries."""
-
-    @property
-    def n(self) -> int:
-        """Number of entries."""
-        raise NotImplementedError
 
     def log(self, y: Values, x: Values, math: Mathematics = NUMPY) -> Values:
         """Log density of ``y`` given ``x``; both broadcast to (..., n)."""
@@ -122,10 +116,6 @@ class _Noisy(ColumnLikelihood):
 
     kernel: TransitionDensity
 
-    @property
-    def n(self) -> int:
-        return self.kernel.n
-
     def pulled_back(self, change: Change) -> ColumnLikelihood:
         both = change.followed_by(self.kernel)
         return change.likelihood_from_observation(self) if both is None else replace(self, kernel=both)
@@ -135,6 +125,8 @@ class _Noisy(ColumnLikelihood):
 class NoisyValue(_Noisy):
     """Every entry's released number was drawn from a density p(y | x)."""
 
+    per_entry = ("kernel", "values")
+
     values: Array
 
     def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
@@ -143,9 +135,6 @@ class NoisyValue(_Noisy):
         # The common case, in as few passes over the numbers as can be.
         centre, sd = self.normal[0], np.sqrt(self.normal[1])
         return -0.5 * ((math.asarray(x) - centre) / sd) ** 2 - (np.log(sd) + LOG_ROOT_2PI)
-
-    def take(self, rows: Rows) -> NoisyValue:
-        return NoisyValue(self.kernel.take(rows), self.values[rows])
 
     @cached_property
     def normal(self) -> Pair | None:
@@ -179,6 +168,8 @@ class NoisyValue(_Noisy):
 class NoisyInterval(_Noisy):
     """A number drawn from p(y | x) lies in an interval; all entries have the same ends at infinity, at most one."""
 
+    per_entry = ("kernel", "interval")
+
     interval: Between
 
     def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
@@ -188,9 +179,6 @@ class NoisyInterval(_Noisy):
         if np.isposinf(self.interval.upper[0]):
             return self.kernel.log_above(self.interval.lower, x, math)
         return self.kernel.log_between(self.interval.lower, self.interval.upper, x, math)
-
-    def take(self, rows: Rows) -> NoisyInterval:
-        return NoisyInterval(self.kernel.take(rows), self.interval.take(rows))
 
     @property
     def _finite_ends(self) -> list[Array]:
@@ -236,6 +224,8 @@ class Convolved(_Noisy):
     likelihood; further out it may be too small.
     """
 
+    per_entry = ("kernel", "later")
+
     later: ColumnLikelihood
 
     def __post_init__(self) -> None:
@@ -280,9 +270,6 @@ class Convolved(_Noisy):
             if not isinstance(inner, Convolved):
                 return Convolved(self.kernel, inner)
         return super().pulled_back(change)
-
-    def take(self, rows: Rows) -> Convolved:
-        return Convolved(self.kernel.take(rows), self.later.take(rows))
 
     def _hull_of_both_ends(self, find: Callable[[Array], Pair], low: Array, high: Array) -> Pair:
         """What is found over all y between two ends: at the ends themselves, for kernels that move with y."""

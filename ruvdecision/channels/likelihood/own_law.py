@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
-from .base import Change, ColumnLikelihood, Ints, Pair, Rows, evenly_spaced_points, unbounded_ends
+from .base import Change, ColumnLikelihood, Ints, Pair, evenly_spaced_points, unbounded_ends
 from .mathematics import NUMPY, Mathematics, Values
 
 
@@ -45,13 +45,11 @@ class OwnLawLikelihood(ColumnLikelihood):
     from 1e-12 to 1e18 times its size; a peak that is narrower than its distance from there times 0.01 may be missed.
     """
 
+    per_entry = ("released",)
+
     mask: Any
     released: NDArray[Any]
     column: Hashable
-
-    @property
-    def n(self) -> int:
-        return len(self.released)
 
     def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
         x = math.asarray(x) + np.zeros(self.n)
@@ -73,9 +71,6 @@ class OwnLawLikelihood(ColumnLikelihood):
                     "Give back -inf where the released value is impossible, with math.where",
                 )
         return found
-
-    def take(self, rows: Rows) -> OwnLawLikelihood:
-        return OwnLawLikelihood(self.mask, self.released[rows], self.column)
 
     @property
     def support_bounds(self) -> Pair:

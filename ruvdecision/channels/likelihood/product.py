@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import UnsupportedError
 from ...protocols import Array
 from ..steps import TOLERANCE
-from .base import Bools, ColumnLikelihood, Ints, Pair, Rows, evenly_spaced_points, impossible_release_error, midpoints
+from .base import ColumnLikelihood, Ints, Pair, evenly_spaced_points, impossible_release_error, midpoints
 from .entries import Between, Known, join_rows, nothing_observed, observe_by_case
 from .kernels import value_with_normal_noise
 from .mathematics import NUMPY, Mathematics, Values
@@ -24,18 +24,13 @@ PLACES = 33
 class ProductObservation(ColumnLikelihood):
     """Two observations of the same entries, independent given them. Made by `combine_observations`."""
 
+    per_entry = ("first", "second")
+
     first: ColumnLikelihood
     second: ColumnLikelihood
 
-    @property
-    def n(self) -> int:
-        return self.first.n
-
     def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
         return self.first.log(x, math) + self.second.log(x, math)
-
-    def take(self, rows: Rows) -> ProductObservation:
-        return ProductObservation(self.first.take(rows), self.second.take(rows))
 
     def log_label(self, label: Any) -> Array:
         return self.first.log_label(label) + self.second.log_label(label)
@@ -87,7 +82,7 @@ def combine_observations(first: ColumnLikelihood, second: ColumnLikelihood) -> C
     known = ~np.isnan(first.known_values), ~np.isnan(second.known_values)
     sure = known[0] | known[1]
     silent = first.uninformative, second.uninformative
-    normal = _both_normal(first, second) & ~sure & ~silent[0] & ~silent[1]
+    normal = first.is_normal & second.is_normal & ~sure & ~silent[0] & ~silent[1]
     rest = ~sure & ~silent[0] & ~silent[1] & ~normal
 
     def value(rows: Ints) -> ColumnLikelihood:
@@ -114,15 +109,6 @@ def combine_observations(first: ColumnLikelihood, second: ColumnLikelihood) -> C
 
     cases = [(sure, value), (silent[0] & ~sure, second.take), (silent[1] & ~silent[0] & ~sure, first.take)]
     return observe_by_case(first.n, [*cases, (normal, noisy), (rest, others)])
-
-
-def _both_normal(first: ColumnLikelihood, second: ColumnLikelihood) -> Bools:
-    """Entries of which both observations are normal; asked entry by entry where some are not."""
-    found = np.ones(first.n, dtype=bool)
-    for part in (first, second):
-        if part.normal is None:
-            found &= np.array([part.take(np.array([i])).normal is not None for i in range(part.n)])
-    return found
 
 
 def _intersect(a: Between, b: Between) -> ColumnLikelihood:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ...checks import as_float_array
 from ...errors import InputError, UnsupportedError
 from ...protocols import Array
 from ..steps import (
@@ -59,18 +58,14 @@ def read(mask: MaskLike, observed: ReleaseLikelihood) -> ReleaseLikelihood:
     if not any(f.step.samples for f in found) and observed.n != total:
         found = resolve(mask, replace(about, n=observed.n))  # some rows were left out of the file by other means
     for step, part, _ in found:
-        _refuse_unknown_law(step, part)
+        if isinstance(step, Opaque):
+            raise UnsupportedError(f"{part} has no likelihood: {step.why}", do=step.do or KNOWN)
+        if type(step) not in LIKELIHOOD or (isinstance(step, OwnLaw) and step.mask.log_likelihood is None):
+            what = f"{part} has no likelihood: it does not say how likely a released value is"
+            raise UnsupportedError(what, do=KNOWN)
     for step, part, _ in reversed(found):
         observed = LIKELIHOOD[type(step)](observed, step, part)
     return observed
-
-
-def _refuse_unknown_law(step: Step, mask: MaskLike) -> None:
-    """Raise if the law of a step is not known entry by entry."""
-    if isinstance(step, Opaque):
-        raise UnsupportedError(f"{mask} has no likelihood: {step.why}", do=step.do or KNOWN)
-    if type(step) not in LIKELIHOOD or (isinstance(step, OwnLaw) and step.mask.log_likelihood is None):
-        raise UnsupportedError(f"{mask} has no likelihood: it does not say how likely a released value is", do=KNOWN)
 
 
 # -- rows ----------------------------------------------------------------------------------------------------
@@ -201,7 +196,7 @@ def _row_labels(observed: ReleaseLikelihood, step: Step) -> Ints:
         raise InputError(
             f"The release must have {step.rows.n} rows at this mask", observed.n, "Give what mask.release gave back"
         )
-    return step.rows.each()
+    return step.rows.row_labels()
 
 
 # -- entries -------------------------------------------------------------------------------------------------
@@ -396,30 +391,19 @@ def _read_heteroscedastic_noise(
 
 
 def _size_at(size: SizeOf, x: Values, math: Mathematics) -> Values:
-    """The standard deviation at x, in numpy or PyTensor."""
-    found = _call_size_function(size.function, x, math, size.unit)
-    return math.sqrt(found) if size.unit == "variance" else found
-
-
-def _call_size_function(function: Callable[[Values], Values], x: Values, math: Mathematics, name: str) -> Values:
-    """A user's function of a column's values, for values of any shape, or for tensors if it can take them."""
+    """The standard deviation at x, for numbers of any shape, or for tensors if the user's function can take them."""
     if math is NUMPY:
-        flat = np.ravel(x)
-        answer = np.asarray(function(flat.copy()))
-        if answer.shape not in ((), flat.shape):
-            raise InputError(
-                f"{name} must give back one number per value", f"shape {answer.shape}", "Write it with array operations"
-            )
-        answer = as_float_array(f"{name}(x)", answer)
-        return np.broadcast_to(answer, flat.shape).reshape(np.shape(x))
-    try:
-        return math.call(function, x)
-    except Exception as error:
-        raise UnsupportedError(
-            f"The function given as {name} works on numpy arrays but not on PyTensor variables "
-            f"({type(error).__name__})",
-            do="Write it with plain operators (0.1 * abs(x), x > 35_000), or integrate the records out",
-        ) from None
+        found = size.at(x)
+    else:
+        try:
+            found = math.call(size.function, x)
+        except Exception as error:
+            raise UnsupportedError(
+                f"The function given as {size.unit} works on numpy arrays but not on PyTensor variables "
+                f"({type(error).__name__})",
+                do="Write it with plain operators (0.1 * abs(x), x > 35_000), or integrate the records out",
+            ) from None
+    return math.sqrt(found) if size.unit == "variance" else found
 
 
 LIKELIHOOD: dict[type[Step], Callable[[ReleaseLikelihood, Any, Any], ReleaseLikelihood]] = {

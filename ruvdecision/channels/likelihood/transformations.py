@@ -14,7 +14,7 @@ from ...checks import is_number
 from ...errors import UnsupportedError
 from ...protocols import Array
 from ..steps import TOLERANCE, Labels
-from .base import Change, ColumnLikelihood, Pair, Rows, impossible_release_error, midpoints, numbers_of
+from .base import Change, ColumnLikelihood, Pair, impossible_release_error, midpoints, numbers_of
 from .entries import Between, Known, observe_by_case
 from .mathematics import NUMPY, TINY, Mathematics, Values, logsumexp
 
@@ -235,12 +235,10 @@ class Bins(Change):
 class ThroughFunction(ColumnLikelihood):
     """p(released | g(x)): what a later observation of g(x) says about x."""
 
+    per_entry = ("later",)
+
     later: ColumnLikelihood
     function: MonotoneFunction
-
-    @property
-    def n(self) -> int:
-        return self.later.n
 
     def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
         return self.later.log(self.function.value(math.asarray(x) + np.zeros(self.n), math), math)
@@ -248,9 +246,6 @@ class ThroughFunction(ColumnLikelihood):
     @property
     def points_per_entry(self) -> int:
         return self.later.points_per_entry
-
-    def take(self, rows: Rows) -> ThroughFunction:
-        return type(self)(self.later.take(rows), self.function)
 
     def _preimage_range(self, low: Array, high: Array) -> Pair:
         """The x whose g(x) lies between these, or is the nearest to them that g can give."""
@@ -326,12 +321,10 @@ class Stepped(ColumnLikelihood):
     array([-1.6094, -0.2231,    -inf])
     """
 
+    per_entry = ("logs",)
+
     edges: Array
     logs: Array
-
-    @property
-    def n(self) -> int:
-        return int(self.logs.shape[1])
 
     def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
         x = math.asarray(x) + np.zeros(self.n)
@@ -339,9 +332,6 @@ class Stepped(ColumnLikelihood):
         for edge, row in zip(self.edges[-2:0:-1], self.logs[-2::-1], strict=True):
             found = math.where(x < edge, row, found)
         return math.where(x >= self.edges[0], found, -np.inf)
-
-    def take(self, rows: Rows) -> Stepped:
-        return Stepped(self.edges, self.logs[:, rows])
 
     def window(self, drop: float = 40.0) -> Pair:
         inside = (self.logs >= self.logs.max(axis=0) - drop) & (self.logs > -np.inf)
@@ -374,6 +364,8 @@ class CategoryLikelihood(ColumnLikelihood):
     array([-0.1054, -1.6094,    -inf])
     """
 
+    per_entry = ("logs",)
+
     labels: Labels
     logs: Array
 
@@ -392,10 +384,6 @@ class CategoryLikelihood(ColumnLikelihood):
         return cls(tuple(inputs), np.stack([logsumexp(row[:, None] + reached, NUMPY) for row in steps]))
 
     @property
-    def n(self) -> int:
-        return int(self.logs.shape[1])
-
-    @property
     def support(self) -> Array:
         return category_numbers(self.labels)
 
@@ -408,9 +396,6 @@ class CategoryLikelihood(ColumnLikelihood):
 
     def log_label(self, label: Any) -> Array:
         return self.logs[self.labels.index(label)] if label in self.labels else np.full(self.n, -np.inf)
-
-    def take(self, rows: Rows) -> CategoryLikelihood:
-        return CategoryLikelihood(self.labels, self.logs[:, rows])
 
     @property
     def uninformative(self) -> NDArray[np.bool_]:

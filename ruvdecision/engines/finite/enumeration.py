@@ -91,7 +91,7 @@ class Enumeration(BaseEngine):
         for i, mask in enumerate(problem.masks):
             found.append(self._expected_uncertainty(problem, mask, built[id(mask)], codes))
             problem.progress((i + 1) / len(problem.masks))
-        before = self._expected_uncertainty(problem, NOTHING, FiniteChannel.uninformative(belief), None)[0]
+        before = self._expected_uncertainty(problem, NOTHING, FiniteChannel.of(belief, NOTHING), None)[0]
         value, error = (np.array([float(v[i]) for v, _ in found]) for i in (0, 1))
         names = [n for _, n in found]
         return [Solution(value, error, float(before.value), names, averaged=AVERAGED in names)]

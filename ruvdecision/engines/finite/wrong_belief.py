@@ -20,6 +20,7 @@ from ...channels.finite import FiniteChannel, Kernel, RecordEvidence, record_cov
 from ...channels.samples import refuse_open_samples
 from ...errors import InputError, UnsupportedError
 from ...masks.base import Mask
+from ...masks.rows import NOTHING
 from ...numerics.quadrature import adaptive
 from ...posteriors import Finite
 from ...protocols import Array, Ints, Value
@@ -196,7 +197,7 @@ class FinitePair:
 
     def before(self) -> float:
         """Expected loss before any release."""
-        uninformative = FiniteChannel.uninformative(self.truth)
+        uninformative = FiniteChannel.of(self.truth, NOTHING)
         slots = RecordEvidence.of_nothing(len(self.truth.levels))
         own, actual = (
             replace(law, channel=uninformative).posterior_probabilities(slots)[None] for law in (self.laws[0], self.law)

@@ -95,7 +95,7 @@ class AffineMeans:
     def _own_block_loading(self, part: Term) -> Array:
         """How a target looks at its own block and cell, beside what it learns from the latents; (..., k, numbers)."""
         given, k = self.given, self.given.k
-        if part.outside:
+        if part.is_outside_file:
             return np.zeros((1, k, self.size))
         average = part.kind is Kind.AVERAGE
         shape, copy, cell = (None, None, None) if average else given._block_and_cell(part)

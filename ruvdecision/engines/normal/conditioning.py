@@ -272,14 +272,16 @@ class Conditioned:
             return turned
         # The mean itself cancels out of a difference; the product of gain and loading remains, however small it is.
         short = [
-            np.zeros((1, self.k, self.latents)) if p.outside else self._of_cells(p, lambda b: b.gain @ b.loading)
+            np.zeros((1, self.k, self.latents))
+            if p.is_outside_file
+            else self._of_cells(p, lambda b: b.gain @ b.loading)
             for p in parts
         ]
         return np.where(apart_from_mean[:, None], -exact_product(matrix, concatenate_blocks(short, axis=-2)), turned)
 
     def _slope_of_target(self, part: Term) -> Array:
         """How a target moves with the latents given the release."""
-        return np.eye(self.k, self.latents)[None] if part.outside else self._of_cells(part, lambda b: b.slope)
+        return np.eye(self.k, self.latents)[None] if part.is_outside_file else self._of_cells(part, lambda b: b.slope)
 
     def _of_cells(self, part: Term, of: Callable[[_ConditionedBlock], Array]) -> Array:
         """What a matrix with a row per coordinate of a block's cells says of a record, or of the average."""
@@ -441,10 +443,10 @@ class _Means:
     def of(self, parts: Sequence[Term]) -> Array:
         """Stacked posterior means of basic targets."""
         k = self.given.k
-        records = self.records() if not all(p.outside for p in parts) else None
+        records = self.records() if not all(p.is_outside_file for p in parts) else None
         means = []
         for part in parts:
-            if records is None or part.outside:
+            if records is None or part.is_outside_file:
                 means.append(self.latent[:k])
             elif part.kind is Kind.AVERAGE:
                 means.append(records.mean(axis=0))

@@ -112,7 +112,7 @@ class Exact(BaseEngine):
         return [list(family.positions) for family in problem.masks.families]
 
     def run(self, problem: Problem, built: _Built) -> list[Solution]:
-        masks = problem.masks
+        masks, form = problem.masks, _linear_form_of(problem.user)
         value, error = np.empty(len(masks)), np.zeros(len(masks))
         averaged = np.zeros(len(masks), dtype=bool)
         for family in masks.families:
@@ -121,7 +121,7 @@ class Exact(BaseEngine):
             part = progress_of_part(problem.progress, int(members[0]), len(masks), len(members))
             own = [masks[i] for i in members]
             result, averaged[members] = self._uncertainty_of_family(
-                replace(problem, progress=part), own, given, built.table
+                replace(problem, progress=part), form, own, given, built.table
             )
             value[members], error[members] = result.value, result.error
         names: str | list[str] = "exact"
@@ -232,16 +232,16 @@ class Exact(BaseEngine):
 
     def _uncertainty_before(self, problem: Problem, built: _Built) -> Value:
         """Uncertainty before any release."""
-        found = self._uncertainty_of_family(problem, [NOTHING], built.without_release, None)[0]
+        form = _linear_form_of(problem.user)
+        found = self._uncertainty_of_family(problem, form, [NOTHING], built.without_release, None)[0]
         return Value(found.value[0], found.error[0])
 
     def _uncertainty_of_family(
-        self, problem: Problem, family: Sequence[Mask], given: Conditioned, data: Array | None
+        self, problem: Problem, form: LinearForm | None, family: Sequence[Mask], given: Conditioned, data: Array | None
     ) -> tuple[Value, bool]:
         """Uncertainty of a family's members, and whether it had to be averaged over drawn releases."""
         count, user = len(family), problem.user
         whole = user.target.is_a(Kind.FILE)
-        form = None if whole else form_of(user.belief, user.target)
         # Whether U does not depend on where the posterior lies, or its mean, a number, has a law.
         free = user.actions is None and user.loss.location_free
         by_mean = data is None and form is not None and form.number and user.belief.mu_covariance is not None
@@ -278,7 +278,7 @@ class Exact(BaseEngine):
         each = []
         for _, samples in cases:
             this = Conditioned(belief, channel_of(belief, family[0], numbers, data, samples))
-            each.append(self._uncertainty_of_family(problem, family, this, data)[0])
+            each.append(self._uncertainty_of_family(problem, form, family, this, data)[0])
         total = _weighted_sum([(w, value) for (w, _), value in zip(cases, each, strict=True)])
         if complete:
             return total
@@ -363,6 +363,11 @@ class Exact(BaseEngine):
         between = replicate_error(uncertainties) if count > 1 else np.full(len(family), np.nan)
         # The error between replicates already contains the error within them when there are several.
         return Value(mean_over_replicates(uncertainties), between if count > 1 else within[0])
+
+
+def _linear_form_of(user: User) -> LinearForm | None:
+    """The target as a linear function; None for all records, or if it is not linear."""
+    return None if user.target.is_a(Kind.FILE) else form_of(user.belief, user.target)
 
 
 def _normal_rules(smooth: bool) -> list[tuple[Array, Array]]:

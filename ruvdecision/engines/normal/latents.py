@@ -82,19 +82,11 @@ def _covariance_after_blocks(prior: Array, solved: Any, shape: BlockShape, k: in
         information = shape.count * (solved.weight[..., :k, :] @ solved.loading[..., :k])
         return symmetric(np.asarray(np.linalg.solve(np.eye(k) + prior @ symmetric(information), prior)))
     loading, total = solved.mean_observation
-    if _observes_mean(loading, shape, k):
-        return parallel_sum(prior, total / float(shape.count * shape.sizes[0]))
     return kalman_covariance(prior, loading, total / float(shape.count))
 
 
 def _flat_prior_law(informative: Informative, k: int) -> tuple[Array, NDArray[np.bool_]]:
     """Covariance of the sum under a flat prior, and which columns nothing was said about."""
-    for i, (first, shape) in enumerate(informative):
-        if first.mean_observation is not None and _observes_mean(first.mean_observation[0], shape, k):
-            total = first.mean_observation[1] / float(shape.count * shape.sizes[0])
-            for solved, other in [*informative[:i], *informative[i + 1 :]]:
-                total = _covariance_after_blocks(total, solved, other, k)
-            return total, np.zeros((1, k), dtype=bool)
     information = sum(
         (shape.count * (s.weight[..., :k, :] @ s.loading[..., :k]) for s, shape in informative), np.zeros((1, k, k))
     )
@@ -108,11 +100,6 @@ def _invert_information(information: Array, scale: Array) -> tuple[Array, NDArra
     both = keep[:, :, None] * keep[:, None, :]
     eye = np.eye(information.shape[-1])
     return symmetric(right_divide(eye[None], information * both + (1.0 - keep)[:, :, None] * eye)) * both, unidentified
-
-
-def _observes_mean(loading: Array, shape: Any, k: int) -> bool:
-    """Whether a block shows the sum itself, all columns of it, times the root of its size."""
-    return len(shape.sizes) == 1 and loading.shape[-2] == k and bool(np.all(loading == shape.roots[0] * np.eye(k)))
 
 
 def common_covariance(common: Sequence[Array], k: int) -> Array:
@@ -225,7 +212,7 @@ class ExchangeableLaw:
         """
         k, m = len(self.record_covariance), len(parts)
         coefficients = np.eye(m * k) if matrix is None else matrix
-        is_mean = np.array([p.outside for p in parts])
+        is_mean = np.array([p.is_outside_file for p in parts])
         of_average, of_mean = (
             _gather_coefficients(coefficients, ~is_mean, k),
             _gather_coefficients(coefficients, is_mean, k),

@@ -25,7 +25,8 @@ def draw_sampled(x: Array, g: Array | None, rng: np.random.Generator, *, proper:
     centre, scale = x.mean(axis=0), _standard_deviations(x)
     y = (x - centre) / scale
     q = _orthonormal_directions(g, n)
-    fitted = _project_on_directions(q, y)
+    # What the directions tell; summed in one order, whatever the number of threads.
+    fitted = np.einsum("ji,jk->ik", q, np.einsum("ji,ik->jk", q, y))
     df = n - 1 - len(q)
     if df < 1:
         raise InputError(
@@ -87,11 +88,6 @@ def _orthonormal_directions(g: Array | None, n: int) -> Array:
         if g is None or not g.shape[1]
         else orthonormal((g - g.mean(axis=0)) / _standard_deviations(g))[0]
     )
-
-
-def _project_on_directions(q: Array, y: Array) -> Array:
-    """What the directions tell about the columns of y; summed in one order, whatever the number of threads."""
-    return np.asarray(np.einsum("ji,jk->ik", q, np.einsum("ji,ik->jk", q, y)))
 
 
 def _inverse_wishart(scatter: Array, df: int, rng: np.random.Generator) -> Array:
