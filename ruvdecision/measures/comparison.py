@@ -548,11 +548,13 @@ def copies_of(item: Any) -> list[Any]:
 
 
 def check_key(key: Any, columns: pd.Index, which: str) -> None:
-    """Raise an error for a key that is no column."""
+    """Raise an error for a key that is no column, or the only one."""
     # Whoever passes data for a name should not find them in the message.
     if not isinstance(key, Hashable) or key not in columns:
         shown = str(key) if isinstance(key, Hashable) else kind_of(key)
         raise InputError(f"The key is not a column of {which}", shown, suggest(shown, [str(c) for c in columns]))
+    if len(columns) == 1:
+        raise InputError(f"{which} has no column beside its key", str(key), "Name another key")
 
 
 def with_keys(frame: Frame, key: Any, which: str) -> Frame:
@@ -568,8 +570,6 @@ def with_keys(frame: Frame, key: Any, which: str) -> Frame:
     if repeated:
         what = f"The key {key} of {which} must be unique"
         raise InputError(what, f"{repeated} repeated", "Name a column that tells records apart")
-    if table.shape[1] == 1:
-        raise InputError(f"{which} has no column beside its key", str(key), "Name another key")
     return Frame(table.drop(columns=[key]).set_axis(pd.Index(keys.to_numpy(), name=key), axis=0), "frame")
 
 

@@ -35,7 +35,8 @@ def units(covariance: Array) -> Array:
 def right_divide(x: Array, covariance: Array) -> Array:
     """X V^-1 for a positive definite V, or for one that is singular up to rounding on its range."""
     if covariance.shape[-1] == 1:
-        return np.asarray(x / np.where(covariance > 0, covariance, 1.0))
+        with np.errstate(over="ignore"):  # in units of 1e-310 a quotient may be beyond all numbers
+            return np.asarray(x / np.where(covariance > 0, covariance, 1.0))
     unit = units(covariance)
     scaled = covariance / (unit[..., :, None] * unit[..., None, :])
     # An entry without variance has nothing to say.

@@ -74,6 +74,7 @@ CALIBRATED = {
     "regression": ("wages", 12, "Noise(sd=0.5)", ["Record(11)", "Parameter('beta', component='age')"], ""),
     "hierarchical": ("regions", 9, "Noise(sd=1)", ["Record(0)", "Parameter('level')"], ""),
     "mixture": ("two_kinds", 8, "Noise(sd=2)", ["Record(0)", "Parameter('rich')"], ""),
+    "zeros": ("earnings", 6, "Noise(sd=3)", ["Record(0)", "Parameter('employed')"], ""),
     "counts": ("visits", 6, "Round(base=3)", ["Record(0)", "Parameter('rate')"], ""),
     "categories": (
         "answers",

@@ -259,6 +259,10 @@ def test_a_key_is_no_variable(files: dict[str, Path]) -> None:
     assert value.columns["k_anonymity"][0] == float(KAnonymity()(table, table))
     with pytest.raises(InputError, match="The key is not a column"):
         measure(files["original.csv"], releases={"r": files["released.csv"]}, measures=chosen, key="id", chunksize=100)
+    alone = pd.DataFrame({"id": [1, 2, 3]})
+    for size in (None, 2):
+        with pytest.raises(InputError, match="the original has no column beside its key"):
+            measure(alone, releases={"r": alone}, measures=[KAnonymity()], key="id", chunksize=size)
 
 
 @pytest.mark.parametrize("ordered", [False, True])

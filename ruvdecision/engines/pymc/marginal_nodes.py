@@ -283,7 +283,7 @@ class NodesMarginal(SummedMarginal):
     @cached_property
     def _largest_node_distance(self) -> float:
         grid, x = self.grids[0], self.data["nodes"][:, :, 0]
-        t = np.sort(np.clip(grid.support_map.t(x), grid.low, grid.high), axis=0)
+        t = np.sort(np.clip(grid.support_map.t(x), *grid.core(self.observed.columns[0])), axis=0)
         return float(np.max(np.diff(t, axis=0), initial=0.0)) or np.inf
 
     @cached_property

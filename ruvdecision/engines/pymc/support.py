@@ -26,6 +26,8 @@ DROP = 34.0
 """Densities this far below their peak, in logs, are nothing."""
 MOST_COUNTS = 20_000
 """Values of a count that are summed."""
+HEAVY, CORE = 64.0, 4.0
+"""Spreads of what was released: from how many on a law's range is that of heavy tails, and where its core ends."""
 ORDER = 12
 """Gauss nodes of a panel."""
 CHUNK = 4_000_000
@@ -189,7 +191,8 @@ class RecordGrid:
         if sure.all():
             return known[None].copy(), np.zeros((1, n))
         rows = np.flatnonzero(~sure)
-        inner = self._panel_nodes(column.take(rows) if sure.any() else column, panels * self.fine, order)
+        tails = self._tail_edges(column)
+        inner = self._panel_nodes(column.take(rows) if sure.any() else column, panels * self.fine, order, tails)
         if not sure.any():
             return inner
         x = np.repeat(np.where(sure, known, 0.0)[None], len(inner[0]), axis=0)
@@ -198,12 +201,32 @@ class RecordGrid:
         logw[0, sure] = 0.0
         return x, logw
 
-    def _panel_nodes(self, part: ColumnLikelihood, panels: int, order: int) -> tuple[Array, Array]:
+    def core(self, column: ColumnLikelihood) -> tuple[float, float]:
+        """The part of the mapped line where nodes are even: around what was released if that is far narrower."""
+        centre, spread = released_location_and_spread(column)
+        whole = np.isfinite(self.support_map.low) or np.isfinite(self.support_map.high)
+        if whole or self.high - self.low < HEAVY * spread:
+            return self.low, self.high
+        return max(self.low, centre - CORE * spread), min(self.high, centre + CORE * spread)
+
+    def _tail_edges(self, column: ColumnLikelihood) -> Array:
+        """Edges of panels for heavy tails: even in the core, and growing with the distance beyond it."""
+        low, high = self.core(column)
+        if (low, high) == (self.low, self.high):
+            return np.empty(0)
+        middle, half = (low + high) / 2, (high - low) / 2
+        far = max(self.high - middle, middle - self.low) / half
+        beyond = half * 2 ** (np.arange(1, int(np.log2(far) * self.fine) + 1) / self.fine)
+        inner = np.linspace(low, high, int(4 * CORE) * self.fine + 1)
+        return np.concatenate([middle - beyond, inner, middle + beyond])
+
+    def _panel_nodes(self, part: ColumnLikelihood, panels: int, order: int, tails: Array) -> tuple[Array, Array]:
         """Gauss nodes of entries that are not known, in panels that are cut where the likelihood is not smooth."""
         line = self.support_map
         a, b = (np.clip(line.t(np.clip(end, part.low, part.high)), self.low, self.high) for end in part.window())
         if np.isinf(line.low) and np.isinf(line.high):
-            fixed = np.concatenate([part.cuts, part.panel_edges], axis=1).T
+            further = np.repeat(tails[None], part.n, axis=0)
+            fixed = np.concatenate([part.cuts, part.panel_edges, further], axis=1).T
         else:
             fixed = line.t(part.cuts.T)
             panels += int(np.max(b - a) / 4)  # a law has its mass within a few units of the mapped line

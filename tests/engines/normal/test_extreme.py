@@ -116,6 +116,18 @@ def test_units_do_not_matter(scale):
             assert hp.error(got, want[target] / Decimal(scale) ** 2) <= 1e-13, (name, target)
 
 
+def test_variances_that_are_barely_numbers():
+    """8e-320 has four digits; what is worked out on the way has quotients beyond all numbers."""
+    tiny = 2.0**-1060
+    for target, aim in targets(10).items():
+        for mask in (ruv.Noise(variance=1.0), ruv.Noise(variance=1.0) | ruv.Microaggregate(groups=1)):
+            want = solve(one_variable(10, 0.7, variance=1.3), aim, mask)
+            small = ruv.Noise(variance=tiny)
+            small = small if len(mask.parts) == 1 else small | ruv.Microaggregate(groups=1)
+            got = solve(one_variable(10, 0.7 * tiny, variance=1.3 * tiny), aim, small)
+            assert got / tiny == pytest.approx(want, rel=1e-3), target
+
+
 # -- several variables ---------------------------------------------------------------------------------------
 
 

@@ -478,6 +478,39 @@ def counts(n):
     return model
 
 
+@pytest.mark.slow
+def test_records_with_heavy_tails_beyond_a_top_code():
+    """Against sums over a fine grid: even nodes over the whole range of a t law missed all of its middle."""
+
+    def heavy(n):
+        with pm().Model() as model:
+            mu, sigma = pm().Normal("mu", 0, 2), pm().HalfNormal("sigma", 1.5)
+            pm().StudentT("x", nu=4, mu=mu, sigma=sigma, shape=n)
+        return model
+
+    belief, mask, release = PyMCBelief(heavy, size=5), Topcode(at=2.0), np.array([0.3, 2.0, -1.1, 1.4, 2.0])
+    m, u = (a.ravel() for a in np.meshgrid(np.linspace(-10, 10, 201), np.linspace(-12, 2.2, 401), indexing="ij"))
+    sigma = np.exp(u)
+    logs = stats.norm.logpdf(m, 0, 2) + stats.halfnorm.logpdf(sigma, scale=1.5) + u
+    logs += sum(stats.t.logpdf(x, 4, m, sigma) for x in (0.3, -1.1, 1.4)) + 2 * stats.t.logsf(2.0, 4, m, sigma)
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    for name, values in (("mu", m), ("sigma", sigma)):
+        law = Quadrature().posterior(User(belief, Parameter(name), Quadratic()), mask, release)
+        assert law.mean() == pytest.approx(weights @ values, rel=1e-5)
+        assert law.var() == pytest.approx(weights @ (values - weights @ values) ** 2, rel=1e-5)
+    # The law beyond the top code, and so its variance, is that of a t law cut off there.
+    x = 2 + np.sinh((np.arange(2000) + 0.5) / 2000 * np.arcsinh(1e5))
+    width = np.cosh(np.arcsinh(x - 2)) * np.arcsinh(1e5) / 2000
+    some = np.flatnonzero(weights > 1e-8)
+    ends = stats.t.logsf(2.0, 4, m, sigma)
+    density = sum(weights[k] * np.exp(stats.t.logpdf(x, 4, m[k], sigma[k]) - ends[k]) for k in some) * width
+    right = density @ x / density.sum()
+    law = Quadrature().posterior(User(belief, Record(1), Absolute()), mask, release)
+    assert law.mean() == pytest.approx(right, rel=1e-3)
+    assert law.cdf(3.0) == pytest.approx(density[x < 3].sum() / density.sum(), abs=2e-3)
+
+
 AVERAGES = [
     Microaggregate(groups=1),
     Noise(variance=1.5) | Microaggregate(groups=3),
