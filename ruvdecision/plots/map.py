@@ -37,6 +37,7 @@ from .theme import (
     look_of,
     name_axes,
     points,
+    settle_layout,
     threshold as draw_threshold,
     ticks_without_powers,
 )
@@ -211,12 +212,12 @@ class MapDrawing:
 def write_texts(drawings: Mapping[Axes, MapDrawing], beside: bool = True) -> None:
     """Fit the names of the axes of maps that are drawn, and write beside their points if wanted."""
     figure = figure_of(next(iter(drawings)))
-    figure.draw_without_rendering()  # the layout must be settled before places are measured in pixels
+    settle_layout(figure)
     folded = [_fold_labels(ax, drawing.rumap) for ax, drawing in drawings.items()]
     if not beside:
         return
     if any(folded):
-        figure.draw_without_rendering()
+        settle_layout(figure)
     for ax, drawing in drawings.items():
         _write_labels(ax, drawing.rumap, drawing.seen, drawing.starred, drawing.max_risk, drawing.labels)
 
