@@ -90,7 +90,7 @@ def add_measure(commands: Commands) -> None:
         default=[],
         metavar="NAMES",
         help='measures, "linkage,IO,KL,Cluster(clusters=50)"; or risk, utility, all: every one that suits the file '
-        "(default: linkage, and IO and EO with --model or else general utility)",
+        "(default: linkage and replicated_uniques, and IO and EO with --model or else general utility)",
     )
     whole = "columns for measures of the whole file (default: all)"
     comparer.add_argument("--columns", metavar="A,B", help=whole, **listed)
