@@ -106,9 +106,9 @@ def grow_tree(
     """Leaf number of every record in the CART regression tree that minimises squared error + alpha * leaves.
 
     ``values`` is (p, n), ``order`` each row's sort order, ``labels`` 0 or the record's ``weight``. A variable with
-    ``levels`` has categories 0, 1, ..., cut into two sets by the share of the label in them. Orders are kept sorted by stable partition, so nothing is sorted again. Splits lie between different values; ties of gain go to the
-    last variable and the lowest value. scikit-learn's trees compare values of single precision and break ties at
-    random.
+    ``levels`` has categories 0, 1, ..., cut into two sets by the share of the label in them. Orders are kept sorted
+    by stable partition, so nothing is sorted again. Splits lie between different values; ties of gain go to the last
+    variable and the lowest value. scikit-learn's trees compare values of single precision and break ties at random.
     """
     p, n = values.shape
     order = order.copy()
