@@ -78,9 +78,7 @@ def pick_apart(who: str, table: pd.DataFrame, many: tuple[str, Names], *ones: tu
     return [*labels, *alone]
 
 
-def align_columns(
-    who: str, chosen: Labels | None, every: Labels, data: Frame, argument: str = "columns"
-) -> Frame:
+def align_columns(who: str, chosen: Labels | None, every: Labels, data: Frame, argument: str = "columns") -> Frame:
     """A file with the original's chosen columns, in the original's order.
 
     With ``chosen`` None both files must have the same columns; those that differ are listed. An array has no names: its
