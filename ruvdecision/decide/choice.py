@@ -13,7 +13,7 @@ from ..channels.words import in_words
 from ..checks import check_flag, check_number
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
-from ..maps.show import ReleaseRow, chance_in_words, few_digits, format_amount, why_unreliable
+from ..maps.show import ReleaseRow, chance_in_words, clean_text, few_digits, format_amount, why_unreliable
 from ..protocols import Array
 from .criteria import (
     PLAIN,
@@ -264,10 +264,10 @@ class Choice(ReleaseRow):
         text += f", {self.rule}" if self.rule else ""
         text += "".join(f"; {remark}" for remark in self.remarks)
         if self.next_best is None:
-            return text + "; nothing else is allowed."
+            return clean_text(f"{text}; nothing else is allowed.")
         other = self.next_best
         where = f"risk {few_digits(other.risk)}, utility {few_digits(other.utility)}"
-        return f"{text}; the next best allowed is {other.release} with {where}."
+        return clean_text(f"{text}; the next best allowed is {other.release} with {where}.")
 
 
 def _mask_in_words(rumap: RUMap, i: int) -> str:
