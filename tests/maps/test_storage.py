@@ -344,18 +344,12 @@ def fuzz(first: int, count: int) -> int:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("secret")
-def test_tables_of_contents_at_random() -> None:
-    assert fuzz(0, 300) > 150
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("secret")
-def test_5000_tables_of_contents_at_random() -> None:
-    assert fuzz(300, 5000) > 2500
+def test_5300_tables_of_contents_at_random() -> None:
+    assert fuzz(0, 5300) > 2650
 
 
 HURT = """
-import random, sys
+import random, signal, sys
 from ruvdecision.errors import RuvError
 from ruvdecision.maps.storage import from_bytes
 content, reached = open(sys.argv[1], "rb").read()[:-85], 0
@@ -367,6 +361,7 @@ for seed in range(int(sys.argv[2]), int(sys.argv[3])):
     if rng.random() < 0.1:
         del hurt[rng.randrange(len(hurt)):]
     print(seed, flush=True)
+    signal.alarm(10)  # HDF5 may read some files without end: that ends this process, too
     try:
         from_bytes(bytes(hurt))
     except RuvError as error:
