@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import masks
+from ..checks import check_flag, check_kind
 from ..data.write import check_output_paths, write_files
 from ..errors import InputError, RuvError, UnsupportedError
 from ..protocols import Array, Value
@@ -80,6 +81,7 @@ def save(rumap: RUMap, path: str | os.PathLike[str], created: bool = False, *, o
     your own comes back with its values but not its code; a mask class of your own comes back as None with a note.
     """
     check_output_paths([path], overwrite=overwrite)
+    check_flag("created", created, "Say whether the date is kept")
     return write_files({path: as_bytes(rumap, created)}, overwrite=overwrite)[0]
 
 
@@ -168,6 +170,7 @@ def fingerprint(rumap: RUMap) -> str:
     >>> len(fingerprint(rumap)), fingerprint(rumap) == fingerprint(rumap.take([1, 0]))
     (64, False)
     """
+    check_kind("rumap", rumap, RUMap, "Make one with ruv.evaluate or ruv.measure")
     parts: dict[str, Entries] = {"release": np.array(rumap.releases, dtype=str)}
     for who, pair in rumap.uncertainties.items():
         parts |= {f"{who}_uncertainty": pair.value, f"{who}_error": pair.error}

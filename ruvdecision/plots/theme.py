@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from numpy.typing import ArrayLike
 
-from ..checks import check_choice
+from ..checks import check_choice, check_text
 from ..errors import InputError
 
 if TYPE_CHECKING:
@@ -216,6 +216,12 @@ def threshold(ax: Axes, max_risk: float, *, upright: bool = False, **style: Any)
     draw = ax.axvline if upright else ax.axhline
     look: Style = {"color": look_of(ax).soft, "lw": 1.1, "ls": (0, (5, 3))}
     draw(max_risk, **(look | style))
+
+
+def set_title(ax: Axes, title: str | None, **style: Any) -> None:
+    """The title that a caller gave, if any."""
+    if title is not None:
+        ax.set_title(as_literal_text(check_text("title", title, "Leave it out, or give a title")), **style)
 
 
 def as_literal_text(text: str) -> str:
