@@ -38,8 +38,8 @@ from .theme import (
     look_of,
     name_axes,
     points,
-    settle_layout,
     set_title,
+    settle_layout,
     threshold as draw_threshold,
     ticks_without_powers,
 )
