@@ -114,7 +114,13 @@ def figure_on(style: str | None, figure: Figure | None, size: tuple[float, float
     if figure is not None and style is not None:
         raise InputError("style is for a new figure", style, "Leave it out, or draw within `with theme(...)`")
     with theme(style):
-        yield plt.figure(figsize=size, layout="constrained") if figure is None else figure
+        drawn = plt.figure(figsize=size, layout="constrained") if figure is None else figure
+        try:
+            yield drawn
+        except BaseException:
+            if figure is None:  # nobody else has it
+                plt.close(drawn)
+            raise
 
 
 @contextmanager
