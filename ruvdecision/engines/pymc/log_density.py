@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...beliefs.pymc import building_graphs, quiet_pymc
+from ...beliefs.pymc import building_graphs, cheap_mode, quiet_pymc
 from ...errors import InputError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def log_density_graph(x: TensorVariable, value: TensorVariable, parameters: Sequ
     plain = {rv: rv.type(name=rv.name) for rv in parameters if rv is not x}
     with building_graphs():
         try:
-            (own,) = clone_replace([x], plain)
+            (own,) = clone_replace([_with_plain_numbers(x)], plain)
             found = _without_draws(quiet_pymc().logp(own, value, warn_rvs=False), list(plain.values()))
         except NotImplementedError as error:
             raise InputError(
@@ -55,6 +55,26 @@ def log_density_graph(x: TensorVariable, value: TensorVariable, parameters: Sequ
                 "Give pm.CustomDist a logp=, or write the variable as a pm.Deterministic of others",
             ) from error
         return graph_replace([found], {v: rv for rv, v in plain.items()}, strict=False)[0]
+
+
+def _with_plain_numbers(x: TensorVariable) -> TensorVariable:
+    """The same variable with numbers in the place of graphs of numbers alone.
+
+    PyMC asks of an end of a truncated law whether it is the number infinity, and else gives a density without slope.
+    """
+    import pytensor
+    from pytensor.graph.basic import Constant
+    from pytensor.graph.replace import graph_replace
+    from pytensor.graph.traversal import ancestors
+    from pytensor.tensor import constant
+
+    made = [v for v in x.owner.inputs if v.owner is not None]
+    made = [v for v in made if all(isinstance(a, Constant) for a in ancestors([v]) if a.owner is None)]
+    if not made:
+        return x
+    numbers = pytensor.function([], made, mode=cheap_mode())()
+    plain = {v: v.type.filter_variable(constant(a, dtype=v.dtype)) for v, a in zip(made, numbers, strict=True)}
+    return graph_replace([x], plain)[0]
 
 
 def _without_draws(graph: TensorVariable, parameters: Sequence[TensorVariable]) -> TensorVariable:
