@@ -46,7 +46,7 @@ def log_density_graph(x: TensorVariable, value: TensorVariable, parameters: Sequ
     plain = {rv: rv.type(name=rv.name) for rv in parameters if rv is not x}
     with building_graphs():
         try:
-            (own,) = clone_replace([_with_plain_numbers(x)], plain)
+            (own,) = clone_replace([_with_plain_ends(x)], plain)
             found = _without_draws(quiet_pymc().logp(own, value, warn_rvs=False), list(plain.values()))
         except NotImplementedError as error:
             raise InputError(
@@ -57,10 +57,10 @@ def log_density_graph(x: TensorVariable, value: TensorVariable, parameters: Sequ
         return graph_replace([found], {v: rv for rv, v in plain.items()}, strict=False)[0]
 
 
-def _with_plain_numbers(x: TensorVariable) -> TensorVariable:
-    """The same variable with numbers in the place of graphs of numbers alone.
+def _with_plain_ends(x: TensorVariable) -> TensorVariable:
+    """The same variable with numbers for the ends of a truncated law, where they are graphs of numbers alone.
 
-    PyMC asks of an end of a truncated law whether it is the number infinity, and else gives a density without slope.
+    PyMC asks whether an end is the number infinity, and else gives a density without a slope.
     """
     import pytensor
     from pytensor.graph.basic import Constant
@@ -68,12 +68,14 @@ def _with_plain_numbers(x: TensorVariable) -> TensorVariable:
     from pytensor.graph.traversal import ancestors
     from pytensor.tensor import constant
 
-    made = [v for v in x.owner.inputs if v.owner is not None]
-    made = [v for v in made if all(isinstance(a, Constant) for a in ancestors([v]) if a.owner is None)]
-    if not made:
+    if type(x.owner.op).__name__ not in ("TruncatedNormalRV", "TruncatedRV"):
         return x
-    numbers = pytensor.function([], made, mode=cheap_mode())()
-    plain = {v: v.type.filter_variable(constant(a, dtype=v.dtype)) for v, a in zip(made, numbers, strict=True)}
+    ends = [end for end in x.owner.inputs[-2:] if end.owner is not None]
+    ends = [end for end in ends if all(isinstance(a, Constant) for a in ancestors([end]) if a.owner is None)]
+    if not ends:
+        return x
+    numbers = pytensor.function([], ends, mode=cheap_mode())()
+    plain = {v: v.type.filter_variable(constant(a, dtype=v.dtype)) for v, a in zip(ends, numbers, strict=True)}
     return graph_replace([x], plain)[0]
 
 

@@ -30,8 +30,14 @@ RESOLVED = 4.0
 """Distances of nodes that a law must be wide."""
 CLOSER, TINY = 16, 1e-7
 """Times that a peak is looked at more closely."""
-OWN_NODES, APART = 37, 0.5
-"""Nodes of a law that is narrower than the others' distance, and how many standard deviations lie between them."""
+OWN_NODES, APART = 61, 0.5
+"""Nodes of a law that is narrower than the others' distance, and how many standard deviations lie between them.
+
+Laws with heavy tails get nodes that lie farther and farther apart, up to a thousand standard deviations away.
+"""
+SMOOTH, UNSEEN = 5e-4, 0.2
+"""How far every other of such nodes may move the log likelihood, and the part of the others' distance that loses a law.
+"""
 WHOLE, FLOOR = 1e-6, -690.0
 PANELS = 4
 """Panels of one record, where records do not share their nodes."""
@@ -86,14 +92,19 @@ class SummedMarginal(MarginalLikelihood):
             return found
         found = np.array(found)
         for some, laws in self._narrow_points(theta):
-            found[some] = self._log_likelihood_by_own_nodes({k: v[some] for k, v in theta.items()}, laws)
+            own, rough = self._log_likelihood_by_own_nodes({k: v[some] for k, v in theta.items()}, laws)
+            # A likelihood with jumps and kinks is better off with nodes that are cut there, while they see the law.
+            rows = [0] if self.model.n == 1 else self._vague_rows
+            unseen = (laws.sd[:, rows] < UNSEEN * self._largest_node_distance).all(axis=1)
+            better = unseen | (rough < SMOOTH)
+            found[some[better]] = own[better]
         return found
 
     @cached_property
     def _may_be_narrow(self) -> bool:
-        one = self.model.n == 1 and self.model.scalar and not self.model.discrete and bool(self.model.free)
-        one = one and self.model.point_masses is None
-        return one and self.observed.columns[0].support is None and bool(np.isfinite(self._largest_node_distance))
+        dense = self.model.scalar and not self.model.discrete and self.model.point_masses is None
+        told = dense and bool(self.model.free) and self.observed.columns[0].support is None
+        return told and bool(np.isfinite(self._largest_node_distance))
 
     @property
     def _largest_node_distance(self) -> float:
@@ -106,57 +117,73 @@ class SummedMarginal(MarginalLikelihood):
         return 0.0
 
     def _narrow_points(self, theta: Theta) -> Iterator[tuple[Array, NarrowLaws]]:
-        """Parameter points at which a record's law is narrower than the nodes can see, with these laws."""
+        """Parameter points at which the law of every record is narrower than the nodes can see, with these laws."""
         grid, count = self.grids[0], point_count(theta)
         half = 0.75 * (grid.high - grid.low)
         t = (grid.low + grid.high) / 2 + half * np.linspace(-1, 1, PROBES)
         x, slope = grid.support_map.x(t), grid.support_map.log_slope(t)
-        step = max(1, CHUNK // PROBES)
+        rows = [0] if self.model.n == 1 else self._vague_rows
+        step = max(1, CHUNK // (PROBES * self.model.n))
         for start in range(0, count, step):
             part = {k: v[start : start + step] for k, v in theta.items()}
-            heights = self.model.entry_log_density(part, x)[:, :, 0] + slope
+            heights = self.model.entry_log_density(part, x) + slope[:, None]
             heights = np.where(np.isnan(heights), -np.inf, heights)
             top = heights.max(axis=1)
             with np.errstate(invalid="ignore"):
                 width = np.sum(np.exp(heights - top[:, None]), axis=1) * (t[1] - t[0])
-            some = np.flatnonzero(np.isfinite(top) & (width < RESOLVED * max(self._largest_node_distance, t[1] - t[0])))
+            narrow = np.isfinite(top) & (width < RESOLVED * max(self._largest_node_distance, t[1] - t[0]))
+            some = np.flatnonzero(narrow[:, rows].all(axis=1))
             if len(some):
                 own = {k: v[some] for k, v in part.items()}
-                laws = NarrowLaws.around_peaks(
-                    self.model, grid.support_map, own, t[heights[some].argmax(axis=1)], t[1] - t[0]
-                )
+                peaks = np.broadcast_to(t[heights[some].argmax(axis=1)], (len(some), self.model.n))
+                laws = NarrowLaws.around_peaks(self.model, grid.support_map, own, peaks, t[1] - t[0])
                 good = laws.holds_all_mass & (laws.sd * np.sqrt(2 * np.pi) < RESOLVED * self._largest_node_distance)
+                good = good[:, rows].all(axis=1)
                 if good.any():
                     yield start + some[good], laws.take(good)
 
-    def _log_likelihood_by_own_nodes(self, theta: Theta, laws: NarrowLaws) -> Array:
+    @property
+    def _vague_rows(self) -> NDArray[np.int_]:
+        """Records of which something is told, but not their value."""
         column = self.observed.columns[0]
-        known, told = ~np.isnan(column.known_values), ~np.asarray(column.uninformative)
+        return np.flatnonzero(~np.asarray(column.uninformative) & np.isnan(column.known_values))
+
+    def _log_likelihood_by_own_nodes(self, theta: Theta, laws: NarrowLaws) -> tuple[Array, Array]:
+        """Log likelihood by the nodes of each law, and how far every other one of them would move a record's."""
+        column, vague = self.observed.columns[0], self._vague_rows
+        known = np.flatnonzero(~np.asarray(column.uninformative) & ~np.isnan(column.known_values))
         total = np.full(len(laws.sd), self._log_constant)
-        if (known & told).any():
-            total = total + self.model.entry_log_density(theta, column.known_values[known & told])[:, :, 0].sum(axis=1)
-        vague = np.flatnonzero(told & ~known)
+        rough = np.zeros(len(laws.sd))
+        if len(known) and self.model.n == 1:
+            total = total + self.model.entry_log_density(theta, column.known_values[known])[:, :, 0].sum(axis=1)
+        elif len(known):
+            at = laws.x[:, :1].copy()
+            at[..., known] = column.known_values[known]
+            total = total + self.model.log_density_at_own_numbers(theta, at)[:, 0, known].sum(axis=1)
+        mine = slice(None) if self.model.n == 1 else vague
         step = max(1, CHUNK // max(1, laws.x.shape[1] * len(vague)))
         for i in range(0, len(total) if len(vague) else 0, step):
-            x, logs = laws.x[i : i + step], laws.log_mass[i : i + step]
-            likelihood = np.asarray(column.take(vague).log(x.reshape(-1, 1))).reshape(*x.shape, len(vague))
-            likelihood += logs[..., None]
+            x, logs = laws.x[i : i + step, :, mine], laws.log_mass[i : i + step, :, mine]
+            likelihood = np.asarray(column.take(vague).log(x.reshape(-1, x.shape[2])))
+            likelihood = likelihood.reshape(*x.shape[:2], len(vague)) + logs
             top = np.maximum(likelihood.max(axis=1), FLOOR)
+            share = np.exp(likelihood - top[:, None])
             with np.errstate(divide="ignore"):
-                each = np.log(np.exp(likelihood - top[:, None]).sum(axis=1)) + top
+                each, half = (np.log(part) + top for part in (share.sum(axis=1), 2 * share[:, ::2].sum(axis=1)))
             total[i : i + step] += np.maximum(each, FLOOR).sum(axis=1)
-        return total
+            rough[i : i + step] = np.abs(np.maximum(half, FLOOR) - np.maximum(each, FLOOR)).max(axis=1)
+        return total, rough
 
 
 @dataclass(frozen=True, eq=False)
 class NarrowLaws:
-    """Laws of one record at S parameter points, each on nodes of its own: the trapezoid rule around its peak."""
+    """Laws of records at S parameter points, each on nodes of its own: the trapezoid rule around its peak."""
 
     x: Array
     log_mass: Array
-    """``(S, K)`` both."""
+    """``(S, K, n)`` both."""
     sd: Array
-    """Width of the peak on the mapped line, ``(S,)``."""
+    """Width of the peak on the mapped line, ``(S, n)``."""
 
     @property
     def holds_all_mass(self) -> NDArray[np.bool_]:
@@ -164,7 +191,7 @@ class NarrowLaws:
         return np.abs(np.exp(self.log_mass).sum(axis=1) - 1) < WHOLE
 
     def take(self, some: NDArray[np.bool_]) -> NarrowLaws:
-        """Some of the laws."""
+        """The laws at some of the parameter points."""
         return NarrowLaws(self.x[some], self.log_mass[some], self.sd[some])
 
     @classmethod
@@ -175,15 +202,18 @@ class NarrowLaws:
             found = model.log_density_at_own_numbers(theta, line.x(places)) + line.log_slope(places)
             return np.where(np.isnan(found), -np.inf, found)
 
-        look, rows = np.linspace(-1, 1, 33), np.arange(len(t))
-        half, sd = np.full(len(t), 1.01 * reach), np.full(len(t), np.nan)
+        def at(values: Array, place: Array) -> Array:
+            return np.take_along_axis(values, place[:, None], axis=1)[:, 0]
+
+        look = np.linspace(-1, 1, 33)[:, None]
+        half, sd = np.full(t.shape, 1.01 * reach), np.full(t.shape, np.nan)
         for _ in range(CLOSER):
             places = t[:, None] + half[:, None] * look
             found = heights(places)
             top = np.clip(found.argmax(axis=1), 1, 31)
-            t, step = places[rows, top], half / 16
+            t, step = at(places, top), half / 16
             with np.errstate(invalid="ignore", divide="ignore"):
-                falls = [found[rows, top] - found[rows, top + way] for way in (-1, 1)]
+                falls = [at(found, top) - at(found, top + way) for way in (-1, 1)]
                 sd = step / np.sqrt(falls[0] + falls[1])
                 t = t + np.where(np.isfinite(sd), 0.5 * (falls[0] - falls[1]) / (falls[0] + falls[1]) * step, 0.0)
             if np.all((step < sd) | ~np.isfinite(sd) | (half < TINY * reach)):
@@ -191,12 +221,20 @@ class NarrowLaws:
             half = np.where(step < sd, half, half / 10)
         # A law so narrow that rounding would show is a point mass, if the peak has all of it.
         point = sd < TINY * reach
-        with np.errstate(invalid="ignore", divide="ignore"):
-            places = t[:, None] + np.where(point, 0.0, sd)[:, None] * APART * (np.arange(OWN_NODES) - OWN_NODES // 2)
-            mass = heights(places) + np.log(APART * sd)[:, None]
+        z = APART * (np.arange(OWN_NODES) - OWN_NODES // 2)[:, None]
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            places = t[:, None] + np.where(point, 0.0, sd)[:, None] * z
+            mass = heights(places) + np.log(APART * sd[:, None])
+            heavy = ~point & (np.exp(mass).sum(axis=1) < 1 - WHOLE)
+            if heavy.any():
+                wide = t[:, None] + sd[:, None] * np.sinh(z / 2)
+                spread = heights(wide) + np.log(APART / 2 * np.cosh(z / 2) * sd[:, None])
+                places, mass = (np.where(heavy[:, None], *pair) for pair in ((wide, places), (spread, mass)))
             peak = np.abs(np.exp(mass[:, OWN_NODES // 2]) * np.sqrt(2 * np.pi) / APART - 1) < 1e-3
         mass = np.where(point[:, None], np.where(peak, -np.log(OWN_NODES), -np.inf)[:, None], mass)
-        return cls(line.x(places), np.where(np.isfinite(mass), mass, -np.inf), sd)
+        there = np.isfinite(mass)
+        # Where the law is nothing any number will do, but it must be one.
+        return cls(line.x(np.where(there, places, t[:, None])), np.where(there, mass, -np.inf), sd)
 
 
 class GridMarginal(SummedMarginal):

@@ -441,6 +441,38 @@ def test_a_scale_that_may_be_near_zero(lognormals):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["slope", "s"])
+def test_a_scale_near_zero_of_records_that_differ(name):
+    """Behind much noise a regression's scale may be anything: its records' laws get narrower than any fixed nodes."""
+    z, release = np.linspace(-1, 1, 8), np.array([5.731, -3.209, 3.03, 1.395, 2.014, 2.937, -0.155, 4.018])
+
+    def build(n):
+        with pm().Model() as model:
+            slope, s = pm().Normal("slope", 0, 1), pm().HalfNormal("s", 0.5)
+            pm().LogNormal("x", 1 + slope * z[:n], s, shape=n)
+        return model
+
+    user = ruv.User(ruv.PyMCBelief(build), ruv.Parameter(name), ruv.Quadratic())
+    law = ruv.posterior(user, ruv.Noise(sd=2.0), release, engine="quadrature")
+    # Records by quantiles of their law, looked up by their mean; the scale by Gauss nodes, the slope by even ones.
+    part = (np.arange(1000) + 0.5) / 1000
+    quantiles, width = stats.norm.ppf(part**3 * (10 - 15 * part + 6 * part**2)), 30 * part**2 * (1 - part) ** 2 / 1000
+    node, weight = np.polynomial.legendre.leggauss(50)
+    slope, scale, mean = np.linspace(-4.5, 4.5, 181), 1.5 * (node + 1), np.linspace(-3.6, 5.6, 400)
+    logs = stats.norm.logpdf(slope) + (stats.halfnorm.logpdf(scale, scale=0.5) + np.log(weight))[:, None]
+    for i, s in enumerate(scale):
+        x = np.exp(mean[:, None] + s * quantiles)
+        for y, own in zip(release, z, strict=True):
+            evidence = np.log(np.maximum(np.exp(-0.5 * ((y - x) / 2) ** 2) @ width, 1e-200))
+            logs[i] += CubicSpline(mean, evidence)(1 + slope * own)
+    mass = np.exp(logs - logs.max())
+    value = np.broadcast_to(slope if name == "slope" else scale[:, None], mass.shape)
+    right = np.average(value, weights=mass)
+    assert float(law.mean()) == pytest.approx(right, rel=1e-4)
+    assert float(law.var()) == pytest.approx(np.average((value - right) ** 2, weights=mass), rel=1e-4)
+
+
+@pytest.mark.slow
 def test_records_with_bounds_of_their_own():
     """PyMC's density of truncated normal records is no number where some of their ends are infinite."""
     low, high = np.array([-np.inf, 60.0, -np.inf]), np.array([np.inf, np.inf, 45.0])
@@ -538,8 +570,8 @@ def test_a_sampler_that_never_moves_is_an_error():
         return model
 
     user = ruv.User(ruv.PyMCBelief(build), ruv.Parameter("mu"), ruv.Quadratic())
+    engine = ruv.Sampling(draws=20, tune=20, chains=2, sampler="pymc")
     with pytest.raises(ruv.InputError, match="never moved from where it started"):
-        engine = ruv.Sampling(draws=20, tune=20, chains=2, sampler="pymc")
         engine.posterior(user, ruv.Noise(sd=0.6), np.array([0.2, -0.4, 1.5]))
 
 
