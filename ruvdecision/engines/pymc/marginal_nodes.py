@@ -100,6 +100,12 @@ class SummedMarginal(MarginalLikelihood):
             found[some[better]] = own[better]
         return found
 
+    def missed_by_sampler(self, theta: Theta) -> Array:
+        """Laws that are narrower than the nodes' distance, which the graph does not give nodes of their own."""
+        if not self._may_be_narrow or not len(self._vague_rows):
+            return super().missed_by_sampler(theta)
+        return self.log_likelihood(theta) - self._log_likelihood_by_nodes(theta)
+
     @cached_property
     def _may_be_narrow(self) -> bool:
         dense = self.model.scalar and not self.model.discrete and self.model.point_masses is None

@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 import ruvdecision as ruv
 from ruvdecision.engines.base import Problem, pick
 from ruvdecision.engines.pymc import quadrature
-from ruvdecision.engines.pymc.draws import khat_of_loss
+from ruvdecision.engines.pymc.draws import ReleaseDraws, khat_of_loss
 from ruvdecision.engines.pymc.importance import weighted_draws
 from ruvdecision.engines.pymc.log_posterior import log_posteriors
 from ruvdecision.engines.pymc.marginal import marginal_likelihood
@@ -440,20 +440,22 @@ def test_a_scale_that_may_be_near_zero(lognormals):
     assert float(law.mean()) == pytest.approx(np.sum(post * s) / post.sum(), rel=1e-6)
 
 
+BEHIND_NOISE = np.array([5.731, -3.209, 3.03, 1.395, 2.014, 2.937, -0.155, 4.018])
+
+
+def on_a_line(n):
+    with pm().Model() as model:
+        slope, s = pm().Normal("slope", 0, 1), pm().HalfNormal("s", 0.5)
+        pm().LogNormal("x", 1 + slope * np.linspace(-1, 1, 8)[:n], s, shape=n)
+    return model
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["slope", "s"])
 def test_a_scale_near_zero_of_records_that_differ(name):
     """Behind much noise a regression's scale may be anything: its records' laws get narrower than any fixed nodes."""
-    z, release = np.linspace(-1, 1, 8), np.array([5.731, -3.209, 3.03, 1.395, 2.014, 2.937, -0.155, 4.018])
-
-    def build(n):
-        with pm().Model() as model:
-            slope, s = pm().Normal("slope", 0, 1), pm().HalfNormal("s", 0.5)
-            pm().LogNormal("x", 1 + slope * z[:n], s, shape=n)
-        return model
-
-    user = ruv.User(ruv.PyMCBelief(build), ruv.Parameter(name), ruv.Quadratic())
-    law = ruv.posterior(user, ruv.Noise(sd=2.0), release, engine="quadrature")
+    user = ruv.User(ruv.PyMCBelief(on_a_line), ruv.Parameter(name), ruv.Quadratic())
+    law = ruv.posterior(user, ruv.Noise(sd=2.0), BEHIND_NOISE, engine="quadrature")
     # Records by quantiles of their law, looked up by their mean; the scale by Gauss nodes, the slope by even ones.
     part = (np.arange(1000) + 0.5) / 1000
     quantiles, width = stats.norm.ppf(part**3 * (10 - 15 * part + 6 * part**2)), 30 * part**2 * (1 - part) ** 2 / 1000
@@ -462,7 +464,7 @@ def test_a_scale_near_zero_of_records_that_differ(name):
     logs = stats.norm.logpdf(slope) + (stats.halfnorm.logpdf(scale, scale=0.5) + np.log(weight))[:, None]
     for i, s in enumerate(scale):
         x = np.exp(mean[:, None] + s * quantiles)
-        for y, own in zip(release, z, strict=True):
+        for y, own in zip(BEHIND_NOISE, np.linspace(-1, 1, 8), strict=True):
             evidence = np.log(np.maximum(np.exp(-0.5 * ((y - x) / 2) ** 2) @ width, 1e-200))
             logs[i] += CubicSpline(mean, evidence)(1 + slope * own)
     mass = np.exp(logs - logs.max())
@@ -470,6 +472,25 @@ def test_a_scale_near_zero_of_records_that_differ(name):
     right = np.average(value, weights=mass)
     assert float(law.mean()) == pytest.approx(right, rel=1e-4)
     assert float(law.var()) == pytest.approx(np.average((value - right) ** 2, weights=mass), rel=1e-4)
+
+
+@pytest.mark.slow
+def test_draws_of_a_scale_near_zero_are_weighed():
+    """A sampler follows the fixed nodes, which say at a scale of .01 that no record explains its release."""
+    compiled, observed = observed_release(
+        ruv.PyMCBelief(on_a_line), ruv.Parameter("s"), ruv.Noise(sd=2.0), BEHIND_NOISE, "draws"
+    )
+    likelihood = marginal_likelihood(compiled, observed)
+    scale = np.concatenate([np.full(150, 0.5), np.full(50, 0.01)])
+    chains = Chains({"slope": np.full((2, 100), 0.3), "s": scale.reshape(2, 100)}, 0, 2, 100)
+    drawn = ReleaseDraws.of(likelihood, chains, 0)
+    assert drawn.how == "sampled, reweighted"
+    found = np.log(drawn.weights[-1] / drawn.weights[0])
+    each = stats.norm.logpdf(BEHIND_NOISE, np.exp(1 + 0.3 * np.linspace(-1, 1, 8)), 2)  # a point mass, nearly
+    by_nodes = likelihood._log_likelihood_by_nodes({"slope": np.full(2, 0.3), "s": np.array([0.5, 0.01])})
+    right = likelihood.log_likelihood({"slope": np.full(1, 0.3), "s": np.full(1, 0.01)})[0]
+    assert right == pytest.approx(each.sum(), abs=0.01) and by_nodes[1] < right - 1
+    assert found == pytest.approx(right - by_nodes[1], abs=0.1)
 
 
 @pytest.mark.slow
