@@ -208,7 +208,7 @@ class NarrowLaws:
             found = model.log_density_at_own_numbers(theta, line.x(places)) + line.log_slope(places)
             return np.where(np.isnan(found), -np.inf, found)
 
-        def at(values: Array, place: Array) -> Array:
+        def at(values: Array, place: NDArray[np.int_]) -> Array:
             return np.take_along_axis(values, place[:, None], axis=1)[:, 0]
 
         look = np.linspace(-1, 1, 33)[:, None]
