@@ -685,3 +685,24 @@ def test_two_modes_are_left_to_a_sampler():
     )
     ((_, posterior),) = log_posteriors(compiled, [observed])
     assert weighted_draws(posterior, 1000, np.random.default_rng(1)) is None
+
+
+@pytest.mark.parametrize("loss", [ruv.Quadratic(), ruv.Absolute()])
+@pytest.mark.parametrize(
+    ("target", "knows"),
+    [(ruv.Record(1), ruv.Release(rows=[1, 2])), (ruv.Average(), ruv.Microaggregate(groups=1))],
+    ids=["record", "average"],
+)
+def test_what_is_known_already_has_no_uncertainty(loss, target, knows):
+    """Rounding that grew with the range of the nodes was taken for a tail: U was infinite, and risk zero."""
+
+    def build(n):
+        with pm().Model() as model:
+            pm().Normal("x", pm().Normal("mu", 0, 2), 1.0, shape=n)
+        return model
+
+    user = ruv.User(ruv.PyMCBelief(build), target, loss, knows=knows)
+    data = np.random.default_rng(1).normal(1, 1, 6)
+    rumap = ruv.evaluate([ruv.Noise(sd=1.0)], intruder=user, scientist=user, data=data, replicates=3, seed=1)
+    assert rumap.intruder_uncertainty[0] == pytest.approx(0, abs=1e-7) and rumap.risk[0] > 1e6
+    assert rumap.columns["intruder_converged"][0]
