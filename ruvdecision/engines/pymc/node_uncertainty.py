@@ -22,7 +22,7 @@ from .normal_records import NormalRecords, mixture_curve, released_averages
 from .parameter_law import law_of_value, masses_of_value
 from .parameter_points import ParameterPoints, entries_per_parameter, parameter_values
 
-ROUNDING = 1e-15
+ROUNDING = 1e-14
 """Relative difference of numbers that are equal but for rounding."""
 NEGLIGIBLE = 1e-13
 """Relative error below which a number is as exact as numbers are."""
