@@ -538,7 +538,7 @@ def _unit_axes(ax: Axes, rumap: RUMap) -> None:
 
     for axis, side in ((rumap.axis("utility"), "top"), (rumap.axis("risk"), "right")):
         errors, shown = rumap.typical_errors.get(f"{axis.who}_typical_error"), rumap.column(axis.role).value
-        if errors is None or isinstance(axis.score, Column) or np.unique(axis.before).size > 1:
+        if errors is None or axis.score.column is not None or np.unique(axis.before).size > 1:
             continue
         low, high = ax.get_xlim() if side == "top" else ax.get_ylim()
         known = errors.value[(shown >= low) & (shown <= high) & (errors.value > 0)]

@@ -31,6 +31,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ..checks import field_values
 from ..errors import InputError
 
 PLAIN = (bool, int, float, str, bytes, tuple, list, dict, set, frozenset, np.ndarray, np.generic)
@@ -100,7 +101,7 @@ class Trait(NamedTuple):
 def _trait_of_value(value: object) -> Trait:
     kind = type(value)
     if dataclasses.is_dataclass(value):
-        return Trait("object", parts=[kind, *((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))])
+        return Trait("object", parts=[kind, *field_values(value).items()])
     if hasattr(value, "dist") and hasattr(value, "kwds"):
         # A frozen law of scipy.stats keeps much that changes with use.
         return Trait("law", parts=[type(value.dist), value.args, value.kwds])  # type: ignore[attr-defined]

@@ -160,7 +160,7 @@ def map_curves(listed: Sequence[Curve], noise_variance: ArrayLike) -> RUMap:
     >>> len(map_curves(four, [0.1, 0.2]))
     6
     """
-    listed = [listed] if isinstance(listed, Curve) else list(listed)
+    listed = as_tuple(listed)
     if not listed:
         raise InputError("A map needs at least one curve", "none", "Use scenarios.curves(...)")
     grid = np.atleast_1d(check_noise(noise_variance)).ravel()

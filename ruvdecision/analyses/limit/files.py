@@ -7,7 +7,9 @@ from collections.abc import Callable
 import numpy as np
 from scipy.stats import norm
 
+from ...beliefs.base import BaseBelief
 from ...beliefs.finite import FiniteBelief
+from ...beliefs.normal import NormalBelief
 from ...beliefs.table.belief import TableBelief
 from ...channels.finite import FiniteChannel
 from ...engines.finite.enumeration import Enumeration, check_loss
@@ -106,12 +108,18 @@ class FileProgramme:
         return np.column_stack(list(columns.values())), list(columns)
 
 
+def common_kind(*beliefs: BaseBelief) -> type[BaseBelief] | None:
+    """The kind that all beliefs are of, among those that the limit knows."""
+    kinds = (NormalBelief, FiniteBelief, TableBelief)
+    return next((kind for kind in kinds if all(isinstance(belief, kind) for belief in beliefs)), None)
+
+
 def file_programme(intruder: User, scientist: User, statistic: str, states: int | None) -> FileProgramme:
     """List what the file can be for users with finite beliefs, tables, or normal beliefs that are made discrete."""
-    beliefs = intruder.belief, scientist.belief
-    if all(isinstance(belief, FiniteBelief) for belief in beliefs):
+    kind = common_kind(intruder.belief, scientist.belief)
+    if kind is FiniteBelief:
         return _finite_programme(intruder, scientist, statistic, states or CLASSES)
-    if all(isinstance(belief, TableBelief) for belief in beliefs):
+    if kind is TableBelief:
         return _table_programme(intruder, scientist, statistic, states or CLASSES)
     return _discretised_normal_programme(intruder, scientist, statistic, states or CELLS)
 

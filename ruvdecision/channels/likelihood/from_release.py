@@ -18,7 +18,7 @@ from ...protocols import Array
 from ..samples import released_files
 from ..steps import FileFacts, MaskLike, resolve
 from .base import ColumnLikelihood, Ints
-from .entries import Joined, Known, KnownLabels, nothing_observed, observe_by_case
+from .entries import Known, KnownLabels, nothing_observed, observe_by_case
 from .product import combine_releases
 from .reader import read
 from .release import ReleaseLikelihood
@@ -114,8 +114,7 @@ def _back_through_mask(mask: MaskLike, observed: ReleaseLikelihood) -> ReleaseLi
     """Back through the mask, with every row at its place."""
     observed = read(mask, observed).in_whole_file()
     for name, column in zip(observed.names, observed.columns, strict=True):
-        parts = [part for _, part in column.parts] if isinstance(column, Joined) else [column]
-        if any(isinstance(part, KnownLabels) for part in parts):
+        if any(isinstance(part, KnownLabels) for _, part in column.pieces):
             raise InputError(
                 f"Column {name!r} was released as text",
                 "labels",

@@ -84,6 +84,7 @@ class Quadrature(BaseEngine):
     tolerance: float = 1e-9
     fallback: bool = False
     name = "quadrature"
+    beliefs = (PyMCBelief,)
     shares = always_cut = draws_files = True
 
     def __post_init__(self) -> None:
@@ -105,8 +106,6 @@ class Quadrature(BaseEngine):
     def _why_refused(self, user: User, problem: Problem) -> Refusal | None:
         """None if the model has few parameters, and every mask's law and the target's are known without drawing."""
         belief, masks = user.belief, problem.masks
-        if not isinstance(belief, PyMCBelief):
-            return Refusal("Quadrature needs a PyMCBelief", "Use engine='auto'", Missing.BELIEF)
         compiled = compiled_model(belief, record_count_of(belief, problem))
         belief.check_names(user.target, compiled.n)
         compiled.check_new_record(user.target)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ...beliefs.normal import NormalBelief
 from ...channels.linear import LinearChannel
 from ...errors import UnsupportedError
+from ...losses.base import is_bayes_loss
 from ...masks.base import Mask
 from ...posteriors import Gaussian
 from ...protocols import Array, Ints, Solution, Value
@@ -75,7 +76,7 @@ def loss_of_given_rows(user: Snooper, masks: Sequence[Mask], rows: Ints, source:
     The masks are of one family. None if that is not so, or the loss is not one of the error alone.
     """
     loss, table = user.loss, source.table
-    if table is None or not loss.location_free or not hasattr(loss, "expected") or source.n < 2:
+    if table is None or not loss.location_free or not is_bayes_loss(loss) or source.n < 2:
         return None
     numbers = np.array([m.numbers for m in masks], dtype=np.float64).reshape(len(masks), -1)
     channel = linear_channel(source.belief_without_law, masks[0], numbers, table)
