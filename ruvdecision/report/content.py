@@ -82,9 +82,13 @@ class Chapter:
         """The map of the worst case, if several users look at the same releases."""
         return self.whole.worst()
 
+    @property
+    def _asks_for_choice(self) -> bool:
+        return self.max_risk is not None or "by" in (self.extras.rule or {})
+
     @cached_property
     def _choice_or_reason(self) -> tuple[Choice | None, str]:
-        if self.max_risk is None and "by" not in (self.extras.rule or {}):
+        if not self._asks_for_choice:
             why = "No threshold on the risk was given, so no release is chosen; the frontier shows what can be had."
             return None, why
         try:
@@ -104,14 +108,14 @@ class Chapter:
     @property
     def failed(self) -> bool:
         """True if a threshold was given that no release meets."""
-        return self.choice is None and self.sentence.startswith("No release is chosen.")
+        return self.choice is None and self._asks_for_choice
 
     @property
     def kind(self) -> str:
         """Whether a reader must look twice before signing."""
         choice = self.choice
-        doubt = choice is not None and (choice.within_error or not choice.converged or choice.worthless)
-        return "warning" if self.failed or doubt else "decision"
+        unsure = choice is not None and (choice.within_error or not choice.converged or choice.worthless)
+        return "warning" if self.failed or unsure else "decision"
 
     @cached_property
     def on_frontier(self) -> Flags:

@@ -181,20 +181,20 @@ class Quadrature(BaseEngine):
                 tally.stop_constant_masks(r)
             problem.progress((r + 1) / tally.counts.max())
         with np.errstate(invalid="ignore"):
-            doubt = np.nanmax(tally.error / np.maximum(np.abs(tally.value), 1e-300), axis=(0, 1), initial=0.0)
+            relative_error = np.nanmax(tally.error / np.maximum(np.abs(tally.value), 1e-300), axis=(0, 1), initial=0.0)
         bad, endless = [i for i, words in enumerate(trouble) if words], np.isinf(tally.value).any(axis=(0, 1))
         for i in np.flatnonzero(endless).tolist():
             trouble[i]["the loss is not finite"] = int(np.isinf(tally.value[:, :, i]).any(axis=1).sum())
         diagnostics = {
             "converged": [
                 i not in bad
-                and (sampled[i].converged if i in sampled else bool(doubt[i] <= SETTLED and not endless[i]))
+                and (sampled[i].converged if i in sampled else bool(relative_error[i] <= SETTLED and not endless[i]))
                 for i in range(len(masks))
             ],
             "how": ["sampled" if i in sampled else "integrated" for i in range(len(masks))],
             "marginalization": marginalizations,
             "nodes": nodes.tolist(),
-            "node_error": doubt.tolist(),
+            "node_error": relative_error.tolist(),
             "integration_error": rough.tolist(),
             "releases": tally.counts.tolist(),
         }
