@@ -273,8 +273,8 @@ def curves_of(rumap: RUMap, technique: str, shown: Rows) -> list[_Curve]:
         if size < 2 or len(lines) == MOST_CURVES:
             break
         order = np.array(members)[np.argsort(numbers[name][members], kind="stable")]
-        told = {k: v[order[0]] for k, v in keys.items() if k != name and len(set(v)) > 1}
-        fixed = [f", {k}={v:g}" if k in numbers else f", {k}={v}" for k, v in told.items()]
+        shared = {k: v[order[0]] for k, v in keys.items() if k != name and len(set(v)) > 1}
+        fixed = [f", {k}={v:g}" if k in numbers else f", {k}={v}" for k, v in shared.items()]
         lines.append(_Curve(technique + "".join(fixed), rows[order], name, numbers[name][order]))
         left = np.setdiff1d(left, order)
     # A few strays beside the lines are a cloud of their own; many mean that lines were the wrong idea.

@@ -178,7 +178,7 @@ def compose(
     record = {c.name: [Terms(_record_of_origin(c.rumap, c.extras.seed))] for c in parts}
     annexes.append(("Record", "record", _group_by_map("record", record)))
     kept = zip(ascii_uppercase, [annex for annex in annexes if annex[2]], strict=False)
-    lettered = [Annex(f"Annex {letter}. {head}", name, told) for letter, (head, name, told) in kept]
+    lettered = [Annex(f"Annex {letter}. {head}", name, found) for letter, (head, name, found) in kept]
     facts = [f"threshold on the risk: {_threshold_in_words(max_risk)}", *([date] if date else [])]
     return Document(title, _as_sentence(facts), first, lettered)
 
@@ -188,7 +188,7 @@ def _group_by_map(topic: str, said: Mapping[str, Sequence[ReportBlock]]) -> list
     found = {name: blocks for name, blocks in said.items() if blocks}
     groups: list[tuple[list[str], Sequence[ReportBlock]]] = []
     for name, blocks in found.items():
-        same = next((names for names, told in groups if list(told) == list(blocks)), None)
+        same = next((names for names, found in groups if list(found) == list(blocks)), None)
         if same is None:
             groups.append(([name], blocks))
         else:
@@ -260,12 +260,12 @@ def _before_and_after(part: Chapter) -> list[ReportBlock]:
         return []
     i, unit = choice.position, str(rumap.attrs.get("unit", ""))
     rows: list[TableRow] = []
-    told: list[str] = []
+    lines: list[str] = []
     for place, (who, role) in enumerate(zip(ROLES, ("risk", "utility"), strict=True)):
         score = rumap.axis(role).score
         on_map = format_value(float(rumap.column(role).value[i]), float(rumap.column(role).error[i]), 3)
         if score.column is not None:
-            told.append(f"{role.title()}: {score.name} {on_map}.")
+            lines.append(f"{role.title()}: {score.name} {on_map}.")
         if who in rumap.uncertainties:
             pair = [rumap.typical_error(who, before=True), rumap.typical_error(who)]
             known = [float(e.value[i]) for e in pair if e is not None]
@@ -274,10 +274,10 @@ def _before_and_after(part: Chapter) -> list[ReportBlock]:
             share = f"{format_number(100 * after / before, 3)} %" if 0 < before < np.inf and after < np.inf else ""
             cells = [format_amount(x, unit * bool(known)) if not np.isnan(x) else "not known" for x in (before, after)]
             rows.append(TableRow((what, *cells, share, f"{role} {on_map}")))
-    told += [line for line in choice.meaning if not rows or "typically off" not in line]
+    lines += choice.findings if rows else choice.meaning
     head = ("", "before any release", "after the chosen one", "that is", "on the map")
     table = [Table("Before and after", head, rows, (False, True, True, True, False))] if rows else []
-    return [*table, *([Paragraph(" ".join(told))] if told else [])]
+    return [*table, *([Paragraph(" ".join(lines))] if lines else [])]
 
 
 def _condition_blocks(parts: Sequence[Chapter]) -> list[tuple[str, str]]:

@@ -206,9 +206,9 @@ class RankPosterior:
             if stop - start >= 32:
                 break
         mean = high - _integrate(self._cdf_given_mean, low, high)
-        spread = _integrate(lambda t: 2 * (mean - t) * self._cdf_given_mean(t), low, mean)
-        spread += _integrate(lambda t: 2 * (t - mean) * (1 - self._cdf_given_mean(t)), mean, high)
-        return mean, spread
+        variance = _integrate(lambda t: 2 * (mean - t) * self._cdf_given_mean(t), low, mean)
+        variance += _integrate(lambda t: 2 * (t - mean) * (1 - self._cdf_given_mean(t)), mean, high)
+        return mean, variance
 
 
 def _integrate(function: Callable[[Array], Array], low: float, high: float) -> float:

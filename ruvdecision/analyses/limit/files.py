@@ -135,8 +135,8 @@ def _finite_programme(intruder: User, scientist: User, statistic: str, states: i
     for user in (intruder, scientist):
         check_loss(user)
         asked.append(target_table(user.belief, user.target, Enumeration().limit))
-    told = [_chance_of_known_rows(user) for user in (intruder, scientist)]
-    rows = sorted({r for one in asked for r in one.rows} | {r for kernels in told for r in kernels})
+    chances = [_chance_of_known_rows(user) for user in (intruder, scientist)]
+    rows = sorted({r for one in asked for r in one.rows} | {r for kernels in chances for r in kernels})
     files = PossibleFiles.of(belief, rows, FILES)
     place = np.arange(len(files.counts))
     if statistic == "average":
@@ -145,7 +145,7 @@ def _finite_programme(intruder: User, scientist: User, statistic: str, states: i
         means = np.round(files.outcome_counts @ belief.levels.numbers / belief.records, 12)
         place = np.unique(means, axis=0, return_inverse=True)[1].reshape(-1)
     found = []
-    for user, one, kernels in zip((intruder, scientist), asked, told, strict=True):
+    for user, one, kernels in zip((intruder, scientist), asked, chances, strict=True):
         same = files if user.belief is belief else PossibleFiles.of(user.belief, rows, FILES)
         known = np.ones((len(files.counts), 1))
         for row, matrix in kernels.items():

@@ -93,12 +93,14 @@ def _observe_several(mask: MaskLike, release: Any, n: int, columns: Sequence[Has
             if rows is None:
                 raise InputError("A sample must tell which rows it holds", "an array", "Release a DataFrame")
             files = [table.reset_index(drop=True) for table, _ in found]
-    start, told = 0, []
+    start, observed_files = 0, []
     for part in last.separate_releases:
         own = files[start : start + part.file_count]
-        told.append(observe(part, own[0] if len(own) == 1 else tuple(own), n if rows is None else len(rows), columns))
+        observed_files.append(
+            observe(part, own[0] if len(own) == 1 else tuple(own), n if rows is None else len(rows), columns)
+        )
         start += part.file_count
-    observed = reduce(combine_releases, told)
+    observed = reduce(combine_releases, observed_files)
     if not before:
         return observed
     index = np.arange(n) if rows is None else rows

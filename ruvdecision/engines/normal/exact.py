@@ -280,10 +280,10 @@ class Exact(BaseEngine):
         total = _weighted_sum([(w, value) for (w, _), value in zip(cases, each, strict=True)])
         if complete:
             return total
-        spread = (
+        error = (
             replicate_error(np.stack([value.value for value in each])) if count > 1 else np.full(len(family), np.nan)
         )
-        return Value(total.value, np.hypot(total.error, spread))
+        return Value(total.value, np.hypot(total.error, error))
 
     def _average_over_means(
         self, user: User, form: LinearForm, covariances: Sequence[tuple[float, Array]], count: int
