@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from ...checks import as_tuple, check_choice, check_integer, checked, is_single
+from ...checks import as_tuple, check_choice, check_integer, check_integers, checked, is_single
 from ...errors import InputError
 from ...numerics.compiled import compiled
 from ...protocols import Array
@@ -21,11 +21,8 @@ METHODS = ("average", "kmeans")
 
 
 def _cluster_counts(name: str, given: Any) -> int | tuple[int, ...]:
-    if is_single(given):
-        return check_integer(name, given, low=1)
-    if not given:
-        raise InputError(f"{name} must hold a number", given, f"Write {name}=100")
-    return tuple(check_integer(name, g, low=1) for g in given)
+    counts = check_integers(name, given, f"Write {name}=100", low=1)
+    return counts[0] if is_single(given) else counts
 
 
 @dataclass(frozen=True, repr=False)

@@ -51,6 +51,8 @@ class _Overlap(SummedMeasure, WeightedMeasure):
             # Numbers are about models; a name is about records.
             object.__setattr__(self, "model_weights", self.weights)
             object.__setattr__(self, "weights", None)
+        if not isinstance(self.model, Mapping) and not is_single(self.model):
+            object.__setattr__(self, "model", tuple(self.model))
         super().__post_init__()
         models = self._named_models
         if self.model_weights is not None:
@@ -62,7 +64,7 @@ class _Overlap(SummedMeasure, WeightedMeasure):
     @cached_property
     def _named_models(self) -> dict[str, Any]:
         given = self.model
-        if given is None or (not is_single(given) and len(given) == 0):
+        if given is None or (isinstance(given, (tuple, Mapping)) and not given):
             who = type(self).__name__
             raise InputError(f"{who} needs a model", "none", f'Write {who}("y ~ a + b")')
         if isinstance(given, Mapping):

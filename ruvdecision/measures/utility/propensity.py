@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import linalg, special
 
 from ...checks import as_generator, check_choice, check_integer, check_number, checked, is_integer
-from ...errors import InputError
+from ...errors import InputError, UnsupportedError
 from ...numerics.glm import logistic
 from ...numerics.threads import one_thread
 from ...protocols import Array
@@ -133,6 +133,10 @@ class _PropensityMeasure(WeightedMeasure):
                 error = parts["ratio"] * _ratio_or_infinite(mean_error, mean)
             elif self.statistic == "z":
                 error = _ratio_or_infinite(mean_error, sd)
+        if np.isinf(parts[self.statistic]):
+            got = f"{value / n:.3g} under a null of mean {parts['null']:.3g} and sd {parts['null sd']:.3g}"
+            do = 'Ask for more permutations, or use statistic="pMSE"'
+            raise UnsupportedError(f"{self.statistic} needs a null that varies", got, do)
         return Measured(parts[self.statistic], error, parts)
 
     def _permuted_null(self, inputs: Any, source: Flags, often: Array | None) -> tuple[float, float, float]:
