@@ -6,8 +6,9 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict
 
+from .beliefs.base import BaseBelief
 from .checks import Data, Seed, check_integer, check_kind, suggest
 from .engines.base import Problem, plan_for
 from .engines.solving import check_user, solve
@@ -193,7 +194,7 @@ def evaluate(
     )
 
 
-def _file_facts(belief: Any) -> dict[str, object]:
+def _file_facts(belief: BaseBelief | None) -> dict[str, object]:
     """Number of records and names of columns, for a mask in words."""
     if belief is None:
         return {}

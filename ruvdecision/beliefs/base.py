@@ -38,7 +38,7 @@ class BaseBelief:
         @property
         def parameters(self) -> tuple[str, ...]: ...
 
-    def draw(self, rng: np.random.Generator) -> Any:
+    def draw(self, rng: np.random.Generator) -> Data:
         """Draw a data set from the belief, as the masks take it."""
         raise NotImplementedError(f"{type(self).__name__} must define draw(rng)")
 

@@ -174,12 +174,12 @@ class Frame:
         return values if self.kind == "matrix" else values[:, 0]
 
 
-def files_of(release: Any) -> tuple[Any, ...]:
+def files_of(release: object) -> tuple[Any, ...]:
     """The files of a release: one, or a tuple of those that several masks made."""
     return release if isinstance(release, tuple) else (release,)
 
 
-def for_each_file(function: Callable[..., Any], *releases: Any) -> Any:
+def for_each_file(function: Callable[..., object], *releases: object) -> Any:
     """What a function makes of releases file by file, in a tuple where there are several files."""
     found = tuple(function(*parts) for parts in zip(*map(files_of, releases), strict=True))
     return found if files_of(releases[0]) is releases[0] else found[0]
