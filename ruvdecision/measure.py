@@ -128,7 +128,7 @@ def measure(
     twice = sorted(set(labels) & set(made))
     if twice:
         raise InputError("A release has the name of a mask", twice, "Give it another name")
-    if is_label(measures) and measures in (None, *BATTERIES):
+    if measures is None or (is_label(measures) and measures in frozenset(BATTERIES)):
         if chunksize is not None:
             do = "Write measures=[ruv.measures.NormalKL()], for example"
             raise InputError("Files in pieces need measures that are named", f"measures={measures!r}", do)

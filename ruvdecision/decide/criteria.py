@@ -67,7 +67,7 @@ def directions(
 
 def check_column(rumap: RUMap, name: object, word: str) -> None:
     """Refuse a column that the map does not have, or that is text."""
-    if not is_label(name) or name not in (*PLAIN, *rumap.columns):
+    if not is_label(name) or (name not in PLAIN and name not in rumap.columns):
         hint = suggest(str(name), ["risk", "utility", *rumap.columns])
         raise InputError(f"{word} names a column that the map does not have", name, hint)
     if name in rumap.columns and rumap.columns[name].dtype.kind not in "biuf":
