@@ -422,12 +422,12 @@ def category_numbers(labels: Labels) -> Array:
 
 
 def grid_between(base: float, low: Array, high: Array, offset: float) -> Array:
-    """Multiples of a base, shifted by a share of it, strictly between two finite ends.
+    """Multiples of a base, shifted by a share of it, between two finite ends, these included.
 
     Shape (n, m), padded with missing values.
     """
     with np.errstate(invalid="ignore"):
-        first, last = np.floor(low / base - offset) + 1, np.ceil(high / base - offset) - 1
+        first, last = np.ceil(_near_whole(low / base - offset)), np.floor(_near_whole(high / base - offset))
     count = np.where(np.isfinite(last - first), np.maximum(last - first + 1, 0), np.inf)
     if np.any(count > MOST_JUMPS):
         raise UnsupportedError(

@@ -43,6 +43,8 @@ WORK = 16_000_000
 """Densities after which no finer points are tried."""
 CELLS = 16_000_000
 """Densities that are held at a time."""
+NARROW = 0.5
+"""Square of a step over the width of a law from which on its points do not see it."""
 SETTLED = 1e-6
 """Error of laws that are averaged over many parameter points that is not worth finer points."""
 NEGLIGIBLE = 1e-9
@@ -304,7 +306,10 @@ class _PiecewiseGrid:
             curvature = falls[0] + falls[1]
             peak = heights[rows, top]
             there = np.isfinite(peak)
-            narrow = np.flatnonzero(there & (curvature > 0.5))
+            narrow = np.flatnonzero(there & (curvature > NARROW))
+            # Beside a jump the top falls off at once, however wide the law is.
+            mass = np.exp(heights[narrow] - peak[narrow, None]) @ self.rules[0]
+            narrow = narrow[mass < np.sqrt(2 * np.pi / NARROW) * step[narrow]]
             move = np.where(first | last | np.isinf(curvature), 0.0, 0.5 * (falls[0] - falls[1]) / curvature)
             away = self.v - (self.v[top] + move * step)[narrow, None]
             away /= 4 * step[narrow, None]
