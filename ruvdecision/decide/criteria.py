@@ -20,7 +20,6 @@ from ..checks import (
     check_kind,
     check_mapping,
     check_number,
-    is_label,
     suggest,
 )
 from ..errors import InputError
@@ -67,7 +66,7 @@ def directions(
 
 def check_column(rumap: RUMap, name: object, word: str) -> None:
     """Refuse a column that the map does not have, or that is text."""
-    if not is_label(name) or (name not in PLAIN and name not in rumap.columns):
+    if not isinstance(name, str) or (name not in PLAIN and name not in rumap.columns):
         hint = suggest(str(name), ["risk", "utility", *rumap.columns])
         raise InputError(f"{word} names a column that the map does not have", name, hint)
     if name in rumap.columns and rumap.columns[name].dtype.kind not in "biuf":

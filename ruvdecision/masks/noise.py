@@ -433,7 +433,7 @@ def is_per_record(value: Any, n: int, k: int) -> bool:
     if _is_table(value) and len(value) != n:
         what = f"Noise for each entry must have {n} rows, one per record"
         raise InputError(what, len(value), "Give one row per record")
-    return _is_table(value) or (isinstance(value, tuple) and len(value) == n and n not in (1, k))
+    return _is_table(value) or (not is_single(value) and len(value) == n and n not in (1, k))
 
 
 def _is_table(value: Any) -> bool:
