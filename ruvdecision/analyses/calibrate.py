@@ -94,6 +94,7 @@ def calibrate(
 
     Examples
     --------
+    >>> from ruvdecision.beliefs import NormalBelief
     >>> from ruvdecision.masks import Noise
     >>> from ruvdecision.targets import Parameter
     >>> belief = NormalBelief(records=5, variance=2, prior_variance=5)

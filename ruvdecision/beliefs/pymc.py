@@ -189,9 +189,15 @@ class PyMCBelief(BaseBelief):
             self._models_by_size[n] = BuiltModel.of(self, n)
         return self._models_by_size[n]
 
-    def build(self, n: int) -> Model:
-        """Call the builder and check what it gives back."""
+    def build(self, n: int, traced: bool = False) -> Model:
+        """Call the builder and check what it gives back.
+
+        Unless ``traced``, its variables do not know where in the code they were made: to look that up takes as long
+        as to make them.
+        """
         pm = quiet_pymc()
+        import pytensor
+
         if isinstance(self.builder, pm.Model):
             if n != self.size:
                 do = "Give a function of n instead of a model"
@@ -201,7 +207,8 @@ class PyMCBelief(BaseBelief):
             with without_notices():
                 return keeping_starts(self.builder, clone_model)
         try:
-            with warnings.catch_warnings():
+            limit = pytensor.config.traceback__limit if traced else 0
+            with warnings.catch_warnings(), pytensor.config.change_flags(traceback__limit=limit):
                 # Records are integrated out: which way a sampler would go over them is nobody's concern.
                 warnings.filterwarnings("ignore", message="No safe default transform found for Mixture")
                 model = self.builder(n, **self.settings)
@@ -330,7 +337,7 @@ class BuiltModel:
                 "Write shape=n, or shape=(n, k) for k variables, with the n that the builder is given",
             )
         if free:
-            _check_lengths(x, shape, belief.builder)
+            _check_lengths(x, shape, belief)
         kind = _kind_of_records(model, x, shape) if free else "joint"
         return cls(belief, n, model, x, shape, kind, np.dtype(x.dtype).kind in "iub", order)
 
@@ -667,18 +674,19 @@ def _static_shape(variable: TensorVariable) -> tuple[int, ...]:
     return tuple(int(s) for s in (known if None not in known else variable.shape.eval(mode=cheap_mode())))
 
 
-def _check_lengths(x: TensorVariable, shape: tuple[int, ...], builder: object) -> None:
+def _check_lengths(x: TensorVariable, shape: tuple[int, ...], belief: PyMCBelief) -> None:
     """Refuse parameters of the records' law that are for another number of records."""
     from pytensor.tensor.random.op import RandomVariable
 
     op = x.owner.op
     if not isinstance(op, RandomVariable) or op.ndim_supp or any(op.ndims_params):
         return
-    for parameter in op.dist_params(x.owner):
+    for i, parameter in enumerate(op.dist_params(x.owner)):
         for own, wanted in zip(parameter.type.shape[::-1], shape[::-1], strict=False):
             if own not in (None, 1, wanted):
-                made = (frame for trace in getattr(parameter.tag, "trace", []) for frame in trace)
-                lines = [f" (line {line}: {text})" for file, line, _, text in made if file == _file_of(builder)]
+                traced = belief.build(shape[0], traced=True)[belief.variable]
+                made = (frame for trace in getattr(op.dist_params(traced.owner)[i].tag, "trace", []) for frame in trace)
+                lines = [f" (line {line}: {text})" for file, line, _, text in made if file == _file_of(belief.builder)]
                 where = lines[-1] if lines else ""
                 what = f"The law of {x.name!r} has a parameter of length {own} for {shape[0]} records{where}"
                 do = "Give a file of that length, or cut arrays in the builder to the n that it is given: z[:n]"

@@ -128,7 +128,7 @@ def _without_separators(name: str) -> str:
 
 
 def _read_arguments(kind: Any, text: str) -> dict[str, Any]:
-    """Arguments by name, as Python literals; nothing is run."""
+    """Arguments by name, as Python literals, and words that stand alone as text; nothing is run."""
     try:
         with warnings.catch_warnings():
             # Text such as "\d" is text and no mistake; Python would warn of it.
@@ -137,15 +137,16 @@ def _read_arguments(kind: Any, text: str) -> dict[str, Any]:
             call = ast.parse(f"f({text})", mode="eval").body
         if not isinstance(call, ast.Call):
             raise ValueError("more than arguments")
-        given = [ast.literal_eval(a) for a in call.args]
-        settings = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords if k.arg is not None}
+        given = [ast.literal_eval(_WordsAsText().visit(a)) for a in call.args]
+        named = [k for k in call.keywords if k.arg is not None]
+        settings = {str(k.arg): ast.literal_eval(_WordsAsText().visit(k.value)) for k in named}
         if len(settings) != len(call.keywords):
             raise ValueError("**")
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         raise InputError(
             f"The arguments of {kind.__name__} cannot be read",
             text,
-            "Write numbers, lists and quoted text: clusters=50",
+            'Write numbers, names and lists, and quotes around other text: clusters=50, target=income, holdout="a.csv"',
         ) from None
     # The signature and not the fields: inheritance decides on their order, and a class may write its own __init__.
     takes = inspect.signature(kind).parameters
@@ -162,6 +163,13 @@ def _read_arguments(kind: Any, text: str) -> dict[str, Any]:
     if both:
         raise InputError(f"An argument of {kind.__name__} is given twice", both[0], "Give it once")
     return dict(zip(places, given, strict=False)) | settings
+
+
+class _WordsAsText(ast.NodeTransformer):
+    """A column is named on a command line as it is in --known, without quotes."""
+
+    def visit_Name(self, node: ast.Name) -> ast.Constant:
+        return ast.Constant(node.id)
 
 
 def _split_at_commas(text: str) -> list[str]:

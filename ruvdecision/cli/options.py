@@ -89,8 +89,8 @@ def add_measure(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="NAMES",
-        help='measures, "linkage,IO,KL,Cluster(clusters=50)"; or risk, utility, all: every one that suits the file '
-        "(default: linkage, and IO and EO with --model or else general utility)",
+        help='measures, "linkage,KL,l_diversity(target=income)"; or risk, utility, all: every one that suits the file '
+        "(default: linkage, replicated_uniques and general utility; linkage, IO and EO with --model)",
     )
     whole = "columns for measures of the whole file (default: all)"
     comparer.add_argument("--columns", metavar="A,B", help=whole, **listed)

@@ -124,6 +124,8 @@ class Problem:
     progress: Progress = field(default=no_progress, repr=False)
     interruptible: bool = False
     """Whether an engine that can gives back what is finished when Ctrl-C comes."""
+    after_only: bool = False
+    """Whether nobody asks for the uncertainty before any release: it is known already."""
 
     @classmethod
     def of(cls, user: User | Snooper, masks: Iterable[Mask], data: object = None, **options: Any) -> Problem:

@@ -16,16 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import check_choice, check_filled, check_flag, check_integer, check_kind, check_list, is_label, suggest
-from ..decide import choose
-from ..decide.criteria import Columns, Rule, check_map, directions
+from ..decide.criteria import Columns, check_map, directions
 from ..decide.dominance import undominated
-from ..errors import InfeasibleError, InputError
+from ..errors import InputError
 from ..maps.rumap import RUMap
 from ..maps.show import better_end, shorten_text
 from ..protocols import Array
 from .axes import spans_decades
 from .labels import Labeller
-from .map import BARS, LINES, rumap
+from .map import BARS, LINES, MapDrawing, write_texts
 from .theme import (
     MARKERS,
     Style,
@@ -105,15 +104,20 @@ def maps(
         raise InputError("Maps that share an axis must measure risk alike", scores, do)
     if own := sorted(set(options) & {"ax", "legend", "title"}):
         raise InputError("plots.maps sets these itself", own, "Leave them out")
+    prepared = [
+        MapDrawing(one, limits.get(name), legend=False, labels=labels, title=name, **options)
+        for name, one in found.items()
+    ]
     wide = _maps_per_row(len(found)) if across is None else min(check_integer("across", across, low=1), len(found))
     high = -(-len(found) // wide)
     with figure_on(style, figure, (3.4 * wide + 1.6, 2.9 * high + 0.4)) as drawn:
         grid = drawn.subplots(high, wide, squeeze=False)
-        for ax, (name, one) in zip(grid.flat, found.items(), strict=False):
-            rumap(one, limits.get(name), ax, legend=False, labels=labels, title=name, **options)
-            if not labels:
-                _say_chosen(ax, one, name, limits.get(name), options.get("rule"))
         used = list(grid.flat)[: len(found)]
+        drawings = dict(zip(used, prepared, strict=True))
+        for ax, drawing in drawings.items():
+            drawing.draw(ax, own=False)
+            if not labels:
+                _say_chosen(ax, drawing)
         for ax in list(grid.flat)[len(found) :]:
             ax.remove()
         if share and len({ax.get_yscale() for ax in used}) > 1:
@@ -136,6 +140,7 @@ def maps(
             if alike and i + wide < len(found):
                 ax.set_xlabel("")
         _common_legend(drawn, used)
+        write_texts(drawings, beside=labels)
     return drawn
 
 
@@ -345,18 +350,12 @@ def _maps_per_row(count: int) -> int:
     return min(choices, key=lambda wide: (-count % wide, wide))
 
 
-def _say_chosen(ax: Axes, rumap: RUMap, name: str, max_risk: float | None, rule: Rule | None) -> None:
+def _say_chosen(ax: Axes, drawing: MapDrawing) -> None:
     """A small map has no room for texts beside its points: the chosen release goes below its title."""
-    for note in list(ax.texts):
-        note.remove()
-    if max_risk is None and not rule:
-        return
-    try:
-        text = f"chosen: {choose(rumap, max_risk, **(rule or {})).release}"
-    except InfeasibleError:
-        text = "no release meets the threshold"
-    text = "\n".join(textwrap.wrap(text, 44, max_lines=2, placeholder=" …"))
-    ax.set_title(f"{as_literal_text(name)}\n{as_literal_text(text)}", fontsize="small")
+    text = f"chosen: {drawing.chosen.release}" if drawing.chosen else drawing.refused
+    if text:
+        text = "\n".join(textwrap.wrap(text, 44, max_lines=2, placeholder=" …"))
+        ax.set_title(f"{as_literal_text(str(drawing.title))}\n{as_literal_text(text)}", fontsize="small")
 
 
 def _maps_by_name(maps: Mapping[str, RUMap] | Iterable[RUMap] | RUMap, names: Iterable[str] | None) -> dict[str, RUMap]:

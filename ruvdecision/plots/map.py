@@ -5,8 +5,8 @@ matplotlib is imported when something is drawn, and nothing here calls ``show()`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import InitVar, dataclass, replace
 from itertools import cycle
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ from .theme import (
     look_of,
     name_axes,
     points,
+    settle_layout,
     threshold as draw_threshold,
     ticks_without_powers,
 )
@@ -117,41 +118,74 @@ def rumap(
     >>> rumap = RUMap.build(labels=["a", "b"], intruder=[2.0, 1.0], scientist=[0.5, 0.25])
     >>> ax = rumap.plot(max_risk=0.5)
     """
-    check_map(rumap)
-    for name, flag in (("frontier", frontier), ("labels", labels), ("legend", legend)):
-        check_flag(name, flag, "Say whether it is drawn")
-    if title is not None:
-        check_text("title", title, "Leave it out, or give a title")
-    if not is_flag(log):
-        check_choice("log", log, ["auto", "x", "y"])
-    if max_risk is not None:
-        max_risk = check_number("max_risk", max_risk, infinite=True)
-    chosen, refused = None, ""
-    if max_risk is not None or (rule and "by" in rule):
-        try:
-            chosen = choose(rumap, max_risk, **(rule or {}))
-        except InfeasibleError:
-            refused = "no release meets the threshold"
-    x, y = rumap.utility, rumap.risk
-    shown = ~(np.isnan(x) | np.isnan(y))
-    if not np.any(shown):
-        raise empty_plot_error("no release has both risk and utility")
-    wall = _limit_of(rumap, limit)
+    drawing = MapDrawing(rumap, max_risk, frontier, labels, legend, log, title, limit, rule)
     own = ax is None
     with axes_on(style, ax, SIZE) as ax:
-        wide, tall = (w[np.isfinite(w)] for w in wall) if wall else (x[:0], y[:0])
+        drawing.draw(ax, own)
+        write_texts({ax: drawing})
+    return ax
+
+
+@dataclass
+class MapDrawing:
+    """A map to be drawn as `rumap` says: first all but the texts, whose places ask for a layout that is settled."""
+
+    rumap: RUMap
+    max_risk: float | None = None
+    frontier: bool = True
+    labels: bool = True
+    legend: bool = True
+    log: str | bool = "auto"
+    title: str | None = None
+    limit: InitVar[Limit | bool | None] = None
+    rule: InitVar[Rule | None] = None
+
+    def __post_init__(self, limit: Limit | bool | None, rule: Rule | None) -> None:
+        rumap = self.rumap
+        check_map(rumap)
+        for name in ("frontier", "labels", "legend"):
+            check_flag(name, self.__dict__[name], "Say whether it is drawn")
+        if self.title is not None:
+            check_text("title", self.title, "Leave it out, or give a title")
+        if not is_flag(self.log):
+            check_choice("log", self.log, ["auto", "x", "y"])
+        if self.max_risk is not None:
+            self.max_risk = check_number("max_risk", self.max_risk, infinite=True)
+        self.chosen: Choice | None = None
+        self.refused = ""
+        if self.max_risk is not None or (rule and "by" in rule):
+            try:
+                self.chosen = choose(rumap, self.max_risk, **(rule or {}))
+            except InfeasibleError:
+                self.refused = "no release meets the threshold"
+        self.shown: Rows = ~(np.isnan(rumap.utility) | np.isnan(rumap.risk))
+        if not np.any(self.shown):
+            raise empty_plot_error("no release has both risk and utility")
+        self.wall = _limit_of(rumap, limit)
+        self.seen: list[tuple[Paint, _Curve]] = []
+        """Curves that are not hidden under others, once they are drawn."""
+
+    @property
+    def starred(self) -> Choice | None:
+        """The chosen release, if it has a place in the drawing."""
+        return self.chosen if self.chosen and np.isfinite([self.chosen.risk, self.chosen.utility]).all() else None
+
+    def draw(self, ax: Axes, own: bool) -> None:
+        """Draw all but the texts; ``own`` says that nobody else has drawn on the figure."""
+        rumap, max_risk, chosen, shown = self.rumap, self.max_risk, self.chosen, self.shown
+        wide, tall = (w[np.isfinite(w)] for w in self.wall) if self.wall else (rumap.utility[:0], rumap.risk[:0])
         case = worst_case(rumap)
         region = region_of(case, chosen, max_risk)
-        drawn = np.append(x[shown], wide), np.append(y[shown], tall)
-        set_axes(ax, rumap, [*zip(drawn, region, (rumap.utility_score, rumap.risk_score), strict=True)], log)
+        drawn = np.append(rumap.utility[shown], wide), np.append(rumap.risk[shown], tall)
+        set_axes(ax, rumap, [*zip(drawn, region, (rumap.utility_score, rumap.risk_score), strict=True)], self.log)
 
         colours = cycle([(c, m, s) for s in LINES for c, m in zip(look_of(ax).colours, MARKERS, strict=True)])
         looks = [(next(colours), curve) for curve in all_curves(rumap, shown)]
-        if frontier and case is not None:
+        if self.frontier and case is not None:
             # Of several users the frontier is that of the worst case: a choice is among releases, not among users.
             _draw_frontier(ax, case.utility, case.risk, ~(np.isnan(case.utility) | np.isnan(case.risk)))
-        if wall:
-            _draw_limit(ax, *wall)
+        if self.wall:
+            _draw_limit(ax, *self.wall)
         hidden = [
             _count_coinciding(ax, rumap, curve, [c for _, c in looks[k + 1 :]]) for k, (_, curve) in enumerate(looks)
         ]
@@ -161,22 +195,31 @@ def rumap(
         if max_risk is not None and np.isfinite(max_risk):
             draw_threshold(ax, max_risk, lw=1.2, zorder=2, label=f"threshold: risk at most {max_risk:.4g}")
             ax.axhspan(max_risk, ax.get_ylim()[1], color="0.5", alpha=0.06, lw=0, zorder=0)
-        starred = chosen is not None and np.isfinite([chosen.risk, chosen.utility]).all()
-        if chosen is not None and starred:
+        if self.starred is not None:
             star: Style = {"mfc": "#F0E442", "mew": 1.0, "zorder": 6, "label": "chosen release"}
-            points(ax, chosen.utility, chosen.risk, "*", 17, "black", **star)
-        if title:
-            ax.set_title(as_literal_text(title))
-        if chosen is not None and not starred:
-            refused = f"chosen: {chosen.release}"
+            points(ax, self.starred.utility, self.starred.risk, "*", 17, "black", **star)
+        if self.title:
+            ax.set_title(as_literal_text(self.title))
+        refused = self.refused if chosen is None or self.starred is not None else f"chosen: {chosen.release}"
         remarks = _write_remarks(ax, rumap, shown, refused)
-        if labels:
+        if self.labels:
             _unit_axes(ax, rumap)
-        if legend:
+        if self.legend:
             _draw_legend(ax, remarks, own)
-        seen = [look for look, under in zip(looks, hidden, strict=True) if not under]
-        _write_labels(ax, rumap, seen, chosen if starred else None, max_risk, labels)
-    return ax
+        self.seen = [look for look, under in zip(looks, hidden, strict=True) if not under]
+
+
+def write_texts(drawings: Mapping[Axes, MapDrawing], beside: bool = True) -> None:
+    """Fit the names of the axes of maps that are drawn, and write beside their points if wanted."""
+    figure = figure_of(next(iter(drawings)))
+    settle_layout(figure)
+    folded = [_fold_labels(ax, drawing.rumap) for ax, drawing in drawings.items()]
+    if not beside:
+        return
+    if any(folded):
+        settle_layout(figure)
+    for ax, drawing in drawings.items():
+        _write_labels(ax, drawing.rumap, drawing.seen, drawing.starred, drawing.max_risk, drawing.labels)
 
 
 def limit(limit: Limit, ax: Axes | None = None, *, style: str | None = None, **line: Any) -> Axes:
@@ -485,10 +528,6 @@ def _write_labels(
     labels: bool,
 ) -> None:
     """Write on the drawing, the most important first. A text without a free place is omitted, except the choice."""
-    figure = figure_of(ax)
-    figure.draw_without_rendering()  # the layout must be settled before places are measured in pixels
-    if _fold_labels(ax, rumap):
-        figure.draw_without_rendering()
     finite = np.isfinite(rumap.utility) & np.isfinite(rumap.risk)
     labeller = Labeller(ax, rumap.utility[finite], rumap.risk[finite])
     for _, curve in looks:

@@ -128,6 +128,13 @@ def axes_on(style: str | None, ax: Axes | None, size: tuple[float, float]) -> It
         yield figure.subplots() if ax is None else ax
 
 
+def settle_layout(figure: Figure) -> None:
+    """Put the axes where they will be drawn, so that places can be measured in pixels."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+
+
 def empty_plot_error(got: str, do: str = "Look at the columns risk and utility") -> InputError:
     """The error of a picture that would be empty."""
     return InputError("There is nothing to draw", got, do)

@@ -19,6 +19,7 @@ from ruvdecision.measures import (
     GeneralUtility,
     IntervalOverlap,
     KAnonymity,
+    LDiversity,
     Measure,
     NormalKL,
     RecordLinkage,
@@ -289,6 +290,8 @@ def test_spelling():
     assert spell_measures(["IO"], models=["y ~ a", "y ~ b"]) == [IntervalOverlap(["y ~ a", "y ~ b"])]
     assert spell_measures(['IO("y ~ a", level=0.9)'], models=["z ~ b"]) == [IntervalOverlap("y ~ a", level=0.9)]
     assert spell_measures(["k-anonymity"], known=["a"], missing="omit") == [KAnonymity(keys=["a"], missing="omit")]
+    words = spell_measures(["l_diversity(target=ill, keys=[age, 'a b'], kind=entropy)"])
+    assert words == [LDiversity(["age", "a b"], "ill", kind="entropy")]
     assert spell_measures(["INTERVAL overlap(model='y ~ a')"]) == [IntervalOverlap("y ~ a")]
     assert split_names(["a, b", " c ,"]) == ["a", "b", "c"]
 

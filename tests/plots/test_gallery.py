@@ -216,6 +216,17 @@ def test_maps_with_their_own_thresholds_axes_and_figure() -> None:
     assert "no release meets the threshold" in plots.maps([maps["a"]], 0.01).axes[0].get_title()
 
 
+def test_texts_beside_points_stay_in_their_own_map() -> None:
+    """Places are measured in the layout that the whole figure has in the end, with its legend and shared labels."""
+    figure = plots.maps({"a": example(1.0), "b": example(4.0)}, 0.9, labels=True)
+    figure.draw_without_rendering()
+    for ax in figure.axes:
+        box = ax.get_window_extent()
+        written = [t.get_window_extent() for t in ax.texts if "risk" not in t.get_text()]
+        assert len(written) > 1
+        assert all(box.x0 <= t.x0 and t.x1 <= box.x1 and box.y0 <= t.y0 and t.y1 <= box.y1 for t in written)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

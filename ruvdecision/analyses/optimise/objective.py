@@ -104,7 +104,7 @@ class UserEvaluator(Evaluator):
         ]
         asked, data = setting.get("engine", "auto"), setting.get("data")
         self.engines = [plan_for(asked, Problem.of(user, [first], data)).choice for user in users]
-        start = self._both_uncertainties([first])
+        start = self._both_uncertainties([first], after_only=False)
         self.before = [s.before for s in start]
         self.range = np.array([[s.uncertainty[0]] * 2 for s in start])
         """Least and greatest uncertainty met so far, of the intruder and of the scientist."""
@@ -117,9 +117,9 @@ class UserEvaluator(Evaluator):
         self.required = score.inverse(max_risk, self.before[0])
         self.evaluations = 1
 
-    def _both_uncertainties(self, masks: Sequence[Mask]) -> list[Solution]:
+    def _both_uncertainties(self, masks: Sequence[Mask], after_only: bool = True) -> list[Solution]:
         data, replicates, seed = (self.setting.get(name) for name in ("data", "replicates", "seed"))
-        first = Problem.of(self.users[0], masks, data, replicates=replicates, seed=seed)
+        first = Problem.of(self.users[0], masks, data, replicates=replicates, seed=seed, after_only=after_only)
         # What engines build of the masks is shared by users with one belief.
         problems = [first, first.of_user(self.users[1])]
         return [plan_for(engine, p).run()[0] for engine, p in zip(self.engines, problems, strict=True)]

@@ -125,7 +125,7 @@ class Exact(BaseEngine):
         names: str | list[str] = "exact"
         if averaged.any():
             names = [AVERAGED if a else "exact" for a in averaged]
-        before = self._uncertainty_before(problem, built)
+        before = Value.exact(np.nan) if problem.after_only else self._uncertainty_before(problem, built)
         drawn = bool(averaged.any())
         return [Solution(value, error, float(before.value), names, averaged=drawn, before_error=float(before.error))]
 

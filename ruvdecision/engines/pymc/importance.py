@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from ...beliefs.pymc import without_notices
 from ...numerics.differences import climb_to_mode
@@ -106,9 +106,11 @@ def _root_at_mode(log_density: Heights, mode: Array) -> Array | None:
 
 def _draw_student(centre: Array, root: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """Draws from a Student-t law and their log densities."""
-    z = rng.standard_normal((count, len(centre))) / np.sqrt(rng.chisquare(DEGREES, (count, 1)) / DEGREES)
-    law = stats.multivariate_t(np.zeros(len(centre)), np.eye(len(centre)), df=DEGREES)
-    return centre + z @ root.T, np.reshape(law.logpdf(z), count) - np.log(np.diag(root)).sum()
+    size, both = len(centre), (DEGREES + len(centre)) / 2
+    z = rng.standard_normal((count, size)) / np.sqrt(rng.chisquare(DEGREES, (count, 1)) / DEGREES)
+    top = special.gammaln(both) - special.gammaln(DEGREES / 2) - size / 2 * np.log(DEGREES * np.pi)
+    logs = top - both * np.log1p(np.vecdot(z, z) / DEGREES)
+    return centre + z @ root.T, logs - np.log(np.diag(root)).sum()
 
 
 def pareto_smoothed_weights(logs: Array) -> tuple[Array, float]:

@@ -6,7 +6,6 @@ from collections.abc import Hashable
 
 import numpy as np
 import pandas as pd
-from scipy.stats import rankdata
 
 from ...errors import InputError, UnsupportedError
 from ...masks.columns import has_order, is_categorical
@@ -86,7 +85,7 @@ class Space:
             return None
         if self.distance == "rank":
             own, first, second = (
-                rankdata(v, nan_policy="omit") / max(int(np.isfinite(v).sum()), 1) for v in (own, *values)
+                pd.Series(v).rank().to_numpy() / max(int(np.isfinite(v).sum()), 1) for v in (own, *values)
             )
         else:
             with np.errstate(over="ignore"):
@@ -186,7 +185,10 @@ class Space:
 
     def _rank_coordinates(self, table: pd.DataFrame) -> Array:
         varying = [label for label in table.columns if self.original[label].nunique() > 1]
-        kept = [rankdata(self._ordered_or_missing(c, table[c], "the original")) / len(table) for c in varying]
+        kept = [
+            pd.Series(self._ordered_or_missing(c, table[c], "the original")).rank().to_numpy() / len(table)
+            for c in varying
+        ]
         return np.stack(kept, axis=1) if kept else np.zeros((len(table), 0))
 
 

@@ -175,7 +175,8 @@ class _Number(_Column):
         lost = _share_kept(abs(weights.share(known) - self.known), self.known, 1 / weights.size() + 1 / self.rows)
         if self.sd == 0:
             same = self.n == 0 or (len(kept) > 0 and bool((kept == self.law.values[0]).all()))
-            return {} if same and lost == 1 else {"score": lost * float(same)}, codes
+            holes = _missingness_kept(self.known, weights.share(known), 1 / weights.size() + 1 / self.rows)
+            return {} if same and lost == holes == 1 else {"score": lost * holes * float(same)}, codes
         if not len(kept):
             return dict.fromkeys(("shape", "mean", "spread", "score"), 0.0), codes
         noise = np.sqrt(1 / self.n + 1 / size)
@@ -226,7 +227,8 @@ class _Category(_Column):
         p, q, v = p[:-1] / known, q[:-1] / there, v / known
         distance = 0.5 * float(np.abs(p - q).sum())
         if self.all.max() == 1:
-            return {} if distance == 0 and lost == 1 else {"score": lost * (1 - distance)}, codes
+            holes = _missingness_kept(known, there, 1 / self.rows + 1 / weights.size())
+            return {} if distance == 0 and lost == holes == 1 else {"score": lost * holes * (1 - distance)}, codes
         # Twice the standard error: of the sum of |p - q| / 2, and of the logarithm of the diversity.
         sd = np.sqrt(np.maximum(p * (1 - p), 0.0) * v)
         noise = 0.4 * float(sd.sum()) + 0.6 * float(np.sqrt(sd @ sd))
@@ -250,6 +252,14 @@ def _shares_of_codes(codes: Ints, weights: _Weights) -> Array:
 def _similarity_of_sizes(a: float, b: float, noise: float) -> float:
     """The smaller over the larger, as far as their logarithms differ by more than noise."""
     return float(np.exp(-max(abs(np.log(a / b)) - noise, 0.0))) if a > 0 else 0.0
+
+
+def _missingness_kept(share: float, released: float, v: float) -> float:
+    """How much of the variation between known and missing a column keeps whose known values are all the same."""
+    if share in (0.0, 1.0):
+        return 1.0
+    own = share * (1 - share)
+    return _similarity_of_sizes(released * (1 - released), own, 2 * abs(1 - 2 * share) * np.sqrt(v / own))
 
 
 def _share_kept(change: float, share: float, v: float) -> float:

@@ -213,7 +213,7 @@ class TreePropensity(_PropensityMeasure):
     Parameters
     ----------
     kind : "anova" or "class"
-        rpart's method. Categories are cut into two sets by "class", and split off one by one by "anova".
+        rpart's method. Both cut categories into two sets.
     cp : float
         Complexity parameter: a split must lower the error by this share of the root's.
     min_split, min_leaf, max_depth : int
@@ -247,8 +247,6 @@ class TreePropensity(_PropensityMeasure):
     nulls: ClassVar[tuple[str, ...]] = ("none", "permutation")
 
     def encoded_files(self, original: pd.DataFrame, released: pd.DataFrame) -> tuple[Array, Ints | None]:
-        if self.kind == "anova":
-            return super().encoded_files(original, released)
         parts, levels = [], []
         for label in original.columns:
             a, b = original[label], released[label]
@@ -262,17 +260,18 @@ class TreePropensity(_PropensityMeasure):
     def closed_null(self, slopes: int, n: float, c: float) -> None:
         """None is known for a tree."""
 
-    def classifier_inputs(self, pooled: Array, levels: Ints | None) -> tuple[Array, Ints, Ints | None]:
+    def classifier_inputs(self, pooled: Array, levels: Ints | None) -> tuple[Array, Ints, Ints]:
         values = np.ascontiguousarray(pooled.T)
-        return values, np.ascontiguousarray(np.argsort(values, axis=1, kind="stable")), levels
+        order = np.ascontiguousarray(np.argsort(values, axis=1, kind="stable"))
+        return values, order, np.zeros(len(values), dtype=np.int64) if levels is None else levels
 
     def scores(
-        self, inputs: tuple[Array, Ints, Ints | None], source: Flags, weights: Array | None = None
+        self, inputs: tuple[Array, Ints, Ints], source: Flags, weights: Array | None = None
     ) -> tuple[Array, int]:
         values, order, levels = inputs
         limits = self.min_split, self.min_leaf, self.max_depth
-        if levels is None:
-            scores, leaves = tree_scores(values, order, source, self.cp, *limits, weights=weights)
+        if self.kind == "anova":
+            scores, leaves = tree_scores(values, order, levels, source, self.cp, *limits, weights=weights)
             return scores, leaves - 1
         often = np.ones(len(source)) if weights is None else weights
         leaf, leaves = grow_classes(values, order, levels, often * source, often, *limits, self.cp)
@@ -441,6 +440,7 @@ def logistic_scores(
 def tree_scores(
     values: Array,
     order: Ints,
+    levels: Ints,
     source: Flags,
     cp: float,
     min_split: int = 20,
@@ -458,7 +458,9 @@ def tree_scores(
     if len(values) == 0:  # files of one category have nothing to split by
         return np.full(n, c), 1
     penalty = cp * n * c * (1 - c)
-    leaf, leaves = grow_tree(values, order, often * source, often, min_split, min_leaf, max_depth, 1e-12 * n, penalty)
+    leaf, leaves = grow_tree(
+        values, order, levels, often * source, often, min_split, min_leaf, max_depth, 1e-12 * n, penalty
+    )
     return _leaf_means(leaf, source, often), int(leaves)
 
 

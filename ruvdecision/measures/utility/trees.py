@@ -26,6 +26,38 @@ def _best_cut(
     return best, cut
 
 
+def _best_sets(
+    x: Array, rows: Ints, labels: Array, weight: Array, min_leaf: int, levels: int, best: float
+) -> tuple[float, int, NDArray[np.bool_]]:
+    """The gain of the best cut of a node's categories into two sets, ordered by the share of the label in them.
+
+    With how many records are in the first set, 0 if no cut is better, and which categories are.
+    """
+    size, hits, many = np.zeros(levels), np.zeros(levels), np.zeros(levels, dtype=np.int64)
+    for i in rows:
+        level = int(x[i])
+        many[level] += 1
+        size[level] += weight[i]
+        hits[level] += labels[i]
+    total, heavy = np.cumsum(labels[rows])[-1], np.cumsum(weight[rows])[-1]
+    ranked = np.argsort(hits / np.maximum(size, 1e-9), kind="mergesort")
+    inside, last, cut = np.zeros(levels, dtype=np.bool_), -1, 0
+    passed, light, small = 0.0, 0.0, 0
+    for place in range(levels):
+        level = ranked[place]
+        small += many[level]
+        light += size[level]
+        passed += hits[level]
+        if many[level] > 0 and small >= min_leaf and len(rows) - small >= min_leaf:
+            difference = passed * heavy - total * light
+            gain = difference * difference / (heavy * light * (heavy - light))
+            if gain > best * (1 + 1e-12):
+                best, cut, last = gain, small, place
+    for place in range(last + 1):
+        inside[ranked[place]] = True
+    return best, cut, inside
+
+
 def _partition_orders(order: Ints, left_side: NDArray[np.bool_], room: Ints, a: int, b: int, skip: int) -> None:
     """Put a node's left side first in every order but one, which is so already."""
     for d in range(len(order)):
@@ -58,10 +90,11 @@ def _leaf_numbers(order: Ints, begin: Ints, end: Ints, child: Ints, count: int) 
     return leaf, leaves
 
 
-@compiled(_best_cut, _partition_orders, _leaf_numbers, steps=lambda values, *_: 15 * values.size)
+@compiled(_best_cut, _best_sets, _partition_orders, _leaf_numbers, steps=lambda values, *_: 15 * values.size)
 def grow_tree(
     values: Array,
     order: Ints,
+    levels: Ints,
     labels: Array,
     weight: Array,
     min_split: int,
@@ -72,10 +105,10 @@ def grow_tree(
 ) -> tuple[Ints, int]:
     """Leaf number of every record in the CART regression tree that minimises squared error + alpha * leaves.
 
-    ``values`` is (p, n), ``order`` each row's sort order, ``labels`` 0 or the record's ``weight``. Orders are kept
-    sorted by stable partition, so nothing is sorted again. Splits lie between different values; ties of gain go to the
-    last variable and the lowest value. scikit-learn's trees compare values of single precision and break ties at
-    random.
+    ``values`` is (p, n), ``order`` each row's sort order, ``labels`` 0 or the record's ``weight``. A variable with
+    ``levels`` has categories 0, 1, ..., cut into two sets by the share of the label in them. Orders are kept sorted
+    by stable partition, so nothing is sorted again. Splits lie between different values; ties of gain go to the last
+    variable and the lowest value. scikit-learn's trees compare values of single precision and break ties at random.
     """
     p, n = values.shape
     order = order.copy()
@@ -88,6 +121,7 @@ def grow_tree(
     child = np.full(most, -1, dtype=np.int64)
     hits = np.zeros(most)
     mass = np.zeros(most)
+    inside = np.zeros(1, dtype=np.bool_)
     count = 1
     end[0] = n
     node = 0
@@ -105,13 +139,19 @@ def grow_tree(
             feature = -1
             cut = 0
             for d in range(p - 1, -1, -1):
-                gain, place = _best_cut(values[d], order[d, a:b], labels, weight, min_leaf, total, heavy, best)
+                if levels[d] > 0:
+                    gain, place, sets = _best_sets(values[d], order[d, a:b], labels, weight, min_leaf, levels[d], best)
+                    if place > 0:
+                        inside = sets
+                else:
+                    gain, place = _best_cut(values[d], order[d, a:b], labels, weight, min_leaf, total, heavy, best)
                 if place > 0:
                     best, feature, cut = gain, d, a + place
             if feature >= 0:
                 for k in range(a, b):
-                    left_side[order[feature, k]] = k < cut
-                _partition_orders(order, left_side, room, a, b, feature)
+                    i = order[feature, k]
+                    left_side[i] = k < cut if levels[feature] == 0 else inside[int(values[feature, i])]
+                _partition_orders(order, left_side, room, a, b, feature if levels[feature] == 0 else -1)
                 child[node] = count
                 begin[count], end[count], begin[count + 1], end[count + 1] = a, cut, cut, b
                 depth[count] = depth[count + 1] = depth[node] + 1
@@ -131,7 +171,7 @@ def grow_tree(
     return _leaf_numbers(order, begin, end, child, count)
 
 
-@compiled(_best_cut, _partition_orders, _leaf_numbers, steps=lambda values, *_: 15 * values.size)
+@compiled(_best_cut, _best_sets, _partition_orders, _leaf_numbers, steps=lambda values, *_: 15 * values.size)
 def grow_classes(
     values: Array,
     order: Ints,
@@ -159,9 +199,7 @@ def grow_classes(
     child, splits, stage = np.full(most, -1, dtype=np.int64), np.zeros(most, dtype=np.int64), np.zeros(most)
     risk, below, complexity = np.zeros(most), np.zeros(most), np.zeros(most)
     stack = np.zeros(most, dtype=np.int64)
-    widest = max(levels.max(), 1)
-    size, hits, rank = np.zeros(widest), np.zeros(widest), np.zeros(widest, dtype=np.int64)
-    many = np.zeros(widest, dtype=np.int64)
+    inside = np.zeros(1, dtype=np.bool_)
     end[0] = n
     hit = np.cumsum(labels)[-1]
     complexity[0] = min(hit, np.cumsum(weight)[-1] - hit)
@@ -184,38 +222,16 @@ def grow_classes(
                         if place > 0:
                             best, feature, cut = gain, d, a + place
                         continue
-                    passed, light = 0.0, 0.0
-                    size[:] = 0.0
-                    hits[:] = 0.0
-                    many[:] = 0
-                    for k in range(a, b):
-                        level = int(values[d, order[d, k]])
-                        many[level] += 1
-                        size[level] += weight[order[d, k]]
-                        hits[level] += labels[order[d, k]]
-                    sorted_ = np.argsort(hits / np.maximum(size, 1e-9), kind="mergesort")
-                    small = 0
-                    for level in sorted_:
-                        small += many[level]
-                        light += size[level]
-                        passed += hits[level]
-                        if many[level] > 0 and small >= min_leaf and m - small >= min_leaf:
-                            difference = passed * heavy - total * light
-                            gain = difference * difference / (heavy * light * (heavy - light))
-                            if gain > best * (1 + 1e-12):
-                                best, feature, cut = gain, d, a + small
-                                rank[:] = 1
-                                for other in sorted_:
-                                    rank[other] = 0
-                                    if other == level:
-                                        break
+                    gain, place, sets = _best_sets(values[d], order[d, a:b], labels, weight, min_leaf, levels[d], best)
+                    if place > 0:
+                        best, feature, cut, inside = gain, d, a + place, sets
             complexity[node] = enough if feature >= 0 else alpha
             if feature < 0:
                 top -= 1
                 continue
             for k in range(a, b):
                 i = order[feature, k]
-                left_side[i] = k < cut if levels[feature] == 0 else rank[int(values[feature, i])] == 0
+                left_side[i] = k < cut if levels[feature] == 0 else inside[int(values[feature, i])]
             _partition_orders(order, left_side, room, a, b, feature if levels[feature] == 0 else -1)
             child[node] = count
             begin[count], end[count], begin[count + 1], end[count + 1] = a, cut, cut, b

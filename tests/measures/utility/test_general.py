@@ -79,13 +79,26 @@ def test_a_point_mass_counts_as_it_is() -> None:
     assert GeneralUtility()(zero, zero + 1e-9 * RNG.normal(size=zero.shape)).parts["spread"] == pytest.approx(1)
 
 
+@pytest.mark.parametrize("only", [7.0, "yes"])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_what_varies_by_its_blanks_alone_is_not_kept_by_a_constant(only: object, share: float) -> None:
+    blanks = np.random.default_rng(4).random(len(FILE)) < share
+    file = pd.DataFrame({"k": pd.Series([only] * len(FILE)).mask(blanks), "a": FILE["a"]})
+    constant = file.assign(k=only, a=file["a"].mean())
+    assert GeneralUtility()(file, constant) == 0 < GeneralUtility()(file, file.assign(a=3 * file["a"]))
+    again = np.random.default_rng(5).permutation(blanks)[: len(FILE) // 2]
+    fewer = file[: len(again)].assign(k=pd.Series([only] * len(again)).mask(again))
+    assert GeneralUtility(columns="k")(file, fewer) == pytest.approx(1, abs=0.01)
+    assert GeneralUtility(columns="k")(file, file) == 1
+
+
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 60), st.integers(1, 4))
 def test_order_of_rows_and_columns_and_constants(seed: int, n: int, p: int) -> None:
     rng = np.random.default_rng(seed)
     file = pd.DataFrame(rng.normal(size=(n, p)).round(1), columns=list("abcd")[:p])
-    file["g"] = rng.choice(list("xyz"), n)
+    file["g"], file["k"] = rng.choice(list("xyz"), n), np.where(rng.random(n) < 0.7, 1.0, np.nan)
     other = file.assign(a=rng.permutation(file["a"]) + rng.normal(size=n)).mask(rng.random(file.shape) < 0.1)
     value = GeneralUtility()(file, other)
     assert 0 <= value <= 1 and np.isfinite(list(value.parts.values())).all()
@@ -94,7 +107,7 @@ def test_order_of_rows_and_columns_and_constants(seed: int, n: int, p: int) -> N
     shuffled = file.sample(frac=1, random_state=seed)
     assert GeneralUtility()(shuffled[list(rng.permutation(file.columns))], other) == pytest.approx(value)
     constant = file.assign(**{c: file[c].iloc[0] for c in file})
-    varies = any(file[c].nunique() > 1 for c in file)
+    varies = any(file[c].nunique(dropna=False) > 1 for c in file)
     assert GeneralUtility()(file, constant) <= (value if varies else 1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 from dataclasses import replace
@@ -581,8 +582,11 @@ def test_null_of_two_samples():
     assert tree.parts["null"] > 0 and abs(tree) < 4
 
 
-def best_tree(values, y, cp, min_split=20, min_leaf=7):
-    """Grow and prune by plain recursion: the cheapest error + alpha per leaf, as (cost, error)."""
+def best_tree(values, y, cp, min_split=20, min_leaf=7, categories=()):
+    """Grow and prune by plain recursion: the cheapest error + alpha per leaf, as (cost, error).
+
+    A node is cut at a value, or by any set of the categories that it has.
+    """
     alpha = cp * len(y) * y.mean() * (1 - y.mean())
 
     def node(rows):
@@ -591,18 +595,20 @@ def best_tree(values, y, cp, min_split=20, min_leaf=7):
         best = (error + alpha, error)
         if len(rows) < min_split or error == 0:
             return best
-        gains = []
+        cuts = []
         for d in range(values.shape[1]):
-            order = rows[np.argsort(values[rows, d])]
-            for k in range(min_leaf, len(rows) - min_leaf + 1):
-                left, right = y[order[:k]], y[order[k:]]
-                gains.append((error - ((left - left.mean()) ** 2).sum() - ((right - right.mean()) ** 2).sum(), d, k))
-        if not gains or max(gains)[0] <= 1e-9:
+            at = np.unique(values[rows, d])
+            sets = [c for k in range(1, len(at)) for c in itertools.combinations(at, k)] if d in categories else []
+            for k, set_ in enumerate(sets or [at[at <= v] for v in at[:-1]]):
+                left = np.isin(values[rows, d], set_)
+                if min_leaf <= left.sum() <= len(rows) - min_leaf:
+                    apart = sum(((part - part.mean()) ** 2).sum() for part in (own[left], own[~left]))
+                    cuts.append((error - apart, d, k, left))
+        top = max((c[0] for c in cuts), default=0.0)
+        if top <= 1e-9:
             return best
-        top = max(g[0] for g in gains)
-        _, d, k = min((g for g in gains if g[0] > top - 1e-10), key=lambda g: (-g[1], g[2]))
-        order = rows[np.argsort(values[rows, d])]
-        parts = [node(order[:k]), node(order[k:])]
+        left = min((c for c in cuts if c[0] > top - 1e-10), key=lambda c: (-c[1], c[2]))[3]
+        parts = [node(rows[left]), node(rows[~left])]
         below = (parts[0][0] + parts[1][0], parts[0][1] + parts[1][1])
         return below if below[0] < best[0] - 1e-10 else best
 
@@ -615,12 +621,29 @@ def test_tree_is_the_exact_minimiser(cp):
     x, y = rng.standard_normal((130, 2)), rng.standard_normal((110, 2)) * 1.4
     pooled, source = np.vstack([x, y]), np.arange(240) >= 130
     values = np.ascontiguousarray(pooled.T)
-    scores, leaves = tree_scores(values, np.argsort(values, axis=1), source, cp)
+    scores, leaves = tree_scores(values, np.argsort(values, axis=1), np.zeros(2, dtype=np.int64), source, cp)
     cost, error = best_tree(pooled, source.astype(float), cp)
     assert ((source - scores) ** 2).sum() == approx(error, abs=1e-9)
     assert ((source - scores) ** 2).sum() + leaves * cp * 240 * source.mean() * (1 - source.mean()) == approx(
         cost, abs=1e-9
     )
+
+
+@pytest.mark.parametrize("cp", [0.05, 0.005])
+def test_a_regression_tree_cuts_categories_into_two_sets(cp):
+    """All sets are tried by hand; the first level in the alphabet is one like the others."""
+    rng = np.random.default_rng(6)
+    x = pd.DataFrame({"a": rng.choice(list("vwxyz"), 150), "b": rng.normal(size=150)})
+    y = pd.DataFrame({"a": rng.choice(list("vwxyz"), 120, p=[0.4, 0.1, 0.1, 0.3, 0.1]), "b": rng.normal(size=120)})
+    both = pd.concat([x, y])
+    pooled = np.column_stack([pd.factorize(both["a"])[0], both["b"]]).astype(float)
+    source = np.repeat([0.0, 1.0], [150, 120])
+    _, error = best_tree(pooled, source, cp, categories=[0])
+    c = source.mean()
+    value = TreePropensity(cp=cp)(x, y)
+    assert value > 0 and value * 270 == approx(270 * c * (1 - c) - error, abs=1e-9)
+    first = x.assign(a=x["a"].replace("v", "zz")), y.assign(a=y["a"].replace("v", "zz"))
+    assert TreePropensity(cp=cp)(*first) == approx(value, abs=1e-12)
 
 
 def test_rank_swapping_leaves_nothing_to_split():
