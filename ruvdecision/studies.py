@@ -302,7 +302,8 @@ def _parse_study_file(path: Path) -> tuple[ast.Module, set[str]]:
     """A study file as Python reads it, and the names that it binds at its top level."""
     source = study_source(path)
     try:
-        tree, table = ast.parse(source, filename=str(path)), symtable.symtable(source, str(path), "exec")  # type: ignore[arg-type]
+        tree = ast.parse(source, filename=str(path))
+        table = symtable.symtable(source, str(path), "exec")  # type: ignore[arg-type]
         return tree, {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()}
     except SyntaxError as error:
         where = f"line {error.lineno}: {error.msg}" if error.lineno else str(error.msg)
