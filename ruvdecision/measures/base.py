@@ -167,13 +167,18 @@ class Measure:
     def uses(self, original: pd.DataFrame) -> Labels | None:
         """Names of the columns that the measure looks at; None means all, and the files must then agree on them."""
         given = field_values(self)
-        called = [name for name in ("columns", "known", "keys", "predictors") if name in given]
-        many = next((name for name in called if given[name] is not None), next(iter(called), "columns"))
+        many = self.columns_argument()
         chosen = given.get(many)
         if self.own_columns:
             ones = ((name, given[name]) for name in self.own_columns)
             return frames.pick_apart(self.name, original, (many, chosen), *ones)
         return None if chosen is None else frames.pick_columns(self.name, chosen, original)
+
+    def columns_argument(self) -> str:
+        """The argument that chooses the columns, where there are several the one that does."""
+        given = field_values(self)
+        called = [name for name in ("columns", "known", "keys", "predictors") if name in given]
+        return next((name for name in called if given[name] is not None), next(iter(called), "columns"))
 
     def default_name(self) -> str:
         """The column's name when the caller gives none."""
@@ -287,7 +292,7 @@ class UsedColumns:
             measure.missing in {*measure.own_missing, *UNFILLED},
         )
         self.asked, self.by_name = measure.missing != measure.missing_choices[0], measure.columns_by_name
-        self.every = original.columns.tolist()
+        self.every, self.argument = original.columns.tolist(), measure.columns_argument()
         self.weight: Hashable = None
         self.chosen: Labels | None
         if isinstance(measure, WeightedMeasure) and measure.weights is not None:
@@ -302,7 +307,7 @@ class UsedColumns:
 
     def of(self, data: Frame) -> Frame:
         """The used columns of a file, in the original's order or by name."""
-        used = frames.align_columns(self.who, self.chosen, self.every, data)
+        used = frames.align_columns(self.who, self.chosen, self.every, data, self.argument)
         frames.refuse_lists(self.who, used)
         return used.select(np.argsort(list(map(str, used.columns)), kind="stable").tolist()) if self.by_name else used
 

@@ -79,7 +79,7 @@ def pick_apart(who: str, table: pd.DataFrame, many: tuple[str, Names], *ones: tu
     return [*labels, *alone]
 
 
-def align_columns(who: str, chosen: Labels | None, every: Labels, data: Frame) -> Frame:
+def align_columns(who: str, chosen: Labels | None, every: Labels, data: Frame, argument: str = "columns") -> Frame:
     """A file with the original's chosen columns, in the original's order.
 
     With ``chosen`` None both files must have the same columns; those that differ are listed. An array has no names: its
@@ -101,7 +101,7 @@ def align_columns(who: str, chosen: Labels | None, every: Labels, data: Frame) -
         raise InputError(
             f"{who} needs the same columns in both files",
             "; ".join(f"{side}: {', '.join(names)}" for side, names in sides if names),
-            "Rename or drop them, or choose the common ones with columns=[...]",
+            f"Rename or drop them, or choose the common ones with {argument}=[...]",
         )
     # By position, which is much quicker than by label.
     return data.select([table.columns.get_loc(label) for label in wanted])

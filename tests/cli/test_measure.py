@@ -245,9 +245,11 @@ def test_errors_in_one_line(files, capsys, original):
     )
     assert "wages" in fails(capsys, "original.csv", "same.csv", "--model", "wages ~ age")
     original.drop(columns="tax").to_csv("short.csv", index=False)
-    assert "short: linkage needs the same columns in both files; got not in the release: tax" in fails(
-        capsys, "original.csv", "short.csv"
-    )
+    short = fails(capsys, "original.csv", "short.csv")
+    assert "short: linkage needs the same columns in both files; got not in the release: tax" in short
+    assert "choose the common ones with --known A,B" in short  # the option that this measure listens to
+    short = fails(capsys, "original.csv", "short.csv", "--known", "age")
+    assert "general utility needs the same columns" in short and "with --columns A,B" in short
     original.head(20).to_csv("few.csv", index=False)
     assert "few: linkage cannot tell whose rows were released" in fails(
         capsys, "original.csv", "few.csv", "--measures", "linkage(one_to_one=True),pMSE"

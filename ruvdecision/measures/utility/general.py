@@ -33,10 +33,11 @@ class GeneralUtility(WeightedMeasure):
     mean of four: *shape*, 1 minus the Kolmogorov-Smirnov distance; *mean*, exp(-shift in standard deviations);
     *spread*, the smaller standard deviation over the larger; *tails*, the smaller share over the larger of the records
     beyond the original's outer 5 % and 1 %. A category's score is the geometric mean of 1 minus the total variation and
-    of the smaller diversity 1 - sum p^2 over the larger. Either is multiplied by 1 minus the change of the share of
-    missing values. **Dependence**: each column is cut into groups (numbers at the original's quantiles, missing values
-    apart); d = P(a, b) - P(a) P(b) is what each pair of groups has beyond independence, and the score is
-    1 - sum |d - d'| / sum |d| over all pairs of columns. Without dependence in the original the margins are all.
+    of the smaller diversity 1 - sum p^2 over the larger. Either is multiplied by 1 minus the change of the share m of
+    missing values and, where all that is known is one value, by the smaller m (1 - m) over the larger. **Dependence**:
+    each column is cut into groups (numbers at the original's quantiles, missing values apart); d = P(a, b) - P(a) P(b)
+    is what each pair of groups has beyond independence, and the score is 1 - sum |d - d'| / sum |d| over all pairs of
+    columns. Without dependence in the original the margins are all.
 
     Differences are counted as far as they are larger than two samples of the same population show (twice the standard
     error). A file without variation has spread 0 and no dependence, whatever its values: its score is 0, and no other

@@ -90,7 +90,8 @@ class TableUtility(WeightedMeasure):
 
     The value is one of them (``kind``); ``parts`` has them all (see `table_measures`). With ``way`` every table of so
     many columns is compared: the value is then the mean, ``parts`` has one number per table and ``table`` has
-    everything. Numbers and times are cut into groups by quantiles of both files together. Missing is a level.
+    everything. Numbers and times are cut into groups by quantiles of the records of both files together, whatever their
+    weights. Missing is a level.
 
     Parameters
     ----------
