@@ -21,7 +21,7 @@ from ..beliefs.normal import NormalBelief
 from ..channels.file_matrix import FileMatrix
 from ..channels.finite import FiniteChannel, Kernel
 from ..channels.linear import LinearChannel
-from ..checks import check_integer, is_integer
+from ..checks import as_float_array, check_finite, check_integer, is_integer
 from ..engines.finite.whole_file import PossibleFiles, file_matrix
 from ..engines.normal.releases import channel_of
 from ..errors import InputError, RuvError, UnsupportedError
@@ -31,6 +31,7 @@ from ..masks.rows import UNMASKED, Suppress
 from ..protocols import Array, Belief, Ints
 
 LARGEST = 600
+MOST_COLUMNS = 1000
 """Most entries of a file whose linear channels are compared as full matrices."""
 SAME = 1e-8
 
@@ -71,7 +72,7 @@ def refines(a: Mask, b: Mask, belief: Belief | None = None, *, records: int | No
     if _refines_trivially(a, b):
         return True
     if belief is None and records is not None:
-        size = check_integer("columns", columns, low=1)
+        size = check_integer("columns", columns, low=1, high=MOST_COLUMNS)
         count, eye = check_integer("records", records, low=1), np.eye(size)
         belief = NormalBelief(records=count, covariance=eye, prior_covariance=eye)
     if belief is None:
@@ -106,7 +107,7 @@ def garbling(first: ArrayLike, second: ArrayLike) -> tuple[Array, float]:
     >>> garbling([[1, 0], [0, 1]], [[0.9, 0.1], [0.2, 0.8]])[1] < 1e-9
     True
     """
-    k, target = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    k, target = (check_finite(name, as_float_array(name, v)) for name, v in (("first", first), ("second", second)))
     if k.ndim != 2 or target.ndim != 2 or len(k) != len(target):
         got, do = f"shapes {k.shape} and {target.shape}", "Give two matrices of the same rows"
         raise InputError("Channels must have one row per category", got, do)

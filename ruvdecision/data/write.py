@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from ..checks import check_flag
 from ..errors import InputError, RuvError
 
 #: How the name of an unfinished file begins.
@@ -73,6 +74,7 @@ def check_output_paths(
     places: Iterable[str | os.PathLike[str]], *, overwrite: bool = False, folders: bool = False, do: str = FREE
 ) -> None:
     """Refuse, before any work is done, places that are taken or cannot be written to."""
+    check_flag("overwrite", overwrite, "Say whether files are written over")
     taken = []
     for place in map(as_output_path, places):
         folder = _nearest_existing_folder(place.parent) if folders else place.parent

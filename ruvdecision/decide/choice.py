@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -10,16 +11,17 @@ from numpy.typing import NDArray
 
 from ..channels.steps import FileFacts
 from ..channels.words import in_words
-from ..checks import check_flag, check_number
+from ..checks import check_flag, check_mapping, check_number, suggest
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
-from ..maps.show import ReleaseRow, chance_in_words, few_digits, format_amount, why_unreliable
+from ..maps.show import ReleaseRow, chance_in_words, clean_text, few_digits, format_amount, why_unreliable
 from ..protocols import Array
 from .criteria import (
     PLAIN,
     Columns,
     Criterion,
     ExpectedLoss,
+    Rule,
     Tier,
     best_positions,
     check_map,
@@ -47,6 +49,16 @@ BELOW_ZERO = {
     "negative_log": "the {who}'s expected loss is above 1, in the unit of the loss",
     "negative": "it is minus the {who}'s expected loss, and the largest that it can be is 0",
 }
+
+
+def check_rule(rule: Rule | None) -> Rule:
+    """Further arguments of `choose`, all of which it has."""
+    known = [n for n in inspect.signature(choose).parameters if n not in ("rumap", "max_risk")]
+    found = check_mapping("rule", {} if rule is None else rule, 'Write rule={"confidence": 0.95}')
+    for name in found:
+        if name not in known:
+            raise InputError("choose has no such argument", name, suggest(str(name), known))
+    return found
 
 
 def choose(
@@ -271,10 +283,10 @@ class Choice(ReleaseRow):
         text += f", {self.rule}" if self.rule else ""
         text += "".join(f"; {remark}" for remark in self.remarks)
         if self.next_best is None:
-            return text + "; nothing else is allowed."
+            return clean_text(f"{text}; nothing else is allowed.")
         other = self.next_best
         where = f"risk {few_digits(other.risk)}, utility {few_digits(other.utility)}"
-        return f"{text}; the next best allowed is {other.release} with {where}."
+        return clean_text(f"{text}; the next best allowed is {other.release} with {where}.")
 
 
 def _mask_in_words(rumap: RUMap, i: int) -> str:

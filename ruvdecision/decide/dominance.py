@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import as_float_array, check_choice, check_number
+from ..checks import as_float_array, check_choice, check_list, check_number
 from ..errors import InputError
 from ..protocols import Array
 
@@ -59,7 +59,9 @@ def undominated(values: Sequence[ArrayLike], better: Sequence[str], tolerance: f
     >>> undominated([[0.1, 0.2, 0.2], [0.9, 0.8, 0.95], [3.0, 1.0, 4.0]], ["lower", "higher", "lower"]).tolist()
     [True, True, True]
     """
-    criteria = [as_float_array(f"criterion {j + 1}", v) for j, v in enumerate(values)]
+    listed = check_list("values", values, "Give one array per criterion")
+    better = check_list("better", better, 'Write "lower" or "higher" for each')
+    criteria = [as_float_array(f"criterion {j + 1}", v) for j, v in enumerate(listed)]
     if not criteria or len(criteria) != len(better):
         got, do = f"{len(criteria)} criteria and {len(better)} ends", 'Write "lower" or "higher" for each'
         raise InputError("Every criterion needs its better end", got, do)

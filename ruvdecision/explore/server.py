@@ -33,6 +33,10 @@ PORT = 8177
 TRIES = 20
 #: The largest file that the page takes, in bytes as they are sent.
 LARGEST = 400_000_000
+#: The largest request, in bytes: a page asks for addresses, and files come over its connection.
+REQUEST = 2**20
+#: Seconds that a request may take to arrive; who is slower is cut off.
+SLOWEST = 30.0
 HEADERS = {
     # Panel runs inline scripts of its own; nothing is fetched from elsewhere, and nobody may put the page into a frame.
     "Content-Security-Policy": "default-src 'none'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src "
@@ -78,7 +82,7 @@ class Server:
     def __init__(
         self, topics: Sequence[Topic], host: str = "127.0.0.1", port: int | None = None, debug: bool = False
     ) -> None:
-        for name in ("bokeh", "panel", "tornado.access", "tornado.application", "tornado.general"):
+        for name in ("asyncio", "bokeh", "panel", "tornado.access", "tornado.application", "tornado.general"):
             # What they would log are addresses, with the token, and errors, which may quote a record.
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         self.topics, self.debug, self.token = tuple(topics), debug, secrets.token_urlsafe(18)
@@ -140,7 +144,10 @@ class Server:
                     verbose=False,
                     websocket_origin=[f"{name}:{number}" for name in {host, "127.0.0.1", "localhost"} if name],
                     title="ruvdecision", prefix=self.token, websocket_max_message_size=LARGEST,
-                    session_token_expiration=86_400,
+                    session_token_expiration=86_400, ico_path="none",
+                    http_server_kwargs={
+                        "max_body_size": REQUEST, "body_timeout": SLOWEST, "idle_connection_timeout": SLOWEST
+                    },
                 )  # fmt: skip
             except (OSError, UnicodeError, ValueError, TypeError) as error:
                 last = error

@@ -17,6 +17,9 @@ from ..protocols import Array, Posterior, Value
 from .base import BayesLoss, Componentwise, Weights, check_weights
 from .search import convex_point, least_point
 
+HIGHEST_POWER, STEEPEST = 1e6, 1e154
+"""Beyond these squares and powers are no numbers any more."""
+
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Quadratic(BayesLoss):
@@ -113,7 +116,7 @@ class Power(Componentwise):
     """
 
     words = "the error to the power {0.p:.10g}"
-    p: float = checked(MISSING, check_number, low=0.0, open_low=True)
+    p: float = checked(MISSING, check_number, low=0.0, high=HIGHEST_POWER, open_low=True)
     grows_with_distance = True
     weights: Weights = checked(1.0, check_weights)
 
@@ -152,7 +155,7 @@ class Huber(Componentwise):
 
     words = "Huber's loss with delta {0.delta:.10g}"
     unit = "squared units"
-    delta: float = checked(1.0, check_number, low=0.0, open_low=True)
+    delta: float = checked(1.0, check_number, low=0.0, high=STEEPEST, open_low=True)
     grows_with_distance = True
     weights: Weights = checked(1.0, check_weights)
 
@@ -211,7 +214,7 @@ class Linex(Componentwise):
     """
 
     grows_with_distance = True
-    a: float = checked(MISSING, check_number)
+    a: float = checked(MISSING, check_number, low=-STEEPEST, high=STEEPEST)
     b: float = checked(1.0, check_number, low=0.0, open_low=True)
 
     def __post_init__(self) -> None:

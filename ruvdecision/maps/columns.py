@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import as_float_array, is_flag, is_number, is_single
-from ..errors import InputError
+from ..checks import as_float_array, is_flag, is_number, is_single, one_number
+from ..errors import InputError, describe_failure
 from ..protocols import Array, Value
 
 if TYPE_CHECKING:
@@ -201,11 +201,15 @@ def check_name(name: object, taken: Collection[str] = SCHEMA) -> str:
 
 def as_column(name: str, values: ArrayLike) -> Entries:
     """Check a column: one number or text per release. None is a missing number or empty text."""
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        what, got = f"Column {name} must have one entry per release", "lists of several lengths"
+        raise InputError(what, got, "Give a flat array") from None
     if array.dtype == object:
         known = [v for v in array.ravel() if v is not None]
         if known and all(map(is_number, known)):
-            array = np.array([np.nan if v is None else v for v in array.ravel()], dtype=float)
+            array = as_float_array(f"Column {name}", [np.nan if v is None else v for v in array.ravel()])
         else:
             array = np.array(["" if v is None else str(v) for v in array.ravel()])
     if array.dtype.kind == "U" and (whole := whole_texts(given := array.ravel().tolist())) != tuple(given):
@@ -227,12 +231,17 @@ def read_only_copy(array: NDArray[Scalar]) -> NDArray[Scalar]:
 def meets_condition(values: Entries, wanted: Condition, name: str) -> NDArray[np.bool_]:
     """Tell which entries meet a condition of `RUMap.select`."""
     if callable(wanted):
-        return np.asarray([bool(wanted(v)) for v in values.tolist()])
+        try:
+            return np.asarray([bool(wanted(v)) for v in values.tolist()])
+        except Exception as error:
+            do = "Give a function of one value that says True or False"
+            raise InputError(f"The condition on {name} fails", describe_failure(error), do) from error
     options: list[str | float] = [wanted] if is_single(wanted) else list(wanted)  # type: ignore[list-item, arg-type]
     if values.dtype.kind in "US":
         return np.isin(values, [str(w) for w in options])
-    if any(isinstance(w, str) for w in options):
+    known = [float(w) if is_flag(w) else one_number(w) for w in options]
+    if None in known:
         raise InputError(f"{name} is a column of numbers", wanted, "Give a number")
     numbers = np.asarray(values, dtype=np.float64)
     with np.errstate(invalid="ignore"):
-        return np.any([np.isclose(numbers, float(w), rtol=1e-12, atol=0) for w in options], axis=0)
+        return np.any([np.isclose(numbers, w, rtol=1e-12, atol=0) for w in known if w is not None], axis=0)

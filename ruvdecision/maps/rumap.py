@@ -21,7 +21,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._version import __version__
-from ..checks import check_filled, check_index, check_kind, check_text, is_single, suggest
+from ..checks import (
+    check_choice,
+    check_filled,
+    check_flag,
+    check_index,
+    check_kind,
+    check_list,
+    check_mapping,
+    check_text,
+    is_single,
+    suggest,
+)
 from ..errors import InputError
 from ..protocols import Array, Value
 from ..users.panel import Panel
@@ -160,10 +171,15 @@ class RUMap:
         provenance : Provenance, optional
             Which engine gave each entry, remarks, the users themselves and draws that were kept.
         """
-        made = provenance or Provenance()
-        called = labels if isinstance(labels, Labels) else Labels(labels)
+        do = "Write RUMap.build(labels=[...], intruder=[...], scientist=[...])"
+        made = Provenance() if provenance is None else check_kind("provenance", provenance, Provenance, do)
+        masks = None if masks is None else check_list("masks", masks, do)
+        listed = labels if labels is None or isinstance(labels, Labels) else check_list("labels", labels, do)
+        called = listed if isinstance(listed, Labels) else Labels(listed)
+        columns = check_mapping("columns", {} if columns is None else columns, 'Write columns={"IO": [0.9, 0.8]}')
+        attrs = check_mapping("attrs", {} if attrs is None else attrs, 'Write attrs={"seed": "1"}')
         values = {"intruder": as_value("intruder", intruder), "scientist": as_value("scientist", scientist)}
-        extra = {check_name(k): as_column(k, v) for k, v in (columns or {}).items()}
+        extra = {check_name(k): as_column(k, v) for k, v in columns.items()}
         taken = {*SCHEMA, *extra}
         given = None
         if called.parameters is not None:
@@ -189,7 +205,7 @@ class RUMap:
             as_score(utility, tuple(extra)),
             None if masks is None else tuple(masks),
             MappingProxyType(extra),
-            MappingProxyType({**_software_versions(), **(attrs or {})}),
+            MappingProxyType({**_software_versions(), **attrs}),
             tuple(made.notes),
             made.users,
             _texts_per_release(made.engine, size),
@@ -226,7 +242,7 @@ class RUMap:
 
     def with_column(self, name: str, values: ArrayLike) -> RUMap:
         """The same map with one column more (or another one of that name)."""
-        return replace(self, columns=MappingProxyType({**self.columns, name: as_column(name, values)}))
+        return replace(self, columns=MappingProxyType({**self.columns, check_name(name): as_column(name, values)}))
 
     def with_unit(self, unit: str) -> RUMap:
         """The same map, whose typical errors are told in this unit: "dollars", "kg"."""
@@ -242,16 +258,17 @@ class RUMap:
         names are those of the users: the column ``user`` holds them, the `dataset` has a dimension for them, frontiers
         are drawn within each and a choice is by the worst of them (`worst`).
         """
-        parts = list(maps)
         do = "Write RUMap.concat([a, b])"
+        parts = check_list("maps", maps, do)
         for part in check_filled("maps", parts, do):
             check_kind("Each of maps", part, RUMap, do)
         if names is not None:
-            if isinstance(names, str) or len(names) != len(parts) or len(set(names)) != len(parts):
-                do = f"Give {len(parts)} different names"
+            do = f"Give {len(parts)} different names"
+            called = [] if is_single(names) else [str(name) for name in names]
+            if len(called) != len(parts) or len(set(called)) != len(parts):
                 raise InputError("concat needs one name per map, each its own", names, do)
             differ = len({(str(m.attrs.get("intruder")), str(m.attrs.get("scientist"))) for m in parts}) > 1
-            parts = [m.named(str(name), user=differ) for m, name in zip(parts, names, strict=True)]
+            parts = [m.named(name, user=differ) for m, name in zip(parts, called, strict=True)]
         return functools.reduce(lambda a, b: join_two_maps(a, b, named=names is not None), parts)
 
     def __add__(self, other: RUMap) -> RUMap:
@@ -262,6 +279,7 @@ class RUMap:
 
         ``user`` says that it is the name of who looks at the releases, and not of the releases.
         """
+        check_flag("user", user, "Say whether it is the name of who looks at the releases")
         attrs = {k: f"{name}: {v}" if k in ("intruder", "scientist") else v for k, v in self.attrs.items()}
         columns = dict(self.columns)
         if user:
@@ -344,7 +362,7 @@ class RUMap:
 
     def axis(self, role: str) -> Axis:
         """What ``"risk"`` or ``"utility"`` is computed from."""
-        if role == "risk":
+        if check_choice("role", role, ("risk", "utility")) == "risk":
             return Axis(role, "intruder", self.risk_score, self.intruder, self.before[0], self.columns)
         return Axis(role, "scientist", self.utility_score, self.scientist, self.before[1], self.columns)
 
@@ -382,6 +400,8 @@ class RUMap:
 
     def column(self, name: str) -> Value:
         """A column of numbers with its standard error (zero if there is none); risk and utility are columns too."""
+        numbers = [k for k, v in self.columns.items() if v.dtype.kind in "biuf"]
+        check_choice("A column of numbers", name, ["risk", "utility", *numbers])
         return self._score_value(name) if name in ("risk", "utility") else self.axis("risk").column(name)
 
     @property
@@ -410,6 +430,8 @@ class RUMap:
         >>> rumap.typical_error("intruder").value
         array([2.])
         """
+        check_choice("user", user, ("intruder", "scientist"))
+        check_flag("before", before, "Say whether it is that before any release")
         scale, found = self.attrs.get(f"{user}_error_scale"), self.uncertainties.get(user)
         if not isinstance(scale, list) or len(scale) != 2 or found is None:
             return None
@@ -537,7 +559,7 @@ class RUMap:
         except ValueError:
             do = "Give one list of positions or labels"
             raise InputError("Releases are taken by positions or labels", "lists of several lengths", do) from None
-        if rows.dtype.kind in "US":
+        if rows.dtype.kind in "US" and rows.ndim:
             rows = np.array([self[str(label)].position for label in rows], dtype=int)
         if rows.dtype == bool:
             if rows.shape != (self.size,):

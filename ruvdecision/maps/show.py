@@ -198,7 +198,7 @@ class ReleaseRow(Sentence):
 
     def __str__(self) -> str:
         risk, utility = format_value(self.risk, self.risk_error, 4), format_value(self.utility, self.utility_error, 4)
-        return f"{self.release}: risk {risk}, utility {utility}"
+        return f"{clean_text(self.release)}: risk {risk}, utility {utility}"
 
 
 def why_unreliable(engine: str, *uncertainties: float) -> str:
@@ -214,7 +214,7 @@ def as_text_table(rumap: RUMap) -> str:
     first, *others = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lined_up = ([r[0].ljust(first), *(x.rjust(wide) for x, wide in zip(r[1:], others, strict=True))] for r in rows)
     table = ["  ".join(["", *cells]) for cells in lined_up]
-    return "\n".join([head, *(f"  {line}" for line in lines), *table])
+    return clean_text("\n".join([head, *(f"  {line}" for line in lines), *table]))
 
 
 def as_html_table(rumap: RUMap) -> str:
@@ -224,7 +224,7 @@ def as_html_table(rumap: RUMap) -> str:
     body = "".join("<tr>" + "".join(f"<td>{html.escape(x)}</td>" for x in r) + "</tr>" for r in rows[1:])
     text = "<br>".join(html.escape(line) for line in lines)
     table = f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
-    return f"<div><strong>{html.escape(head)}</strong><br>{text}{table}</div>"
+    return clean_text(f"<div><strong>{html.escape(head)}</strong><br>{text}{table}</div>")
 
 
 def _summary_line(rumap: RUMap) -> tuple[str, list[str], list[tuple[str, ...]]]:

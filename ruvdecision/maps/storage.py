@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import masks
+from ..checks import check_flag, check_kind
 from ..data.write import check_output_paths, write_files
 from ..errors import InputError, RuvError, UnsupportedError
 from ..protocols import Array, Value
@@ -62,6 +63,8 @@ _PACKED: tuple[list[int], ...] = ([], [3], [1], [2, 1], [1, 3], [2, 1, 3])
 """Filters that other programs use: deflate (1), after shuffle (2), and a checksum (3). HDF5 loads others as plugins."""
 _ROOM = 2**26
 """Bytes that a small file may become in memory; a large one may become 64 times its own."""
+_UNPACKED = 4
+"""Bytes that may be unpacked for each of those: many variables can be one and the same chunk."""
 _CHUNKS = 10_000
 """Chunks of a variable that is packed: each is looked at before HDF5 unpacks it."""
 _CHUNK = 2**24
@@ -78,6 +81,7 @@ def save(rumap: RUMap, path: str | os.PathLike[str], created: bool = False, *, o
     your own comes back with its values but not its code; a mask class of your own comes back as None with a note.
     """
     check_output_paths([path], overwrite=overwrite)
+    check_flag("created", created, "Say whether the date is kept")
     return write_files({path: as_bytes(rumap, created)}, overwrite=overwrite)[0]
 
 
@@ -166,6 +170,7 @@ def fingerprint(rumap: RUMap) -> str:
     >>> len(fingerprint(rumap)), fingerprint(rumap) == fingerprint(rumap.take([1, 0]))
     (64, False)
     """
+    check_kind("rumap", rumap, RUMap, "Make one with ruv.evaluate or ruv.measure")
     parts: dict[str, Entries] = {"release": np.array(rumap.releases, dtype=str)}
     for who, pair in rumap.uncertainties.items():
         parts |= {f"{who}_uncertainty": pair.value, f"{who}_error": pair.error}
@@ -223,6 +228,7 @@ class _Reader:
 
     def __init__(self, opened: h5py.File, room: int, size: int) -> None:
         self.opened, self.room, self.size, self.block = opened, room, size, max(64, _ROOM // max(size, 1))
+        self.unpacked = _UNPACKED * room
 
     def read(self, meta: Stored) -> dict[str, Entries]:
         true = {v: k for k, v in meta["names"].items()}
@@ -277,8 +283,9 @@ class _Reader:
 
         variable = self._checked_dataset(name)
         text = h5py.check_string_dtype(variable.dtype) is not None
-        kind = "O" if text else variable.dtype.kind
-        if variable.shape != shape or kind not in kinds or (kind == "O") != text:
+        plain = h5py.check_enum_dtype(variable.dtype) is None
+        kind = "O" if text else variable.dtype.kind if plain else ""
+        if variable.shape != shape or not kind or kind not in kinds or (kind == "O") != text:
             raise TypeError(f"{name!r} is not of the kind and length that it should have")
         self._take_memory(variable.size * variable.dtype.itemsize, name)
         self._refuse_swelling(variable, name)
@@ -305,13 +312,17 @@ class _Reader:
         if math.prod(map(len, corners)) > _CHUNKS:
             raise MemoryError(f"{name!r} is packed in too many pieces")
         whole = math.prod(variable.chunks) * max(variable.dtype.itemsize, 16)  # a text is its length and its place
+        made = variable.id.get_create_plist()
+        deflate = [made.get_filter(i)[0] for i in range(made.get_nfilters())].index(1)
         for corner in itertools.product(*corners):
             about = variable.id.get_chunk_info_by_coord(corner)
-            if about.byte_offset is not None and not about.filter_mask:
+            # A chunk can go without some of the filters, and says which.
+            if about.byte_offset is not None and not about.filter_mask >> deflate & 1:
                 if about.size > self.size:
                     raise LookupError(f"{name!r} is larger than its file")
                 unpacked = zlib.decompressobj().decompress(variable.id.read_direct_chunk(corner)[1], whole + 1)
-                if len(unpacked) > whole:
+                self.unpacked -= len(unpacked)
+                if len(unpacked) > whole or self.unpacked < 0:
                     raise MemoryError(f"{name!r} holds more than it says")
 
     def _take_memory(self, size: int, name: str) -> None:

@@ -271,7 +271,8 @@ class Noise(Mask):
             return numbers[:, :, None] * data_covariance
         if numbers.shape[1] == 0:
             raise InputError(f"{self} has no one covariance for all records", None, "Use variance=, sd= or covariance=")
-        variance = numbers if unit == "variance" else numbers**2
+        with np.errstate(over="ignore"):  # infinite noise leaves nothing
+            variance = numbers if unit == "variance" else numbers**2
         if variance.shape[1] not in (1, k):
             what = f"Noise({unit}=...) must have {k} entries, one per column, or one per record"
             raise InputError(what, variance.shape[1], "Give one number, one per column, or one per record")

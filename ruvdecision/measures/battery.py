@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import fields
 
 from .. import measures
-from ..checks import check_choice
-from ..errors import InputError, RuvError
+from ..checks import check_choice, check_integer
+from ..errors import InputError, RuvError, kind_of
 from .base import Measure
 from .comparison import Panel
 from .frames import PairingError
@@ -47,6 +47,9 @@ def panel(name: str | None = None, rows: int = 0, make: Callable[[type[Measure]]
     >>> len(panel("all")) == len(panel("risk")) + len(panel("utility"))
     True
     """
+    rows = check_integer("rows", rows, low=0)
+    if make is not None and not callable(make):
+        raise InputError("make must be a function of a measure's class", kind_of(make), "Leave it out")
     if name is None:
         kinds = [getattr(measures, k) for k in DEFAULT if k in dir(measures)]
     else:

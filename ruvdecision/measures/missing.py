@@ -143,4 +143,6 @@ def _fill_column(column: pd.Series, value: Any) -> pd.Series:
         return column.fillna(value)
     if is_categorical(column):
         return column.cat.add_categories([] if value in column.cat.categories else [value]).fillna(value)
-    return column.astype(object).where(column.notna(), value)
+    # One by one: pandas would call a function, and take the members of a list one after the other.
+    filled = [value if lacks else x for x, lacks in zip(column.tolist(), column.isna().tolist(), strict=True)]
+    return pd.Series(filled, index=column.index, name=column.name, dtype=object)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..protocols import Array
+from .roots import HALVINGS
 
 ROUNDING = 8 * float(np.finfo(float).eps)
 
@@ -117,7 +118,14 @@ def _below_zero(function: Callable[[float], float], value: float) -> float:
             continue
         if here >= value:
             return float(
-                brentq(lambda x: _clip_finite(function(x) - value), low - step, low, xtol=1e-300, rtol=ROUNDING)
+                brentq(
+                    lambda x: _clip_finite(function(x) - value),
+                    low - step,
+                    low,
+                    xtol=1e-300,
+                    rtol=ROUNDING,
+                    maxiter=HALVINGS,
+                )
             )
         low, last, step = low - step, here, 2 * step
     return low

@@ -12,6 +12,9 @@ import numpy as np
 
 from ..protocols import Array
 
+HALVINGS = 2200
+"""Steps of a search for a root: no stretch of floats can be halved more often."""
+
 
 def bracket(g: Callable[[Array], Array], start: Array, step: Array) -> tuple[Array, Array]:
     """Widen around ``start`` until the increasing function g is negative on the left and not on the right."""

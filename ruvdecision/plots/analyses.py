@@ -13,7 +13,7 @@ import numpy as np
 from ..analyses.publishing import PublishingPrice
 from ..analyses.record_risk import RecordRisk
 from ..analyses.sensitivity import Sensitivity
-from ..checks import check_integer, check_kind, check_number
+from ..checks import check_flag, check_integer, check_kind, check_number
 from ..errors import InputError
 from ..maps.show import shorten_text
 from ..masks.base import Mask
@@ -27,6 +27,7 @@ from .theme import (
     look_of,
     name_axes,
     points,
+    set_title,
     threshold,
 )
 
@@ -74,7 +75,7 @@ def record_risk(
     Axes
     """
     check_kind("found", found, RecordRisk, "Call record_risk(...) first")
-    if by_group and found.groups is None:
+    if check_flag("by_group", by_group, "Say whether groups are told apart") and found.groups is None:
         raise InputError("Risk by group needs groups", "none", "Pass groups= to record_risk, one label per record")
     places = list(range(len(found.masks))) if release is None else [found._release_position(release)]
     if by_group and len(places) > 1:
@@ -267,6 +268,7 @@ def tornado(
     >>> ax = sensitivity(study, vary={"u": [1.5, 3.0]}, max_risk=0.6).plot()
     """
     check_kind("result", result, Sensitivity, "Call ruv.sensitivity(...) first")
+    check_flag("labels", labels, "Say whether values are written beside the bars")
     table = result.effects(of).head(check_integer("most", most, low=1))
     base = float(table["base"].iloc[0])
     ends = table[["low", "high"]].to_numpy(dtype=float)
@@ -310,7 +312,7 @@ def tornado(
         chosen = result.base.choice is not None
         ax.set_xlabel(WORDS[of] if chosen else f"median relative change of {of} over all releases")
         verdict = f"The choice is {result.verdict}" if chosen else "No release is chosen"
-        ax.set_title(verdict if title is None else as_literal_text(title))
+        set_title(ax, verdict if title is None else title)
         hide_frame(ax, look, "x", ("top", "right", "left"))
         ax.tick_params(axis="y", length=0)
     return ax

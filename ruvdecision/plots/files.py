@@ -14,14 +14,24 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import Data, as_tuple, check_choice, check_integer, suggest
+from ..checks import (
+    Data,
+    as_tuple,
+    check_choice,
+    check_flags,
+    check_integer,
+    check_list,
+    check_text,
+    is_label,
+    suggest,
+)
 from ..errors import InputError, kind_of
 from ..masks.frame import Frame
 from ..measures import RecordLinkage
 from ..measures.base import Measured
 from ..protocols import Array
 from .axes import spans_decades
-from .theme import as_literal_text, axes_on, figure_on, hide_frame, look_of, points
+from .theme import as_literal_text, axes_on, figure_on, hide_frame, look_of, points, set_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -83,6 +93,11 @@ def files(
     """
     check_choice("kind", kind, KINDS)
     most = check_integer("most", most, low=1)
+    do = 'Write names=("original", "released")'
+    called = [check_text("Each of names", name, do) for name in check_list("names", names, do)]
+    if len(called) != 2:
+        raise InputError("names must be two", len(called), do)
+    names = called[0], called[1]
     tables = [Frame.of(given).table for given in (original, released)]
     shown = _columns_to_draw(tables, columns, 2 if kind == "scatter" else MOST_PAIRS)
     if len(shown) < (1 if kind == "histograms" else 2):
@@ -199,10 +214,10 @@ def _linked_marks(linked: bool | ArrayLike | None, tables: Sequence[pd.DataFrame
         found = RecordLinkage()(*tables).records
         assert found is not None
         return np.asarray(found) > 0.5
-    flags = np.asarray(linked)
-    if flags.shape != (lengths[0],):
-        raise InputError("linked must be True or one flag per record", flags.shape, f"Give {lengths[0]} flags")
-    return flags.astype(bool)
+    flags = check_flags("linked", linked)
+    if len(flags) != lengths[0]:
+        raise InputError("linked must be True or one flag per record", len(flags), f"Give {lengths[0]} flags")
+    return np.array(flags, dtype=bool)
 
 
 def _columns_to_draw(tables: Sequence[pd.DataFrame], columns: Sequence[Hashable] | None, most: int) -> list[Hashable]:
@@ -210,7 +225,7 @@ def _columns_to_draw(tables: Sequence[pd.DataFrame], columns: Sequence[Hashable]
     if columns is None:
         return numeric[:most]
     asked = list(as_tuple(columns))
-    strange = [c for c in asked if c not in numeric]
+    strange = [c for c in asked if not is_label(c) or c not in set(numeric)]
     if strange:
         do = suggest(str(strange[0]), [str(c) for c in numeric])
         raise InputError("columns must be numeric columns of both files", strange, do)
@@ -244,8 +259,7 @@ def tables(
     if table is None or "VW" not in table.columns:
         do = "Write tables(TableUtility(way=[1, 2])(original, released))"
         raise InputError("tables draws what TableUtility(way=...) gives", kind_of(found), do)
-    if of not in table.columns:
-        raise InputError("There is no such comparison of tables", of, suggest(str(of), list(table.columns)))
+    check_choice("of", of, list(table.columns))
     sets = [name.split(" x ") for name in table.index]
     names = list(dict.fromkeys(name for chosen in sets for name in chosen))
     total, count = np.zeros((len(names), len(names))), np.zeros((len(names), len(names)))
@@ -261,6 +275,5 @@ def tables(
         ax.set_xticks(range(len(names)), [as_literal_text(n) for n in names], rotation=40, ha="right")
         ax.set_yticks(range(len(names)), [as_literal_text(n) for n in names])
         ax.set_xlabel(f"{of}   ← better")
-        if title is not None:
-            ax.set_title(as_literal_text(title))
+        set_title(ax, title)
     return ax

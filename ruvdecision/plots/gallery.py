@@ -36,6 +36,7 @@ from .theme import (
     hide_frame,
     look_of,
     points,
+    set_title,
 )
 
 if TYPE_CHECKING:
@@ -278,6 +279,7 @@ def frontier3(
     '2 of 3 releases are on the frontier of risk, utility and IO'
     """
     check_map(rumap)
+    check_flag("names", names, "Say whether releases are named")
     if columns is None:
         measured = [k for k in better_end(rumap) if k in rumap.columns]
         columns = ["risk", "utility", *measured[:1]]
@@ -312,7 +314,7 @@ def frontier3(
         gone = int((~drawn).sum())
         size = f"{int(front.sum()):,} of {len(rumap):,} releases are on the frontier of {down}, {across} and {colour}"
         size += f"; {gone} not drawn" if gone else ""
-        ax.set_title(as_literal_text(size if title is None else title), fontsize="medium")
+        set_title(ax, size if title is None else title, fontsize="medium")
         hide_frame(ax, look, "both", ("top", "right"))
         if names and 0 < best.sum() <= MOST_NAMES:
             _name_points(ax, x, y, rumap.releases, np.flatnonzero(best))

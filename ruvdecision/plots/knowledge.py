@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..checks import check_choice, check_number, is_flag, suggest
+from ..checks import check_choice, check_mapping, check_number, check_vector, is_flag
 from ..decide.criteria import check_map
 from ..errors import InputError
 from ..maps.rumap import RUMap
 from ..protocols import Array
 from .labels import Labeller, path_lengths, points_along_path
 from .map import Positions, Rows, set_axes
-from .theme import Style, as_literal_text, axes_on, empty_plot_error, figure_of, look_of, points, threshold
+from .theme import Style, axes_on, empty_plot_error, figure_of, look_of, points, set_title, threshold
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,17 +87,14 @@ def knowledge(
         max_risk = check_number("max_risk", max_risk)
     numbers = {k: v for k, v in rumap.parameters.items() if v.dtype.kind == "f"}
     parameter = next((k for k, v in numbers.items() if len(set(v[~np.isnan(v)].tolist())) > 1), None)
-    if against != "utility" and against not in rumap.parameters:
-        do = suggest(against, ["utility", *rumap.parameters])
-        raise InputError("against must be 'utility' or a parameter of the masks", against, do)
+    check_choice("against", against, ["utility", *rumap.parameters])
+    names = check_mapping("names", {} if names is None else names, 'Write names={"their name": "yours"}')
     x = rumap.utility if against == "utility" else np.asarray(rumap.parameters[against], dtype=float)
     with axes_on(style, ax, (7.2, 4.8)) as ax:
         shown = np.isfinite(x) & np.isfinite(rumap.risk)
         if not np.any(shown):
             raise empty_plot_error("no release has a finite risk and place")
-        curves = _find_curves(
-            rumap, x, parameter if against == "utility" else against, names or {}, look_of(ax).colours
-        )
+        curves = _find_curves(rumap, x, parameter if against == "utility" else against, names, look_of(ax).colours)
         if max_risk is not None and max_risk > 0 and parameter is not None:
             curves = _with_crossings(rumap, curves, max_risk, parameter)
         y = rumap.risk[shown] if max_risk is None else np.append(rumap.risk[shown], max_risk)
@@ -107,18 +104,18 @@ def knowledge(
             ax.set_xlabel(f"noise {against}" if against in ("variance", "sd") else against)
         if risk_range is not None:
             do = "Write risk_range=(0.1, 100)"
-            if not (np.ndim(risk_range) == 1 and len(risk_range) == 2 and risk_range[0] < risk_range[1]):
-                raise InputError("risk_range must be a lower and an upper end", risk_range, do)
-            if ax.get_yscale() == "log" and risk_range[0] <= 0:
+            low, high = check_vector("risk_range", risk_range, 2).tolist()
+            if not low < high:
+                raise InputError("risk_range must be a lower and an upper end", [low, high], do)
+            if ax.get_yscale() == "log" and low <= 0:
                 what = "risk_range must be positive on a logarithmic axis"
-                raise InputError(what, risk_range, f"{do}, or log=False")
-            ax.set_ylim(risk_range)
+                raise InputError(what, [low, high], f"{do}, or log=False")
+            ax.set_ylim(low, high)
         for curve in curves:
             _draw_curve(ax, rumap, curve, x, bars_across=against == "utility")
         if max_risk is not None:
             threshold(ax, max_risk, zorder=2)
-        if title:
-            ax.set_title(as_literal_text(title))
+        set_title(ax, title)
         _write_labels(ax, rumap, curves, x, shown, max_risk, parameter)
     return ax
 

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..analyses.limit import Limit, limit as compute
-from ..checks import check_choice, check_flag, check_kind, check_number, check_text, is_flag
+from ..checks import check_choice, check_flag, check_kind, check_number, is_flag
 from ..decide import Choice, choose, not_dominated
+from ..decide.choice import check_rule
 from ..decide.criteria import Rule, check_map
 from ..errors import InfeasibleError, InputError
 from ..maps.joining import worst_case
@@ -37,6 +38,7 @@ from .theme import (
     look_of,
     name_axes,
     points,
+    set_title,
     settle_layout,
     threshold as draw_threshold,
     ticks_without_powers,
@@ -145,17 +147,16 @@ class MapDrawing:
         check_map(rumap)
         for name in ("frontier", "labels", "legend"):
             check_flag(name, self.__dict__[name], "Say whether it is drawn")
-        if self.title is not None:
-            check_text("title", self.title, "Leave it out, or give a title")
         if not is_flag(self.log):
             check_choice("log", self.log, ["auto", "x", "y"])
         if self.max_risk is not None:
             self.max_risk = check_number("max_risk", self.max_risk, infinite=True)
         self.chosen: Choice | None = None
         self.refused = ""
-        if self.max_risk is not None or (rule and "by" in rule):
+        rule = check_rule(rule)
+        if self.max_risk is not None or "by" in rule:
             try:
-                self.chosen = choose(rumap, self.max_risk, **(rule or {}))
+                self.chosen = choose(rumap, self.max_risk, **rule)
             except InfeasibleError:
                 self.refused = "no release meets the threshold"
         self.shown: Rows = ~(np.isnan(rumap.utility) | np.isnan(rumap.risk))
@@ -198,8 +199,7 @@ class MapDrawing:
         if self.starred is not None:
             star: Style = {"mfc": "#F0E442", "mew": 1.0, "zorder": 6, "label": "chosen release"}
             points(ax, self.starred.utility, self.starred.risk, "*", 17, "black", **star)
-        if self.title:
-            ax.set_title(as_literal_text(self.title))
+        set_title(ax, self.title)
         refused = self.refused if chosen is None or self.starred is not None else f"chosen: {chosen.release}"
         remarks = _write_remarks(ax, rumap, shown, refused)
         if self.labels:
@@ -224,7 +224,7 @@ def write_texts(drawings: Mapping[Axes, MapDrawing], beside: bool = True) -> Non
 
 def limit(limit: Limit, ax: Axes | None = None, *, style: str | None = None, **line: Any) -> Axes:
     """Draw a `Limit` alone (or beside what is on ``ax``) and return the Axes; ``line`` says how the line looks."""
-    x, y = _limit_points(limit)
+    x, y = _limit_points(check_kind("limit", limit, Limit, "Call ruv.limit(...) first"))
     alone = ax is None
     with axes_on(style, ax, SIZE) as ax:
         if alone:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from numpy.typing import ArrayLike
 
-from ..checks import check_choice, check_kind
+from ..checks import check_choice, check_kind, check_text
 from ..errors import InputError
 
 if TYPE_CHECKING:
@@ -116,7 +116,13 @@ def figure_on(style: str | None, figure: Figure | None, size: tuple[float, float
     if figure is not None and style is not None:
         raise InputError("style is for a new figure", style, "Leave it out, or draw within `with theme(...)`")
     with theme(style):
-        yield plt.figure(figsize=size, layout="constrained") if figure is None else figure
+        drawn = plt.figure(figsize=size, layout="constrained") if figure is None else figure
+        try:
+            yield drawn
+        except BaseException:
+            if figure is None:  # nobody else has it
+                plt.close(drawn)
+            raise
 
 
 @contextmanager
@@ -218,6 +224,12 @@ def threshold(ax: Axes, max_risk: float, *, upright: bool = False, **style: Any)
     draw = ax.axvline if upright else ax.axhline
     look: Style = {"color": look_of(ax).soft, "lw": 1.1, "ls": (0, (5, 3))}
     draw(max_risk, **(look | style))
+
+
+def set_title(ax: Axes, title: str | None, **style: Any) -> None:
+    """The title that a caller gave, if any."""
+    if title is not None:
+        ax.set_title(as_literal_text(check_text("title", title, "Leave it out, or give a title")), **style)
 
 
 def as_literal_text(text: str) -> str:

@@ -21,6 +21,8 @@ from .normal import expm1_less, is_farther
 
 BLOCK = 4_000_000
 """Numbers that one step of a calculation may hold."""
+WIDEST = 1e154
+"""A window that is wider holds all numbers whose squares are numbers."""
 Pairs = Callable[[Array, Array], Array]
 """A function of values of the target and of a point, such as an estimate."""
 Growth = tuple[float, float]
@@ -482,8 +484,8 @@ def check_level(name: str, q: ArrayLike) -> float:
 def check_width(width: ArrayLike, event: tuple[int, ...]) -> Array:
     """Return half-widths that are not negative, one for all components or one each."""
     array = as_float_array("width", width)
-    if not (array >= 0).all() or np.isinf(array).any():
-        what = "width must be a finite number that is not negative"
+    if not (array >= 0).all() or not (array <= WIDEST).all():
+        what = f"width must be a number in [0, {WIDEST:g}]"
         raise InputError(what, width, "Give the half-width of the window")
     if array.ndim and array.shape != event:
         what = f"width must be one number or have shape {event}"

@@ -114,7 +114,8 @@ def probability_outside(d: ArrayLike, s: ArrayLike, width: ArrayLike) -> Array:
     d, s, _ = _standardise(d, s)
     width = np.asarray(width, dtype=np.float64)
     safe = np.where((s > 0) & np.isfinite(s), s, 1.0)
-    value = special.ndtr((-width - d) / safe) + special.ndtr((d - width) / safe)
+    with np.errstate(over="ignore"):
+        value = special.ndtr((-width - d) / safe) + special.ndtr((d - width) / safe)
     return _at_zero_and_infinity(value, s, is_farther(d, 0.0, width).astype(np.float64), 1.0)
 
 

@@ -185,14 +185,17 @@ def _make_document(
     for name, given in (("title", title), *(("notes", line) for line in lines)):
         if given is not None and not isinstance(given, str):
             raise InputError(f"{name} must be text", kind_of(given), f"Give {name} as text")
-    if date == "today":
+    if isinstance(date, str) and date == "today":
         date = datetime.date.today()
     if isinstance(date, datetime.date):
         date = date.isoformat()
     if date is not None and not isinstance(date, str):
         raise InputError("date must be text or a date", date, "Write date=datetime.date.today()")
     max_risk = None if max_risk is None else check_number("max_risk", max_risk, infinite=True)
-    shown: dict[str, Any] = {"rule": rule, "seed": check_flag("seed", seed, "Write seed=True to give the seed itself")}
+    shown: dict[str, Any] = {
+        "rule": rule,
+        "seed": check_flag("seed", seed, "Write seed=True to give the seed itself"),
+    }
     heading = title if title is not None and title.strip() else "Which release to give out: risk and utility"
     parts = {name: _shared_out(name, given, list(maps)) for name, given in analyses.items()}
     beside = {k: shown | {name: found.get(k) for name, found in parts.items()} for k in maps}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +13,7 @@ from ..analyses.record_risk import RecordRisk
 from ..analyses.sensitivity import Sensitivity
 from ..checks import check_kind
 from ..decide import Choice, probabilities
+from ..decide.choice import check_rule
 from ..decide.compare import explanations
 from ..decide.criteria import Rule
 from ..maps.rumap import RUMap
@@ -48,8 +48,8 @@ class Extras:
             "sensitivity": (self.sensitivity, Sensitivity, "Write sensitivity=ruv.sensitivity(...)"),
             "limit": (self.limit, Limit, "Write limit=ruv.limit(intruder, scientist)"),
             "record_risk": (self.record_risk, RecordRisk, "Write record_risk=ruv.analyses.record_risk(...)"),
-            "rule": (self.rule, Mapping, 'Write rule={"confidence": 0.95}'),
         }
+        check_rule(self.rule)
         for name, (given, kind, do) in kinds.items():
             if given is not None:
                 check_kind(name, given, kind, do)

@@ -10,6 +10,8 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from ..checks import check_flag
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -53,7 +55,7 @@ class Bar:
 
     def __init__(self, text: str, show: bool | None = None) -> None:
         self.text = text
-        self.show = sys.stderr.isatty() if show is None else bool(show)
+        self.show = sys.stderr.isatty() if show is None else check_flag("progress", show, "Leave it out, or write True")
         self.start = monotonic()
         self._first: tuple[float, float] | None = None
         self._bar: Progress | None = None

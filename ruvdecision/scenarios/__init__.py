@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import as_tuple
+from ..checks import as_tuple, check_choice, check_filled, check_kind, check_list
 from ..engines.rules import clipped_noise as incomes
 from ..errors import InputError
 from ..maps.columns import Labels, number_duplicates
@@ -24,7 +24,7 @@ from ..protocols import Value
 from . import bayes, exact, formulas
 from .bayes import RankPosterior
 from .crossing import Crossing, LeastNoise, crossings, optimal_noise
-from .curve import KNOWLEDGE, METHODS, Curve, check_noise
+from .curve import KNOWLEDGE, METHODS, TARGETS, Curve, check_noise
 from .empirical import empirical
 from .populations import Masked
 
@@ -134,6 +134,7 @@ def curves(
         if options.get("data") is None:
             raise InputError("additive_noise needs n, the number of records", None, "Give n=200, for example")
         n = int(np.size(options["data"]))
+    check_choice("target", target, TARGETS)
     if knowledge is None:
         knowledge = "sample" if target in ("maximum", "minimum") else "population"
     states = _check_several("knowledge", knowledge, KNOWLEDGE)
@@ -160,9 +161,10 @@ def map_curves(listed: Sequence[Curve], noise_variance: ArrayLike) -> RUMap:
     >>> len(map_curves(four, [0.1, 0.2]))
     6
     """
-    listed = as_tuple(listed)
-    if not listed:
-        raise InputError("A map needs at least one curve", "none", "Use scenarios.curves(...)")
+    do = "Use scenarios.curves(...)"
+    listed = check_filled("listed", as_tuple(listed), do)
+    for one in listed:
+        check_kind("A curve", one, Curve, do)
     grid = np.atleast_1d(check_noise(noise_variance)).ravel()
     if grid.size == 0:
         do = "Give noise_variance=np.linspace(0, 1, 101), for example"

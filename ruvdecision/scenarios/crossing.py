@@ -13,6 +13,7 @@ from scipy import optimize
 from ..checks import as_tuple, check_integer, check_number
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
+from ..numerics.roots import HALVINGS
 from ..protocols import Array
 from .curve import Curve
 
@@ -130,7 +131,7 @@ def optimal_noise(curve: Curve | Sequence[Curve] | RUMap, max_risk: float) -> An
                     high *= 1e-3
                 else:
                     low = 1e-3 * high
-            root = float(optimize.brentq(lacks, low, high, xtol=4e-16 * high, rtol=1e-14))
+            root = float(optimize.brentq(lacks, low, high, xtol=4e-16 * high, rtol=1e-14, maxiter=HALVINGS))
             # By its rounding at most to the side on which the risk is allowed.
             near = (root * (1 + step) for step in (0.0, 1e-15, 1e-14, 1e-13, 1e-12))
             return _least_noise_at(curve, next((v for v in near if float(curve.risk(v)) <= max_risk), root))
@@ -168,7 +169,7 @@ def _crossing_roots(a: Curve, b: Curve, grid: Array, difference: Array) -> Itera
     known = np.flatnonzero(sign)
     for i, j in pairwise(known):
         if sign[i] != sign[j]:
-            yield float(optimize.brentq(gap, grid[i], grid[j], xtol=1e-15 * grid[j], rtol=1e-14))
+            yield float(optimize.brentq(gap, grid[i], grid[j], xtol=1e-15 * grid[j], rtol=1e-14, maxiter=HALVINGS))
 
 
 def _as_curves(curves: object) -> list[Curve]:
@@ -179,6 +180,6 @@ def _as_curves(curves: object) -> list[Curve]:
             raise InputError(what, "a map with data or with a population of its own, or not of additive_noise", do)
         return [Curve(**entry) for entry in json.loads(stored)]
     listed = list(as_tuple(curves))
-    if not all(isinstance(c, Curve) for c in listed):
+    if not listed or not all(isinstance(c, Curve) for c in listed):
         raise InputError("Curves are needed", curves, "Use scenarios.curves(...) or a map from additive_noise")
     return listed

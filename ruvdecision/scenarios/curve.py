@@ -29,6 +29,8 @@ from . import bayes, exact, formulas
 from .bayes import Prior
 from .populations import Masked, check_law, is_normal
 
+LARGEST_VARIANCE = 1e300
+"""Sums of squares of such noise are still numbers."""
 TARGETS = ("typical", "value", "percentile", "maximum", "minimum")
 KNOWLEDGE = ("population", "sample", "record")
 METHODS = ("paper", "exact", "bayes")
@@ -338,6 +340,9 @@ def check_noise(noise_variance: ArrayLike) -> Array:
     grid = check_finite("noise_variance", as_float_array("noise_variance", noise_variance))
     if np.any(grid < 0):
         raise InputError("noise_variance must not be negative", float(grid.min()), "Give the variance of the noise")
+    if np.any(grid > LARGEST_VARIANCE):
+        got, do = float(grid.max()), "Use larger units"
+        raise InputError(f"noise_variance must be at most {LARGEST_VARIANCE:g}", got, do)
     return grid
 
 

@@ -21,6 +21,7 @@ from ..errors import InputError
 from ..numerics.counts import binomial_exceeds
 from ..numerics.orderstatistics import order_law
 from ..numerics.quadrature import gauss_legendre
+from ..numerics.roots import HALVINGS
 from ..protocols import Array
 
 _TINY = 1e-17  # tails below this are nothing
@@ -102,7 +103,7 @@ class Masked:
         low, high = start - step, start + step
         while gap(low) > 0 or gap(high) < 0:  # twice as far each time: at infinity it ends
             low, high = 2 * low - start, 2 * high - start
-        return float(optimize.brentq(gap, low, high, xtol=1e-13 * step, rtol=1e-14))
+        return float(optimize.brentq(gap, low, high, xtol=1e-13 * step, rtol=1e-14, maxiter=HALVINGS))
 
     # -- snoopers ------------------------------------------------------------------------------------------
 

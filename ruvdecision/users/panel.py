@@ -20,6 +20,7 @@ from ..checks import (
     check_finite,
     check_kind,
     check_list,
+    check_mapping,
     check_shares,
     check_text,
     show_setting,
@@ -177,7 +178,12 @@ class Panel:
             lists[name] = check_filled(name, listed, do)
         chosen = [dict(zip(lists, choice, strict=True)) for choice in product(*lists.values())]
         labels = [", ".join(f"{name}={_setting_text(value)}" for name, value in each.items()) for each in chosen]
-        return cls([vary_user(user, **each) for each in chosen], **(_distinct_labels(labels) | dict(options or {})))
+        do = 'Write options={"weights": [1, 2]}'
+        further = check_mapping("options", {} if options is None else options, do)
+        for name in further:
+            check_choice("An option of a panel", name, ["combine", "weights", "name", "unit", "names"])
+        put: dict[str, Any] = {**_distinct_labels(labels), **further}
+        return cls([vary_user(user, **each) for each in chosen], **put)
 
     # -- one U of many -------------------------------------------------------------------------------
 
@@ -340,6 +346,7 @@ def vary_user(user: User | Snooper, **settings: Any) -> User | Snooper:
     >>> vary_user(user, prior_variance=7).belief
     NormalBelief(records=5, variance=1, prior_mean=0, prior_variance=7)
     """
+    check_kind("user", user, (User, Snooper), "Write vary_user(user, prior_variance=5)")
     own, theirs = [name for name in settings_of(user) if name != "name"], list(settings_of(user.belief))
     for name in settings:
         if name not in own and name not in theirs:

@@ -400,3 +400,12 @@ def test_searches_in_step_all_end_with_an_error(error):
             lambda values: [Candidate((0.0,), 0, 0)] * len(values),
             [lambda one: one(np.zeros((1, 1))), lambda one: 1 / 0],
         )
+
+
+@pytest.mark.parametrize("top", [1e10, 1e160, 1.7e308])
+def test_a_range_as_wide_as_floats_are(top):
+    """Hundreds of halvings: a search of a hundred steps ended in scipy's own error."""
+    best = optimise(MaskFamily(Noise, sd=(1.0, top)), max_risk=0.35, **USERS)
+    narrow = optimise(MaskFamily(Noise, sd=(1.0, 100.0)), max_risk=0.35, **USERS)
+    assert best.risk == pytest.approx(0.35, rel=1e-9)
+    assert best.parameters["sd"] == pytest.approx(narrow.parameters["sd"], rel=1e-9)

@@ -294,6 +294,8 @@ def test_an_error_leaves_no_figure_behind():
         lambda: ruv.plots.rumap(None),
         lambda: ruv.plots.knowledge(None),
         lambda: ruv.plots.tornado(None),
+        lambda: ruv.plots.knowledge(RUMAP, title=3),
+        lambda: ruv.plots.knowledge(RUMAP, risk_range=(2, 1)),
     ):
         assert isinstance(attempt(call, kind="functions"), ruv.RuvError)
     assert plt.get_fignums() == []

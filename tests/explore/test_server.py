@@ -66,7 +66,7 @@ def test_the_page_has_strict_headers_and_fetches_nothing(server: Server) -> None
 
 @pytest.mark.parametrize(
     "path",
-    ["", "ws", "static/js/bokeh.min.js", "x/", "{token}x/", "autoload.js", "metadata", "{token}/../../etc/passwd",
+    ["", "favicon.ico", "ws", "static/js/bokeh.min.js", "x/", "{token}x/", "autoload.js", "metadata", "{token}/../../etc/passwd",
      "{token}/..%2f..%2fserver.py", "{token}/static/..%2f..%2f..%2fsetup.py", "liveness"],
 )  # fmt: skip
 def test_without_the_token_there_is_nothing(server: Server, path: str) -> None:
@@ -96,6 +96,26 @@ def test_a_hundred_slow_connections_shut_nobody_out(server: Server) -> None:
     finally:
         for line in slow:
             line.close()
+
+
+def test_who_is_slow_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ruvdecision.explore.server.SLOWEST", 0.3)
+    with open_server(port=0) as hasty:
+        for said in (b"GET / HTTP/1.1\r\nHost: ", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n1"):
+            with socket.create_connection(("127.0.0.1", hasty.port), timeout=60) as line:
+                line.sendall(said)
+                assert line.recv(100) == b""
+
+
+@pytest.mark.parametrize("size", ["Content-Length: 2000000", "Transfer-Encoding: chunked"])
+def test_a_large_request_is_not_kept(size: str, server: Server) -> None:
+    """Eight of them, of 90 MB each and without the token, took 720 MB."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as line:
+        line.sendall(f"POST /x HTTP/1.1\r\nHost: a\r\n{size}\r\n\r\n".encode())
+        with contextlib.suppress(OSError):
+            line.sendall(b"1E8480\r\n" + bytes(2_000_000) + b"\r\n")
+        with contextlib.suppress(ConnectionResetError):
+            assert line.recv(100) in (b"", b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
 @pytest.mark.slow

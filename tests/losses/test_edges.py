@@ -283,3 +283,33 @@ def test_constructors_take_arrays_of_any_kind_and_leave_them_alone():
     wide = np.asfortranarray(np.arange(12.0).reshape(6, 2))
     found = attempt(lambda d: ruv.Absolute().uncertainty(ruv.posteriors.Drawn(d)), read_only(wide), kind="losses")
     assert float(found.value) == pytest.approx(6.0)
+
+
+ENDS = [
+    5e-324,
+    1e-310,
+    1e-160,
+    1e-16,
+    np.nextafter(1, 0),
+    np.nextafter(2, 3),
+    1e16,
+    1e160,
+    1e300,
+    1.7e308,
+    -1e308,
+    np.inf,
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [ruv.Huber, ruv.Linex, ruv.Pinball, ruv.Power, ruv.ZeroOne, ruv.IntervalScore])
+def test_every_parameter_up_to_the_ends_of_floats(make):
+    """A loss is refused, or every posterior has a U that is a number; no search goes on without end."""
+    laws = [law(1.0) for kind in LAWS.values() for law in kind.values()]
+    for end in ENDS:
+        loss = attempt(make, end, kind="losses")
+        if isinstance(loss, RuvError):
+            continue
+        for law in laws:
+            found = attempt(loss.uncertainty, law, kind="losses")
+            assert isinstance(found, RuvError) or not np.isnan(found.value).any(), (end, law)

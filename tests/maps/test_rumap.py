@@ -542,6 +542,17 @@ def test_html_is_escaped():
     assert page.count("<tr>") == 2
 
 
+def test_a_name_cannot_command_a_terminal():
+    """A map from elsewhere is printed before anybody has read its names."""
+    odd = "\x1b]0;title\x07\x1b[2Ja\u202e"
+    rumap = RUMap.build(
+        labels=[odd, "b"], intruder=[1.0, 2.0], scientist=[2.0, 3.0], provenance=Provenance(engine=odd, notes=[odd])
+    )
+    for text in (str(rumap), rumap._repr_html_(), str(rumap[0]), repr(rumap[0]), str(rumap.choose(max_risk=2.0))):
+        assert not {"\x1b", "\x07", "\u202e"} & set(text)
+        assert "[2Ja" in text
+
+
 def test_maps_travel_between_processes():
     rumap = small(columns={"IO": np.arange(5)})
     back = pickle.loads(pickle.dumps(rumap))

@@ -655,7 +655,7 @@ def test_sensitivity_limit_and_records_have_their_chapters(tmp_path: Path) -> No
         ({"sensitivity": 3}, "sensitivity must be a Sensitivity"),
         ({"limit": True}, "limit must be a Limit"),
         ({"record_risk": "x"}, "record_risk must be a RecordRisk"),
-        ({"rule": 3}, "rule must be a Mapping"),
+        ({"rule": 3}, "rule must be a mapping"),
         ({"figures": 3}, "figures must be a str or a PathLike"),
         ({"limit": {"other": 3}}, "not in the report"),
     ],

@@ -136,7 +136,7 @@ def _listed_values(name: str, given: Bounds) -> list[object] | None:
     if isinstance(given, (tuple, list)):
         if len(given) <= 2 and not any(isinstance(v, (str, bool)) for v in given):
             return None
-    elif not isinstance(given, (range, set, frozenset, np.ndarray)):
+    elif not isinstance(given, (range, set, frozenset, np.ndarray)) or is_single(given):
         return None
     values = sorted(given, key=lambda v: (str(type(v)), v)) if isinstance(given, (set, frozenset)) else list(given)
     if not values:

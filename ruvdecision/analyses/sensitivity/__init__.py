@@ -8,7 +8,6 @@ prior_power=1.0: ...``.
 
 from __future__ import annotations
 
-import inspect
 import itertools
 import math
 from collections.abc import Mapping
@@ -17,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from ...checks import check_flag, check_mapping, check_number, suggest
+from ...checks import check_flag, check_number
 from ...decide import Choice, choose
+from ...decide.choice import check_rule
 from ...decide.criteria import Rule, criterion_or_default
 from ...errors import InfeasibleError, InputError
 from ...maps.rumap import RUMap
@@ -143,11 +143,7 @@ def _settings_of_variations(factors: Mapping[str, Varied], together: bool) -> li
 
 
 def _check_rule(rule: Rule | None, max_risk: float | None) -> Rule:
-    known = [n for n in inspect.signature(choose).parameters if n not in ("rumap", "max_risk")]
-    found = dict(check_mapping("rule", {} if rule is None else rule, 'Write rule={"confidence": 0.95}'))
-    for name in found:
-        if name not in known:
-            raise InputError("choose has no such argument", name, suggest(str(name), known))
+    found = check_rule(rule)
     if found and max_risk is None and "by" not in found:
         raise InputError("A rule needs a threshold", "no max_risk", "Give max_risk=")
     return found

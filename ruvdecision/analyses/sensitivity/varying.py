@@ -226,6 +226,7 @@ def as_study(
     study: Any, users: Mapping[str, Role | None], settings: Mapping[str, object] | None, options: Any, name: str | None
 ) -> FunctionStudy | UserStudy | MeasuredStudy:
     """What `sensitivity` was given, as something that turns changed settings into a map."""
+    settings = check_mapping("settings", {} if settings is None else settings, 'Write settings={"points": 10}')
     measured = "data" in options and not any(users.values())
     if (not callable(study) and not is_single(study)) or isinstance(study, Mask) or (study is None and measured):
         if settings:
@@ -236,7 +237,7 @@ def as_study(
         return MeasuredStudy(study, options) if measured else UserStudy(study, users, options)
     if any(user is not None for user in users.values()):
         raise InputError("A study has its own users", "intruder or scientist", "Give masks, or leave the users out")
-    return FunctionStudy(study, {**(settings or {}), **options}, name)
+    return FunctionStudy(study, {**settings, **options}, name)
 
 
 def _value_label(name: str, value: object, position: int) -> str:
