@@ -399,7 +399,7 @@ class BaseEngine:
         several = next((m for m in problem.masks if m.separate_releases), None) if asked in ONE_RELEASE else None
         if several is not None:
             return Refusal(f"{several} makes several releases, and {ONE_RELEASE[asked]}", "Ask for each by itself")
-        refusal = next((r for r in map(self._refuses_belief, problem.users) if r is not None), None)
+        refusal = next((r for user in problem.users if (r := self._refuses_belief(user.belief)) is not None), None)
         if refusal is not None:
             return refusal
         try:
@@ -408,11 +408,11 @@ class BaseEngine:
             return Refusal.of(error)
         return built if isinstance(built, Refusal) else Plan(self, problem, built)
 
-    def _refuses_belief(self, user: Any) -> Refusal | None:
-        if not self.beliefs or isinstance(user.belief, self.beliefs):
+    def _refuses_belief(self, belief: object) -> Refusal | None:
+        if not self.beliefs or isinstance(belief, self.beliefs):
             return None
         needed = " or ".join(f"a {kind.__name__}" for kind in self.beliefs)
-        what = f"{type(self).__name__} needs {needed}; this user has a {type(user.belief).__name__}"
+        what = f"{type(self).__name__} needs {needed}; this user has a {type(belief).__name__}"
         return Refusal(what, "Use engine='auto'", Missing.USER if self.stands_in else Missing.BELIEF)
 
     def refuses(self, user: Any, masks: Iterable[Mask], data: object = None) -> Refusal | None:
@@ -440,7 +440,7 @@ def _of_any_user(law: Callable[..., Posterior]) -> Callable[..., Posterior]:
     @wraps(law)
     def posterior(self: BaseEngine, user: Any, mask: Mask, release: object = None) -> Posterior:
         if user.knows is None and user.is_rightly_informed:
-            refusal = self._refuses_belief(user)
+            refusal = self._refuses_belief(user.belief)
             if refusal is not None:
                 raise refusal.error()
             return law(self, user, mask, release)

@@ -246,7 +246,7 @@ def _as_plain_array(data: Any) -> np.ndarray[Any, Any]:
     return array
 
 
-def numpy_kind(dtype: Any) -> str:
+def numpy_kind(dtype: object) -> str:
     """The letter of a type of numpy, such as "f"; none for the types that pandas has beside them."""
     return dtype.kind if isinstance(dtype, np.dtype) else ""
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import as_tuple, check_choice, check_filled, check_kind, check_list
+from ..checks import as_tuple, check_choice, check_filled, check_kind
 from ..engines.rules import clipped_noise as incomes
 from ..errors import InputError
 from ..maps.columns import Labels, number_duplicates
