@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...channels.likelihood import ColumnLikelihood
+from ...numerics.quadrature import gauss_legendre
 from ...protocols import Array
 from .marginal_base import CHUNK, MarginalLikelihood
 from .model import CompiledModel, Theta, point_count
@@ -32,6 +33,10 @@ CLOSER, TINY = 16, 1e-7
 """Times that a peak is looked at more closely."""
 OWN_NODES, APART = 37, 0.5
 """Nodes of a law that is narrower than the others' distance, and how many standard deviations lie between them."""
+SHARPENED = 6
+"""Times that a peak is looked at ten times more closely where it may be a kink."""
+TAILS = np.concatenate([np.arange(0.0, 6.0, 0.5), np.arange(6.0, 15.0)])
+"""Edges of panels for a law with heavy tails: inverse hyperbolic sines of standard deviations from its peak."""
 WHOLE, FLOOR = 1e-6, -690.0
 PANELS = 4
 """Panels of one record, where records do not share their nodes."""
@@ -120,14 +125,17 @@ class SummedMarginal(MarginalLikelihood):
             with np.errstate(invalid="ignore"):
                 width = np.sum(np.exp(heights - top[:, None]), axis=1) * (t[1] - t[0])
             some = np.flatnonzero(np.isfinite(top) & (width < RESOLVED * max(self._largest_node_distance, t[1] - t[0])))
-            if len(some):
+            for heavy_tails in (False, True):
+                if not len(some):
+                    break
                 own = {k: v[some] for k, v in part.items()}
-                laws = NarrowLaws.around_peaks(
-                    self.model, grid.support_map, own, t[heights[some].argmax(axis=1)], t[1] - t[0]
-                )
-                good = laws.holds_all_mass & (laws.sd * np.sqrt(2 * np.pi) < RESOLVED * self._largest_node_distance)
+                peaks = t[heights[some].argmax(axis=1)]
+                laws = NarrowLaws.around_peaks(self.model, grid.support_map, own, peaks, t[1] - t[0], heavy_tails)
+                narrow = laws.sd * np.sqrt(2 * np.pi) < RESOLVED * self._largest_node_distance
+                good = laws.holds_all_mass & narrow
                 if good.any():
                     yield start + some[good], laws.take(good)
+                some = some[narrow & ~good]
 
     def _log_likelihood_by_own_nodes(self, theta: Theta, laws: NarrowLaws) -> Array:
         column = self.observed.columns[0]
@@ -150,7 +158,10 @@ class SummedMarginal(MarginalLikelihood):
 
 @dataclass(frozen=True, eq=False)
 class NarrowLaws:
-    """Laws of one record at S parameter points, each on nodes of its own: the trapezoid rule around its peak."""
+    """Laws of one record at S parameter points, each on nodes of its own around its peak.
+
+    The trapezoid rule, or panels that reach far out on both sides of the peak if tails are heavy or it is a kink.
+    """
 
     x: Array
     log_mass: Array
@@ -168,7 +179,9 @@ class NarrowLaws:
         return NarrowLaws(self.x[some], self.log_mass[some], self.sd[some])
 
     @classmethod
-    def around_peaks(cls, model: CompiledModel, line: SupportMap, theta: Theta, t: Array, reach: float) -> NarrowLaws:
+    def around_peaks(
+        cls, model: CompiledModel, line: SupportMap, theta: Theta, t: Array, reach: float, heavy_tails: bool = False
+    ) -> NarrowLaws:
         """Around the peaks that lie within ``reach`` of ``t``, found by looking closer and closer."""
 
         def heights(places: Array) -> Array:
@@ -189,6 +202,15 @@ class NarrowLaws:
             if np.all((step < sd) | ~np.isfinite(sd) | (half < TINY * reach)):
                 break
             half = np.where(step < sd, half, half / 10)
+        if heavy_tails:
+            for turn in range(SHARPENED):
+                places = t[:, None] + sd[:, None] * 0.1**turn * look
+                t = places[rows, heights(places).argmax(axis=1)]
+            v, log_weight = _nodes_of_tails()
+            places = t[:, None] + sd[:, None] * np.sinh(v)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                mass = heights(places) + log_weight + np.log(sd)[:, None]
+            return cls(line.x(places), np.where(np.isfinite(mass), mass, -np.inf), sd)
         # A law so narrow that rounding would show is a point mass, if the peak has all of it.
         point = sd < TINY * reach
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -197,6 +219,16 @@ class NarrowLaws:
             peak = np.abs(np.exp(mass[:, OWN_NODES // 2]) * np.sqrt(2 * np.pi) / APART - 1) < 1e-3
         mass = np.where(point[:, None], np.where(peak, -np.log(OWN_NODES), -np.inf)[:, None], mass)
         return cls(line.x(places), np.where(np.isfinite(mass), mass, -np.inf), sd)
+
+
+@cache
+def _nodes_of_tails() -> tuple[Array, Array]:
+    """Inverse hyperbolic sines of standard deviations from a peak, and log weights."""
+    node, weight = gauss_legendre(ORDER)
+    half = np.diff(TAILS)[:, None] / 2
+    v = (TAILS[:-1, None] + half * (1 + node)).ravel()
+    log_weight = np.log(half * weight).ravel() + np.log(np.cosh(v))
+    return np.concatenate([-v[::-1], v]), np.concatenate([log_weight[::-1], log_weight])
 
 
 class GridMarginal(SummedMarginal):

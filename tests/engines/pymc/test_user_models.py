@@ -428,6 +428,64 @@ def test_a_scale_near_zero_has_its_evidence(lognormals):
     np.testing.assert_allclose(found - found[-1], right - right[-1], atol=1e-6)
 
 
+@pytest.mark.slow
+def test_records_that_were_released_alike_do_not_say_that_a_scale_is_zero():
+    """Six records rounded to 2: sigma was 0 +- 1e-15, as the middles were fitted as if they were the records."""
+
+    def build(n):
+        with pm().Model() as model:
+            mu, sigma = pm().Normal("mu", 2, 1), pm().HalfNormal("sigma", 1)
+            pm().Normal("x", mu, sigma, shape=n)
+        return model
+
+    mu, logs = np.linspace(-4.5, 8.5, 2601)[:, None], np.linspace(-14, 2, 641)
+    s = np.exp(logs)
+    inside = stats.norm.cdf((2.5 - mu) / s) - stats.norm.cdf((1.5 - mu) / s)
+    post = np.exp(-0.5 * (mu - 2) ** 2 - 0.5 * s**2 + logs) * inside**6
+    mean = np.sum(post * s) / post.sum()
+    user = ruv.User(ruv.PyMCBelief(build, size=6), ruv.Parameter("sigma"), ruv.Quadratic())
+    right, alike = np.sum(post * (s - mean) ** 2) / post.sum(), np.full(6, 2.0)
+    solution = ruv.Quadrature().solve(user, [ruv.Round(base=1.0)], data=alike)
+    assert float(solution.uncertainty[0]) == pytest.approx(right, rel=1e-5)
+    # The log posterior falls off at once where the mean leaves the interval: a spline through nodes had its peak there.
+    found = user.loss.uncertainty(ruv.posterior(user, ruv.Round(base=1.0), alike, engine="quadrature"))
+    assert abs(float(found.value) - right) <= float(found.error) < 0.02 * right
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", ["StudentT", "Laplace", "Logistic"])
+def test_a_scale_near_zero_has_its_evidence_with_heavy_tails_too(law):
+    """Nodes a few standard deviations around the peak hold all of a normal law alone; others were left to the grid."""
+    own = {"StudentT": {"nu": 5}, "Laplace": {}, "Logistic": {}}[law]
+    scale = {"StudentT": "sigma", "Laplace": "b", "Logistic": "s"}[law]
+
+    def build(n):
+        with pm().Model() as model:
+            mu, s = pm().Normal("mu", 0, 3), pm().HalfNormal("s", 2)
+            getattr(pm(), law)("x", mu=mu, **{scale: s}, **own, shape=n)
+        return model
+
+    y, sd = np.array([-1.2, 3.3, 0.8, 2.1]), np.array([1.0, 0.5, 2.0, 1.0])
+    belief = ruv.PyMCBelief(build, size=4)
+    target = ruv.Parameter("s")
+    compiled, observed = observed_release(belief, target, ruv.Noise(sd=sd), y, "posterior")
+    likelihood = marginal_likelihood(compiled, observed)
+    t = np.linspace(-14, 14, 56_001)
+    z = np.sinh(t)  # an even number of steps, so that a kink at zero is a node
+    density = {"StudentT": stats.t(5), "Laplace": stats.laplace, "Logistic": stats.logistic}[law].pdf(z)
+    mass = density * np.cosh(t) * (t[1] - t[0])
+    scales = np.exp(np.array([-9.0, -7, -6, -5, -4, -3, -2, -1, 0, 1]))
+    # The narrowest laws have nodes of their own; the grid knows a kink to the square of its step only.
+    parts = [(likelihood, 6)] if law == "Laplace" else [(likelihood, 6), (likelihood.refined.refined, 10)]
+    for mu in (1.3, -0.4):
+        terms = [[mass @ stats.norm.pdf(a, mu + s * z, b) for a, b in zip(y, sd, strict=True)] for s in scales]
+        right = np.log(terms).sum(axis=1)
+        theta = compiled.one_record_model.on_natural_scale(np.stack([np.full(10, mu), np.log(scales)], axis=1))
+        for part, narrow in parts:
+            found = part.log_likelihood(theta)[:narrow]
+            np.testing.assert_allclose(found - found[-1], right[:narrow] - right[narrow - 1], atol=2e-5)
+
+
 @pytest.mark.long
 def test_a_scale_that_may_be_near_zero(lognormals):
     logs = np.array([3.9, 3.5, 3.9, 4.1, 3.9, 4.0])
