@@ -74,6 +74,7 @@ from .errors import (
 )
 from . import (
     analyses as analyses,
+    beliefs as beliefs,
     channels as channels,
     decide as decide,
     engines as engines,

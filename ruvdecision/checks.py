@@ -229,6 +229,12 @@ def check_kind(name: str, value: object, kind: type[Kind] | tuple[type[Kind], ..
     return value
 
 
+def refuse_class(who: str, value: object) -> None:
+    """Refuse a class where an object is meant, ``Quadratic`` for ``Quadratic()``."""
+    if isinstance(value, type):
+        raise InputError(f"{who} must be an object", f"the class {value.__name__}", f"Write {value.__name__}(...)")
+
+
 def check_mapping(name: str, value: object, do: str) -> Mapping[Any, Any]:
     """Return a mapping."""
     if not isinstance(value, Mapping):
@@ -393,11 +399,16 @@ def check_fields(thing: Any) -> None:
     """
     for f in fields(thing):
         value, check = getattr(thing, f.name), f.metadata.get("check")
-        if isinstance(f.default, bool):
+        if check is None and isinstance(f.default, bool):
             check_flag(f.name, value, f"Write {f.name}=True")
         optional = f.default is None and not f.metadata.get("required", False)
         if check is not None and not (value is None and optional):
             object.__setattr__(thing, f.name, check(f.name, value))
+
+
+def field_values(thing: Any) -> dict[str, Any]:
+    """The fields of a dataclass by name, as they are held."""
+    return {f.name: getattr(thing, f.name) for f in fields(thing)}
 
 
 class WithSettings:

@@ -126,8 +126,13 @@ def safe_error_text(error: BaseException) -> str:
     ... )
     ("ModuleNotFoundError: No module named 'x'", 'ValueError')
     """
-    text = _one_line_text(error) if isinstance(error, (RuvError, *ABOUT_CODE)) else ""
+    text = _one_line_text(error) if _may_be_shown(error) else ""
     return type(error).__name__ + (f": {text}" if text else "")
+
+
+def _may_be_shown(error: BaseException) -> bool:
+    """Whether an error's text quotes no data."""
+    return isinstance(error, (RuvError, *ABOUT_CODE))
 
 
 def safe_traceback(error: BaseException) -> str:
@@ -136,7 +141,7 @@ def safe_traceback(error: BaseException) -> str:
     one: BaseException | None = error
     while one is not None and id(one) not in met:
         met.add(id(one))
-        whole = isinstance(one, (RuvError, *ABOUT_CODE)) or not _one_line_text(one)
+        whole = _may_be_shown(one) or not _one_line_text(one)
         left_out = "" if whole else " (its text is left out: it may quote data)"
         trace = "".join(traceback.format_tb(one.__traceback__))
         parts.append(f"Traceback (most recent call last):\n{trace}{safe_error_text(one)}{left_out}\n")

@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import TypedDict
 
+from .beliefs.base import BaseBelief
 from .checks import Data, Seed, check_integer, check_kind, suggest
 from .engines.base import Problem, plan_for
 from .engines.solving import check_user, solve
@@ -15,7 +16,7 @@ from .errors import InputError, kind_of
 from .maps.rumap import Provenance, RUMap
 from .maps.scores import ScoreLike
 from .masks.base import Batch, Mask, check_mask
-from .protocols import Belief, Engine, Measure, Posterior
+from .protocols import Engine, Measure, Posterior
 from .running.fingerprint import fingerprint_as_attrs
 from .running.progress import Bar
 from .running.run import root_seed, seed_attrs
@@ -193,11 +194,13 @@ def evaluate(
     )
 
 
-def _file_facts(belief: Belief | None) -> dict[str, object]:
+def _file_facts(belief: BaseBelief | None) -> dict[str, object]:
     """Number of records and names of columns, for a mask in words."""
-    names, records = getattr(belief, "columns", None), None if belief is None else size_of(belief)
+    if belief is None:
+        return {}
+    records = size_of(belief)
     found: dict[str, object] = {} if records is None else {"file_records": records}
-    return found | ({"file_columns": [str(name) for name in names]} if names else {})
+    return found | ({"file_columns": [str(name) for name in belief.columns]} if belief.columns else {})
 
 
 def _common_unit(data: object) -> dict[str, str]:

@@ -13,7 +13,7 @@ from concurrent.futures import Executor
 import numpy as np
 import pandas as pd
 
-from .checks import Data, Seed, check_flag, check_integer, suggest
+from .checks import Data, Seed, check_flag, check_integer, is_label, suggest
 from .errors import InputError, kind_of
 from .evaluate import check_masks
 from .maps.columns import Labels, number_duplicates
@@ -128,7 +128,7 @@ def measure(
     twice = sorted(set(labels) & set(made))
     if twice:
         raise InputError("A release has the name of a mask", twice, "Give it another name")
-    if measures is None or (isinstance(measures, str) and measures in BATTERIES):
+    if measures is None or (is_label(measures) and measures in frozenset(BATTERIES)):
         if chunksize is not None:
             do = "Write measures=[ruv.measures.NormalKL()], for example"
             raise InputError("Files in pieces need measures that are named", f"measures={measures!r}", do)

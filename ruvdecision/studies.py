@@ -23,6 +23,7 @@ import ast
 import inspect
 import math
 import re
+import symtable
 import sys
 import traceback
 import types
@@ -35,7 +36,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .checks import check_number, did_you_mean
+from .checks import check_number, did_you_mean, is_flag, is_number
 from .data.files import study_directory, study_source
 from .errors import InputError, RuvError, safe_error_text
 from .maps.joining import named_maps
@@ -195,7 +196,7 @@ def load_study(path: str | Path) -> Study:
     """
     path = Path(path)
     module = types.ModuleType(f"ruvdecision_study_{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}")
-    code = compile(_parse_study_file(path), str(path), "exec", dont_inherit=True)
+    code = compile(_parse_study_file(path)[0], str(path), "exec", dont_inherit=True)
     module.__file__ = str(path.resolve())
     # Dataclasses and pickle look a class up by its module's name.
     sys.modules[module.__name__] = module
@@ -234,11 +235,11 @@ def find_studies(directory: str | Path = "models") -> list[Listing]:
         if path.name.startswith("_") or not path.is_file():
             continue
         try:
-            tree = _parse_study_file(path)
+            tree, names = _parse_study_file(path)
         except InputError as error:
             found.append(Listing(path, f"(cannot be read: {error.got or error.what})"))
             continue
-        if "study" in _top_names(tree):
+        if "study" in names:
             found.append(Listing(path, _first_line(ast.get_docstring(tree))))
     return found
 
@@ -278,12 +279,12 @@ def _parse_value(text: str) -> object:
 
 def _check_kind(name: str, value: object, default: object) -> None:
     """Refuse text for a number and the other way round, before a long study starts."""
-    text, flag = isinstance(value, str), isinstance(value, bool)
-    if isinstance(default, bool):
-        if not flag:
+    text = isinstance(value, str)
+    if is_flag(default):
+        if not is_flag(value):
             raise InputError(f"{name} must be true or false", value, f"Write --set {name}={str(not default).lower()}")
-    elif isinstance(default, (int, float)):
-        if text or flag or value is None:
+    elif is_number(default):
+        if text or is_flag(value) or value is None:
             raise InputError(f"{name} must be a number", value, f"Its default is {default!r}")
     elif isinstance(default, str) and not text:
         raise InputError(f"{name} must be text", value, f"Its default is {default!r}")
@@ -297,29 +298,18 @@ def _settings_hint(name: str, known: Mapping[str, object]) -> str:
     return f"{did_you_mean(name, list(known))} It takes {shown}".lstrip()
 
 
-def _parse_study_file(path: Path) -> ast.Module:
+def _parse_study_file(path: Path) -> tuple[ast.Module, set[str]]:
+    """A study file as Python reads it, and the names that it binds at its top level."""
     source = study_source(path)
     try:
-        return ast.parse(source, filename=str(path))
+        tree = ast.parse(source, filename=str(path))
+        table = symtable.symtable(source, str(path), "exec")  # type: ignore[arg-type]
+        return tree, {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()}
     except SyntaxError as error:
         where = f"line {error.lineno}: {error.msg}" if error.lineno else str(error.msg)
     except (ValueError, RecursionError, MemoryError) as error:  # null bytes on older Pythons, nesting without end
         where = str(error)
     raise InputError(f"{path} is not valid Python", where, "A study is a Python file with a function study")
-
-
-def _top_names(tree: ast.Module) -> set[str]:
-    """Return the names that a module binds at its top level, as far as reading can tell."""
-    names: set[str] = set()
-    for node in tree.body:
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            names.add(node.name)
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            names.update(alias.asname or alias.name for alias in node.names)
-        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names.update(t.id for t in targets if isinstance(t, ast.Name))
-    return names
 
 
 def _first_line(text: object) -> str:
@@ -329,15 +319,7 @@ def _first_line(text: object) -> str:
 
 
 def _name_maps(study: Study, result: object) -> dict[str, RUMap]:
-    from .maps.rumap import RUMap
-
-    given = named_maps(result)
-    maps = {name: item for name, item in given.items() if isinstance(item, RUMap)}
-    if len(maps) < len(given) or not maps:
-        wrong = [type(item).__name__ for name, item in given.items() if name not in maps]
-        got = wrong[0] if wrong else f"an empty {type(result).__name__}"
-        what = f"study() of {study.path} must give back an RUMap, or a list or dict of them"
-        raise InputError(what, got, "End it with return ruv.evaluate(...)")
+    maps = named_maps(result, f"study() of {study.path} must give back an RUMap, or a list or dict of them")
     # Some file systems do not tell A from a.
     if len({file_name(name).casefold() for name in maps}) != len(maps):
         what = f"The maps of {study.path} must have names that differ as file names"

@@ -353,7 +353,7 @@ def test_imputed_copies_are_one_release(data):
         (lambda d: {"releases": [d]}, "releases must be a mapping"),
         (lambda d: {}, "needs masks or releases"),
         (lambda d: {"releases": {"x": d}, "measures": []}, "measures must not be empty"),
-        (lambda d: {"releases": {"x": d}, "measures": [NormalKL]}, r"is a class.*Write NormalKL\(\)"),
+        (lambda d: {"releases": {"x": d}, "measures": [NormalKL]}, r"the class NormalKL.*Write NormalKL"),
         (lambda d: {"releases": {"x": d}, "measures": "KL"}, "must be a list of measures"),
         (lambda d: {"releases": {"x": d}, "measures": [lambda a, b: 1.0]}, "must be a measure"),
         (

@@ -28,7 +28,7 @@ CHAPTERS: dict[str, tuple[str, str]] = {
     "engines": ("Engines", "How a posterior is computed."),
     "maps": ("Maps", "Every candidate release with its risk, its utility and their errors."),
     "choosing": ("Choosing", "Frontier, choice, the best parameter value, and what no mechanism can pass."),
-    "doubt": (
+    "analyses": (
         "Sensitivity and risk by record",
         "What would change the choice, who is at risk, what publishing costs, whether a posterior is right.",
     ),
@@ -54,7 +54,7 @@ HOMES = {
     "measure": "maps",
     "running": "maps",
     "decide": "choosing",
-    "analyses": "doubt",
+    "analyses": "analyses",
     "analyses.optimise": "choosing",
     "analyses.limit": "choosing",
     "analyses.blackwell": "choosing",

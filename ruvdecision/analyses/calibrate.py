@@ -7,31 +7,26 @@ from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from scipy import special
 
-from ..beliefs.finite import FiniteBelief
-from ..beliefs.normal import NormalBelief
-from ..beliefs.pymc import PyMCBelief
-from ..beliefs.table.belief import TableBelief
-from ..checks import Data, Seed, check_choice, check_index, check_integer, check_number
+from ..beliefs.base import BaseBelief, DrawnFile
+from ..checks import Seed, check_choice, check_index, check_integer, check_number
 from ..engines.base import Problem, plan_for
-from ..engines.names import columns_of
-from ..engines.pymc.model import compiled_model
 from ..engines.pymc.sampling import Sampling
 from ..errors import InputError, UnsupportedError
 from ..losses import Quadratic, ZeroOne
 from ..masks.base import Mask, check_mask
 from ..numerics.uniform_ranks import rank_count_bands, uniformity_p_value
-from ..protocols import Array, Belief, Engine, Ints
+from ..protocols import Array, Engine, Ints
 from ..running.progress import Bar
 from ..running.replication import replicate_seeds
 from ..running.run import Task, root_seed, run
 from ..targets import BaseTarget, Files, Kind
-from ..users.user import User, describe_belief
+from ..users.user import User
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +38,7 @@ FEW_DRAWS, FEW_TUNE = 500, 300
 
 
 def calibrate(
-    belief: Belief,
+    belief: BaseBelief,
     mask: Mask,
     target: BaseTarget,
     simulations: int = 200,
@@ -99,6 +94,7 @@ def calibrate(
 
     Examples
     --------
+    >>> from ruvdecision.beliefs import NormalBelief
     >>> from ruvdecision.masks import Noise
     >>> from ruvdecision.targets import Parameter
     >>> belief = NormalBelief(records=5, variance=2, prior_variance=5)
@@ -112,8 +108,9 @@ def calibrate(
     if knows is not None:
         mask = mask & check_mask("knows", knows)
     # The loss does not matter to the posterior, but labels have no distances.
-    labels = isinstance(belief, FiniteBelief) and (belief.states.labelled or belief.levels.labelled)
-    user = User(belief, target, ZeroOne() if labels else Quadratic())
+    user = User(belief, target, Quadratic())
+    if belief.labels_of(target):
+        user = replace(user, loss=ZeroOne())
     if target.asks_row or target.asks_each:
         do = "Calibrate Record(j), Parameter(name) or a Functional"
         raise UnsupportedError(f"{target.describe()} has no rank to look at", do=do)
@@ -128,7 +125,7 @@ def calibrate(
     root = root_seed(seed, checkpoint)
     shared = (user, mask, chosen, draws, simulations, root)
     tasks = [Task(f"{i}", simulate, (i, min(i + BLOCK, simulations))) for i in range(0, simulations, BLOCK)]
-    about = {"belief": describe_belief(belief), "mask": str(mask), "target": target.describe(), "engine": chosen.name}
+    about = {"belief": belief.describe(), "mask": str(mask), "target": target.describe(), "engine": chosen.name}
     prints: dict[str, object] = {"user": user.describe(), "mask": repr(mask), "engine": repr(chosen), "draws": draws}
     prints["seed"] = (root.entropy, tuple(root.spawn_key))
     with Bar(f"Calibrating on {simulations:,} simulations", progress) as bar:
@@ -319,19 +316,15 @@ def simulate(shared: Any, start: int, stop: int) -> dict[str, Any]:
     for r, (for_data, for_mask, for_draws) in enumerate(replicate_seeds(root, total)):
         if not start <= r < stop:
             continue
-        made = _draw_data_set(user.belief, user.target, np.random.default_rng(for_data))
+        made = user.belief.draw_file(np.random.default_rng(for_data), user.target.asks(Kind.NEW))
         truth = np.atleast_1d(_true_target(user.target, made))
         release = mask.release(made.table, for_mask)
         for_sampler, for_ranks = for_draws.spawn(2)
         rng = np.random.default_rng(for_ranks)
-        if hasattr(engine, "solve_release"):
-            # A sampler must not have the same luck in every simulation: its errors would add up.
-            point = engine.solve_release(user, mask, release, seed=for_sampler)
-            posterior = point.posteriors[0]
-            for name, value in (("rhat", point.rhat), ("ess", point.ess_bulk), ("divergences", point.divergences)):
-                found.setdefault(name, []).append(value)
-        else:
-            posterior = engine.posterior(user, mask, release)
+        # A sampler must not have the same luck in every simulation: its errors would add up.
+        posterior, diagnostics = engine.drawn_posterior(user, mask, release, for_sampler)
+        for name, value in diagnostics.items():
+            found.setdefault(name, []).append(value)
         found["ranks"].append(_rank_among_draws(truth, posterior.thinned_sample(draws, rng).reshape(draws, -1), rng))
     return {name: np.asarray(values) for name, values in found.items()}
 
@@ -343,50 +336,7 @@ def _rank_among_draws(truth: Array, values: Array, rng: np.random.Generator) -> 
     return np.asarray(below + rng.integers(0, equal + 1), dtype=np.int64)
 
 
-class _Made(NamedTuple):
-    """A data set from the belief."""
-
-    table: Data
-    """As the mask takes it."""
-    records: Array
-    """As losses see them: ``(n,)``, ``(n, k)``, or the table of counts."""
-    parameters: Mapping[str, Array]
-    new: Array | None = None
-
-
-def _draw_data_set(belief: Any, target: BaseTarget, rng: np.random.Generator) -> _Made:
-    if isinstance(belief, TableBelief):
-        counts = belief.draw(rng)
-        return _Made(counts, np.asarray(counts, dtype=np.float64), {})
-    if isinstance(belief, FiniteBelief):
-        state = int(rng.choice(len(belief.prior), p=belief.prior))
-        codes = rng.choice(len(belief.levels), size=belief.records + 1, p=belief.law[state]).astype(np.int64)
-        rows, value = belief.levels.numbers[codes], belief.states.numbers[state]
-        table = pd.DataFrame(belief.decode(codes[:-1]), columns=belief.columns)
-        return _Made(table, rows[:-1], {belief.name: value}, rows[-1])
-    if isinstance(belief, NormalBelief):
-        if belief.mu_covariance is None:
-            raise UnsupportedError("A flat prior cannot be drawn from", do="Give prior_variance=")
-        mean = rng.multivariate_normal(belief.mu_mean, belief.mu_covariance, method="eigh")
-        zero = np.zeros(belief.k)
-        rows = mean + rng.multivariate_normal(zero, belief.record_covariance, size=belief.records + 1, method="eigh")
-        table = pd.DataFrame(rows[:-1], columns=belief.columns)
-        rows, mean = (rows[:, 0], mean[0]) if belief.scalar else (rows, mean)
-        return _Made(table, rows[:-1], {"mu": mean}, rows[-1])
-    if isinstance(belief, PyMCBelief) and target.asks(Kind.NEW):
-        n = belief.records
-        compiled_model(belief, n).check_new_record(target)
-        # One record more than there are: all are alike, so the last one is somebody outside the file.
-        records, parameters = belief.built(n + 1).draw(rng)
-        table = pd.DataFrame(records[:-1], columns=belief.column_names(n))
-        return _Made(table, np.asarray(records[:-1], dtype=np.float64), parameters, records[-1])
-    own = hasattr(belief, "draw_with_parameters")
-    records, parameters = belief.draw_with_parameters(rng) if own else (belief.draw(rng), {})
-    names = columns_of(belief, len(records))
-    return _Made(pd.DataFrame(records, columns=names), np.asarray(records, dtype=np.float64), parameters)
-
-
-def _true_target(target: BaseTarget, made: _Made) -> Array:
+def _true_target(target: BaseTarget, made: DrawnFile) -> Array:
     """The target in a data set that was drawn, a number or a vector."""
     known = {name: np.asarray(value, dtype=np.float64)[None] for name, value in made.parameters.items()}
     new = None if made.new is None else np.asarray(made.new, dtype=np.float64)[None]

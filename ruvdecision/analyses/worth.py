@@ -22,7 +22,7 @@ from ..masks.base import Batch, Mask, check_mask
 from ..masks.coarsen import Round
 from ..masks.rows import Release, Suppress
 from ..protocols import Engine
-from ..users.user import SingleUser, Snooper, User
+from ..users.user import Snooper, User
 
 BLOCKS = 10
 """Groups of replicates from whose differences the error is judged."""
@@ -153,7 +153,8 @@ def one_more_record(user: User, mask: Mask | None = None, row: int = -1, **optio
     0.020458
     """
     mask = Release() if mask is None else check_mask("mask", mask)
-    if not isinstance(user, SingleUser) or user.belief is None:
+    check_kind("user", user, (User, Snooper), "Ask for each member of a panel by itself")
+    if user.belief is None:
         raise InputError("The user needs a belief that says how many records there are", user, "Give belief=")
     position = check_index("row", row, user.belief.records)
     options.setdefault("what", f"row {position} of {mask}")

@@ -28,6 +28,7 @@ from ..checks import (
 from ..errors import InputError, RuvError
 from ..protocols import Array
 from ..targets import BaseTarget, Kind, Term
+from .base import BaseBelief, DrawnFile
 
 Ints = NDArray[np.int64]
 
@@ -132,7 +133,7 @@ class FiniteValues:
 
 
 @dataclass(frozen=True, eq=False)
-class FiniteBelief:
+class FiniteBelief(BaseBelief):
     """A state theta from a finite set, and records whose law depends on it.
 
     Without a likelihood the one confidential record is theta itself. With one, the records are independent
@@ -265,6 +266,13 @@ class FiniteBelief:
         """Draw the records."""
         return self.decode(self.draw_codes(rng))
 
+    def draw_file(self, rng: np.random.Generator, new: bool = False) -> DrawnFile:
+        state = int(rng.choice(len(self.prior), p=self.prior))
+        codes = rng.choice(len(self.levels), size=self.records + 1, p=self.law[state]).astype(np.int64)
+        rows, value = self.levels.numbers[codes], self.states.numbers[state]
+        table = pd.DataFrame(self.decode(codes[:-1]), columns=self.columns)
+        return DrawnFile(table, rows[:-1], {self.name: value}, rows[-1])
+
     def decode(self, codes: Ints) -> NDArray[Any]:
         """Records as masks take them, from positions in the list of outcomes."""
         if self.levels.labelled:
@@ -280,16 +288,11 @@ class FiniteBelief:
             f"{len(self.levels)} outcomes"
         )
 
-    def column_names(self, n: int | None = None) -> Sequence[Hashable] | None:
-        """Names of the variables of a record."""
-        return self.columns
-
     def entry_names(self, name: str, n: int | None = None) -> Sequence[Sequence[Hashable]]:
         """Names of the entries of the state, where it is the record itself."""
         return () if self.columns is None or self.likelihood is not None or name != self.name else (self.columns,)
 
     def check_target(self, target: BaseTarget) -> None:
-        """Raise if the belief has no such target."""
         target.rows_in(self.records)
         if target.asks_row:
             return
@@ -335,7 +338,6 @@ class FiniteBelief:
             )
 
     def labels_of(self, target: BaseTarget) -> bool:
-        """Whether a target's values are labels."""
         return target.verbatim and (self.states if target.asks(Kind.PARAMETER) else self.levels).labelled
 
 

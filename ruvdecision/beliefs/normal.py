@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, fields
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from ..checks import (
@@ -17,6 +18,7 @@ from ..checks import (
     check_number,
     check_one_of,
     check_vector,
+    field_values,
     is_single,
     show_setting,
     suggest,
@@ -24,10 +26,11 @@ from ..checks import (
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from ..targets import BaseTarget, Kind
+from .base import BaseBelief, DrawnFile
 
 
 @dataclass(frozen=True, eq=False)
-class NormalBelief:
+class NormalBelief(BaseBelief):
     """Records are independent draws from a normal population with known variance and unknown mean ``mu``.
 
     x_i | mu ~ N(mu, variance), mu ~ N(prior_mean, prior_variance), or the same in k dimensions.
@@ -93,9 +96,9 @@ class NormalBelief:
             put("columns", check_names("columns", self.columns, k))
 
     def _read_prior(self, k: int) -> Array | None:
-        priors = ("prior_variance", "prior_covariance", "prior")
         do = 'Give prior_variance=5, or prior="flat", or prior="known"'
-        check_one_of("NormalBelief", {name: getattr(self, name) for name in priors}, do)
+        priors = {"prior_variance": self.prior_variance, "prior_covariance": self.prior_covariance, "prior": self.prior}
+        check_one_of("NormalBelief", priors, do)
         if self.prior is not None:
             return None if check_choice("prior", self.prior, ["flat", "known"]) == "flat" else np.zeros((k, k))
         if self.prior_covariance is not None:
@@ -124,16 +127,10 @@ class NormalBelief:
     def parameters(self) -> tuple[str, ...]:
         return ("mu",)
 
-    def column_names(self, n: int | None = None) -> Sequence[Hashable] | None:
-        """Names of the variables of a record."""
-        return self.columns
-
     def entry_names(self, name: str, n: int | None = None) -> Sequence[Sequence[Hashable]]:
-        """Names of the entries of a parameter along its axes."""
         return () if self.columns is None or name != "mu" else (self.columns,)
 
     def check_target(self, target: BaseTarget) -> None:
-        """Raise an error if the belief does not have this target."""
         target.rows_in(self.records)
         if target.entry is not None:
             check_index("column", target.entry[1], self.k)
@@ -146,16 +143,20 @@ class NormalBelief:
 
     def draw(self, rng: np.random.Generator) -> Array:
         """Draw the population mean and then the records, shape (records,) or (records, k)."""
+        return self._draw_mean_and_records(rng, self.records)[1]
+
+    def draw_file(self, rng: np.random.Generator, new: bool = False) -> DrawnFile:
+        mean, rows = self._draw_mean_and_records(rng, self.records + 1)
+        return DrawnFile(pd.DataFrame(rows[:-1], columns=self.columns), rows[:-1], {"mu": mean}, rows[-1])
+
+    def _draw_mean_and_records(self, rng: np.random.Generator, count: int) -> tuple[Array, Array]:
         if self.mu_covariance is None:
             raise UnsupportedError("A flat prior cannot be drawn from", do="Give prior_variance=, or pass data=")
         mean = rng.multivariate_normal(self.mu_mean, self.mu_covariance, method="eigh")
-        values = mean + rng.multivariate_normal(
-            np.zeros(self.k), self.record_covariance, size=self.records, method="eigh"
-        )
-        return values[:, 0] if self.scalar else values
+        rows = mean + rng.multivariate_normal(np.zeros(self.k), self.record_covariance, size=count, method="eigh")
+        return (mean[0], rows[:, 0]) if self.scalar else (mean, rows)
 
     def describe(self) -> str:
-        """A phrase for reports."""
         size = "one variable" if self.k == 1 else f"{self.k} variables"
         centre = f"mean {_format_vector(self.mu_mean)}" if self.k <= 4 else "a given mean"
         prior = "an unknown mean (flat prior)"
@@ -170,8 +171,9 @@ class NormalBelief:
         return f"that {self.records:,} records of {size} are normal with {prior} and known spread ({known})"
 
     def __repr__(self) -> str:
-        given = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
-        return f"NormalBelief({', '.join(f'{name}={show_setting(v)}' for name, v in given.items() if v is not None)})"
+        held = field_values(self)
+        given = {f.name: held[f.name] for f in fields(self) if f.init and held[f.name] is not None}
+        return f"NormalBelief({', '.join(f'{name}={show_setting(v)}' for name, v in given.items())})"
 
 
 def _covariance_words(matrix: Array) -> str:

@@ -16,11 +16,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import pandas as pd
 
-from ..checks import check_index, check_integer, check_list, check_names, check_text, suggest
+from ..checks import check_index, check_integer, check_list, check_names, check_text, name_of, suggest
 from ..errors import ConvergenceError, InputError
 from ..protocols import Array
 from ..targets import BaseTarget, Kind
+from .base import BaseBelief, DrawnFile
 
 if TYPE_CHECKING:
     from pymc import Model
@@ -33,7 +35,7 @@ CHAINS, DRAWS = 4, 1000
 
 
 @dataclass(frozen=True, init=False, eq=False)
-class PyMCBelief:
+class PyMCBelief(BaseBelief):
     """A user's belief as a PyMC model: any population model, any prior.
 
     Parameters
@@ -99,9 +101,7 @@ class PyMCBelief:
         **settings: Any,
     ) -> None:
         put = lambda key, value: object.__setattr__(self, key, value)  # noqa: E731
-        if not isinstance(records, str) or not records:
-            do = 'Name the variable, records="x"; the number of records is size='
-            raise InputError("records must be the name of the variable that holds the records", records, do)
+        check_text("records", records, 'Name the variable that holds the records, records="x"; their number is size=')
         size = None if size is None else check_integer("size", size, low=1)
         if hasattr(builder, "free_RVs"):
             size = _size_of(builder, records, size, settings)
@@ -254,16 +254,22 @@ class PyMCBelief:
         return self.draw_with_parameters(rng)[0]
 
     def draw_with_parameters(self, rng: np.random.Generator) -> tuple[Array, dict[str, Array]]:
-        """Draw records and the parameters that they came from."""
         return self.built(self.records).draw(rng)
 
+    def draw_file(self, rng: np.random.Generator, new: bool = False) -> DrawnFile:
+        if not new:
+            return super().draw_file(rng)
+        # One record more than there are: all are alike, so the last one is somebody outside the file.
+        records, parameters = self.built(self.records + 1).draw(rng)
+        table = pd.DataFrame(records[:-1], columns=self.column_names(self.records))
+        return DrawnFile(table, np.asarray(records[:-1], dtype=np.float64), parameters, records[-1])
+
     def describe(self) -> str:
-        """What is believed, in words."""
         try:
             return self.name or self._any_built_model.describe()
         except InputError:
             # What is wrong is said when a file is there.
-            return f"the model {getattr(self.builder, '__name__', 'that its builder makes')}"
+            return f"the model {name_of(self.builder) or 'that its builder makes'}"
 
     def __getstate__(self) -> dict[str, Any]:
         # Compiled functions stay in the process that made them.
@@ -272,8 +278,7 @@ class PyMCBelief:
     def __repr__(self) -> str:
         said = {"size": self.size, "columns": self.columns, **self.settings}
         shown = "".join(f", {key}={value!r}" for key, value in said.items() if value is not None)
-        name = getattr(self.builder, "__name__", type(self.builder).__name__)
-        return f"PyMCBelief({name}, records={self.variable!r}{shown})"
+        return f"PyMCBelief({name_of(self.builder) or '<lambda>'}, records={self.variable!r}{shown})"
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,6 @@ from .steps import (
     FileFacts,
     MaskLike,
     Matrix,
-    Opaque,
     PermuteRows,
     Resolved,
     RoundTo,
@@ -69,6 +68,8 @@ class FiniteRecords(Protocol):
     def levels(self) -> OutcomeList: ...
     @property
     def marginal(self) -> Array: ...
+    @property
+    def columns(self) -> Sequence[Hashable] | None: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,7 +284,7 @@ class FiniteChannel:
         found = resolve(mask, cls.file_facts(belief, covariance))
         for (step, part, _), rows in zip(found, partitions_of(found, n, samples), strict=True):
             if type(step) not in FINITE:
-                why = f": {step.why}" if isinstance(step, Opaque) else ""
+                why = f": {step.why}" if step.why else ""
                 raise UnsupportedError(
                     f"Enumeration cannot invert {part}{why}", do=step.do or f"Finite beliefs know {KNOWN}"
                 )
@@ -307,7 +308,7 @@ class FiniteChannel:
             covariance = record_covariance(belief)
         names = [hashable_record(v) for v in belief.levels.names]
         levels = tuple(tuple(dict.fromkeys(column)) for column in zip(*names, strict=True))
-        columns = getattr(belief, "columns", None) or range(len(names[0]))
+        columns = belief.columns or range(len(names[0]))
         return FileFacts(belief.records, tuple(columns), covariance, levels)
 
     def copied(self, step: Copy) -> FiniteChannel:

@@ -88,6 +88,11 @@ class Step:
         return None
 
     @property
+    def why(self) -> str:
+        """Why only simulation knows what it does; nothing for a step that has a law."""
+        return ""
+
+    @property
     def do(self) -> str | None:
         """What to do where a step is refused, if there is something better than other masks."""
         return None
@@ -613,7 +618,7 @@ class OwnLaw(Step):
 class Opaque(Step):
     """What only simulation knows: why, and what to do instead."""
 
-    why: str
+    why: str = ""
     do: str | None = None
 
     @property

@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # a terminal that cannot show ± shows ? and not an error
     try:
         options = _build_parser().parse_args(argv)
-        debug = getattr(options, "debug", False)
+        debug = vars(options).get("debug", False)
         options.find(options)  # the files that are named, before a second goes into what follows
         from .commands import COMMANDS  # the rest of the package, which takes a second: only where there is work
 

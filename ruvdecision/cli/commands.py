@@ -57,7 +57,7 @@ def measure(options: argparse.Namespace) -> int:
     spell(0)  # a slip in a name should not cost the reading
     names = release_names(options.released)
     out, picture = check_out(options), check_picture(options)
-    how = {k: getattr(options, k) for k in ("sep", "decimal", "encoding") if getattr(options, k) is not None}
+    how = {k: v for k, v in vars(options).items() if k in ("sep", "decimal", "encoding") and v is not None}
     if how and options.chunksize is not None:
         given = ", ".join(f"--{k}" for k in how)
         raise InputError(

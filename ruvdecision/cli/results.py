@@ -64,7 +64,7 @@ class Results:
     @property
     def rule(self) -> dict[str, Any]:
         """What the choice must meet besides the threshold."""
-        floor = getattr(self.options, "min_utility", None)
+        floor = vars(self.options).get("min_utility")
         return {} if floor is None else {"min_utility": floor}
 
     def write(self, out: Path | None, say: Say) -> None:

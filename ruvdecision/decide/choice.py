@@ -188,7 +188,8 @@ def choose(
         value=float(value[best]),
         left_out=left_out,
         order=_mask_in_words(rumap, best),
-        meaning=tuple(_typical_errors_in_words(rumap, best)),
+        typical_errors=tuple(_typical_errors_in_words(rumap, best)),
+        findings=tuple(_findings_in_words(rumap, best)),
         worthless=_why_worthless(rumap, best),
     )
 
@@ -221,11 +222,17 @@ class Choice(ReleaseRow):
     """How many releases were left out because their sampler did not converge."""
     order: str = ""
     """What to do, in words: "add normal noise with variance 2 to income, then publish the average of all records"."""
-    meaning: tuple[str, ...] = ()
-    """What risk and utility mean in the data's own unit: how far each user's estimate is typically off, how many
-    records are linked."""
+    typical_errors: tuple[str, ...] = ()
+    """How far each user's estimate is typically off, in the data's own unit."""
+    findings: tuple[str, ...] = ()
+    """How many records are found or linked, and what a number below zero says."""
     worthless: str = ""
     """Why there is next to nothing to be gained from the release; empty where there is."""
+
+    @property
+    def meaning(self) -> tuple[str, ...]:
+        """What risk and utility mean, in sentences."""
+        return self.typical_errors + self.findings
 
     @property
     def within_error(self) -> bool:
@@ -295,9 +302,9 @@ def _mask_in_words(rumap: RUMap, i: int) -> str:
 
 
 def _typical_errors_in_words(rumap: RUMap, i: int) -> Iterator[str]:
-    """How far each user's estimate is typically off, before and after; how many records are linked or found."""
-    unit, records = str(rumap.attrs.get("unit", "")), rumap.attrs.get("file_records")
-    for who, u in rumap.uncertainties.items():
+    """How far each user's estimate is typically off, before and after."""
+    unit = str(rumap.attrs.get("unit", ""))
+    for who in rumap.uncertainties:
         after, before = rumap.typical_error(who), rumap.typical_error(who, before=True)
         if after is not None and np.isfinite(after.value[i]):
             text = f"The {who}'s estimate is typically off by {format_amount(after.value[i], unit)}"
@@ -306,7 +313,13 @@ def _typical_errors_in_words(rumap: RUMap, i: int) -> Iterator[str]:
                 share = f", {_share_in_words(after.value[i] / start)} of the" if after.value[i] > 0 else "; it was"
                 text += f"{share} {format_amount(start, unit)} before any release"
             yield text + "."
-        elif records and str(rumap.attrs.get(who, "")).find("which row is") >= 0 and 0 <= u.value[i] <= 1:
+
+
+def _findings_in_words(rumap: RUMap, i: int) -> Iterator[str]:
+    """How many records are linked or found, and what a number below zero says."""
+    records = rumap.attrs.get("file_records")
+    for who, u in rumap.uncertainties.items():
+        if records and str(rumap.attrs.get(who, "")).find("which row is") >= 0 and 0 <= u.value[i] <= 1:
             hits = format_amount((1 - u.value[i]) * records)
             yield f"The {who} finds the right row for {hits} of {records:,} records (1 of {records:,} by guessing)."
     score = rumap.risk_score

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import ndtr
 
-from ..checks import check_flag, check_number
+from ..checks import check_flag, check_kind, check_number
 from ..errors import InputError
 from ..maps.joining import join_two_maps
 from ..maps.rumap import RUMap
@@ -266,9 +266,7 @@ class _Ranked:
     def explain(self, release: Releases) -> Explanation:
         """Where one release stands."""
         key = release.release if isinstance(release, ReleaseRow) else release
-        row = self.rumap[key]
-        if not isinstance(row, ReleaseRow):
-            raise InputError("explain takes one release", key, "Give its label or its position")
+        row = check_kind("What explain takes", self.rumap[key], ReleaseRow, "Give the label or position of one release")
         i = row.position
         missing = tuple(n for n, v in self.values.items() if np.isnan(v[i]))
         if missing:

@@ -22,11 +22,11 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 from ..checks import (
     Seed,
     as_generator,
-    as_seed_sequence,
     check_choice,
     check_integer,
     check_kind,
     check_number,
+    fixed_seed,
     is_integer,
 )
 from ..errors import InputError
@@ -74,8 +74,7 @@ class Errors:
         else:
             check_number("correlation", self.correlation, low=0, high=1)
         check_integer("draws", self.draws, low=1)
-        if not isinstance(self.seed, np.random.Generator):
-            as_seed_sequence(self.seed)
+        object.__setattr__(self, "seed", fixed_seed("seed", self.seed))
 
     def units(self, columns: int, size: int, degrees: float) -> Iterator[Array]:
         """Blocks of errors in standard errors, each (draws, columns, releases)."""
@@ -295,8 +294,7 @@ def probabilities(
     table = pd.DataFrame({"release": list(rumap.releases)})
     if max_risk is not None:
         table["meets"] = probability_below_threshold(rumap, threshold)
-    if list(better.items()) == list(PLAIN.items()) and not isinstance(how.seed, np.random.Generator):
-        # A seed gives both the same draws, so that one pass is enough; a Generator moves on between them.
+    if list(better.items()) == list(PLAIN.items()):  # both from the same draws: one pass is enough
         table["on_frontier"], table["best"] = _count_in_draws(rumap, better, how, 1e-12, threshold)
     else:
         table["on_frontier"] = frontier_probability(rumap, better, how)

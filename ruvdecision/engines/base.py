@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
+from ..checks import refuse_class
 from ..errors import InputError, UnsupportedError
 from ..masks.base import Batch, Mask
 from ..protocols import Array, Belief, Ints, Posterior, Root, Solution, Value
@@ -69,6 +70,11 @@ class Refusal:
     def error(self) -> UnsupportedError:
         """The refusal as an error."""
         return UnsupportedError(self.what, self.why, self.do)
+
+    @property
+    def refusal(self) -> Refusal:
+        """Itself; a plan has none."""
+        return self
 
     def granted(self) -> Plan:
         """Raises; a plan gives itself."""
@@ -198,6 +204,11 @@ class Plan:
     problem: Problem
     built: Any = field(default=None, repr=False)
 
+    @property
+    def refusal(self) -> Refusal | None:
+        """None; a refusal gives itself."""
+        return None
+
     def granted(self) -> Plan:
         """Itself; a refusal is raised."""
         return self
@@ -287,6 +298,10 @@ class BaseEngine:
     name: ClassVar[str]
     answers: ClassVar[Question] = Question.POSTERIOR
     """Whom it is made for."""
+    beliefs: ClassVar[tuple[type, ...]] = ()
+    """Kinds of beliefs that it takes; any if none is named."""
+    stands_in: ClassVar[bool] = False
+    """Whether it is asked where another engine is meant, whose refusal of a belief is the one to show."""
     companions: ClassVar[tuple[Place, ...]] = ()
     """Engines that are asked after it where it is asked for."""
     shares: ClassVar[bool] = False
@@ -318,6 +333,12 @@ class BaseEngine:
     def posterior(self, user: Any, mask: Mask, release: object = None) -> Posterior:
         """Posterior of the user's target after one release (before the data are known where it does not matter)."""
         raise NotImplementedError
+
+    def drawn_posterior(
+        self, user: Any, mask: Mask, release: object, seed: np.random.SeedSequence
+    ) -> tuple[Posterior, Mapping[str, float]]:
+        """The posterior with random numbers of its own, where it needs some, and what tells how well it was drawn."""
+        return self.posterior(user, mask, release), {}
 
     def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[object]) -> Iterator[Evidence]:
         """Posteriors of the first user after releases of one mask, with their evidence where it is known."""
@@ -378,16 +399,25 @@ class BaseEngine:
         several = next((m for m in problem.masks if m.separate_releases), None) if asked in ONE_RELEASE else None
         if several is not None:
             return Refusal(f"{several} makes several releases, and {ONE_RELEASE[asked]}", "Ask for each by itself")
+        refusal = next((r for user in problem.users if (r := self._refuses_belief(user.belief)) is not None), None)
+        if refusal is not None:
+            return refusal
         try:
             built = self.prepare(problem)
         except UnsupportedError as error:
             return Refusal.of(error)
         return built if isinstance(built, Refusal) else Plan(self, problem, built)
 
+    def _refuses_belief(self, belief: object) -> Refusal | None:
+        if not self.beliefs or isinstance(belief, self.beliefs):
+            return None
+        needed = " or ".join(f"a {kind.__name__}" for kind in self.beliefs)
+        what = f"{type(self).__name__} needs {needed}; this user has a {type(belief).__name__}"
+        return Refusal(what, "Use engine='auto'", Missing.USER if self.stands_in else Missing.BELIEF)
+
     def refuses(self, user: Any, masks: Iterable[Mask], data: object = None) -> Refusal | None:
         """None if the engine can do it; otherwise why not and what can."""
-        found = self.plan(Problem.of(user, masks, data))
-        return found if isinstance(found, Refusal) else None
+        return self.plan(Problem.of(user, masks, data)).refusal
 
     def solve(
         self,
@@ -410,6 +440,9 @@ def _of_any_user(law: Callable[..., Posterior]) -> Callable[..., Posterior]:
     @wraps(law)
     def posterior(self: BaseEngine, user: Any, mask: Mask, release: object = None) -> Posterior:
         if user.knows is None and user.is_rightly_informed:
+            refusal = self._refuses_belief(user.belief)
+            if refusal is not None:
+                raise refusal.error()
             return law(self, user, mask, release)
         return self.plan(Problem.of(user, [mask], release=release)).granted().posterior(mask, release)
 
@@ -462,9 +495,9 @@ def plan_for(choice: object, problem: Problem) -> Plan:
     refusals: list[Refusal] = []
     for engine in _engines_to_ask(asked, question_of(problem.user)):
         found = engine._own_plan(problem)
-        if not isinstance(found, Refusal):
-            return found
-        refusals.append(found)
+        if found.refusal is None:
+            return found.granted()
+        refusals.append(found.refusal)
     near = [r for r in refusals if r.missing not in (Missing.USER, Missing.BELIEF)]
     near = near or [r for r in refusals if r.missing is Missing.BELIEF] or refusals[-1:]
     first, others = near[0], near[1:]
@@ -502,8 +535,7 @@ def _engines_to_ask(asked: BaseEngine | None, question: Question) -> Iterator[Ba
 
 def _engine_asked_for(choice: object) -> BaseEngine | None:
     """The engine that is asked for, None for "auto"."""
-    if isinstance(choice, type):
-        raise InputError("engine must be an object", f"the class {choice.__name__}", f"Write {choice.__name__}()")
+    refuse_class("engine", choice)
     if isinstance(choice, BaseEngine):
         return choice
     if not isinstance(choice, str):

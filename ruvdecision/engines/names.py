@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from ..beliefs.table.belief import TableBelief
 from ..channels.steps import FileFacts, Resolved, resolve
 from ..errors import InputError, UnsupportedError
 from ..masks.base import Batch, Chain, Mask
-from ..masks.frame import Frame
+from ..masks.frame import Frame, files_of, for_each_file
 from ..masks.rows import Suppress
 from ..protocols import Array
 from ..targets import Names
@@ -47,27 +47,29 @@ def resolve_names(problem: Problem) -> Problem:
     rows = [f for f in files if isinstance(f, kinds) or (isinstance(f, np.ndarray) and f.ndim)]
     n = max(map(len, rows), default=None)
     if tables or user.target.has_names or _knows_by_label(user):
-        names = columns_of(belief, n)
+        names = None if belief is None else belief.column_names(n)
         if names is None:
             names = next((list(t.columns) for t in tables if isinstance(t, pd.DataFrame)), [])
         elif isinstance(user, User) and user.truth is not None:
-            other = columns_of(user.truth, n)
+            other = user.truth.column_names(n)
             if other is not None and list(other) != list(names):
                 what = "The user's belief and the truth must name the columns alike, in one order"
                 raise InputError(
                     what, f"{list(names)} and {list(other)}", "Both are about one file: set columns= alike"
                 )
-        found = Names(tables[0].index if tables else None, names, lambda name: entries_of(belief, name, n))
+        found = Names(
+            tables[0].index if tables else None,
+            names,
+            lambda name: () if belief is None else belief.entry_names(name, n),
+        )
         user = _with_positions(user, found)
         release, masks = problem.release, problem.masks
         if any(leaf.by_label for mask in masks for leaf in mask.leaves):
             by_label = masks
             masks = problem.build_once("labels", masks, lambda: Batch(_mask_by_position(m, found) for m in by_label))
         if release is not None and tables:
-            ordered = tuple(
-                _drop_row_labels(with_columns_in_order(one, names, "The release"), problem) for one in files
-            )
-            release = ordered if isinstance(release, tuple) else ordered[0]
+            in_order = partial(with_columns_in_order, names=names, what="The release")
+            release = for_each_file(lambda one: _drop_row_labels(in_order(one), problem), release)
         problem = replace(
             problem,
             users=(user,),
@@ -79,20 +81,6 @@ def resolve_names(problem: Problem) -> Problem:
 
 
 # -- by name -----------------------------------------------------------------------------------------------
-
-
-def columns_of(belief: Any, n: int | None) -> Sequence[Hashable] | None:
-    """What a belief calls the variables of a record, None if it has no names."""
-    ask = getattr(belief, "column_names", None)
-    names: Sequence[Hashable] | None = None if ask is None else ask(n)
-    return names
-
-
-def entries_of(belief: Any, name: str, n: int | None) -> Sequence[Sequence[Hashable]]:
-    """What a belief calls the entries of a parameter along each of its axes."""
-    ask = getattr(belief, "entry_names", None)
-    names: Sequence[Sequence[Hashable]] = () if ask is None else ask(name, n)
-    return names
 
 
 def with_columns_in_order(data: object, names: Sequence[Hashable], what: str) -> Any:
@@ -141,9 +129,7 @@ def _mask_by_position(mask: Any, names: Names) -> Mask:
 
 def _released_files(release: object) -> list[Any]:
     """The files of a release: none, one, or several side by side."""
-    if release is None:
-        return []
-    return list(release) if isinstance(release, tuple) else [release]
+    return [] if release is None else list(files_of(release))
 
 
 # -- entries that nobody knows -----------------------------------------------------------------------------

@@ -19,7 +19,9 @@ import pandas as pd
 from ..beliefs.table.belief import TableBelief
 from ..checks import as_generator
 from ..errors import InputError, UnsupportedError
+from ..losses.base import is_bayes_loss
 from ..masks.base import Batch, Mask
+from ..masks.frame import files_of, for_each_file
 from ..masks.rows import NOTHING
 from ..protocols import Array, Ints, Loss, Posterior, Solution, Value
 from ..running.replication import Watched, replicate_error, replicate_seeds
@@ -39,7 +41,6 @@ from .base import (
     plan_for,
     progress_of_part,
 )
-from .names import columns_of
 
 MISLED = 150
 """Releases that are drawn at least where the mask is not known, as few of them cost a lot."""
@@ -261,8 +262,8 @@ def cost_of(loss: Loss, actual: Posterior, estimate: Any) -> Value:
     """
     if hasattr(estimate, "log_density"):
         return actual.expect(lambda theta: loss(estimate, theta))
-    if hasattr(loss, "expected"):
-        return loss.expected(actual, estimate)  # type: ignore[no-any-return]
+    if is_bayes_loss(loss):
+        return loss.expected(actual, estimate)
     return actual.expect(lambda theta: loss(estimate, theta), at=estimate)
 
 
@@ -289,7 +290,7 @@ class DefensiveMixture:
             return None
         mean = np.broadcast_to(belief.mu_mean, (belief.records, belief.k))
         # Noise of which the data themselves tell the size is not normal.
-        some = [_files_of_release(mask.release(_with_row_numbers(f * (mean + 1.0), belief), 0)) for f in (0, 1, 2)]
+        some = [files_of(mask.release(_with_row_numbers(f * (mean + 1.0), belief), 0)) for f in (0, 1, 2)]
         if not all(np.allclose(a + c, 2 * b, equal_nan=True) for a, b, c in zip(*some, strict=True)):
             return None
         log, dimension = next(iter(agency.posteriors(mask, [cls(mask, belief, 0.0, 1.0).centre(0)]))).density()
@@ -306,7 +307,7 @@ class DefensiveMixture:
         there, noise = (
             self.mask.release(_with_row_numbers(x, self.belief), seed) for x in (mean, np.zeros(mean.shape))
         )
-        return _for_each_file(lambda a, b: a - b, there, noise)
+        return for_each_file(lambda a, b: a - b, there, noise)
 
     def release(self, r: int, plain: Any, seed: Any) -> Any:
         """The r-th release, from one that the mask made with this seed."""
@@ -314,11 +315,8 @@ class DefensiveMixture:
         if factor == 1:
             return plain
         # A sample holds other rows every time.
-        same = all(
-            a.index.equals(b.index)
-            for a, b in zip(_files_of_release(plain), _files_of_release(self._centre), strict=True)
-        )
-        return _for_each_file(lambda a, b: a + factor * (b - a), self._centre if same else self.centre(seed), plain)
+        same = all(a.index.equals(b.index) for a, b in zip(files_of(plain), files_of(self._centre), strict=True))
+        return for_each_file(lambda a, b: a + factor * (b - a), self._centre if same else self.centre(seed), plain)
 
     @cached_property
     def _centre(self) -> Any:
@@ -328,17 +326,6 @@ class DefensiveMixture:
         """Of releases with these log densities: how much likelier each is by the mask itself than by all factors."""
         square = 2 * (self.top - logs)
         return 1 / np.mean([np.exp(0.5 * square * (1 - f**-2)) / f**self.dimension for f in self.factors], axis=0)
-
-
-def _files_of_release(release: Any) -> tuple[pd.DataFrame, ...]:
-    """The files of a release, of which masks joined by ``&`` make several."""
-    return release if isinstance(release, tuple) else (release,)
-
-
-def _for_each_file(function: Callable[..., pd.DataFrame], *releases: Any) -> Any:
-    """A function of the files of releases, file by file."""
-    found = tuple(pd.DataFrame(function(*parts)) for parts in zip(*map(_files_of_release, releases), strict=True))
-    return found if isinstance(releases[0], tuple) else found[0]
 
 
 def _weighted_mean(weights: Array, values: Array) -> Value:
@@ -352,4 +339,4 @@ def _with_row_numbers(records: Any, belief: Any) -> pd.DataFrame:
     """Records whose index numbers their rows, under the belief's names."""
     if isinstance(records, (pd.Series, pd.DataFrame)):
         return pd.DataFrame(records.reset_index(drop=True))
-    return pd.DataFrame(records, columns=columns_of(belief, len(records)))
+    return pd.DataFrame(records, columns=belief.column_names(len(records)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -41,9 +41,10 @@ Example: TypeAlias = "tuple[Array | None, pd.DataFrame | Array]"
 
 def beliefs_of(intruder: object, scientist: object) -> Believed | None:
     """A function that gives what both users believe for a mask and an example number; None without two users."""
-    if not isinstance(intruder, (User, Snooper)) or not isinstance(scientist, (User, Snooper)):
+    users: dict[str, Any] = {"intruder": intruder, "scientist": scientist}
+    if not all(isinstance(user, (User, Snooper)) for user in users.values()):
         return None
-    users, belief = {"intruder": intruder, "scientist": scientist}, scientist.belief
+    belief = users["scientist"].belief
 
     def believed(mask: Mask, example: int, slow: bool) -> list[BeliefView]:
         made = draw_example(belief, example)

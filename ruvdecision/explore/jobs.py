@@ -129,7 +129,8 @@ def error_message(error: Exception) -> str:
     >>> error_message(ValueError("could not convert string to float: 'secret'"))
     'That failed with a ValueError. Run the study with: ruvdecision run FILE --debug.'
     """
-    cause = error.__cause__ if isinstance(error, RuvError) else error
-    if isinstance(error, RuvError) and (cause is None or isinstance(cause, RuvError)):
+    chain = [error] if error.__cause__ is None else [error, error.__cause__]
+    foreign = [type(one).__name__ for one in chain if not isinstance(one, RuvError)]
+    if not foreign:
         return str(error)
-    return f"That failed with a {type(cause).__name__}. Run the study with: ruvdecision run FILE --debug."
+    return f"That failed with a {foreign[0]}. Run the study with: ruvdecision run FILE --debug."

@@ -275,11 +275,11 @@ def _rank_beliefs(values: Values, mask: Any, made: Example, example: int, order:
         return BeliefView("intruder", words, (law,), f"Without noise the file gives the record away.{flat}")
     release = mask.release(made[1], example)
     posterior = TabulatedRankPosterior(release, order, values["variance"], float(mask.variance), values["prior"])
-    estimate, spread = posterior.mean(), posterior.var()
+    estimate, variance = posterior.mean(), posterior.var()
     said = f"In this example the best estimate is {format_number(estimate, 4)} and the truth {format_number(truth, 4)}"
     law = LawView(words, posterior, prior, estimate, truth)
     return BeliefView(
-        "intruder", words, (law,), f"{said}; the expected loss of that estimate is {format_number(spread, 4)}.{flat}"
+        "intruder", words, (law,), f"{said}; the expected loss of that estimate is {format_number(variance, 4)}.{flat}"
     )
 
 

@@ -7,7 +7,7 @@ To add a loss for numbers that sums over the components of a vector, derive from
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -195,8 +195,8 @@ class BayesLoss(WithSettings):
         if weights == 1.0:
             return self.phrase()
         words = show_setting(weights)
-        if isinstance(weights, tuple) and len(words) > 60:
-            size = len(weights)
+        if len(words) > 60:
+            size = len(np.atleast_1d(np.asarray(weights)))
             words = f"a {size} by {size} matrix" if np.ndim(weights) > 1 else f"{size} weights"
         return f"{self.phrase()} weighted by {words}"
 
@@ -254,9 +254,14 @@ class Componentwise(BayesLoss):
         return np.broadcast_to(weights, event)
 
 
+def is_bayes_loss(loss: object) -> TypeGuard[BayesLoss]:
+    """Whether a loss is of the package's kind, and says its cost and its expectation."""
+    return isinstance(loss, BayesLoss)
+
+
 def as_bayes_loss(loss: Loss) -> BayesLoss:
     """A loss of the package's kind as it is; of any other nothing is known that engines could use."""
-    return loss if isinstance(loss, BayesLoss) else BayesLoss()
+    return loss if is_bayes_loss(loss) else BayesLoss()
 
 
 def check_labels(loss: Loss, actions: Actions, what: str, do: str, apart: str = "", listed: str = "estimates") -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import check_text, name_of
+from ..checks import check_text, name_of, refuse_class
 from ..errors import InputError, UnsupportedError, describe_failure
 from ..numerics.roots import least_near
 from ..protocols import Array, Loss, Posterior
@@ -172,8 +172,7 @@ def as_loss(loss: object) -> Loss:
     >>> as_loss(lambda e, t: abs(e - t)).location_free
     False
     """
-    if isinstance(loss, type):
-        raise InputError("A loss must be an object", f"the class {loss.__name__}", f"Write {loss.__name__}(...)")
+    refuse_class("A loss", loss)
     if isinstance(loss, (BayesLoss, Loss)):  # the protocol is slow to ask
         return loss
     if callable(loss):

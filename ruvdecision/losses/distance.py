@@ -50,7 +50,7 @@ class Quadratic(BayesLoss):
 
     def cost(self, estimate: ArrayLike, truth: ArrayLike, vector: bool) -> Array:
         gap = np.asarray(estimate) - np.asarray(truth)
-        if isinstance(self.weights, tuple):
+        if np.ndim(self.weights):
             gap = gap if vector else gap[..., None]
             matrix = as_weight_matrix(self.weights, gap.shape[-1:])
             return np.asarray(np.einsum("...i,ij,...j->...", gap, matrix, gap))

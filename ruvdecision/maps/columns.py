@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import as_float_array, is_flag, is_integer, is_number, is_single, one_number
+from ..checks import as_float_array, is_flag, is_number, is_single, one_number
 from ..errors import InputError, describe_failure
 from ..protocols import Array, Value
 
@@ -71,8 +71,13 @@ def attr_as_list(attr: object) -> list[Any]:
 
 def as_text(values: Iterable[object]) -> Entries:
     """Turn a column into text; NaN becomes empty."""
-    known = ["" if isinstance(v, float) and v != v else v for v in values]
-    return np.array([f"{v:.10g}" if isinstance(v, float) else whole_text(v) for v in known])
+
+    def entry(value: object) -> str:
+        if not isinstance(value, float):
+            return whole_text(value)
+        return "" if value != value else f"{value:.10g}"
+
+    return np.array(list(map(entry, values)))
 
 
 def parameter_columns(masks: Sequence[Mask | None], taken: set[str]) -> dict[str, Entries]:
@@ -81,7 +86,7 @@ def parameter_columns(masks: Sequence[Mask | None], taken: set[str]) -> dict[str
     columns: dict[str, Entries] = {}
     for name in dict.fromkeys(k for p in each for k in p):
         entries = [p.get(name) for p in each]
-        if all(v is None or is_integer(v) or isinstance(v, (float, np.floating)) for v in entries):
+        if all(v is None or (is_number(v) and not is_flag(v)) for v in entries):
             array: Entries = np.array([np.nan if v is None else float(v) for v in entries])
         else:
             array = as_text(["" if v is None else v for v in entries])

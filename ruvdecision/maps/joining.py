@@ -114,10 +114,20 @@ def _merge_attr(key: str, a: Mapping[str, object], b: Mapping[str, object]) -> o
     return [*attr_as_list(x), *attr_as_list(y)]
 
 
-def named_maps(found: object) -> dict[str, object]:
-    """What a study gave back, by name: one map is "map", those of a list are "map1", "map2" and so on."""
+def named_maps(found: object, what: str) -> dict[str, RUMap]:
+    """The maps that a study gave back, by name: one is "map", those of a list are "map1", "map2" and so on.
+
+    The error where it gave something else begins with ``what``.
+    """
+    from .rumap import RUMap
+
+    given: dict[str, Any] = {"map": found}
     if isinstance(found, Mapping):
-        return {str(name): item for name, item in found.items()}
-    if isinstance(found, (list, tuple)):
-        return {f"map{i}": item for i, item in enumerate(found, start=1)}
-    return {"map": found}
+        given = {str(name): item for name, item in found.items()}
+    elif isinstance(found, (list, tuple)):
+        given = {f"map{i}": item for i, item in enumerate(found, start=1)}
+    wrong = [type(item).__name__ for item in given.values() if not isinstance(item, RUMap)]
+    if wrong or not given:
+        got = wrong[0] if wrong else f"an empty {type(found).__name__}"
+        raise InputError(what, got, "End it with return ruv.evaluate(...)")
+    return given

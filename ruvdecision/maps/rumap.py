@@ -188,7 +188,7 @@ class RUMap:
             raise InputError("A map needs masks or labels", None, "Give masks=[...] or labels=[...]")
         counts = {k: v.value.shape[0] for k, v in values.items() if v is not None}
         lists = {"masks": masks, "labels": called.names, "engine": made.engine, "technique": called.technique}
-        counts |= {k: len(v) for k, v in lists.items() if v is not None and not isinstance(v, str)}
+        counts |= {k: len(v) for k, v in lists.items() if v is not None and not is_single(v)}
         counts |= {f"column {k}": len(v) for k, v in extra.items()}
         counts |= {f"parameter {k}": len(v) for k, v in (given or {}).items()}
         if len(set(counts.values())) != 1:
@@ -806,7 +806,7 @@ class RUMap:
 
 def _texts_per_release(given: str | Sequence[str], size: int) -> tuple[str, ...]:
     """One text per release; a single one is that of all."""
-    return (whole_text(given),) * size if isinstance(given, str) else whole_texts(given)
+    return (whole_text(given),) * size if is_single(given) else whole_texts(given)
 
 
 @functools.cache

@@ -66,6 +66,8 @@ class Score:
     """False if its zero is a matter of convention: twice as much means nothing."""
     relative: ClassVar[bool] = False
     """True if the score needs U0."""
+    given: ClassVar[bool] = False
+    """True if it is a function that somebody gave, which need not fall as it should."""
     lowest: ClassVar[float] = -np.inf
     """No threshold on the score makes sense at or below this value."""
     highest: ClassVar[float] = np.inf
@@ -531,7 +533,7 @@ def as_score(obj: ScoreLike, columns: Sequence[str] = ()) -> Score | Column:
 def as_score_of_uncertainty(obj: ScoreLike, what: str, do: str) -> Score:
     """Return a score that is a function of U; a column is refused with these words."""
     score = as_score(obj)
-    if isinstance(score, Column):
+    if score.column is not None:
         raise InputError(what, score.name, do)
     return score
 

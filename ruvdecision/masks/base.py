@@ -21,7 +21,7 @@ from ..checks import RELEASES, Seed, WithSettings, as_generator, as_tuple, show_
 from ..errors import InputError, UnsupportedError, kind_of
 from ..protocols import Array
 from .applying import apply_step, frame_facts
-from .frame import Frame
+from .frame import Frame, files_of, for_each_file
 
 Ints = NDArray[np.int64]
 Data = TypeVar("Data")
@@ -55,8 +55,7 @@ class Mask(WithSettings):
         numpy Generator. Give none for a file that leaves the agency: what was drawn from a known seed can be drawn
         again and taken off.
         """
-        found = self.apply(Frame.of(data), as_generator(rng, RELEASES))
-        return tuple(frame.unwrap() for frame in found) if isinstance(found, tuple) else found.unwrap()
+        return for_each_file(lambda frame: frame.unwrap(), self.apply(Frame.of(data), as_generator(rng, RELEASES)))
 
     def apply(self, frame: Frame, rng: np.random.Generator) -> Any:
         """Mask a `Frame`: step by step, unless a mask has a way of its own. Several releases are a tuple."""
@@ -100,9 +99,9 @@ class Mask(WithSettings):
     def __or__(self, other: Mask) -> Mask:
         _only_masks("Only masks compose with |", [other], "Write Noise(variance=2) | Microaggregate(groups=1)")
         *before, last = self.parts
-        if isinstance(last, Joint):
+        if last.separate_releases:
             # Each of several releases goes through what follows, by itself.
-            both = Joint(tuple(mask | other for mask in last.masks))
+            both = Joint(tuple(mask | other for mask in last.separate_releases))
             return Chain((*before, both)) if before else both
         return Chain(self.parts + other.parts)
 
@@ -335,7 +334,7 @@ class Joint(Several):
     def apply(self, frame: Frame, rng: np.random.Generator) -> tuple[Frame, ...]:
         """One file per release; those of a mask that makes several stand in its place."""
         found = [mask.apply(frame, stream) for mask, stream in zip(self.masks, rng.spawn(len(self.masks)), strict=True)]
-        return tuple(chain.from_iterable(f if isinstance(f, tuple) else (f,) for f in found))
+        return tuple(chain.from_iterable(map(files_of, found)))
 
     def apply_tracking_rows(self, frame: Frame, rng: np.random.Generator) -> tuple[Any, Ints]:
         return self.apply(frame, rng), np.arange(frame.n)

@@ -148,7 +148,7 @@ class SuppressCells(Mask):
     def hidden(self, shape: Axes) -> NDArray[np.bool_]:
         """Which cells of a table of this shape are suppressed."""
         hidden = np.zeros(shape, dtype=bool)
-        if isinstance(self.cells, str):
+        if self.cells == "all":
             hidden[...] = True
             return hidden
         for cell in self.cells:

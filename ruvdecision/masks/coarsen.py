@@ -101,8 +101,8 @@ class Topcode(Mask):
     def thresholds(self, values: Array) -> Array:
         """The threshold of each column of ``values``, missing values left out."""
         k = values.shape[1]
-        name = "at" if self.at is not None else "quantile"
-        given = check_per(f"{name} of {type(self).__name__}", getattr(self, name), k)
+        name, said = ("quantile", self.quantile) if self.at is None else ("at", self.at)
+        given = check_per(f"{name} of {type(self).__name__}", said, k)
         if self.at is not None:
             return given
         if infinite := int(np.isinf(values).sum()):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..checks import Columns, check_filled, check_sequence, is_label, is_single
 from ..errors import InputError
 from ..protocols import Array
-from .frame import Frame, real_like
+from .frame import Frame, numpy_kind, real_like
 
 Ints = NDArray[np.int64]
 MOST_CATEGORIES = 200
@@ -173,9 +173,8 @@ def with_blanks(column: pd.Series, blank: NDArray[np.bool_], kind: str) -> Any:
     Integers become nullable ``Int64`` (or ``UInt64``) and booleans ``boolean``, so that no value loses digits; in an
     array, where there is no such type, they become floating point.
     """
-    dtype = column.dtype
-    if isinstance(dtype, np.dtype) and dtype.kind in "iub":
-        nullable = {"b": "boolean", "u": "UInt64", "i": "Int64"}[dtype.kind]
+    nullable = {"b": "boolean", "u": "UInt64", "i": "Int64"}.get(numpy_kind(column.dtype))
+    if nullable is not None:
         column = column.astype(np.float64 if kind in ("matrix", "vector") else nullable)
     return column.mask(blank).array
 
@@ -193,7 +192,7 @@ def whole_like(values: Array, column: pd.Series) -> Any:
     whole = np.where(high, limits.max, np.where(low, limits.min, 0)).astype(plain)
     inside = ~(high | low)
     whole[inside] = rounded[inside].astype(plain)
-    return whole if isinstance(dtype, np.dtype) else pd.Series(whole).astype(dtype).array
+    return whole if numpy_kind(dtype) else pd.Series(whole).astype(dtype).array
 
 
 def replace_keeping_integers(frame: Frame, values: Array, positions: Sequence[int]) -> Frame:
@@ -212,7 +211,7 @@ def replace_keeping_integers(frame: Frame, values: Array, positions: Sequence[in
             complete = len(known) == len(column)
             new[position] = (
                 column.astype(np.int64).astype(old.dtype)
-                if complete and isinstance(old.dtype, np.dtype)
+                if complete and numpy_kind(old.dtype)
                 else pd.array(column, dtype="Float64").astype(old.dtype)
             )
         else:
@@ -228,7 +227,7 @@ def _fits_integer_type(whole: Array, dtype: Any) -> bool:
 
 def _integer_type(dtype: Any) -> np.dtype[Any]:
     """The numpy type of an integer column; pandas' own types that have none hold 64 bits."""
-    return np.dtype(dtype if isinstance(dtype, np.dtype) else getattr(dtype, "numpy_dtype", np.int64))
+    return np.dtype(dtype if numpy_kind(dtype) else getattr(dtype, "numpy_dtype", np.int64))
 
 
 # -- arguments -------------------------------------------------------------------------------------------

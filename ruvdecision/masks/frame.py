@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -82,7 +82,7 @@ class Frame:
     @cached_property
     def plain(self) -> bool:
         """True if every column holds plain numbers of double precision."""
-        return all(isinstance(t, np.dtype) and t == np.float64 for t in self.dtypes)
+        return all(t == np.float64 for t in self.dtypes)
 
     def positions(self, columns: Columns) -> list[int]:
         """Positions of the chosen columns; None means all of them."""
@@ -153,7 +153,7 @@ class Frame:
 
     def _in_native_byte_order(self) -> Frame:
         """The same with its numbers in this machine's byte order."""
-        foreign = [i for i, t in enumerate(self.dtypes) if isinstance(t, np.dtype) and not t.isnative]
+        foreign = [i for i, t in enumerate(self.dtypes) if numpy_kind(t) and not t.isnative]
         values = {i: self.table.iloc[:, i].to_numpy() for i in foreign}
         return self.put({i: v.astype(v.dtype.newbyteorder("=")) for i, v in values.items()}) if foreign else self
 
@@ -164,7 +164,7 @@ class Frame:
         if self.kind == "series":
             return self.table.iloc[:, 0].rename(self.dtype)
         types = list(self.table.dtypes)
-        if all(isinstance(t, np.dtype) and t.kind in "biuf" for t in types):
+        if set(map(numpy_kind, types)) <= set("biuf"):
             # pandas would make objects of truth values beside numbers.
             values = self.table.to_numpy(dtype=np.result_type(*types))
         else:
@@ -172,6 +172,17 @@ class Frame:
             if self.dtype is not None and self.dtype.kind == "U" and all(isinstance(v, str) for v in values.ravel()):
                 values = values.astype(str)
         return values if self.kind == "matrix" else values[:, 0]
+
+
+def files_of(release: object) -> tuple[Any, ...]:
+    """The files of a release: one, or a tuple of those that several masks made."""
+    return release if isinstance(release, tuple) else (release,)
+
+
+def for_each_file(function: Callable[..., object], *releases: object) -> Any:
+    """What a function makes of releases file by file, in a tuple where there are several files."""
+    found = tuple(function(*parts) for parts in zip(*map(files_of, releases), strict=True))
+    return found if files_of(releases[0]) is releases[0] else found[0]
 
 
 class Numbers(Frame):
@@ -235,10 +246,15 @@ def _as_plain_array(data: Any) -> np.ndarray[Any, Any]:
     return array
 
 
+def numpy_kind(dtype: object) -> str:
+    """The letter of a type of numpy, such as "f"; none for the types that pandas has beside them."""
+    return dtype.kind if isinstance(dtype, np.dtype) else ""
+
+
 def real_like(values: Array, column: pd.Series) -> Any:
     """Real numbers for a numeric column: its own floating type where it has one, else double precision."""
     dtype = column.dtype
-    if isinstance(dtype, np.dtype):
+    if numpy_kind(dtype):
         return values.astype(dtype, copy=False) if dtype.kind == "f" else values
     if pd.api.types.is_float_dtype(dtype):
         return pd.Series(values).astype(dtype).array

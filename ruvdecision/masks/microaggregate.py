@@ -158,6 +158,11 @@ class Microaggregate(Mask):
         return sizes
 
     @property
+    def _has_labels(self) -> bool:
+        """Whether every record's group was given."""
+        return self.groups is not None and not is_single(self.groups)
+
+    @property
     def _has_fixed_groups(self) -> bool:
         """Whether groups do not depend on the values and means stand for them."""
         return self.order == "rows" and self.within is None and self.centre == "mean"
@@ -212,14 +217,14 @@ class Microaggregate(Mask):
 
     def _partition_of_rows(self, n: int) -> Partition | None:
         """The groups of n rows, None if each is one row."""
-        if self.size is None and not isinstance(self.groups, tuple):
+        if self.size is None and not self._has_labels:
             self.sizes(n)
             return None if self.groups == n else Partition.consecutive_groups(n, self.groups)
         labels = self._group_labels(n)
         return None if labels.max() + 1 == n else Partition.of(labels, joins=True)
 
     def _group_labels(self, n: int) -> Any:
-        if isinstance(self.groups, tuple):
+        if self._has_labels:
             if len(self.groups) != n:
                 raise InputError(
                     f"groups must have a label for each of the {n} records",
@@ -232,7 +237,7 @@ class Microaggregate(Mask):
 
     def _find_groups(self, values: Array, classes: list[Ints]) -> tuple[Ints, Ints]:
         """Rows put group by group, and where each group starts."""
-        if isinstance(self.groups, tuple):
+        if self._has_labels:
             labels = self._group_labels(len(values))
             order = stable_order(labels)
             return order, np.concatenate([[0], np.cumsum(np.bincount(labels))[:-1]])

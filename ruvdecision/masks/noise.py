@@ -14,6 +14,7 @@ from ..channels.steps import AddNoise, FileFacts, NoiseKind, Opaque, SizeOf, Ste
 from ..checks import (
     Columns,
     as_float_array,
+    as_tuple,
     check_choice,
     check_covariance,
     check_flag,
@@ -218,7 +219,7 @@ class Noise(Mask):
             return tuple(x for row in value for x in row)
         if callable(value) or _is_table(value):
             return ()
-        return value if isinstance(value, tuple) else (value,)
+        return as_tuple(value)
 
     def steps(self, about: FileFacts, numbers: Array) -> list[Step]:
         if self.share is not None and about.touched:
@@ -433,7 +434,7 @@ def is_per_record(value: Any, n: int, k: int) -> bool:
     if _is_table(value) and len(value) != n:
         what = f"Noise for each entry must have {n} rows, one per record"
         raise InputError(what, len(value), "Give one row per record")
-    return _is_table(value) or (isinstance(value, tuple) and len(value) == n and n not in (1, k))
+    return _is_table(value) or (not is_single(value) and len(value) == n and n not in (1, k))
 
 
 def _is_table(value: Any) -> bool:

@@ -23,6 +23,7 @@ from ..checks import (
     check_sequence,
     check_square,
     checked,
+    is_single,
     rows_where,
 )
 from ..errors import InputError
@@ -30,7 +31,7 @@ from ..protocols import Array
 from .applying import frame_facts
 from .base import Mask
 from .columns import Ints, as_columns, category_codes, is_categorical
-from .frame import Frame
+from .frame import Frame, numpy_kind
 from .stochastic import Stochastic
 
 MOST_CATEGORIES = 2000
@@ -130,7 +131,7 @@ class PRAM(Mask):
         """
         wanted = _check_categories(categories)
         raw, names = self._matrix_of_column(column)
-        if isinstance(raw, float):
+        if is_single(raw):
             k = len(wanted)
             p = np.full((k, k), (1.0 - raw) / max(k - 1, 1))
             np.fill_diagonal(p, raw if k > 1 else 1.0)
@@ -184,7 +185,7 @@ class PRAM(Mask):
 
     def _apply_to_column(self, column: pd.Series, name: Any, rng: np.random.Generator) -> Any:
         own = column.dtype
-        if isinstance(own, np.dtype) and own.kind == "f" and own.itemsize not in (4, 8):
+        if numpy_kind(own) == "f" and own.itemsize not in (4, 8):
             column = column.astype(object)  # pandas has no index of half or long double precision
         levels = _categories_of_column(column, self._matrix_of_column(name)[1])
         codes = levels.get_indexer(pd.Index(column))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -15,6 +14,8 @@ from ..checks import (
     Columns,
     as_float_array,
     check_choice,
+    check_filled,
+    check_mapping,
     check_number,
     check_one_of,
     check_sequence,
@@ -75,9 +76,8 @@ class Recode(Mask):
             object.__setattr__(self, "bins", tuple(edges.tolist()))
         super().__post_init__()
         if self.categories is not None:
-            if not isinstance(self.categories, Mapping) or not self.categories:
-                do = 'Write categories={"a": "x", "b": "x"}'
-                raise InputError("categories must map old categories to new ones", self.categories, do)
+            do = 'Map old categories to new ones, categories={"a": "x", "b": "x"}'
+            check_filled("categories", check_mapping("categories", self.categories, do), do)
             if not all(map(_is_name, [*self.categories.values(), *([] if self.other is None else [self.other])])):
                 do = "To blank a category use Suppress"
                 raise InputError("A new category must be a name or a number", "something else", do)

@@ -10,10 +10,11 @@ import numpy as np
 
 from ..channels.layout import Partition
 from ..channels.steps import Drop, FileFacts, PermuteRows, SampleRows, Step
-from ..checks import Columns, check_filled, check_index, check_integer, check_number, check_one_of, checked
+from ..checks import Columns, as_tuple, check_filled, check_index, check_integer, check_number, check_one_of, checked
 from ..errors import InputError, UnsupportedError
 from ..protocols import Array
 from ..targets import Names
+from ..targets.names import check_row, is_name
 from .base import Mask
 from .columns import as_columns
 from .frame import Frame
@@ -28,17 +29,17 @@ class _Entries(Mask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("columns", "rows"):
-            if getattr(self, name) is not None:
-                do = f"Leave {name} out to name all of them, or use Release() or Suppress()"
-                check_filled(name, getattr(self, name), do)
+        for name, given in (("columns", self.columns), ("rows", self.rows)):
+            if given is not None:
+                check_filled(
+                    name, as_tuple(given), f"Leave {name} out to name all of them, or use Release() or Suppress()"
+                )
         if self.rows is not None:
-            found = (r if isinstance(r, str) and r else check_integer("rows", r) for r in self.rows)
-            object.__setattr__(self, "rows", tuple(found))
+            object.__setattr__(self, "rows", tuple(check_row("rows", r) for r in self.rows))
 
     @property
     def by_label(self) -> bool:  # type: ignore[override]
-        return any(isinstance(r, str) for r in self.rows or ())
+        return any(map(is_name, self.rows or ()))
 
     def with_rows_by_position(self, place: Callable[[Hashable], int]) -> Mask:
         return replace(self, rows=tuple(place(r) for r in self.rows))

@@ -13,6 +13,7 @@ from ..channels.steps import FileFacts, Matrix, Step
 from ..checks import (
     Columns,
     as_float_array,
+    as_python_value,
     check_distinct,
     check_probabilities,
     check_sequence,
@@ -65,10 +66,11 @@ class Stochastic(Mask):
             raise InputError(what, f"shape {matrix.shape}", "Write Stochastic([[0.9, 0.1], [0.2, 0.8]])")
         matrix = check_probabilities("matrix", matrix)
         object.__setattr__(self, "matrix", tuple(map(tuple, matrix.tolist())))
-        for name, size, what in (("outputs", matrix.shape[1], "column"), ("inputs", matrix.shape[0], "row")):
-            if getattr(self, name) is None:
+        both = ("outputs", self.outputs, matrix.shape[1], "column"), ("inputs", self.inputs, matrix.shape[0], "row")
+        for name, given, size, what in both:
+            if given is None:
                 continue
-            labels = tuple(as_python_label(v) for v in check_sequence(name, getattr(self, name)))
+            labels = tuple(as_python_label(v) for v in check_sequence(name, given))
             if len(labels) != size:
                 entries = f"{name} must have {size} entries, one per {what} of the matrix"
                 raise InputError(entries, len(labels), f"Give one label per {what}")
@@ -163,9 +165,8 @@ class Stochastic(Mask):
 
 def as_python_label(value: Any) -> Any:
     """A hashable plain Python value."""
-    if isinstance(value, np.generic):
-        return value.item()
-    return tuple(map(as_python_label, value)) if isinstance(value, (list, tuple, np.ndarray)) else value
+    many = isinstance(value, (list, tuple, np.ndarray))
+    return tuple(map(as_python_label, value)) if many else as_python_value(value)
 
 
 def _in_type_of_column(values: Any, column: pd.Series, labels: tuple[Any, ...]) -> Any:

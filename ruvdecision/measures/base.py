@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import pandas as pd
 
-from ..checks import check_fields, check_kind
+from ..checks import check_fields, check_kind, field_values
 from ..errors import InputError, RuvError, UnsupportedError
 from ..masks.frame import Frame
 from ..protocols import Array
@@ -151,7 +151,7 @@ class Measure:
         """Raise an error for options that are not at their defaults though nothing would use them."""
         idle = [] if used else [k for k in options if k in self.settings()]
         if idle:
-            got = ", ".join(f"{k}={getattr(self, k)!r}" for k in idle)
+            got = ", ".join(f"{k}={self.settings()[k]!r}" for k in idle)
             raise InputError(f"{' and '.join(idle)} would not be used: only {by} does", got, f"Write {write} as well")
 
     # -- what a new measure defines ------------------------------------------------------------------
@@ -166,7 +166,7 @@ class Measure:
 
     def uses(self, original: pd.DataFrame) -> Labels | None:
         """Names of the columns that the measure looks at; None means all, and the files must then agree on them."""
-        given = {f.name: getattr(self, f.name) for f in fields(self)}
+        given = field_values(self)
         many = self.columns_argument()
         chosen = given.get(many)
         if self.own_columns:
@@ -176,7 +176,7 @@ class Measure:
 
     def columns_argument(self) -> str:
         """The argument that chooses the columns, where there are several the one that does."""
-        given = {f.name: getattr(self, f.name) for f in fields(self)}
+        given = field_values(self)
         called = [name for name in ("columns", "known", "keys", "predictors") if name in given]
         return next((name for name in called if given[name] is not None), next(iter(called), "columns"))
 
@@ -205,9 +205,9 @@ class Measure:
 
     def settings(self) -> dict[str, Any]:
         """The arguments that differ from their defaults."""
-        given = [(f.name, getattr(self, f.name), f.default) for f in fields(self) if f.init]
-        usual = {"name": self.default_name(), "missing": self.missing_choices[0]}
-        return {k: v for k, v, default in given if repr(v) != repr(usual.get(k, default))}
+        usual = {f.name: f.default for f in fields(self) if f.init}
+        usual |= {"name": self.default_name(), "missing": self.missing_choices[0]}
+        return {k: v for k, v in field_values(self).items() if k in usual and repr(v) != repr(usual[k])}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.settings().items())})"
@@ -475,7 +475,7 @@ class PreparedByGroup(Prepared):
 
     def _measure_of_group(self, plain: Measure, name: str, share: float) -> Measure:
         """The measure of one group: another file that it is given is parted, too, and so is a population's size."""
-        given = {f.name: getattr(plain, f.name) for f in fields(plain)}
+        given = field_values(plain)
         own = {k: v.part(self.by, self.levels, name) for k, v in given.items() if hasattr(v, "part")}
         if isinstance(given.get("population"), int):  # the same share of every group is in the sample
             own["population"] = round(share * given["population"])
@@ -502,8 +502,8 @@ class PreparedByGroup(Prepared):
             part = table[table.index.isin(labels) if paired else names == name].drop(columns=self.drop)
             part = part if paired else part.set_axis(pd.RangeIndex(-len(part), 0), axis=0)  # nobody's rows
             found = _result_or_error(prepared, part) if callable(prepared) else prepared
-            measured = Measured.of(np.nan if isinstance(found, RuvError) else found)
             why = str(found) if isinstance(found, RuvError) else ""
+            measured = Measured.of(np.nan if isinstance(found, RuvError) else found)
             rows[name] = {"value": float(measured), "error": measured.error, "records": len(part), "note": why}
         groups = pd.DataFrame(rows).T.rename_axis(self.by)
         parts = whole.parts | {f"{self.by}={level}": row["value"] for level, row in rows.items()}

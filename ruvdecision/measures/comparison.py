@@ -19,7 +19,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..checks import as_generator, check_filled, check_mapping, is_flag, is_single, one_number, suggest
+from ..checks import (
+    as_generator,
+    check_filled,
+    check_mapping,
+    is_flag,
+    is_label,
+    is_single,
+    one_number,
+    refuse_class,
+    suggest,
+)
 from ..data.files import check_file
 from ..data.read import file_digest, is_path, read_data
 from ..errors import InputError, RuvError, UnsupportedError, kind_of
@@ -317,8 +327,7 @@ def check_measures(measures: Any) -> list[Any]:
     if not chosen:
         raise InputError("measures must not be empty", [], do)
     for i, item in enumerate(chosen):
-        if isinstance(item, type):
-            raise InputError(f"measures[{i}] is a class", item.__name__, f"Write {item.__name__}()")
+        refuse_class(f"measures[{i}]", item)
         if not callable(item) or not isinstance(getattr(item, "name", None), str) or not item.name:
             what = f"measures[{i}] must be a measure, with a name, a role and a call"
             raise InputError(what, kind_of(item), "Write ruv.measures.NormalKL()")
@@ -550,8 +559,8 @@ def copies_of(item: Any) -> list[Any]:
 def check_key(key: Any, columns: pd.Index, which: str) -> None:
     """Raise an error for a key that is no column, or the only one."""
     # Whoever passes data for a name should not find them in the message.
-    if not isinstance(key, Hashable) or key not in columns:
-        shown = str(key) if isinstance(key, Hashable) else kind_of(key)
+    if not is_label(key) or key not in columns:
+        shown = str(key) if is_label(key) else kind_of(key)
         raise InputError(f"The key is not a column of {which}", shown, suggest(shown, [str(c) for c in columns]))
     if len(columns) == 1:
         raise InputError(f"{which} has no column beside its key", str(key), "Name another key")

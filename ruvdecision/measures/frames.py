@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..checks import check_columns, is_label, is_single
 from ..errors import InputError
-from ..masks.frame import Frame
+from ..masks.columns import is_categorical
+from ..masks.frame import Frame, numpy_kind
 from ..protocols import Array
 
 Labels = list[Hashable]
@@ -109,7 +110,7 @@ def align_columns(who: str, chosen: Labels | None, every: Labels, data: Frame, a
 def refuse_lists(who: str, data: Frame) -> None:
     """Raise an error for columns whose entries are lists or dictionaries, as files of nested data have them."""
     single = (pd.CategoricalDtype, pd.StringDtype)  # categories can be hashed, and a text is one value
-    places = [j for j, t in enumerate(data.dtypes) if getattr(t, "kind", "") == "O" and not isinstance(t, single)]
+    places = [j for j, t in enumerate(data.dtypes) if t.kind == "O" and not isinstance(t, single)]
     nested = [str(data.columns[j]) for j in places if not all(map(is_label, data.table.iloc[:100, j]))]
     if nested:
         do = "Leave it out, or make columns of what is in it"
@@ -181,22 +182,12 @@ def check_enough_rows(who: str, n: int, least: int, which: str) -> None:
 # -- numbers -------------------------------------------------------------------------------------------
 
 
-def numpy_kind(dtype: Any) -> str:
-    """The letter of a type of numpy, such as "f"; none for the types that pandas has beside them."""
-    return dtype.kind if isinstance(dtype, np.dtype) else ""
-
-
 def is_number(column: Any) -> bool:
     """True for real numbers and booleans, by column or dtype; text, categories and times are not numbers."""
     dtype = getattr(column, "dtype", column)
-    if isinstance(dtype, np.dtype):
-        return dtype.kind in "fiub"
+    if numpy_kind(dtype):
+        return numpy_kind(dtype) in "fiub"
     return bool(pd.api.types.is_numeric_dtype(dtype)) and not pd.api.types.is_complex_dtype(dtype)
-
-
-def is_categorical(column: pd.Series) -> bool:
-    """True for a column of categories in pandas' own sense, whose codes are there already."""
-    return isinstance(column.dtype, pd.CategoricalDtype)
 
 
 def is_time(column: pd.Series) -> bool:

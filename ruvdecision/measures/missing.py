@@ -44,7 +44,8 @@ import pandas as pd
 
 from ..checks import suggest
 from ..errors import InputError
-from .frames import Labels, is_categorical, is_number, is_time
+from ..masks.columns import is_categorical
+from .frames import Labels, is_number, is_time
 
 CHOICES = ("category", "wildcard", "pairwise", "impute", "omit", "raise")
 FILLED = ("category", "impute", "omit", "raise")
@@ -133,10 +134,11 @@ def _usual_value(column: pd.Series, ordered: bool) -> Any:
 
 
 def _fill_column(column: pd.Series, value: Any) -> pd.Series:
-    if isinstance(value, float) and is_number(column):
-        return column.astype(np.float64).fillna(value)
-    if isinstance(value, float) and column.isna().all():
-        return pd.Series(value, index=column.index)
+    if isinstance(value, float):
+        if is_number(column):
+            return column.astype(np.float64).fillna(value)
+        if column.isna().all():
+            return pd.Series(value, index=column.index)
     if is_time(column) and isinstance(value, (pd.Timestamp, pd.Timedelta)):
         return column.fillna(value)
     if is_categorical(column):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_choice, check_filled, check_flag, check_integer, check_kind, check_list, suggest
+from ..checks import check_choice, check_filled, check_flag, check_integer, check_kind, check_list, is_label, suggest
 from ..decide.criteria import Columns, check_map, directions
 from ..decide.dominance import undominated
 from ..errors import InputError
@@ -200,7 +200,7 @@ def uncertainty(
     counts = {k: len(set(v[~np.isnan(v)].tolist())) for k, v in numeric.items()}
     if parameter is None:
         parameter = max(counts, key=lambda k: counts[k], default=None)
-    if not isinstance(parameter, str) or parameter not in counts or counts[parameter] < 2:
+    if not is_label(parameter) or parameter not in counts or counts[parameter] < 2:
         do = suggest(str(parameter), [k for k in counts if counts[k] > 1])
         raise InputError("parameter must be one that varies between the masks", parameter, do)
     starts = {w: rumap.before[0 if w == "intruder" else 1] for w in shown}

@@ -316,8 +316,8 @@ def curves_of(rumap: RUMap, technique: str, shown: Rows) -> list[_Curve]:
         if size < 2 or len(lines) == MOST_CURVES:
             break
         order = np.array(members)[np.argsort(numbers[name][members], kind="stable")]
-        told = {k: v[order[0]] for k, v in keys.items() if k != name and len(set(v)) > 1}
-        fixed = [f", {k}={v:g}" if k in numbers else f", {k}={v}" for k, v in told.items()]
+        shared = {k: v[order[0]] for k, v in keys.items() if k != name and len(set(v)) > 1}
+        fixed = [f", {k}={v:g}" if k in numbers else f", {k}={v}" for k, v in shared.items()]
         lines.append(_Curve(technique + "".join(fixed), rows[order], name, numbers[name][order]))
         left = np.setdiff1d(left, order)
     # A few strays beside the lines are a cloud of their own; many mean that lines were the wrong idea.
@@ -577,7 +577,7 @@ def _unit_axes(ax: Axes, rumap: RUMap) -> None:
 
     for axis, side in ((rumap.axis("utility"), "top"), (rumap.axis("risk"), "right")):
         errors, shown = rumap.typical_errors.get(f"{axis.who}_typical_error"), rumap.column(axis.role).value
-        if errors is None or isinstance(axis.score, Column) or np.unique(axis.before).size > 1:
+        if errors is None or axis.score.column is not None or np.unique(axis.before).size > 1:
             continue
         low, high = ax.get_xlim() if side == "top" else ax.get_ylim()
         known = errors.value[(shown >= low) & (shown <= high) & (errors.value > 0)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from numpy.typing import ArrayLike
 
-from ..checks import check_choice, check_text
+from ..checks import check_choice, check_kind, check_text
 from ..errors import InputError
 
 if TYPE_CHECKING:
@@ -58,9 +58,10 @@ def look_of(ax: Axes) -> Look:
     >>> look_of(ax).ink
     '#E6E9EC'
     """
-    if not hasattr(ax, "get_facecolor"):
-        raise InputError("ax must be axes of matplotlib", ax, "Leave it out, or write _, ax = plt.subplots()")
+    from matplotlib.axes import Axes
     from matplotlib.colors import to_rgba
+
+    check_kind("ax", ax, Axes, "Leave it out, or write _, ax = plt.subplots()")
 
     face, behind = to_rgba(ax.get_facecolor()), to_rgba(figure_of(ax).get_facecolor())
     if face[3] < 0.5:  # transparent axes show the figure
@@ -108,9 +109,10 @@ def theme(style: str | None = None) -> Iterator[None]:
 def figure_on(style: str | None, figure: Figure | None, size: tuple[float, float]) -> Iterator[Figure]:
     """The figure to draw on: the caller's, with which a style does not go, or a new one of a size."""
     import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure, SubFigure
 
-    if figure is not None and not hasattr(figure, "subplots"):
-        raise InputError("figure must be a figure of matplotlib", figure, "Leave it out, or write plt.figure()")
+    if figure is not None:
+        check_kind("figure", figure, (Figure, SubFigure), "Leave it out, or write plt.figure()")
     if figure is not None and style is not None:
         raise InputError("style is for a new figure", style, "Leave it out, or draw within `with theme(...)`")
     with theme(style):

@@ -82,9 +82,13 @@ class Chapter:
         """The map of the worst case, if several users look at the same releases."""
         return self.whole.worst()
 
+    @property
+    def _asks_for_choice(self) -> bool:
+        return self.max_risk is not None or "by" in (self.extras.rule or {})
+
     @cached_property
     def _choice_or_reason(self) -> tuple[Choice | None, str]:
-        if self.max_risk is None and "by" not in (self.extras.rule or {}):
+        if not self._asks_for_choice:
             why = "No threshold on the risk was given, so no release is chosen; the frontier shows what can be had."
             return None, why
         try:
@@ -104,14 +108,14 @@ class Chapter:
     @property
     def failed(self) -> bool:
         """True if a threshold was given that no release meets."""
-        return self.choice is None and self.sentence.startswith("No release is chosen.")
+        return self.choice is None and self._asks_for_choice
 
     @property
     def kind(self) -> str:
         """Whether a reader must look twice before signing."""
         choice = self.choice
-        doubt = choice is not None and (choice.within_error or not choice.converged or choice.worthless)
-        return "warning" if self.failed or doubt else "decision"
+        unsure = choice is not None and (choice.within_error or not choice.converged or choice.worthless)
+        return "warning" if self.failed or unsure else "decision"
 
     @cached_property
     def on_frontier(self) -> Flags:
@@ -174,7 +178,7 @@ def compose(
     record = {c.name: [Terms(_record_of_origin(c.rumap, c.extras.seed))] for c in parts}
     annexes.append(("Record", "record", _group_by_map("record", record)))
     kept = zip(ascii_uppercase, [annex for annex in annexes if annex[2]], strict=False)
-    lettered = [Annex(f"Annex {letter}. {head}", name, told) for letter, (head, name, told) in kept]
+    lettered = [Annex(f"Annex {letter}. {head}", name, found) for letter, (head, name, found) in kept]
     facts = [f"threshold on the risk: {_threshold_in_words(max_risk)}", *([date] if date else [])]
     return Document(title, _as_sentence(facts), first, lettered)
 
@@ -184,7 +188,7 @@ def _group_by_map(topic: str, said: Mapping[str, Sequence[ReportBlock]]) -> list
     found = {name: blocks for name, blocks in said.items() if blocks}
     groups: list[tuple[list[str], Sequence[ReportBlock]]] = []
     for name, blocks in found.items():
-        same = next((names for names, told in groups if list(told) == list(blocks)), None)
+        same = next((names for names, found in groups if list(found) == list(blocks)), None)
         if same is None:
             groups.append(([name], blocks))
         else:
@@ -256,12 +260,12 @@ def _before_and_after(part: Chapter) -> list[ReportBlock]:
         return []
     i, unit = choice.position, str(rumap.attrs.get("unit", ""))
     rows: list[TableRow] = []
-    told: list[str] = []
+    lines: list[str] = []
     for place, (who, role) in enumerate(zip(ROLES, ("risk", "utility"), strict=True)):
         score = rumap.axis(role).score
         on_map = format_value(float(rumap.column(role).value[i]), float(rumap.column(role).error[i]), 3)
         if score.column is not None:
-            told.append(f"{role.title()}: {score.name} {on_map}.")
+            lines.append(f"{role.title()}: {score.name} {on_map}.")
         if who in rumap.uncertainties:
             pair = [rumap.typical_error(who, before=True), rumap.typical_error(who)]
             known = [float(e.value[i]) for e in pair if e is not None]
@@ -270,10 +274,10 @@ def _before_and_after(part: Chapter) -> list[ReportBlock]:
             share = f"{format_number(100 * after / before, 3)} %" if 0 < before < np.inf and after < np.inf else ""
             cells = [format_amount(x, unit * bool(known)) if not np.isnan(x) else "not known" for x in (before, after)]
             rows.append(TableRow((what, *cells, share, f"{role} {on_map}")))
-    told += [line for line in choice.meaning if not rows or "typically off" not in line]
+    lines += choice.findings if rows else choice.meaning
     head = ("", "before any release", "after the chosen one", "that is", "on the map")
     table = [Table("Before and after", head, rows, (False, True, True, True, False))] if rows else []
-    return [*table, *([Paragraph(" ".join(told))] if told else [])]
+    return [*table, *([Paragraph(" ".join(lines))] if lines else [])]
 
 
 def _condition_blocks(parts: Sequence[Chapter]) -> list[tuple[str, str]]:

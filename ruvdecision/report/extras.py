@@ -140,8 +140,8 @@ def sensitivity_blocks(rumap: RUMap, result: Sensitivity | None, anchor: str) ->
     if result is None:
         return []
     first, *others = result.describe()
-    doubt = "" if result.base.choice is None or result.stable else "warning"
-    blocks: list[ReportBlock] = [Paragraph(first, doubt), *map(Paragraph, others)]
+    kind = "" if result.base.choice is None or result.stable else "warning"
+    blocks: list[ReportBlock] = [Paragraph(first, kind), *map(Paragraph, others)]
     if fingerprint(result.base.rumap) != fingerprint(rumap):
         said = "The base of the sensitivity analysis is another map than the one of this report."
         blocks.insert(0, Paragraph(said, "warning"))

@@ -90,7 +90,7 @@ def measure_meanings(rumap: RUMap) -> list[tuple[str, str]]:
         if kind is None or not kind.__doc__:
             continue
         means = kind.__doc__.splitlines()[0].rstrip(".").removeprefix(f"{name}: ")
-        source = f" ({kind.reference})" if getattr(kind, "reference", "") else ""
+        source = f" ({kind.reference})" if kind.reference else ""
         found.append((name, f"{means}{source}: {text}."))
     return found
 

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from .. import losses, targets
 from ..beliefs import FiniteBelief, NormalBelief, PyMCBelief, TableBelief
+from ..checks import as_tuple, name_of
 from ..decide import Choice
 from ..maps.rumap import RUMap
 from ..maps.show import format_number, format_value
@@ -150,7 +151,7 @@ def formulas(user: User | Snooper | Panel, role: str = "intruder") -> list[str]:
 
 def _uncertainty_formula(user: User) -> list[str]:
     among = "d" if user.actions is None else "d among the values allowed"
-    among = "d among the values of θ" if user.actions is not None and isinstance(user.estimates, str) else among
+    among = "d among the values of θ" if user.actions is not None and not user.lists_estimates else among
     each, target = user.target.asks_each, cast(targets.EachRecord, user.target)
     u = "Uᵢ" if each else "U"
     last = []
@@ -182,14 +183,14 @@ def _panel_in_words(panel: Panel, role: str) -> str:
             shown = ", ".join(format_number(w, 3) for w in panel.weights[:12])
             weights = f", w = ({shown}{', …' if len(panel.weights) > 12 else ''})"
         return f"U = sum over members m of wₘ {one}{weights}" if weights else f"U = mean over members m of {one}"
-    return f"U = {getattr(how, '__name__', 'f')}({one} for all members m)"
+    return f"U = {name_of(how) or 'f'}({one} for all members m)"
 
 
 def _formula_lines(thing: Belief | Target | Loss, otherwise: str, *several: bool) -> list[str]:
     """What the object itself says, what is known about its kind or the nearest kind above it, or something else."""
     own = getattr(thing, "formula", None)
     found = own() if callable(own) else _by_kind(_FORMULAS, thing, otherwise, *several)
-    return [line for line in ([found] if isinstance(found, str) else found) if line]
+    return [line for line in as_tuple(found) if line]
 
 
 def _by_kind(table: Sayings, thing: object, otherwise: str, *several: bool) -> str | list[str]:
@@ -236,7 +237,7 @@ def _finite_belief_formula(belief: FiniteBelief) -> str:
 def _table_belief_formula(belief: TableBelief) -> str:
     known = [w for w, given in (("the known cells", belief.cells), ("the known margins", belief.margins)) if given]
     agree = f" and c agrees with {' and '.join(known)}" if known else ""
-    weight = "constant" if isinstance(belief.weights, str) else "∏ Γ(cₖ + aₖ) / (Γ(aₖ) cₖ!)"
+    weight = "constant" if belief.uniform else "∏ Γ(cₖ + aₖ) / (Γ(aₖ) cₖ!)"
     shape = " × ".join(map(str, belief.shape))
     return f"p(c) ∝ {weight} over tables c of {shape} counts with sum {belief.total}{agree}"
 

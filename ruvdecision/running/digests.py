@@ -31,6 +31,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ..checks import field_values
 from ..errors import InputError
 
 PLAIN = (bool, int, float, str, bytes, tuple, list, dict, set, frozenset, np.ndarray, np.generic)
@@ -100,7 +101,7 @@ class Trait(NamedTuple):
 def _trait_of_value(value: object) -> Trait:
     kind = type(value)
     if dataclasses.is_dataclass(value):
-        return Trait("object", parts=[kind, *((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))])
+        return Trait("object", parts=[kind, *field_values(value).items()])
     if hasattr(value, "dist") and hasattr(value, "kwds"):
         # A frozen law of scipy.stats keeps much that changes with use.
         return Trait("law", parts=[type(value.dist), value.args, value.kwds])  # type: ignore[attr-defined]
@@ -159,7 +160,7 @@ def _trait_of_function(value: types.FunctionType) -> Trait:
         columns = [place[2:] for place in value.__code__.co_positions()]
         parts += [text, columns, value.__code__.co_firstlineno if in_file else 0]
         names = sorted(_names_in_code(value.__code__) & value.__globals__.keys())
-        parts += [(name, value.__globals__[name]) for name in names if _is_told_by_value(value.__globals__[name])]
+        parts += [(name, value.__globals__[name]) for name in names if _is_known_by_value(value.__globals__[name])]
     return Trait("function", _qualified_name(value).encode(), parts)
 
 
@@ -169,8 +170,8 @@ def _is_users(value: type | types.FunctionType) -> bool:
     return name == "__main__" or not (name.partition(".")[0] == PACKAGE or is_library(name))
 
 
-def _is_told_by_value(used: object) -> bool:
-    """Whether a global that a function uses can be told by its value. A logger or a client cannot."""
+def _is_known_by_value(used: object) -> bool:
+    """Whether a global that a function uses is known by its value. A logger or a client cannot."""
     if isinstance(used, (*PLAIN, *CODE, pd.DataFrame, pd.Series)):
         return True
     return type(used).__module__.partition(".")[0] in (PACKAGE, "scipy") or _is_users(type(used))

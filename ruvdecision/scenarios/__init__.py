@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import as_tuple, check_choice, check_filled, check_kind, check_list
+from ..checks import as_tuple, check_choice, check_filled, check_kind
 from ..engines.rules import clipped_noise as incomes
 from ..errors import InputError
 from ..maps.columns import Labels, number_duplicates
@@ -162,7 +162,7 @@ def map_curves(listed: Sequence[Curve], noise_variance: ArrayLike) -> RUMap:
     6
     """
     do = "Use scenarios.curves(...)"
-    listed = check_filled("listed", [listed] if isinstance(listed, Curve) else check_list("listed", listed, do), do)
+    listed = check_filled("listed", as_tuple(listed), do)
     for one in listed:
         check_kind("A curve", one, Curve, do)
     grid = np.atleast_1d(check_noise(noise_variance)).ravel()

@@ -6,7 +6,7 @@ snooper knows the noise variance. Uncertainty is the posterior variance of the t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from ..beliefs.normal import NormalBelief
-from ..checks import check_integer, check_number, check_vector
+from ..checks import check_integer, check_number, check_vector, is_label
 from ..engines.normal.exact import Exact
 from ..errors import InputError
 from ..losses import Quadratic
@@ -31,14 +31,17 @@ from ..targets import NewRecord, Parameter, Record
 from ..users.user import User
 
 Prior = str | tuple[str, float]
+"""``"flat"``, ``"known"`` or ``("normal", prior variance)``."""
+NAMED: Mapping[Prior, float] = {"flat": np.inf, "known": 0.0}
+"""Variance of the population mean under the priors that have a name."""
 
 
 def belief(n: int, variance: float, prior: Prior) -> NormalBelief:
     """The snooper's belief for ``prior`` = "flat", "known" or ("normal", prior variance)."""
     prior = check_prior(prior)
-    if isinstance(prior, str):
-        return NormalBelief(records=n, variance=variance, prior=prior)
-    return NormalBelief(records=n, variance=variance, prior_variance=prior[1])
+    if prior in NAMED:
+        return NormalBelief(records=n, variance=variance, prior=str(prior))
+    return NormalBelief(records=n, variance=variance, prior_variance=prior_variance(prior))
 
 
 def snooper(n: int, variance: float, prior: Prior, knowledge: str, *, percentile: bool = False) -> User:
@@ -203,9 +206,9 @@ class RankPosterior:
             if stop - start >= 32:
                 break
         mean = high - _integrate(self._cdf_given_mean, low, high)
-        spread = _integrate(lambda t: 2 * (mean - t) * self._cdf_given_mean(t), low, mean)
-        spread += _integrate(lambda t: 2 * (t - mean) * (1 - self._cdf_given_mean(t)), mean, high)
-        return mean, spread
+        variance = _integrate(lambda t: 2 * (mean - t) * self._cdf_given_mean(t), low, mean)
+        variance += _integrate(lambda t: 2 * (t - mean) * (1 - self._cdf_given_mean(t)), mean, high)
+        return mean, variance
 
 
 def _integrate(function: Callable[[Array], Array], low: float, high: float) -> float:
@@ -216,15 +219,15 @@ def _integrate(function: Callable[[Array], Array], low: float, high: float) -> f
 def prior_variance(prior: Prior) -> float:
     """Variance of the population mean before any release: infinite for a flat prior, zero for a known mean."""
     prior = check_prior(prior)
-    return {"flat": np.inf, "known": 0.0}[prior] if isinstance(prior, str) else prior[1]
+    known = NAMED.get(prior)
+    return float(prior[1]) if known is None else known
 
 
 def check_prior(prior: Prior) -> Prior:
     """Return the prior in its one form, or list what it may be."""
     options = '"flat", "known" or ("normal", prior variance)'
-    if isinstance(prior, str):
-        if prior in ("flat", "known"):
-            return prior
-    elif isinstance(prior, Sequence) and len(prior) == 2 and prior[0] == "normal":
+    if is_label(prior) and prior in NAMED:
+        return prior
+    if isinstance(prior, Sequence) and len(prior) == 2 and prior[0] == "normal":
         return ("normal", check_number("The prior variance", prior[1], low=0, open_low=True))
     raise InputError(f"prior must be {options}", prior, 'Use prior="flat", for example')

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import optimize
 
-from ..checks import check_integer, check_number
+from ..checks import as_tuple, check_integer, check_number
 from ..errors import InfeasibleError, InputError
 from ..maps.rumap import RUMap
 from ..numerics.roots import HALVINGS
@@ -179,8 +179,7 @@ def _as_curves(curves: object) -> list[Curve]:
             what, do = "This map does not carry its curves", "Pass the curves: scenarios.curves(...)"
             raise InputError(what, "a map with data or with a population of its own, or not of additive_noise", do)
         return [Curve(**entry) for entry in json.loads(stored)]
-    if isinstance(curves, Curve):
-        return [curves]
-    if not isinstance(curves, Sequence) or not curves or not all(isinstance(c, Curve) for c in curves):
+    listed = list(as_tuple(curves))
+    if not listed or not all(isinstance(c, Curve) for c in listed):
         raise InputError("Curves are needed", curves, "Use scenarios.curves(...) or a map from additive_noise")
-    return list(curves)
+    return listed

@@ -163,7 +163,7 @@ class Curve:
         grid = check_noise(noise_variance)
         v = float(self.variance or 0.0)
         if self.scientist == "mean":
-            prior = self.prior if informed and not isinstance(self.prior, str) else "flat"
+            prior = self.prior if informed and self.prior not in bayes.NAMED else "flat"
             return bayes.posterior_variance_of_mean(self.n, v, grid, prior)
         own = 3.0 if self.population is None else float(self.population.stats(moments="k")) + 3.0
         noise = 3.0 if self.noise is None else float(self.noise.stats(moments="k")) + 3.0
@@ -331,7 +331,7 @@ class Curve:
         for f in dataclasses.fields(self):
             value = vars(self)[f.name]
             if f.name != "data" and value is not None and (f.default is dataclasses.MISSING or value != f.default):
-                given[f.name] = list(value) if isinstance(value, tuple) else value
+                given[f.name] = value
         return given
 
 

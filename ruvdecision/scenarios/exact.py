@@ -40,9 +40,11 @@ def population_percentile_mse(n: int, variance: float, noise_variance: ArrayLike
     >>> round(float(1 / population_percentile_mse(200, 1.0, 0.0, 0.99, 198)), 6)
     15.165699
     """
-    mean, spread = normal_moments(n, rank)
+    mean, rank_variance = normal_moments(n, rank)
     released = variance + np.asarray(noise_variance, dtype=np.float64)
-    return np.asarray(spread * released + (mean * np.sqrt(released) - float(special.ndtri(p)) * np.sqrt(variance)) ** 2)
+    return np.asarray(
+        rank_variance * released + (mean * np.sqrt(released) - float(special.ndtri(p)) * np.sqrt(variance)) ** 2
+    )
 
 
 def order_statistic_mse(n: int, variance: float, noise_variance: ArrayLike, rank: int) -> Array:
@@ -55,11 +57,11 @@ def order_statistic_mse(n: int, variance: float, noise_variance: ArrayLike, rank
     4.964624211
     """
     noise_variance = np.asarray(noise_variance, dtype=np.float64)
-    mean, spread = normal_moments(n, rank)
+    mean, rank_variance = normal_moments(n, rank)
     before, after = np.sqrt(variance), np.sqrt(variance + noise_variance)
     drift = noise_variance / (before + after)
     gap = paired_gap(n, rank, np.arctan(np.sqrt(noise_variance / variance)))
-    return np.asarray((mean**2 + spread) * drift**2 + before * after * gap)
+    return np.asarray((mean**2 + rank_variance) * drift**2 + before * after * gap)
 
 
 def best_linear_mse(n: int, variance: float, noise_variance: ArrayLike, rank: int) -> Array:
@@ -71,7 +73,7 @@ def best_linear_mse(n: int, variance: float, noise_variance: ArrayLike, rank: in
     0.0932034186
     """
     noise_variance = np.asarray(noise_variance, dtype=np.float64)
-    spread = normal_moments(n, rank).variance
+    rank_variance = normal_moments(n, rank).variance
     # 1 - (correlation of the two order statistics), without a difference of near numbers
-    lack = paired_gap(n, rank, np.arctan(np.sqrt(noise_variance / variance))) / (2 * spread)
-    return np.asarray(variance * spread * lack * (2 - lack))
+    lack = paired_gap(n, rank, np.arctan(np.sqrt(noise_variance / variance))) / (2 * rank_variance)
+    return np.asarray(variance * rank_variance * lack * (2 - lack))

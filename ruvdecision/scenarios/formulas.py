@@ -101,7 +101,7 @@ def extreme_mse(
     >>> round(float(1 / extreme_mse(200, 1.0, 0.21)), 6)
     3.765869
     """
-    mean, spread = extreme_constants(n, position)
+    mean, rank_variance = extreme_constants(n, position)
     released, sd = variance + np.asarray(noise_variance, dtype=np.float64), np.sqrt(variance)
     place = mean * sd if distance is None else distance
-    return np.asarray(spread * released + (mean * np.sqrt(released) - place) ** 2)
+    return np.asarray(rank_variance * released + (mean * np.sqrt(released) - place) ** 2)

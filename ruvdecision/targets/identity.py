@@ -101,22 +101,23 @@ class Identity(BaseTarget):
         return not np.any(np.asarray(self.error_variance or 0.0)) and not np.any(np.asarray(self.error_sd or 0.0))
 
     @property
-    def _rows_as_tuple(self) -> tuple[Hashable, ...]:
-        return self.row if isinstance(self.row, tuple) else (self.row,)
+    def asks_one(self) -> bool:
+        """Whether it is about one respondent."""
+        return self.row != "all" and is_single(self.row)
 
     @property
     def has_names(self) -> bool:
-        return self.row != "all" and any(map(is_name, self._rows_as_tuple))
+        return self.row != "all" and any(map(is_name, as_tuple(self.row)))
 
     def with_positions(self, names: Names) -> Identity:
-        rows = tuple(map(names.row, self._rows_as_tuple))
-        return replace(self, row=rows if isinstance(self.row, tuple) else rows[0])
+        rows = tuple(map(names.row, as_tuple(self.row)))
+        return replace(self, row=rows[0] if self.asks_one else rows)
 
     def rows_in(self, n: int) -> NDArray[np.int64]:
         """The respondents' rows among ``n``, each once."""
         if self.row == "all":
             return np.arange(n)
-        return check_positions("row", self._rows_as_tuple, n)
+        return check_positions("row", as_tuple(self.row), n)
 
     def columns_in(self, names: Sequence[Hashable]) -> list[int]:
         """Positions of the known columns among ``names``."""
@@ -124,17 +125,16 @@ class Identity(BaseTarget):
 
     def variances(self, size: int) -> Array:
         """Error variance of each of ``size`` known columns."""
-        name = "error_variance" if self.error_variance is not None else "error_sd"
-        given = np.atleast_1d(np.asarray(0.0 if getattr(self, name) is None else getattr(self, name), dtype=np.float64))
-        return check_per(name, given if name == "error_variance" else given**2, size, "known column")
+        if self.error_variance is not None:
+            return check_per("error_variance", np.atleast_1d(self.error_variance).astype(float), size, "known column")
+        sd = np.atleast_1d(0.0 if self.error_sd is None else self.error_sd).astype(float)
+        return check_per("error_sd", sd**2, size, "known column")
 
     def aimed_at(self, row: int) -> Identity | None:
         return replace(self, row=row) if self.values is None else None
 
     def describe(self) -> str:
-        if isinstance(self.row, tuple):
-            whose = f"each of {len(self.row)} records'"
-        else:
-            whose = "each record's" if self.row == "all" else f"record {self.row}'s"
+        many = "each record's" if self.row == "all" else f"each of {len(as_tuple(self.row))} records'"
+        whose = f"record {self.row}'s" if self.asks_one else many
         what = "all columns" if self.known is None else " and ".join(map(repr, as_tuple(self.known)))
         return f"which row is {whose}, knowing {what} {'exactly' if self.exact else 'with errors'}"

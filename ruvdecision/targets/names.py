@@ -9,7 +9,7 @@ from datetime import date
 import numpy as np
 import pandas as pd
 
-from ..checks import check_columns, check_index, check_integer, is_integer, is_label, suggest
+from ..checks import as_tuple, check_columns, check_index, check_integer, is_integer, is_label, suggest
 from ..errors import InputError
 
 
@@ -46,7 +46,7 @@ class Names:
     def entry(self, name: str, label: Hashable) -> int:
         """Position of an entry of a parameter among all of them in a row; a tuple has one name per axis."""
         axes = self.entries(name)
-        wanted = label if isinstance(label, tuple) and len(axes) > 1 else (label,)
+        wanted = as_tuple(label) if len(axes) > 1 else (label,)
         if len(wanted) != len(axes):
             do = f'Write Parameter("{name}", component=...) with one name for each of its {len(axes)} axes'
             do = do if axes else "Give dims and coords in the model, or count components from 0"

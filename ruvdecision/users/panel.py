@@ -146,8 +146,7 @@ class Panel:
         """
         given: dict[str, list[Any]] = {}
         for name, each in (("belief", belief), ("target", target), ("loss", loss)):
-            listed = each if isinstance(each, (list, tuple)) else [each]
-            given[name] = list(check_filled(name, listed, f"Give one {name}, or a list of them"))
+            given[name] = list(check_filled(name, as_tuple(each), f"Give one {name}, or a list of them"))
         users = [User(b, t, x, estimates) for b, t, x in product(*given.values())]
         words = {
             "belief": _belief_words(given["belief"]),
@@ -367,8 +366,9 @@ def vary_user(user: User | Snooper, **settings: Any) -> User | Snooper:
 def _member_names(members: Sequence[Role], given: Sequence[str] | None) -> tuple[str, ...]:
     """One name per member: as given, the member's own, or what tells it from the others."""
     if given is not None:
-        names = tuple(check_list("names", given, "Name each member once"))
-        if len(names) != len(members) or not all(isinstance(n, str) and n for n in names):
+        do = "Name each member once"
+        names = tuple(check_text("Each of names", n, do) for n in check_list("names", given, do))
+        if len(names) != len(members):
             raise InputError(f"names must be {len(members)} texts", list(names), "Name each member once")
     else:
         single = [user for m in members if not m.members for user in m.users]

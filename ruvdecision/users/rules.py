@@ -16,7 +16,17 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import Data, as_float_array, check_finite, check_index, check_integer, check_number, name_of, suggest
+from ..checks import (
+    Data,
+    as_float_array,
+    check_finite,
+    check_index,
+    check_integer,
+    check_number,
+    name_of,
+    refuse_class,
+    suggest,
+)
 from ..errors import InputError, describe_failure
 from ..masks.frame import Frame
 from ..numerics.differences import affine_form
@@ -364,9 +374,7 @@ def as_rule(estimator: str | Rule | BaseTarget | Callable[..., ArrayLike]) -> Ru
         if estimator not in NAMED:
             raise InputError(f"An estimator's name must be one of {names}", estimator, suggest(estimator, list(NAMED)))
         return NAMED[estimator]
-    if isinstance(estimator, type):
-        name = estimator.__name__
-        raise InputError("An estimator must be an object", f"the class {name}", f"Write {name}(...)")
+    refuse_class("An estimator", estimator)
     if is_target(estimator):
         if estimator.is_a(Kind.AVERAGE):
             return Mean()

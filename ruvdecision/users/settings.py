@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any
 
-from ..checks import suggest
+from ..checks import field_values, suggest
 from ..errors import InputError
 
 
@@ -29,7 +29,8 @@ def settings_of(thing: object) -> dict[str, Any]:
         return {}
     if hasattr(thing, "adjustable_settings"):
         return dict(thing.adjustable_settings)
-    return {f.name: getattr(thing, f.name) for f in dataclasses.fields(thing) if f.init}
+    held = field_values(thing)
+    return {f.name: held[f.name] for f in dataclasses.fields(thing) if f.init}
 
 
 def with_setting(thing: Any, path: Sequence[str], value: object, whole: str) -> Any:

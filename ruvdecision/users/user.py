@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 from numpy.typing import ArrayLike
 
+from ..beliefs.base import BaseBelief
 from ..checks import as_float_array, check_choice, check_fields, check_finite, check_flag, check_text, checked
 from ..errors import InputError, kind_of
 from ..losses import Quadratic, as_loss
-from ..losses.base import as_bayes_loss
+from ..losses.base import as_bayes_loss, is_bayes_loss
 from ..masks.base import Mask, check_mask
 from ..protocols import Array, Belief, Loss
 from ..targets import BaseTarget, Kind, is_target
@@ -48,7 +49,7 @@ class SingleUser:
     @property
     def unit_words(self) -> str:
         """What U is measured in."""
-        return str(getattr(self.loss, "unit", f"the loss {type(self.loss).__name__}"))
+        return self.loss.unit if is_bayes_loss(self.loss) else f"the loss {type(self.loss).__name__}"
 
     @property
     def error_scale(self) -> tuple[float, float] | None:
@@ -151,7 +152,7 @@ class User(SingleUser):
             hint = 'Use Record(0), Parameter("mu"), NewRecord(), Identity(0) or Functional(...)'
             raise InputError("A user needs a target", kind_of(self.target), hint)
         put("loss", as_loss(self.loss))
-        if isinstance(self.estimates, str):
+        if not self.lists_estimates:
             check_choice("estimates", self.estimates, ["free", "target"])
         else:
             listed = check_finite("estimates", as_float_array("estimates", self.estimates))
@@ -188,21 +189,25 @@ class User(SingleUser):
     @property
     def actions(self) -> str | Array | None:
         """The allowed estimates as the losses take them: None, ``"target"`` or an array."""
-        return None if isinstance(self.estimates, str) and self.estimates == "free" else self.estimates
+        return None if not self.lists_estimates and self.estimates == "free" else self.estimates
+
+    @property
+    def lists_estimates(self) -> bool:
+        """Whether the allowed estimates were given one by one."""
+        return not isinstance(self.estimates, str)
 
     def describe(self) -> str:
         limits = known = truth = already = ""
-        if isinstance(self.actions, str):
-            limits = " and may only name values of the target"
-        elif self.actions is not None:
-            limits = f" and may name {len(self.actions)} values"
+        if self.actions is not None:
+            which = f"{len(self.actions)} values" if self.lists_estimates else "values of the target"
+            limits = f" and may {'' if self.lists_estimates else 'only '}name {which}"
         if not self.knows_mask:
             known = f" The size of the noise is not told: {(self.mask_prior or MaskPrior()).describe()}."
         if self.truth is not None:
-            truth = f" The loss is averaged over the agency's belief, {describe_belief(self.truth)}."
+            truth = f" The loss is averaged over the agency's belief, {self.truth.describe()}."
         if self.knows is not None:
             already = f" What {self.knows} releases of the same records is already known."
-        wants = f"believes {describe_belief(self.belief)}, wants {self.target.describe()}"
+        wants = f"believes {self.belief.describe()}, wants {self.target.describe()}"
         return f"{self.name or 'The user'} {wants} and pays {self.loss}{limits}.{already}{known}{truth}"
 
 
@@ -287,26 +292,21 @@ class Snooper(SingleUser):
                 _check_target(self.belief, self.target)
 
     def describe(self) -> str:
-        belief = "" if self.belief is None else f" believes {describe_belief(self.belief)},"
+        belief = "" if self.belief is None else f" believes {self.belief.describe()},"
         takes = f"takes {self.estimator.describe()} for {self.target.describe()}"
         return f"{self.name or 'The snooper'}{belief} {takes} and pays {self.loss}."
 
 
-def describe_belief(belief: Belief) -> str:
-    """A belief in words: its own, or its settings."""
-    return str(belief.describe()) if hasattr(belief, "describe") else repr(belief)
-
-
 def _check_belief(what: str, belief: object) -> None:
-    if not hasattr(belief, "draw") or isinstance(belief, type):
-        raise InputError(what, kind_of(belief), "Use NormalBelief, FiniteBelief, TableBelief or PyMCBelief")
+    if not isinstance(belief, BaseBelief):
+        do = "Use NormalBelief, FiniteBelief, TableBelief or PyMCBelief, or derive your own from beliefs.BaseBelief"
+        raise InputError(what, kind_of(belief), do)
 
 
-def _check_target(belief: Belief, target: BaseTarget) -> None:
-    check = getattr(belief, "check_target", lambda part: None)
+def _check_target(belief: BaseBelief, target: BaseTarget) -> None:
     for part in target.single_targets:
         if not part.has_names:  # names are found, and looked at, where data and model meet
-            check(part)
+            belief.check_target(part)
 
 
 def size_of(belief: Belief) -> int | None:

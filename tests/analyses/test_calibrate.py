@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from ruvdecision.analyses.calibrate import Calibration, calibrate
+from ruvdecision.beliefs.base import BaseBelief
 from ruvdecision.beliefs.finite import FiniteBelief
 from ruvdecision.beliefs.normal import NormalBelief
 from ruvdecision.beliefs.pymc import PyMCBelief
@@ -328,7 +329,7 @@ def test_tables_and_pictures() -> None:
 
 
 def test_an_own_belief_says_what_it_drew() -> None:
-    class Own:
+    class Own(BaseBelief):
         records, parameters = 1, ("theta",)
 
         def draw(self, rng):

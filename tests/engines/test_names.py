@@ -106,6 +106,12 @@ def test_knows_by_label():
         ruv.Release(rows=["nobody"]).release(DATA)
 
 
+def test_rows_of_a_release_by_date():
+    days = pd.DataFrame({"income": [1.0, 2.0, 3.0]}, index=pd.to_datetime(["2021-03-03", "2021-03-04", "2021-03-05"]))
+    for row in ("2021-03-04", dt.date(2021, 3, 4)):
+        assert ruv.Suppress(rows=[row]).release(days)["income"].isna().tolist() == [False, True, False]
+
+
 def test_a_missing_or_extra_column_lists_both():
     user = ruv.User(BELIEF, ruv.Record(0), ruv.Quadratic())
     odd = DATA.rename(columns={"age": "Age"}).assign(region="north")

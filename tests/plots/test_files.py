@@ -48,7 +48,7 @@ def test_rings_are_the_records_that_linkage_counts() -> None:
         ({"columns": ["a", "text"]}, "numeric columns of both files"),
         ({"columns": ["a"], "kind": "scatter"}, "needs two columns"),
         ({"linked": [True]}, "one flag per record"),
-        ({"figure": 3}, "figure must be a figure"),
+        ({"figure": 3}, "figure must be a Figure"),
     ],
 )
 def test_bad_arguments(change: dict[str, object], words: str) -> None:

@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 import ruvdecision as ruv
+from ruvdecision.beliefs import BaseBelief
 from ruvdecision.engines import BaseEngine, Missing, Problem, Refusal
 from ruvdecision.maps.show import ReleaseRow
 from ruvdecision.masks.frame import Frame
@@ -69,7 +70,7 @@ class MeanShift:
 
 
 @dataclass(frozen=True)
-class Coin:
+class Coin(BaseBelief):
     """A belief of the user's own: one record, heads or tails."""
 
     heads: float = 0.5

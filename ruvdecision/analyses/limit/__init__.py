@@ -14,9 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from ...beliefs.finite import FiniteBelief
 from ...beliefs.normal import NormalBelief
-from ...beliefs.table.belief import TableBelief
 from ...checks import as_float_array, check_choice, check_integer, check_kind
 from ...engines.base import Problem
 from ...errors import InputError, UnsupportedError
@@ -26,7 +24,7 @@ from ...masks.base import Mask
 from ...protocols import Array
 from ...running.progress import Bar
 from ...users.user import User
-from .files import FileProgramme, file_programme
+from .files import FileProgramme, common_kind, file_programme
 from .informed import normal_users
 from .normal import NormalTwoUsers
 from .programme import BestMechanism
@@ -278,15 +276,14 @@ def _choose_solver(
             raise UnsupportedError(what, do="Ask for Record(j)")
     intruder, scientist = (Problem.of(user, ()).user for user in users.values())  # names are found
     beliefs = [user.belief for user in users.values()]
-    normal = [isinstance(belief, NormalBelief) for belief in beliefs]
-    if any(normal) != all(normal):
-        got = " and ".join(type(belief).__name__ for belief in beliefs)
-        do = "Give both a NormalBelief, or both a FiniteBelief or TableBelief"
-        raise UnsupportedError("Both users must hold the same kind of belief", got, do)
-    if not all(isinstance(belief, (NormalBelief, FiniteBelief, TableBelief)) for belief in beliefs):
+    kind, names = common_kind(*beliefs), list(dict.fromkeys(type(belief).__name__ for belief in beliefs))
+    if kind is None and len(names) > 1:
+        do = "Give both a NormalBelief, both a FiniteBelief or both a TableBelief"
+        raise UnsupportedError("Both users must hold the same kind of belief", " and ".join(names), do)
+    if kind is None:
         do = "Write the study with a FiniteBelief of the values that matter, or with a NormalBelief"
-        raise UnsupportedError(f"The limit is not available for a {type(beliefs[0]).__name__}", do=do)
-    if all(normal):
+        raise UnsupportedError(f"The limit is not available for a {names[0]}", do=do)
+    if kind is NormalBelief:
         if not _beliefs_equal(*beliefs):
             what = "Under normal beliefs both users must hold the same one"
             raise UnsupportedError(what, do="Give both the same belief")

@@ -18,7 +18,7 @@ import numpy as np
 
 from ...errors import UnsupportedError
 from ...losses import KullbackLeibler, LogScore
-from ...losses.base import BayesLoss, as_bayes_loss
+from ...losses.base import as_bayes_loss, is_bayes_loss
 from ...posteriors import Finite
 from ...posteriors.base import as_weight_matrix
 from ...protocols import Array, Loss
@@ -106,7 +106,7 @@ class UserOverFiles:
             estimate = np.asarray(estimate, dtype=np.float64)
             if isinstance(loss, KullbackLeibler):
                 estimate = (1.0 - NEARLY) * estimate + NEARLY / estimate.shape[-1]
-            if isinstance(loss, BayesLoss):
+            if is_bayes_loss(loss):
                 each = np.broadcast_to(estimate, (len(self.values), *estimate.shape))
                 return np.asarray(loss.cost(each, self.values, vector), dtype=np.float64)
         return np.array([float(loss(estimate, v)) for v in self.values])

@@ -7,7 +7,9 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import ndtr
 
+from ...beliefs.base import BaseBelief
 from ...beliefs.finite import FiniteBelief
+from ...beliefs.normal import NormalBelief
 from ...beliefs.table.belief import TableBelief
 from ...channels.finite import FiniteChannel
 from ...engines.finite.enumeration import Enumeration, check_loss
@@ -106,12 +108,18 @@ class FileProgramme:
         return np.column_stack(list(columns.values())), list(columns)
 
 
+def common_kind(*beliefs: BaseBelief) -> type[BaseBelief] | None:
+    """The kind that all beliefs are of, among those that the limit knows."""
+    kinds = (NormalBelief, FiniteBelief, TableBelief)
+    return next((kind for kind in kinds if all(isinstance(belief, kind) for belief in beliefs)), None)
+
+
 def file_programme(intruder: User, scientist: User, statistic: str, states: int | None) -> FileProgramme:
     """List what the file can be for users with finite beliefs, tables, or normal beliefs that are made discrete."""
-    beliefs = intruder.belief, scientist.belief
-    if all(isinstance(belief, FiniteBelief) for belief in beliefs):
+    kind = common_kind(intruder.belief, scientist.belief)
+    if kind is FiniteBelief:
         return _finite_programme(intruder, scientist, statistic, states or CLASSES)
-    if all(isinstance(belief, TableBelief) for belief in beliefs):
+    if kind is TableBelief:
         return _table_programme(intruder, scientist, statistic, states or CLASSES)
     return _discretised_normal_programme(intruder, scientist, statistic, states or CELLS)
 
@@ -127,8 +135,8 @@ def _finite_programme(intruder: User, scientist: User, statistic: str, states: i
     for user in (intruder, scientist):
         check_loss(user)
         asked.append(target_table(user.belief, user.target, Enumeration().limit))
-    told = [_chance_of_known_rows(user) for user in (intruder, scientist)]
-    rows = sorted({r for one in asked for r in one.rows} | {r for kernels in told for r in kernels})
+    chances = [_chance_of_known_rows(user) for user in (intruder, scientist)]
+    rows = sorted({r for one in asked for r in one.rows} | {r for kernels in chances for r in kernels})
     files = PossibleFiles.of(belief, rows, FILES)
     place = np.arange(len(files.counts))
     if statistic == "average":
@@ -137,7 +145,7 @@ def _finite_programme(intruder: User, scientist: User, statistic: str, states: i
         means = np.round(files.outcome_counts @ belief.levels.numbers / belief.records, 12)
         place = np.unique(means, axis=0, return_inverse=True)[1].reshape(-1)
     found = []
-    for user, one, kernels in zip((intruder, scientist), asked, told, strict=True):
+    for user, one, kernels in zip((intruder, scientist), asked, chances, strict=True):
         same = files if user.belief is belief else PossibleFiles.of(user.belief, rows, FILES)
         known = np.ones((len(files.counts), 1))
         for row, matrix in kernels.items():

@@ -6,6 +6,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +65,7 @@ class MaskFamily:
 
     def __repr__(self) -> str:
         bounds = ", ".join(f"{name}={values}" for name, values in (self.box | self.listed).items())
-        return f"MaskFamily({getattr(self.make, '__name__', self.make)}, {bounds})"
+        return f"MaskFamily({name_of(self.make) or '<lambda>'}, {bounds})"
 
     def parts(self, name: str) -> list[FamilyPart]:
         """One part of the family per combination of listed values; in each, all other parameters are continuous."""
@@ -108,25 +109,26 @@ def as_families(
     family: FamilyLike | Mapping[str, FamilyLike] | Sequence[FamilyLike],
 ) -> tuple[dict[str, list[FamilyPart]], bool]:
     """Families by name, one part per combination of listed values, and whether several were given."""
-    given: dict[str, FamilyLike] = {}
+    if is_single(family):
+        return {"the family": _named_parts(cast("FamilyLike", family))[1]("the family")}, False
+    given: dict[str, Callable[[str], list[FamilyPart]]] = {}
     if isinstance(family, Mapping):
-        given = {str(k): v for k, v in family.items()}
-    elif isinstance(family, (list, tuple)):
-        for i, item in enumerate(family):
-            make = item.make if isinstance(item, MaskFamily) else item
-            own = str(make) if isinstance(make, Mask) else name_of(make)
-            given[own if own and own not in given else f"family {i + 1}"] = item
+        given = {str(name): _named_parts(item)[1] for name, item in family.items()}
     else:
-        given = {"the family": family}  # type: ignore[dict-item]
+        for i, item in enumerate(cast("Sequence[FamilyLike]", family)):
+            own, parts = _named_parts(item)
+            given[own if own and own not in given else f"family {i + 1}"] = parts
     if not given:
         raise InputError("There is no family to search", "none", DO)
-    found = {}
-    for name, item in given.items():
-        if isinstance(item, Mask):
-            found[name] = [FamilyPart(name, lambda item=item: item)]
-        else:
-            found[name] = (item if isinstance(item, MaskFamily) else MaskFamily(item)).parts(name)
-    return found, given.get("the family") is not family
+    return {name: parts(name) for name, parts in given.items()}, True
+
+
+def _named_parts(item: FamilyLike) -> tuple[str, Callable[[str], list[FamilyPart]]]:
+    """What a family calls itself, and its parts under the name that it gets; a mask is a family of one."""
+    if isinstance(item, Mask):
+        return str(item), lambda name: [FamilyPart(name, lambda: item)]
+    family = item if isinstance(item, MaskFamily) else MaskFamily(item)
+    return name_of(family.make), family.parts
 
 
 def _listed_values(name: str, given: Bounds) -> list[object] | None:

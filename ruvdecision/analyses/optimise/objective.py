@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...checks import is_integer, show_setting
+from ...checks import check_kind, is_integer, show_setting
 from ...decide.probability import degrees_of, quantile
 from ...engines.base import Problem, plan_for
+from ...engines.solving import check_user
 from ...errors import InputError
 from ...evaluate import Setting, evaluate
 from ...maps.rumap import RUMap
-from ...maps.scores import Decreasing, Negative, Score, as_score_of_uncertainty
+from ...maps.scores import Negative, Score, as_score_of_uncertainty
 from ...masks.base import Mask
 from ...protocols import Array, Solution, Value
 from ...users.panel import Role
-from ...users.user import SingleUser, Snooper, User
+from ...users.user import Snooper, User
 from .families import FamilyPart
 
 
@@ -110,7 +112,7 @@ class UserEvaluator(Evaluator):
         if max_risk <= score.lowest:
             do = "Give a threshold that the risk can reach"
             raise InputError(f"max_risk must be more than {score.lowest:g}", max_risk, do)
-        if score.relative or isinstance(score, Decreasing):
+        if score.relative or score.given:
             score.check(self.range[0], self.before[0], "risk")
         self.required = score.inverse(max_risk, self.before[0])
         self.evaluations = 1
@@ -138,7 +140,7 @@ class UserEvaluator(Evaluator):
     def check_whole_search(self) -> None:
         # A function need not fall outside of the uncertainties that the family can give.
         for score, met, before, role in zip(self.scores, self.range, self.before, ("risk", "utility"), strict=True):
-            if isinstance(score, Decreasing):
+            if score.given:
                 score.check(met, before, role)
 
 
@@ -159,9 +161,10 @@ class MapEvaluator(Evaluator):
 
     def map(self, masks: Sequence[Mask]) -> RUMap:
         rumap = self.function(list(masks))
-        if not isinstance(rumap, RUMap) or len(rumap) != len(masks):
-            got = f"{len(rumap)} releases for {len(masks)} masks" if isinstance(rumap, RUMap) else type(rumap).__name__
-            do = "Write evaluator=lambda masks: ruv.measure(data, masks, ...)"
+        do = "Write evaluator=lambda masks: ruv.measure(data, masks, ...)"
+        check_kind("What evaluator gives", rumap, RUMap, do)
+        if len(rumap) != len(masks):
+            got = f"{len(rumap)} releases for {len(masks)} masks"
             raise InputError("evaluator must give a map with one release per mask", got, do)
         return rumap
 
@@ -186,8 +189,8 @@ def as_evaluator(
     if intruder is None or scientist is None:
         who = "an intruder" if intruder is None else "a scientist"
         raise InputError(f"optimise needs {who}", None, f"Give {who.split()[1]}=, or evaluator=")
-    if isinstance(intruder, SingleUser) and isinstance(scientist, SingleUser):
-        return UserEvaluator((intruder, scientist), max_risk, first, setting)
+    if not check_user("intruder", intruder).user.members and not check_user("scientist", scientist).user.members:
+        return UserEvaluator((cast("User", intruder), cast("User", scientist)), max_risk, first, setting)
     return MapEvaluator(lambda masks: evaluate(masks, intruder=intruder, scientist=scientist, **setting), max_risk)
 
 

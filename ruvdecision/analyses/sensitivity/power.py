@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...beliefs.pymc import PyMCBelief
-from ...checks import Data, check_list, check_number
+from ...checks import Data, check_kind, check_list, check_number
 from ...engines import Sampling
 from ...engines.pymc.sampling import STRONGEST
 from ...engines.solving import check_user
@@ -16,7 +16,6 @@ from ...evaluate import Setting, check_masks, check_setting, evaluate
 from ...maps.rumap import RUMap
 from ...masks.base import Mask
 from ...users.panel import Role
-from ...users.user import User
 from .result import Sensitivity
 
 
@@ -58,10 +57,8 @@ def power_scaling(
     """
     from . import sensitivity
 
-    base = Sampling() if engine is None else engine
-    if not isinstance(base, Sampling):
-        do = "Give engine=ruv.Sampling(...), or use ruv.sensitivity"
-        raise InputError("power_scaling reweights draws", type(base).__name__, do)
+    do = "Draws are reweighted: give engine=ruv.Sampling(...), or use ruv.sensitivity"
+    base = check_kind("engine", Sampling() if engine is None else engine, Sampling, do)
     do = "Write powers=(0.8, 1.25)"
     found = [check_number("powers", p, low=0, high=STRONGEST, open_low=True) for p in check_list("powers", powers, do)]
     levels = sorted(set(found) - {1.0})
@@ -69,7 +66,7 @@ def power_scaling(
         raise InputError("powers must hold a number other than 1", found, do)
     roles = check_user("intruder", intruder), check_user("scientist", scientist)
     users = [user for role in roles for _, user in role.leaves]
-    beliefs = [user.belief if isinstance(user, User) else user for user in users]  # a snooper stands for himself
+    beliefs = [user if user.has_rule else user.belief for user in users]  # a snooper stands for himself
     if not any(isinstance(belief, PyMCBelief) for belief in beliefs):
         what = "power_scaling needs a user with a PyMCBelief, whose draws it reweights"
         kinds = ", ".join(dict.fromkeys(type(belief).__name__ for belief in beliefs))

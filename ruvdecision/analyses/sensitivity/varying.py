@@ -114,10 +114,7 @@ class FunctionStudy:
         found = self.call(**{**self.settings, **changes})
         if isinstance(found, RUMap):
             return found
-        given = named_maps(found)
-        maps = {name: item for name, item in given.items() if isinstance(item, RUMap)}
-        if not maps or len(maps) < len(given):
-            raise InputError("The study must give a map", type(found).__name__, "End it with return ruv.evaluate(...)")
+        maps = named_maps(found, "The study must give a map")
         name = next(iter(maps)) if self.name is None else self.name
         if self.name is None and len(maps) > 1:
             raise InputError("The study gives several maps", list(maps), f"Say which one: name={name!r}")

@@ -23,6 +23,7 @@ from ...checks import (
     check_mapping,
     check_shape,
     checked,
+    is_flag,
     is_integer,
     is_single,
 )
@@ -32,6 +33,7 @@ from ...posteriors import Drawn, Finite
 from ...posteriors.base import PartwisePosterior, as_weight_matrix
 from ...protocols import Array, Posterior, Value
 from ...targets import BaseTarget, Files, Kind
+from ..base import BaseBelief, DrawnFile
 from .completions import LARGEST_TOTAL, Completions, least_linear_value
 
 Ints = NDArray[np.int64]
@@ -47,7 +49,7 @@ DRAWN = 4000
 
 
 @dataclass(frozen=True, eq=False)
-class TableBelief:
+class TableBelief(BaseBelief):
     """What a user believes about a table of non-negative integer counts with a known total.
 
     Every table that agrees with what is known is possible. Its prior weight is the same for all
@@ -99,7 +101,7 @@ class TableBelief:
         check_fields(self)
         object.__setattr__(self, "cells", self._check_cells(self.cells))
         object.__setattr__(self, "margins", self._check_margins(self.margins))
-        if isinstance(self.weights, (str, bool, np.bool_)):
+        if self.uniform or is_flag(self.weights):
             if str(self.weights) != "uniform":
                 what = 'weights must be "uniform", a number or an array'
                 raise InputError(what, self.weights, "Give the concentration, weights=0.5")
@@ -134,16 +136,24 @@ class TableBelief:
         """None: the table itself is what is unknown."""
         return ()
 
+    @property
+    def uniform(self) -> bool:
+        """Whether all tables are equally likely."""
+        return isinstance(self.weights, str)
+
     def draw(self, rng: np.random.Generator) -> Ints:
         """Draw a table."""
         return self.system.sample(1, rng)[0].reshape(self.shape)
 
+    def draw_file(self, rng: np.random.Generator, new: bool = False) -> DrawnFile:
+        counts = self.draw(rng)
+        return DrawnFile(counts, np.asarray(counts, dtype=np.float64), {})
+
     def describe(self) -> str:
-        """One phrase about the belief."""
         known = [f"{len(self.cells)} known cells"] * bool(self.cells) + [
             f"known margins {sorted(self.margins)}"
         ] * bool(self.margins)
-        weights = "all equally likely" if isinstance(self.weights, str) else "with Dirichlet-multinomial weights"
+        weights = "all equally likely" if self.uniform else "with Dirichlet-multinomial weights"
         size = " x ".join(map(str, self.shape))
         return (
             f"a table of {size} counts that add up to {self.total}"
@@ -152,7 +162,6 @@ class TableBelief:
         )
 
     def check_target(self, target: BaseTarget) -> None:
-        """Raise if a table has no such target."""
         for term in target.terms:
             if term.kind is Kind.CELL:
                 self._flat_index(term.index)
@@ -286,7 +295,7 @@ class TableBelief:
         matrix, sums = self._linear_system
         a = (
             np.ones(self.shape)
-            if isinstance(self.weights, str)
+            if self.uniform
             else np.broadcast_to(np.asarray(self.weights, dtype=np.float64), self.shape)
         )
         return Completions(matrix, sums, a.reshape(-1).astype(np.float64), self.limit, self.draws, self.seed)

@@ -56,6 +56,11 @@ class ColumnLikelihood(PerEntry):
     probability where it has a point mass. `pulled_back` gives what is known one step further back.
     """
 
+    @property
+    def pieces(self) -> Sequence[tuple[Ints, ColumnLikelihood]]:
+        """Rows of one kind each, with what is observed of them."""
+        return ((np.arange(self.n), self),)
+
     # -- the likelihood ------------------------------------------------------------------------------
 
     def log(self, x: Values, math: Mathematics = NUMPY) -> Values:

@@ -183,6 +183,10 @@ class Joined(ColumnLikelihood):
     def n(self) -> int:
         return self.count
 
+    @property
+    def pieces(self) -> Sequence[tuple[Ints, ColumnLikelihood]]:
+        return self.parts
+
     def log(self, x: Values, math: Mathematics = NUMPY) -> Values:
         x = math.asarray(x) + np.zeros(self.n)
         # Each entry is sent to its own piece only: a gradient never sees the others.
@@ -275,7 +279,7 @@ def join_rows(n: int, parts: Sequence[tuple[Rows, ColumnLikelihood]]) -> ColumnL
     for rows, part in parts:
         own = np.asarray(rows, dtype=np.int64)
         if len(own):
-            flat += [(own[inner], p) for inner, p in part.parts] if isinstance(part, Joined) else [(own, part)]
+            flat += [(own[inner], p) for inner, p in part.pieces]
     merged: list[tuple[Ints, ColumnLikelihood]] = []
     for kind in (Uninformative, Known):
         alike = [(rows, part) for rows, part in flat if type(part) is kind]

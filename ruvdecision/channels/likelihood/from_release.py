@@ -18,7 +18,7 @@ from ...protocols import Array
 from ..samples import released_files
 from ..steps import FileFacts, MaskLike, resolve
 from .base import ColumnLikelihood, Ints
-from .entries import Joined, Known, KnownLabels, nothing_observed, observe_by_case
+from .entries import Known, KnownLabels, nothing_observed, observe_by_case
 from .product import combine_releases
 from .reader import read
 from .release import ReleaseLikelihood
@@ -93,12 +93,14 @@ def _observe_several(mask: MaskLike, release: Any, n: int, columns: Sequence[Has
             if rows is None:
                 raise InputError("A sample must tell which rows it holds", "an array", "Release a DataFrame")
             files = [table.reset_index(drop=True) for table, _ in found]
-    start, told = 0, []
+    start, observed_files = 0, []
     for part in last.separate_releases:
         own = files[start : start + part.file_count]
-        told.append(observe(part, own[0] if len(own) == 1 else tuple(own), n if rows is None else len(rows), columns))
+        observed_files.append(
+            observe(part, own[0] if len(own) == 1 else tuple(own), n if rows is None else len(rows), columns)
+        )
         start += part.file_count
-    observed = reduce(combine_releases, told)
+    observed = reduce(combine_releases, observed_files)
     if not before:
         return observed
     index = np.arange(n) if rows is None else rows
@@ -114,8 +116,7 @@ def _back_through_mask(mask: MaskLike, observed: ReleaseLikelihood) -> ReleaseLi
     """Back through the mask, with every row at its place."""
     observed = read(mask, observed).in_whole_file()
     for name, column in zip(observed.names, observed.columns, strict=True):
-        parts = [part for _, part in column.parts] if isinstance(column, Joined) else [column]
-        if any(isinstance(part, KnownLabels) for part in parts):
+        if any(isinstance(part, KnownLabels) for _, part in column.pieces):
             raise InputError(
                 f"Column {name!r} was released as text",
                 "labels",

@@ -152,16 +152,16 @@ def _tells_nothing(release: ReleaseLikelihood) -> bool:
 
 def _multiply_joint_normals(found: ReleaseLikelihood, *laws: JointNormal | None) -> ReleaseLikelihood:
     """Rows with correlated noise from either release, and what else is told of their columns."""
-    told = [law for law in laws if law is not None]
-    if not told:
+    noisy = [law for law in laws if law is not None]
+    if not noisy:
         return found
-    covered = sorted({j for law in told for j in law.columns})
+    covered = sorted({j for law in noisy for j in law.columns})
     n, k, columns = found.n, found.k, list(found.columns)
     known = np.stack([~np.isnan(columns[j].known_values) for j in covered], axis=1)
     # Rows whose records are known are told nothing more by noisy copies.
     whole = known.all(axis=1, keepdims=True)
-    told = [replace(law, centre=np.where(whole, np.nan, law.centre)) for law in told]
-    pieces = [(law.centre, np.broadcast_to(law.covariance, (n, k, k))) for law in told]
+    noisy = [replace(law, centre=np.where(whole, np.nan, law.centre)) for law in noisy]
+    pieces = [(law.centre, np.broadcast_to(law.covariance, (n, k, k))) for law in noisy]
     for place, j in enumerate(covered):
         open_ = ~known[:, place] & ~columns[j].uninformative
         normal = columns[j].normal

@@ -23,7 +23,6 @@ from ..steps import (
     Matrix,
     MeanOfTail,
     Multiply,
-    Opaque,
     OwnLaw,
     PermuteRows,
     RoundTo,
@@ -58,7 +57,7 @@ def read(mask: MaskLike, observed: ReleaseLikelihood) -> ReleaseLikelihood:
     if not any(f.step.samples for f in found) and observed.n != total:
         found = resolve(mask, replace(about, n=observed.n))  # some rows were left out of the file by other means
     for step, part, _ in found:
-        if isinstance(step, Opaque):
+        if step.why:
             raise UnsupportedError(f"{part} has no likelihood: {step.why}", do=step.do or KNOWN)
         if type(step) not in LIKELIHOOD or (isinstance(step, OwnLaw) and step.mask.log_likelihood is None):
             what = f"{part} has no likelihood: it does not say how likely a released value is"

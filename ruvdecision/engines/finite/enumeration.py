@@ -29,7 +29,6 @@ from ..base import (
     DecisionCosts,
     Evidence,
     MaskMixture,
-    Missing,
     Plan,
     Problem,
     Refusal,
@@ -59,6 +58,7 @@ class Enumeration(BaseEngine):
 
     limit: int = 5_000_000
     name = "enumeration"
+    beliefs = (FiniteBelief, TableBelief)
     companions = (WHOLE_FILE,)
 
     def __post_init__(self) -> None:
@@ -70,9 +70,6 @@ class Enumeration(BaseEngine):
             for mask in problem.masks:
                 published_by(belief, mask)
             return {}
-        if not isinstance(belief, FiniteBelief):
-            what = f"Enumeration needs a FiniteBelief or a TableBelief; this user has a {type(belief).__name__}"
-            return Refusal(what, "Use engine='auto'", Missing.BELIEF)
         check_loss(user)
         target_table(belief, user.target, self.limit)
         scale, channels = sample_covariance(belief, data), {}

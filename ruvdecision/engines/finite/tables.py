@@ -44,16 +44,17 @@ def after_release(belief: TableBelief, mask: Mask, release: object) -> TableBeli
             return belief
         what = f"The posterior after {mask} depends on what is released"
         raise InputError(what, None, "Pass release=mask.publish(table)")
-    if mask.separate_releases and not isinstance(release, PublishedTable):
+    # Cells of a table carry what was published with them.
+    attrs = getattr(release, "attrs", {})
+    carried = release.published if isinstance(release, ReleasedCells) else attrs.get("published", release)
+    table = carried if isinstance(carried, PublishedTable) else None
+    if mask.separate_releases and table is not release:
         what = "Several releases of a table are published together"
         raise InputError(what, kind_of(release), "Pass publish(mask, table)")
-    if isinstance(release, PublishedTable) or not shown.margins:
+    if not shown.margins:
         return belief.given(release)
-    carried = (
-        release.published if isinstance(release, ReleasedCells) else getattr(release, "attrs", {}).get("published")
-    )
-    if isinstance(carried, PublishedTable):
-        return belief.given(carried)
+    if table is not None:
+        return belief.given(table)
     if np.isnan(as_counts(release, missing=True)).any():
         do = "Pass release=mask.publish(table), or publish(mask, table) for a chain"
         raise InputError("The mask publishes margins, and these cells have lost theirs", "cells alone", do)
@@ -95,7 +96,7 @@ class TableProblem:
 
     def _uncertainty_of_belief(self, belief: TableBelief) -> Value:
         posterior = belief.posterior(self.user.target)
-        if isinstance(self.user.actions, str) and isinstance(posterior, TablePosterior):
+        if not self.user.lists_estimates and self.user.actions and isinstance(posterior, TablePosterior):
             what = f"More than {LISTED} tables cannot be listed as estimates"
             raise UnsupportedError(what, do='Use estimates="free", or ask for one cell')
         return self.user.loss.uncertainty(posterior, self.user.actions)  # type: ignore[no-any-return]

@@ -130,6 +130,8 @@ class WholeFile(BaseEngine):
 
     limit: int = 200_000
     name = "enumeration"
+    beliefs = (FiniteBelief,)
+    stands_in = True
     companions = ORDER[Question.POSTERIOR]
 
     def __post_init__(self) -> None:
@@ -137,9 +139,6 @@ class WholeFile(BaseEngine):
 
     def prepare(self, problem: Problem) -> _Built | Refusal:
         user, belief = problem.user, problem.user.belief
-        if not isinstance(belief, FiniteBelief):
-            what = f"WholeFile needs a FiniteBelief; this user has a {type(belief).__name__}"
-            return Refusal(what, "Use engine='auto'", Missing.USER)
         found = {id(mask): file_matrix(belief, mask) for mask in problem.masks}
         joints = {
             key: (matrix, *self._joint_with_target(user, matrix)) for key, matrix in found.items() if matrix is not None

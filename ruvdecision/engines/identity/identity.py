@@ -16,7 +16,7 @@ from ...beliefs.finite import FiniteBelief
 from ...beliefs.normal import NormalBelief
 from ...channels.finite import FiniteChannel
 from ...channels.linear import LINEAR
-from ...channels.steps import FileFacts, Opaque, resolve
+from ...channels.steps import FileFacts, resolve
 from ...checks import as_float_array, check_finite
 from ...errors import InputError, UnsupportedError
 from ...losses import ZeroOne
@@ -133,7 +133,7 @@ class Identification(BaseEngine):
         law: Any = rows.law(mask)
         n = user.belief.records
         found = softmax(law.log_weights(law.prepare(release), rows.known_values()), axis=1)
-        return Finite(np.arange(n, dtype=np.float64), found if isinstance(target.row, (str, tuple)) else found[0])
+        return Finite(np.arange(n, dtype=np.float64), found[0] if target.asks_one else found)
 
 
 # -- one belief ----------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class _NormalRows(_Rows):
             if CoarseRows.applies_to(self.belief, mask, self.records):
                 return CoarseRows.of(self.belief, mask, self.known, self.errors, self.records)
             odd = [f.step for f in resolve(mask, self.about) if type(f.step) not in LINEAR]
-            if all(isinstance(step, Opaque) and step.do for step in odd):
+            if all(step.why and step.do for step in odd):
                 raise
             do = "Identity knows Noise, Suppress, Subsample, Shuffle, Round, Clip, Topcode, Recode and fixed groups"
             raise UnsupportedError(linear.what, do=do) from None

@@ -154,9 +154,9 @@ def residual_law(own: Conditioned, actual: Conditioned, parts: Sequence[Term], m
     gap = matrix @ (theirs.matrix - mine.matrix)
     size = np.abs(matrix) @ (np.abs(theirs.matrix) + np.abs(mine.matrix))
     gap = np.where(np.abs(gap) <= 1e-14 * size, 0.0, gap)
-    mean, spread, slope = theirs.moments(actual, gap)
+    mean, gap_covariance, slope = theirs.moments(actual, gap)
     bias = (matrix @ (theirs.constant - mine.constant)[..., None])[..., 0] + mean
-    covariance = actual.covariance(parts, matrix) + spread
+    covariance = actual.covariance(parts, matrix) + gap_covariance
     if actual.belief.mu_covariance is None:
         depends = np.any(np.abs(slope) > 1e-9, axis=-1)
         covariance, bias = with_infinite_variance(covariance, depends), np.where(depends, 0.0, bias)

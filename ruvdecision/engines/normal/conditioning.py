@@ -165,7 +165,7 @@ class Conditioned:
         """What several releases tell exactly of common draws: by one as it is and one with such noise it is undone.
 
         For the first mask the map from what is observed of each shape of block to the draws' mean, and for all masks
-        their covariance. None if nothing is told exactly.
+        their covariance. None if nothing is known exactly.
         """
         k, common = self.k, self.channel.common
         if not common or self.width == k:
@@ -185,12 +185,16 @@ class Conditioned:
                 signal = signal.reshape(len(at), cells * k)
                 views.append(null_rows(np.concatenate([signal, root(pick(block.r)[at[:, None], at])], axis=1)))
             pairs = zip(views, self.blocks, strict=True)
-            told = np.concatenate([exact_product(view, pick(s.loading)[:, k:]) for view, s in pairs])
+            exact_rows = np.concatenate([exact_product(view, pick(s.loading)[:, k:]) for view, s in pairs])
             own = covariance[member]
-            gain = own @ told.T @ pseudo_inverse(told @ own @ told.T) if len(told) else np.zeros((len(own), 0))
-            found = found or bool(np.abs(told).max(initial=0.0) > 1e-12)
+            gain = (
+                own @ exact_rows.T @ pseudo_inverse(exact_rows @ own @ exact_rows.T)
+                if len(exact_rows)
+                else np.zeros((len(own), 0))
+            )
+            found = found or bool(np.abs(exact_rows).max(initial=0.0) > 1e-12)
             covariance[member] = joseph_update(
-                snap_to_zero(np.eye(len(own)) - gain @ told), own, gain, np.zeros((len(told),) * 2)
+                snap_to_zero(np.eye(len(own)) - gain @ exact_rows), own, gain, np.zeros((len(exact_rows),) * 2)
             )
             if not maps:
                 stops = np.cumsum([len(view) for view in views])[:-1]

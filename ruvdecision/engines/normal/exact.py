@@ -93,14 +93,12 @@ class Exact(BaseEngine):
     """
 
     name = "exact"
+    beliefs = (NormalBelief,)
     normal = True
     companions = (RANKS, WHOLE_FILE)
 
     def prepare(self, problem: Problem) -> _Built | Refusal:
         user = problem.user
-        if not isinstance(user.belief, NormalBelief):
-            what = f"Exact needs a NormalBelief; this user has a {type(user.belief).__name__}"
-            return Refusal(what, "Use engine='auto'", Missing.BELIEF)
         if user.target.is_order_statistic:
             what = "Exact needs a target that is linear in the records; Ranks has order statistics"
             return Refusal(what, "Use engine='auto'", Missing.USER)
@@ -137,7 +135,7 @@ class Exact(BaseEngine):
         Without ``release`` the posterior is centred at the prior mean: its shape is right, its place is not
         known yet.
         """
-        belief = _normal_belief_of(user)
+        belief: NormalBelief = user.belief
         given = Conditioned(belief, channel_of(belief, mask))
         placed = given.channel.location != "known" and user.target.places_records
         if release is None and (placed or given.channel.open_samples):
@@ -148,7 +146,7 @@ class Exact(BaseEngine):
         return posterior_given(replace(user, target=move_target(user.target, place)), given, values, as_generator(0))
 
     def posteriors(self, problem: Problem, mask: Mask, releases: Iterable[object]) -> Iterator[Evidence]:
-        user, belief = problem.user, _normal_belief_of(problem.user)
+        user, belief = problem.user, problem.user.belief
         table = None if problem.data is None else as_records(belief, problem.data)
         given = Conditioned(belief, channel_of(belief, mask, data=table))
         for (_, _, for_draws), release in zip(replicate_seeds(problem.seed), releases, strict=False):
@@ -282,10 +280,10 @@ class Exact(BaseEngine):
         total = _weighted_sum([(w, value) for (w, _), value in zip(cases, each, strict=True)])
         if complete:
             return total
-        spread = (
+        error = (
             replicate_error(np.stack([value.value for value in each])) if count > 1 else np.full(len(family), np.nan)
         )
-        return Value(total.value, np.hypot(total.error, spread))
+        return Value(total.value, np.hypot(total.error, error))
 
     def _average_over_means(
         self, user: User, form: LinearForm, covariances: Sequence[tuple[float, Array]], count: int
@@ -406,12 +404,6 @@ def _read_release(
 def _log_density_and_rank(given: Conditioned, values: Array) -> tuple[float, float]:
     found = log_density(given, values)
     return float(found.log[0]), float(found.rank[0])
-
-
-def _normal_belief_of(user: User) -> NormalBelief:
-    if not isinstance(user.belief, NormalBelief):
-        raise UnsupportedError("Exact needs a NormalBelief", type(user.belief).__name__, "Use engine='auto'")
-    return user.belief
 
 
 def _weighted_sum(parts: Sequence[tuple[float, Value]]) -> Value:

@@ -45,13 +45,12 @@ class Ranks(BaseEngine):
     """
 
     name = "ranks"
+    beliefs = (NormalBelief,)
+    stands_in = True
     companions = ORDER[Question.POSTERIOR]
 
     def prepare(self, problem: Problem) -> Refusal | None:
         user = problem.user
-        if not isinstance(user.belief, NormalBelief):
-            what = f"Ranks needs a NormalBelief; this user has a {type(user.belief).__name__}"
-            return Refusal(what, "Use engine='auto'", Missing.USER)
         if not user.target.is_order_statistic:
             what = f"Ranks needs an order statistic as target; this user is after {user.target.describe()}"
             return Refusal(what, "Use engine='auto'", Missing.USER)

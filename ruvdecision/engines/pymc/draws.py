@@ -95,17 +95,8 @@ class ReleaseDraws:
     @classmethod
     def of(cls, likelihood: MarginalLikelihood, chains: Chains, seed: int) -> ReleaseDraws:
         """Draws of the release itself, with how far its own nodes may be off at some of them."""
-        drawn = cls(likelihood, chains, diagnose(chains), seed)
-        if not chains.values:
-            return drawn
-        some = chains.evenly_thinned(CHECKED)
-        drawn = replace(drawn, error=likelihood.refinement_error(some))
-        with np.errstate(invalid="ignore"):
-            seen = np.ptp(likelihood.missed_by_sampler(some)) <= CLOSE
-        if seen:
-            return drawn
-        weights, khat = pareto_smoothed_weights(likelihood.missed_by_sampler(chains.theta))
-        return replace(drawn, weights=weights, khat=khat, how="sampled, reweighted")
+        error = likelihood.refinement_error(chains.evenly_thinned(CHECKED)) if chains.values else 0.0
+        return cls(likelihood, chains, diagnose(chains), seed, error=error)
 
     @cached_property
     def log_likelihood(self) -> Array:

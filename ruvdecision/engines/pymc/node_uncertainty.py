@@ -80,8 +80,8 @@ class NodeSolver:
         """Posterior of the user's target after the only release, and its relative error by the parameter nodes."""
         if user.target.asks_only(Kind.PARAMETER):
             laws, share = self._parameter_laws(user, 0)
-            if share is None:
-                share = _relative_error_between_steps(*self._uncertainty_of_coarser_masses(user, laws))
+            if len(laws) > 1:
+                share += _relative_error_between_steps(*self._uncertainty_of_coarser_masses(user, laws))
             return laws[0], share
         if self._normal_numbers is None or self._moments_given_nodes(self._normal_numbers, user.target) is None:
             (value, error), law = self._uncertainty_of_record(user, 0)
@@ -106,11 +106,8 @@ class NodeSolver:
         """Of one user after one release, from the target's values at the nodes."""
         laws, share = self._parameter_laws(user, release)
         ask = lambda own: user.loss.uncertainty(own, user.actions)  # noqa: E731
-        if share is None:
-            found = self._uncertainty_of_coarser_masses(user, laws)
-        else:
-            value, error = ask(laws[0])
-            found = Value(value, error + share * np.abs(value))
+        value, error = ask(laws[0]) if len(laws) == 1 else self._uncertainty_of_coarser_masses(user, laws)
+        found = Value(value, error + share * np.abs(value))
         if _needs_density(user.loss) or not heavy:
             return found
         own, _, _, *light = self.nodes.weights_by_rule(release)
@@ -127,8 +124,8 @@ class NodeSolver:
         whole, part = _quadratic_uncertainties(Quadratic(), values, (finest, inner))
         return np.asarray(whole - part > GROWING * whole)
 
-    def _parameter_laws(self, user: User, release: int) -> tuple[list[Posterior], float | None]:
-        """Law of a function of the parameters and its relative error; else point masses, and coarser ones."""
+    def _parameter_laws(self, user: User, release: int) -> tuple[list[Posterior], float]:
+        """Law of a function of the parameters, else point masses and coarser ones; and a relative error."""
         target, one, boxes = user.target, self.posteriors.take([release]), self.boxes.take([release])
         values = lambda u: self._value_of(target, one.record_model.on_natural_scale(u))  # noqa: E731
         dense = _needs_density(user.loss)
@@ -137,7 +134,8 @@ class NodeSolver:
             if found is not None and (dense or found[1] + np.max(found[0].error) <= ROUGH):
                 return [found[0]], found[1]
             if boxes.size and not dense:
-                return [_point_masses(*masses) for masses in masses_of_value(one, boxes, values)], None
+                laws, gap = masses_of_value(one, boxes, values)
+                return [_point_masses(*masses) for masses in laws], gap
         except InputError:
             pass  # too wide for a fine grid: the nodes will do
         if dense:
@@ -147,7 +145,7 @@ class NodeSolver:
                 do="Use another loss, or engine=ruv.Sampling()",
             )
         own = self._values_at_nodes(target)[release]
-        return [_point_masses(own, weights) for weights in self.nodes.weights_by_rule(release)[:3]], None
+        return [_point_masses(own, weights) for weights in self.nodes.weights_by_rule(release)[:3]], 0.0
 
     def _parameter_position(self, target: BaseTarget) -> int | None:
         """Which unconstrained number the target is a function of, if it is one parameter that is a number."""

@@ -35,6 +35,8 @@ DEGREE = 7
 """Of the splines that a law is followed by."""
 FINER = 8
 """Points of a line for one of the grid, in between which cubics will do."""
+SWING = 0.1
+"""Logs that a smooth line between two nodes may lie away from a straight one."""
 DENSER = {1: 64, 2: 6}
 """Point masses for each node along an axis, by the number of parameters."""
 UNSETTLED = 0.01
@@ -87,8 +89,10 @@ def law_of_value(
 
 def masses_of_value(
     posteriors: LogPosteriors, boxes: LaplaceBoxes, values: Callable[[Array], Array]
-) -> list[tuple[Array, Array]]:
+) -> tuple[list[tuple[Array, Array]], float]:
     """Point masses that stand for the law of any function of the parameters: fine ones, every other, every fourth.
+
+    Where the log posterior is not smooth, also by what share their first two moments differ from those of the nodes.
 
     The log posterior is smooth, and a spline through its nodes gives it at many more places; two parameters are taken
     along diagonals, which the levels of most functions cross.
@@ -96,19 +100,22 @@ def masses_of_value(
     size = boxes.size
     frame = boxes if size == 1 else _principal_axes_box(posteriors, boxes, values)
     nodes = place_nodes(posteriors, frame, (FINE,) * size)
-    logs = np.maximum(nodes.logs[0] - nodes.logs.max(), -2 * DROP)
+    logs, swings = np.maximum(nodes.logs[0] - nodes.logs.max(), -2 * DROP), False
     fine = [np.linspace(axis[0, 0], axis[0, -1], DENSER[size] * (axis.shape[1] - 1) + 1) for axis in nodes.axes]
     u = nodes.whole[0]
     for i, (axis, places) in enumerate(zip(nodes.axes, fine, strict=True)):
-        logs, u = (make_interp_spline(axis[0], a, k=5, axis=i)(places) for a in (logs, u))
-        logs, u = (np.moveaxis(a, 0, i) if a.shape[i] != len(places) else a for a in (logs, u))
+        found = [make_interp_spline(axis[0], a, k=k, axis=i)(places) for a, k in ((logs, 5), (logs, 1), (u, 5))]
+        smooth, straight, u = (np.moveaxis(a, 0, i) if a.shape[i] != len(places) else a for a in found)
+        # Where the log posterior falls off at once, a smooth line through its nodes swings far above them.
+        swing = np.abs(smooth - straight) > SWING
+        logs, swings = np.where(swing, straight, smooth), swings or bool(np.any(straight[swing] > -DROP))
     there = logs > -DROP
     x, mass = values(u[there]), np.exp(logs[there])
-    found = []
+    laws = []
     for step in (1, 2, 4):
         some = np.all([place % step == 0 for place in np.nonzero(there)], axis=0)
-        found.append((x[some], mass[some] / mass[some].sum()))
-    return found
+        laws.append((x[some], mass[some] / mass[some].sum()))
+    return laws, _moment_gap(nodes, values, *_mean_and_variance(*laws[0])) if swings and x.ndim == 1 else 0.0
 
 
 def _with_moment_error(
@@ -118,16 +125,21 @@ def _with_moment_error(
     if found is None:
         return None
     curve, error = found
+    return curve, error + _moment_gap(nodes, values, float(curve.mean()), float(curve.var()))
+
+
+def _moment_gap(nodes: Nodes, values: Callable[[Array], Array], own_mean: float, own_variance: float) -> float:
+    """By what share a law's first two moments differ from those of the nodes."""
     there = nodes.logs[0] > nodes.logs.max() - DROP
     x, logs = values(nodes.whole[0][there]), nodes.logs[0][there] - nodes.logs.max()
     with np.errstate(all="ignore"):
         (mean, variance), (_, inner) = (
             _mean_and_variance(x[some], np.exp(logs[some])) for some in (slice(None), logs > -18)
         )
-        gap = float(abs(curve.mean() - mean) / np.sqrt(variance) + abs(curve.var() / variance - 1))
+        gap = float(abs(own_mean - mean) / np.sqrt(variance) + abs(own_variance / variance - 1))
         exists = inner > 0.99 * variance
     # A variance that grows with the range of the nodes does not exist, and says nothing.
-    return curve, error + (gap if exists and np.isfinite(gap) and gap > NEGLIGIBLE else 0.0)
+    return gap if exists and np.isfinite(gap) and gap > NEGLIGIBLE else 0.0
 
 
 def _mean_and_variance(x: Array, mass: Array) -> tuple[float, float]:

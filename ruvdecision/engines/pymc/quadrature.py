@@ -84,6 +84,7 @@ class Quadrature(BaseEngine):
     tolerance: float = 1e-9
     fallback: bool = False
     name = "quadrature"
+    beliefs = (PyMCBelief,)
     shares = always_cut = draws_files = True
 
     def __post_init__(self) -> None:
@@ -105,8 +106,6 @@ class Quadrature(BaseEngine):
     def _why_refused(self, user: User, problem: Problem) -> Refusal | None:
         """None if the model has few parameters, and every mask's law and the target's are known without drawing."""
         belief, masks = user.belief, problem.masks
-        if not isinstance(belief, PyMCBelief):
-            return Refusal("Quadrature needs a PyMCBelief", "Use engine='auto'", Missing.BELIEF)
         compiled = compiled_model(belief, record_count_of(belief, problem))
         belief.check_names(user.target, compiled.n)
         compiled.check_new_record(user.target)
@@ -182,20 +181,20 @@ class Quadrature(BaseEngine):
                 tally.stop_constant_masks(r)
             problem.progress((r + 1) / tally.counts.max())
         with np.errstate(invalid="ignore"):
-            doubt = np.nanmax(tally.error / np.maximum(np.abs(tally.value), 1e-300), axis=(0, 1), initial=0.0)
+            relative_error = np.nanmax(tally.error / np.maximum(np.abs(tally.value), 1e-300), axis=(0, 1), initial=0.0)
         bad, endless = [i for i, words in enumerate(trouble) if words], np.isinf(tally.value).any(axis=(0, 1))
         for i in np.flatnonzero(endless).tolist():
             trouble[i]["the loss is not finite"] = int(np.isinf(tally.value[:, :, i]).any(axis=1).sum())
         diagnostics = {
             "converged": [
                 i not in bad
-                and (sampled[i].converged if i in sampled else bool(doubt[i] <= SETTLED and not endless[i]))
+                and (sampled[i].converged if i in sampled else bool(relative_error[i] <= SETTLED and not endless[i]))
                 for i in range(len(masks))
             ],
             "how": ["sampled" if i in sampled else "integrated" for i in range(len(masks))],
             "marginalization": marginalizations,
             "nodes": nodes.tolist(),
-            "node_error": doubt.tolist(),
+            "node_error": relative_error.tolist(),
             "integration_error": rough.tolist(),
             "releases": tally.counts.tolist(),
         }

@@ -13,7 +13,7 @@ from ...channels.likelihood import ReleaseLikelihood, observe, observe_matrix
 from ...checks import Seed, as_generator
 from ...errors import InputError
 from ...masks.base import Mask
-from ...masks.frame import Frame
+from ...masks.frame import Frame, files_of, for_each_file
 from ...protocols import Array, Value
 from ...running.replication import Watched, replicate_error, replicate_seeds
 from ...targets import BaseTarget
@@ -65,12 +65,11 @@ def observed_in(mask: Mask, records: Frame, compiled: CompiledModel, seed: Seed)
 
 
 def _observe_frames(mask: Mask, released: Any, compiled: CompiledModel) -> ReleaseLikelihood:
-    if isinstance(released, tuple):
-        return observe(mask, tuple(frame.unwrap() for frame in released), compiled.n)
-    if released.plain:
+    first, *others = files_of(released)
+    if first.plain and not others:
         # No table is made of a release that only goes back through its mask.
-        return observe_matrix(mask, released.numbers(), released.columns, released.labels.index, compiled.n)
-    return observe(mask, released.unwrap(), compiled.n)
+        return observe_matrix(mask, first.numbers(), first.columns, first.labels.index, compiled.n)
+    return observe(mask, for_each_file(lambda frame: frame.unwrap(), released), compiled.n)
 
 
 def observed_release(
@@ -90,8 +89,7 @@ def observed_release(
 
 def _released_frames(mask: Mask, release: Any) -> list[Frame]:
     """The files that were released: one, or one by each of several masks."""
-    several = mask.separate_releases and isinstance(release, tuple)
-    return [Frame.of(one) for one in release] if several else [Frame.of(release)]
+    return list(map(Frame.of, files_of(release) if mask.separate_releases else (release,)))
 
 
 class Replicate(NamedTuple):
@@ -128,9 +126,7 @@ def replicates_of(problem: Problem, compiled: CompiledModel, tally: ReplicateTal
 
 def _nothing_released(released: Any) -> bool:
     """Whether nothing is released."""
-    if isinstance(released, tuple):
-        return all(map(_nothing_released, released))
-    return released.plain and bool(np.isnan(released.numbers()).all())
+    return all(file.plain and np.isnan(file.numbers()).all() for file in files_of(released))
 
 
 class ReplicateTally:

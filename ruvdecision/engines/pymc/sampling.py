@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +10,13 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from ...beliefs.pymc import PyMCBelief
-from ...checks import check_choice, check_flag, check_integer, check_list, check_number
-from ...errors import ConvergenceError, InputError
+from ...checks import WithSettings, as_tuple, check_choice, check_integer, check_kind, check_number, checked, is_flag
+from ...errors import ConvergenceError
 from ...masks.base import Mask
 from ...protocols import Posterior, Solution, Value
 from ...users.user import User
 from ..already_knows import join_known_release
-from ..base import BaseEngine, Missing, Problem, Refusal, progress_of_part
+from ..base import BaseEngine, Problem, Refusal, progress_of_part
 from .draws import ReleaseSampler, SolvedRelease
 from .model import compiled_model
 from .replicates import ReplicateTally, observed_release, record_count_of, records_of, replicates_of
@@ -32,8 +32,14 @@ WORK = 60_000_000
 """Draws of all chains times numbers in the file up to which all of them are looked at."""
 
 
-@dataclass(frozen=True)
-class Sampling(BaseEngine):
+def _check_keep(name: str, value: object) -> bool | tuple[Mask, ...]:
+    """True, False, or the masks whose draws are kept."""
+    do = "Name the releases whose draws you want, or write True or False"
+    return bool(value) if is_flag(value) else tuple(check_kind(name, m, Mask, do) for m in as_tuple(value))
+
+
+@dataclass(frozen=True, repr=False)
+class Sampling(WithSettings, BaseEngine):
     """Sample the posterior of a `PyMCBelief` for each release; every number carries its Monte Carlo error.
 
     Where the records are independent given the parameters and the mask works record by record, the records are
@@ -83,50 +89,23 @@ class Sampling(BaseEngine):
     Sampling(draws=500, chains=2)
     """
 
-    draws: int = 1000
-    tune: int = 500
-    chains: int = 4
-    sampler: str = "auto"
-    target_accept: float = 0.8
-    target_mcse: float | None = None
-    max_draws: int = 40_000
+    draws: int = checked(1000, check_integer, low=10)
+    tune: int = checked(500, check_integer, low=10)
+    chains: int = checked(4, check_integer, low=1)
+    sampler: str = checked("auto", check_choice, options=["auto", "nutpie", "pymc"])
+    target_accept: float = checked(0.8, check_number, low=0, high=1, open_low=True, open_high=True)
+    target_mcse: float | None = checked(None, check_number, low=0, open_low=True)
+    max_draws: int = checked(40_000, check_integer, low=10)
     strict: bool = False
-    keep: Any = False
+    keep: Any = checked(False, _check_keep)
     keep_records: bool = False
     reuse: bool = True
     importance: bool = False
-    prior_power: float = 1.0
-    likelihood_power: float = 1.0
+    prior_power: float = checked(1.0, check_number, low=0, high=STRONGEST, open_low=True)
+    likelihood_power: float = checked(1.0, check_number, low=0, high=STRONGEST, open_low=True)
     name = "sampling"
+    beliefs = (PyMCBelief,)
     shares = always_cut = draws_files = True
-
-    def __post_init__(self) -> None:
-        for option, low in (("draws", 10), ("tune", 10), ("chains", 1), ("max_draws", 10)):
-            object.__setattr__(self, option, check_integer(option, getattr(self, option), low=low))
-        for option in ("prior_power", "likelihood_power"):
-            object.__setattr__(
-                self, option, check_number(option, getattr(self, option), low=0, high=STRONGEST, open_low=True)
-            )
-        check_choice("sampler", self.sampler, ["auto", "nutpie", "pymc"])
-        accept = check_number("target_accept", self.target_accept, low=0, high=1, open_low=True, open_high=True)
-        object.__setattr__(self, "target_accept", accept)
-        if self.target_mcse is not None:
-            object.__setattr__(self, "target_mcse", check_number("target_mcse", self.target_mcse, low=0, open_low=True))
-        check_flag("strict", self.strict, "Say whether a chain that did not converge is an error")
-        check_flag("keep_records", self.keep_records, "Say whether draws of the records are kept too")
-        check_flag("reuse", self.reuse, "Say whether neighbours may share draws")
-        check_flag("importance", self.importance, "Say whether weighted draws are tried first")
-        if not isinstance(self.keep, (bool, np.bool_)):
-            do = "Name the releases whose draws you want, or write True or False"
-            masks = (self.keep,) if isinstance(self.keep, Mask) else tuple(check_list("keep", self.keep, do))
-            if not all(isinstance(m, Mask) for m in masks):
-                raise InputError("keep must be True, False or a list of masks", self.keep, do)
-            object.__setattr__(self, "keep", masks)
-
-    def __repr__(self) -> str:
-        default = type(self).__dataclass_fields__
-        shown = [n for n in default if getattr(self, n) != default[n].default]
-        return f"Sampling({', '.join(f'{n}={getattr(self, n)!r}' for n in shown)})"
 
     @classmethod
     def where(cls, asked: BaseEngine | None) -> BaseEngine:
@@ -136,8 +115,6 @@ class Sampling(BaseEngine):
 
     def prepare(self, problem: Problem) -> Refusal | None:
         for user in problem.users:
-            if not isinstance(user.belief, PyMCBelief):
-                return Refusal("Sampling needs a PyMCBelief", "Use engine='auto'", Missing.BELIEF)
             records_of(user.belief, problem.data)  # data that do not fit are said before any compiling
             user.belief.check_names(user.target, record_count_of(user.belief, problem))
         return None
@@ -189,6 +166,12 @@ class Sampling(BaseEngine):
         """Posterior of the user's target after one release."""
         return self.solve_release(user, mask, release).posteriors[0]
 
+    def drawn_posterior(
+        self, user: User, mask: Mask, release: object, seed: np.random.SeedSequence
+    ) -> tuple[Posterior, Mapping[str, float]]:
+        point = self.solve_release(user, mask, release, seed)
+        return point.posteriors[0], {"rhat": point.rhat, "ess": point.ess_bulk, "divergences": point.divergences}
+
     def solve_release(
         self, user: User, mask: Mask, release: object = None, seed: np.random.SeedSequence | None = None
     ) -> SolvedRelease:
@@ -211,11 +194,7 @@ class Sampling(BaseEngine):
             )
 
     def _keeps_draws(self, mask: Mask) -> bool:
-        return (
-            bool(self.keep)
-            if isinstance(self.keep, (bool, np.bool_))
-            else any(repr(mask) == repr(m) for m in self.keep)
-        )
+        return bool(self.keep) if is_flag(self.keep) else any(repr(mask) == repr(m) for m in self.keep)
 
 
 class _DiagnosticTally(ReplicateTally):

@@ -250,8 +250,8 @@ class RecordGrid:
 def find_grid(compiled: CompiledModel, column: ColumnLikelihood, place: int = 0) -> RecordGrid:
     """Where the records of a column can lie after a release.
 
-    The parameters are first fitted to the middle of what is known about each record, as if that were the record: rough,
-    but noise only widens it. ``place`` is the column among those of the model.
+    The parameters are first fitted to two numbers on both sides of the middle of what is known about each record, as
+    if these were records: rough, but noise only widens it. ``place`` is the column among those of the model.
     """
     middle = released_locations(column)
     sample = _parameter_sample(compiled, column, np.round(middle) if compiled.discrete else middle, place)
@@ -402,20 +402,23 @@ def _parameter_sample(compiled: CompiledModel, column: ColumnLikelihood, middle:
     if not size:
         return np.zeros((1, 0))
     rows = np.flatnonzero(~np.asarray(column.uninformative))
+    # Were the middles the records, equal ones would say that a scale is zero.
+    away = np.zeros(len(rows)) if compiled.discrete else 0.5 * column.take(rows).scale
+    away = np.where(np.isfinite(away) & np.isnan(column.known_values[rows]), away, 0.0)
 
     def heights(u: Array) -> Array:
         at = compiled.values_at(u, normal=False)
         theta, total = at.theta, at.log_prior
-        if len(middle):
+        for values in (middle - away, middle + away) if len(middle) else ():
             if compiled.one_record_model is not None:
-                logs = compiled.entry_log_density(theta, middle, place)[:, :, 0]
+                logs = compiled.entry_log_density(theta, values, place)[:, :, 0]
             else:
                 full = np.full((compiled.n, compiled.k), np.median(middle))
-                full[rows, place] = middle
+                full[rows, place] = values
                 logs = compiled.log_density(theta, full.reshape((1, *compiled.shape)))
                 logs = logs.reshape(len(logs), compiled.n, compiled.k)[:, rows, place]
             # A value that the law cannot have (noise took it out of the support) counts for little.
-            total = total + np.sum(np.where(np.isfinite(logs), logs, -50.0), axis=1)
+            total = total + 0.5 * np.sum(np.where(np.isfinite(logs), logs, -50.0), axis=1)
         return np.where(np.isfinite(total), total, -1e300)
 
     best = climb_to_mode(heights, start)

@@ -12,7 +12,7 @@ import xarray as xr
 from ...checks import as_generator
 from ...errors import RuvError
 from ...masks.base import Mask
-from ...masks.frame import Frame
+from ...masks.frame import Frame, files_of
 from ...posteriors import Drawn, Mixture
 from ...protocols import Array, Posterior
 from .normal_records import normal_entries, normal_rows
@@ -191,7 +191,7 @@ def _predictive_draws(
 ) -> Groups:
     """Prior draws, and new files and their releases by prior and posterior."""
     belief, free, found = compiled.belief, [v.name for v in compiled.free], Groups()
-    shown = None if isinstance(released, tuple) else _release_as_numbers(released)
+    shown = None if len(files_of(released)) > 1 else _release_as_numbers(released)
     if shown is not None:
         ready = _as_dataset({"release": shown[None, None]}, compiled)
         found["observed_data"] = ready.isel(chain=0, draw=0, drop=True)

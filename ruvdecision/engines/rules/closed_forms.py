@@ -16,7 +16,7 @@ import numpy as np
 
 from ...beliefs.normal import NormalBelief
 from ...channels.linear import LinearChannel
-from ...losses import Quadratic
+from ...losses.base import as_bayes_loss
 from ...masks.base import Mask
 from ...numerics.semidefinite import with_infinite_variance
 from ...posteriors.base import as_weight_matrix
@@ -136,7 +136,7 @@ def has_clipped_error(user: Snooper, source: Source, mask: Mask, linear: Rule | 
         source.table is not None
         and source.k == 1
         and source.n > 1
-        and isinstance(user.loss, Quadratic)
+        and as_bayes_loss(user.loss).second_order
         and (linear is not None or user.estimator.rank(source.n) is not None)
         and _normal_noise(mask, source) is not None
     )

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError
+from ...losses.base import is_bayes_loss
 from ...posteriors.base import as_weight_matrix
 from ...protocols import Array
 from ...users.rules import Rule
@@ -60,7 +61,7 @@ def costs_of_estimates(loss: Any, estimates: Array, truth: Array, rule: Rule) ->
     filled = np.where(lost[:, None], 0.0, given) if given.ndim == 2 else np.where(lost, 0.0, given)
     try:
         values = np.asarray(
-            loss.cost(filled, wanted, m > 1) if hasattr(loss, "cost") else loss(filled, wanted), dtype=np.float64
+            loss.cost(filled, wanted, m > 1) if is_bayes_loss(loss) else loss(filled, wanted), dtype=np.float64
         )
     except ValueError as error:
         if isinstance(error, InputError):

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ...beliefs.normal import NormalBelief
 from ...channels.linear import LinearChannel
 from ...errors import UnsupportedError
+from ...losses.base import is_bayes_loss
 from ...masks.base import Mask
 from ...posteriors import Gaussian
 from ...protocols import Array, Ints, Solution, Value
@@ -75,23 +76,26 @@ def loss_of_given_rows(user: Snooper, masks: Sequence[Mask], rows: Ints, source:
     The masks are of one family. None if that is not so, or the loss is not one of the error alone.
     """
     loss, table = user.loss, source.table
-    if table is None or not loss.location_free or not hasattr(loss, "expected") or source.n < 2:
+    if table is None or not loss.location_free or not is_bayes_loss(loss) or source.n < 2:
         return None
     numbers = np.array([m.numbers for m in masks], dtype=np.float64).reshape(len(masks), -1)
     channel = linear_channel(source.belief_without_law, masks[0], numbers, table)
     if channel is None or channel.location != "known" or channel.wiped is not None:
         return None
-    mean, spread, there = _release_law(channel, table)
-    mean, spread, there = mean[rows], spread[:, rows], there[rows]
+    mean, covariance, there = _release_law(channel, table)
+    mean, covariance, there = mean[rows], covariance[:, rows], there[rows]
     bias, lead = mean - table[rows], len(masks)
     costs_of_estimates(
         loss, np.zeros((1, source.k)), np.zeros((1, source.k)), Row()
     )  # a loss of intervals refuses a number
-    bias, spread = np.broadcast_to(bias, (lead, *bias.shape)), np.broadcast_to(spread, (lead, *spread.shape[1:]))
+    bias, covariance = (
+        np.broadcast_to(bias, (lead, *bias.shape)),
+        np.broadcast_to(covariance, (lead, *covariance.shape[1:])),
+    )
     if source.k == 1:
-        found = loss.expected(Gaussian.scalar(-bias[..., 0], spread[..., 0, 0]), np.zeros(bias.shape[:-1]))
+        found = loss.expected(Gaussian.scalar(-bias[..., 0], covariance[..., 0, 0]), np.zeros(bias.shape[:-1]))
     else:
-        found = loss.expected(Gaussian(-bias, spread), np.zeros(bias.shape))
+        found = loss.expected(Gaussian(-bias, covariance), np.zeros(bias.shape))
     value = np.where(there.all(axis=1), np.broadcast_to(found.value, bias.shape[:-1]), np.inf)
     return Value(value, np.where(there.all(axis=1), np.broadcast_to(found.error, bias.shape[:-1]), 0.0))
 
@@ -120,8 +124,8 @@ def loss_of_drawn_rows(problem: Problem, rows: Ints, source: Source) -> Value:
             raise UnsupportedError(what, f"{int(sometimes.sum())} of {len(rows)} records", do)
         mean = total / count
         value[i] = np.where(held > 0, first + mean, np.inf)
-        spread = np.sqrt(np.maximum(squares / count - mean**2, 0.0) / (count - 1)) if count > 1 else np.nan
-        error[i] = np.where(held > 0, spread, 0.0)
+        noise = np.sqrt(np.maximum(squares / count - mean**2, 0.0) / (count - 1)) if count > 1 else np.nan
+        error[i] = np.where(held > 0, noise, 0.0)
         problem.progress((i + 1) / len(masks))
     return Value(value, error)
 
@@ -131,7 +135,7 @@ def _release_law(channel: LinearChannel, table: Array) -> tuple[Array, Array, ND
     k = channel.columns
     shape, copy, cell = channel.layout.place_of_rows()
     lead = np.broadcast_shapes((1,), *(b.r.shape[:1] for b in channel.blocks), *(c.shape[:1] for c in channel.common))
-    mean, spread = np.zeros(table.shape), np.zeros((*lead, len(table), k, k))
+    mean, covariance = np.zeros(table.shape), np.zeros((*lead, len(table), k, k))
     there = np.zeros(table.shape, dtype=bool)
     for t, block in enumerate(channel.blocks):
         mine = np.flatnonzero(shape == t)
@@ -150,8 +154,8 @@ def _release_law(channel: LinearChannel, table: Array) -> tuple[Array, Array, ND
         for i, size in enumerate(block.shape.sizes):
             piece = slice(i * k, i * k + k)
             own = block.r[:, piece, piece] / size + (1.0 - 1.0 / size) * block.rw[:, i]
-            for load, covariance in zip(block.loads, channel.common, strict=True):
+            for load, common in zip(block.loads, channel.common, strict=True):
                 part = load[:, piece] / roots[i]
-                own = own + part @ covariance @ np.swapaxes(part, -1, -2)
-            spread[:, mine[at == i]] = own[:, None]
-    return mean, spread, there
+                own = own + part @ common @ np.swapaxes(part, -1, -2)
+            covariance[:, mine[at == i]] = own[:, None]
+    return mean, covariance, there

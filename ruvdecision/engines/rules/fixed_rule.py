@@ -13,7 +13,7 @@ import numpy as np
 from ...channels.linear import LinearChannel
 from ...checks import as_generator, check_choice
 from ...errors import InputError, UnsupportedError
-from ...losses import Quadratic
+from ...losses.base import as_bayes_loss, is_bayes_loss
 from ...masks.base import Mask
 from ...posteriors import Gaussian
 from ...protocols import Array, Ints, Posterior, Root, Solution, Value
@@ -158,7 +158,7 @@ class SnooperWork:
         """The channel of a family whose exact value is known, or None."""
         user, source = self.user, self.source
         loss, target = user.loss, user.target
-        if not loss.location_free or not hasattr(loss, "expected") or target.is_a(Kind.FILE) or self.sampling_variance:
+        if not loss.location_free or not is_bayes_loss(loss) or target.is_a(Kind.FILE) or self.sampling_variance:
             return None
         rule = self.linear_rule
         known = (
@@ -374,7 +374,7 @@ class SnooperWork:
 def _check_scientist(user: Snooper, source: Source) -> None:
     """The population mean of given records has a meaning for the released mean and squared error only."""
     term = user.target.terms[0]
-    fits = user.estimator.averages and isinstance(user.loss, Quadratic) and term.component is None
+    fits = user.estimator.averages and as_bayes_loss(user.loss).second_order and term.component is None
     if not fits or term.name != "mu":
         raise UnsupportedError(
             "With data the population's parameters are not known; the exception is the released mean for "

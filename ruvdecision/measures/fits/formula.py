@@ -22,8 +22,9 @@ import pandas as pd
 
 from ...checks import suggest
 from ...errors import InputError, describe_failure
+from ...masks.columns import is_categorical
 from ...protocols import Array
-from ..frames import ColumnCategories, categories_of, is_categorical, is_number, vector
+from ..frames import ColumnCategories, categories_of, is_number, vector
 
 CALL = re.compile(r"""([CQ])\(\s*(?:`([^`]+)`|"([^"]+)"|'([^']+)'|(\w+))\s*\)""")
 """A column inside C(...), which makes it a category, or Q(...), which lets it have any name."""

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ...errors import InputError, UnsupportedError
+from ...masks.columns import has_order, is_categorical
 from ...protocols import Array
 from .. import frames
 from .incomplete import IncompleteColumn, IncompleteRecords
@@ -30,11 +31,7 @@ class Space:
             named = f"categories in {', '.join(str(c) for c in self.categories)}"
             do = 'Use distance="standardised", or leave them out with known=[...]'
             raise UnsupportedError("Mahalanobis distance needs numeric columns", named, do)
-        unordered = [
-            c
-            for c in self.categories
-            if not getattr(original[c].dtype, "ordered", False) and not pd.api.types.is_bool_dtype(original[c].dtype)
-        ]
+        unordered = [c for c in self.categories if not has_order(original[c])]
         if distance == "rank" and unordered:
             named = f"unordered categories in {', '.join(str(c) for c in unordered)}"
             do = 'Use distance="standardised", or make them ordered categoricals'
@@ -99,7 +96,7 @@ class Space:
 
     def _ordered_or_missing(self, label: Hashable, column: pd.Series, which: str) -> Array:
         """A column with an order as numbers, NaN where it is missing."""
-        if frames.is_categorical(column):
+        if is_categorical(column):
             codes = column.cat.codes.to_numpy().astype(np.float64)
             return np.where(codes < 0, np.nan, codes)
         return frames.offsets_with_nan(self.who, column, self.original[label], which)

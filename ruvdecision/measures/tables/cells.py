@@ -10,8 +10,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ...errors import InputError, UnsupportedError
+from ...masks.columns import is_categorical
+from ...masks.frame import numpy_kind
 from ...protocols import Array
-from ..frames import Ints, is_categorical, is_time, numpy_kind
+from ..frames import Ints, is_time
 
 MOST_CELLS = 10_000_000
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from numpy.testing import assert_allclose
 
+from ruvdecision.beliefs.base import BaseBelief
 from ruvdecision.beliefs.finite import FiniteBelief
 from ruvdecision.beliefs.table.belief import TableBelief
 from ruvdecision.engines.finite.enumeration import Enumeration
@@ -302,7 +303,7 @@ def test_other_requests():
     with pytest.raises(InputError, match="limit"):
         Enumeration(limit=0)
 
-    class Strange:
+    class Strange(BaseBelief):
         records, parameters = 1, ()
 
         def draw(self, rng):

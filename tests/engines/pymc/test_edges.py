@@ -163,9 +163,9 @@ CANNOT = {
     "a negative power": ({"powers": [-1.0]}, r"in \(0, 1000\]"),
     "a power without end": ({"powers": [np.inf]}, r"in \(0, 1000\]"),
     "a power that leaves one draw": ({"powers": [1e308]}, r"in \(0, 1000\]"),
-    "another engine": ({"engine": ruv.Quadrature()}, "reweights draws; got Quadrature"),
-    "an engine's name": ({"engine": "sampling"}, "reweights draws; got str"),
-    "an engine's class": ({"engine": ruv.Sampling}, "reweights draws"),
+    "another engine": ({"engine": ruv.Quadrature()}, "must be a Sampling; got a Quadrature"),
+    "an engine's name": ({"engine": "sampling"}, "must be a Sampling; got a str"),
+    "an engine's class": ({"engine": ruv.Sampling}, "must be a Sampling"),
     "an argument that evaluate does not have": ({"draws": 100}, "evaluate has no such argument; got draws"),
     "records that cannot be integrated out": (
         {"masks": [ruv.Noise(variance=1.0) | ruv.Microaggregate(groups=2)]},

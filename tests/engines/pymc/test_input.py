@@ -72,7 +72,7 @@ def test_a_builder_must_be_a_function(builder: object) -> None:
 
 @pytest.mark.parametrize("records", [200, "", None])
 def test_records_is_a_name(records: object) -> None:
-    with pytest.raises(InputError, match="records must be the name"):
+    with pytest.raises(InputError, match="records must be text"):
         PyMCBelief(normal, records=records)
 
 

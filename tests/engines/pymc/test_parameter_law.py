@@ -91,7 +91,7 @@ def test_a_function_with_a_crease(name):
     """What is no law by its density is many point masses, and coarser ones show how far they are off."""
     boxes = find_boxes(UNIFORM, np.zeros((1, 2)))
     found = []
-    for x, mass in masses_of_value(UNIFORM, boxes, lambda u: NUMBERS[name](special.expit(u))):
+    for x, mass in masses_of_value(UNIFORM, boxes, lambda u: NUMBERS[name](special.expit(u)))[0]:
         order = np.argsort(x)
         middle = x[order][np.searchsorted(np.cumsum(mass[order]), 0.5)]
         found.append(mass @ np.abs(x - middle))

@@ -655,7 +655,7 @@ def test_the_posterior_of_a_new_record_has_a_cheap_density(beliefs):
 
 @pytest.mark.slow
 def test_nodes_of_the_records_are_judged_where_the_posterior_is():
-    """At a sigma that hardly can be the log likelihood moves by 2e-4 with finer nodes; what is asked does not."""
+    """At a sigma that hardly can be the log likelihood moves by 3e-4 with finer nodes; what is asked does not."""
 
     def spread(n):
         with pm().Model() as model:
@@ -669,6 +669,7 @@ def test_nodes_of_the_records_are_judged_where_the_posterior_is():
     ((_, coarse),) = log_posteriors(compiled, [release])
     boxes = _boxes_that_miss_no_mass(coarse)
     u = boxes.parameters_at(np.random.default_rng(0).standard_normal((16, boxes.size)) * 2)[0]
+    u = np.vstack([u, [3.0, np.log(2.5)]])  # six standard deviations of its prior out
     assert (
         coarse.refinement_error(u)
         < 1e-6

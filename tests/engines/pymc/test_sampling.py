@@ -631,7 +631,7 @@ def test_power_scaling_agrees_with_another_prior() -> None:
         masks, **users(sampled), data=data, seed=1, max_risk=1.5, engine=ruv.Sampling(draws=2000)
     )
     assert len(result.to_dataframe()) == 5 and "power" in result.sentence
-    with pytest.raises(ruv.InputError, match="reweights draws"):
+    with pytest.raises(ruv.InputError, match="must be a Sampling"):
         ruv.analyses.power_scaling(masks, **users(sampled), data=data, engine=ruv.Quadrature())
 
 

@@ -135,7 +135,7 @@ def test_batteries_say_what_they_left_out() -> None:
     notes = " ".join(rumap.notes)
     assert {"linkage", "general utility", "KL", "pMSE", "k_anonymity"} <= set(rumap.columns)
     assert "need arguments" in notes and "Mahalanobis was left out for long" in notes and "IO" in notes
-    assert "id is different for every record and unchanged in r" in notes
+    assert "id is different for every record and unchanged in every release" in notes  # "long" repeats it
 
 
 def test_rounding_of_weights_is_no_dependence() -> None:
