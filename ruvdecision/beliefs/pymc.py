@@ -135,10 +135,9 @@ class PyMCBelief(BaseBelief):
 
     def column_names(self, n: int | None = None) -> Sequence[Hashable] | None:
         """Names of the variables of a record in a file of n: as given, or the model's coords."""
-        n = self.size or n
-        if self.columns is not None or n is None:
+        if self.columns is not None:
             return self.columns
-        axes = self.built(n).labels(self.variable)
+        axes = self.built(self.size or n or self.records).labels(self.variable)
         return None if len(axes) < 2 or list(axes[1]) == list(range(len(axes[1]))) else axes[1]
 
     def entry_names(self, name: str, n: int | None = None) -> Sequence[Sequence[Hashable]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...beliefs.pymc import building_graphs, quiet_pymc
+from ...beliefs.pymc import building_graphs, cheap_mode, quiet_pymc
 from ...errors import InputError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def log_density_graph(x: TensorVariable, value: TensorVariable, parameters: Sequ
     plain = {rv: rv.type(name=rv.name) for rv in parameters if rv is not x}
     with building_graphs():
         try:
-            (own,) = clone_replace([x], plain)
+            (own,) = clone_replace([_with_plain_ends(x)], plain)
             found = _without_draws(quiet_pymc().logp(own, value, warn_rvs=False), list(plain.values()))
         except NotImplementedError as error:
             raise InputError(
@@ -55,6 +55,28 @@ def log_density_graph(x: TensorVariable, value: TensorVariable, parameters: Sequ
                 "Give pm.CustomDist a logp=, or write the variable as a pm.Deterministic of others",
             ) from error
         return graph_replace([found], {v: rv for rv, v in plain.items()}, strict=False)[0]
+
+
+def _with_plain_ends(x: TensorVariable) -> TensorVariable:
+    """The same variable with numbers for the ends of a truncated law, where they are graphs of numbers alone.
+
+    PyMC asks whether an end is the number infinity, and else gives a density without a slope.
+    """
+    import pytensor
+    from pytensor.graph.basic import Constant
+    from pytensor.graph.replace import graph_replace
+    from pytensor.graph.traversal import ancestors
+    from pytensor.tensor import constant
+
+    if type(x.owner.op).__name__ not in ("TruncatedNormalRV", "TruncatedRV"):
+        return x
+    ends = [end for end in x.owner.inputs[-2:] if end.owner is not None]
+    ends = [end for end in ends if all(isinstance(a, Constant) for a in ancestors([end]) if a.owner is None)]
+    if not ends:
+        return x
+    numbers = pytensor.function([], ends, mode=cheap_mode())()
+    plain = {v: v.type.filter_variable(constant(a, dtype=v.dtype)) for v, a in zip(ends, numbers, strict=True)}
+    return graph_replace([x], plain)[0]
 
 
 def _without_draws(graph: TensorVariable, parameters: Sequence[TensorVariable]) -> TensorVariable:

@@ -284,22 +284,26 @@ class GridMarginal(SummedMarginal):
         heights = pt.exp(logs - top)
         # Far from the data the sum may vanish: a floor keeps the log finite there.
         mass = pt.maximum(pt.dot(table, heights), 1e-300)
-        terms, floor = pt.log(mass) + top, pt.switch(pt.lt(weight, 0.0), 0.0, -np.inf)
-        slope = heights * pt.dot(pt.switch(pt.gt(terms, floor), weight / mass, 0.0), table)
-        return pt.sum(weight * pt.maximum(terms, floor)), slope
+        # A huge height is never added to be taken off again: rounding would be all that is left.
+        logs, excess = pt.log(mass), pt.log(mass[-1]) + top > 0
+        terms = pt.switch(excess, logs - logs[-1], logs + top)
+        terms = pt.concatenate([terms[:-1], pt.zeros(1)])
+        slope = heights * pt.dot(pt.switch(excess | pt.gt(weight, 0.0), weight / mass, 0.0), table)
+        return pt.sum(weight * terms), slope
 
     def _log_likelihood_by_nodes(self, theta: Theta) -> Array:
         # One product for all points; the graph would take the table anew for each.
         x, weight, count = self.data["nodes"], self.data["weight"], point_count(theta)
-        table, floor = self.data["table"].reshape(len(weight), len(x)), np.where(weight < 0, 0.0, -np.inf)
+        table = self.data["table"].reshape(len(weight), len(x))
         step = max(1, CHUNK // (len(x) + len(weight)))
         out = np.empty(count)
         for i in range(0, count, step):
             logs = self.model.log_density({k: v[i : i + step] for k, v in theta.items()}, x)[:, :, 0]
             with np.errstate(invalid="ignore", divide="ignore"):
                 top = logs.max(axis=1, keepdims=True)
-                mass = np.exp(logs - top) @ table.T
-                out[i : i + step] = np.maximum(np.log(np.maximum(mass, 1e-300)) + top, floor) @ weight
+                each = np.log(np.maximum(np.exp(logs - top) @ table.T, 1e-300))
+                each -= np.maximum(each[:, -1:], -top)
+                out[i : i + step] = each[:, :-1] @ weight[:-1]
         return out
 
 
@@ -388,12 +392,15 @@ class NodesMarginal(SummedMarginal):
         import pytensor.tensor as pt
 
         weight = data["weight"]
-        inside = logs + data["logw"]
-        top, peak = pt.max(inside, axis=0), pt.max(logs, axis=0)
+        peak = pt.max(logs, axis=0)
         # An entry that nothing can explain has an infinite top: its exponentials are taken from zero instead.
-        base, safe = pt.switch(pt.isinf(top), 0.0, top), pt.switch(pt.isinf(peak), 0.0, peak)
+        safe = pt.switch(pt.isinf(peak), 0.0, peak)
+        inside = logs - safe + data["logw"]
+        top = pt.max(inside, axis=0)
+        base = pt.switch(pt.isinf(top), 0.0, top)
         share, plain = pt.exp(inside - base), pt.exp(logs - safe + data["plain"])
         mass, total = (pt.maximum(pt.sum(each, axis=0), 1e-300) for each in (share, plain))
-        whole = pt.log(total) + safe
-        slope = weight * (share / mass - pt.switch(pt.gt(whole, 0.0), plain / total, 0.0))
-        return pt.sum(weight * (pt.log(mass) + base - pt.maximum(whole, 0.0))), slope
+        # A huge peak is never added to be taken off again: rounding would be all that is left.
+        excess = pt.log(total) + safe > 0
+        slope = weight * (share / mass - pt.switch(excess, plain / total, 0.0))
+        return pt.sum(weight * (pt.log(mass) + base - pt.switch(excess, pt.log(total), -safe))), slope

@@ -22,6 +22,8 @@ from .normal_records import NormalRecords, mixture_curve, released_averages
 from .parameter_law import law_of_value, masses_of_value
 from .parameter_points import ParameterPoints, entries_per_parameter, parameter_values
 
+ROUNDING = 1e-14
+"""Relative difference of numbers that are equal but for rounding."""
 NEGLIGIBLE = 1e-13
 """Relative error below which a number is as exact as numbers are."""
 REFINEMENTS = 5
@@ -415,6 +417,8 @@ def _quadratic_uncertainties(
 
 def _uncertainties_of_mixtures(user: User, means: Array, variances: Array, rules: Sequence[Rule]) -> list[Array]:
     """Uncertainties from all releases as one batch of mixtures of normal numbers, by each rule."""
+    # Means that differ by rounding alone are one number: what is known has no tail.
+    means = np.where(np.abs(means - means[:, :1]) <= ROUNDING * np.abs(means[:, :1]), means[:, :1], means)
     if _second_order(user) and means.ndim == 2:
         return _quadratic_uncertainties(user.loss, means, rules, variances)
     return [_uncertainty_of_mixtures(user, means[:, some], variances[:, some], weights) for some, weights in rules]

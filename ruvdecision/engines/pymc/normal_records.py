@@ -44,7 +44,9 @@ def condition_on_noisy_value(mean: Array, variance: Array, centre: Array, noise:
         return mean + gain * (centre - mean), variance * (1 - gain)
     with np.errstate(divide="ignore", invalid="ignore"):
         gain = np.where(np.isinf(noise), 0.0, np.where(variance + noise > 0, variance / (variance + noise), 0.0))
-    return mean + gain * (np.where(np.isinf(noise), 0.0, centre) - mean), variance * (1 - gain)
+    after = mean + gain * (np.where(np.isinf(noise), 0.0, centre) - mean)
+    # What is released as it is is known: not to rounding, which would differ with the parameters.
+    return np.where(gain == 1, centre, after), variance * (1 - gain)
 
 
 @dataclass(frozen=True, eq=False)

@@ -121,6 +121,10 @@ class Sampler:
         for name in self.names:
             array = np.asarray(posterior[name].values, dtype=np.float64)
             values[name] = array.reshape((*array.shape[:2], *self.shapes[name]))
+        if draws > 1 and self.model.continuous_value_vars and not any(np.ptp(v, axis=1).any() for v in values.values()):
+            what, got = "The sampler never moved from where it started", f"{chains * draws} equal draws"
+            do = "Look at the slope of the log density there, model.compile_dlogp(): it is probably no number"
+            raise InputError(what, got, do)
         stats = {ARVIZ.get(str(k), str(k)): np.asarray(v.values) for k, v in trace["sample_stats"].items()}
         own = {k: v for k, v in stats.items() if k in ARVIZ.values() and v.shape == (chains, draws)}
         return Chains(values, int(np.sum(stats["diverging"])), chains, draws, stats=own)

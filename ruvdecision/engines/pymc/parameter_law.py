@@ -31,6 +31,8 @@ LAYOUTS = (
     (3201, True, 15.0),
 )
 """Points of a law, whether by their logarithms, and how they crowd at its ends: which suits is not known before."""
+DEGREE = 7
+"""Of the splines that a law is followed by."""
 FINER = 8
 """Points of a line for one of the grid, in between which cubics will do."""
 SWING = 0.1
@@ -171,12 +173,14 @@ def _law_of_monotone_function(s: Array, x: Array, logs: Array) -> Curve | None:
         (logs > logs.max() - DROP) & _where_not_constant(bare, logs, 1.0 if sign else float(np.abs(x).max()))
     )
     part = slice(max(inside[0] - 1, 0), inside[-1] + 2)
-    place = make_interp_spline(s, bare, k=7)
+    if len(s[part]) <= DEGREE:
+        return None  # a spike between nodes, which no spline can follow
+    place = make_interp_spline(s, bare, k=DEGREE)
     slope = place.derivative()(s) * (x if sign else 1.0)
     if not (np.all(slope[part] > 0) or np.all(slope[part] < 0)):
         return None
     s, x, bare, logs = s[part], x[part], bare[part], logs[part] - np.log(np.abs(slope[part]))
-    height = make_interp_spline(s, logs, k=7)
+    height = make_interp_spline(s, logs, k=DEGREE)
     if x[0] > x[-1]:
         s, x, bare, logs = s[::-1], x[::-1], bare[::-1], logs[::-1]
     best: Curve | None = None
@@ -264,7 +268,7 @@ def _law_by_rows(nodes: Nodes, values: Callable[[Array], Array]) -> tuple[Curve,
     for i in range(len(x)):
         # Where it stands still in between, at a corner of the parameters, there is no mass to speak of.
         mine = np.flatnonzero(there[i])
-        parts = (part for part in np.split(mine, np.flatnonzero(np.diff(mine) > 1) + 1) if len(part) >= 8)
+        parts = (part for part in np.split(mine, np.flatnonzero(np.diff(mine) > 1) + 1) if len(part) > DEGREE)
         rows += [(i, _log_density_along_line(s[part], bare[i, part], logs[i, part])) for part in parts]
     ends = np.array([min(row.x[0] for _, row in rows), max(row.x[-1] for _, row in rows)])
     corners = _values_at_corners(whole[there], values)
@@ -301,7 +305,7 @@ def _values_at_corners(u: Array, values: Callable[[Array], Array]) -> Array:
 def _log_density_along_line(s: Array, x: Array, logs: Array) -> CubicHermiteSpline:
     """Log density of a number x(s) that rises or falls, where s has this one; it holds between the ends of x."""
     fine = np.linspace(s[0], s[-1], FINER * (len(s) - 1) + 1)
-    place, height = (make_interp_spline(s, values, k=7) for values in (x, logs))
+    place, height = (make_interp_spline(s, values, k=DEGREE) for values in (x, logs))
     slope, bend = place(fine, 1), place(fine, 2)
     order = slice(None, None, 1 if x[0] < x[-1] else -1)
     with np.errstate(all="ignore"):

@@ -167,6 +167,8 @@ def test_no_data_and_no_size() -> None:
     error = refused(PyMCBelief(normal), data=None)
     assert "how many records" in error.what
     assert "size=" in error.do
+    # The names of columns are the model's, which cannot be built yet.
+    assert "how many records" in refused(PyMCBelief(normal), Record(0, column="income"), data=None).what
 
 
 def test_an_unknown_parameter_lists_the_names() -> None:

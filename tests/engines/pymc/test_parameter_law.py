@@ -8,7 +8,7 @@ from scipy import special
 
 import ruvdecision as ruv
 from ruvdecision.engines.pymc.nodes import find_boxes
-from ruvdecision.engines.pymc.parameter_law import law_of_value, masses_of_value
+from ruvdecision.engines.pymc.parameter_law import _law_of_monotone_function, law_of_value, masses_of_value
 
 
 class Posterior:
@@ -133,3 +133,8 @@ def test_the_posterior_of_a_function_with_a_crease_has_its_error():
     right = (2 - np.sqrt(2)) / 3
     assert abs(value - right) < 2 * error
     assert error < 1e-4 * right
+
+
+def test_a_spike_between_nodes_has_no_law():
+    s = np.linspace(-5, 5, 101)
+    assert _law_of_monotone_function(s, s, -500 * np.abs(s - 0.3)) is None

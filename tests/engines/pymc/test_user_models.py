@@ -529,6 +529,78 @@ def test_records_with_bounds_of_their_own():
         assert float(found.var()) == pytest.approx(density @ (x - mean) ** 2 / density.sum(), rel=2e-3)
 
 
+def truncated(n):
+    with pm().Model() as model:
+        mu, s = pm().Normal("mu", 1, 1), pm().HalfNormal("s", 1)
+        pm().Truncated("x", pm().Normal.dist(mu, s), lower=0, shape=n)
+    return model
+
+
+TRUNCATED = np.array([0.2, -0.4, 1.5, 2.2, np.nan, 0.9])
+
+
+@pytest.fixture(scope="module")
+def behind_truncation():
+    """Mean and variance of mu, s and the suppressed record: records in closed form, parameters on a grid."""
+    node, width = np.polynomial.legendre.leggauss(200)
+    mu, s = (a.ravel() for a in np.meshgrid(np.linspace(-8, 8, 321), 3 * (node + 1), indexing="ij"))
+    logs = stats.norm.logpdf(mu, 1, 1) + stats.halfnorm.logpdf(s) + np.log(np.tile(width, 321))
+    for y in TRUNCATED[np.isfinite(TRUNCATED)]:
+        wide = s**2 + 0.36
+        middle, sd = (mu * 0.36 + y * s**2) / wide, 0.6 * s / np.sqrt(wide)
+        logs += stats.norm.logpdf(y, mu, np.sqrt(wide)) + stats.norm.logcdf(middle / sd) - stats.norm.logcdf(mu / s)
+    weight = np.exp(logs - logs.max()) / np.exp(logs - logs.max()).sum()
+    hazard = np.exp(stats.norm.logpdf(mu / s) - stats.norm.logcdf(mu / s))
+    mean = mu + s * hazard
+    square = s**2 + mu * mean
+    moments = lambda v: (weight @ v, weight @ (v - weight @ v) ** 2)  # noqa: E731
+    record = weight @ mean, weight @ square - (weight @ mean) ** 2
+    return {"mu": moments(mu), "s": moments(s), "record": record}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mu", "s", "record"])
+def test_densities_that_lose_their_digits_far_out(name, behind_truncation):
+    """Near a scale of zero the density of a truncated law is huge, and rounding is all that is left of it."""
+    target = ruv.Record(4) if name == "record" else ruv.Parameter(name)
+    user = ruv.User(ruv.PyMCBelief(truncated), target, ruv.Quadratic())
+    law = ruv.posterior(user, ruv.Suppress(rows=[4]) | ruv.Noise(sd=0.6), TRUNCATED, engine="quadrature")
+    assert (float(law.mean()), float(law.var())) == pytest.approx(behind_truncation[name], rel=1e-5)
+
+
+@pytest.mark.slow
+def test_a_law_that_is_cut_on_one_side_has_a_slope():
+    """PyMC looks whether an end is the number infinity; in a model with a shape it is a graph of that number."""
+    compiled = compiled_model(ruv.PyMCBelief(truncated), 3)
+    observed = observed_release(
+        compiled.belief, ruv.Parameter("mu"), ruv.Noise(sd=0.6), np.array([0.2, -0.4, 1.5]), "slope"
+    )[1]
+    model = marginal_likelihood(compiled, observed).pymc_model()
+    at = {"mu": np.array(0.5), "s_log__": np.array(-0.3)}
+    value, slope = model.compile_logp(mode="FAST_COMPILE"), model.compile_dlogp(mode="FAST_COMPILE")(at)
+    for found, variable in zip(slope, model.value_vars, strict=True):
+        up, down = (value(at | {variable.name: at[variable.name] + step}) for step in (1e-5, -1e-5))
+        assert found == pytest.approx((up - down) / 2e-5, rel=1e-6)
+
+
+@pytest.mark.slow
+def test_a_sampler_that_never_moves_is_an_error():
+    def without_slope(value, mu):
+        # The slope of sqrt(0) is infinite, and infinity times zero is no number.
+        return -0.5 * (value - mu) ** 2 + pm().math.sqrt(pm().math.maximum(mu - 1e9, 0))
+
+    def build(n):
+        with pm().Model() as model:
+            mu = pm().Normal("mu", 0, 1)
+            pm().CustomDist("x", mu, logp=without_slope, shape=n)
+        return model
+
+    user = ruv.User(ruv.PyMCBelief(build), ruv.Parameter("mu"), ruv.Quadratic())
+    engine = ruv.Sampling(draws=20, tune=20, chains=2, sampler="pymc")
+    with pytest.raises(ruv.InputError, match="never moved from where it started"):
+        engine.posterior(user, ruv.Noise(sd=0.6), np.array([0.2, -0.4, 1.5]))
+
+
 def test_an_inequality_of_records_is_refused_with_a_way_out():
     def build(n):
         with pm().Model() as model:
@@ -618,3 +690,24 @@ def test_two_modes_are_left_to_a_sampler():
     )
     ((_, posterior),) = log_posteriors(compiled, [observed])
     assert weighted_draws(posterior, 1000, np.random.default_rng(1)) is None
+
+
+@pytest.mark.parametrize("loss", [ruv.Quadratic(), ruv.Absolute()])
+@pytest.mark.parametrize(
+    ("target", "knows"),
+    [(ruv.Record(1), ruv.Release(rows=[1, 2])), (ruv.Average(), ruv.Microaggregate(groups=1))],
+    ids=["record", "average"],
+)
+def test_what_is_known_already_has_no_uncertainty(loss, target, knows):
+    """Rounding that grew with the range of the nodes was taken for a tail: U was infinite, and risk zero."""
+
+    def build(n):
+        with pm().Model() as model:
+            pm().Normal("x", pm().Normal("mu", 0, 2), 1.0, shape=n)
+        return model
+
+    user = ruv.User(ruv.PyMCBelief(build), target, loss, knows=knows)
+    data = np.random.default_rng(1).normal(1, 1, 6)
+    rumap = ruv.evaluate([ruv.Noise(sd=1.0)], intruder=user, scientist=user, data=data, replicates=3, seed=1)
+    assert rumap.intruder_uncertainty[0] == pytest.approx(0, abs=1e-7) and rumap.risk[0] > 1e6
+    assert rumap.columns["intruder_converged"][0]
