@@ -51,7 +51,9 @@ class Curve:
 
     @property
     def slope(self) -> float | None:
-        return exponent(self.sizes, self.seconds) if len(self.sizes) > 1 else None
+        """Over the sizes that took any time by the system's clock of processor time; None where there are not two."""
+        told = [(size, s) for size, s in zip(self.sizes, self.seconds, strict=True) if s > 0]
+        return exponent(*zip(*told, strict=True)) if len(told) > 1 else None
 
     @property
     def memory_slope(self) -> float | None:
@@ -61,8 +63,10 @@ class Curve:
 
     @property
     def verdict(self) -> str:
-        if self.failed or self.slope is None:
+        if self.failed or len(self.sizes) < 2:
             return "failed"
+        if self.slope is None:
+            return "too short to tell"
         good = self.slope <= self.promised + ROOM and (
             self.memory_slope is None or self.memory_slope <= self.promised_memory + ROOM
         )

@@ -57,6 +57,8 @@ def test_verdict_of_a_curve():
     assert curve(2.0, 1.0).verdict == "MISS"
     assert curve(1.0, 2.0).verdict == "MISS"
     assert curve(2.0, 1.0, promised=2.0).verdict == "ok"
+    quick = growth.Curve("c", "n", "n", 1.0, 1.0, sizes, [0.0] * (len(sizes) - 1) + [1.0], [1e4] * len(sizes))
+    assert quick.slope is None and quick.verdict == "too short to tell"
     assert curve(1.0, 0.2).memory_slope is None  # 100 kB is not told from the allocator's own
     late = dataclasses.replace(curve(1.0, 1.0), bytes=[1.0, 2e7, 2e8])
     assert late.memory_slope == pytest.approx(1.0)  # nor is the first byte; what can be told is linear
