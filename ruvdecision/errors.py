@@ -75,7 +75,7 @@ class InfeasibleError(RuvError, ValueError):
 
 
 class ConvergenceError(RuvError, RuntimeError):
-    """A sampler did not converge, and the caller asked not to go on then."""
+    """A sampler did not converge, and the caller asked not to go on then (``Sampling(strict=True)``)."""
 
 
 def kind_of(value: object) -> str:

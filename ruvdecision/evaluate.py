@@ -187,6 +187,7 @@ def evaluate(
             **_file_facts(roles[0].leaves[0][1].belief),
             **_common_unit(data),
             **{role.name: role.describe() for role in roles},
+            "find_rows": [r.name for r in roles if all(user.target.asks_row for _, user in r.leaves)],
             **{f"{role.name}_error_scale": list(s) for role in roles if (s := role.user.error_scale) is not None},
             **({"partial": "yes"} if stopped else {}),
             **({} if empirical is None else empirical.describe()),

@@ -31,8 +31,9 @@ from ..masks.rows import UNMASKED, Suppress
 from ..protocols import Array, Belief, Ints
 
 LARGEST = 600
-MOST_COLUMNS = 1000
 """Most entries of a file whose linear channels are compared as full matrices."""
+MOST_COLUMNS = 1000
+"""Most columns of a record."""
 SAME = 1e-8
 
 

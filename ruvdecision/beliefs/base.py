@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ..checks import Data
+from ..errors import UnsupportedError
 from ..protocols import Array
 from ..targets import BaseTarget
 
@@ -48,6 +49,9 @@ class BaseBelief:
 
     def draw_file(self, rng: np.random.Generator, new: bool = False) -> DrawnFile:
         """Draw a data set and what it came from; ``new`` asks for somebody outside the file, too."""
+        if new:
+            do = "Define draw_file(rng, new) in it, or ask for a record of the file"
+            raise UnsupportedError(f"{type(self).__name__} draws nobody outside the file", None, do)
         records, parameters = self.draw_with_parameters(rng)
         table = pd.DataFrame(records, columns=self.column_names(len(records)))
         return DrawnFile(table, np.asarray(records, dtype=np.float64), parameters)

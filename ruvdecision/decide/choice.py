@@ -319,7 +319,7 @@ def _findings_in_words(rumap: RUMap, i: int) -> Iterator[str]:
     """How many records are linked or found, and what a number below zero says."""
     records = rumap.attrs.get("file_records")
     for who, u in rumap.uncertainties.items():
-        if records and str(rumap.attrs.get(who, "")).find("which row is") >= 0 and 0 <= u.value[i] <= 1:
+        if records and who in rumap.attrs.get("find_rows", ()) and 0 <= u.value[i] <= 1:
             hits = format_amount((1 - u.value[i]) * records)
             yield f"The {who} finds the right row for {hits} of {records:,} records (1 of {records:,} by guessing)."
     score = rumap.risk_score

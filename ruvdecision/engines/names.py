@@ -66,7 +66,9 @@ def resolve_names(problem: Problem) -> Problem:
         release, masks = problem.release, problem.masks
         if any(leaf.by_label for mask in masks for leaf in mask.leaves):
             by_label = masks
-            masks = problem.build_once("labels", masks, lambda: Batch(_mask_by_position(m, found) for m in by_label))
+            masks = problem.build_once(
+                "labels", masks, lambda: Batch(_with_rows_by_position(m, found) for m in by_label)
+            )
         if release is not None and tables:
             in_order = partial(with_columns_in_order, names=names, what="The release")
             release = for_each_file(lambda one: _drop_row_labels(in_order(one), problem), release)
@@ -116,11 +118,11 @@ def _knows_by_label(user: User | Snooper) -> bool:
 def _with_positions(user: User | Snooper, names: Names) -> User | Snooper:
     changes: dict[str, Any] = {"target": user.target.with_positions(names)} if user.target.has_names else {}
     if _knows_by_label(user):
-        changes["knows"] = _mask_by_position(user.knows, names)
+        changes["knows"] = _with_rows_by_position(user.knows, names)
     return replace(user, **changes) if changes else user
 
 
-def _mask_by_position(mask: Any, names: Names) -> Mask:
+def _with_rows_by_position(mask: Any, names: Names) -> Mask:
     found: Mask = mask.of_leaves(
         iter([leaf.with_rows_by_position(names.row) if leaf.by_label else leaf for leaf in mask.leaves])
     )

@@ -25,7 +25,8 @@ HIGHEST_POWER, STEEPEST = 1e6, 1e154
 class Quadratic(BayesLoss):
     """Squared error (e - theta)' W (e - theta). The estimate is the mean and U = trace(W V).
 
-    Exact for every posterior that knows its covariance. Trottini and Fienberg (2002), example 1 and eq. 20.
+    U is in squared units, and infinite where the variance is. Exact for every posterior that knows its covariance.
+    Trottini and Fienberg (2002), example 1 and eq. 20.
 
     Parameters
     ----------
@@ -77,7 +78,7 @@ class Quadratic(BayesLoss):
 class Absolute(Componentwise):
     """Absolute error |e - theta|, summed over components. The estimate is the median; U = s sqrt(2/pi) for a normal.
 
-    On a finite set the lowest median is given. FORMULAS section 1.
+    On a finite set the lowest median is given.
 
     Examples
     --------
@@ -150,7 +151,7 @@ class Power(Componentwise):
 class Huber(Componentwise):
     """Huber's loss of x = e - theta: x**2 / 2 up to ``delta``, delta |x| - delta**2 / 2 beyond, summed over components.
 
-    Closed form for normals, FORMULAS section 1. Where several estimates are equally good the lowest is given.
+    Closed form for normals, Where several estimates are equally good the lowest is given.
     """
 
     words = "Huber's loss with delta {0.delta:.10g}"
@@ -254,7 +255,7 @@ class ZeroOne(BayesLoss):
 
     The estimate is the mode, or the centre of the most probable window. On a continuum with tolerance 0 nobody ever
     hits the truth, so that U = 1. For a normal number U = 2 Phi(-tolerance / s). With draws the window is chosen on the
-    draws themselves, so that U is a little low. FORMULAS section 1.
+    draws themselves, so that U is a little low.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ class LogScore(BayesLoss):
     """-log e(theta), where the estimate e is a distribution: the posterior. U is its Shannon entropy, in nats.
 
     On a continuum the entropy is differential and may be negative. If estimates are restricted to the target's
-    values they are point masses: U is infinite unless the posterior is one too, then zero. FORMULAS section 1.
+    values they are point masses: U is infinite unless the posterior is one too, then zero.
 
     Examples
     --------
@@ -125,8 +125,8 @@ class CRPS(Componentwise):
     """Continuous ranked probability score E |theta' - theta| - E |theta' - theta''| / 2, summed over components.
 
     The estimate is the posterior and U = E |theta - theta'| / 2; s / sqrt(pi) for a normal. Estimates that are
-    restricted to values are point masses, for which the score is |e - theta|. For vectors of draws the errors of the
-    components are added, a bound. FORMULAS section 1.
+    restricted to values are point masses, for which the score is |e - theta|. U is in the target's units. For vectors
+    of draws the error is the sum of the components' errors, an upper bound.
     """
 
     words = "the continuous ranked probability score"
@@ -159,7 +159,7 @@ class IntervalScore(Componentwise):
     """Score of an interval (l, u) at coverage 1 - alpha: u - l + (2/alpha) times what sticks out, summed.
 
     The estimate is the pair of quantiles alpha/2 and 1 - alpha/2, shape ``batch + event + (2,)``; U = 4 s phi(z) /
-    alpha for a normal. Actions restrict the ends of the interval to the listed values. FORMULAS section 1.
+    alpha for a normal. Actions restrict the ends of the interval to the listed values.
 
     Parameters
     ----------

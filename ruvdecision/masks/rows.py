@@ -173,10 +173,15 @@ class Subsample(Mask):
 
 @dataclass(frozen=True, repr=False)
 class Shuffle(Mask):
-    """Put the records in random order, so that the row tells nothing about whose record it is.
+    """Put whole records in random order, all orders alike, so that a row tells nothing about whose record it is.
 
     The index keeps its labels in their old order: it is the records that move. An intruder after one record
     then faces a mixture over all rows.
+
+    Examples
+    --------
+    >>> sorted(Shuffle().release([3.0, 1.0, 2.0], rng=1).tolist())
+    [1.0, 2.0, 3.0]
     """
 
     def steps(self, about: FileFacts, numbers: Array) -> list[Step]:

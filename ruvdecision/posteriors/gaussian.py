@@ -32,8 +32,8 @@ class Gaussian(BasePosterior):
         Covariances, positive semidefinite; singular ones are point masses along some direction. A diagonal
         entry may be infinite. Its leading axes are broadcast against those of ``mean``.
 
-    A number has event ``()``: use `Gaussian.scalar`. Closed forms are those of FORMULAS section 1, after
-    Trottini and Fienberg (2002).
+    A number has event ``()``: use `Gaussian.scalar`. Closed forms are those of Trottini and Fienberg
+    (2002), corrected.
 
     Examples
     --------
@@ -171,7 +171,7 @@ class Gaussian(BasePosterior):
             theta = self.location + np.einsum("...ij,...j->...i", lower, z)
             theta = np.broadcast_to(theta, (_POINTS,) + self.batch + self.event)
             means.append(np.mean(as_shape(f(theta), theta.shape[:-1]), axis=0))
-        value = normal.scrambled_mean(means)
+        value = normal.mean_over_scrambles(means)
         point = np.broadcast_to(~np.any(self.covariances, axis=(-2, -1)), self.batch)
         return Value(value.value, np.where(point, 0.0, value.error))
 

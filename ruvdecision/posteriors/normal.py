@@ -224,7 +224,7 @@ def sobol_points(size: int, points: int) -> Array:
     return block
 
 
-def scrambled_mean(means: list[Array]) -> Value:
+def mean_over_scrambles(means: list[Array]) -> Value:
     """Mean over scrambles, with the standard error that their scatter shows."""
     stack = np.stack([np.asarray(m) for m in means])
     return Value(np.asarray(stack.mean(axis=0)), np.asarray(stack.std(axis=0, ddof=1) / np.sqrt(len(stack))))
@@ -310,7 +310,7 @@ def _outside_many(d: Array, cov: Array, width: Array) -> Value:
         means = [
             probability_outside_by_separation(d[part], lower[part], width, uniform).mean(axis=0) for uniform in points
         ]
-        values[part], errors[part] = scrambled_mean(means)
+        values[part], errors[part] = mean_over_scrambles(means)
     return Value(values.reshape(shape), errors.reshape(shape))
 
 

@@ -61,7 +61,7 @@ LONG = 24
 LIBRARIES = ("ruvdecision", "python", "numpy", "scipy", "pymc", "arviz", "pytensor", "nutpie")
 #: What a map says of itself that has its own place in a report.
 PLACED = (
-    *(*LIBRARIES, *ROLES, "better", "seed_means", "measures", "unit", "file_records", "file_columns"),
+    *(*LIBRARIES, *ROLES, "better", "seed_means", "measures", "unit", "file_records", "file_columns", "find_rows"),
     *(f"{who}_error_scale" for who in ROLES),
 )
 

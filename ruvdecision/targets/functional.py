@@ -31,6 +31,13 @@ class Functional(BaseTarget):
         functions are recognised, whichever way they are given, and stay exact.
     of : target or list of targets
         What the function is taken of.
+    name : str, optional
+        What the function gives, for tables and plots.
+
+    Notes
+    -----
+    A function that is not linear is averaged over draws, with their error, under a normal belief, and over every file
+    under a finite one. Under a PyMC model it is averaged over nodes or draws.
 
     Examples
     --------

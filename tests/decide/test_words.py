@@ -78,7 +78,7 @@ def test_identity_is_told_in_records():
         labels=["a"],
         intruder=[0.75],
         scientist=[1.0],
-        attrs={"intruder": "The user wants which row is record 3's", "file_records": 40},
+        attrs={"find_rows": ["intruder"], "file_records": 40},
     )
     assert rumap.choose(5).meaning[0].startswith("The intruder finds the right row for 10 of 40 records")
 

@@ -9,8 +9,8 @@ where E(target | b) = H b. L comes from the average of the file and the distance
 are independent: however flat the prior is, it enters the average alone and costs the distances no digits. For normal
 records every such K is reached by releasing b plus normal noise, so the best K solves "minimise tr(B K) subject to tr(A
 K) >= d, 0 <= K <= I": K projects on the directions where B - l A is negative, for a price l of the intruder's
-uncertainty. While d is small K has rank one, along the smallest generalised eigenvector of (B, A) (FORMULAS, section 3
-(d)); then whole directions are suppressed and the next one gets noise. As the bounds on K hold for every mechanism, no
+uncertainty. While d is small K has rank one, along the smallest generalised eigenvector of (B, A);
+then whole directions are suppressed and the next one gets noise. As the bounds on K hold for every mechanism, no
 mechanism at all does better, linear or not.
 """
 

@@ -278,16 +278,20 @@ class Conditioned:
         short = [
             np.zeros((1, self.k, self.latents))
             if p.is_outside_file
-            else self._of_cells(p, lambda b: b.gain @ b.loading)
+            else self._block_matrix_for_term(p, lambda b: b.gain @ b.loading)
             for p in parts
         ]
         return np.where(apart_from_mean[:, None], -exact_product(matrix, concatenate_blocks(short, axis=-2)), turned)
 
     def _slope_of_target(self, part: Term) -> Array:
         """How a target moves with the latents given the release."""
-        return np.eye(self.k, self.latents)[None] if part.is_outside_file else self._of_cells(part, lambda b: b.slope)
+        return (
+            np.eye(self.k, self.latents)[None]
+            if part.is_outside_file
+            else self._block_matrix_for_term(part, lambda b: b.slope)
+        )
 
-    def _of_cells(self, part: Term, of: Callable[[_ConditionedBlock], Array]) -> Array:
+    def _block_matrix_for_term(self, part: Term, of: Callable[[_ConditionedBlock], Array]) -> Array:
         """What a matrix with a row per coordinate of a block's cells says of a record, or of the average."""
         k = self.k
         if part.kind is Kind.AVERAGE:

@@ -151,7 +151,7 @@ class ExchangeableLaw:
         Cov(average) = (F + S/n) : (E/n + C),    Cov(mean) = F : (S/n + E/n + C),    Cov(distance) = S : E,
 
     where X : Y = X (X + Y)^-1 Y. A record is a sum of the three: only variances are added, so that a nearly singular S
-    costs no digits. FORMULAS, sections 2 and 3.
+    costs no digits.
 
     The covariances are those of a whole family of masks at once.
     """

@@ -302,7 +302,7 @@ class ParameterPoints:
         return OneRecord(
             lambda x, some: self._at_positions(some)._log_density(x, row, column),
             self._entry_likelihood(row, column),
-            self._support_map(0 if row is None else row, column),
+            self._record_support(0 if row is None else row, column),
             released_location_and_spread(self.observed.columns[column]),
             self._point_weights,
         )
@@ -314,7 +314,7 @@ class ParameterPoints:
         entry = (0 if row is None or core.n == 1 else row, *(() if core.scalar else (column,)))
         return core.point_masses.places[(slice(None), *entry)], core.log_chances(self.theta)[(..., *entry)]
 
-    def _support_map(self, row: int, column: int) -> SupportMap:
+    def _record_support(self, row: int, column: int) -> SupportMap:
         """The ends between which a record lies: those of its own law where laws differ in that."""
         ends = support_ends_of_rows(self.compiled, self.observed.columns[column], column)
         return self.support_maps[column] if ends is None else SupportMap(float(ends[0][row]), float(ends[1][row]))

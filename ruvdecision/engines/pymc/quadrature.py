@@ -120,7 +120,7 @@ class Quadrature(BaseEngine):
                 releases = problem.build_once(self, belief, lambda: _example_releases(problem, compiled))
             for observed in releases:
                 log_posteriors(compiled, [observed])
-                reason = _refuses_release(compiled, user.target, observed)
+                reason = _why_target_refused(compiled, user.target, observed)
                 if reason is not None:
                     return reason
         except (InputError, ConvergenceError):
@@ -215,7 +215,7 @@ class Quadrature(BaseEngine):
     def posterior(self, user: User, mask: Mask, release: object = None) -> Posterior:
         """Posterior of the user's target after one release; its nodes settle what the user's loss asks of it."""
         compiled, observed = observed_release(user.belief, user.target, mask, release, "posterior by quadrature")
-        reason = _refuses_question(compiled, user.target) or _refuses_release(compiled, user.target, observed)
+        reason = _refuses_question(compiled, user.target) or _why_target_refused(compiled, user.target, observed)
         if reason is not None:
             raise reason.error()
         ((_, posteriors),) = log_posteriors(compiled, [observed])
@@ -297,7 +297,7 @@ def _refuses_question(compiled: CompiledModel, target: BaseTarget) -> Refusal | 
     return None if what is None else Refusal(what, SAMPLE, Missing.TARGET)
 
 
-def _refuses_release(compiled: CompiledModel, target: BaseTarget, observed: ReleaseLikelihood) -> Refusal | None:
+def _why_target_refused(compiled: CompiledModel, target: BaseTarget, observed: ReleaseLikelihood) -> Refusal | None:
     """None if the target has a law without drawing after this release; otherwise why not and what can."""
     normal = compiled.kind == "normal" and all(column.normal is not None for column in observed.columns)
     what = None

@@ -50,7 +50,7 @@ class _Estimates:
         """The columns that the statistic looks at."""
         return pick_columns(type(self).__name__, self.columns, table)
 
-    def start(self, original: pd.DataFrame, *weights: Array) -> _Compared:
+    def fit_original(self, original: pd.DataFrame, *weights: Array) -> _Compared:
         """Estimate from the original."""
         return _Compared(self, self.fit(original, "the original", *weights))
 

@@ -80,7 +80,7 @@ class Linear:
     def _read_formula(self, table: pd.DataFrame) -> ParsedFormula:
         return read(self.formula, table, allow_code=self.allow_code)
 
-    def start(self, original: pd.DataFrame, weights: Array | None = None) -> FittedModel:
+    def fit_original(self, original: pd.DataFrame, weights: Array | None = None) -> FittedModel:
         """Read the formula and fit the original."""
         formula = self._read_formula(original)
         plan = design(formula, original)
@@ -90,7 +90,7 @@ class Linear:
 
     def fit(self, table: pd.DataFrame, weights: Array | None = None) -> Fit:
         """Fit one data set, whose records may have weights."""
-        return self.start(table, weights).fit
+        return self.fit_original(table, weights).fit
 
     def _fit_table(self, plan: Design, table: pd.DataFrame, which: str, weights: Array | None = None) -> Fit:
         if weights is not None:

@@ -119,7 +119,7 @@ def weight_inside(tree: BoxTree, queries: Array, inner: Array, outer: Array, wei
         return np.where(square.min(axis=1, initial=np.inf) < inner, 0.0, (square <= outer[:, None]) @ weight)
     none = np.zeros(0, dtype=np.int64)
     return np.asarray(
-        weight_in_ball(
+        weight_unless_nearer(
             queries, tree.query_order(queries), inner, outer, none, none, tree.boxes, weight[tree.boxes.rows]
         ),
         dtype=np.float64,
@@ -161,7 +161,7 @@ def nearest(tree: BoxTree, queries: Array) -> Links:
     edges = np.append(0, np.cumsum(ties[asked]))
     outer = (distance * (1.0 + ROOM) + room) ** 2
     found = np.full(edges[-1], -1, dtype=np.int64)
-    counts = weight_in_ball(
+    counts = weight_unless_nearer(
         queries, asked, np.zeros(len(queries)), outer, edges, found, tree.boxes, np.ones(len(tree.boxes.rows))
     ).astype(np.int64)
     alone = np.flatnonzero(ties == 1)
@@ -368,7 +368,7 @@ def _squared_distances_in_leaf(q: Array, points: Array, leaf: int, p: int, squar
 
 
 @compiled(_squared_distance_to_box, _next_leaf, _squared_distances_in_leaf, fastmath=LOOSE)
-def weight_in_ball(
+def weight_unless_nearer(
     queries: Array, order: Ints, inner: Array, outer: Array, edges: Ints, found: Ints, tree: Boxes, weight: Array
 ) -> Array:
     """Weight of the points in the outer ball around each query of ``order``, 0 if one is in the inner ball.

@@ -77,7 +77,7 @@ class _Overlap(SummedMeasure, WeightedMeasure):
         return list(dict.fromkeys(c for m in self._named_models.values() for c in m.variables(original)))
 
     def begin(self, original: pd.DataFrame, *weights: Array) -> dict[str, Any]:
-        return {name: model.start(original, *weights) for name, model in self._named_models.items()}
+        return {name: model.fit_original(original, *weights) for name, model in self._named_models.items()}
 
     def survey(self, piece: pd.DataFrame) -> NamedSums:
         return NamedSums({name: _refuse_unsummable(model).survey(piece) for name, model in self._named_models.items()})

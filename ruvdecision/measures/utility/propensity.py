@@ -76,7 +76,7 @@ class _PropensityMeasure(WeightedMeasure):
         """What depends on the pooled records but not on which file they come from."""
         raise NotImplementedError
 
-    def scores(self, inputs: Any, source: Flags, weights: Array | None = None) -> tuple[Array, int]:
+    def scores_and_slopes(self, inputs: Any, source: Flags, weights: Array | None = None) -> tuple[Array, int]:
         """Propensity scores, and the number of coefficients (beside the constant) behind them."""
         raise NotImplementedError
 
@@ -103,7 +103,7 @@ class _PropensityMeasure(WeightedMeasure):
                 order = np.lexsort((source, *([] if often is None else [often]), *pooled.T))
                 pooled, source, often = pooled[order], source[order], None if often is None else often[order]
             inputs = self.classifier_inputs(pooled, levels)
-            scores, slopes = self.scores(inputs, source, often)
+            scores, slopes = self.scores_and_slopes(inputs, source, often)
             gap = np.square(np.where(np.abs(scores - c) < ROUNDED, 0.0, scores - c))
             value = float(gap.sum() if often is None else often @ gap)
             if self.null == "permutation":
@@ -145,7 +145,7 @@ class _PropensityMeasure(WeightedMeasure):
 
         def value(labels: Flags) -> float:
             c = np.average(labels, weights=often)
-            return float(np.average((self.scores(inputs, labels, often)[0] - c) ** 2, weights=often))
+            return float(np.average((self.scores_and_slopes(inputs, labels, often)[0] - c) ** 2, weights=often))
 
         with ThreadPoolExecutor(max_workers=2) as workers:
             values = np.array(list(workers.map(value, shuffled)))
@@ -194,7 +194,7 @@ class Propensity(_PropensityMeasure):
     def classifier_inputs(self, pooled: Array, levels: Ints | None) -> tuple[Array, Ints | None]:
         return _design_of_distinct_records(pooled, self.degree)
 
-    def scores(
+    def scores_and_slopes(
         self, inputs: tuple[Array, Ints | None], source: Flags, weights: Array | None = None
     ) -> tuple[Array, int]:
         return logistic_scores(*inputs, source, weights)[0], len(inputs[0]) - 1
@@ -265,7 +265,7 @@ class TreePropensity(_PropensityMeasure):
         order = np.ascontiguousarray(np.argsort(values, axis=1, kind="stable"))
         return values, order, np.zeros(len(values), dtype=np.int64) if levels is None else levels
 
-    def scores(
+    def scores_and_slopes(
         self, inputs: tuple[Array, Ints, Ints], source: Flags, weights: Array | None = None
     ) -> tuple[Array, int]:
         values, order, levels = inputs
@@ -325,7 +325,7 @@ class ClusteredPropensity(_PropensityMeasure):
         members = np.split(order, np.cumsum(np.bincount(labels))[:-1])
         return [(rows, _design_of_distinct_records(pooled[rows], self.degree)) for rows in members]
 
-    def scores(
+    def scores_and_slopes(
         self, inputs: list[tuple[Ints, tuple[Array, Ints | None]]], source: Flags, weights: Array | None = None
     ) -> tuple[Array, int]:
         scores = np.empty(len(source))

@@ -52,7 +52,7 @@ GROUPS = {
 }
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_groups(rumap):
     draws = rumap.draws(0)
     for group, names in GROUPS.items():
@@ -72,7 +72,7 @@ def test_groups(rumap):
         rumap.draws(1)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_likelihood_of_every_record_is_its_integral(rumap):
     draws = rumap.draws(0)
     posterior, released = draws["posterior"], draws["observed_data"]["release"].values
@@ -84,7 +84,7 @@ def test_the_likelihood_of_every_record_is_its_integral(rumap):
         assert found == pytest.approx(np.log(np.trapezoid(density, x)), abs=1e-4)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_draws_survive_save_and_load(rumap, tmp_path):
     again = ruv.RUMap.load(rumap.save(tmp_path / "map.nc"))
     for user in ("intruder", "scientist"):
@@ -94,7 +94,7 @@ def test_draws_survive_save_and_load(rumap, tmp_path):
             assert first.identical(second), group
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_arviz_takes_it(rumap):
     az, draws = quiet_arviz(), rumap.draws(0)
     with warnings.catch_warnings():
