@@ -91,12 +91,23 @@ class ReleaseDraws:
     how: str = "sampled"
     error: float = 0.0
     """By how much finer nodes for the records would move the log likelihood."""
+    missed: float = 0.0
+    """By how much the sampler's own log likelihood was off, before the draws were weighed."""
 
     @classmethod
     def of(cls, likelihood: MarginalLikelihood, chains: Chains, seed: int) -> ReleaseDraws:
         """Draws of the release itself, with how far its own nodes may be off at some of them."""
-        error = likelihood.refinement_error(chains.evenly_thinned(CHECKED)) if chains.values else 0.0
-        return cls(likelihood, chains, diagnose(chains), seed, error=error)
+        drawn = cls(likelihood, chains, diagnose(chains), seed)
+        if not chains.values:
+            return drawn
+        some = chains.evenly_thinned(CHECKED)
+        with np.errstate(invalid="ignore"):
+            missed = float(np.ptp(likelihood.missed_by_sampler(some)))
+        drawn = replace(drawn, error=likelihood.refinement_error(some), missed=missed)
+        if missed <= CLOSE:
+            return drawn
+        weights, khat = pareto_smoothed_weights(likelihood.missed_by_sampler(chains.theta))
+        return replace(drawn, weights=weights, khat=khat, how="sampled, reweighted")
 
     @cached_property
     def log_likelihood(self) -> Array:
@@ -230,7 +241,7 @@ class ReleaseSampler:
         """Draws of a release by nodes that are fine enough, and the grids that were."""
         release = self._draw_posterior(likelihood, number)
         for _ in range(3):
-            if release.error <= CLOSE:
+            if release.error <= CLOSE and release.missed <= CLOSE:
                 break
             grids = release.refined_grids(self.compiled)
             release = self._draw_posterior(marginal_likelihood(self.compiled, likelihood.observed, grids), number)

@@ -78,6 +78,10 @@ class MarginalLikelihood:
         """At many parameter points, up to a constant of the release: ``(S,)``."""
         return self._log_likelihood_by_nodes(theta)
 
+    def missed_by_sampler(self, theta: Theta) -> Array:
+        """What `log_likelihood` adds to that of the graph, which samplers follow, up to a constant: ``(S,)``."""
+        return np.zeros(point_count(theta))
+
     def _log_likelihood_by_nodes(self, theta: Theta) -> Array:
         import pytensor.tensor as pt
 

@@ -35,8 +35,10 @@ OWN_NODES, APART = 37, 0.5
 """Nodes of a law that is narrower than the others' distance, and how many standard deviations lie between them."""
 SHARPENED = 6
 """Times that a peak is looked at ten times more closely where it may be a kink."""
-TAILS = np.concatenate([np.arange(0.0, 6.0, 0.5), np.arange(6.0, 15.0)])
+TAILS = np.arange(0.0, 14.5, 0.5)
 """Edges of panels for a law with heavy tails: inverse hyperbolic sines of standard deviations from its peak."""
+SMOOTH, UNSEEN = 5e-4, 0.2
+"""How far fewer of such nodes may move a record's log likelihood; the part of the others' distance that loses a law."""
 WHOLE, FLOOR = 1e-6, -690.0
 PANELS = 4
 """Panels of one record, where records do not share their nodes."""
@@ -91,14 +93,35 @@ class SummedMarginal(MarginalLikelihood):
             return found
         found = np.array(found)
         for some, laws in self._narrow_points(theta):
-            found[some] = self._log_likelihood_by_own_nodes({k: v[some] for k, v in theta.items()}, laws)
+            own, rough = self._log_likelihood_by_own_nodes({k: v[some] for k, v in theta.items()}, laws)
+            # A likelihood with jumps and kinks is better off with nodes that are cut there, while they see the law.
+            unseen = (laws.sd[:, self._rows_of_laws] < UNSEEN * self._largest_node_distance).all(axis=1)
+            better = unseen | (rough < SMOOTH)
+            found[some[better]] = own[better]
         return found
+
+    def missed_by_sampler(self, theta: Theta) -> Array:
+        """Laws that are narrower than the nodes' distance, which the graph does not give nodes of their own."""
+        if not self._may_be_narrow or not len(self._vague_rows):
+            return super().missed_by_sampler(theta)
+        return self.log_likelihood(theta) - self._log_likelihood_by_nodes(theta)
 
     @cached_property
     def _may_be_narrow(self) -> bool:
-        one = self.model.n == 1 and self.model.scalar and not self.model.discrete and bool(self.model.free)
-        one = one and self.model.point_masses is None
-        return one and self.observed.columns[0].support is None and bool(np.isfinite(self._largest_node_distance))
+        dense = self.model.scalar and not self.model.discrete and self.model.point_masses is None
+        told = dense and bool(self.model.free) and self.observed.columns[0].support is None
+        return told and bool(np.isfinite(self._largest_node_distance))
+
+    @cached_property
+    def _vague_rows(self) -> NDArray[np.int_]:
+        """Records of which something is told, but not their value."""
+        column = self.observed.columns[0]
+        return np.flatnonzero(~np.asarray(column.uninformative) & np.isnan(column.known_values))
+
+    @property
+    def _rows_of_laws(self) -> NDArray[np.int_]:
+        """Which laws of the model are those of such records."""
+        return np.zeros(1, dtype=int) if self.model.n == 1 else self._vague_rows
 
     @property
     def _largest_node_distance(self) -> float:
@@ -111,63 +134,74 @@ class SummedMarginal(MarginalLikelihood):
         return 0.0
 
     def _narrow_points(self, theta: Theta) -> Iterator[tuple[Array, NarrowLaws]]:
-        """Parameter points at which a record's law is narrower than the nodes can see, with these laws."""
+        """Parameter points at which the law of every record is narrower than the nodes can see, with these laws."""
         grid, count = self.grids[0], point_count(theta)
         half = 0.75 * (grid.high - grid.low)
         t = (grid.low + grid.high) / 2 + half * np.linspace(-1, 1, PROBES)
         x, slope = grid.support_map.x(t), grid.support_map.log_slope(t)
-        step = max(1, CHUNK // PROBES)
+        rows, step = self._rows_of_laws, max(1, CHUNK // (PROBES * self.model.n))
         for start in range(0, count, step):
             part = {k: v[start : start + step] for k, v in theta.items()}
-            heights = self.model.entry_log_density(part, x)[:, :, 0] + slope
+            heights = self.model.entry_log_density(part, x) + slope[:, None]
             heights = np.where(np.isnan(heights), -np.inf, heights)
             top = heights.max(axis=1)
             with np.errstate(invalid="ignore"):
                 width = np.sum(np.exp(heights - top[:, None]), axis=1) * (t[1] - t[0])
-            some = np.flatnonzero(np.isfinite(top) & (width < RESOLVED * max(self._largest_node_distance, t[1] - t[0])))
+            narrow = np.isfinite(top) & (width < RESOLVED * max(self._largest_node_distance, t[1] - t[0]))
+            some = np.flatnonzero(narrow[:, rows].all(axis=1))
             for heavy_tails in (False, True):
                 if not len(some):
                     break
                 own = {k: v[some] for k, v in part.items()}
-                peaks = t[heights[some].argmax(axis=1)]
+                peaks = np.broadcast_to(t[heights[some].argmax(axis=1)], (len(some), self.model.n))
                 laws = NarrowLaws.around_peaks(self.model, grid.support_map, own, peaks, t[1] - t[0], heavy_tails)
                 narrow = laws.sd * np.sqrt(2 * np.pi) < RESOLVED * self._largest_node_distance
-                good = laws.holds_all_mass & narrow
+                good = (laws.holds_all_mass & narrow)[:, rows].all(axis=1)
                 if good.any():
                     yield start + some[good], laws.take(good)
-                some = some[narrow & ~good]
+                some = some[narrow[:, rows].all(axis=1) & ~good]
 
-    def _log_likelihood_by_own_nodes(self, theta: Theta, laws: NarrowLaws) -> Array:
-        column = self.observed.columns[0]
-        known, told = ~np.isnan(column.known_values), ~np.asarray(column.uninformative)
-        total = np.full(len(laws.sd), self._log_constant)
-        if (known & told).any():
-            total = total + self.model.entry_log_density(theta, column.known_values[known & told])[:, :, 0].sum(axis=1)
-        vague = np.flatnonzero(told & ~known)
+    def _log_likelihood_by_own_nodes(self, theta: Theta, laws: NarrowLaws) -> tuple[Array, Array]:
+        """Log likelihood by the nodes of each law, and how far fewer of these would move a record's."""
+        column, vague = self.observed.columns[0], self._vague_rows
+        known = np.flatnonzero(~np.asarray(column.uninformative) & ~np.isnan(column.known_values))
+        total, rough = np.full(len(laws.sd), self._log_constant), np.zeros(len(laws.sd))
+        if len(known) and self.model.n == 1:
+            total = total + self.model.entry_log_density(theta, column.known_values[known])[:, :, 0].sum(axis=1)
+        elif len(known):
+            at = laws.x[:, :1].copy()
+            at[..., known] = column.known_values[known]
+            total = total + self.model.log_density_at_own_numbers(theta, at)[:, 0, known].sum(axis=1)
+        own = slice(None) if self.model.n == 1 else vague
         step = max(1, CHUNK // max(1, laws.x.shape[1] * len(vague)))
         for i in range(0, len(total) if len(vague) else 0, step):
-            x, logs = laws.x[i : i + step], laws.log_mass[i : i + step]
-            likelihood = np.asarray(column.take(vague).log(x.reshape(-1, 1))).reshape(*x.shape, len(vague))
-            likelihood += logs[..., None]
+            x, logs = laws.x[i : i + step, :, own], laws.log_mass[i : i + step, :, own]
+            likelihood = np.asarray(column.take(vague).log(x.reshape(-1, x.shape[2])))
+            likelihood = likelihood.reshape(*x.shape[:2], len(vague)) + logs
             top = np.maximum(likelihood.max(axis=1), FLOOR)
+            share = np.exp(likelihood - top[:, None])
+            sums = share.sum(axis=1), np.maximum((share * laws.coarser[:, None]).sum(axis=1), 0.0)
             with np.errstate(divide="ignore"):
-                each = np.log(np.exp(likelihood - top[:, None]).sum(axis=1)) + top
-            total[i : i + step] += np.maximum(each, FLOOR).sum(axis=1)
-        return total
+                fine, coarse = (np.maximum(np.log(each) + top, FLOOR) for each in sums)
+            total[i : i + step] += fine.sum(axis=1)
+            rough[i : i + step] = np.abs(coarse - fine).max(axis=1)
+        return total, rough
 
 
 @dataclass(frozen=True, eq=False)
 class NarrowLaws:
-    """Laws of one record at S parameter points, each on nodes of its own around its peak.
+    """Laws of n records at S parameter points, each on nodes of its own around its peak.
 
     The trapezoid rule, or panels that reach far out on both sides of the peak if tails are heavy or it is a kink.
     """
 
     x: Array
     log_mass: Array
-    """``(S, K)`` both."""
+    """``(S, K, n)`` both."""
     sd: Array
-    """Width of the peak on the mapped line, ``(S,)``."""
+    """Width of the peak on the mapped line, ``(S, n)``."""
+    coarser: Array
+    """By what to multiply each of the K masses for a rule on fewer nodes."""
 
     @property
     def holds_all_mass(self) -> NDArray[np.bool_]:
@@ -175,8 +209,8 @@ class NarrowLaws:
         return np.abs(np.exp(self.log_mass).sum(axis=1) - 1) < WHOLE
 
     def take(self, some: NDArray[np.bool_]) -> NarrowLaws:
-        """Some of the laws."""
-        return NarrowLaws(self.x[some], self.log_mass[some], self.sd[some])
+        """The laws at some of the parameter points."""
+        return NarrowLaws(self.x[some], self.log_mass[some], self.sd[some], self.coarser)
 
     @classmethod
     def around_peaks(
@@ -188,15 +222,18 @@ class NarrowLaws:
             found = model.log_density_at_own_numbers(theta, line.x(places)) + line.log_slope(places)
             return np.where(np.isnan(found), -np.inf, found)
 
-        look, rows = np.linspace(-1, 1, 33), np.arange(len(t))
-        half, sd = np.full(len(t), 1.01 * reach), np.full(len(t), np.nan)
+        def at(values: Array, place: NDArray[np.int_]) -> Array:
+            return np.take_along_axis(values, place[:, None], axis=1)[:, 0]
+
+        look = np.linspace(-1, 1, 33)[:, None]
+        half, sd = np.full(t.shape, 1.01 * reach), np.full(t.shape, np.nan)
         for _ in range(CLOSER):
             places = t[:, None] + half[:, None] * look
             found = heights(places)
             top = np.clip(found.argmax(axis=1), 1, 31)
-            t, step = places[rows, top], half / 16
+            t, step = at(places, top), half / 16
             with np.errstate(invalid="ignore", divide="ignore"):
-                falls = [found[rows, top] - found[rows, top + way] for way in (-1, 1)]
+                falls = [at(found, top) - at(found, top + way) for way in (-1, 1)]
                 sd = step / np.sqrt(falls[0] + falls[1])
                 t = t + np.where(np.isfinite(sd), 0.5 * (falls[0] - falls[1]) / (falls[0] + falls[1]) * step, 0.0)
             if np.all((step < sd) | ~np.isfinite(sd) | (half < TINY * reach)):
@@ -205,30 +242,41 @@ class NarrowLaws:
         if heavy_tails:
             for turn in range(SHARPENED):
                 places = t[:, None] + sd[:, None] * 0.1**turn * look
-                t = places[rows, heights(places).argmax(axis=1)]
-            v, log_weight = _nodes_of_tails()
-            places = t[:, None] + sd[:, None] * np.sinh(v)
+                t = at(places, heights(places).argmax(axis=1))
+            z, log_weight, coarser = _nodes_of_tails()
+            places = t[:, None] + sd[:, None] * z[:, None]
             with np.errstate(divide="ignore", invalid="ignore"):
-                mass = heights(places) + log_weight + np.log(sd)[:, None]
-            return cls(line.x(places), np.where(np.isfinite(mass), mass, -np.inf), sd)
-        # A law so narrow that rounding would show is a point mass, if the peak has all of it.
-        point = sd < TINY * reach
-        with np.errstate(invalid="ignore", divide="ignore"):
-            places = t[:, None] + np.where(point, 0.0, sd)[:, None] * APART * (np.arange(OWN_NODES) - OWN_NODES // 2)
-            mass = heights(places) + np.log(APART * sd)[:, None]
-            peak = np.abs(np.exp(mass[:, OWN_NODES // 2]) * np.sqrt(2 * np.pi) / APART - 1) < 1e-3
-        mass = np.where(point[:, None], np.where(peak, -np.log(OWN_NODES), -np.inf)[:, None], mass)
-        return cls(line.x(places), np.where(np.isfinite(mass), mass, -np.inf), sd)
+                mass = heights(places) + log_weight[:, None] + np.log(sd)[:, None]
+        else:
+            # A law so narrow that rounding would show is a point mass, if the peak has all of it.
+            point = sd < TINY * reach
+            place = np.arange(OWN_NODES, dtype=np.float64)
+            z, coarser = APART * (place - OWN_NODES // 2), 2.0 * (place % 2)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                places = t[:, None] + np.where(point, 0.0, sd)[:, None] * z[:, None]
+                mass = heights(places) + np.log(APART * sd)[:, None]
+                peak = np.abs(np.exp(mass[:, OWN_NODES // 2]) * np.sqrt(2 * np.pi) / APART - 1) < 1e-3
+            mass = np.where(point[:, None], np.where(peak, -np.log(OWN_NODES), -np.inf)[:, None], mass)
+        there = np.isfinite(mass)
+        # Where the law is nothing any number will do, but it must be one.
+        return cls(line.x(np.where(there, places, t[:, None])), np.where(there, mass, -np.inf), sd, coarser)
 
 
 @cache
-def _nodes_of_tails() -> tuple[Array, Array]:
-    """Inverse hyperbolic sines of standard deviations from a peak, and log weights."""
+def _nodes_of_tails() -> tuple[Array, Array, Array]:
+    """Standard deviations from a peak, log weights, and by what to multiply the weights for a rule on fewer nodes."""
     node, weight = gauss_legendre(ORDER)
     half = np.diff(TAILS)[:, None] / 2
     v = (TAILS[:-1, None] + half * (1 + node)).ravel()
     log_weight = np.log(half * weight).ravel() + np.log(np.cosh(v))
-    return np.concatenate([-v[::-1], v]), np.concatenate([log_weight[::-1], log_weight])
+    # Without a node in the middle a panel's rule is right for polynomials of a degree below the number of the others.
+    kept = np.delete(np.arange(ORDER), ORDER // 2)
+    powers = np.polynomial.legendre.legvander(node[kept], len(kept) - 1)
+    coarser = np.zeros(ORDER)
+    coarser[kept] = np.linalg.solve(powers.T, 2.0 * (kept == 0)) / weight[kept]
+    coarser = np.tile(coarser, len(half))
+    both = lambda a, sign=1: np.concatenate([sign * a[::-1], a])  # noqa: E731
+    return both(np.sinh(v), -1), both(log_weight), both(coarser)
 
 
 class GridMarginal(SummedMarginal):

@@ -378,11 +378,11 @@ class CompiledModel(BuiltModel):
         return vectorised([self._log_density_of(value)], [*self.free, value])
 
     def log_density_at_own_numbers(self, theta: Theta, x: Array) -> Array:
-        """Log density of the only record at numbers of each parameter point's own, ``(S, K)`` both."""
-        count, k = x.shape
+        """Log density of every record at numbers of its own at each parameter point, ``(S, K, n)`` both."""
+        count, k, n = x.shape
         points = [np.repeat(theta[rv.name], k, axis=0) for rv in self.free]
         found = self._pair_density([*points, x.reshape(-1, *self.shape)])[0]
-        return np.broadcast_to(found.reshape(-1), (count * k,)).reshape(count, k)
+        return np.broadcast_to(found.reshape(-1, n), (count * k, n)).reshape(x.shape)
 
     def forward_sample(self, count: int, rng: np.random.Generator) -> dict[str, Array]:
         """Records and parameters drawn from their laws, whatever the model observes or forbids."""
