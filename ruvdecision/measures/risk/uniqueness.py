@@ -269,7 +269,7 @@ class SpecialUniques(KeyMeasure):
             if found is not None:
                 return found
         # Who agrees with whom, column by column, serves every set; where it is too large they are matched set by set.
-        agreeing = _agreeing_records(codes, holes) if wild and p * n * n <= MOST_BITS // 4 else None
+        agreeing = None if holes is None or not wild or p * n * n > MOST_BITS // 4 else _agreeing_records(codes, holes)
         score, worth, taking, sizes = np.zeros(n), np.zeros((n, p)), np.zeros(p, dtype=np.int64), list[int]()
         # Uniqueness on a set implies it on every larger one, so only sets that are one smaller need a look.
         before: dict[tuple[int, ...], Flags] = {(): np.full(n, n == 1)}
