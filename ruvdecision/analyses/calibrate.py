@@ -124,7 +124,8 @@ def calibrate(
             raise InputError(f"The engine must draw at least draws={draws}", chosen, do)
     root = root_seed(seed, checkpoint)
     shared = (user, mask, chosen, draws, simulations, root)
-    tasks = [Task(f"{i}", simulate, (i, min(i + BLOCK, simulations))) for i in range(0, simulations, BLOCK)]
+    blocks = [(i, min(i + BLOCK, simulations)) for i in range(0, simulations, BLOCK)]
+    tasks = [Task(f"{i}", simulate, (i, stop), partial(_are_ranks, stop - i, draws)) for i, stop in blocks]
     about = {"belief": belief.describe(), "mask": str(mask), "target": target.describe(), "engine": chosen.name}
     prints: dict[str, object] = {"user": user.describe(), "mask": repr(mask), "engine": repr(chosen), "draws": draws}
     prints["seed"] = (root.entropy, tuple(root.spawn_key))
@@ -134,6 +135,9 @@ def calibrate(
     finished = [r for r in outcome.results if r is not None]
     if not finished:
         raise KeyboardInterrupt
+    if len({tuple((name, np.shape(r[name])[1:]) for name in sorted(r)) for r in finished}) > 1:
+        what = f"Files of the checkpoint {checkpoint} do not fit each other"
+        raise InputError(what, "ranks of other columns", "Name another directory")
     columns = {name: np.concatenate([np.asarray(r[name]) for r in finished]) for name in finished[0]}
     ranks = columns.pop("ranks").astype(np.int64)
     return Calibration(ranks, draws, alpha, about, columns, wanted=simulations)
@@ -327,6 +331,16 @@ def simulate(shared: Any, start: int, stop: int) -> dict[str, Any]:
             found.setdefault(name, []).append(value)
         found["ranks"].append(_rank_among_draws(truth, posterior.thinned_sample(draws, rng).reshape(draws, -1), rng))
     return {name: np.asarray(values) for name, values in found.items()}
+
+
+def _are_ranks(count: int, draws: int, found: Mapping[str, Array]) -> bool:
+    """Whether a stored result has the shape of so many simulations' ranks among so many draws."""
+    ranks = found["ranks"]
+    return (
+        (ranks.ndim, ranks.dtype.kind) == (2, "i")
+        and 0 <= ranks.min() <= ranks.max() <= draws
+        and all(len(column) == count and column.dtype.kind in "bif" for column in found.values())
+    )
 
 
 def _rank_among_draws(truth: Array, values: Array, rng: np.random.Generator) -> Ints:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -111,7 +112,10 @@ def solve(
                 raise
         results += [None] * (len(pieces) - len(results))
     else:
-        tasks = [Task(f"{job}-{_piece_name(group)}", solve_piece, (job, group)) for job, group in pieces]
+        tasks = []
+        for job, group in pieces:
+            fits = partial(_is_solved, len(jobs[job]), len(group))
+            tasks.append(Task(f"{job}-{_piece_name(group)}", solve_piece, (job, group), fits))
         engines = [plan.choice for plan in alone]
         prints: Columns = {"masks": list(masks), "users": [u for _, u in leaves], "engines": engines}
         prints |= {"data": data, "replicates": replicates, "seed": (seed.entropy, tuple(seed.spawn_key))}
@@ -148,6 +152,31 @@ def _solution_arrays(solution: Solution, count: int) -> Columns:
         | ({"before_error": [float(solution.before_error)] * count} if solution.before_error else {}),
         "draws": dict(solution.draws),
     }
+
+
+def _is_solved(users: int, count: int, found: Columns) -> bool:
+    """Whether a stored result has the shape of so many users' solutions for so many masks."""
+    if len(found["solutions"]) != users or (type(found["unfinished"]), len(found["unfinished"])) != (list, 0):
+        return False
+    for part in found["solutions"]:
+        columns = [part["engine"], *part["diagnostics"].values()]
+        numbers = [part["uncertainty"], part["error"]]
+        if not (
+            all(x.shape == (count,) and x.dtype == np.float64 for x in numbers)
+            and type(part["before"]) is float
+            and all(type(word) is str for word in part["engine"])
+            and all(len(entries) == count for entries in columns)
+            and all(e is None or _is_entry(e) for entries in columns for e in entries)
+            and part["draws"] == {}
+        ):
+            return False
+    return True
+
+
+def _is_entry(value: object) -> bool:
+    """Whether a value is one number, flag or text."""
+    array = np.asarray(value)
+    return array.ndim == 0 and array.dtype.kind in "biufU"
 
 
 # -- cutting ---------------------------------------------------------------------------------------------

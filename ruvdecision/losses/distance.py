@@ -156,7 +156,7 @@ class Huber(Componentwise):
 
     words = "Huber's loss with delta {0.delta:.10g}"
     unit = "squared units"
-    delta: float = checked(1.0, check_number, low=0.0, high=STEEPEST, open_low=True)
+    delta: float = checked(1.0, check_number, low=0.0, open_low=True)
     grows_with_distance = True
     weights: Weights = checked(1.0, check_weights)
 
@@ -169,7 +169,10 @@ class Huber(Componentwise):
     def best(self, posterior: Posterior) -> Array:
         if posterior.centre is not None:
             return posterior.centre
-        delta = self.delta
+        # A bend far inside or far outside the law gives the median or the mean; differences would be rounding alone.
+        var = posterior.var()
+        sd = np.sqrt(np.where(np.isfinite(var) & (var > 0), var, 1.0))
+        delta = np.where(np.isfinite(var), np.clip(self.delta, 1e-8 * sd, 1e8 * sd), self.delta)
 
         def slope(e: Array) -> Array:
             # The mean of the error, clipped at delta on both sides.

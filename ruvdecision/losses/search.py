@@ -14,7 +14,7 @@ from ..protocols import Array, Posterior
 _ATOMS = 2048
 
 
-def convex_point(posterior: Posterior, slope: Callable[[Array], Array], flat: float = 0.0) -> Array:
+def convex_point(posterior: Posterior, slope: Callable[[Array], Array], flat: float | Array = 0.0) -> Array:
     """Where the increasing ``slope`` of a convex expected loss crosses zero, for every component at once.
 
     ``flat`` is the size of a slope that counts as zero; where a stretch of estimates is equally good, its lower end is
@@ -24,7 +24,7 @@ def convex_point(posterior: Posterior, slope: Callable[[Array], Array], flat: fl
     sd = np.sqrt(np.where(np.isfinite(var), var, 1.0))
     low, high = bracket(slope, mean, sd)
     root = monotone_root(slope, low, high)
-    if flat:
+    if np.any(flat):
         step = 1e-4 * (high - low)
         wide = slope(root - step) >= -flat
         if np.any(wide):

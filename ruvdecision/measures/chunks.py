@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from ..protocols import Array, Measure
 from ..running.run import Task, run
 from . import frames
 from .base import Measured, SummedMeasure, UsedColumns
-from .comparison import Finding, Findings, check_key, copies_of, named_findings, naming_release
+from .comparison import Finding, Findings, are_findings, check_key, copies_of, named_findings, naming_release
 from .sums import add
 
 Sums = dict[int, Any]
@@ -91,7 +92,10 @@ class ChunkedComparison(Findings):
         shared = _ChunkedWork(
             self.measures, [UsedColumns(m, head) for m in self.measures], self.original
         ).with_original_sums()
-        tasks = [Task(f"release {name}", _measure_copies, (name, parts)) for name, parts in sources.items()]
+        tasks = [
+            Task(f"release {n}", _measure_copies, (n, x), partial(are_findings, len(self.measures), len(x)))
+            for n, x in sources.items()
+        ]
 
         def parts() -> dict[str, Any]:
             return {

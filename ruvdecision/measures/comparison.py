@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from .. import checks
 from ..checks import (
     as_generator,
     check_filled,
@@ -277,10 +278,22 @@ class Comparison(Findings):
         block = max(1, min(replicates, -(-replicates * len(masks) // 64)))
         starts = range(0, replicates, block)
         blocks = [(i, s, s + block) for i in range(len(masks)) for s in starts]
-        tasks = [Task(f"mask {b[0]} replicates {b[1]} to {b[2] - 1}", _measure_masked, b) for b in blocks]
+        fits = functools.partial(are_findings, len(self.prepared))
+        tasks = [
+            Task(
+                f"mask {i} replicates {start} to {stop - 1}",
+                _measure_masked,
+                (i, start, stop),
+                functools.partial(fits, min(stop, replicates) - start),
+            )
+            for i, start, stop in blocks
+        ]
         # Paths from the root: a worker may have another working directory.
         made = {name: _with_paths(x, lambda p: str(Path(p).resolve())) for name, x in (releases or {}).items()}
-        tasks += [Task(f"release {name}", _measure_given_release, (name, item)) for name, item in made.items()]
+        tasks += [
+            Task(f"release {name}", _measure_given_release, (name, x), functools.partial(fits, len(copies_of(x))))
+            for name, x in made.items()
+        ]
 
         def parts() -> dict[str, Any]:
             found = {
@@ -408,6 +421,20 @@ def _mean_of_replicates(values: Sequence[float], errors: Sequence[float]) -> tup
 def named_findings(replicates: Sequence[Sequence[Sequence[Any]]]) -> list[list[Finding]]:
     """Results of replicates, with the names that a checkpoint does not keep."""
     return [[Finding(*outcome) for outcome in found] for found in replicates]
+
+
+def are_findings(measures: int, replicates: int, stored: Sequence[Sequence[Sequence[Any]]]) -> bool:
+    """Whether a stored result has the shape of so many replicates' findings, one per measure."""
+    return len(stored) == replicates and all(
+        len(found) == measures
+        and all(
+            len(outcome) == len(Finding._fields)
+            and all(map(checks.is_number, (outcome[0], outcome[1], *outcome[2].values())))
+            and all(type(word) is str for word in (*outcome[2], *outcome[3:]))
+            for outcome in found
+        )
+        for found in stored
+    )
 
 
 @dataclass(frozen=True)

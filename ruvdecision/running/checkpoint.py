@@ -22,9 +22,10 @@ import os
 import platform
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -86,18 +87,19 @@ class Checkpoint:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def get(self, key: str) -> tuple[object] | None:
+    def get(self, key: str, fits: Callable[[Any], bool] = lambda _: True) -> tuple[object] | None:
         """The result of a finished task in a tuple of one, or None if it is not there.
 
-        A file that was damaged counts as not there: its task is done again.
+        A file that was damaged, or whose result does not fit, counts as not there: its task is done again.
         """
         try:
             check, _, text = self._task_file(key).read_text("utf-8").partition("\n")
             kept, result = decode(text) if check == _checksum(text) else (None, None)
+            found = kept == key and fits(result)
         except UNREADABLE:
             return None
-        self.count += kept == key
-        return (result,) if kept == key else None
+        self.count += found
+        return (result,) if found else None
 
     def put(self, key: str, result: object) -> None:
         """Keep the result of a task. When this comes back it is on disk, whatever happens next."""

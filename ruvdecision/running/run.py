@@ -51,11 +51,15 @@ class Task:
         A function of a module, called as ``function(shared, *arguments)``. Its result must depend on these alone.
     arguments : tuple
         Small; they go to the worker with every task.
+    fits : callable
+        Whether a result that a checkpoint keeps has the shape of this task's; one that has not is done again. It may
+        fail on what it did not expect, and stays here.
     """
 
     key: str
     function: Callable[..., object]
     arguments: tuple[object, ...] = ()
+    fits: Callable[[Any], bool] = lambda _: True
 
 
 class RunResult(NamedTuple):
@@ -112,7 +116,7 @@ def run(
         return _run_tasks(tasks, [None] * len(tasks), shared, executor, None, on_progress)
     parts = {"shared": shared, "tasks": [t.arguments for t in tasks]} if fingerprint is None else fingerprint()
     with Checkpoint(checkpoint, {**parts, "work": [(t.key, t.function) for t in tasks]}) as kept:
-        return _run_tasks(tasks, [kept.get(task.key) for task in tasks], shared, executor, kept, on_progress)
+        return _run_tasks(tasks, [kept.get(task.key, task.fits) for task in tasks], shared, executor, kept, on_progress)
 
 
 def root_seed(seed: Seed, checkpoint: str | os.PathLike[str] | None = None) -> np.random.SeedSequence:

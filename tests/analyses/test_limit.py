@@ -10,14 +10,14 @@ from hypothesis import given, settings, strategies as st
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
-from ruvdecision.analyses.limit import limit
+from ruvdecision.analyses.limit import limit, programme
 from ruvdecision.analyses.limit.estimates import UserOverFiles
 from ruvdecision.analyses.limit.mixtures import Mixtures
 from ruvdecision.analyses.limit.programme import Programme, TwoUsers
 from ruvdecision.beliefs import FiniteBelief, NormalBelief, TableBelief
 from ruvdecision.channels.steps import FileFacts
 from ruvdecision.engines.finite.whole_file import WholeFile
-from ruvdecision.errors import InputError, UnsupportedError
+from ruvdecision.errors import InputError, RuvError, UnsupportedError
 from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Absolute, Huber, LogScore, Quadratic, ZeroOne
 from ruvdecision.masks import Microaggregate, Noise, Release, Shuffle, Stochastic, Suppress, SuppressCells
@@ -666,3 +666,35 @@ def test_rounding_leaves_no_uncertainty_below_zero():
     found = limit(intruder, User(belief, Parameter("mu"), Quadratic()), [0.3, 0.4], progress=False)
     assert found.after[0] == pytest.approx(0, abs=1e-12) and found.after[0] >= 0
     assert np.allclose(found.reached_risk, [0.3, 0.4]) and found.gap.max() < 1e-8
+
+
+@pytest.mark.parametrize("most", [10_000_000, pytest.param(None, marks=pytest.mark.slow)])
+def test_a_search_that_closes_slowly_ends_after_a_stated_number_of_steps(most, monkeypatch):
+    """The best mechanism has a continuum of outputs: cells were split, and programmes grew, without an end."""
+    most = programme.MOST_WORK if most is None else most
+    monkeypatch.setattr(programme, "MOST_WORK", most)
+    solve, works = programme.linprog, []
+
+    def counted(cost, **parts):
+        found = solve(cost, **parts)
+        works.append(found.nit * len(cost))
+        return found
+
+    monkeypatch.setattr(programme, "linprog", counted)
+    belief = NormalBelief(records=3, variance=1, prior_mean=0, prior_variance=5)
+    intruder, scientist = User(belief, Record(0), Absolute()), User(belief, Record(0), Quadratic())
+    best = limit(intruder, scientist, max_risk=1.0, progress=False)
+    assert 0 < sum(works) < 2 * most
+    assert f"at 1 of the risk bounds the search ended for its length ({most:,} steps times unknowns)" in best.notes[1]
+    assert best.certain and best.gap[0] > 1e-6
+    assert best.reached_risk[0] <= 1.0 + 1e-9
+    # The limit of the continuum, between .9965 and 1.0009 by finer cells, lies between bound and mechanism.
+    assert best.scientist_uncertainty[0] <= 1.0009 and best.reached[1][0] >= 0.9965
+
+
+def test_a_programme_that_takes_too_many_steps_is_refused(monkeypatch):
+    monkeypatch.setattr(programme, "MOST_WORK_AT_ONCE", 100)
+    belief = FiniteBelief([0, 1, 2, 3])
+    intruder = User(belief, Record(0), ZeroOne())
+    with pytest.raises(RuvError, match="takes too many steps; got more than"):
+        limit(intruder, User(belief, Record(0), Absolute()), max_risk=[1.5], progress=False)

@@ -12,7 +12,7 @@ import pytest
 from scipy import special
 
 import ruvdecision as ruv
-from ruvdecision.posteriors import Gaussian, Mixture, normal
+from ruvdecision.posteriors import Finite, Gaussian, Mixture, normal
 
 mp = pytest.importorskip("mpmath", reason="the references of many digits need mpmath, from the extra test")
 
@@ -279,3 +279,14 @@ def test_entropy_of_many_tiny_pairs_carries_what_rounding_leaves():
     fewer = np.concatenate([places[:200], places[:200] + 2 * size])
     exact = Mixture(Gaussian.scalar(fewer, np.full(400, size**2)), np.full(400, 1 / 400)).entropy()
     assert exact.value == pytest.approx(float(pair.value) + np.log(size) + np.log(200), rel=1e-13) and exact.error == 0
+
+
+@pytest.mark.parametrize(("bend", "estimate"), [(1e-300, 1.0), (1e-16, 1.0), (1e16, 1.3), (1e100, 1.3), (1e300, 1.3)])
+def test_a_bend_far_from_the_law_is_a_median_or_a_mean(bend, estimate):
+    """Also where the posterior is not symmetric, so that no formula gives the estimate."""
+    law = Finite(np.array([0.0, 1.0, 2.0]), np.array([0.2, 0.3, 0.5]))
+    loss = ruv.Huber(bend)
+    assert float(loss.estimate(law)) == pytest.approx(estimate, abs=1e-7)
+    gaps = np.abs(np.array([0.0, 1.0, 2.0]) - estimate)
+    want = 0.305 if bend > 1 else bend * float(np.array([0.2, 0.3, 0.5]) @ gaps)
+    assert float(loss.uncertainty(law).value) == pytest.approx(want, rel=1e-7)

@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -628,3 +629,65 @@ def test_odd_manifests_seeds_and_tasks_end_in_one_line(tmp_path: Path) -> None:
             again()  # done again, or refused
     task.unlink()
     assert_array_equal(again().columns["KL"], first.columns["KL"])
+
+
+def measured(folder: Path | None) -> Any:
+    return measure(data(), MASKS[:2], measures=MEASURES, replicates=2, seed=3, checkpoint=folder).to_dataframe()
+
+
+def measured_in_pieces(folder: Path | None) -> Any:
+    releases = {"r": data(2), "s": [data(3), data(4)]}
+    return measure(data(), releases=releases, measures=[NormalKL()], chunksize=20, checkpoint=folder).to_dataframe()
+
+
+def evaluated(folder: Path | None) -> Any:
+    user = ruv.User(ruv.NormalBelief(records=4, variance=1, prior_variance=2), ruv.Record(0), ruv.Quadratic())
+    return ruv.evaluate(
+        MASKS[:1] + [ruv.Noise(sd=0.7)], intruder=user, scientist=user, checkpoint=folder
+    ).to_dataframe()
+
+
+def calibrated(folder: Path | None) -> Any:
+    belief = ruv.NormalBelief(records=4, variance=1, prior_mean=0, prior_variance=2)
+    found = ruv.calibrate(belief, ruv.Noise(sd=0.5), ruv.Record(0), simulations=12, seed=1, checkpoint=folder)
+    return pd.DataFrame({"rank": found.ranks[:, 0]})
+
+
+def first_leaves_changed(good: Any) -> list[Any]:
+    """A good result with a part left out, doubled or of another kind, at every depth."""
+    if isinstance(good, dict):
+        kept = [{k: v for k, v in good.items() if k != name} for name in good]
+        return kept + [good | {k: x} for k, v in good.items() for x in (*other_kinds(v), *first_leaves_changed(v))]
+    if isinstance(good, (list, tuple)):
+        changed = [[*good[:i], x, *good[i + 1 :]] for i, part in enumerate(good) for x in other_kinds(part)]
+        changed += [[x, *good[1:]] for first in good[:1] for x in first_leaves_changed(first)]
+        return [type(good)(x) for x in (*[good[1:]][: len(good)], (*good, "x"), *changed)]
+    if isinstance(good, np.ndarray):
+        return [good[1:], good[None], np.concatenate([good, good]), good.astype(str), good.astype(complex)]
+    return []
+
+
+def other_kinds(good: Any) -> list[Any]:
+    return [x for x in WRONG if type(x) is not type(good)]
+
+
+WRONG: list[Any] = [None, {}, [], [[]], "x", {"J": []}, np.array(["a"]), np.zeros((2, 2), dtype=complex), [None] * 9]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("study", [measured, measured_in_pieces, evaluated, calibrated])
+def test_a_result_of_another_shape_is_done_again(study: Callable[[Path | None], Any], tmp_path: Path) -> None:
+    """Planted with a right checksum, it ended in a bare TypeError, KeyError or KeyboardInterrupt when it was joined."""
+    folder = tmp_path / "run"
+    right = study(folder)
+    task = sorted((folder / "tasks").iterdir())[0]
+    whole = task.read_bytes()
+    key, good = decode(task.read_text().partition("\n")[2])
+    planted = [*WRONG, 3, good, *first_leaves_changed(good)]
+    assert len(planted) > 20
+    for result in planted:
+        text = encode((key, result))
+        task.write_text(f"{module._checksum(text)}\n{text}")
+        place = task.stat().st_ino
+        pd.testing.assert_frame_equal(study(folder), right, check_exact=True)
+        assert task.read_bytes() == whole and (task.stat().st_ino == place) == (result is good)

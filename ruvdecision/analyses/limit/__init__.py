@@ -213,7 +213,8 @@ def limit(
     -----
     Outputs are labelled by the scientist's best estimate, which loses nothing. Where her estimates form a continuum
     they are cut into cells with costs that bound hers from below, refined where they are used; ``gap`` says what is
-    left between bound and mechanism, and ``certain`` whether the bound is proved.
+    left between bound and mechanism, and ``certain`` whether the bound is proved. The search at each risk bound ends
+    after a number of steps at the latest, and ``notes`` says where it did.
 
     Examples
     --------

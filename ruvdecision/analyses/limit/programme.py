@@ -29,6 +29,12 @@ ROUNDS = 150
 FEW = 12
 """Rounds when both users choose from a continuum: the bound then closes slowly, and `gap` says how far it came."""
 MOST_LABELS = 600
+MOST_WORK = 1_000_000_000
+"""Steps of the solver times unknowns that the search at one risk bound may take; `gap` says how far it came."""
+GROWTH = 3
+"""How much more work a programme is after its cells were split."""
+MOST_WORK_AT_ONCE = 20 * MOST_WORK
+"""Steps times unknowns of a single programme, without whose end there is no bound at all."""
 TOLERANCE = 2e-9
 """Largest gap between bound and mechanism, as a share of the uncertainty before the release."""
 SLACK = 1e-10
@@ -130,6 +136,10 @@ class Programme:
             users.scientist.lists_estimates and len(self.labels) <= 60
         ):
             self.rounds = ROUNDS
+        self.work = 0
+        """Steps times unknowns that the search has taken at this risk bound."""
+        self.ended_early = 0
+        """Risk bounds at which the search ended for its work."""
 
     def solve(self, least: float) -> BestMechanism:
         """The best mechanism whose intruder keeps an uncertainty of at least ``least``."""
@@ -137,8 +147,11 @@ class Programme:
         goal = least / unit_i
         best: BestMechanism | None = None
         bound = -np.inf
+        self.work = 0
         for _ in range(self.rounds):
+            before = self.work
             value, matrix, claimed = self._solve_for_goal(goal)
+            last = self.work - before
             bound = max(bound, value * unit_s) if self.certain else value * unit_s
             used = np.flatnonzero(matrix.sum(axis=0) > 1e-12)
             columns = matrix[:, used].T
@@ -146,17 +159,22 @@ class Programme:
             if best.scientist - bound <= TOLERANCE * unit_s:
                 break
             self.columns = np.concatenate([self.columns, columns / columns.max(axis=1, keepdims=True)])
-            if not self._refine_claimed_uncertainties(used, columns, claimed[used]):
+            if self.work + last > MOST_WORK:
+                self.ended_early += 1
+                break
+            may_split = self.work + GROWTH * last <= MOST_WORK
+            if not self._refine_claimed_uncertainties(used, columns, claimed[used], may_split):
+                self.ended_early += not may_split
                 break
         assert best is not None
         if best.scientist - bound > TOLERANCE * unit_s:
             best = _better_for_scientist(best, users.mechanism(self._best_mix_of_columns(goal), least, bound))
         return replace(best, bound=min(bound, best.scientist) if self.certain else best.scientist)
 
-    def _refine_claimed_uncertainties(self, used: Ints, columns: Array, claimed: Array) -> bool:
+    def _refine_claimed_uncertainties(self, used: Ints, columns: Array, claimed: Array, may_split: bool) -> bool:
         """Compare both users' uncertainty at each output in use with what the programme claims, and cut where it errs.
 
-        Says whether there was anything to cut.
+        Says whether there was anything to cut, or to split where that is allowed.
         """
         joint_i, joint_s = columns @ self.users.intruder.joint, columns @ self.users.scientist.joint
         unit_i, unit_s = self.users.units
@@ -170,7 +188,7 @@ class Programme:
             if over[i] > room:
                 self.cuts[b].append(self._losses_by_file(joint_i[i]))
                 changed = True
-            if wrong[i] and len(self.labels) < MOST_LABELS and self.labels.split(int(b), joint_s[i]):
+            if may_split and wrong[i] and len(self.labels) < MOST_LABELS and self.labels.split(int(b), joint_s[i]):
                 self.cuts.append(list(self.cuts[b]))
                 changed = True
         return changed
@@ -181,7 +199,11 @@ class Programme:
         return self.labels.certain
 
     def words(self) -> str:
-        return f"{len(self.labels):,} {self.labels.what}"
+        words = f"{len(self.labels):,} {self.labels.what}"
+        if self.ended_early:
+            words += f"; at {self.ended_early} of the risk bounds the search ended for its length "
+            words += f"({MOST_WORK:,} steps times unknowns), and gap says what is left"
+        return words
 
     # -- the programme -----------------------------------------------------------------------------------
 
@@ -221,6 +243,7 @@ class Programme:
         # Not bounded by one: the rows sum to one already, and fewer bounds are less work.
         bounds = np.column_stack([np.r_[np.zeros(b * x), np.full(b, -np.inf)], np.full(b * x + b, np.inf)])
         found = solve_programme(objective, A_ub=upper, b_ub=right, A_eq=equal, b_eq=np.ones(x), bounds=bounds)
+        self.work += int(found.nit) * len(objective)
         matrix = np.clip(found.x[: b * x].reshape(b, x).T, 0.0, None)
         return float(found.fun), matrix / matrix.sum(axis=1, keepdims=True), found.x[b * x :]
 
@@ -254,9 +277,12 @@ def solve_restricted_programme(
 
 def solve_programme(cost: Array, **parts: object) -> OptimizeResult:
     """The first solution that HiGHS finds, from tight tolerances, which rounding may defeat, to its usual ones."""
+    do = "Ask for another risk bound, or fewer states"
+    steps = min(max(MOST_WORK_AT_ONCE // len(cost), 1), 2**31 - 1)  # HiGHS counts in 32 bits
     for method, options in TRIES:
-        found = linprog(cost, method=method, options=options, **parts)
+        found = linprog(cost, method=method, options={**options, "maxiter": steps}, **parts)
         if found.status == 0 and found.x is not None:
             return found
-    do = "Ask for another risk bound, or fewer states"
+        if found.status == 1:
+            raise RuvError("The linear programme of the limit takes too many steps", f"more than {steps:,}", do)
     raise RuvError("The linear programme of the limit has no solution", found.message, do)

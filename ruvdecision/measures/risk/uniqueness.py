@@ -268,6 +268,8 @@ class SpecialUniques(KeyMeasure):
             found = self._search_by_bits(codes if holes is None else np.where(holes, -1, codes), worths, wild)
             if found is not None:
                 return found
+        # Who agrees with whom, column by column, serves every set; where it is too large they are matched set by set.
+        agreeing = None if holes is None or not wild or p * n * n > MOST_BITS // 4 else _agreeing_records(codes, holes)
         score, worth, taking, sizes = np.zeros(n), np.zeros((n, p)), np.zeros(p, dtype=np.int64), list[int]()
         # Uniqueness on a set implies it on every larger one, so only sets that are one smaller need a look.
         before: dict[tuple[int, ...], Flags] = {(): np.full(n, n == 1)}
@@ -275,7 +277,10 @@ class SpecialUniques(KeyMeasure):
             now, number = {}, 0
             each = float(worths[k])
             for chosen in itertools.combinations(range(p), k):
-                unique = self._unique_on_columns(released, codes, holes, chosen)
+                if agreeing is None:
+                    unique = self._unique_on_columns(released, codes, holes, chosen)
+                else:
+                    unique = ~np.bitwise_and.reduce(agreeing[list(chosen)]).any(axis=1)
                 now[chosen] = unique
                 minimal = unique.copy()
                 for part in itertools.combinations(chosen, k - 1):
@@ -344,6 +349,17 @@ class SpecialUniques(KeyMeasure):
         with np.errstate(over="ignore"):  # a fraction may be next to nothing: then no unique is one of the population
             dis[there] = 1.0 / (1.0 + paired * (1.0 - self.fraction) / (self.fraction * raised * (1.0 / raised).sum()))
         return dis
+
+
+def _agreeing_records(codes: Ints, holes: Flags) -> NDArray[np.uint64]:
+    """Which others agree with each record on each column, one bit each; a hole agrees with everything."""
+    n, p = codes.shape
+    found = np.zeros((p, n, -(-n // 64) * 8), dtype=np.uint8)
+    for c in range(p):
+        agree = (codes[:, c, None] == codes[:, c]) | holes[:, c, None] | holes[:, c]
+        np.fill_diagonal(agree, False)
+        found[c, :, : -(-n // 8)] = np.packbits(agree, axis=1)
+    return found.view(np.uint64)
 
 
 class _SpecialUniques(NamedTuple):
