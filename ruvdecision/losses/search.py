@@ -21,17 +21,21 @@ def convex_point(posterior: Posterior, slope: Callable[[Array], Array], flat: fl
     given.
     """
     mean, sd = _centre_and_unit(posterior)
-    lost = ~np.isfinite(slope(mean))
-    if lost.any():
+    with np.errstate(invalid="ignore"):
+        lost = ~np.isfinite(slope(mean))
+
+    def rise(x: Array) -> Array:
         # Where every estimate costs infinitely much one is as good as another.
-        own, slope = slope, lambda x: np.where(lost, x - mean, own(x))
-    low, high = bracket(slope, mean, sd)
-    root = monotone_root(slope, low, high)
+        with np.errstate(invalid="ignore"):
+            return np.where(lost, x - mean, slope(x))
+
+    low, high = bracket(rise, mean, sd)
+    root = monotone_root(rise, low, high)
     if flat:
         step = 1e-4 * (high - low)
-        wide = slope(root - step) >= -flat
+        wide = rise(root - step) >= -flat
         if np.any(wide):
-            root = np.where(wide, monotone_root(lambda x: np.where(slope(x) >= -flat, 1.0, -1.0), low, root), root)
+            root = np.where(wide, monotone_root(lambda x: np.where(rise(x) >= -flat, 1.0, -1.0), low, root), root)
     # A point mass must cost nothing, not the rounding error of a root.
     return np.where(sd == 0, mean, root)
 

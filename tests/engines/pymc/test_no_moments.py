@@ -8,6 +8,7 @@ from scipy import integrate, special, stats
 
 import ruvdecision as ruv
 
+pytestmark = pytest.mark.slow
 MU, SCALE = 2.0, 1.5
 """Standard deviation of the records' centre, and their scale."""
 
@@ -84,7 +85,7 @@ def test_a_record_without_moments_has_an_infinite_loss(engine: str, law: str, se
     assert "the loss is not finite" in rumap.to_dataframe()["intruder_trouble"][0]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ["quadrature", pytest.param("sampling", marks=pytest.mark.long)])
 def test_so_has_a_new_record_after_noise_but_not_the_record_in_it(engine: str) -> None:
     belief = belief_of("student", nu=2)
     new = solved(ruv.User(belief, ruv.NewRecord(), QUADRATIC), engine, [ruv.Noise(sd=1.0)])
@@ -119,7 +120,9 @@ def test_a_variance_that_exists_is_right(engine: str, nu: float) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_mean_that_exists_without_a_variance_is_right(engine: str) -> None:
     rumap = solved(ruv.User(belief_of("student", nu=1.5), ruv.Record(0), ABSOLUTE), engine)
-    assert rumap.intruder_uncertainty[0] == pytest.approx(absolute_of_student(1.5), rel=1e-3 if engine == "quadrature" else 0.1)
+    assert rumap.intruder_uncertainty[0] == pytest.approx(
+        absolute_of_student(1.5), rel=1e-3 if engine == "quadrature" else 0.1
+    )
     assert rumap.converged[0]
 
 
@@ -147,7 +150,9 @@ def test_losses_that_do_not_grow_are_finite(engine: str) -> None:
 def test_a_ratio_of_normal_parameters_has_no_moments(engine: str, loss, named: bool) -> None:
     """Near zero the density of b is positive, and the mean of 1 / |b| diverges."""
     target = (
-        ruv.Parameter("ratio") if named else ruv.Functional(lambda a, b: a / b, of=[ruv.Parameter("a"), ruv.Parameter("b")])
+        ruv.Parameter("ratio")
+        if named
+        else ruv.Functional(lambda a, b: a / b, of=[ruv.Parameter("a"), ruv.Parameter("b")])
     )
     rumap = solved(ruv.User(ratio(), target, loss), engine)
     u = rumap.intruder_uncertainty[0]
