@@ -349,8 +349,10 @@ class ReleaseSampler:
             if np.isinf(value.value):
                 trouble.append("the loss is not finite")
             elif (tail := khat_of_loss(user, posterior)) >= GOOD_KHAT:
-                trouble.append(f"the loss is {'not finite' if tail >= 1 else 'not settled'} (k-hat {tail:.2f})")
-                value = Value(np.array(np.inf), np.array(0.0)) if tail >= 1 else value
+                # A law given the draws that has its moments may have a mean that so few draws do not reach.
+                endless = tail >= 1 and isinstance(posterior, Drawn)
+                trouble.append(f"the loss is {'not finite' if endless else 'not settled'} (k-hat {tail:.2f})")
+                value = Value(np.array(np.inf), np.array(0.0)) if endless else value
             values.append(value)
         return SolvedRelease(
             values,

@@ -31,6 +31,8 @@ def belief_of(law: str, n: int = 3, **settings) -> ruv.PyMCBelief:
                 pm.Gamma("x", 2.0, pm.math.exp(-mu / 4), shape=n)
             elif law == "exponential":
                 pm.Exponential("x", pm.math.exp(-mu / 4), shape=n)
+            elif law == "exp":
+                pm.LogNormal("x", mu, 0.7, shape=n)
             elif law == "wide":
                 pm.LogNormal("x", mu, pm.HalfNormal("sigma", 1.0), shape=n)
             else:
@@ -165,3 +167,10 @@ def test_a_prior_scale_that_makes_the_mean_infinite_is_said_by_draws() -> None:
     rumap = solved(ruv.User(belief_of("wide"), ruv.Record(0), ABSOLUTE), "sampling")
     assert not rumap.converged[0]
     assert "the loss is not" in rumap.to_dataframe()["intruder_trouble"][0]
+
+
+def test_a_wide_prior_of_a_mean_that_exists_is_not_settled_by_draws_but_not_infinite() -> None:
+    """Exp(2 mu) with mu of standard deviation two has a mean, which a thousand draws do not reach."""
+    rumap = solved(ruv.User(belief_of("exp"), ruv.Record(0), QUADRATIC), "sampling")
+    assert np.isfinite(rumap.intruder_uncertainty[0]) and not rumap.converged[0]
+    assert "the loss is not settled" in rumap.to_dataframe()["intruder_trouble"][0]
