@@ -225,11 +225,13 @@ class Componentwise(BayesLoss):
     def expected(self, posterior: Posterior, estimate: ArrayLike) -> Value:
         estimate = np.asarray(estimate, dtype=np.float64)
         parts = self.parts(posterior, estimate)
-        if np.any(parts.error):
-            # The errors of parts are correlated; their sum is one mean, whose error the posterior knows.
-            vector = bool(posterior.event)
-            return posterior.through(self.expected, lambda theta: self.cost(estimate, theta, vector), estimate)
-        return Value.exact(self.total(parts.value, posterior.event))
+        total = self.total(parts.value, posterior.event)
+        if not np.any(parts.error) or np.isinf(total).all():
+            return Value.exact(total)
+        # The errors of parts are correlated; their sum is one mean, whose error the posterior knows.
+        vector, endless = bool(posterior.event), np.isinf(total)
+        found = posterior.through(self.expected, lambda theta: self.cost(estimate, theta, vector), estimate)
+        return Value(np.where(endless, total, found.value), np.where(endless, 0.0, found.error))
 
     def table(self, posterior: Posterior, actions: Array) -> Array:
         return self.total(self.parts(posterior, actions).value, posterior.event)

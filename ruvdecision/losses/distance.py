@@ -68,10 +68,12 @@ class Quadratic(BayesLoss):
         least = posterior.quadratic(self.weights)
         if np.any(least.error):
             return super().expected(posterior, estimate)
-        return Value.exact(least.value + self.cost(estimate, posterior.mean(), bool(posterior.event)))
+        return Value.exact(self.table(posterior, np.asarray(estimate)))
 
     def table(self, posterior: Posterior, actions: Array) -> Array:
-        return posterior.quadratic(self.weights).value + self.cost(actions, posterior.mean(), bool(posterior.event))
+        least = posterior.quadratic(self.weights).value
+        # Without a variance every estimate costs infinitely much, and there may be no mean.
+        return np.where(np.isinf(least), least, least + self.cost(actions, posterior.mean(), bool(posterior.event)))
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

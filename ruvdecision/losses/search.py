@@ -20,23 +20,37 @@ def convex_point(posterior: Posterior, slope: Callable[[Array], Array], flat: fl
     ``flat`` is the size of a slope that counts as zero; where a stretch of estimates is equally good, its lower end is
     given.
     """
-    mean, var = np.asarray(posterior.mean()), posterior.var()
-    sd = np.sqrt(np.where(np.isfinite(var), var, 1.0))
-    low, high = bracket(slope, mean, sd)
-    root = monotone_root(slope, low, high)
+    mean, sd = _centre_and_unit(posterior)
+    with np.errstate(invalid="ignore"):
+        lost = ~np.isfinite(slope(mean))
+
+    def rise(x: Array) -> Array:
+        # Where every estimate costs infinitely much one is as good as another.
+        with np.errstate(invalid="ignore"):
+            return np.where(lost, x - mean, slope(x))
+
+    low, high = bracket(rise, mean, sd)
+    root = monotone_root(rise, low, high)
     if np.any(flat):
         step = 1e-4 * (high - low)
-        wide = slope(root - step) >= -flat
+        wide = rise(root - step) >= -flat
         if np.any(wide):
-            root = np.where(wide, monotone_root(lambda x: np.where(slope(x) >= -flat, 1.0, -1.0), low, root), root)
+            root = np.where(wide, monotone_root(lambda x: np.where(rise(x) >= -flat, 1.0, -1.0), low, root), root)
     # A point mass must cost nothing, not the rounding error of a root.
-    return np.where(var == 0, mean, root)
+    return np.where(sd == 0, mean, root)
+
+
+def _centre_and_unit(posterior: Posterior) -> tuple[Array, Array]:
+    """Mean and standard deviation; the median where there is no mean, and one where there is no variance."""
+    mean, var = np.asarray(posterior.mean()), posterior.var()
+    if not np.isfinite(mean).all():
+        mean = np.where(np.isfinite(mean), mean, posterior.quantile(0.5))
+    return mean, np.sqrt(np.where(np.isfinite(var), var, 1.0))
 
 
 def candidate_estimates(posterior: Posterior, levels: int, width: float, points: int) -> Array:
     """Candidates for an estimate, ascending along the first axis: quantiles and an even grid about the mean."""
-    mean, var = np.asarray(posterior.mean()), posterior.var()
-    sd = np.sqrt(np.where(np.isfinite(var), var, 1.0))
+    mean, sd = _centre_and_unit(posterior)
     rows = [np.asarray(posterior.quantile((i + 0.5) / levels)) for i in range(levels)]
     rows = [np.where(np.isfinite(row), row, mean) for row in rows]
     rows += [mean + sd * z for z in np.linspace(-width, width, points)]
@@ -71,9 +85,8 @@ def least_vector(posterior: Posterior, risk: Callable[[Array], float]) -> Array:
     """The estimate of least risk for one vector target: quasi-Newton from several starts, then a simplex."""
     from scipy import optimize
 
-    mean, middle = np.asarray(posterior.mean()), np.asarray(posterior.quantile(0.5))
-    var = np.asarray(posterior.var())
-    sd = np.sqrt(np.where(np.isfinite(var) & (var > 0), var, 1.0))
+    (mean, sd), middle = _centre_and_unit(posterior), np.asarray(posterior.quantile(0.5))
+    sd = np.where(sd > 0, sd, 1.0)
     starts = [mean, middle] + [mean + sign * sd for sign in (-1.0, 1.0)]
     support = posterior.support
     if support is not None:

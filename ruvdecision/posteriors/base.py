@@ -223,12 +223,10 @@ class BasePosterior(ABC):
 
     def quadratic(self, weights: ArrayLike = 1.0) -> Value:
         matrix, mean = as_weight_matrix(weights, self.event), self.mean()
-        heavy = np.minimum(*self._tails) <= 2 * _POWER_TAIL
-        if self.event:
-            found = self.expect(lambda t: np.einsum("...i,ij,...j->...", t - mean, matrix, t - mean))
-            heavy = np.any(heavy & (np.diag(matrix) != 0), axis=-1)
-        else:
-            found = self.expect(lambda t: matrix[0, 0] * np.square(t - mean))
+        if not self.event:
+            return self._with_tails(self.expect(lambda t: matrix[0, 0] * np.square(t - mean)), (2.0, 2.0))
+        found = self.expect(lambda t: np.einsum("...i,ij,...j->...", t - mean, matrix, t - mean))
+        heavy = np.any((np.minimum(*self._tails) <= 2 * _POWER_TAIL) & (np.diag(matrix) != 0), axis=-1)
         return Value(np.where(heavy, np.inf, found.value), np.where(heavy, 0.0, found.error))
 
     def lower_partial_moment(self, at: ArrayLike) -> Value:
@@ -280,9 +278,7 @@ class BasePosterior(ABC):
 
         columns = [(..., j) for j in range(self.event[0])] if self.event else [...]
         parts = [self.expect(partial(product, column=column)) for column in columns]
-        value, error = Value.stacked(parts, axis=-1).reshaped(*self.batch, *self.event)
-        heavy = np.minimum(*self._tails) <= _POWER_TAIL
-        return Value(np.where(heavy, np.inf, value), np.where(heavy, 0.0, error))
+        return self._with_tails(Value.stacked(parts, axis=-1).reshaped(*self.batch, *self.event), (1.0, 1.0))
 
     def entropy(self) -> Value:
         """Shannon entropy: of the chances of a finite set, otherwise differential, by `log_density`."""
@@ -363,14 +359,18 @@ class BasePosterior(ABC):
             ]
             stacks = Value.stacked(parts).reshaped(len(rows), -1, *self.batch)
             value, error = (np.moveaxis(a, 1, -1).reshape(lead + self.batch + self.event) for a in stacks)
+        return self._with_tails(Value(value, error), growth)
+
+    def _with_tails(self, found: Value, growth: Growth) -> Value:
+        """The mean of a function that grows like these powers: infinite where the law's tails make it so."""
         if not any(growth):
-            return Value(value, error)
+            return found
         beyond = np.zeros(self.batch + self.event)
         for order, size in zip(self._tails, growth, strict=True):
             heavy = (order <= abs(size) * _POWER_TAIL) & (size != 0)
             with np.errstate(invalid="ignore"):  # both ways at once is no number
                 beyond = beyond + np.where(heavy, np.copysign(np.inf, size), 0.0)
-        return Value(np.where(beyond == 0, value, beyond), np.where(beyond == 0, error, 0.0))
+        return Value(np.where(beyond == 0, found.value, beyond), np.where(beyond == 0, found.error, 0.0))
 
     def _scan(self, half: float) -> Array:
         """Where the mode may be near, ascending along the first axis."""

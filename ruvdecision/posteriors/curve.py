@@ -67,6 +67,8 @@ class Curve(BasePosterior):
 
     splines: Splines
     lost: Array
+    tails: tuple[Array, Array]
+    """Orders from which moments are infinite, left and right, as the law goes on beyond the grid."""
 
     def __init__(self, x: ArrayLike, log_density: ArrayLike, breaks: ArrayLike | None = None) -> None:
         grid = check_finite("x", as_float_array("x", x))
@@ -104,7 +106,7 @@ class Curve(BasePosterior):
         inside = inside[~np.isin(inside, grid[:-1][np.diff(grid) == 0])]
         rows = values.reshape(-1, len(grid)).T
         grids, pieces, lost = cut_pieces(grid, rows, inside)
-        self.__dict__.update(splines=Splines(tuple(grids), tuple(pieces)), lost=lost, batch=values.shape[:-1])
+        self.__dict__.update(vars(self._of_splines(Splines(tuple(grids), tuple(pieces)), lost, values.shape[:-1])))
         error = float(np.max(self.splines.error + lost, initial=0.0))
         if not error < 0.01:
             times = np.clip((error / 1e-9) ** 0.125, 2.0, 20.0)
@@ -121,7 +123,14 @@ class Curve(BasePosterior):
         """
         rows = [values.reshape(-1, values.shape[-1]).T for values in log_densities]
         kept, pieces, lost = trim_pieces(grids, rows, gaps=True)
-        return cls._of(splines=Splines(tuple(kept), tuple(pieces)), lost=lost, batch=log_densities[0].shape[:-1])
+        return cls._of_splines(Splines(tuple(kept), tuple(pieces)), lost, log_densities[0].shape[:-1])
+
+    @classmethod
+    def _of_splines(
+        cls, splines: Splines, lost: Array, batch: tuple[int, ...], tails: tuple[Array, Array] | None = None
+    ) -> Curve:
+        none = np.full(batch, np.inf)
+        return cls._of(splines=splines, lost=lost, batch=batch, tails=(none, none) if tails is None else tails)
 
     def __repr__(self) -> str:
         low, high = self.ends
@@ -142,12 +151,17 @@ class Curve(BasePosterior):
 
     def less_certain(self, more: float) -> Curve:
         """The same law with another share of its mass uncertain."""
-        return self._of(splines=self.splines, lost=self.lost + more, batch=self.batch)
+        return self._of_splines(self.splines, self.lost + more, self.batch, self.tails)
+
+    def with_tails(self, left: Array, right: Array) -> Curve:
+        """The same law with tails that go on beyond the grid: moments from these orders on are infinite."""
+        return self._of_splines(self.splines, self.lost, self.batch, (np.asarray(left), np.asarray(right)))
 
     def select(self, index: Index) -> Curve:
         rows = np.arange(self.splines.rows).reshape(self.batch)[index]
         flat = np.ravel(rows)
-        return self._of(splines=self.splines.take(flat), lost=self.lost[flat], batch=np.shape(rows))
+        left, right = (order[index] for order in self.tails)
+        return self._of_splines(self.splines.take(flat), self.lost[flat], np.shape(rows), (left, right))
 
     def mixed(self, weights: Array) -> Curve:
         """The average along the last axis of the batch, as one law on the same grid."""
@@ -157,19 +171,19 @@ class Curve(BasePosterior):
             logs = np.log(share).ravel() - self._log_mass
         values = [special.logsumexp((v + logs).reshape(-1, rows, count), axis=2) for v in self.splines.values]
         top = np.max([v.max(axis=0) for v in values], axis=0)
-        return self._of(
-            splines=Splines(self.splines.grids, tuple(v - top for v in values)),
-            lost=np.sum(share.reshape(rows, count) * self.lost.reshape(rows, count), axis=1),
-            batch=self.batch[:-1],
+        lost = np.sum(share.reshape(rows, count) * self.lost.reshape(rows, count), axis=1)
+        left, right = (np.where(share > 0, order, np.inf).min(axis=-1) for order in self.tails)
+        return self._of_splines(
+            Splines(self.splines.grids, tuple(v - top for v in values)), lost, self.batch[:-1], (left, right)
         )
 
     # -- summaries -----------------------------------------------------------------------------------
 
     def mean(self) -> Array:
-        return self._in_batch_shape(self._mean_of_nodes)
+        return self._with_tails(Value.exact(self._in_batch_shape(self._mean_of_nodes)), (-1.0, 1.0)).value
 
     def var(self) -> Array:
-        return self._in_batch_shape(self._mean_at_nodes(np.square(self._nodes_less_mean)))
+        return self.quadratic().value
 
     def quantile(self, q: float) -> Array:
         """A root of the distribution function within its interval, to the last digits."""
@@ -243,16 +257,17 @@ class Curve(BasePosterior):
         return self._value_with_error(self._in_batch_shape(value))
 
     def quadratic(self, weights: ArrayLike = 1.0) -> Value:
-        return self._value_with_error(float(as_weight_matrix(weights, ())[0, 0]) * self.var())
+        variance = self._in_batch_shape(self._mean_at_nodes(np.square(self._nodes_less_mean)))
+        found = self._value_with_error(float(as_weight_matrix(weights, ())[0, 0]) * variance)
+        return self._with_tails(found, (2.0, 2.0))
 
     def power(self, at: ArrayLike, p: float, *, signed: bool = False) -> Value:
         def g(x: Array, a: Array) -> Array:
             gap = x - a
             return np.asarray(np.abs(gap) ** p * (np.sign(gap) if signed else 1.0))
 
-        return self._value_with_error(
-            self._average_with_kinks(g, at, [0.0], power=0.0 if float(p).is_integer() else p, signed=signed)
-        )
+        found = self._average_with_kinks(g, at, [0.0], power=0.0 if float(p).is_integer() else p, signed=signed)
+        return self._with_tails(self._value_with_error(found), (-p if signed else p, p))
 
     def outside(self, at: ArrayLike, width: ArrayLike) -> Value:
         if not check_width(width, ()).any():
@@ -276,8 +291,10 @@ class Curve(BasePosterior):
                     u + np.log(self._gauss_nodes[1]).reshape(-1, 1) + np.log(np.maximum(self._density_at_nodes, 1e-300))
                 )
                 value = special.logsumexp(logs, axis=0)
-        found = self._in_batch_shape(value)
-        return Value(np.asarray(found if centred else found + t * self.mean()), self.error * np.abs(found))
+        mean, found = self.mean(), self._in_batch_shape(value)
+        endless = np.isfinite(self.tails[1 if t > 0 else 0]) & (t != 0) | (centred & ~np.isfinite(mean))
+        own = found if centred else found + t * np.where(endless, 0.0, mean)
+        return Value(np.where(endless, np.inf, own), np.where(endless, 0.0, self.error * np.abs(found)))
 
     def mean_difference(self) -> Value:
         """Twice the integral of F (1 - F)."""
@@ -286,7 +303,8 @@ class Curve(BasePosterior):
         density = self._density_at_nodes.reshape(*nodes.shape, -1)
         inner = np.einsum("ij,njr->nir", _cumulative_weights(nodes.shape[1]), density) * step[:, None, None]
         below = self._cdf_at_edges[:-1, None] + inner
-        return self._value_with_error(self._in_batch_shape(2 * self._mass_of(below * np.maximum(1 - below, 0.0))))
+        found = self._in_batch_shape(2 * self._mass_of(below * np.maximum(1 - below, 0.0)))
+        return self._with_tails(self._value_with_error(found), (1.0, 1.0))
 
     def entropy(self) -> Value:
         found = self._in_batch_shape(
@@ -307,7 +325,11 @@ class Curve(BasePosterior):
     def _average(
         self, g: Pairs, at: ArrayLike = 0.0, kinks: Sequence[float] = (), *, joint: bool = False, growth: Growth = LEVEL
     ) -> Value:
-        return self._value_with_error(self._average_with_kinks(g, at, list(kinks)))
+        return self._with_tails(self._value_with_error(self._average_with_kinks(g, at, list(kinks))), growth)
+
+    @property
+    def _tails(self) -> tuple[Array, Array]:  # type: ignore[override]
+        return self.tails
 
     @cached_property
     def _gauss_nodes(self) -> tuple[Array, Array]:

@@ -24,6 +24,7 @@ from .base import (
     trace_product,
 )
 from .drawn import long_run_error, spaced_places
+from .finite import Finite
 from .gaussian import Gaussian
 from .modes import best_box_near, climb_box, highest_point, merge_values, most_probable
 from .normal import expm1_less
@@ -172,7 +173,7 @@ class Mixture(PartwisePosterior):
         return np.asarray(np.squeeze(first, self._parts_axis) + self._weighted_sum(means - first))
 
     def var(self) -> Array:
-        return self._weighted_sum(np.square(self._part_means_less_mean) + self.parts.var())
+        return self._weighted_sum(self._part_squares)
 
     def cov(self) -> Array:
         if not self.event:
@@ -191,6 +192,8 @@ class Mixture(PartwisePosterior):
         high = np.max(np.where(used, ends, -np.inf), axis=self._parts_axis)
         if level in (0.0, 1.0):
             return np.asarray(low if level == 0 else high)
+        if self._as_points is not None:
+            return self._as_points.quantile(level)
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             return super().quantile(q)
         return self._snap_to_atom(monotone_root(lambda x: self.cdf(x) - level, low, high))
@@ -247,6 +250,12 @@ class Mixture(PartwisePosterior):
             return self.sample(size, rng)
         return self.parts.select((..., spaced_places(self.count, size, rng))).sample(1, rng)[0]
 
+    def thinned_parts(self, size: int, rng: np.random.Generator) -> BasePosterior:
+        """Parts as independent as they come, by their weights: of a chain those far apart, and none twice."""
+        if np.ptp(self.weights) > 0:
+            return self.parts.select((..., rng.choice(self.count, size=size, p=self.weights)))
+        return self.parts.select((..., spaced_places(self.count, min(size, self.count), rng)))
+
     # -- expectations ----------------------------------------------------------------------------------
 
     def through(self, ask: Callable[[Posterior, Array], Value], f: Callable[[Array], Array], at: ArrayLike) -> Value:
@@ -272,9 +281,7 @@ class Mixture(PartwisePosterior):
 
     def quadratic(self, weights: ArrayLike = 1.0) -> Value:
         if np.ndim(weights) == 0:
-            with np.errstate(over="ignore"):  # parts of a law without variance
-                square = np.square(self._part_means_less_mean) + self.parts.var()
-            square = square.sum(axis=-1) if self.event else square
+            square = self._part_squares.sum(axis=-1) if self.event else self._part_squares
             return self._mean_with_error(float(np.asarray(weights)) * square, 0.0, joint=True)
         matrix = as_weight_matrix(weights, self.event)
         gap = self._part_means_less_mean if self.event else self._part_means_less_mean[..., None]
@@ -299,7 +306,7 @@ class Mixture(PartwisePosterior):
         return Value.stacked(found).reshaped(*lead)
 
     def log_mgf(self, t: float, *, centred: bool = False) -> Value:
-        inner, gap = self.parts.log_mgf(t, centred=True).value, t * self._part_means_less_mean
+        inner, gap = self.parts.log_mgf(t, centred=True).value, t * np.nan_to_num(self._part_means_less_mean, nan=0.0)
         value = (
             self._log_mgf(inner, gap) if self._as_one_law is None else self._as_one_law.log_mgf(t, centred=True).value
         )
@@ -310,7 +317,7 @@ class Mixture(PartwisePosterior):
             # To first order the error is that of the tilted weights, less that of the mean if it is taken out.
             error = self._mean_with_error(np.nan_to_num(tilt) - (gap if centred else 0.0), 0.0).error
         error = self._with_uncertain_mass(Value(value, np.where(np.isfinite(value), error, 0.0))).error
-        return Value(value if centred else value + t * self.mean(), error)
+        return Value(value if centred else value + t * np.where(np.isinf(value), 0.0, self.mean()), error)
 
     def mean_difference(self) -> Value:
         """E |theta - theta'|; of sampled parts with the error of its projection (Hoeffding, 1948)."""
@@ -360,6 +367,13 @@ class Mixture(PartwisePosterior):
         return self.parts.mixed(self.weights)
 
     @cached_property
+    def _as_points(self) -> Finite | None:
+        """The law of a number whose parts are point masses, however far apart they lie."""
+        if self._normal_parts is None or self.batch or self.event or self._normal_parts.var().any():
+            return None
+        return Finite.of(np.broadcast_to(self._normal_parts.mean(), self.parts.batch), self.weights)
+
+    @cached_property
     def _centred_at_mean(self) -> Mixture:
         # Kept, so that what it works out serves more than one loss.
         if self._normal_parts is None:
@@ -369,7 +383,15 @@ class Mixture(PartwisePosterior):
 
     @cached_property
     def _part_means_less_mean(self) -> Array:
-        return self.parts.mean() - np.expand_dims(self.mean(), self._parts_axis)
+        with np.errstate(invalid="ignore"):  # parts without a mean
+            return self.parts.mean() - np.expand_dims(self.mean(), self._parts_axis)
+
+    @property
+    def _part_squares(self) -> Array:
+        """Mean squares of the parts about the mean of all; infinite where there is no mean."""
+        with np.errstate(over="ignore"):  # parts of a law without variance
+            square = np.square(self._part_means_less_mean) + self.parts.var()
+        return np.where(np.isnan(square), np.inf, square)
 
     @property
     def _has_weight(self) -> NDArray[np.bool_]:

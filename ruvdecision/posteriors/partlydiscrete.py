@@ -63,9 +63,7 @@ class PartlyDiscrete(PartwisePosterior):
         return self.ask_parts(lambda law, _: Value.exact(law.mean()), 0.0).value
 
     def var(self) -> Array:
-        within = self.ask_parts(lambda law, _: Value.exact(law.var()), 0.0).value
-        apart = self.discrete.mean() - self.continuous.mean()
-        return np.asarray(within + self.chance * (1 - self.chance) * np.square(apart))
+        return self.quadratic().value
 
     def quantile(self, q: float) -> Array:
         """A value where the distribution function jumps over the level, else a quantile of the density."""
@@ -105,7 +103,7 @@ class PartlyDiscrete(PartwisePosterior):
         own, error = self.continuous.quadratic()
         weight = float(as_weight_matrix(weights, ())[0, 0])
         within = self.chance * self.discrete.var() + (1 - self.chance) * own
-        apart = np.square(self.discrete.mean() - self.continuous.mean())
+        apart = np.where(np.isinf(own), 0.0, np.square(self.discrete.mean() - self.continuous.mean()))
         return Value(weight * (within + self.chance * (1 - self.chance) * apart), weight * (1 - self.chance) * error)
 
     def outside(self, at: ArrayLike, width: ArrayLike) -> Value:

@@ -15,7 +15,7 @@ from ...beliefs.pymc import CHAINS
 from ...channels.likelihood import ReleaseLikelihood, Uninformative
 from ...checks import as_generator
 from ...errors import InputError, RuvError, UnsupportedError
-from ...posteriors import Drawn
+from ...posteriors import Drawn, Mixture
 from ...protocols import Array, Posterior, Value
 from ..base import Progress
 from .importance import pareto_smoothed_weights, weighted_draws
@@ -41,6 +41,8 @@ NO_PARAMETERS = {"": np.zeros((CHAINS, 1000))}
 """Draws of a model without parameters: all alike, one for each draw of a record."""
 TAIL = 2000
 """Draws from which the tail of a loss is judged."""
+FEWEST = 500
+"""Draws without which nothing is said about it."""
 RECENT = 16
 """Sampled releases whose draws a compiled model remembers."""
 
@@ -354,11 +356,14 @@ class ReleaseSampler:
     ) -> SolvedRelease:
         values, trouble = [], []
         for user, posterior in zip(self.users, posteriors, strict=True):
-            value, tail = user.loss.uncertainty(posterior, user.actions), khat_of_loss(user, posterior)
-            if tail >= 1:
-                value = Value(np.array(np.inf), np.array(0.0))
-            if tail >= GOOD_KHAT:
-                trouble.append(f"the loss is {'not finite' if tail >= 1 else 'not settled'} (k-hat {tail:.2f})")
+            value = user.loss.uncertainty(posterior, user.actions)
+            if np.isinf(value.value):
+                trouble.append("the loss is not finite")
+            elif (tail := khat_of_loss(user, posterior)) >= GOOD_KHAT:
+                # A law given the draws that has its moments may have a mean that so few draws do not reach.
+                endless = tail >= 1 and isinstance(posterior, Drawn)
+                trouble.append(f"the loss is {'not finite' if endless else 'not settled'} (k-hat {tail:.2f})")
+                value = Value(np.array(np.inf), np.array(0.0)) if endless else value
             values.append(value)
         return SolvedRelease(
             values,
@@ -496,17 +501,28 @@ def with_verdict(point: SolvedRelease) -> SolvedRelease:
 
 
 def khat_of_loss(user: User, posterior: Posterior) -> float:
-    """Tail index of the loss of the best estimate over draws (Pareto k-hat): from one on it has no finite mean."""
-    if not isinstance(posterior, Drawn) or posterior.event or posterior.support is not None:
+    """Tail index of the loss of the best estimate over draws (Pareto k-hat): from one on it has no finite mean.
+
+    Where the target has a law given each draw of the parameters it is that of the expected loss given the draw.
+    """
+    if posterior.event or posterior.support is not None:
         return -np.inf
-    draws = posterior.thinned_sample(TAIL, np.random.default_rng(1))
+    rng = np.random.default_rng(1)
     with np.errstate(all="ignore"):
         try:
-            logs = np.log(np.asarray(user.loss(user.loss.estimate(posterior, user.actions), draws), dtype=np.float64))
+            if isinstance(posterior, Drawn):
+                draws = posterior.thinned_sample(TAIL, rng)
+                losses = user.loss(user.loss.estimate(posterior, user.actions), draws)
+            elif isinstance(posterior, Mixture) and posterior.sampled:
+                parts = posterior.thinned_parts(TAIL, rng)
+                losses = user.loss.expected(parts, user.loss.estimate(posterior, user.actions)).value
+            else:
+                return -np.inf
+            logs = np.log(np.asarray(losses, dtype=np.float64))
         except (RuvError, TypeError, ValueError):
             return -np.inf  # a loss of densities or intervals has no tail of this kind
     logs = logs[np.isfinite(logs)]
-    return pareto_smoothed_weights(logs)[1] if logs.ndim == 1 and len(logs) >= TAIL // 2 else -np.inf
+    return pareto_smoothed_weights(logs)[1] if logs.ndim == 1 and len(logs) >= FEWEST else -np.inf
 
 
 def _relative_error_of_uncertainty(value: Value) -> float:

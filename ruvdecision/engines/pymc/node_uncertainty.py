@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from ...errors import ConvergenceError, InputError, UnsupportedError
 from ...losses import Quadratic
 from ...losses.base import as_bayes_loss
-from ...posteriors import Curve, Gaussian, Mixture
+from ...posteriors import Curve, Drawn, Gaussian, Mixture
 from ...protocols import Array, Loss, Posterior, Value
 from ...targets import BaseTarget, Files, Kind
 from ...users.user import User
+from .draws import khat_of_loss
+from .importance import weighted_draws
 from .log_posterior import LogPosteriors
 from .nodes import LaplaceBoxes, Nodes, Rule, find_boxes, find_modes, place_nodes
 from .normal_records import NormalRecords, mixture_curve, released_averages
@@ -41,6 +43,10 @@ LARGEST_WEIGHT = 0.9
 """Weight of one node from which on it is not a rule but a guess."""
 UNSETTLED = 0.01
 """Error of the records' own nodes, in logs, beyond which a law is refused."""
+BESIDE = 1e-9
+"""Standard deviations that a node is moved off a pole."""
+IN_DOUBT, DRAWS = 1e-3, 4000
+"""Relative error from which on nodes are not settled, and draws that are asked why."""
 MOST_NODES = 80_000
 """Nodes of one release where each takes a law of a record."""
 ROUGH = 1e-5
@@ -97,7 +103,7 @@ class NodeSolver:
         return self._shaped_by_release(self._value_of(target, self.nodes.theta))
 
     def _value_of(self, target: BaseTarget, theta: dict[str, Array]) -> Array:
-        return target.numbers_in_files(Files(parameters=self.posteriors.record_model.with_deterministics(theta)))
+        return _numbers_of(target, self.posteriors, theta)
 
     def _shaped_by_release(self, values: Array) -> Array:
         return values.reshape(*self.nodes.weights.shape, *values.shape[1:])
@@ -255,6 +261,10 @@ class SettledUncertainties:
                 )
                 if not todo or not boxes.size or _exceeds_budget(posteriors, nodes):
                     break
+        for own, user in zip(answers, users, strict=True):
+            for i in np.flatnonzero(own.error > IN_DOUBT * np.abs(own.value)).tolist():
+                if user.target.asks_only(Kind.PARAMETER) and not _has_mean_of_loss(posteriors.take([i]), user):
+                    own.value[i], own.error[i] = np.inf, 0.0
         share = np.where(node_error > NEGLIGIBLE, node_error, 0.0)
         # A share of an infinite value says nothing.
         values = [Value(a.value, a.error + share * np.where(np.isinf(a.value), 0.0, np.abs(a.value))) for a in answers]
@@ -375,6 +385,31 @@ def _find_boxes(posteriors: LogPosteriors, starts: Array | None = None) -> Lapla
 
 
 # -- helpers -------------------------------------------------------------------------------------------
+
+
+def _numbers_of(target: BaseTarget, posteriors: LogPosteriors, theta: dict[str, Array]) -> Array:
+    """A function of the parameters at points of them, ``(S,)`` or ``(S, k)``."""
+
+    def ask(places: dict[str, Array]) -> Array:
+        return target.numbers_in_files(Files(parameters=posteriors.record_model.with_deterministics(places)))
+
+    try:
+        return ask(theta)
+    except InputError:
+        # A node that is a pole of the function, such as a denominator of zero, is passed by next to nothing.
+        return ask({name: a + BESIDE * np.std(a, axis=0) for name, a in theta.items()})
+
+
+def _has_mean_of_loss(posteriors: LogPosteriors, user: User) -> bool:
+    """False if draws of the parameters after the only release tell that the mean of a user's loss does not exist.
+
+    A pole in their midst, such as a denominator near zero, moves what nodes say without end.
+    """
+    drawn = weighted_draws(posteriors, DRAWS, np.random.default_rng(0))
+    if drawn is None:
+        return True
+    values = _numbers_of(user.target, posteriors, posteriors.record_model.on_natural_scale(drawn.u))
+    return khat_of_loss(user, Drawn(values, drawn.weights)) < 1
 
 
 def _point_masses(values: Array, weights: Array) -> Posterior:

@@ -51,6 +51,10 @@ NEGLIGIBLE = 1e-9
 """An uncertain share of the mass that counts as nothing."""
 MOST_COUNTS = 200_000
 NEGLIGIBLE_WEIGHT = 1e-14
+FAR_OUT = (1e2, 1e4, 1e6)
+"""Lengths of the core from it at which the tails of a density are looked at."""
+BENT = 1.02
+"""Growth of a tail's power from one to the next that makes it lighter than any power."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ class OneRecord:
                 best = found
             if best[0].error <= tolerance:
                 break
-        return best
+        return [law.with_tails(*self._tails_for_most(w)) for law, w in zip(best, weightings, strict=True)]
 
     def laws(self) -> Curve:
         """The law at every parameter point, a batch ``(S,)``."""
@@ -114,7 +118,7 @@ class OneRecord:
             if np.max(best.error) <= SETTLED:
                 break
         assert best is not None
-        return best
+        return best.with_tails(*self._tails)
 
     def draws(self, rng: np.random.Generator) -> Array:
         """One draw at every parameter point, ``(S,)``."""
@@ -160,6 +164,36 @@ class OneRecord:
         for start in range(0, len(self.weights), step):
             some = slice(start, start + step)
             yield some, self._log_joint_density(grid.inside, some)
+
+    # -- how it falls off --------------------------------------------------------------------------------
+
+    @cached_property
+    def _tails(self) -> Array:
+        """Orders from which moments are infinite at each parameter point, left and right: ``(2, S)``.
+
+        A density falls like a power if its logarithm does so evenly over the logarithm of the distance: of x to the
+        power -a the moments below a - 1 exist. Any lighter tail falls faster and faster.
+        """
+        axis = self._scale_and_ends[0]
+        core = self.support_map.x(axis.centre + axis.scale * np.array([-1.0, 0.0, 1.0]))
+        distance = np.array(FAR_OUT) * (core[2] - core[0])
+        found = []
+        for x, end in ((core[1] - distance, self.support_map.low), (core[1] + distance, self.support_map.high)):
+            if np.isfinite(end):
+                found.append(np.full(len(self.weights), np.inf))
+                continue
+            with np.errstate(all="ignore"):
+                near, far = -np.diff(self._log_joint_density(x), axis=1).T / np.diff(np.log(distance))[:, None]
+            found.append(np.where(np.isfinite(far) & (far <= BENT * near), far - 1, np.inf))
+        return np.stack(found)
+
+    def _tails_for_most(self, weights: Array) -> Array:
+        """The same of the average over the points: those of the points whose tails are the heaviest, ``(2,)``."""
+        found = []
+        for orders in self._tails:
+            place = np.argsort(orders)
+            found.append(orders[place][np.argmax(np.cumsum(weights[place]) > NEGLIGIBLE * weights.sum())])
+        return np.array(found)
 
     # -- where it lies ---------------------------------------------------------------------------------
 
@@ -235,7 +269,7 @@ def _points_with_mass(best: Array, x: Array, core: Index) -> Index:
     far = np.log1p(np.abs(x - x[core].mean()) / (x[min(core[-1] + 1, len(x) - 1)] - x[max(core[0] - 1, 0)]))
     there = best > best.max() - DROP
     for moment in (best + far, best + 2 * far):
-        # A moment that still grows at an end does not exist, and is not reached for.
+        # A moment that still grows at an end does not exist, and is not reached for: the law's tails say so.
         if max(moment[0], moment[-1]) < moment.max() - 3.0:
             there |= moment > moment.max() - DROP
     return np.flatnonzero(there)
