@@ -172,7 +172,7 @@ class OneRecord:
         """Orders from which moments are infinite at each parameter point, left and right: ``(2, S)``.
 
         A density falls like a power if its logarithm does so evenly over the logarithm of the distance: of x to the
-        power -a the moments below a - 1 exist. Any lighter tail falls faster and faster.
+        power -a the moments below a - 1 exist. A lighter tail falls faster and faster.
         """
         axis = self._scale_and_ends[0]
         core = self.support_map.x(axis.centre + axis.scale * np.array([-1.0, 0.0, 1.0]))

@@ -63,14 +63,13 @@ class _Overlap(SummedMeasure, WeightedMeasure):
 
     @cached_property
     def _named_models(self) -> dict[str, Any]:
-        given = self.model
-        if given is None or (isinstance(given, (tuple, Mapping)) and not given):
+        given: Any = () if self.model is None else self.model
+        labels = list(given) if isinstance(given, Mapping) else None
+        models = [_as_model(m, self.allow_code) for m in (as_tuple(given) if labels is None else given.values())]
+        if not models:
             who = type(self).__name__
             raise InputError(f"{who} needs a model", "none", f'Write {who}("y ~ a + b")')
-        if isinstance(given, Mapping):
-            return {str(k): _as_model(m, self.allow_code) for k, m in given.items()}
-        models = [_as_model(m, self.allow_code) for m in as_tuple(given)]
-        names = [str(m) for m in models]
+        names = [str(name) for name in labels or models]
         return {n if names.count(n) == 1 else f"{n} ({i + 1})": models[i] for i, n in enumerate(names)}
 
     def uses(self, original: pd.DataFrame) -> list[Any]:
@@ -452,7 +451,7 @@ def _refuse_unsummable(model: Any) -> Any:
 def _as_model(given: Any, allow_code: bool) -> Any:
     if isinstance(given, str):
         return Linear(given, allow_code=allow_code)
-    if hasattr(given, "start") and hasattr(given, "variables") and not isinstance(given, type):
+    if hasattr(given, "fit_original") and not isinstance(given, type):
         return given
     raise InputError(
         "A model is a formula, Linear, Logistic, Poisson, Means, Quantiles, Correlations or Statistic",
