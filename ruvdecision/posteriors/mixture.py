@@ -118,7 +118,8 @@ class Mixture(PartwisePosterior):
     def __repr__(self) -> str:
         how = "" if self.chains is None else f", chains={self.chains}"
         how = (", sampled=True" if self.sampled else "") + how
-        return f"Mixture({type(self.parts).__name__}, parts={self.count}{how}, batch={self.batch}, event={self.event})"
+        how = f"{how}, batch={self.batch}, event={self.event}" + (f", trouble={self.trouble!r}" if self.trouble else "")
+        return f"Mixture({type(self.parts).__name__}, parts={self.count}{how})"
 
     def less_certain(self, more: float) -> Mixture:
         """The same law with another share of its mass uncertain."""
@@ -253,8 +254,11 @@ class Mixture(PartwisePosterior):
     def thinned_parts(self, size: int, rng: np.random.Generator) -> BasePosterior:
         """Parts as independent as they come, by their weights: of a chain those far apart, and none twice."""
         if np.ptp(self.weights) > 0:
-            return self.parts.select((..., rng.choice(self.count, size=size, p=self.weights)))
-        return self.parts.select((..., spaced_places(self.count, min(size, self.count), rng)))
+            places = rng.choice(self.count, size=size, p=self.weights)
+        else:
+            places = spaced_places(self.count, min(size, self.count), rng)
+        index: tuple[slice | NDArray[np.intp], ...] = (*[slice(None)] * len(self.batch), places)
+        return self.parts.select(index)
 
     # -- expectations ----------------------------------------------------------------------------------
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...beliefs.pymc import CHAINS
-from ...channels.likelihood import ReleaseLikelihood, Uninformative
+from ...channels.likelihood import ReleaseLikelihood
 from ...checks import as_generator
 from ...errors import InputError, RuvError, UnsupportedError
-from ...posteriors import Drawn, Mixture
 from ...protocols import Array, Posterior, Value
 from ..base import Progress
 from .importance import pareto_smoothed_weights, weighted_draws
 from .latent import LatentRecords
-from .log_posterior import OnePosterior
+from .log_posterior import OnePosterior, log_posteriors
+from .loss_growth import GOOD_KHAT, MeanLoss, Where, nothing_released
 from .marginal import marginal_kind, marginal_likelihood, why_records_are_dependent
 from .marginal_base import MarginalLikelihood
 from .model import CompiledModel
@@ -32,17 +32,12 @@ if TYPE_CHECKING:
     from ...users.user import User
     from .sampling import Sampling
 
-GOOD_KHAT = 0.7
 CLOSE = 0.02
 """Largest error of the log likelihood that integrating the records over a grid may leave."""
 CHECKED = 100
 """Draws at which the grid is checked."""
 NO_PARAMETERS = {"": np.zeros((CHAINS, 1000))}
 """Draws of a model without parameters: all alike, one for each draw of a record."""
-TAIL = 2000
-"""Draws from which the tail of a loss is judged."""
-FEWEST = 500
-"""Draws without which nothing is said about it."""
 RECENT = 16
 """Sampled releases whose draws a compiled model remembers."""
 
@@ -72,6 +67,11 @@ class SolvedRelease:
     failure: RuvError | None = None
     points: ParameterPoints | None = None
     """The draws with what the release tells, where the records were integrated out."""
+
+    @property
+    def law(self) -> Posterior:
+        """The first user's posterior, which says what speaks against its draws."""
+        return self.posteriors[0].with_trouble(self.trouble)
 
     def without_draws(self) -> SolvedRelease:
         """The numbers without the draws."""
@@ -150,6 +150,7 @@ class ReleaseSampler:
     def __init__(self, settings: Sampling, compiled: CompiledModel, users: Sequence[User]) -> None:
         self.settings, self.compiled, self.users = settings, compiled, users
         self.record_model = compiled.one_record_model or compiled
+        self.mean_losses = [MeanLoss(compiled, user) for user in users]
         self.anchors: dict[int, ReleaseDraws] = {}
         """Draws for the releases of each mask, for those of other replicates."""
         self.fresh: frozenset[int] = frozenset()
@@ -346,24 +347,30 @@ class ReleaseSampler:
             rng=np.random.default_rng([release.seed, 1]),
         )
         posteriors = [points.law(user.target) for user in self.users]
-        point = self._point_of_posteriors(posteriors, chains, release.diagnosis, release.how, likelihood.name)
+        where = OnePosterior(self.compiled, (likelihood.observed,), likelihood), points
+        point = self._point_of_posteriors(posteriors, chains, release.diagnosis, release.how, likelihood.name, where)
         return with_verdict(
             replace(point, weights=release.weights, khat=release.khat, integration_error=release.error, points=points)
         )
 
     def _point_of_posteriors(
-        self, posteriors: Sequence[Posterior], chains: Chains, found: Diagnosis, how: str, marginalization: str
+        self,
+        posteriors: Sequence[Posterior],
+        chains: Chains,
+        found: Diagnosis,
+        how: str,
+        marginalization: str,
+        where: Where | None = None,
     ) -> SolvedRelease:
+        """``where`` are the log posterior and the draws, if the records are integrated out."""
         values, trouble = [], []
-        for user, posterior in zip(self.users, posteriors, strict=True):
+        for user, mean_loss, posterior in zip(self.users, self.mean_losses, posteriors, strict=True):
             value = user.loss.uncertainty(posterior, user.actions)
             if np.isinf(value.value):
                 trouble.append("the loss is not finite")
-            elif (tail := khat_of_loss(user, posterior)) >= GOOD_KHAT:
-                # A law given the draws that has its moments may have a mean that so few draws do not reach.
-                endless = tail >= 1 and isinstance(posterior, Drawn)
-                trouble.append(f"the loss is {'not finite' if endless else 'not settled'} (k-hat {tail:.2f})")
-                value = Value(np.array(np.inf), np.array(0.0)) if endless else value
+            elif (doubt := mean_loss.doubt(posterior, None if self._is_power_scaled else where)) is not None:
+                trouble.append(doubt.words)
+                value = Value(np.array(np.inf), np.array(0.0)) if doubt.endless else value
             values.append(value)
         return SolvedRelease(
             values,
@@ -422,8 +429,7 @@ class ReleaseSampler:
     @cached_property
     def prior_point(self) -> SolvedRelease:
         """What is known without a release: from draws of the belief, given what the model observes."""
-        n, k = self.compiled.n, self.compiled.k
-        uninformative = ReleaseLikelihood(tuple(Uninformative(n) for _ in range(k)))
+        uninformative = nothing_released(self.compiled)
         model = self.compiled
         how = "sampled before any release" if model.informed else "drawn from the prior"
         if model.kind == "joint":
@@ -445,7 +451,8 @@ class ReleaseSampler:
         rng = as_generator(12345)
         points = ParameterPoints(self.compiled, uninformative, support_maps, theta, weights, chains.chains, rng=rng)
         posteriors = [points.law(user.target) for user in self.users]
-        point = self._point_of_posteriors(posteriors, chains, found, how, "nothing is released")
+        where = log_posteriors(self.compiled, [uninformative])[0][1], points
+        point = self._point_of_posteriors(posteriors, chains, found, how, "nothing is released", where)
         return with_verdict(replace(point, weights=weights, khat=khat, points=points))
 
 
@@ -498,31 +505,6 @@ def with_verdict(point: SolvedRelease) -> SolvedRelease:
     if point.integration_error > 10 * CLOSE:
         trouble.append(f"records integrated to {point.integration_error:.2g} only")
     return replace(point, ess_bulk=bulk, ess_tail=tail, converged=not trouble, trouble=", ".join(trouble))
-
-
-def khat_of_loss(user: User, posterior: Posterior) -> float:
-    """Tail index of the loss of the best estimate over draws (Pareto k-hat): from one on it has no finite mean.
-
-    Where the target has a law given each draw of the parameters it is that of the expected loss given the draw.
-    """
-    if posterior.event or posterior.support is not None:
-        return -np.inf
-    rng = np.random.default_rng(1)
-    with np.errstate(all="ignore"):
-        try:
-            if isinstance(posterior, Drawn):
-                draws = posterior.thinned_sample(TAIL, rng)
-                losses = user.loss(user.loss.estimate(posterior, user.actions), draws)
-            elif isinstance(posterior, Mixture) and posterior.sampled:
-                parts = posterior.thinned_parts(TAIL, rng)
-                losses = user.loss.expected(parts, user.loss.estimate(posterior, user.actions)).value
-            else:
-                return -np.inf
-            logs = np.log(np.asarray(losses, dtype=np.float64))
-        except (RuvError, TypeError, ValueError):
-            return -np.inf  # a loss of densities or intervals has no tail of this kind
-    logs = logs[np.isfinite(logs)]
-    return pareto_smoothed_weights(logs)[1] if logs.ndim == 1 and len(logs) >= FEWEST else -np.inf
 
 
 def _relative_error_of_uncertainty(value: Value) -> float:

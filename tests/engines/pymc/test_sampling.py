@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +22,7 @@ from ruvdecision.engines.pymc import draws, nuts
 from ruvdecision.engines.pymc.model import compiled_model
 from ruvdecision.engines.pymc.replicates import observed_in
 from ruvdecision.engines.pymc.sampling import Sampling
-from ruvdecision.errors import ConvergenceError, InputError
+from ruvdecision.errors import ConvergenceError, InputError, NotConvergedWarning
 from ruvdecision.evaluate import evaluate
 from ruvdecision.losses import Absolute, LogScore, Quadratic, ZeroOne
 from ruvdecision.masks import Noise, Round, Shuffle, Subsample, Suppress
@@ -695,3 +696,20 @@ def test_uncertainty_before_any_release_is_worked_out_once_for_all_blocks_of_a_g
     assert len(rumap) == 10
     evaluate(masks[:2], **users, engine=Sampling(draws=50, tune=50, chains=2, importance=True, prior_power=0.5), **how)
     assert len(asked) == 2
+
+
+def test_a_posterior_says_that_its_draws_did_not_converge() -> None:
+    belief = PyMCBelief(two_unknowns, records="x", size=4)
+    user, mask = User(belief, Record(0), Absolute()), Noise(sd=1.0)
+    released = mask.release(np.array([1.2, 3.4, 2.2, 5.0]), np.random.default_rng(1))
+    with pytest.warns(
+        NotConvergedWarning, match=r"The draws of Noise\(sd=1\) did not converge: .*effective sample size"
+    ):
+        law = ruv.posterior(user, mask, released, engine=Sampling(draws=20, tune=10, chains=2))
+    assert "effective sample size" in law.trouble and f"trouble={law.trouble!r}" in repr(law)
+    known = Sampling(draws=20, tune=10, chains=2).solve_release(user, mask, released)
+    assert not known.converged and law.trouble == known.trouble
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NotConvergedWarning)
+        law = ruv.posterior(user, mask, released, engine=Sampling(importance=True))
+    assert law.trouble == "" and "trouble" not in repr(law)
