@@ -166,7 +166,10 @@ class Mixtures:
         return self._branch_and_bound(a, b, c)
 
     def _branch_and_bound(self, a: Array, b: Array, c: Array) -> tuple[Array, float]:
-        """Branch and bound over intervals of the share: the chord of the scientist's concave part lies below it."""
+        """Branch and bound over intervals of the share: the chord of the scientist's concave part lies below it.
+
+        All intervals that may still pay are cut in two: a search for the least value, not for a root of `numerics/`.
+        """
         edges = np.linspace(0.0, 1.0, PIECES + 1)
         if self._chords is None:
             pairs = np.repeat(np.arange(len(a)), PIECES + 1)
