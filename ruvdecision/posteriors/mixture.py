@@ -511,11 +511,11 @@ class Mixture(PartwisePosterior):
         )
         return np.where(off <= 1e-14 * np.abs(root) + 1e-300, atom, root)
 
-    def _scan(self, half: float) -> Array:
+    def _mode_candidates(self, half_width: float) -> Array:
         # The density of parts with one peak each rises towards their peaks.
-        peaks, sd, used = self.parts.mode(half), np.sqrt(self.parts.var()), self._has_weight
+        peaks, sd, used = self.parts.mode(half_width), np.sqrt(self.parts.var()), self._has_weight
         low, high = np.min(np.where(used, peaks, np.inf), axis=-1), np.max(np.where(used, peaks, -np.inf), axis=-1)
-        narrow = np.min(np.where(used & (sd > 0), sd, np.inf), axis=-1) + half
+        narrow = np.min(np.where(used & (sd > 0), sd, np.inf), axis=-1) + half_width
         with np.errstate(divide="ignore", invalid="ignore"):
             need = float(np.max(np.nan_to_num((high - low) / narrow, nan=0.0, posinf=0.0), initial=0.0)) * 3
         room = max(65, 20_000_000 // max(1, int(np.prod(self.parts.batch))))

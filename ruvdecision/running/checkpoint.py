@@ -79,7 +79,7 @@ class Checkpoint:
                 self.tasks.mkdir(exist_ok=True)
                 for stale in (*unfinished_files(self.directory), *unfinished_files(self.tasks)):
                     stale.unlink(missing_ok=True)
-            self._compare_manifest(self.directory / "manifest.json")
+            self._write_or_check_manifest(self.directory / "manifest.json")
             self._stack = stack.pop_all()
         return self
 
@@ -107,7 +107,7 @@ class Checkpoint:
             place_files({self._task_file(key): f"{_checksum(text)}\n{text}".encode()}, overwrite=True)
         self.count += 1
 
-    def _compare_manifest(self, path: Path) -> None:
+    def _write_or_check_manifest(self, path: Path) -> None:
         """Write the manifest of a new checkpoint, or refuse one that was made by another study."""
         if not path.exists():
             salt = secrets.token_bytes(SALT)

@@ -68,9 +68,9 @@ class UserOverFiles:
 
     def uncertainty_of_outputs(self, columns: Array) -> Array:
         """The uncertainty that outputs add; each is a row, the chance that each file gives it."""
-        return self.uncertainty_added(columns @ self.joint)
+        return self.uncertainty_contributions(columns @ self.joint)
 
-    def uncertainty_added(self, joint: Array) -> Array:
+    def uncertainty_contributions(self, joint: Array) -> Array:
         """Expected loss that each row of chances together with target values adds; zero for empty rows."""
         each = joint.reshape(-1, len(self.values))
         chance = each.sum(axis=1)
@@ -257,7 +257,7 @@ class PosteriorCells(DividedCells):
                 self.split(label, self.cells[label].mean(axis=0))
 
     def cost(self, cell: Array) -> Array:
-        return np.asarray(np.linalg.solve(cell, self.user.uncertainty_added(cell)), dtype=np.float64)
+        return np.asarray(np.linalg.solve(cell, self.user.uncertainty_contributions(cell)), dtype=np.float64)
 
     def conditions_on_law(self, label: int) -> Array | None:
         return np.asarray(np.linalg.inv(self.cells[label]).T, dtype=np.float64)

@@ -69,10 +69,10 @@ class NormalKL(SummedMeasure, WeightedMeasure):
         nonsingular_covariance(self.name, moments)
         return moments
 
-    def partial(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
+    def sums_of(self, piece: pd.DataFrame, plan: None, which: str, weights: Array | None = None) -> ColumnMoments:
         return moments_of(self.name, piece, which, weights)
 
-    def total(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
+    def compare_sums(self, original: ColumnMoments, released: ColumnMoments, plan: None) -> Measured:
         first = original.mean, nonsingular_covariance(self.name, original)
         second = released.mean, checked_covariance(self.name, "the release", released)
         if is_singular(second[1]):
