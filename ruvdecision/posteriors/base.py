@@ -199,6 +199,16 @@ class BasePosterior(ABC):
         """Draws as independent as they come: of a chain those far apart, and none twice."""
         return self.sample(size, rng)
 
+    def over_draws(
+        self, at: Callable[[Array], Array], given: Callable[[Posterior], Array], size: int, rng: np.random.Generator
+    ) -> Array | None:
+        """A function at draws behind this law; or that of the laws that they leave the target; None without draws."""
+        return None
+
+    def less_certain(self, more: float) -> BasePosterior:
+        """The same law with another share of its mass uncertain; of most laws none is."""
+        return self
+
     # -- expectations ----------------------------------------------------------------------------------
 
     def through(self, ask: Callable[[Posterior, Array], Value], f: Callable[[Array], Array], at: ArrayLike) -> Value:

@@ -250,11 +250,19 @@ class Mixture(PartwisePosterior):
             return self.sample(size, rng)
         return self.parts.select((..., spaced_places(self.count, size, rng))).sample(1, rng)[0]
 
-    def thinned_parts(self, size: int, rng: np.random.Generator) -> BasePosterior:
-        """Parts as independent as they come, by their weights: of a chain those far apart, and none twice."""
-        if np.ptp(self.weights) > 0:
-            return self.parts.select((..., rng.choice(self.count, size=size, p=self.weights)))
-        return self.parts.select((..., spaced_places(self.count, min(size, self.count), rng)))
+    def over_draws(
+        self, at: Callable[[Array], Array], given: Callable[[Posterior], Array], size: int, rng: np.random.Generator
+    ) -> Array | None:
+        if not self.sampled:
+            return None
+        # As independent as they come, by their weights: of a chain those far apart, and none twice.
+        even = np.ptp(self.weights) == 0
+        places = (
+            spaced_places(self.count, min(size, self.count), rng)
+            if even
+            else rng.choice(self.count, size=size, p=self.weights)
+        )
+        return given(self.parts.select((..., places)))
 
     # -- expectations ----------------------------------------------------------------------------------
 

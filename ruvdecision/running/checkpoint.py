@@ -25,7 +25,6 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -87,7 +86,7 @@ class Checkpoint:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def get(self, key: str, fits: Callable[[Any], bool] = lambda _: True) -> tuple[object] | None:
+    def get(self, key: str, fits: Callable[[object], bool] = lambda _: True) -> tuple[object] | None:
         """The result of a finished task in a tuple of one, or None if it is not there.
 
         A file that was damaged, or whose result does not fit, counts as not there: its task is done again.

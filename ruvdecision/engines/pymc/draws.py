@@ -15,7 +15,7 @@ from ...beliefs.pymc import CHAINS
 from ...channels.likelihood import ReleaseLikelihood, Uninformative
 from ...checks import as_generator
 from ...errors import InputError, RuvError, UnsupportedError
-from ...posteriors import Drawn, Mixture
+from ...posteriors import Drawn
 from ...protocols import Array, Posterior, Value
 from ..base import Progress
 from .importance import pareto_smoothed_weights, weighted_draws
@@ -510,13 +510,11 @@ def khat_of_loss(user: User, posterior: Posterior) -> float:
     rng = np.random.default_rng(1)
     with np.errstate(all="ignore"):
         try:
-            if isinstance(posterior, Drawn):
-                draws = posterior.thinned_sample(TAIL, rng)
-                losses = user.loss(user.loss.estimate(posterior, user.actions), draws)
-            elif isinstance(posterior, Mixture) and posterior.sampled:
-                parts = posterior.thinned_parts(TAIL, rng)
-                losses = user.loss.expected(parts, user.loss.estimate(posterior, user.actions)).value
-            else:
+            estimate = user.loss.estimate(posterior, user.actions)
+            losses = posterior.over_draws(
+                lambda draws: user.loss(estimate, draws), lambda law: user.loss.expected(law, estimate).value, TAIL, rng
+            )
+            if losses is None:
                 return -np.inf
             logs = np.log(np.asarray(losses, dtype=np.float64))
         except (RuvError, TypeError, ValueError):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...errors import ConvergenceError, InputError, UnsupportedError
 from ...losses import Quadratic
 from ...losses.base import as_bayes_loss
-from ...posteriors import Curve, Drawn, Gaussian, Mixture
+from ...posteriors import Drawn, Gaussian, Mixture
 from ...protocols import Array, Loss, Posterior, Value
 from ...targets import BaseTarget, Files, Kind
 from ...users.user import User
@@ -290,7 +290,7 @@ def settled_law(posteriors: LogPosteriors, user: User, tolerance: float) -> Post
         ):
             break
     error += node_error if node_error > NEGLIGIBLE else 0.0
-    return law.less_certain(error) if isinstance(law, Curve | Mixture) and error > NEGLIGIBLE else law
+    return law.less_certain(error) if error > NEGLIGIBLE else law
 
 
 def _halved_nodes(
