@@ -19,7 +19,7 @@ from ...channels.likelihood import ReleaseLikelihood, Uninformative
 from ...errors import RuvError
 from ...losses.base import as_bayes_loss, losses_at
 from ...numerics.differences import climb_to_mode
-from ...posteriors import Drawn, Mixture
+from ...posteriors import Drawn
 from ...protocols import Array, Posterior
 from ...targets import Files, Kind
 from ...users.user import User
@@ -86,8 +86,8 @@ class MeanLoss:
             endless = bool(growth >= ENDLESS or (np.isneginf(growth) and khat >= 1 and drawn))
             # Laws given the draws have means with a lighter tail: of exp(sigma z) that of exp(sigma^2 / 2).
             own = growth if drawn or growth < 0 else growth**2
-            # Draws that stand still look like a heavy tail, which the densities do not have.
-            heavy = khat >= GOOD_KHAT and not -np.inf < growth < DOUBTFUL
+            # Draws that stand still look like a heavy tail; by the densities a loss below one half has a variance.
+            heavy = khat >= GOOD_KHAT and not -np.inf < growth < 0.5
             return Doubt(endless, khat) if endless or heavy or own >= GOOD_KHAT else None
         return None
 
@@ -105,7 +105,7 @@ class MeanLoss:
         model, nothing = self.compiled, nothing_released(self.compiled)
         if model.is_improper or model.kind == "joint" or not model.continuous:
             return -np.inf
-        theta = (model.one_record_model or model).on_natural_scale(model.initial[None])
+        theta = model.reduced_model.on_natural_scale(model.initial[None])
         maps: tuple[SupportMap, ...] = ()
         if model.kind == "elementwise":
             some = {name: v[:CHECKED] for name, v in model.prior_draws.items()} or theta
@@ -130,11 +130,13 @@ def khat_of_loss(user: User, posterior: Posterior, estimate: Array | None = None
     with np.errstate(all="ignore"):
         try:
             estimate = user.loss.estimate(posterior, user.actions) if estimate is None else estimate
-            if isinstance(posterior, Drawn):
-                losses = losses_at(user.loss, estimate, posterior.thinned_sample(TAIL, rng), vector)
-            elif isinstance(posterior, Mixture) and posterior.sampled:
-                losses = as_bayes_loss(user.loss).expected(posterior.thinned_parts(TAIL, rng), estimate).value
-            else:
+            losses = posterior.over_draws(
+                lambda draws: losses_at(user.loss, estimate, draws, vector),
+                lambda law: as_bayes_loss(user.loss).expected(law, estimate).value,
+                TAIL,
+                rng,
+            )
+            if losses is None:
                 return -np.inf
             logs = np.log(np.asarray(losses, dtype=np.float64))
         except (RuvError, TypeError, ValueError, NotImplementedError):
@@ -149,7 +151,7 @@ def growth_of_loss(posterior: LogPosteriors, points: ParameterPoints, user: User
     ``points`` say what is released; their own parameters are not asked. Of a function of several records it is the
     largest of those where all but one are as expected.
     """
-    target, core = user.target, posterior.record_model
+    target, core = user.target, posterior.compiled.reduced_model
     if not core.continuous or (not core.size and target.asks_only(Kind.PARAMETER)):
         return -np.inf
     if target.asks_only(Kind.PARAMETER):
@@ -175,14 +177,14 @@ class _ParameterLoss:
 
     def log_loss(self, w: Array) -> Array:
         """At points ``(S, D)``."""
-        core = self.posterior.record_model
+        core = self.posterior.compiled.reduced_model
         values = self.user.target.numbers_in_files(Files(parameters=core.with_deterministics(core.on_natural_scale(w))))
         return np.log(losses_at(self.user.loss, self.estimate, values, values.ndim > 1))
 
     @cached_property
     def mode(self) -> Array:
         """That of the parameters."""
-        core, log_density = self.posterior.record_model, lambda u: self.posterior.evaluate(u[None])[0][0]
+        core, log_density = self.posterior.compiled.reduced_model, lambda u: self.posterior.evaluate(u[None])[0][0]
         if not core.size:
             return np.zeros(0)
         starts = [core.initial]
@@ -252,7 +254,9 @@ class _EntryLoss(_ParameterLoss):
 
     def log_density(self, w: Array) -> Array:
         u, t = w[:, :-1], w[:, -1]
-        own = replace(self.points, theta=self.posterior.record_model.on_natural_scale(u), weights=None, chains=None)
+        own = replace(
+            self.points, theta=self.posterior.compiled.reduced_model.on_natural_scale(u), weights=None, chains=None
+        )
         x = self._records(t)
         logs = own.log_density_of_entry(x, self.row, self.column)
         return super().log_density(u) + logs + self._line.log_slope(t)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
 import ruvdecision as ruv
+from ruvdecision.engines.pymc.one_record import OneRecord
 
 pytestmark = pytest.mark.slow
 MU, SCALE = 2.0, 1.5
@@ -244,9 +246,23 @@ def test_means_that_exist_are_not_marked(law: str, loss) -> None:
             assert "loss" not in rumap.to_dataframe()["intruder_trouble"][0]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_loss_of_ones_own_has_no_mean_where_absolute_has_none(engine: str) -> None:
     rumap = solved(ruv.User(belief_of("cauchy"), ruv.Record(0), lambda e, t: np.abs(e - t)), engine)
     assert rumap.intruder_uncertainty[0] == np.inf and not rumap.converged[0]
     bounded = solved(ruv.User(belief_of("cauchy"), ruv.Record(0), lambda e, t: np.minimum(np.abs(e - t), 1.0)), engine)
     assert np.isfinite(bounded.intruder_uncertainty[0]) and bounded.converged[0]
+
+
+def test_the_heaviest_tail_that_counts_is_that_of_the_average():
+    """Parameter points without weight have no say, wherever they stand; of the others the heaviest tail remains."""
+    orders = np.array([[5.0, 2.0, 3.0, np.inf], [np.inf, 1.0, np.inf, 4.0]])
+    law = SimpleNamespace(_tail_orders=orders)
+    for weights, expected in (
+        ([0.5, 0, 0.5, 0], [3, np.inf]),
+        ([0.5, 0.1, 0, 0.4], [2, 1]),
+        ([0, 0, 0, 1], [np.inf, 4]),
+    ):
+        found = OneRecord._tail_orders_of_average(law, np.array(weights, dtype=float))
+        assert found.tolist() == expected
