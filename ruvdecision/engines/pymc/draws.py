@@ -95,6 +95,8 @@ class ReleaseDraws:
     """By how much finer nodes for the records would move the log likelihood."""
     missed: float = 0.0
     """By how much the sampler's own log likelihood was off, before the draws were weighed."""
+    around_mode: bool = False
+    """Whether they are weighted draws around the mode, without a sampler."""
 
     @classmethod
     def of(cls, likelihood: MarginalLikelihood, chains: Chains, seed: int) -> ReleaseDraws:
@@ -255,34 +257,36 @@ class ReleaseSampler:
         if not self.reduced_model.free:
             return ReleaseDraws.of(likelihood, Chains(NO_PARAMETERS, 0, CHAINS, 1000), number)
         if self.settings.importance and self.compiled.continuous:
-            found = self._draw_by_weights(likelihood, number)
+            found = self._draw_by_weights(likelihood, number, self.settings.draws)
             if found is not None:
                 return found
         chains = self._run_or_remember(self._sampler_of_likelihood(likelihood), likelihood.data, number)
         return ReleaseDraws.of(likelihood, chains, number)
 
-    def _draw_by_weights(self, likelihood: MarginalLikelihood, number: int) -> ReleaseDraws | None:
-        """Draws without a sampler, where weights will do."""
-        own = self.settings
+    def _draw_by_weights(self, likelihood: MarginalLikelihood, number: int, draws: int) -> ReleaseDraws | None:
+        """So many draws for each chain without a sampler, where weights will do."""
+        count = self.settings.chains
         posterior = OnePosterior(self.compiled, (likelihood.observed,), likelihood)
-        found = weighted_draws(posterior, own.chains * own.draws, np.random.default_rng(number))
+        found = weighted_draws(posterior, count * draws, np.random.default_rng(number))
         if found is None:
             return None
         values = self.reduced_model.on_natural_scale(found.u)
-        values = {k: v.reshape(own.chains, own.draws, *v.shape[1:]) for k, v in values.items()}
-        chains = Chains(values, 0, own.chains, own.draws)
+        values = {k: v.reshape(count, draws, *v.shape[1:]) for k, v in values.items()}
+        chains = Chains(values, 0, count, draws)
         error = likelihood.refinement_error(chains.evenly_thinned(CHECKED))
         independent = Diagnosis(1.0, float(chains.count), float(chains.count))
         how = "importance sampled"
-        return ReleaseDraws(likelihood, chains, independent, number, found.weights, found.khat, how, error)
+        return ReleaseDraws(
+            likelihood, chains, independent, number, found.weights, found.khat, how, error, around_mode=True
+        )
 
     def _extend_draws(self, release: ReleaseDraws, number: int) -> tuple[SolvedRelease, ReleaseDraws]:
         """More draws until the users' uncertainties are known well enough, or the budget ends."""
         point, target, turn = self._point_of_draws(release), self.settings.target_mcse, 0
-        if target is None or release.weights is not None:
+        if target is None:
             return point, release
-        sampler = self._sampler_of_likelihood(release.likelihood)
-        while self._misses_error_goal(point) and self._draws_left(release.chains) > 0:
+        # A model without parameters has draws of a record alone, which are what they are.
+        while self.reduced_model.free and self._misses_error_goal(point) and self._draws_left(release.chains) > 0:
             turn += 1
             rough, draws, most = (
                 max(map(_relative_error_of_uncertainty, point.values)),
@@ -291,11 +295,19 @@ class ReleaseSampler:
             )
             away = min(rough / target, 1e6)  # farther than any budget goes
             wanted = int(np.clip(1.2 * draws * (away**2 - 1), 50, most)) if np.isfinite(rough) else most
-            more = self._run_sampler(sampler, release.likelihood.data, min(wanted, most), number + turn)
-            chains = release.chains.joined(more)
-            release = replace(release, chains=chains, diagnosis=diagnose(chains))
+            release = self._with_more_draws(release, min(wanted, most), number + turn)
             point = self._point_of_draws(release)
         return replace(point, budget=self._error_goal_in_words(point)), release
+
+    def _with_more_draws(self, release: ReleaseDraws, draws: int, number: int) -> ReleaseDraws:
+        """So many draws more of each chain; those around the mode are drawn afresh, and by a sampler if that fails."""
+        likelihood, chains = release.likelihood, release.chains
+        if release.around_mode:
+            found = self._draw_by_weights(likelihood, number, chains.draws + draws)
+            if found is not None:
+                return found
+        more = self._run_sampler(self._sampler_of_likelihood(likelihood), likelihood.data, draws, number)
+        return ReleaseDraws.of(likelihood, more if release.around_mode else chains.joined(more), release.seed)
 
     def _draws_left(self, chains: Chains) -> int:
         """Draws of each chain that may still be taken."""

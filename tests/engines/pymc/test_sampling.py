@@ -713,3 +713,18 @@ def test_a_posterior_says_that_its_draws_did_not_converge() -> None:
         warnings.simplefilter("error", NotConvergedWarning)
         law = ruv.posterior(user, mask, released, engine=Sampling(importance=True))
     assert law.trouble == "" and "trouble" not in repr(law)
+
+
+@pytest.mark.slow
+def test_weighted_draws_go_on_to_the_error_that_is_wanted() -> None:
+    user, mask = User(PyMCBelief(two_unknowns, records="x", size=6), Record(0), Quadratic()), Noise(sd=1.0)
+    start = {"draws": 100, "chains": 4, "importance": True}
+    for wanted, most, words in ((0.02, 40_000, "reached"), (1e-4, 2_000, "not reached with 2000 draws")):
+        rumap = evaluate(
+            [mask],
+            intruder=user, scientist=user, data=ONE, seed=3, replicates=1,
+            engine=Sampling(**start, target_mcse=wanted, max_draws=most),
+        )  # fmt: skip
+        row = rumap.to_dataframe().iloc[0]
+        assert row["intruder_how"] == "importance sampled" and row["intruder_budget"] == words
+        assert 400 < row["intruder_draws"] <= most
