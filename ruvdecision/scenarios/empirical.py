@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from ..checks import Data, Seed, as_seed_sequence, as_tuple, check_choice, check_flags, check_integer, check_number
 from ..engines.rules.clipped_noise import as_bounds, check_inside
 from ..engines.rules.fixed_rule import FixedRule, SnooperWork
-from ..engines.rules.source import Source
+from ..engines.rules.source import RecordSource
 from ..errors import InputError
 from ..losses import Quadratic
 from ..maps.columns import Labels, number_duplicates
@@ -125,7 +125,7 @@ def empirical(
     curves = [(target, state) for target in wanted for state in states]
     loss = Quadratic()
     snoopers = [Snooper(Row() if state == "index" else Ranked(target), target, loss) for target, state in curves]
-    source = Source(len(x), 1, (0,), "vector", x, x[:, None])
+    source = RecordSource(len(x), 1, (0,), "vector", x, x[:, None])
     works = [SnooperWork(user, source) for user in (Snooper("mean", Parameter("mu"), loss), *snoopers)]
     solved = {}
     if "simulate" in methods:
