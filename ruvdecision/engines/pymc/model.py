@@ -276,8 +276,9 @@ class CompiledModel(BuiltModel):
     @cached_property
     def _density_function(self) -> vectorised:
         import pytensor.tensor as pt
+        from pytensor.tensor.random.basic import CategoricalRV
 
-        if type(self.x.owner.op).__name__ != "CategoricalRV":
+        if type(self.x.owner.op) is not CategoricalRV:
             value = self.x.type(name="at")
             found = vectorised.without_rewriting([self._log_density_of(value)], [*self.free, value], lead=2)
             if found is not None:
@@ -288,8 +289,9 @@ class CompiledModel(BuiltModel):
     def log_density_graph_at(self, nodes: TensorVariable) -> TensorVariable:
         """Graph of the log density of each entry at ``nodes``, a graph of shape ``(K, *shape)``."""
         from pytensor.graph.replace import vectorize_graph
+        from pytensor.tensor.random.basic import CategoricalRV
 
-        if type(self.x.owner.op).__name__ == "CategoricalRV":
+        if type(self.x.owner.op) is CategoricalRV:
             return self._log_chances_of_categories(nodes)
         value = self.x.type()
         return vectorize_graph(self._log_density_of(value), {value: nodes})
@@ -368,7 +370,7 @@ class CompiledModel(BuiltModel):
 
     def entry_log_density(self, theta: Theta, x: Array, column: int = 0) -> Array:
         """Log density of the entries of a column at each of P numbers: ``(S, P, n)``, one row if records are alike."""
-        one = self.one_record_model or self
+        one = self.reduced_model
         logs = one.log_density(theta, np.broadcast_to(x.reshape((-1,) + (1,) * len(one.shape)), (len(x), *one.shape)))
         return logs if one.scalar else logs[..., column]
 
@@ -412,6 +414,11 @@ class CompiledModel(BuiltModel):
         except Exception:
             # A builder need not know what to do with another number of records than the file's.
             return None
+
+    @property
+    def reduced_model(self) -> CompiledModel:
+        """The model for one record where one stands for all, and else the model itself."""
+        return self.one_record_model or self
 
     @cached_property
     def records_are_alike(self) -> bool:

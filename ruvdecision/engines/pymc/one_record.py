@@ -45,9 +45,9 @@ CELLS = 16_000_000
 """Densities that are held at a time."""
 NARROW = 0.5
 """Square of a step over the width of a law from which on its points do not see it."""
-SETTLED = 1e-6
+SETTLED_LAW_ERROR = 1e-6
 """Error of laws that are averaged over many parameter points that is not worth finer points."""
-NEGLIGIBLE = 1e-9
+NEGLIGIBLE_MASS = 1e-9
 """An uncertain share of the mass that counts as nothing."""
 MOST_COUNTS = 200_000
 NEGLIGIBLE_WEIGHT = 1e-14
@@ -106,7 +106,7 @@ class OneRecord:
                 best = found
             if best[0].error <= tolerance:
                 break
-        return [law.with_tails(*self._tails_for_most(w)) for law, w in zip(best, weightings, strict=True)]
+        return [law.with_tails(*self._tail_orders_of_average(w)) for law, w in zip(best, weightings, strict=True)]
 
     def laws(self) -> Curve:
         """The law at every parameter point, a batch ``(S,)``."""
@@ -115,10 +115,10 @@ class OneRecord:
             found = Curve.from_pieces(grid.pieces, grid.split(self._log_joint_density(grid.inside)))
             if best is None or np.max(found.error) < np.max(best.error):
                 best = found
-            if np.max(best.error) <= SETTLED:
+            if np.max(best.error) <= SETTLED_LAW_ERROR:
                 break
         assert best is not None
-        return best.with_tails(*self._tails)
+        return best.with_tails(*self._tail_orders)
 
     def draws(self, rng: np.random.Generator) -> Array:
         """One draw at every parameter point, ``(S,)``."""
@@ -168,7 +168,7 @@ class OneRecord:
     # -- how it falls off --------------------------------------------------------------------------------
 
     @cached_property
-    def _tails(self) -> Array:
+    def _tail_orders(self) -> Array:
         """Orders from which moments are infinite at each parameter point, left and right: ``(2, S)``.
 
         A density falls like a power if its logarithm does so evenly over the logarithm of the distance: of x to the
@@ -187,12 +187,12 @@ class OneRecord:
             found.append(np.where(np.isfinite(far) & (far <= BENT * near), far - 1, np.inf))
         return np.stack(found)
 
-    def _tails_for_most(self, weights: Array) -> Array:
+    def _tail_orders_of_average(self, weights: Array) -> Array:
         """The same of the average over the points: those of the points whose tails are the heaviest, ``(2,)``."""
         found = []
-        for orders in self._tails:
+        for orders in self._tail_orders:
             place = np.argsort(orders)
-            found.append(orders[place][np.argmax(np.cumsum(weights[place]) > NEGLIGIBLE * weights.sum())])
+            found.append(orders[place][np.argmax(np.cumsum(weights[place]) > NEGLIGIBLE_MASS * weights.sum())])
         return np.array(found)
 
     # -- where it lies ---------------------------------------------------------------------------------
@@ -390,7 +390,7 @@ class _PiecewiseGrid:
         with np.errstate(all="ignore"):
             gap = abs(found.mean() - mean) / np.sqrt(variance) + abs(found.var() / variance - 1)
         return found.less_certain(
-            node_error + (float(min(gap, 1.0)) if gap > NEGLIGIBLE else 0.0) if np.isfinite(gap) else 1.0
+            node_error + (float(min(gap, 1.0)) if gap > NEGLIGIBLE_MASS else 0.0) if np.isfinite(gap) else 1.0
         )
 
     def split(self, values: Array) -> list[Array]:
