@@ -133,7 +133,7 @@ def _intersect(a: Between, b: Between) -> ColumnLikelihood:
 def combine_releases(first: ReleaseLikelihood, second: ReleaseLikelihood) -> ReleaseLikelihood:
     """What two releases of the same records tell, independent given the records."""
     for one, other in ((first, second), (second, first)):
-        if one.shuffled and not _tells_nothing(other):
+        if one.shuffled and not _is_uninformative(other):
             raise UnsupportedError(
                 "Shuffle in one release, beside another, has no likelihood here: which rows belong together is not "
                 "known",
@@ -145,7 +145,7 @@ def combine_releases(first: ReleaseLikelihood, second: ReleaseLikelihood) -> Rel
     return _with_averages(found, [r.averages for r in (first, second) if r.averages is not None])
 
 
-def _tells_nothing(release: ReleaseLikelihood) -> bool:
+def _is_uninformative(release: ReleaseLikelihood) -> bool:
     silent = all(np.all(column.uninformative) for column in release.columns)
     return silent and release.averages is None and (release.joint is None or bool(np.isnan(release.joint.centre).all()))
 
