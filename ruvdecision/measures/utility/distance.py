@@ -620,8 +620,8 @@ def _transport_costs(first: Iterable[Law], second: Iterable[Law], order: float) 
 
 def _energy_distance_1d(first: Law, second: Law) -> float:
     """Energy distance of one variable: twice the area of (F - G)^2."""
-    values, gap = step_differences(first, second)
-    return 2 * float(np.square(gap[:-1]) @ np.diff(values))
+    pieces = step_differences(first, second)
+    return 2 * sum(float(np.square(gap[:-1]) @ np.diff(values)) for values, gap in pieces)
 
 
 def _mean_distance(first: Array, second: Array, a: Array, b: Array) -> float:
