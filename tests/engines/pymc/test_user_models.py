@@ -429,6 +429,41 @@ def test_a_scale_near_zero_has_its_evidence(lognormals):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "base", "at"), [(6, 0.25, 2.0), (3, 2.0, 2.0)])
+def test_the_error_covers_edges_that_a_small_scale_makes_sharp(n, base, at):
+    """Where all were rounded alike, the mean has the edges of the cell the sharper the smaller the scale is."""
+
+    def build(n):
+        with pm().Model() as model:
+            mu, sigma = pm().Normal("mu", 2, 1), pm().HalfNormal("sigma", 1)
+            pm().Normal("x", mu, sigma, shape=n)
+        return model
+
+    near = np.geomspace(1e-8, 0.1, 50)
+    crowd = [at + c * base / 2 + s * near for c in (-1, 1) for s in (-1, 1)]
+    edges = np.unique(np.concatenate([np.linspace(-5, 9, 71), *crowd]))
+    z, w = np.polynomial.legendre.leggauss(12)
+    half = np.diff(edges) / 2
+    mu, weight = (edges[:-1, None] + half[:, None] * (1 + z)).ravel(), (half[:, None] * w).ravel()
+    logs = np.linspace(-22, 2, 801)
+    low, high = ((at + c * base / 2 - mu[:, None]) / np.exp(logs) for c in (-1, 1))
+    cell = np.maximum(stats.norm.cdf(high) - stats.norm.cdf(low), 1e-300)
+    post = weight[:, None] * np.exp(-0.5 * (mu[:, None] - 2) ** 2 - 0.5 * np.exp(2 * logs) + logs) * cell**n
+    post /= post.sum()
+    belief, mask, alike = ruv.PyMCBelief(build, size=n), ruv.Round(base=base), np.full(n, at)
+    for name, values, mass in (("mu", mu, post.sum(axis=1)), ("sigma", np.exp(logs), post.sum(axis=0))):
+        user = ruv.User(belief, ruv.Parameter(name), ruv.Quadratic())
+        right = mass @ (values - mass @ values) ** 2
+        solution = ruv.Quadrature().solve(user, [mask], data=alike)
+        assert abs(solution.uncertainty[0] - right) <= solution.error[0] < 0.01 * right
+        median = np.interp(0.5, np.cumsum(mass) - mass / 2, values)
+        user = ruv.User(belief, ruv.Parameter(name), ruv.Absolute())
+        found = user.loss.uncertainty(ruv.posterior(user, mask, alike, engine="quadrature"))
+        right = mass @ np.abs(values - median)
+        assert abs(float(found.value) - right) <= float(found.error) < 0.03 * right
+
+
 def test_records_that_were_released_alike_do_not_say_that_a_scale_is_zero():
     """Six records rounded to 2: sigma was 0 +- 1e-15, as the middles were fitted as if they were the records."""
 
